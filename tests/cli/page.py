@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import h5py
 import numpy as np
 from click.testing import CliRunner
 
@@ -52,6 +53,9 @@ SAMPLES: dict[str, list[str]] = {
     "stats": ["stats ocean.zarr --bins 4"],
     "diff": ["diff ocean.zarr/deep/t sharded.zarr", "diff ocean.zarr/deep/t other.zarr"],
     "du": ["du ocean.zarr"],
+    "show": ["show ocean.zarr/deep/t"],
+    "preview": ["preview image.zarr image.png"],
+    "serve": ["serve ocean.zarr --port 0 --seconds 0"],
     "create": ["create new.zarr --shape 3"],
     "attrs": ["attrs ocean.zarr --set title=Sea --set by=me --dry-run"],
     "consolidate": ["consolidate ocean.zarr"],
@@ -62,6 +66,7 @@ SAMPLES: dict[str, list[str]] = {
     "convert": ["convert ocean.zarr two.zarr --zarr-format 2"],
     "rechunk": ["rechunk ocean.zarr new-chunks.zarr --chunks y=20,x=5"],
     "import": ["import data.npy imported.zarr"],
+    "reference": ["reference data.h5 data.json"],
     "export": ["export ocean.zarr exported.npy --node deep/t"],
     "pyramid": ["pyramid sharded.zarr pyramid.zarr --axes yx --levels 2"],
     "cf info": ["cf info ocean.zarr"],
@@ -85,6 +90,8 @@ def make_samples() -> None:
     oz.create_array("sharded.zarr", data=data, chunks=(5, 5), shards=(10, 10))
     oz.create_array("other.zarr", data=data + 1, chunks=(5, 5))
     np.save("data.npy", data)
+    with h5py.File("data.h5", "w") as file:
+        file["data"] = data
     oz.create_array("damaged.zarr", data=data, chunks=(10, 10))
     Path("damaged.zarr/c/0/0").write_bytes(b"damaged")
     Path(f"damaged.zarr/zarr.json{PARTIAL}99999999_1f").write_bytes(b"")

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import omnizarr as oz
 from omnizarr.cli.check import EXIT_CODES
+from omnizarr.cli.terminal import FAILED, PROBLEMS
 from omnizarr.ops.checks.findings import KINDS
-from omnizarr.stores.staging import JOURNAL, MARKER, Mark
+from omnizarr.stores.staging import JOURNAL, MARKER, Kind, Mark
 from tests.cli.conftest import run
 
 
@@ -121,6 +122,21 @@ def test_a_missing_path_does_not_stop_the_others(ocean: Path) -> None:
     assert data["results"][0]["ok"] is True
 
 
+def test_resume_does_not_check_again_what_was_complete(ocean: Path) -> None:
+    oz.copy_hierarchy("ocean.zarr", "other.zarr")
+    command = ("verify", "ocean.zarr", "later.zarr")
+    assert run(*command).exit_code == FAILED
+    (ocean / "deep/t/c/0/0").write_bytes(b"damaged")
+    oz.copy_hierarchy("other.zarr", "later.zarr")
+    again = run(*command, "--resume", "--json")
+    assert again.exit_code == 0
+    one, other = json.loads(again.stdout)["results"]
+    del one["path"], other["path"]
+    assert one == other
+    assert run(*command).exit_code == PROBLEMS
+    assert run(*command, "--resume").exit_code == PROBLEMS  # nothing is left to be resumed
+
+
 def test_kinds_decide_what_is_an_error_and_the_exit_code(ocean: Path) -> None:
     (ocean / "notes.txt").write_text("mine")
     assert run("verify", "ocean.zarr").exit_code == 0
@@ -168,9 +184,9 @@ def interrupted(where: Path) -> None:
     array = oz.create_array(where, shape=4, chunks=2, dtype="i2")
     array[...] = 1
     (where / "zarr.json").unlink()
-    digest = "0123456789abcdef0123456789"
-    (where / MARKER).write_bytes(Mark("the copy of a to b", digest).write())
-    journal = where / JOURNAL / digest[:20]
+    mark = Mark("the copy of a to b", "0123456789abcdef", "one attempt", kind=Kind.COPY)
+    (where / MARKER).write_bytes(mark.write())
+    journal = where / JOURNAL / mark.attempt
     journal.mkdir(parents=True)
     (journal / "999999999-abcd-000000").write_text("{}")
 

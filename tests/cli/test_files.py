@@ -100,3 +100,28 @@ def test_pyramid_writes_and_adds_levels(in_tmp: Path) -> None:
     assert run("pyramid", "b.zarr", "--axes", "cyx").exit_code == 2
     assert run("pyramid", "a.zarr", "c.zarr", "--scale", "1,x").exit_code == 2
     assert run("pyramid", "a.zarr").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "convert ocean.zarr there",
+        "copy ocean.zarr there",
+        "rechunk ocean.zarr there --chunks 5,5",
+        "import a.npy there",
+        "pyramid ocean.zarr/deep/t there",
+        "export ocean.zarr/deep/t there --format numpy",
+    ],
+)
+def test_a_dry_run_says_that_the_destination_exists(ocean: Path, words: str) -> None:
+    np.save("a.npy", np.zeros(3))
+    assert "note" not in run(*words.split(), "--dry-run").stderr
+    if words.startswith("export"):
+        Path("there").write_bytes(b"")
+    else:
+        oz.create_array("there", shape=3)
+    found = run(*words.split(), "--dry-run")
+    assert found.exit_code == 0
+    assert "there exists, and is replaced only with --overwrite" in found.stderr
+    found = run(*words.split(), "--dry-run", "--overwrite")
+    assert "there exists, and would be replaced" in found.stderr

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import omnizarr
-from omnizarr.cli.jobs import Where, job_options, run_job
+from omnizarr.cli.jobs import Where, job_options, resumed_together, run_job
 from omnizarr.cli.options import (
     Options,
     json_option,
@@ -222,16 +222,19 @@ def verify(
         return found.select(errors, ignore)
 
     reports: list[Any] = []
-    code = run_each(
-        paths,
-        lambda path: _kept(reports, work(path)),
-        _show_report,
-        to_json=lambda found: found.to_json(),
-        is_problem=lambda found: not where.dry_run and not found.ok,
-        summary=None if where.dry_run else lambda every: _summary(every, as_json),
-        as_json=as_json,
-        storage_options=storage_options,
-    )
+    with resumed_together() as ended:
+        code = ended(
+            run_each(
+                paths,
+                lambda path: _kept(reports, work(path)),
+                _show_report,
+                to_json=lambda found: found.to_json(),
+                is_problem=lambda found: not where.dry_run and not found.ok,
+                summary=None if where.dry_run else lambda every: _summary(every, as_json),
+                as_json=as_json,
+                storage_options=storage_options,
+            )
+        )
     if code == PROBLEMS and exit_by_kind:
         kinds = {kind for found in reports for kind in found.error_counts}
         code = next(number for kind, number in EXIT_CODES.items() if kind in kinds)

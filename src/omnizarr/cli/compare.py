@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import omnizarr
-from omnizarr.cli.jobs import Where, job_options, run_job, show_plan
+from omnizarr.cli.jobs import Where, job_options, resumed_together, run_job, show_plan
 from omnizarr.cli.options import (
     Options,
     json_option,
+    memory_option,
     node_option,
     other_option,
     paths_argument,
@@ -34,18 +35,17 @@ from omnizarr.cli.terminal import (
     show_table,
 )
 from omnizarr.errors import OmnizarrError
-from omnizarr.hierarchy.info import size_text
-from omnizarr.ops.analysis.array_stats import ArrayStats, shown
-from omnizarr.ops.analysis.diff import SHOW, DiffReport
-from omnizarr.ops.analysis.stats import StatsReport
-from omnizarr.ops.analysis.usage import NodeUsage, UsageReport
-from omnizarr.ops.job import Job
+from omnizarr.hierarchy.info import number_text, size_text
+
+if TYPE_CHECKING:  # slow to import, and not needed for the help
+    from omnizarr.ops.analysis.array_stats import ArrayStats
+    from omnizarr.ops.analysis.diff import DiffReport
+    from omnizarr.ops.analysis.stats import StatsReport
+    from omnizarr.ops.analysis.usage import NodeUsage, UsageReport
+    from omnizarr.ops.job import Job
 
 INCOMPLETE = "this is not the whole result; run the other parts, too (--part)"
 BAR = 40  # characters of the longest bar of a histogram
-memory_option = click.option(
-    "--memory", metavar="SIZE", help="Memory of each process; 512MB by default."
-)
 
 
 @click.command(
@@ -131,15 +131,18 @@ def _run_jobs(
             as_json=as_json,
             storage_options=storage_options,
         )
-    return run_each(
-        paths,
-        lambda path: run_job(job(path), where, as_json),
-        show,
-        to_json=lambda report: report.summary(),
-        is_problem=is_problem,
-        as_json=as_json,
-        storage_options=storage_options,
-    )
+    with resumed_together() as ended:
+        return ended(
+            run_each(
+                paths,
+                lambda path: run_job(job(path), where, as_json),
+                show,
+                to_json=lambda report: report.summary(),
+                is_problem=is_problem,
+                as_json=as_json,
+                storage_options=storage_options,
+            )
+        )
 
 
 def _show_stats(report: StatsReport) -> None:
@@ -149,7 +152,7 @@ def _show_stats(report: StatsReport) -> None:
     rows = [
         (
             *(each.path, each.data_type + (" length" if each.kind == "lengths" else "")),
-            *(each.count, *map(shown, (each.min, each.max, each.mean, each.std))),
+            *(each.count, *map(number_text, (each.min, each.max, each.mean, each.std))),
             *(each.nan, each.fill, f"{each.missing_chunks} of {each.chunks} chunks"),
         )
         for each in report.arrays.values()
@@ -170,7 +173,7 @@ def _show_histogram(found: ArrayStats) -> None:
     counts, edges = found.histogram
     say()
     say(f"{found.path}:")
-    labels = [f"{shown(a)} to {shown(b)}" for a, b in itertools.pairwise(edges)]
+    labels = [f"{number_text(a)} to {number_text(b)}" for a, b in itertools.pairwise(edges)]
     outside = [("below", found.counts.below), ("above", found.counts.above)]
     rows = [*zip(labels, counts, strict=True), *(row for row in outside if row[1])]
     width, most = max(len(label) for label, _ in rows), max(1, *(n for _, n in rows))
@@ -198,10 +201,8 @@ def _show_histogram(found: ArrayStats) -> None:
 @click.option(
     "--show",
     type=click.IntRange(0),
-    default=SHOW,
-    show_default=True,
     metavar="N",
-    help="Number of differences of each array to show with their values.",
+    help="Number of differences of each array to show with their values; 10 by default.",
 )
 @memory_option
 @json_option
@@ -218,7 +219,7 @@ def diff(
     nan_differs: bool,
     metadata_only: bool,
     storage: bool,
-    show: int,
+    show: int | None,
     memory: str | None,
     as_json: bool,
     where: Where,
@@ -232,8 +233,8 @@ def diff(
     differences, or if something could not be compared.
     """
     job = omnizarr.jobs.Diff(
-        a, b, node, other_node, rtol, atol, not nan_differs, not metadata_only, show, memory,
-        storage_options, other_options,
+        a, b, node, other_node, rtol, atol, not nan_differs, not metadata_only,
+        omnizarr.jobs.Diff.show if show is None else show, memory, storage_options, other_options,
     )  # fmt: skip
     report = run_job(job, where, as_json)
     if report is None:
@@ -308,7 +309,9 @@ def du(
                 storage_options=storage_options,
             )
         )
-    code, rows, reports = OK, list[tuple[NodeUsage, str]](), list[UsageReport]()
+    code = OK
+    rows: list[tuple[NodeUsage, str]] = []
+    reports: list[UsageReport] = []
     with progress_bar("stores") as step:
         for given in paths:
             for path in find_hierarchies(given, storage_options):
@@ -346,6 +349,8 @@ def du(
 
 
 def _total(reports: list[UsageReport]) -> NodeUsage:
+    from omnizarr.ops.analysis.usage import NodeUsage  # noqa: PLC0415 - loaded by the work
+
     found = NodeUsage()
     for report in reports:
         found.merge(report.total)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 import omnizarr
-from omnizarr.cli.jobs import Where, job_options, run_job
+from omnizarr.cli.jobs import Where, may_replace, run_job, writing_job_options
 from omnizarr.cli.options import (
     Options,
     checksum_option,
     destination_option,
     json_option,
+    memory_option,
     overwrite_option,
     storage_option,
 )
@@ -22,13 +24,15 @@ from omnizarr.cli.terminal import (
     confirm,
     counted,
     examples,
-    may_overwrite,
+    listed,
     say,
     say_json,
     show_left_out,
 )
 from omnizarr.hierarchy.info import size_text
-from omnizarr.ops.convert import Report
+
+if TYPE_CHECKING:  # slow to import, and not needed for the help
+    from omnizarr.ops.convert import Report
 
 
 @click.command(
@@ -67,8 +71,8 @@ from omnizarr.ops.convert import Report
 @checksum_option
 @click.option("--skip-damaged", is_flag=True, help="Skip damaged chunks and list them.")
 @click.option("--verify", is_flag=True, help="Read what was written, and compare it with SOURCE.")
-@click.option("--memory", metavar="SIZE", help="Memory of each process; 512MB by default.")
-@job_options
+@memory_option
+@writing_job_options
 @json_option
 @storage_option
 @destination_option
@@ -119,9 +123,9 @@ def convert(
             " undone.",
             overwrite,
         )
-    begun = where.resume or where.part is not None
-    if destination is not None and not where.dry_run and not begun:
-        overwrite = may_overwrite(destination, overwrite, destination_options or storage_options)
+    if destination is not None:
+        options = destination_options or storage_options
+        overwrite = may_replace(destination, overwrite, where, options)
     job = omnizarr.jobs.Convert(
         source,
         destination,
@@ -174,7 +178,6 @@ def _undo(
 
 def _show(report: Report, zarr_format: str, target: str, where: Where) -> None:
     """Print the result of a conversion."""
-    part = "" if where.part is None else f"part {where.part[0]} of {where.part[1]}: "
     parts = [
         counted(report.groups, "group"),
         counted(report.arrays, "array"),
@@ -184,12 +187,15 @@ def _show(report: Report, zarr_format: str, target: str, where: Where) -> None:
     others = ((report.chunks_linked, "linked"), (report.chunks_kept, "kept from before"),
               (report.chunks_verified, "verified"))  # fmt: skip
     parts += [f"{number} {what}" for number, what in others if number]
-    say(f"{part}wrote zarr {zarr_format} to {target}: {', '.join(parts)}, "
+    say(f"{where.title}wrote zarr {zarr_format} to {target}: {', '.join(parts)}, "
         f"{size_text(report.bytes_written)}")  # fmt: skip
+    reasons: dict[str, list[str]] = {}
     for path, reason in report.encoded.items():
-        say(f"  {path} was re-encoded: {reason}")
+        reasons.setdefault(reason, []).append(path)
+    for reason, found in reasons.items():
+        say(f"  re-encoded {listed(found)}: {reason}")
     show_left_out(report.left_out)
-    for path in report.consolidated:
-        say(f"  {path} has consolidated metadata")
+    if report.consolidated:
+        say(f"  consolidated metadata of {listed(report.consolidated)}")
     for key, reason in report.damaged.items():
         say(f"  skipped damaged chunk {key!r}: {reason}")

@@ -9,20 +9,21 @@ import click
 
 import omnizarr
 from omnizarr.cli import convert
-from omnizarr.cli.jobs import Where, job_options, run_job, show_plan
+from omnizarr.cli.jobs import Where, may_replace, run_job, show_plan, writing_job_options
 from omnizarr.cli.options import (
     Options,
     destination_option,
     json_option,
+    memory_option,
     node_option,
     overwrite_option,
     storage_option,
     zarr_format_option,
 )
-from omnizarr.cli.terminal import confirm, counted, examples, may_overwrite, say, say_json
+from omnizarr.cli.terminal import confirm, counted, examples, say, say_json
 from omnizarr.hierarchy.info import size_text
 from omnizarr.ops.copy_batches import Copied
-from omnizarr.ops.copy_store import Copy, complete, write_checksums
+from omnizarr.ops.copy_store import Copy, complete
 
 _PATTERN = "'temp*' for nodes of that name, 'a/b' for a path, '*.json' for other files"
 
@@ -53,12 +54,9 @@ _PATTERN = "'temp*' for nodes of that name, 'a/b' for a path, '*.json' for other
 @click.option("--verify", is_flag=True, help="Read every value back after writing, and compare.")
 @click.option("--include", multiple=True, metavar="PATTERN", help=f"Copy only these: {_PATTERN}.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave these out.")
-@click.option(
-    "--checksums", metavar="FILE", help="Write SHA-256 lines of all values for sha256sum -c."
-)
 @overwrite_option
-@click.option("--memory", metavar="SIZE", help="Memory of each process; 512MB by default.")
-@job_options
+@memory_option
+@writing_job_options
 @json_option
 @storage_option
 @destination_option
@@ -73,7 +71,6 @@ def copy(
     verify: bool,
     include: tuple[str, ...],
     exclude: tuple[str, ...],
-    checksums: str | None,
     overwrite: bool,
     memory: str | None,
     where: Where,
@@ -92,15 +89,15 @@ def copy(
     arrays of SOURCE no longer have are erased there; --delete erases all else that SOURCE does not
     have.
     """
-    if len(sources) > 1 and checksums is not None:
+    if len(sources) > 1 and where.checksums is not None:
         raise click.UsageError("--checksums needs a single SOURCE")
-    begun = update or where.resume or where.part is not None or where.dry_run
     results = []
     for source in sources:
         target = destination if len(sources) == 1 else _below(destination, source)
         replaces = overwrite and not update
-        if not begun:
-            replaces = may_overwrite(target, overwrite, destination_options or storage_options)
+        if not update:
+            options = destination_options or storage_options
+            replaces = may_replace(target, overwrite, where, options)
         job = omnizarr.jobs.Copy(
             source,
             target,
@@ -112,7 +109,6 @@ def copy(
             verify=verify,
             include=include,
             exclude=exclude,
-            checksums=checksums is not None,
             memory=memory,
             storage_options=storage_options,
             destination_options=destination_options,
@@ -130,11 +126,7 @@ def copy(
         result = _run(job, where)
         if result is None:
             continue
-        if checksums is not None:
-            write_checksums(checksums, result.checksums)
-        found = result.to_json()
-        del found["checksums"]
-        results.append({"source": source, "destination": target, **found})
+        results.append({"source": source, "destination": target, **result.to_json()})
         if not as_json:
             _show(result, target, where)
     if as_json and results:
@@ -195,7 +187,6 @@ def _amount(found: Copied) -> str:
 
 def _show(result: Copied, target: str, where: Where) -> None:
     """Print the result of a copy."""
-    part = "" if where.part is None else f"part {where.part[0]} of {where.part[1]}: "
     parts = [f"{counted(result.copied, 'value')}, {size_text(result.bytes_copied)}"]
     others = (
         (result.same, "were the same"),
@@ -203,4 +194,4 @@ def _show(result: Copied, target: str, where: Where) -> None:
         (result.verified, "verified"),
     )
     parts += [f"{number} {what}" for number, what in others if number]
-    say(f"{part}copied to {target}: {', '.join(parts)}")
+    say(f"{where.title}copied to {target}: {', '.join(parts)}")

@@ -16,6 +16,7 @@ from omnizarr import chunk_key_encodings, registry
 from omnizarr.cli.options import Options
 from omnizarr.codecs.specify import inner_chunk_shape, memory_order, plain_member
 from omnizarr.errors import OmnizarrError
+from omnizarr.formats import title
 from omnizarr.hierarchy.info import Info, counted, size_text, stored_text, type_name
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import find_node, resolve_store_path
@@ -33,6 +34,15 @@ _SIZES = {
     **{"numpy.datetime64": 8, "numpy.timedelta64": 8},
 }
 _VARIABLE = ("string", "bytes", "variable_length_bytes", "object")
+# Common codecs that are known to lose nothing.
+_LOSSLESS = frozenset(
+    {
+        *("bytes", "endian", "transpose", "reshape", "sharding_indexed", "vlen-utf8", "vlen-bytes"),
+        *("blosc", "zstd", "gzip", "crc32c", "numcodecs.blosc", "numcodecs.zstd", "numcodecs.gzip"),
+        *("numcodecs.zlib", "numcodecs.lz4", "numcodecs.bz2", "numcodecs.lzma", "numcodecs.delta"),
+        *("numcodecs.shuffle", "numcodecs.vlen-utf8", "numcodecs.vlen-bytes", "numcodecs.crc32"),
+    }
+)
 
 
 def find(path: str, node: str = "", options: Options = None) -> tuple[Location, Node]:
@@ -73,6 +83,8 @@ def _array_facts(location: Location, array: ArrayModel) -> dict[str, Any]:
         facts["storage_transformers"] = plain_member(list(array.storage_transformers))
     try:
         facts |= _simple_grid(array) or _any_grid(location, array)
+        if lossy := _lossy_codecs(location, array):
+            facts["lossy_codecs"] = lossy
     except OmnizarrError as e:
         facts["not_understood"] = str(e)
     return facts
@@ -117,6 +129,15 @@ def _is_known(codecs: Sequence[Named]) -> bool:
         if not _is_known([Named(c["name"], c.get("configuration") or {}) for c in inner]):
             return False
     return True
+
+
+def _lossy_codecs(location: Location, array: ArrayModel) -> list[str]:
+    """Return the names of codecs that lose something; common ones are not asked."""
+    names = {codec.name for codec in array.codecs}
+    for codec in array.codecs:
+        inner = codec.configuration.get("codecs", [])
+        names |= {str(c.get("name") if isinstance(c, dict) else c) for c in inner}
+    return [] if names <= _LOSSLESS else omnizarr.Array.at(location, array)._bound.lossy_codecs
 
 
 def _counts(shape: Sequence[int], chunks: Sequence[int]) -> list[int]:
@@ -179,7 +200,7 @@ def _members(location: Location) -> dict[str, Any] | None:
 def summary(facts: dict[str, Any]) -> Info:
     """Return the facts as names and values for people."""
     info = Info()
-    info["type"] = f"{facts['kind']}, zarr version {facts['zarr_format']}"
+    info["type"] = f"{facts['kind']}, {title(facts['zarr_format'], 'version ')}"
     info["path"] = f"{facts['node']} in {facts['store']}"
     if facts["kind"] == "array":
         _array_summary(info, facts)
@@ -213,12 +234,15 @@ def _array_summary(info: Info, facts: dict[str, Any]) -> None:
         info["dimensions"] = ", ".join(name or "-" for name in facts["dimension_names"])
     info["order"] = facts["order"]
     info["codecs"] = " -> ".join(map(codec_text, facts["codecs"]))
+    if "lossy_codecs" in facts:
+        info["lossy codecs"] = ", ".join(facts["lossy_codecs"])
     if "storage_transformers" in facts:
         info["transformers"] = ", ".join(map(codec_text, facts["storage_transformers"]))
     fill = facts["fill_value"]
     info["fill value"] = "undefined" if fill is None else str(fill)
     if "not_understood" in facts:
         info["not understood"] = facts["not_understood"]
+    if "chunk_grid" not in facts:
         return
     counts, shards = facts["chunk_grid"], facts["shard_grid"]
     info["chunks"] = f"{math.prod(counts)} in a grid of {shape_text(counts)}"

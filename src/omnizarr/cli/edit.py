@@ -21,6 +21,7 @@ from omnizarr.cli.options import (
     json_option,
     node_option,
     overwrite_option,
+    parse_pairs,
     parse_value,
     path_argument,
     paths_argument,
@@ -35,17 +36,6 @@ from omnizarr.model import ArrayModel
 from omnizarr.stores import LocalStore
 
 
-def _pairs(context: click.Context, parameter: click.Parameter, given: Any) -> dict[str, Any]:
-    """Return KEY=VALUE as a dictionary, with values as JSON or text."""
-    found: dict[str, Any] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise click.BadParameter(f"expected KEY=VALUE, got {text!r}", context, parameter)
-        found[name] = parse_value(value)
-    return found
-
-
 @click.command(
     epilog=examples(
         "omnizarr attrs ocean.zarr --node temperature",
@@ -55,7 +45,7 @@ def _pairs(context: click.Context, parameter: click.Parameter, given: Any) -> di
 @paths_argument
 @node_option
 @click.option(
-    "--set", "changes", multiple=True, metavar="KEY=VALUE", callback=_pairs,
+    "--set", "changes", multiple=True, metavar="KEY=VALUE", callback=parse_pairs,
     help="Set an attribute to JSON, or to text that is no JSON; may be repeated.",
 )  # fmt: skip
 @click.option("--delete", multiple=True, metavar="KEY", help="Delete an attribute; repeatable.")
@@ -173,7 +163,7 @@ def _split_at_hierarchy(path: str) -> tuple[str, str]:
 @click.option("--fill-value", metavar="VALUE", help="Value of what was never written.")
 @click.option("--dimensions", metavar="NAMES", help="Names of the axes, such as time,lat,lon.")
 @click.option(
-    "--attribute", "attributes", multiple=True, metavar="KEY=VALUE", callback=_pairs,
+    "--attribute", "attributes", multiple=True, metavar="KEY=VALUE", callback=parse_pairs,
     help="Attribute, as JSON or text; may be repeated.",
 )  # fmt: skip
 @zarr_format_option

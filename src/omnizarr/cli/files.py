@@ -1,15 +1,15 @@
-"""`omnizarr import`, `export` and `pyramid`."""
+"""`omnizarr import`, `export`, `reference` and `pyramid`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import asdict
+from typing import Any
 
 import click
 
 import omnizarr
-from omnizarr.cli.jobs import Where, job_options, run_job
+from omnizarr.cli.jobs import Where, may_replace, run_job, show_existing, writing_job_options
 from omnizarr.cli.options import (
     Options,
     chunks_option,
@@ -17,8 +17,10 @@ from omnizarr.cli.options import (
     codecs_option,
     destination_option,
     json_option,
+    memory_option,
     node_option,
     overwrite_option,
+    parse_numbers,
     shards_option,
     storage_option,
     zarr_format_option,
@@ -28,7 +30,6 @@ from omnizarr.cli.terminal import (
     counted,
     examples,
     is_interactive,
-    may_overwrite,
     remark,
     say,
     say_json,
@@ -37,11 +38,6 @@ from omnizarr.hierarchy.info import size_text
 from omnizarr.ops.fill import Filled
 from omnizarr.ops.pyramid import NAMES
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_memory_option = click.option(
-    "--memory", metavar="SIZE", help="Memory of each process; 512MB by default."
-)
 _dtype_option = click.option(
     "--dtype", metavar="TYPE", help="Type of arrays of numbers, such as f4; values must fit it."
 )
@@ -61,10 +57,9 @@ def _show(outcome: Filled, what: str, destination: str, where: Where, as_json: b
     if as_json:
         say_json({"destination": destination, **outcome.to_json()})
         return
-    part = f" (part {where.part[0]} of {where.part[1]})" if where.part else ""
     groups = f"{counted(outcome.groups, 'group')}, " if outcome.groups else ""
     say(
-        f"{what} {destination}{part}: {groups}{counted(outcome.arrays, 'array')},"
+        f"{where.title}{what} {destination}: {groups}{counted(outcome.arrays, 'array')},"
         f" {size_text(outcome.bytes_read)}"
     )
     for note in outcome.notes:
@@ -102,8 +97,8 @@ def _show(outcome: Filled, what: str, destination: str, where: Where, as_json: b
 @_exclude_option
 @_strict_option
 @overwrite_option
-@_memory_option
-@job_options
+@memory_option
+@writing_job_options
 @json_option
 @storage_option
 def import_(
@@ -122,8 +117,8 @@ def import_(
     One file becomes an array or group at DESTINATION, several become members with their names.
     Chunks are those of the file unless --chunks is given. What Zarr cannot hold is listed.
     """
-    if node is None and not where.dry_run and not where.resume and where.part is None:
-        overwrite = may_overwrite(destination, overwrite, storage_options)
+    if node is None:
+        overwrite = may_replace(destination, overwrite, where, storage_options)
     job = omnizarr.jobs.Import(
         files,
         destination,
@@ -168,8 +163,8 @@ def import_(
     "--overwrite", "--yes", "-y", "overwrite", is_flag=True,
     help="Replace FILE. Without it, ask on a terminal, else refuse.",
 )  # fmt: skip
-@_memory_option
-@job_options
+@memory_option
+@writing_job_options
 @json_option
 @storage_option
 def export(
@@ -190,7 +185,9 @@ def export(
     under a temporary name and renamed when it is complete. Only .npy files can be resumed; others
     start again.
     """
-    if os.path.exists(file) and is_interactive() and not where.dry_run and not overwrite:
+    if os.path.exists(file) and where.dry_run:
+        show_existing(file, overwrite)
+    elif os.path.exists(file) and is_interactive() and not overwrite:
         confirm(f"{file} exists. Replace it?", yes=False)
         overwrite = True
     job = omnizarr.jobs.Export(
@@ -206,6 +203,47 @@ def export(
     outcome = run_job(job, where, as_json)
     if outcome is not None:
         _show(outcome, "exported to", file, where, as_json)
+
+
+@click.command(
+    epilog=examples(
+        "omnizarr reference ocean.nc ocean.json",
+        "omnizarr reference ocean.nc ocean.json --url s3://bucket/ocean.nc",
+    )
+)
+@click.argument("file")
+@click.argument("references")
+@click.option("--url", help="Path or URL of FILE in the references; by default its full path.")
+@click.option(
+    "--inline", type=click.IntRange(0), default=2**16, show_default=True, metavar="BYTES",
+    help="Largest array that is stored in the references if it cannot be referred to.",
+)  # fmt: skip
+@click.option(
+    "--overwrite", "--yes", "-y", "overwrite", is_flag=True,
+    help="Replace REFERENCES. Without it, ask on a terminal, else refuse.",
+)  # fmt: skip
+@json_option
+def reference(
+    file: str, references: str, url: str | None, inline: int, overwrite: bool, as_json: bool
+) -> None:
+    """Write REFERENCES, a JSON file, to the chunks of an HDF5, NetCDF4 or TIFF file.
+
+    The references are opened like a Zarr hierarchy, by omnizarr and by programs that read kerchunk
+    references. Nothing is copied but small values; what cannot be referred to is listed.
+    """
+    if os.path.exists(references) and is_interactive() and not overwrite:
+        confirm(f"{references} exists. Replace it?", yes=False)
+        overwrite = True
+    done = omnizarr.reference(file, references, url=url, inline=inline, overwrite=overwrite)
+    if as_json:
+        say_json({"destination": references, **asdict(done)})
+        return
+    say(
+        f"wrote {references}: {counted(done.arrays, 'array')}, {counted(done.references, 'chunk')}"
+        f" of {file}, {done.inline} inline"
+    )
+    for path, reason in done.skipped.items():
+        remark(f"{path}: {reason}", label="left out")
 
 
 @click.command(
@@ -229,8 +267,8 @@ def export(
 @shards_option
 @codecs_option
 @overwrite_option
-@_memory_option
-@job_options
+@memory_option
+@writing_job_options
 @json_option
 @storage_option
 @destination_option
@@ -253,20 +291,14 @@ def pyramid(
     SOURCE is a Zarr array or an OME-Zarr image. Without DESTINATION, coarser levels are added to
     the image SOURCE, until it has that number of levels or is small.
     """
-    sizes = None
-    if scale is not None:
-        try:
-            sizes = tuple(float(part) for part in scale.split(","))
-        except ValueError:
-            raise click.UsageError(
-                f"--scale: expected numbers separated by commas, got {scale!r}"
-            ) from None
+    sizes = None if scale is None else parse_numbers(scale, float, "--scale")
     options = codec_options(codecs)
     options |= {k: v for k, v in (("chunks", chunks), ("shards", shards)) if v is not None}
     if destination is None and (options or given["axes"] or sizes or given["zarr_format"]):
         raise click.UsageError("these options need a DESTINATION; added levels are like the others")
-    if destination is not None and not where.dry_run and not where.resume and where.part is None:
-        overwrite = may_overwrite(destination, overwrite, destination_options or storage_options)
+    if destination is not None:
+        used = destination_options or storage_options
+        overwrite = may_replace(destination, overwrite, where, used)
     job = omnizarr.jobs.BuildPyramid(
         source,
         destination,

@@ -301,7 +301,7 @@ def _show_values(path: str, array: Array, selection: tuple[Any, ...], as_json: b
             f"{array.name} in {path}: {size_text(size)} are too much to print; give a part with"
             " --select, or use `omnizarr export`"
         )
-    values = np.asarray(array[selection])
+    values = np.asanyarray(array[selection])
     if as_json:
         say_json(
             {
@@ -349,7 +349,7 @@ def conformance(array_path: str) -> None:
     """
     import numpy as np  # noqa: PLC0415 - slow to import, and needed for values only
 
-    for value in np.asarray(_open_array(array_path, "", None)[...]).ravel().tolist():
+    for value in np.asanyarray(_open_array(array_path, "", None)[...]).ravel().tolist():
         say(value)
 
 

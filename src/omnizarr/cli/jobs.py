@@ -1,10 +1,11 @@
 """Run a job of the command line: its options, its progress, and where its tasks run.
 
-A command that runs a job takes `job_options`, which gives it the parameter `where`::
+A command that runs a job takes `job_options`, or `writing_job_options` if the job writes, which
+give it the parameter `where`::
 
     @click.command(...)
     @json_option
-    @job_options
+    @writing_job_options
     def rechunk(..., as_json: bool, where: Where) -> None:
         outcome = run_job(omnizarr.jobs.Rechunk(...), where, as_json)
         if outcome is None:  # --dry-run has shown the plan
@@ -17,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -25,8 +26,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from omnizarr.cli.options import dry_run_option, resume_option
-from omnizarr.cli.terminal import progress_bar, say, say_json
+from omnizarr.cli.options import Options, dry_run_option, resume_option
+from omnizarr.cli.terminal import (
+    OK,
+    PROBLEMS,
+    is_occupied,
+    may_overwrite,
+    progress_bar,
+    remark,
+    say,
+    say_json,
+)
 from omnizarr.concurrency.executors import tasks_at_once
 from omnizarr.errors import MissingPackage
 
@@ -49,6 +59,17 @@ class Where:
     resume: bool = False
     dry_run: bool = False
     log: str | None = None
+    checksums: str | None = None  # only of jobs that write
+
+    @property
+    def begins(self) -> bool:
+        """True for a run that begins: no dry run, not resumed, and no part of several."""
+        return not (self.dry_run or self.resume or self.part is not None)
+
+    @property
+    def title(self) -> str:
+        """The start of a line about the result: the part that was run."""
+        return "" if self.part is None else f"part {self.part[0]} of {self.part[1]}: "
 
 
 def _parse_part(context: click.Context, parameter: click.Parameter, given: str | None) -> Any:
@@ -74,13 +95,28 @@ _OPTIONS = (
 )  # fmt: skip
 
 
+_CHECKSUMS = click.option(
+    "--checksums", metavar="FILE",
+    help="Write SHA-256 lines of all that was written, for sha256sum -c.",
+)  # fmt: skip
+
+
 def job_options(command: F) -> F:
     """Add the options of jobs, which become one parameter, `where`."""
+    return _with_options(command, _OPTIONS)
+
+
+def writing_job_options(command: F) -> F:
+    """Add the options of jobs that write."""
+    return _with_options(command, (*_OPTIONS, _CHECKSUMS))
+
+
+def _with_options(command: F, options: Iterable[Callable[[Any], Any]]) -> F:
     names = [each.name for each in fields(Where)]
 
     @wraps(command)
     def with_where(**given: Any) -> Any:
-        where = Where(**{name: given.pop(name) for name in names})
+        where = Where(**{name: given.pop(name) for name in names if name in given})
         if sum((where.processes, where.dask is not None)) > 1:
             raise click.UsageError("give --processes or --dask, not both")
         if where.part is not None and where.resume:
@@ -88,9 +124,28 @@ def job_options(command: F) -> F:
         return command(where=where, **given)
 
     found: Any = with_where
-    for option in reversed(_OPTIONS):
+    for option in reversed([*options]):
         found = option(found)
     return found  # type: ignore[no-any-return]  # a decorated function, as click's are
+
+
+def may_replace(destination: str, overwrite: bool, where: Where, options: Options = None) -> bool:
+    """Return `overwrite`, or True if the user agrees to replace what is at the destination.
+
+    A dry run asks nothing, and says that the destination exists.
+    """
+    if where.begins:
+        return may_overwrite(destination, overwrite, options)
+    fresh = where.dry_run and where.part is None and not where.resume
+    if fresh and is_occupied(destination, options):
+        show_existing(destination, overwrite)
+    return overwrite
+
+
+def show_existing(destination: str, overwrite: bool) -> None:
+    """Tell in a dry run what would become of an existing destination."""
+    fate = "would be replaced" if overwrite else "is replaced only with --overwrite"
+    remark(f"{destination} exists, and {fate}", label="note")
 
 
 def run_job(job: Job[O], where: Where, as_json: bool = False) -> O | None:
@@ -119,10 +174,29 @@ def run_job(job: Job[O], where: Where, as_json: bool = False) -> O | None:
             resume=where.resume,
             part=where.part,
             progress=step if bar is not None or log is not None else None,
+            checksums=where.checksums,
         )
         if log is not None:
             log({"event": "end", "outcome": result.to_json()})
     return result
+
+
+@contextmanager
+def resumed_together() -> Iterator[Callable[[int], int]]:
+    """Have ``--resume`` repeat none of several jobs that were complete when another one failed.
+
+    The exit code of all of them goes through the function that is provided.
+    """
+    from omnizarr.ops.job import keep_journals  # noqa: PLC0415 - loaded when a job runs
+
+    with keep_journals() as kept:
+
+        def ended(code: int) -> int:
+            if code not in (OK, PROBLEMS):
+                kept.clear()
+            return code
+
+        yield ended
 
 
 def show_plan(plan: Plan[Any], as_json: bool = False) -> None:

@@ -28,48 +28,53 @@ from omnizarr.cli.terminal import (
 )
 from omnizarr.errors import InvalidArgument, OmnizarrError
 
-# Each command by its name, in the sections of the help: the function in the package `cli`.
-COMMANDS: dict[str, dict[str, str]] = {
+# Each command by its name, in the sections of the help: the function in the package `cli`, and the
+# line of the help, which fits 80 columns; with it here, the help loads no command.
+COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Look": {
-        "info": "inspect:info",
-        "ls": "inspect:ls",
-        "tree": "inspect:tree",
-        "cat": "inspect:cat",
-        "head": "inspect:head",
-        "stats": "compare:stats",
-        "diff": "compare:diff",
-        "du": "compare:du",
+        "info": ("inspect:info", "Show metadata, codecs, sizes and attributes."),
+        "ls": ("inspect:ls", "List arrays and groups."),
+        "tree": ("inspect:tree", "Show arrays and groups as a tree."),
+        "cat": ("inspect:cat", "Print values, all or those of a selection."),
+        "head": ("inspect:head", "Print the first values along each axis."),
+        "stats": ("compare:stats", "Show extremes, mean, standard deviation, histograms."),
+        "diff": ("compare:diff", "Show the differences between two hierarchies."),
+        "du": ("compare:du", "Show the stored bytes of every node."),
+        "show": ("serve:show", "Draw values in the terminal."),
+        "preview": ("serve:preview", "Write a picture of an array or image to a file."),
+        "serve": ("serve:serve", "Show it in a browser, serve it to programs."),
     },
     "Create and change": {
-        "create": "edit:create",
-        "attrs": "edit:attrs",
-        "consolidate": "edit:consolidate",
+        "create": ("edit:create", "Create an empty array or group."),
+        "attrs": ("edit:attrs", "Show or change attributes."),
+        "consolidate": ("edit:consolidate", "Store the metadata of all nodes in one place."),
     },
     "Copy and convert": {
-        "copy": "copy:copy",
-        "convert": "convert:convert",
-        "rechunk": "rechunk:rechunk",
-        "import": "files:import_",
-        "export": "files:export",
-        "pyramid": "files:pyramid",
+        "copy": ("copy:copy", "Copy byte for byte, or only what differs."),
+        "convert": ("convert:convert", "Convert to another Zarr version."),
+        "rechunk": ("rechunk:rechunk", "Change chunks, shards, compression or data types."),
+        "import": ("files:import_", "Write HDF5, NetCDF4, TIFF or NumPy files as Zarr."),
+        "export": ("files:export", "Write HDF5, NetCDF4, TIFF or NumPy files from Zarr."),
+        "reference": ("files:reference", "Refer to chunks of HDF5, NetCDF4 or TIFF files."),
+        "pyramid": ("files:pyramid", "Write an OME-Zarr image with levels, or add levels."),
     },
     "Check": {
-        "validate": "check:validate",
-        "verify": "check:verify",
-        "repair": "check:repair",
+        "validate": ("check:validate", "Check metadata."),
+        "verify": ("check:verify", "Check metadata and chunks."),
+        "repair": ("check:repair", "Remove what killed writers left behind."),
     },
     "Conventions": {
-        "cf": "conventions:cf",
-        "geo": "conventions:geo",
-        "ome": "ome:ome",
+        "cf": ("conventions:cf", "Inspect CF and NetCDF datasets."),
+        "geo": ("conventions:geo", "Inspect maps: reference system, bounds, levels."),
+        "ome": ("ome:ome", "Inspect, check, write and migrate OME-Zarr."),
     },
     "Tools": {
-        "bench": "inspect:bench",
-        "completion": "completion:completion",
-        "conformance": "inspect:conformance",
+        "bench": ("inspect:bench", "Measure how fast an array is read."),
+        "completion": ("completion:completion", "Print or install the completion of a shell."),
+        "conformance": ("inspect:conformance", "Print all values of an array, one on a line."),
     },
 }
-TARGETS = {name: target for section in COMMANDS.values() for name, target in section.items()}
+TARGETS = {name: target for rows in COMMANDS.values() for name, (target, _) in rows.items()}
 
 
 class Main(CommandGroup):
@@ -84,16 +89,11 @@ class Main(CommandGroup):
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands of each section with their short help."""
+        """Write the commands of each section with their line of help."""
         width = max(map(len, TARGETS))
-        for section, targets in COMMANDS.items():
+        for section, rows in COMMANDS.items():
             with formatter.section(section):
-                rows = [
-                    (name.ljust(width), command.get_short_help_str(70))
-                    for name in targets
-                    if (command := self.get_command(ctx, name)) is not None
-                ]
-                formatter.write_dl(rows)
+                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in rows.items()])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # Accepted after the command, too, where it is typed when something went wrong.

@@ -19,6 +19,7 @@ from omnizarr.cli.options import (
     json_option,
     node_option,
     overwrite_option,
+    parse_numbers,
     paths_argument,
     storage_option,
 )
@@ -250,12 +251,12 @@ def write(
     )
     scale = given.pop("scale")
     if scale is not None:
-        given["scale"] = _numbers(scale, float, "--scale")
+        given["scale"] = parse_numbers(scale, float, "--scale")
     for name in ("chunks", "shards"):
         text = given.pop(name)
         if text is not None:
             sized = name == "shards" and text.lower().endswith("b")
-            given[name] = text if sized else _numbers(text, int, f"--{name}")
+            given[name] = text if sized else parse_numbers(text, int, f"--{name}")
     array, image = open_source(source, here)
     if dry_run:
         _show_planned_levels(destination, array, image, given, as_json)
@@ -293,15 +294,6 @@ def _show_planned_levels(
     say(f"would write {counted(len(shapes), 'level')} to {destination}")
     for name, shape in zip(names, shapes, strict=True):
         say(f"  {name}: {shape}, {array.dtype}")
-
-
-def _numbers(text: str, kind: type[int] | type[float], option: str) -> tuple[float, ...]:
-    try:
-        return tuple(kind(part) for part in text.split(","))
-    except ValueError:
-        raise click.UsageError(
-            f"{option}: expected numbers separated by commas, got {text!r}"
-        ) from None
 
 
 @ome.command(

@@ -17,6 +17,7 @@ zarr_format_option   ``--zarr-format`` (`zarr_format`)
 chunks_option        ``--chunks`` (`chunks`); `shards_option`: ``--shards`` (`shards`)
 codecs_option        ``--codecs`` (`codecs`)
 checksum_option      ``--checksum`` (`checksum`)
+memory_option        ``--memory`` (`memory`)
 ==================== =====================================================================
 """
 
@@ -58,14 +59,20 @@ paths_argument = click.argument("paths", metavar="PATH...", type=_PATH, nargs=-1
 node_option = click.option("--node", default="", help="Path of a node inside the hierarchy.")
 
 
-def _parse_options(context: click.Context, parameter: click.Parameter, given: Any) -> Options:
-    """Return the given options as a dictionary, or None if there are none."""
-    options: dict[str, Any] = {}
+def parse_pairs(context: click.Context, parameter: click.Parameter, given: Any) -> dict[str, Any]:
+    """Return KEY=VALUE as a dictionary, with values as JSON or text; the callback of an option."""
+    found: dict[str, Any] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise click.BadParameter(f"expected KEY=VALUE, got {text!r}", context, parameter)
-        options[name] = parse_value(value)
+        found[name] = parse_value(value)
+    return found
+
+
+def _parse_options(context: click.Context, parameter: click.Parameter, given: Any) -> Options:
+    """Return the given options as a dictionary, or None if there are none."""
+    options = parse_pairs(context, parameter, given)
     profile = context.meta.get(_PROFILE)
     if profile is not None and parameter.name == "storage_options":
         options.setdefault("profile", profile)
@@ -86,6 +93,16 @@ def parse_value(text: str) -> Any:
 
 def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def parse_numbers(text: str, kind: type[int] | type[float], option: str) -> tuple[float, ...]:
+    """Return numbers that are separated by commas."""
+    try:
+        return tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        raise click.UsageError(
+            f"{option}: expected numbers separated by commas, got {text!r}"
+        ) from None
 
 
 def _repeatable(name: str, text: str) -> Callable[[F], F]:
@@ -162,6 +179,9 @@ overwrite_option = click.option(
     help="Replace what is at DESTINATION. Without it, ask on a terminal, else refuse.",
 )  # fmt: skip
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+memory_option = click.option(
+    "--memory", metavar="SIZE", help="Memory of each process; 512MB by default."
+)
 zarr_format_option = click.option(
     "--zarr-format",
     type=click.Choice(["1", "2", "3-draft", "3"]),

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import omnizarr
-from omnizarr.cli.jobs import Where, job_options, run_job
+from omnizarr.cli.jobs import Where, may_replace, run_job, writing_job_options
 from omnizarr.cli.options import (
     Options,
     chunks_option,
     codecs_option,
     destination_option,
     json_option,
+    memory_option,
     node_option,
     overwrite_option,
     parse_chunks,
@@ -24,9 +25,11 @@ from omnizarr.cli.options import (
     shards_option,
     storage_option,
 )
-from omnizarr.cli.terminal import confirm, counted, examples, may_overwrite, say, say_json
+from omnizarr.cli.terminal import confirm, counted, examples, say, say_json
 from omnizarr.hierarchy.info import size_text
-from omnizarr.ops.rechunk.tasks import Report
+
+if TYPE_CHECKING:  # slow to import, and not needed for the help
+    from omnizarr.ops.rechunk.tasks import Report
 
 
 def _parse_rules(context: click.Context, parameter: click.Parameter, given: str | None) -> Any:
@@ -84,14 +87,14 @@ def _parse_rule(rule: dict[str, Any]) -> dict[str, Any]:
     help="Options by pattern of arrays, as JSON or in a file (@rules.json).",
 )  # fmt: skip
 @node_option
-@click.option("--memory", metavar="SIZE", help="Memory of each process; 512MB by default.")
+@memory_option
 @click.option("--passes", type=click.IntRange(1, 2), help="Number of passes, if not to be chosen.")
 @click.option("--temp", metavar="PATH", help="Where to store intermediate chunks.")
 @click.option("--in-place", is_flag=True, help="Replace the arrays of SOURCE.")
 @click.option("--append", metavar="DIMENSION", help="Append what SOURCE has more along this.")
 @click.option("--merge", is_flag=True, help="Add the arrays to the hierarchy at DESTINATION.")
 @overwrite_option
-@job_options
+@writing_job_options
 @json_option
 @storage_option
 @destination_option
@@ -131,12 +134,12 @@ def rechunk(
         chosen = {name: value for name, value in layout.items() if value is not None}
         rules = {**(rules or {}), **dict.fromkeys(patterns, chosen)}
         layout = dict.fromkeys(layout)
-    begun = where.dry_run or where.resume or where.part is not None
-    if in_place and not begun:
+    if in_place and where.begins:
         confirm(f"The arrays of {source} will be replaced when the new ones are complete.",
                 overwrite)  # fmt: skip
-    if destination is not None and not begun and append is None and not merge:
-        overwrite = may_overwrite(destination, overwrite, destination_options or storage_options)
+    if destination is not None and append is None and not merge:
+        options = destination_options or storage_options
+        overwrite = may_replace(destination, overwrite, where, options)
     job = omnizarr.jobs.Rechunk(
         source,
         destination,
@@ -162,7 +165,6 @@ def rechunk(
 
 def _show(report: Report, target: str, where: Where) -> None:
     """Print the result."""
-    part = "" if where.part is None else f"part {where.part[0]} of {where.part[1]}: "
     parts = [
         counted(report.groups, "group"),
         counted(report.arrays, "array"),
@@ -172,6 +174,6 @@ def _show(report: Report, target: str, where: Where) -> None:
     ]
     if report.chunks_copied:
         parts.append(f"{counted(report.chunks_copied, 'chunk')} copied")
-    say(f"{part}wrote {target}: {', '.join(parts)}")
+    say(f"{where.title}wrote {target}: {', '.join(parts)}")
     for path, layout in report.rechunked.items():
         say(f"  {path}: {layout}")

@@ -45,9 +45,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from omnizarr.cli.folders import find_below, is_occupied
 from omnizarr.cli.options import Options
 from omnizarr.errors import InvalidArgument, OmnizarrError, Problem
+from omnizarr.formats.detect import Probe
+from omnizarr.stores.base import Store
+from omnizarr.stores.operations import can_list, get_existing, list_dir
+from omnizarr.stores.resolve import is_archive, resolve
+from omnizarr.stores.staging import MARKER
 
 if TYPE_CHECKING:
     from omnizarr.ops.checks.findings import Finding
@@ -61,6 +65,8 @@ USAGE = 2  # wrong arguments
 FAILED = 3  # a path is missing, the store failed, there is no space …
 INTERRUPTED = 4  # by Ctrl-C or a signal; where there is --resume, it goes on from there
 BROKEN_PIPE = 141  # the reader has closed the pipe; what the shell says of other programs
+
+LISTED = 8  # names in a line
 
 # Arguments that the library's messages recommend, and the options that replace them.
 OPTIONS = {
@@ -89,6 +95,12 @@ def examples(*lines: str) -> str:
 def counted(number: int, what: str) -> str:
     """Return a number with a noun in singular or plural."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names separated by commas: the first ones, and the number of the others."""
+    more = f", … ({len(names) - LISTED} more)" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more
 
 
 # Text
@@ -199,10 +211,13 @@ def show_findings(findings: Sequence[Problem | Finding]) -> None:
 
 def show_left_out(left_out: Mapping[str, str]) -> None:
     """Print the arrays that were written without their checksums."""
+    by_names: dict[str, list[str]] = {}
     for path, names in left_out.items():
+        by_names.setdefault(names, []).append(path)
+    for names, found in by_names.items():
         say(
-            f"  {path} was written without {names}, which few readers of version 2 support;"
-            " --checksum keeps it"
+            f"  {counted(len(found), 'array')} written without {names}, which few readers of"
+            f" version 2 support (--checksum keeps it): {listed(found)}"
         )
 
 
@@ -229,7 +244,69 @@ def error_json(error: BaseException) -> dict[str, str]:
     return {"error": type(error).__name__, "message": error_message(error)}
 
 
-# Several paths and folders of stores
+# Folders of stores, and what is at a destination
+
+_OWN = ("__omnizarr", ".__omnizarr")  # where unfinished work and journals are
+
+
+def find_below(where: str, options: Options = None) -> Iterator[str]:
+    """Yield the outermost hierarchies at a path or URL or below it, in order."""
+    try:
+        if is_archive(where) or os.path.isfile(where):
+            yield where
+            return
+        store = resolve(where, read_only=True, storage_options=options)
+    except OmnizarrError:  # which the command reports
+        yield where
+        return
+    if _is_hierarchy(store, "") or not can_list(store):
+        yield where
+        return
+    for prefix in _below(store, "", _root(where)):
+        yield f"{where.rstrip('/') or '/'}/{prefix}" if where != "." else prefix
+
+
+def _root(where: str) -> str | None:
+    """Return the path of a local folder, else None."""
+    return where if os.path.isdir(where) else None
+
+
+def _below(store: Store, prefix: str, root: str | None) -> Iterator[str]:
+    """Yield the paths of hierarchies below a prefix, relative to the store."""
+    keys, prefixes = list_dir(store, prefix)
+    archives = [key for key in keys if is_archive(key)]
+    for name in sorted([*archives, *(p.rstrip("/") for p in prefixes)]):
+        if name in archives:
+            yield name
+        elif not name.rpartition("/")[2].startswith(_OWN):
+            if _is_hierarchy(store, name):
+                yield name
+            elif root is None or not os.path.islink(os.path.join(root, name)):
+                yield from _below(store, f"{name}/", root)
+
+
+def _is_hierarchy(store: Store, path: str) -> bool:
+    """Return True if there are metadata of a node, valid or not, or one is being written."""
+    names = [*Probe("").keys(), "attrs", MARKER]
+    found = get_existing(store, [f"{path}/{name}" if path else name for name in names])
+    present = {key.rpartition("/")[2] for key in found}
+    # "meta" is of version 1 only beside "attrs"; other folders may have a file of that name.
+    return bool(present - {"meta", "attrs"}) or {"meta", "attrs"} <= present
+
+
+def is_occupied(where: str, options: Options = None) -> bool:
+    """Return True if there is anything at a path or URL."""
+    try:
+        store = resolve(where, read_only=True, storage_options=options)
+        if not can_list(store):
+            return _is_hierarchy(store, "")
+        keys, prefixes = list_dir(store, "")
+    except OmnizarrError:  # a file that is no archive, for instance; the command reports it
+        return os.path.exists(where)
+    return bool([*keys, *prefixes])
+
+
+# Several paths
 
 
 def find_hierarchies(where: str, storage_options: Options = None) -> Iterator[str]:

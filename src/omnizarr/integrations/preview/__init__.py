@@ -1,0 +1,1 @@
+"""Pictures of arrays and images: in files, notebooks and terminals."""

@@ -1,0 +1,1 @@
+"""A read-only server: stored keys, views in other formats, decoded values, and a page."""

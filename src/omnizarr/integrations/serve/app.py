@@ -1,0 +1,509 @@
+"""The application: routes, limits, the token, errors as JSON.
+
+Work is done on threads, never on the event loop: stored values by threads for input and output,
+what decodes by `omnizarr.aio`, which shares its threads with the rest of the process. A client that
+goes away takes its waiting work with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from hashlib import blake2b
+from importlib.resources import files
+from mimetypes import guess_type
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlencode
+
+from omnizarr import aio, config
+from omnizarr.concurrency.pool import ThreadPool
+from omnizarr.errors import (
+    ChunkError,
+    InvalidArgument,
+    InvalidMetadata,
+    MissingModule,
+    NodeNotFound,
+    OmnizarrError,
+    SelectionError,
+    StoreError,
+    WrongNode,
+)
+from omnizarr.integrations.serve.describe import (
+    chunk_map,
+    describe,
+    find_array,
+    members,
+    public_message,
+)
+from omnizarr.integrations.serve.values import TooLarge, read_values
+from omnizarr.ops.view_as.store import view_as
+from omnizarr.stores import Store, can_list, has_low_latency
+
+try:
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, RedirectResponse, Response
+    from starlette.routing import Route
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from omnizarr.integrations.serve import keys
+except ImportError as e:
+    raise MissingModule("serving needs Starlette: pip install 'omnizarr[serve]'") from e
+
+T = TypeVar("T")
+Handler = Callable[[Request], Awaitable[Response]]
+_files = ThreadPool(config.MAX_THREADS, "omnizarr-serve")  # for stores that answer at once
+_requests = ThreadPool(None, "omnizarr-serve-requests")  # for those that wait for a server
+MAX_MEMBERS = 5000  # in one answer
+_log = logging.getLogger("omnizarr.serve")
+
+_ALWAYS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+_EXPOSED = b"accept-ranges, content-range, etag, x-shape, x-dtype, x-missing"
+_POLICY = (
+    "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors "
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that a server does at a time, so that no client can take all of it."""
+
+    requests: int = 256  # that are answered at a time; more get status 503
+    rate: float | None = 1000.0  # requests a second from one address, but for this machine itself
+    url: int = 8192  # bytes of a path and query
+    header: int = 16384  # bytes of a request's head
+    connections: int = 1024
+    held: int = 2**29  # bytes of values in memory that clients have not taken yet
+    head_seconds: float = 15.0  # for the head of a request to arrive
+    send_seconds: float = 60.0  # for a client to take half a megabyte
+    idle_seconds: float = 10.0  # between two requests on one connection
+
+
+class Served:
+    """A store that is served, and the handlers of its routes."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        token: str | None,
+        listing: bool,
+        origins: tuple[str, ...],
+        limits: Limits,
+    ) -> None:
+        self._held = keys.HeldBytes(limits.held)
+        # Notebooks have another origin; who may read the values may also show the page.
+        around = ("*", "vscode-webview:") if "*" in origins else ("'self'", *origins)
+        self._policy = _POLICY + " ".join(around)
+        self.store = store
+        self.listing = listing
+        self.token = token
+        self._views: dict[int, Store] = {}
+
+    # Threads
+
+    async def read(self, function: Callable[..., T], *args: Any) -> T:
+        """Return the result of a function that reads from the store, called on a thread."""
+        pool = _files if has_low_latency(self.store) else _requests
+        return await asyncio.wrap_future(pool.submit(function, *args))
+
+    async def decode(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Return the result of a function that decodes, called on a thread of the budget."""
+        if has_low_latency(self.store):
+            return await aio.run(partial(function, *args, **options))
+        return await asyncio.wrap_future(_requests.submit(partial(function, *args, **options)))
+
+    # Stored keys
+
+    async def stored(self, request: Request) -> Response:
+        """Answer with the value of a key, or a listing."""
+        return await self._answer(request, self.store, "/store/", self.read)
+
+    async def viewed(self, request: Request) -> Response:
+        """Answer with the value of a key of the view in another format."""
+        start = request.scope["path"][: len("/v2/")]
+        view = await self.decode(self._view, int(start[2]))
+        return await self._answer(request, view, start, self.decode)
+
+    def _view(self, zarr_format: int) -> Store:
+        if zarr_format not in self._views:
+            self._views[zarr_format] = view_as(self.store, zarr_format=zarr_format)
+        return self._views[zarr_format]
+
+    async def _answer(self, request: Request, store: Store, start: str, run: keys.Run) -> Response:
+        key = keys.requested_key(request, start)
+        if "list" in request.query_params and (not key or key.endswith("/")):
+            if not self.listing:
+                raise HTTPException(403, "this server does not list keys")
+            return json_response(await run(keys.listing, store, key))
+        answer = keys.respond(request, store, key, run, self._held)
+        return await (answer if has_low_latency(store) else while_connected(request, answer))
+
+    # The interface of the page
+
+    async def members(self, request: Request) -> Response:
+        """Answer with the members of a group."""
+        offset = _number(request, "offset", 0, 2**53)
+        limit = _number(request, "limit", 500, MAX_MEMBERS)
+        return await self._json(request, members, self.store, _path(request), offset, max(1, limit))
+
+    async def node(self, request: Request) -> Response:
+        """Answer with all facts about a node."""
+        base = None if self.token is not None else str(request.base_url)
+        return await self._json(request, describe, self.store, _path(request), base)
+
+    async def chunks(self, request: Request) -> Response:
+        """Answer with a map of the stored chunks of an array."""
+        if not can_list(self.store):
+            raise HTTPException(501, "this store cannot list its keys")
+        return await self._json(request, chunk_map, self.store, _path(request))
+
+    async def values(self, request: Request) -> Response:
+        """Answer with decoded values."""
+        exact = request.query_params.get("exact", "") in ("1", "true")
+        decode = request.query_params.get("decode", "")
+        select = request.query_params.get("select", "")
+        self._held.check()
+        work = self.decode(_values, self.store, _path(request), select, exact, decode)
+        found = await while_connected(request, work)
+        headers = {
+            "x-shape": ",".join(map(str, found.shape)),
+            "x-dtype": found.dtype,
+            "cache-control": "no-cache",
+            "content-type": found.media_type,
+        }
+        if found.missing:
+            headers["x-missing"] = "1"
+        return self._held.response(found.body, headers)
+
+    async def _json(self, request: Request, function: Callable[..., Any], *args: Any) -> Response:
+        return json_response(await while_connected(request, self.decode(function, *args)))
+
+    # The page
+
+    async def page(self, request: Request) -> Response:
+        """Answer with the page."""
+        return self._file(request, "index.html")
+
+    async def page_file(self, request: Request) -> Response:
+        """Answer with a file of the page."""
+        return self._file(request, request.path_params["name"])
+
+    def _file(self, request: Request, name: str) -> Response:
+        found = self._page_files.get(name)
+        if found is None:
+            raise HTTPException(404, f"the page has no file {name!r}")
+        tag = f'"{blake2b(found, digest_size=12).hexdigest()}"'
+        headers = {
+            "etag": tag,
+            "cache-control": "no-cache",
+            "content-security-policy": self._policy,
+        }
+        if keys.evaluate(request, tag) == 304:
+            return Response(status_code=304, headers=headers)
+        kind = _PAGE_TYPES.get(name.rpartition(".")[2]) or guess_type(name)[0]
+        return Response(found, headers=headers, media_type=kind or "application/octet-stream")
+
+    @cached_property
+    def _page_files(self) -> dict[str, bytes]:
+        folder = files("omnizarr.integrations.serve") / "page"
+        if not folder.is_dir():
+            return {}
+        return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+
+    # Errors
+
+    async def error(self, request: Request, error: Exception) -> Response:
+        """Answer with an error as JSON, without the place of the store."""
+        if isinstance(error, HTTPException):
+            return json_response({"error": error.detail}, error.status_code, error.headers)
+        facts: dict[str, Any] = {"error": public_message(error, self.store)}
+        if isinstance(error, ChunkError):
+            facts |= {"chunk": list(error.chunk), "key": error.key}
+        return json_response(facts, status_of(error))
+
+    async def internal_error(self, request: Request, error: Exception) -> Response:
+        """Answer that something went wrong; what it was is in the server's log only."""
+        return json_response({"error": "internal error"}, 500)
+
+
+_PAGE_TYPES = {
+    "js": "text/javascript",
+    "css": "text/css",
+    "html": "text/html",
+    "svg": "image/svg+xml",
+}
+
+
+def status_of(error: Exception) -> int:
+    """Return the status code for an error."""
+    kinds: tuple[tuple[type[Exception], int], ...] = (
+        (TooLarge, 413),
+        (NodeNotFound, 404),
+        (WrongNode, 400),
+        (SelectionError, 400),
+        (ChunkError, 422),
+        (InvalidArgument, 400),
+        (InvalidMetadata, 422),
+        (StoreError, 503),
+    )
+    return next((status for kind, status in kinds if isinstance(error, kind)), 422)
+
+
+def _values(store: Store, path: str, select: str, exact: bool, decode: str) -> Any:
+    return read_values(find_array(store, path), select, exact=exact, decode=decode)
+
+
+def _path(request: Request) -> str:
+    return request.query_params.get("path", "")
+
+
+def _number(request: Request, name: str, default: int, most: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 18):
+        raise HTTPException(400, f"{name}: expected a number of at least 0, got {text[:40]!r}")
+    return min(int(text), most)
+
+
+def json_response(found: Any, status: int = 200, headers: Any = None) -> Response:
+    """Return a response with JSON."""
+    response = JSONResponse(found, status, headers)
+    response.headers.setdefault("cache-control", "no-cache")
+    return response
+
+
+class Gone(Exception):
+    """The client has closed the connection; nobody waits for a response."""
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of work, which is cancelled if the client closes the connection."""
+
+    async def closed() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    task, closing = asyncio.ensure_future(work), asyncio.ensure_future(closed())
+    try:
+        await asyncio.wait({task, closing}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            raise Gone
+        return task.result()
+    finally:
+        closing.cancel()
+        task.cancel()
+
+
+# Around all routes
+
+
+class Gate:
+    """Lets requests in by method, size, token, rate and number, and adds headers to responses."""
+
+    def __init__(
+        self, app: ASGIApp, *, limits: Limits, token: str | None, origins: tuple[str, ...]
+    ) -> None:
+        self._app, self._limits, self._origins = app, limits, origins
+        self._token = None if token is None else token.encode()
+        self._running = 0
+        self._rates = Rates(limits.rate)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return  # a web socket, which is refused
+        headers = dict(scope["headers"])
+        extra = [*_ALWAYS, *self._cors(headers.get(b"origin"))]
+        answered = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal answered
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *extra]
+            await send(message)
+            answered = message["type"] == "http.response.body" and not message.get("more_body")
+
+        refusal = self._refuse(scope, headers)
+        if refusal is not None:
+            await refusal(scope, receive, send_with_headers)
+            return
+        if self._token is not None and self._given_in_query(scope):
+            port = (scope.get("server") or ("", 0))[1]
+            cookie = (
+                f"{_cookie_name(port)}={self._token.decode()}; Path=/; HttpOnly; SameSite=Strict"
+            )
+            extra.append((b"set-cookie", cookie.encode()))
+            if scope["path"] == "/":
+                await _without_token(scope)(scope, receive, send_with_headers)
+                return
+        self._running += 1
+        try:
+            with suppress(Gone):
+                await self._app(scope, receive, send_with_headers)
+        except Exception:
+            if not answered:
+                raise  # the server closes the connection, so that nobody takes a part for the whole
+            _log.exception("internal error while answering %s", scope["path"])
+        finally:
+            self._running -= 1
+
+    def _cors(self, origin: bytes | None) -> list[tuple[bytes, bytes]]:
+        if origin is None or not self._origins:
+            return []
+        allowed = "*" in self._origins
+        if not allowed and origin.decode("latin-1") not in self._origins:
+            return [(b"vary", b"Origin")]
+        found = [
+            (b"access-control-allow-origin", b"*" if allowed else origin),
+            (b"access-control-expose-headers", _EXPOSED),
+        ]
+        return found if allowed else [*found, (b"vary", b"Origin")]
+
+    def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
+        """Return the response to a request that is not let in, or None."""
+        method = scope["method"]
+        if method == "OPTIONS" and b"access-control-request-method" in headers:
+            return self._preflight(headers)
+        if method not in ("GET", "HEAD"):
+            allow = {"allow": "GET, HEAD"}
+            return _refusal("the server is read-only: GET and HEAD are allowed", 405, allow)
+        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > self._limits.url:
+            return _refusal("the URL is too long", 414)
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > self._limits.header:
+            return _refusal("the headers are too long", 431)
+        if headers.get(b"content-length", b"0").strip(b"0") or b"transfer-encoding" in headers:
+            return _refusal("a request must not have a body", 413, {"connection": "close"})
+        client = (scope.get("client") or ("", 0))[0]
+        wait = self._rates.seconds_to_wait(client)
+        if wait:
+            after = {"retry-after": str(max(1, round(wait)))}
+            return _refusal("too many requests from this address; wait a moment", 429, after)
+        if self._running >= self._limits.requests:
+            return _refusal("the server is busy; try again", 503, {"retry-after": "1"})
+        if self._token is not None and not self._is_authorized(scope, headers):
+            challenge = {"www-authenticate": "Bearer"}
+            message = "a token is needed: ?token=… or the header Authorization: Bearer …"
+            return _refusal(message, 401, challenge)
+        return None
+
+    def _preflight(self, headers: dict[bytes, bytes]) -> Response:
+        asked = headers.get(b"access-control-request-headers", b"")
+        allowed = {
+            "access-control-allow-methods": "GET, HEAD",
+            "access-control-allow-headers": asked.decode("latin-1") or "*",
+            "access-control-max-age": "600",
+        }
+        if b"access-control-request-private-network" in headers:
+            allowed["access-control-allow-private-network"] = "true"
+        return Response(status_code=204, headers=allowed if self._origins else {})
+
+    def _is_authorized(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
+        kind, _, given = headers.get(b"authorization", b"").partition(b" ")
+        if kind.lower() == b"bearer" and self._is_token(given.strip()):
+            return True
+        name = _cookie_name((scope.get("server") or ("", 0))[1]).encode()
+        for part in headers.get(b"cookie", b"").split(b";"):
+            key, _, value = part.strip().partition(b"=")
+            if key == name and self._is_token(value):
+                return True
+        return self._given_in_query(scope)
+
+    def _given_in_query(self, scope: Scope) -> bool:
+        if b"token=" not in scope["query_string"]:
+            return False
+        pairs = parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=100)
+        return any(self._is_token(value.encode()) for name, value in pairs if name == "token")
+
+    def _is_token(self, given: bytes) -> bool:
+        return self._token is not None and hmac.compare_digest(given, self._token)
+
+
+def _cookie_name(port: int | None) -> str:
+    """Return the name of the cookie; browsers share cookies between the ports of a host."""
+    return f"omnizarr-{port or 0}"
+
+
+def _without_token(scope: Scope) -> Response:
+    """Return a redirection to the page without the token, which shall not stay in the history."""
+    pairs = parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=100)
+    rest = urlencode([(name, value) for name, value in pairs if name != "token"])
+    return RedirectResponse(f"/?{rest}" if rest else "/", 303)
+
+
+def _refusal(message: str, status: int, headers: dict[str, str] | None = None) -> Response:
+    return json_response({"error": message}, status, headers)
+
+
+class Rates:
+    """The rate of requests of each address: so many a second, twice as many at once."""
+
+    _MOST = 10_000  # addresses
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests, and when
+
+    def seconds_to_wait(self, client: str) -> float:
+        """Return 0 for a request that is let in, else the seconds until the next one is."""
+        if self._rate is None or client in ("", "127.0.0.1", "::1"):
+            return 0.0
+        now, most = time.monotonic(), 2 * self._rate
+        left, since = self._left.pop(client, (most, now))
+        left = min(most, left + (now - since) * self._rate)
+        wait = 0.0 if left >= 1 else (1 - left) / self._rate
+        self._left[client] = (left if wait else left - 1), now
+        while len(self._left) > self._MOST:
+            self._left.popitem(last=False)
+        return wait
+
+
+def application(
+    store: Store,
+    *,
+    token: str | None = None,
+    listing: bool = True,
+    origins: tuple[str, ...] = ("*",),
+    limits: Limits | None = None,
+) -> ASGIApp:
+    """Return the ASGI application that serves a store, for any ASGI server."""
+    limits = limits or Limits()
+    served = Served(store, token=token, listing=listing, origins=origins, limits=limits)
+    routes: list[tuple[str, Handler]] = [
+        ("/", served.page),
+        ("/page/{name}", served.page_file),
+        ("/store/{key:path}", served.stored),
+        ("/v2/{key:path}", served.viewed),
+        ("/v3/{key:path}", served.viewed),
+        ("/api/members", served.members),
+        ("/api/node", served.node),
+        ("/api/values", served.values),
+        ("/api/chunks", served.chunks),
+    ]
+    app = Starlette(
+        routes=[Route(path, handler, methods=["GET"]) for path, handler in routes],
+        exception_handlers={
+            HTTPException: served.error,
+            OmnizarrError: served.error,
+            Exception: served.internal_error,
+        },
+    )
+    app.router.redirect_slashes = False
+    return Gate(app, limits=limits, token=token, origins=origins)

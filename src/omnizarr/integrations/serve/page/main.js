@@ -1,0 +1,179 @@
+/** The page: opens the node that the address names, and keeps the address up to date. */
+
+import { getMembers, getNode } from "./api.js";
+import { showDetails } from "./details.js";
+import { announce, h, replace } from "./dom.js";
+import { bytesText, shapeText } from "./format.js";
+import { formatLink, parseLink } from "./link.js";
+import { PlaneView } from "./plane.js";
+import { PlotView } from "./plot.js";
+import { ScalarView, TableView } from "./table.js";
+import { Tree } from "./tree.js";
+import { startTheme } from "./theme.js";
+
+const VIEWS = { plane: PlaneView, plot: PlotView, table: TableView, scalar: ScalarView };
+const KEYS = [
+  ["arrow keys", "move; in the hierarchy: walk"],
+  ["shift + arrow keys", "read values pixel by pixel"],
+  ["+  −", "zoom"],
+  ["0", "show everything"],
+  ["[  ]", "step along the slider that was used last"],
+  ["a", "fit the contrast to what is visible"],
+  ["g", "borders of chunks"],
+  ["p", "line profile: draw a line, or Enter at both ends"],
+  ["t", "series of a pixel along another axis; click chooses the pixel"],
+  ["s", "save the picture"],
+  ["Esc", "remove cross and line"],
+  ["?", "this list"],
+];
+
+const part = (id) => document.getElementById(id);
+const tree = new Tree(part("tree"), (path) => navigate(formatLink(path)));
+let view = null;
+let opening = null; // AbortController of the node that is being opened
+let writing = 0; // timer of the address
+
+/** Go to a link of this page. */
+function navigate(link) {
+  if (link !== location.hash) history.pushState(null, "", link);
+  openAddress();
+}
+
+/** Show the node that the address names. */
+async function openAddress() {
+  clearTimeout(writing);
+  const { path, settings } = parseLink(location.hash);
+  opening?.abort();
+  opening = new AbortController();
+  const { signal } = opening;
+  view?.close();
+  view = null;
+  const host = part("view");
+  host.dataset.state = "loading";
+  host.dataset.path = path;
+  showCrumbs(path);
+  try {
+    const node = await getNode(path, signal);
+    if (signal.aborted) return;
+    document.title = `${path || "/"} · omnizarr`;
+    tree.reveal(path);
+    await showNode(node, settings, signal);
+  } catch (error) {
+    if (signal.aborted || error.name === "AbortError") return;
+    showProblem(error.message);
+  }
+}
+
+async function showNode(node, settings, signal) {
+  const host = part("view");
+  replace(host);
+  replace(part("controls"));
+  const View = VIEWS[node.display?.kind];
+  showDetails(part("details"), node, () => (view?.state ? { axes: view.state.axes, at: view.state.at } : null));
+  if (View) {
+    const shown = new View(host, part("controls"), node, settings, (found) => writeLink(node.path, found));
+    view = shown;
+    await shown.start();
+    if (signal.aborted) shown.close();
+  } else if (node.kind === "group" || node.kind === "image") {
+    await showMembers(host, node, signal);
+  } else {
+    showProblem(node.display?.reason || node.error || "this node has no values");
+  }
+  if (!signal.aborted) host.dataset.state = "ready";
+  announce(`${node.kind} ${node.path || "/"} is shown`);
+}
+
+function showProblem(text) {
+  const host = part("view");
+  replace(host, h("div", { class: "notice problem", role: "alert" }, text));
+  host.dataset.state = "ready";
+}
+
+/** List the members of a group. */
+async function showMembers(host, node, signal) {
+  const body = h("tbody");
+  const more = h("button", { type: "button", hidden: true }, "More");
+  const row = (member) => h("tr", {},
+    h("td", {}, h("a", { href: formatLink(member.path) }, member.name)),
+    h("td", {}, member.kind === "error" ? h("span", { class: "problem" }, member.error) : member.kind),
+    h("td", {}, shapeText(member.shape)),
+    h("td", {}, member.dtype ?? ""),
+    h("td", { class: "number" }, bytesText(member.nbytes)));
+  const load = async (offset) => {
+    const page = await getMembers(node.path, offset);
+    if (signal.aborted) return;
+    body.append(...page.members.map(row));
+    more.hidden = page.next === null || page.next === undefined;
+    more.onclick = () => load(page.next);
+    if (!body.children.length) body.append(h("tr", {}, h("td", { class: "muted", colspan: "5" }, "no members")));
+  };
+  const reason = node.kind === "image" ? node.display?.reason : null;
+  replace(host,
+    reason ? h("p", { class: "notice problem" }, reason) : null,
+    h("div", { class: "table-box members" },
+      h("table", {}, h("thead", {}, h("tr", {}, ["name", "kind", "shape", "type", "size"].map((name) => h("th", { scope: "col" }, name)))), body), more));
+  await load(0);
+}
+
+/** Keep the address up to date; browsers allow only so many changes a second. */
+function writeLink(path, settings) {
+  clearTimeout(writing);
+  writing = setTimeout(() => {
+    const link = formatLink(path, settings);
+    if (link !== location.hash) history.replaceState(null, "", link);
+  }, 120);
+}
+
+function showCrumbs(path) {
+  const names = path ? path.split("/") : [];
+  replace(part("crumbs"),
+    h("a", { href: "#/" }, "/"),
+    names.map((name, i) => [
+      i ? h("span", { class: "muted" }, "/") : null,
+      h("a", { href: formatLink(names.slice(0, i + 1).join("/")), "aria-current": i === names.length - 1 ? "page" : null }, name),
+    ]));
+}
+
+function showKeys() {
+  const dialog = h("dialog", { "aria-label": "Keys" },
+    h("h2", {}, "Keys"),
+    h("dl", {}, KEYS.flatMap(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)])),
+    h("form", { method: "dialog" }, h("button", {}, "Close")));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+async function copyLink() {
+  try {
+    await navigator.clipboard.writeText(location.href);
+    announce("The link is copied");
+    part("copy-link").textContent = "Copied";
+  } catch {
+    part("copy-link").textContent = "Copy the address";
+  }
+  setTimeout(() => { part("copy-link").textContent = "Link"; }, 1500);
+}
+
+function toggleTree() {
+  const shown = document.body.classList.toggle("no-tree");
+  part("toggle-tree").setAttribute("aria-expanded", String(!shown));
+}
+
+function start() {
+  startTheme(part("theme"), () => view?.redraw?.());
+  part("help").addEventListener("click", showKeys);
+  part("copy-link").addEventListener("click", copyLink);
+  part("toggle-tree").addEventListener("click", toggleTree);
+  if (matchMedia("(max-width: 720px)").matches) toggleTree();
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "?" && !/INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) showKeys();
+  });
+  // Links inside the page and the buttons of the browser.
+  window.addEventListener("popstate", openAddress);
+  tree.start();
+  openAddress();
+}
+
+start();

@@ -1,0 +1,228 @@
+"""Decoded values for programs without codecs: numbers as little-endian bytes, the rest as JSON.
+
+JavaScript has no 64-bit integers in typed arrays of numbers, no half precision and no complex
+numbers, so these are converted to the nearest type that it has (`transfer_type`); ``exact=1`` asks
+for JSON without loss.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.data_types.data_type import as_plain
+from omnizarr.errors import SelectionError
+from omnizarr.hierarchy.array import Array
+from omnizarr.integrations.display import TEXT, decoding, transfer_type, work
+
+MAX_BYTES = 2**24  # of the values in one answer
+MAX_TEXTS = 2**18  # values of an answer in JSON
+MAX_DECODED = 2**31  # bytes of chunks that one answer may need
+_LONGEST = 20  # digits of a number in a selection
+
+
+class TooLarge(SelectionError):
+    """A selection of more values than one answer may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """An answer: its bytes or JSON, with the shape and type of the values."""
+
+    body: bytes
+    shape: tuple[int, ...]
+    dtype: str
+    missing: bool = False  # no chunk of it is stored
+
+    @property
+    def media_type(self) -> str:
+        """The content type of the answer."""
+        return "application/json" if self.dtype == TEXT else "application/octet-stream"
+
+
+def parse_selection(text: str, shape: tuple[int, ...]) -> tuple[int | slice, ...]:
+    """Return the selection that a request names: an integer or ``start:stop:step`` for each axis.
+
+    >>> parse_selection("3,0:10:2", (5, 20))
+    (3, slice(0, 10, 2))
+    """
+    parts = text.split(",") if text else []
+    if len(parts) != len(shape):
+        raise SelectionError(
+            f"select has {len(parts)} items, but the array has {len(shape)} axes; give an integer"
+            " or start:stop:step for each, such as 0,0:512:2"
+        )
+    return tuple(
+        _parse_item(part, length, axis)
+        for axis, (part, length) in enumerate(zip(parts, shape, strict=True))
+    )
+
+
+def _parse_item(text: str, length: int, axis: int) -> int | slice:
+    numbers = text.split(":")
+    if not all(n.isascii() and n.isdigit() and len(n) <= _LONGEST for n in numbers):
+        raise SelectionError(f"select: {text[:40]!r} is not an integer or start:stop:step")
+    if len(numbers) == 1:
+        index = int(text)
+        if index >= length:
+            raise SelectionError(f"select: {index} is outside of axis {axis}, of length {length}")
+        return index
+    if len(numbers) > 3:
+        raise SelectionError(f"select: {text[:40]!r} is not an integer or start:stop:step")
+    start, stop, step = int(numbers[0]), int(numbers[1]), int(numbers[2]) if numbers[2:] else 1
+    if step < 1 or not start <= stop <= length:
+        raise SelectionError(
+            f"select: {text[:40]!r} does not fit axis {axis}, of length {length}; expected 0 <="
+            " start <= stop <= length and a step of at least 1"
+        )
+    return slice(start, stop, step)
+
+
+def read_values(array: Array, select: str, *, exact: bool = False, decode: str = "") -> Values:
+    """Return the selected values of an array, encoded for an answer.
+
+    `exact`: as JSON, without loss. `decode`: with "time", numbers with CF units of time become
+    milliseconds since 1970, not-a-time NaN; with "cf", packed numbers are unpacked, missing ones
+    NaN.
+    """
+    selection = parse_selection(select, array.shape)
+    decoder = decoding(array, decode)
+    as_times = decoder is not None and decoder.times is not None
+    dtype = array.dtype if decoder is None else decoder.dtype
+    kind = "float64" if as_times else TEXT if exact else transfer_type(dtype)
+    slices = [item for item in selection if isinstance(item, slice)]
+    shape = tuple(len(range(s.start, s.stop, s.step)) for s in slices)
+    _check_size(shape, kind)
+    touched = _check_work(array, selection)
+    filled: list[tuple[int, ...]] = []
+    values = as_plain(array.read(selection, filled=filled)).reshape(shape)
+    missing = bool(filled) and len(filled) == touched
+    if decoder is not None:
+        values = np.asarray(decoder.decode(values))
+    body = encode_text(values) if kind == TEXT else encode_numbers(values, kind)
+    if len(body) > 2 * MAX_BYTES:
+        raise TooLarge(f"the answer would have {len(body)} bytes; select fewer values")
+    return Values(body, shape, kind, missing)
+
+
+def _check_size(shape: tuple[int, ...], kind: str) -> None:
+    count = math.prod(max(n, 1) for n in shape)  # empty lists take memory, too
+    if kind == TEXT and count > MAX_TEXTS:
+        raise TooLarge(f"{count} values were selected; an answer as text has at most {MAX_TEXTS}")
+    if kind != TEXT and math.prod(shape) * np.dtype(kind).itemsize > MAX_BYTES:
+        raise TooLarge(
+            f"{count} values of type {kind} were selected; an answer has at most"
+            f" {MAX_BYTES} bytes: select less, or with a step"
+        )
+
+
+def _check_work(array: Array, selection: tuple[int | slice, ...]) -> int:
+    """Return the number of chunks that a selection touches; raise if they are too large."""
+    total, nbytes = work(array, selection)
+    if nbytes > MAX_DECODED:
+        raise TooLarge(
+            f"these values are in {total} chunks, about {nbytes} bytes, more than the {MAX_DECODED}"
+            " that one answer may need; select a smaller region or a smaller level"
+        )
+    return total
+
+
+# Encoding
+
+
+def encode_numbers(values: npt.NDArray[Any], kind: str) -> bytes:
+    """Return values as the bytes of a transfer type, little-endian and in C order."""
+    target = np.dtype(kind).newbyteorder("<")
+    if values.dtype.kind == "M":
+        values = _milliseconds(values)
+    elif values.dtype.kind == "O":  # times of calendars that NumPy does not have
+        values = _dates_to_milliseconds(values)
+    elif values.dtype.kind == "m":
+        values = np.where(np.isnat(values), np.nan, values.astype("i8").astype("f8"))
+    elif values.dtype.kind == "c":
+        values = np.abs(values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.ascontiguousarray(values, target).tobytes()
+
+
+# Milliseconds of the units of NumPy that have a length.
+_UNITS = {"W": 6048e5, "D": 864e5, "h": 36e5, "m": 6e4, "s": 1e3, "ms": 1.0}
+_UNITS |= {"us": 1e-3, "ns": 1e-6, "ps": 1e-9, "fs": 1e-12, "as": 1e-15}
+
+
+def _milliseconds(times: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the milliseconds of times since 1970 with their fraction; NaN for not-a-time."""
+    unit, count = np.datetime_data(times.dtype)
+    if unit not in _UNITS:  # months and years
+        times, unit, count = times.astype("M8[D]"), "D", 1
+    since = times.astype("i8").astype("f8") * (count * _UNITS[unit])
+    return np.where(np.isnat(times), np.nan, since)
+
+
+def _dates_to_milliseconds(dates: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return milliseconds since 1970 of dates of cftime, counted in their own calendar."""
+    out = np.full(dates.shape, np.nan)
+    for place, date in np.ndenumerate(dates):
+        if date is not None:
+            epoch = type(date)(1970, 1, 1, calendar=date.calendar)
+            out[place] = (date - epoch).total_seconds() * 1e3
+    return out
+
+
+def encode_text(values: npt.NDArray[Any]) -> bytes:
+    """Return values as nested JSON lists; 64-bit integers and what JSON lacks are strings."""
+    if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
+        flat = [str(item) for item in values.reshape(-1).tolist()]
+    else:
+        flat = [plain(item) for item in values.reshape(-1)]
+    nested = _nest(flat, values.shape)
+    return json.dumps(nested, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+
+
+def _nest(flat: list[Any], shape: tuple[int, ...]) -> Any:
+    if len(shape) < 2:
+        return flat if shape else flat[0]
+    size = math.prod(shape[1:])
+    return [_nest(flat[n * size : (n + 1) * size], shape[1:]) for n in range(shape[0])]
+
+
+_EXACT = 2**53
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # as Zarr writes them
+
+
+def plain(value: Any) -> Any:
+    """Return a value, of NumPy or from JSON, as what JSON can hold.
+
+    Infinities, NaN and integers beyond 2⁵³ become strings, complex numbers pairs, bytes text,
+    records lists of their fields.
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, np.void):
+        if value.dtype.names is not None:
+            return [plain(value[name]) for name in value.dtype.names]
+        return value.tobytes().hex()
+    if isinstance(value, np.ndarray):
+        return [plain(item) for item in value] if value.ndim else plain(value[()])
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return None if np.isnat(value) else str(value)
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).decode("utf-8", "backslashreplace")
+    if isinstance(value, (np.bool_, np.str_)):
+        return value.item()
+    if isinstance(value, (int, np.integer)):
+        return int(value) if abs(int(value)) <= _EXACT else str(int(value))
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else _NOT_FINITE[str(float(value))]
+    if isinstance(value, (complex, np.complexfloating)):
+        return [plain(value.real), plain(value.imag)]
+    if isinstance(value, dict):
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    return str(value)

@@ -1,0 +1,40 @@
+"""Pictures from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import run
+
+
+def test_a_picture_is_written_and_replaced_only_on_demand(ocean: Path) -> None:
+    assert run("preview", ocean, "a.png").stdout == "a.png\n"
+    before = Path("a.png").read_bytes()
+    assert before.startswith(b"\x89PNG")
+    refused = run("preview", ocean, "a.png")
+    assert refused.exit_code == 2
+    assert "a.png exists; replace it? Nothing was changed; give --yes" in refused.output
+    done = run("preview", ocean, "a.png", "--yes", "--pixels", 4, "--json")
+    assert json.loads(done.stdout)["output"] == "a.png"
+    assert Path("a.png").read_bytes() != before
+
+
+def test_values_are_drawn_in_the_terminal(ocean: Path) -> None:
+    shown = run("show", ocean)
+    assert shown.exit_code == 0
+    assert len(shown.stdout.splitlines()) > 3
+    assert "\x1b" not in shown.stdout
+    assert "\x1b[48;2;" in run("show", ocean, "--as", "colors").stdout
+    assert json.loads(run("show", ocean, "--json").stdout)["kind"] == "plane"
+
+
+def test_wrong_positions_are_named(ocean: Path) -> None:
+    for words in (["--at", "t"], ["--at", "t=x"], ["--at", "=3"]):
+        wrong = run("show", ocean, *words)
+        assert wrong.exit_code == 2
+        assert "is not AXIS=NUMBER, such as t=3" in wrong.output
+    wrong = run("preview", ocean, "a.png", "--at", "nowhere=1")
+    assert wrong.exit_code == 2
+    assert "no other axis 'nowhere'" in wrong.output
+    assert not Path("a.png").exists()
