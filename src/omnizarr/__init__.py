@@ -29,6 +29,7 @@ from omnizarr.errors import (
     ReadOnly,
     SelectionError,
     StoreError,
+    TargetError,
     UnknownExtension,
     WrongNode,
     WrongType,
@@ -37,6 +38,7 @@ from omnizarr.registry import register
 
 if _typing.TYPE_CHECKING:
     from omnizarr import aio, cf, codecs, geo, jobs, ome, storage, xarray
+    from omnizarr.as_zarr import as_zarr
     from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
     from omnizarr.codecs.compressors import Bz2 as BZ2
     from omnizarr.codecs.compressors import Gzip as GZip
@@ -82,9 +84,14 @@ if _typing.TYPE_CHECKING:
     from omnizarr.integrations.dask import from_dask
     from omnizarr.integrations.files.exporting import export_file
     from omnizarr.integrations.files.importing import import_file
+    from omnizarr.integrations.files.references import reference
+    from omnizarr.integrations.preview.figure import preview
+    from omnizarr.integrations.serve.embed import show
+    from omnizarr.integrations.serve.server import serve, serving
     from omnizarr.ops.analysis.diff import diff
     from omnizarr.ops.analysis.stats import stats
     from omnizarr.ops.analysis.usage import disk_usage
+    from omnizarr.ops.batches.reader import batches
     from omnizarr.ops.convert import convert
     from omnizarr.ops.copy import copy, copy_all, from_array
     from omnizarr.ops.copy_store import copy_hierarchy, copy_store
@@ -93,6 +100,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.ops.rechunk.job import rechunk
     from omnizarr.ops.repair import repair
     from omnizarr.ops.verify import verify
+    from omnizarr.ops.view_as.store import view_as
     from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
     from omnizarr.stores.dbm import DBMStore
     from omnizarr.stores.lmdb import LMDBStore
@@ -132,6 +140,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "SQLiteStore",
     "SelectionError",
     "StoreError",
+    "TargetError",
     "UnknownExtension",
     "View",
     "WrongNode",
@@ -141,6 +150,8 @@ __all__ = [  # noqa: RUF022 - the version last
     "Zstd",
     "aio",
     "array",
+    "as_zarr",
+    "batches",
     "cf",
     "codecs",
     "config",
@@ -179,21 +190,27 @@ __all__ = [  # noqa: RUF022 - the version last
     "open_consolidated",
     "open_group",
     "open_like",
+    "preview",
     "print_debug_info",
     "pyramid",
     "rechunk",
+    "reference",
     "register",
     "repair",
     "run",
     "save",
     "save_array",
     "save_group",
+    "serve",
+    "serving",
+    "show",
     "stats",
     "storage",
     "tree",
     "undo_conversion",
     "validate",
     "verify",
+    "view_as",
     "xarray",
     "zeros",
     "zeros_like",
@@ -238,6 +255,8 @@ _LATER = {
     "DBMStore": "stores.dbm:DBMStore",
     "consolidate_metadata": "hierarchy.open:consolidate_metadata",
     "aio": "aio",
+    "as_zarr": "as_zarr",
+    "batches": "ops.batches.reader:batches",
     "View": "hierarchy.view:View",
     "convert": "ops.convert:convert",
     "cf": "cf",
@@ -261,15 +280,21 @@ _LATER = {
     "print_debug_info": "hierarchy.info:print_debug_info",
     "pyramid": "conventions.ome.pyramid:pyramid",
     "rechunk": "ops.rechunk.job:rechunk",
+    "reference": "integrations.files.references:reference",
     "repair": "ops.repair:repair",
     "run": "ops.job:run",
     "save": "hierarchy.create:save",
     "save_array": "hierarchy.create:save_array",
     "save_group": "hierarchy.create:save_group",
+    "serve": "integrations.serve.server:serve",
+    "serving": "integrations.serve.server:serving",
+    "show": "integrations.serve.embed:show",
+    "preview": "integrations.preview.figure:preview",
     "tree": "hierarchy.create:tree",
     "undo_conversion": "ops.in_place:undo_conversion",
     "validate": "hierarchy.validate:validate",
     "verify": "ops.verify:verify",
+    "view_as": "ops.view_as.store:view_as",
     "stats": "ops.analysis.stats:stats",
     "SQLiteStore": "stores.sqlite:SQLiteStore",
     "RedisStore": "stores.redis:RedisStore",

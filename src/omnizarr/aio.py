@@ -22,6 +22,7 @@ import contextvars
 import functools
 import sys
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
 from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
@@ -110,11 +111,36 @@ async def _await_in_trio(future: Future[T]) -> T:
 
 
 class _Running:
-    """The number of operations that run now."""
+    """The number of operations that run now, and those that wait, in the order in which they came.
+
+    Without an order, a thread that has ended one operation would begin the next one before a
+    thread that waits wakes up, again and again.
+    """
 
     def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.count = 0
+        self._lock = threading.Condition()
+        self._count = 0
+        self._waiting: deque[threading.Condition] = deque()
+
+    def begin(self, limit: int) -> None:
+        """Count an operation when fewer than `limit` run and all that came earlier have begun."""
+        with self._lock:
+            own = threading.Condition(self._lock)  # type: ignore[arg-type]
+            self._waiting.append(own)
+            own.wait_for(lambda: self._count < limit and self._waiting[0] is own)
+            self._waiting.popleft()
+            self._count += 1
+            self._wake_next()
+
+    def end(self) -> None:
+        """Count an operation no more."""
+        with self._lock:
+            self._count -= 1
+            self._wake_next()
+
+    def _wake_next(self) -> None:
+        if self._waiting:
+            self._waiting[0].notify()
 
 
 _runs = contextvars.ContextVar("omnizarr_aio_runs", default=False)
@@ -126,17 +152,13 @@ def _limited(function: Callable[[], T]) -> T:
     """Call a function when fewer operations run than there are threads."""
     if _runs.get():  # inside another operation: waiting for it to finish would be a deadlock
         return function()
-    running, limit = _running, config.get().threads
-    with running.changed:
-        running.changed.wait_for(lambda: running.count < limit)
-        running.count += 1
+    running = _running
+    running.begin(config.get().threads)
     _runs.set(True)
     try:
         return function()
     finally:
-        with running.changed:
-            running.count -= 1
-            running.changed.notify_all()
+        running.end()
 
 
 def _reset() -> None:

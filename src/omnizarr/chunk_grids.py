@@ -54,8 +54,16 @@ def covering(named: Named, shape: tuple[int, ...], unit: tuple[int, ...] | None 
     """Return the grid with chunks for all of a shape; one that covers it stays as it is.
 
     A rectilinear grid gets one more chunk along an axis that is longer than its list, a multiple
-    of `unit`, as the shape of chunks in a shard must be.
+    of `unit`, as the shape of chunks in a shard must be. A regular one with chunks of length 0,
+    which older writers stored for axes without elements, gets chunks of one `unit`.
     """
+    if named.name == "regular":
+        sizes = named.configuration.get("chunk_shape", ())
+        if 0 not in sizes or len(sizes) != len(shape):
+            return named
+        units = unit or (1,) * len(shape)
+        new = [u if n and not s else s for n, s, u in zip(shape, sizes, units, strict=True)]
+        return named.replace(chunk_shape=new)
     if named.name != "rectilinear":
         return named
     return _cover_rectilinear(named, shape, unit or (1,) * len(shape))

@@ -17,7 +17,7 @@ import copy
 import dataclasses
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -91,9 +91,12 @@ def _numbers(file: Path, count: int) -> tuple[int, ...]:
 
 
 MAX_THREADS = 16
-IN_FLIGHT = 2**25
+IN_FLIGHT = 2**27
+REQUESTS = 256
 MAX_UNPACKED = 2**32
 CODECS = ("fast", "portable")
+ANY_TARGET = "*"
+CONDITIONAL = ("compress_if_smaller", "always_apply", "never_apply")
 _BYTES = re.compile(r"\s*([\d.]+)\s*(?:([kMGT]?)(i?)B)?\s*", re.IGNORECASE)
 
 
@@ -142,6 +145,9 @@ class Config:
     threads: int = field(default_factory=_threads)
     # Bytes fetched ahead of decoding, for all reads together.
     in_flight: int = field(default_factory=_in_flight)
+    # Requests to servers that run at a time, for all reads and writes together. Latency, not the
+    # number of processors, makes many of them worthwhile.
+    requests: int = REQUESTS
     # Bytes of decoded chunks and shard indexes cached for the next read.
     chunk_cache: ByteBudget | None = None
     # The largest decoded chunk if its size is not known beforehand, as with text: an eighth of
@@ -164,11 +170,17 @@ class Config:
     # The default codecs of new arrays: "fast" (Blosc, and crc32c in version 3),
     # "portable" (what GDAL reads too: zstd with its checksum in version 3), or a list of codecs.
     codecs: str | tuple[Any, ...] = "fast"
+    # The choice of codecs that the codec `conditional` applies to a chunk: "compress_if_smaller",
+    # "always_apply", "never_apply", or a function (codec, data, encoded) that returns True for it.
+    conditional: str | Callable[..., bool] = "compress_if_smaller"
     # The format of new hierarchies: 1, 2, 3 or "3-draft".
     zarr_format: int | str = 3
     # The draft: True if creating a node also writes metadata of the groups above it, which exist
     # without them.
     explicit_groups: bool = False
+    # Folders and URLs outside the folder of references, or of a store with chunk manifests, from
+    # which their targets may be read; True for any.
+    allow_targets: tuple[str, ...] = ()
 
 
 _ALLOWED: dict[str, tuple[object, ...]] = {
@@ -272,8 +284,13 @@ def _checked(changes: dict[str, Any]) -> dict[str, Any]:
             raise InvalidArgument(f"unknown setting {name!r}; {known}")
         if name in _ALLOWED and value not in _ALLOWED[name]:
             raise InvalidArgument(f"{name} must be one of {_ALLOWED[name]}, got {value!r}")
-        if name == "threads" and (type(value) is not int or value < 1):
-            raise InvalidArgument(f"threads must be an integer of at least 1, got {value!r}")
+        if name == "conditional" and value not in CONDITIONAL and not callable(value):
+            names = ", ".join(map(repr, CONDITIONAL))
+            raise InvalidArgument(f"conditional must be {names} or a function, got {value!r}")
+        if name in ("threads", "requests") and (type(value) is not int or value < 1):
+            raise InvalidArgument(f"{name} must be an integer of at least 1, got {value!r}")
+        if name == "allow_targets":
+            found[name] = target_places(value)
         if name == "codecs" and value not in CODECS:
             found[name] = _codec_list(value)
         if name in ("in_flight", "max_unpacked"):
@@ -282,6 +299,19 @@ def _checked(changes: dict[str, Any]) -> dict[str, Any]:
             nbytes = 0 if value is None else byte_size(value, name)
             found[name] = ByteBudget(nbytes) if nbytes else None
     return found
+
+
+def target_places(given: Any) -> tuple[str, ...]:
+    """Return folders and URLs from which targets of references may be read; ``*`` means any."""
+    if given is None or isinstance(given, bool):
+        return (ANY_TARGET,) if given else ()
+    listed = [given] if isinstance(given, (str, os.PathLike)) else given
+    if not isinstance(listed, Iterable) or isinstance(listed, Mapping):
+        raise InvalidArgument(f"allow_targets must be a list of folders and URLs, got {given!r}")
+    places = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in listed]
+    if not all(isinstance(each, str) and each for each in places):
+        raise InvalidArgument(f"allow_targets must be a list of folders and URLs, got {given!r}")
+    return tuple(places)
 
 
 def _codec_list(value: Any) -> tuple[Any, ...]:

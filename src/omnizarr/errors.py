@@ -10,12 +10,13 @@
     │   └── WrongType (TypeError)           an argument of the wrong type
     ├── UnknownExtension (LookupError, ValueError)   a codec, data type … not known here
     ├── CannotExpress (ValueError)          valid, but the chosen format cannot express it
-    ├── NodeNotFound (KeyError, FileNotFoundError, ValueError)
+    ├── NodeNotFound (KeyError, ValueError, FileNotFoundError)
     ├── NodeExists (ValueError, FileExistsError)
     ├── WrongNode (TypeError, ValueError)   not the requested kind, shape or type of node
     ├── ReadOnly (PermissionError, TypeError, ValueError)
     ├── StoreError (OSError)                the store failed, or cannot do what was requested
-    │   └── Conflict (OSError)              another writer was faster; try again
+    │   ├── Conflict (OSError)              another writer was faster; try again
+    │   └── TargetError (OSError)           the target of a reference cannot or may not be read
     ├── ChunkError (OSError)                one chunk cannot be read or written
     │   └── MissingChunk (KeyError)         there is none, and missing="raise" was given
     ├── SelectionError (IndexError, ValueError)   a selection or values that do not fit the array
@@ -57,6 +58,7 @@ __all__ = [
     "ReadOnly",
     "SelectionError",
     "StoreError",
+    "TargetError",
     "UnknownExtension",
     "WrongNode",
     "WrongType",
@@ -150,12 +152,16 @@ class CannotExpress(OmnizarrError, ValueError):
         self.problems = problems
 
 
-class NodeNotFound(OmnizarrError, KeyError, FileNotFoundError, ValueError):
+class NodeNotFound(OmnizarrError, KeyError, ValueError, FileNotFoundError):
     """There is no array or group at that path."""
 
 
 class NodeExists(OmnizarrError, ValueError, FileExistsError):
-    """There is already a node or other data at that path."""
+    """There is already a node or other data at that path; `kind` is "array" or "group" if known."""
+
+    def __init__(self, message: str = "", *, kind: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class WrongNode(OmnizarrError, TypeError, ValueError):
@@ -168,6 +174,10 @@ class ReadOnly(OmnizarrError, PermissionError, TypeError, ValueError):
 
 class StoreError(OmnizarrError, OSError):
     """The store failed, or cannot do what was requested."""
+
+
+class TargetError(StoreError):
+    """A file that a reference leads to cannot or may not be read; the message names its place."""
 
 
 class Conflict(StoreError):
@@ -293,17 +303,18 @@ def _with_message(error: Exception, message: str, attributes: dict[str, Any]) ->
 FEW = 8  # names, which are listed even if one of them resembles the given one
 
 
-def known_names(given: object, known: Iterable[object]) -> str:
+def known_names(given: object, known: Iterable[object], most: int | None = None) -> str:
     """Return the end of a message about a name that is not known.
 
     ``"did you mean 'zstd'?"`` where a known name is much like it, and the known names where that
-    is not so, or where they are few.
+    is not so, or where they are few; the first `most` of them.
     """
     names = [str(name) for name in known]
     meant = did_you_mean(given, names)
     if meant and len(names) > FEW:
         return meant.rstrip()
-    return f"{meant}known: {', '.join(names) or 'none'}"
+    more = f", … ({len(names) - most} more)" if most and len(names) > most else ""
+    return f"{meant}known: {', '.join(names[:most]) or 'none'}{more}"
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:
@@ -321,6 +332,14 @@ def closest_name(given: object, known: Iterable[str]) -> str | None:
     return lower[found[0]] if found else None
 
 
+def raised_by_system(error: OSError) -> bool:
+    """Return True if the operating system raised an error, not a signal handler.
+
+    A ``TimeoutError`` of a handler is not the store's; its ``FileNotFoundError`` proves nothing.
+    """
+    return error.errno is not None and not isinstance(error, OmnizarrError)
+
+
 class OmnizarrWarning(UserWarning):
     """A message about something that works but may surprise: a fallback used, a field ignored."""
 
@@ -328,6 +347,8 @@ class OmnizarrWarning(UserWarning):
 # The filters in force and the messages given under them; other filters start afresh.
 _given: tuple[object, set[str]] = (None, set())
 _MAX_GIVEN = 10_000
+# Texts of warnings that are not issued: programs for zarr-python know nothing of them.
+silenced: set[str] = set()
 
 
 def warn(message: str, *, stacklevel: int | None = None) -> None:
@@ -338,6 +359,8 @@ def warn(message: str, *, stacklevel: int | None = None) -> None:
     ``warnings.catch_warnings`` begins anew.
     """
     global _given
+    if any(text in message for text in silenced):
+        return
     if _given[0] is not warnings.filters or len(_given[1]) >= _MAX_GIVEN:
         _given = (warnings.filters, set())
     if message not in _given[1]:
@@ -365,6 +388,8 @@ ContainsArrayError = ContainsGroupError = ContainsArrayAndGroupError = NodeExist
 NodeTypeValidationError = WrongNode
 MetadataValidationError = MetadataError = InvalidMetadata
 UnknownCodecError = UnknownExtension
+ChunkNotFoundError = MissingChunk
+DataTypeValidationError = InvalidArgument
 ReadOnlyError = ReadOnly
 ArrayIndexError = BlockIndexError = BoundsCheckError = SelectionError
 NegativeStepError = VindexInvalidSelectionError = SelectionError

@@ -45,6 +45,9 @@ Kind: TypeAlias = Literal[
 _NAME = re.compile(r"[a-z][a-z0-9_.-]*\*?|urn:.+|[a-z][a-z0-9+.-]*://.+")
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
+# The kinds that Zarr metadata name, and where their public names are described.
+EXTENSION_POINTS = KINDS[:5]
+REGISTER = "https://github.com/zarr-developers/zarr-extensions"
 # The modules that register the names of this package; imported when a name is looked up.
 _BUILTIN: dict[Kind, str] = {
     "codec": "omnizarr.codecs",
@@ -59,6 +62,7 @@ _complete: set[Kind] = set()
 _checks: dict[Kind, Callable[[str, Any], None] | str] = {}
 _table: dict[tuple[Kind, str], Any] = {}
 _hints: dict[tuple[Kind, str], str] = {}
+_sources: dict[Kind, list[Callable[[str], Any | None]]] = {}
 _entry_points_read: set[Kind] = set()
 _generation = 0
 
@@ -141,12 +145,29 @@ def find(kind: Kind, name: str) -> Any | None:
     if target is None and kind not in _entry_points_read:
         _read_entry_points(kind)
         target = _table.get((kind, name))
+    if target is None:
+        found = (source(name) for source in _sources.get(kind, ()))
+        return next((made for made in found if made is not None), None)
     if isinstance(target, str):
         own, target = target.startswith("omnizarr."), load(target)
         if not own:
             _check(kind, name, target)
         _table[kind, name] = target
     return target
+
+
+def add_source(kind: Kind, source: Callable[[str], Any | None]) -> None:
+    """Ask `source` for names that nobody has registered: it returns a target, or None."""
+    global _generation
+    _sources.setdefault(kind, []).append(source)
+    _generation += 1
+
+
+def remove_source(kind: Kind, source: Callable[[str], Any | None]) -> None:
+    """Ask `source` no longer."""
+    global _generation
+    _sources[kind].remove(source)
+    _generation += 1
 
 
 def load(target: str) -> Any:
@@ -198,6 +219,7 @@ def _is_import(frame: Any) -> bool:
 
 # The optional packages that the names of modules need.
 _NEEDS = {"LMDBStore": "lmdb", "RedisStore": "redis", "from_dask": "dask", "xarray": "xarray"}
+_NEEDS |= {"preview": "matplotlib", "serve": "uvicorn", "serving": "uvicorn", "show": "uvicorn"}
 
 
 def available(names: Iterable[str]) -> list[str]:
@@ -228,12 +250,29 @@ def lookup(kind: Kind, name: str, where: str = "") -> Any:
     target = find(kind, name)
     if target is None:
         words = kind.replace("_", " ")
-        help_ = _hints.get((kind, name)) or known_names(name, names(kind))
+        help_ = _hints.get((kind, name)) or _origin_of(kind, name) + known_names(name, names(kind))
         if ":" in name:  # a URI, to which no known name is similar
             help_ = f"register what implements it under that URI: omnizarr.register({kind!r}, …)"
         place = f" at {where}" if where else ""
         raise UnknownExtension(f"unknown {words} {name!r}{place}; {help_}", kind=kind, name=name)
     return target
+
+
+def _origin_of(kind: Kind, name: str) -> str:
+    """Return where an extension of Zarr is described, by its name alone; "" for other kinds."""
+    if kind not in EXTENSION_POINTS:
+        return ""
+    owner, dot, _ = name.partition(".")
+    if dot:
+        return (
+            f"names that start with {owner}. are private to the writer {owner}: read the"
+            f" array with that, or install a package that registers the name ({REGISTER} has those"
+            " that all share); "
+        )
+    return (
+        "it may be private to the program that wrote it, or newer than this version (see"
+        f" {REGISTER}); a package can register it; "
+    )
 
 
 def names(kind: Kind) -> list[str]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from omnizarr.stores.lmdb import LMDBStore as LMDBStore
     from omnizarr.stores.object.store import ObjectStore as ObjectStore
     from omnizarr.stores.redis import RedisStore as RedisStore
+    from omnizarr.stores.references.store import ReferenceStore as ReferenceStore
     from omnizarr.stores.sqlite import SQLiteStore as SQLiteStore
     from omnizarr.stores.wrappers import PrefixStore as PrefixStore
     from omnizarr.stores.wrappers import ReadOnlyStore as ReadOnlyStore
@@ -46,6 +47,7 @@ _LATER = {
     "PrefixStore": "stores.wrappers:PrefixStore",
     "ReadOnlyStore": "stores.wrappers:ReadOnlyStore",
     "RedisStore": "stores.redis:RedisStore",
+    "ReferenceStore": "stores.references.store:ReferenceStore",
     "SQLiteStore": "stores.sqlite:SQLiteStore",
     "WrapperStore": "stores.wrappers:WrapperStore",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
+from omnizarr.hierarchy.chunks import missing_chunk_keys
 from omnizarr.stores import MemoryStore
+from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.sqlite import SQLiteStore
+from omnizarr.stores.zip.store import ZipStore
 from omnizarr.testing import RecordingStore
+from tests.engine.test_reference import needs_kernel
 
 
 def sharded(zarr_format: int | str = 3) -> oz.Array:
@@ -50,6 +55,46 @@ def test_a_chunk_is_present_where_an_element_was_written(points: list[tuple[int,
     for row, column in points:
         expected[row // 2, column // 3] = True
     assert np.array_equal(array.chunks_present(), expected)
+
+
+SLICES = st.builds(slice, st.none() | st.integers(-6, 6), st.none() | st.integers(-6, 6))
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 8)), max_size=6), SLICES, SLICES)
+def test_stored_chunks_are_found_by_region_and_one_by_one(
+    points: list[tuple[int, int]], rows: slice, columns: slice
+) -> None:
+    for options in ({"shards": (4, 6)}, {}):
+        array = oz.create_array(shape=(10, 9), dtype="i2", chunks=(2, 3), **options)
+        for point in points:
+            array[point] = 1
+        present = array.chunks_present()
+        assert np.array_equal(array.chunks_present((rows, columns)), present[rows, columns])
+        assert sorted(array.stored_chunks()) == list(map(tuple, np.argwhere(present).tolist()))
+        missing = [coords for coords, _ in missing_chunk_keys(array._data)]
+        assert missing == list(map(tuple, np.argwhere(~present).tolist()))
+
+
+def test_regions_of_chunks_are_checked_and_scalars_have_one_chunk() -> None:
+    array = oz.create_array(shape=(10, 9), dtype="i2", chunks=(2, 3))
+    for wrong in ((slice(None),), (slice(None, None, 2), slice(None))):
+        with pytest.raises(oz.SelectionError, match="slice without step"):
+            array.chunks_present(wrong)
+    scalar = oz.create_array(shape=(), dtype="i2")
+    assert [coords for coords, _ in missing_chunk_keys(scalar._data)] == [()]
+    scalar[()] = 1
+    assert [*scalar.stored_chunks()] == [()]
+    assert scalar.chunks_present(())
+    assert [*missing_chunk_keys(scalar._data)] == []
+
+
+def test_few_chunks_of_a_huge_grid_are_found() -> None:
+    array = oz.create_array(shape=(10**12,), chunks=(1,), dtype="i1")
+    array[7] = array[10**12 - 1] = 1
+    assert sorted(array.stored_chunks()) == [(7,), (10**12 - 1,)]
+    assert array.chunks_present((slice(5, 9),)).tolist() == [False, False, True, False]
+    with pytest.raises(oz.SelectionError, match="stored_chunks"):
+        array.chunks_present()
 
 
 def test_lengths_of_chunks_are_cut_at_the_end_of_the_array() -> None:
@@ -307,15 +352,25 @@ def test_every_way_to_select_shows_itself() -> None:
 
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
-@pytest.mark.parametrize("on_disk", [True, False])
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda folder: {},
+        lambda folder: folder / "a",
+        lambda folder: SQLiteStore(folder / "a"),
+        lambda folder: LMDBStore(folder / "a"),
+        lambda folder: ZipStore(folder / "a", mode="a"),
+    ],
+    ids=["memory", "directory", "sqlite", "lmdb", "zip"],
+)
 @pytest.mark.parametrize(
     "layout", [{"chunks": 10}, {"chunks": 5, "shards": 20}, {"chunks": [[2, 9]]}], ids=str
 )
 def test_assigning_to_everything_keeps_values_appended_by_another_handle(
-    layout: dict[str, Any], on_disk: bool, engine: Any, tmp_path: Path
+    layout: dict[str, Any], place: Callable[[Path], Any], engine: Any, tmp_path: Path
 ) -> None:
     """A11: the chunk at the end was stored as if nothing could be beyond the shape."""
-    store: Any = tmp_path / "a" if on_disk else {}
+    store = place(tmp_path)
     with oz.configure(engine=engine):
         stale = oz.create_array(store, shape=5, dtype="i4", **layout)
         oz.open_array(store, mode="r+").append([7, 7, 7])
@@ -324,3 +379,23 @@ def test_assigning_to_everything_keeps_values_appended_by_another_handle(
         stale.view[:][:] = 0
         assert oz.open(store)[:].tolist() == [0] * 5 + [7] * 3
         assert stale.shape == (5,)
+
+
+@needs_kernel
+@pytest.mark.parametrize(("rows", "calls"), [(100, 290), (10, 345)])  # whole chunks, parts
+def test_rows_are_appended_in_a_directory_with_few_calls(
+    tmp_path: Path, rows: int, calls: int
+) -> None:
+    """The limits include locks between threads and processes; newer Pythons need fewer."""
+    array = oz.create_array(tmp_path, shape=(0, 100), chunks=(100, 100), dtype="f4")
+    data = np.arange(rows * 100, dtype="f4").reshape(rows, 100)
+    array.append(data)
+    array.append(data)
+    called = []
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code) if event == "call" else None)
+    try:
+        array.append(data)
+    finally:
+        sys.setprofile(None)
+    assert np.array_equal(array[...], np.concatenate([data] * 3))
+    assert len(called) <= calls, [code.co_qualname for code in called]

@@ -521,3 +521,21 @@ def test_threads_that_replace_one_node_leave_one_whole(store: Any) -> None:
     assert len(np.unique(found)) == 1
     assert found.min() > 0
     assert _clean(store)
+
+
+def test_a_copy_in_a_store_that_cannot_erase_is_complete_and_unmarked() -> None:
+    class Kept(MemoryStore):
+        erases = False
+
+        def erase(self, key: str) -> None:
+            if self.get(key) is not None:
+                raise oz.StoreError(f"cannot erase {key!r}")
+
+    source, store = oz.array(np.arange(12), chunks=4), Kept()
+    oz.from_array(store, name="a", data=source)
+    oz.copy(source, oz.open_group(store, mode="a"), name="b")
+    assert not [key for key in store.list() if MARKER in key]
+    for name in "ab":
+        np.testing.assert_array_equal(oz.open_array(store, path=name)[:], source[:])
+    with pytest.raises(oz.NodeExists, match="cannot delete; use another path"):
+        oz.from_array(store, name="a", data=source, overwrite=True)

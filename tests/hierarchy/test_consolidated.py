@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
+from omnizarr.hierarchy import consolidated
 from omnizarr.hierarchy.location import readable_nodes
 from omnizarr.model import GroupModel, Node
 from tests.conformance.key_value import SmallestStore
@@ -171,7 +172,6 @@ CHANGES = st.tuples(
 
 
 @pytest.mark.shows("ZEP-15")
-@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(FORMATS), st.lists(CHANGES, max_size=6))
 def test_consolidated_metadata_agrees_with_the_nodes_after_any_changes(
     format: int, changes: list[tuple[str, str, bool]]
@@ -319,21 +319,98 @@ def test_threads_that_create_arrays_lose_no_copy() -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_large_consolidated_metadata_is_dropped_unless_listing_is_impossible(
-    format: int,
+    format: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = hierarchy(format)
-    oz.open_group(store, mode="r+")["g"].attrs["long"] = "x" * 2**20
+    size = len(store["zarr.json" if format == 3 else ".zmetadata"])
+    monkeypatch.setattr(consolidated, "MAX_UPDATED", 100)
+    monkeypatch.setattr(consolidated, "MAX_REWRITTEN", 2 * size)
+    monkeypatch.setattr(consolidated, "_rewritten", Counter())
     root = oz.open_group(store, mode="r+", use_consolidated=True)
     blind = Counting(dict(store))
-    oz.open_group(blind, mode="r+").create_array("new", shape=(1,), dtype="u1")
-    assert sorted(oz.open_group(blind)) == ["a", "g", "new"]
+    for number in range(3):
+        oz.open_group(blind, mode="r+").create_array(f"n{number}", shape=(1,), dtype="u1")
+    assert sorted(oz.open_group(blind)) == ["a", "g", "n0", "n1", "n2"]
+    root.create_array("n0", shape=(1,), dtype="u1")
+    assert "n0" in (root.consolidated or {})
     with pytest.warns(oz.OmnizarrWarning, match="dropped"):
-        root.create_array("new", shape=(1,), dtype="u1")
+        root.create_array("n1", shape=(1,), dtype="u1")
     assert root.consolidated is None
-    assert sorted(root) == ["a", "g", "new"]
+    assert sorted(root) == ["a", "g", "n0", "n1"]
     assert oz.open_group(store).attrs["title"] == "t"
     with pytest.raises(oz.InvalidMetadata, match="no consolidated metadata"):
         oz.open_group(store, use_consolidated=True)
+
+
+class CountingWrites(oz.MemoryStore):
+    """A store that counts the writes of every key."""
+
+    def __init__(self, values: dict[str, bytes]) -> None:
+        super().__init__(values)
+        self.sets: Counter[str] = Counter()
+
+    def set(self, key: str, value: Any) -> None:
+        self.sets[key] += 1
+        super().set(key, value)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_many_new_nodes_are_added_in_one_write(format: int) -> None:
+    store = CountingWrites(hierarchy(format))
+    root = oz.open_group(store, mode="r+")
+    array = root["a"].metadata
+    found = dict(root.create_hierarchy({f"many/x{n}": array for n in range(50)}))
+    assert len(found) == 51
+    assert store.sets["zarr.json" if format == 3 else ".zmetadata"] <= 2
+    assert plain(root.consolidated) == truth(store)
+    with pytest.raises(oz.NodeExists, match="is an array"):
+        dict(root.create_hierarchy({"b": array, "a/below": array}))
+    with pytest.raises(oz.NodeExists, match="already"):
+        dict(root.create_hierarchy({"c": array, "many/x7": array}))
+    assert plain(root.consolidated) == truth(store)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_nodes_of_others_are_kept_when_many_are_added(tmp_path: Path, format: int) -> None:
+    hierarchy(format, tmp_path)
+    theirs = zarr.open_group(tmp_path, mode="r+", use_consolidated=False)
+    theirs.create_group("their").create_array("y", shape=(2,), dtype="i4")
+    theirs["g"].create_array("z", shape=(2,), dtype="i4")
+    root = oz.open_group(tmp_path, mode="r+")
+    array = root["a"].metadata
+    dict(root.create_hierarchy({"g/new": array, "one": array, "two/three": array}))
+    assert plain(root.consolidated) == truth(tmp_path)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_text_of_other_entries_stays_as_it_is(format: int) -> None:
+    store = hierarchy(format)
+    key = "zarr.json" if format == 3 else ".zmetadata"
+    doc = json.loads(store[key])
+    inside = doc["consolidated_metadata"] if format == 3 else doc
+    changed = ["g"] if format == 3 else ["g/.zattrs", "g/.zgroup"]
+    inside["metadata"] |= {"odd": {"of": ["another", "program", 1e400 if format == 2 else 1]}}
+    store[key] = json.dumps(doc, separators=(",", ":")).encode()
+    oz.open_group(store, mode="r+")["g"].attrs["x"] = 1
+    for name, entry in inside["metadata"].items():
+        text = json.dumps({name: entry}, separators=(",", ":"))[1:-1].encode()
+        assert (text in store[key]) == (name not in changed)
+    assert plain(oz.open_group(store).consolidated).keys() - {"odd"} == truth(store).keys()
+
+
+def test_attributes_of_a_group_change_beside_large_consolidated_metadata() -> None:
+    store: dict[str, bytes] = {}
+    root = oz.create_group(store)
+    for number in range(40):
+        root.create_array(f"a{number}", shape=(4,), dtype="i4", attributes={"n": "x" * 500})
+    oz.consolidate_metadata(store)
+    before = json.loads(store["zarr.json"])
+    root = oz.open_group(store, mode="r+")
+    root.attrs["title"] = "t"
+    after = json.loads(store["zarr.json"])
+    assert after == {**before, "attributes": {"title": "t"}}
+    assert pickle.loads(pickle.dumps(root)).metadata == root.metadata
+    assert store["zarr.json"] == json.dumps(after, indent=2).encode()
 
 
 def test_requested_consolidated_metadata_must_exist() -> None:

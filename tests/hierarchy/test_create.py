@@ -9,6 +9,9 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr.codecs
+from hypothesis import given
+from hypothesis import strategies as st
+from zarr.dtype import Int16, Int32
 
 import omnizarr as oz
 from omnizarr import codecs
@@ -287,6 +290,57 @@ def test_chunks_can_be_an_array() -> None:
     assert oz.create_array({}, shape=(6, 4), dtype="i4", chunks=np.array([3, 2])).chunks == (3, 2)
 
 
+@given(
+    st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=4), min_size=2, max_size=2),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    st.data(),
+)
+def test_shards_may_have_several_lengths(
+    counts: list[list[int]], chunks: tuple[int, int], cut: tuple[int, int], data: st.DataObject
+) -> None:
+    shards = [[n * c for n in axis] for axis, c in zip(counts, chunks, strict=True)]
+    shape = tuple(max(1, sum(axis) - c) for axis, c in zip(shards, cut, strict=True))
+    values = np.arange(np.prod(shape), dtype="i4").reshape(shape)
+    store: dict[str, bytes] = {}
+    array = oz.create_array(store, shape=shape, chunks=chunks, shards=shards, dtype="i4")
+    array[...] = values
+    bounds = [sorted(data.draw(st.tuples(*[st.integers(0, n)] * 2))) for n in shape]
+    part = tuple(slice(*b) for b in bounds)
+    array[part] = values[part] = -values[part]
+    again = oz.open(store)
+    assert np.array_equal(again[...], values)
+    assert np.array_equal(again[part], values[part])
+    assert again.chunks == chunks
+    assert sum(map(sum, again.write_chunk_sizes)) == sum(shape)
+
+
+def test_every_length_of_a_shard_is_a_multiple_of_the_chunks() -> None:
+    for shards in ([[60, 45], [50]], [[60, 40]], [[[60, 1], [45, 2]], [50]], [["a"], [50]]):
+        with pytest.raises(ValueError, match="shards"):
+            oz.create_array({}, shape=(100, 50), chunks=(10, 10), shards=shards, dtype="u1")
+    for version in (2, "3-draft"):
+        with pytest.raises(oz.CannotExpress):
+            oz.create_array(
+                {}, shape=60, chunks=10, shards=[[20, 40]], dtype="u1", zarr_format=version
+            )
+
+
+def test_a_chunk_key_encoding_is_given_by_name_and_separator() -> None:
+    array = oz.create_array(
+        {}, shape=(4, 4), chunks=2, dtype="u1", chunk_key_encoding=("default", ".")
+    )
+    assert array.chunk_key((1, 0)) == "c.1.0"
+
+
+def test_a_required_array_may_have_a_data_type_of_zarr_python() -> None:
+    group = oz.create_group({})
+    group.create_array("a", shape=3, dtype="i4")
+    assert group.require_array("a", shape=3, dtype=Int32(), exact=True).dtype == "i4"
+    with pytest.raises(TypeError, match="type int32"):
+        group.require_array("a", shape=3, dtype=Int16())
+
+
 def test_opening_refuses_an_option_that_does_not_exist(in_tmp: Path) -> None:
     oz.create_array("a.zarr", shape=3)
     with pytest.raises(oz.WrongType, match=r"unknown option 'chunk'; did you mean 'chunks'"):
@@ -310,3 +364,44 @@ def test_the_error_for_a_file_that_is_not_zarr_names_its_format(
     (in_tmp / "data").write_bytes(start + bytes(64))
     with pytest.raises(oz.NodeNotFound, match=f"which is {message}"):
         oz.open("data")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("f4", 1e300),
+        ("f2", -1e5),
+        ("f4", 2**200),
+        ("c8", complex(0, 1e300)),
+        ("f4", np.float64(4e38)),
+    ],
+)
+def test_a_fill_value_that_becomes_infinite_is_warned_about(
+    dtype: str, value: complex, zarr_format: int
+) -> None:
+    with pytest.warns(oz.OmnizarrWarning, match="too large for"):
+        array = create(dtype, value, zarr_format)
+    assert not np.isfinite(array[0])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("f4", np.inf),
+        ("f4", "-Infinity"),
+        ("f4", 3e38),
+        ("f8", 1e300),
+        ("f4", np.nan),
+        ("f2", 65504),
+    ],
+)
+def test_other_fill_values_give_no_warning(dtype: str, value: Any) -> None:
+    create(dtype, value, 3)
+
+
+def create(dtype: str, value: Any, zarr_format: int) -> oz.Array:
+    return oz.create_array(
+        oz.MemoryStore(), shape=3, dtype=dtype, fill_value=value, zarr_format=zarr_format
+    )

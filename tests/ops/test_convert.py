@@ -260,3 +260,16 @@ def test_converting_checksummed_chunks_in_place_needs_a_request() -> None:
     oz.convert(a, zarr_format=2, in_place=True, checksum=True)
     del a["zarr.json"]
     assert oz.open_array(a)[...].tobytes() == oz.open_array(before)[...].tobytes()
+
+
+@pytest.mark.parametrize("separator", [None, ".", "/"])
+def test_a_nested_directory_reads_what_was_converted_into_it(
+    tmp_path: Path, separator: str | None
+) -> None:
+    """Without a stated separator the keys of such a store are nested; they were not found."""
+    fresh(source := oz.MemoryStore(), 2, "plain")[...] = ARRAYS["plain"]["data"]
+    nested = oz.NestedDirectoryStore(tmp_path / "a.zarr")
+    oz.convert(source, nested, zarr_format=2, dimension_separator=separator)
+    np.testing.assert_array_equal(oz.open_array(nested)[...], ARRAYS["plain"]["data"])
+    found = oz.open_array(tmp_path / "a.zarr")
+    np.testing.assert_array_equal(found[...], ARRAYS["plain"]["data"])

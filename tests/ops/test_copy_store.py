@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,16 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr import jobs, stores
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
+from omnizarr.ops import copy_batches, job
 from omnizarr.ops import copy_store as module
-from omnizarr.ops.copy_batches import is_same
+from omnizarr.ops.copy_batches import Copied, CopyBatch, is_same
 from omnizarr.stores import Entry, LocalStore, MemoryStore, Store, WrapperStore
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.sqlite import SQLiteStore
-from omnizarr.stores.staging import MARKER, Mark
+from omnizarr.stores.staging import MARKER, Kind, Mark
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Web
+from tests.soak.jobs import in_child
 
 PLACES: dict[str, Callable[[Path], Any]] = {
     "memory": lambda folder: MemoryStore(),
@@ -84,7 +87,7 @@ def test_every_pair_of_stores_gives_the_same_bytes(tmp_path: Path, old: str, new
         assert result.verified == (len(wanted) if verify else 0)
         assert result.bytes_copied == sum(len(v or b"") for v in wanted.values())
         assert oz.copy_hierarchy(source, target, update=True).copied == 0
-        _change(source, changes, seed)
+        change(source, changes, seed)
         updated = oz.copy_hierarchy(source, target, update=True, delete=True)
         after = values(source)
         assert values(target) == after
@@ -100,7 +103,7 @@ def _close(store: Any) -> None:
         store.close()
 
 
-def _change(where: Any, changes: int, seed: int) -> None:
+def change(where: Any, changes: int, seed: int) -> None:
     """Change, add and erase random values."""
     rng = random.Random(seed + 1)
     store = stores.resolve(where)
@@ -111,7 +114,8 @@ def _change(where: Any, changes: int, seed: int) -> None:
             store.erase(key)
         else:
             store.set(key, rng.randbytes(rng.choice([1, 8])))
-    _close(store)
+    if store is not where:
+        _close(store)
 
 
 def test_a_bucket_is_copied_to_updated_and_copied_back(tmp_path: Path, s3: Cloud) -> None:
@@ -323,47 +327,63 @@ def test_what_is_not_zarr_is_never_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "home/letter.txt").read_text() == "dear"
 
 
-KILLED = """
-import sys
-import omnizarr as oz
-from omnizarr.ops import copy_store, job
-
-copy_store.BATCH, job.FLUSH = 8, 0.0
-print("begins", flush=True)
-oz.copy_hierarchy(sys.argv[1], sys.argv[2], resume="resume" in sys.argv, **eval(sys.argv[3]))
-"""
-
-
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*was not closed:omnizarr.errors.OmnizarrWarning")  # zip
 @pytest.mark.parametrize("mode", ["new", "overwrite", "update"])
 @pytest.mark.parametrize("new", ["directory", "zip", "sqlite"])
-def test_a_killed_copy_is_finished_by_resuming_it(tmp_path: Path, new: str, mode: str) -> None:
+def test_a_killed_copy_is_finished_by_resuming_it(
+    tmp_path: Path, new: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BATCH", 8)
+    monkeypatch.setattr(job, "FLUSH", 0.0)
     source = tmp_path / "a.zarr"
     group = oz.create_group(source)
     for name in ("a", "b/c", "d"):
-        group.create_array(name, data=np.arange(300), chunks=1)
-    rng = random.Random(f"{new} {mode}")
+        group.create_array(name, data=np.arange(100), chunks=1)
     wanted = values(source)
-    options = {} if mode == "new" else {mode: True}
-    for round in range(3):
-        folder = tmp_path / str(round)
+    options: Any = {} if mode == "new" else {mode: True}
+
+    def prepare(name: str) -> str:
+        folder = tmp_path / name
         folder.mkdir()
         target = str(PLACES[new](folder))
         if mode != "new":
-            oz.create_group(target, attributes={"old": 1}).create_array("a", data=np.ones(4))
-        command = [sys.executable, "-c", KILLED, str(source), target, repr(options)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE)
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(rng.random() * 0.25)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        done = subprocess.run([*command, "resume"], capture_output=True, text=True, check=False)
-        if done.returncode:  # the first had just ended
-            assert "is not empty" in done.stderr
+            old = oz.create_group(target, attributes={"old": 1})
+            old.create_array("a", data=np.ones(4))
+            _close(old.store)
+        return target
+
+    whole = prepare("whole")
+    began = time.monotonic()
+    assert in_child(lambda: oz.copy_hierarchy(source, whole, **options)) == 0
+    seconds = time.monotonic() - began
+    rng = random.Random(f"{new} {mode}")
+    for round in range(3):
+        target = prepare(str(round))
+        copy = partial(oz.copy_hierarchy, source, target, **options)
+        if round:
+            assert in_child(partial(_killed_at, rng.randrange(30), copy)) == -signal.SIGKILL
+        else:
+            in_child(copy, rng.random() * seconds)
+        with suppress(NodeExists):  # the first had just ended
+            copy(resume=True)
         found = stores.resolve(target, read_only=True)
         keys = [key for key in stores.list_prefix(found, "") if OURS not in key]
         assert {key: found.get(key) for key in keys} == wanted
         _close(found)
+
+
+def _killed_at(batch: int, copy: Callable[[], object]) -> None:
+    """Copy, and kill this process when it begins a batch of that number."""
+    begin, count = CopyBatch.__call__, itertools.count()
+
+    def begin_or_die(self: CopyBatch) -> Copied:
+        if next(count) == batch:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return begin(self)
+
+    CopyBatch.__call__ = begin_or_die  # type: ignore[method-assign]  # in this process only
+    copy()
 
 
 # Arguments and places
@@ -489,6 +509,7 @@ def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
         subprocess.run(command, cwd=tmp_path / "b.zarr", check=True)
 
 
+@pytest.mark.filterwarnings("ignore:part . of 3 has done its share")
 def test_parts_of_a_copy_run_on_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BATCH", 4)
     oz.create_group(tmp_path / "a.zarr").create_array("a", data=np.arange(40), chunks=1)
@@ -497,9 +518,9 @@ def test_parts_of_a_copy_run_on_their_own(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(NodeNotFound, match="is incomplete"):
         oz.open(tmp_path / "b.zarr")
     for part in (2, 3, 1, 2, 3):  # another round for the metadata
-        with suppress(NodeExists):  # of parts that come when it is complete
-            oz.run(job, part=(part, 3))
+        oz.run(job, part=(part, 3))
     assert values(tmp_path / "b.zarr") == values(tmp_path / "a.zarr")
+    assert [*(tmp_path / "b.zarr").glob(".__omnizarr*")] == []
 
 
 def test_a_listing_that_does_not_fit_into_memory_is_repeated(
@@ -523,7 +544,7 @@ def test_an_interrupted_update_that_is_overwritten_stays_until_the_swap(tmp_path
     for name in ("a", "b"):
         oz.create_group(tmp_path / name).create_array("x", data=np.arange(9), chunks=1)
     marker = tmp_path / "b" / MARKER
-    marker.write_bytes(Mark("the copy of another", "another plan").write())
+    marker.write_bytes(Mark("another copy", "another plan", kind=Kind.UPDATE).write())
     before = np.asarray(oz.open(tmp_path / "b")["x"])
 
     def stop(_: object) -> None:
@@ -535,3 +556,75 @@ def test_an_interrupted_update_that_is_overwritten_stays_until_the_swap(tmp_path
     oz.copy_hierarchy(tmp_path / "a", tmp_path / "b", overwrite=True)
     assert oz.diff(tmp_path / "a", tmp_path / "b").equal
     assert not marker.exists()
+
+
+@given(
+    keys=st.lists(st.text("ab/0", min_size=1, max_size=4), max_size=30),
+    there=st.sets(st.text("ab/0", min_size=1, max_size=4), max_size=30),
+    size=st.integers(1, 5),
+    kept=st.integers(0, 20),
+    is_sorted=st.booleans(),
+)
+def test_a_long_listing_is_looked_up_while_it_is_read(
+    keys: list[str], there: set[str], size: int, kept: int, is_sorted: bool
+) -> None:
+    keys = sorted(set(keys)) if is_sorted else keys
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copy_batches, "KEPT", kept)
+        known = copy_batches.KnownEntries(iter([Entry(key) for key in sorted(there)]))
+        for start in range(0, len(keys), size):
+            batch = keys[start : start + size]
+            found = known.find([*map(Entry, batch)])
+            assert found is not None or (not is_sorted and len(there) > kept)
+            if found is not None:
+                assert found == tuple(Entry(key) if key in there else None for key in batch)
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_a_long_destination_is_updated_like_a_short_one(
+    delete: bool, tmp_path: Path, s3: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy_batches, "KEPT", 5)
+    source, data = tmp_path / "x.zarr", np.arange(400).reshape(20, 20)
+    oz.create_array(source, name="a", data=data, chunks=(2, 10))
+    oz.create_array(source, name="b/c", data=data, chunks=(10, 2))
+    for path in source.rglob("*"):
+        os.utime(path, (1, 1))  # the server's clock has seconds
+    oz.copy_hierarchy(source, s3.url, destination_options=s3.options)
+    shutil.rmtree(source / "a/c/3")
+    oz.open_array(source, path="b/c", mode="r+")[3:5, 7:9] = 0
+    bucket = stores.resolve(s3.url, storage_options=s3.options)
+    bucket.set("b/notes", b"1")
+    s3.server.log.clear()
+    result = oz.copy_hierarchy(
+        source, s3.url, update=True, delete=delete, destination_options=s3.options
+    )
+    assert (result.copied, result.erased) == (2, 2 + delete)
+    asked = [path for method, path, _ in s3.server.log if method == "HEAD"]
+    assert not [path for path in asked if "/c/" in path]  # the listing has told
+    assert values(bucket) == {**values(source), **({} if delete else {"b/notes": b"1"})}
+
+
+@pytest.mark.parametrize("new", PLACES)
+def test_a_replacement_that_fails_is_resumed_with_all_values(
+    tmp_path: Path, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BATCH", 4)
+    source, target = MemoryStore(), PLACES[new](tmp_path)
+    oz.create_array(source, path="a", data=np.arange(60), chunks=2)
+    old = oz.create_array(target, path="old", data=np.arange(3))
+    _close(old.store)
+    calls, copy = itertools.count(), copy_batches.CopyBatch.__call__
+
+    def fail_once(self: copy_batches.CopyBatch) -> copy_batches.Copied:
+        if next(calls) == 3:
+            raise StoreError("lost the connection")
+        return copy(self)
+
+    monkeypatch.setattr(copy_batches.CopyBatch, "__call__", fail_once)
+    with pytest.raises(StoreError, match="lost the connection"):
+        oz.copy_hierarchy(source, target, overwrite=True, workers=1)
+    np.testing.assert_array_equal(oz.open_array(target, path="old", mode="r")[...], np.arange(3))
+    result = oz.copy_hierarchy(source, target, overwrite=True, resume=True)
+    assert result.copied == len(values(source))
+    assert values(target) == values(source)

@@ -19,7 +19,8 @@ from omnizarr.concurrency.executors import tasks_at_once
 from omnizarr.errors import StoreError
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.location import Location
-from omnizarr.ops.job import HierarchyOutput, Job, Outcome, Plan, Stage, Task, run, task_id
+from omnizarr.ops.job import Job, Outcome, Plan, Stage, Task, run, task_id
+from omnizarr.ops.output import HierarchyOutput
 from omnizarr.stores import LocalStore, MemoryStore
 
 distributed: Any = pytest.importorskip("distributed")

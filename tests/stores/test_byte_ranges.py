@@ -61,3 +61,14 @@ def test_distant_or_large_ranges_are_not_joined() -> None:
     assert spans((0, 60), (60, 60)) == [Range(0, 60), Range(60, 60)]
     assert spans((0, 500)) == [Range(0, 500)]
     assert spans((5, 10), (0, 30), (5, 10)) == [Range(0, 30)]
+
+
+def test_a_value_that_is_wanted_twice_is_fetched_once() -> None:
+    fetched: list[str] = []
+
+    def get(key: str, part: Range | None) -> bytes:
+        fetched.append(key)
+        return key.encode()
+
+    assert fetch_many(get, [("a", None), ("b", None), ("a", None)]) == [b"a", b"b", b"a"]
+    assert sorted(fetched) == ["a", "b"]

@@ -265,3 +265,25 @@ def test_every_store_of_one_file_is_closed_before_a_fork(tmp_path: Path) -> None
     run_in_fork(lambda: None)
     assert [store._connections for store in stores] == [{}, {}, {}]
     assert [store.get("k") for store in stores] == [b"1"] * 3
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_database_that_is_closed_while_threads_read_large_values_does_not_crash(
+    tmp_path: Path,
+) -> None:
+    def work() -> None:
+        for number in range(20):
+            store = SQLiteStore(tmp_path / f"{number}.sqlite")
+            store.set_many([(f"{key}", bytes(20_000)) for key in range(100)])
+            with ThreadPoolExecutor(6) as threads:
+                reads = [threads.submit(_read_until_closed, store) for _ in range(6)]
+                time.sleep(0.01)
+                store.close()
+                assert all("closed" in str(read.exception()) for read in reads)
+
+    run_in_fork(work)
+
+
+def _read_until_closed(store: Store) -> None:
+    while True:
+        operations.get_many(store, [(f"{key}", None) for key in range(100)])

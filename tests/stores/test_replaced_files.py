@@ -5,6 +5,7 @@ from __future__ import annotations
 import dbm.dumb
 import gc
 import os
+import pickle
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.errors import StoreError
+from omnizarr.stores import LocalStore
 from omnizarr.stores.dbm import DBMStore
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.sqlite import SQLiteStore
@@ -162,6 +164,26 @@ def test_an_archive_works_after_the_working_directory_changed(
     store.set("m", b"3")
     store.close()
     assert [*ZipStore(tmp_path / "x.zip").list()] == ["k", "l", "m"]
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "directory", "dbm"])
+def test_a_relative_path_is_of_the_directory_where_the_store_was_made(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = {**KINDS, "directory": LocalStore, "dbm": DBMStore}[kind]
+    for name in ("made", "later"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "made")
+    array = oz.create_array(make(Path("x.zip")), shape=4, chunks=2, dtype="u1")
+    monkeypatch.chdir(tmp_path / "later")
+    array[...] = 7
+    array.append([8])
+    if kind != "dbm":  # the file has one user at a time
+        copied = pickle.loads(pickle.dumps(array))
+        copied.store.close()
+    array.store.close()
+    assert oz.open_array(make(tmp_path / "made" / "x.zip"))[...].tolist() == [7] * 4 + [8]
     assert os.listdir() == []
 
 

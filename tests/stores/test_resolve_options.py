@@ -132,6 +132,9 @@ def test_every_command_reaches_a_bucket_by_options(s3: Cloud, tmp_path: Path) ->
         ("stats",): [f"{url}/a"],
         ("diff",): [f"{url}/a", f"{url}/a"],
         ("du",): [f"{url}/i"],
+        ("show",): [f"{url}/a"],
+        ("preview",): [f"{url}/a", str(tmp_path / "a.png")],
+        ("serve",): [f"{url}/a", "--port", "0", "--seconds", "0"],
         ("create",): [f"{url}/new", "--shape", "3"],
         ("attrs",): [f"{url}/a", "--set", "a=1"],
         ("consolidate",): [f"{url}/c"],
@@ -155,6 +158,7 @@ def test_every_command_reaches_a_bucket_by_options(s3: Cloud, tmp_path: Path) ->
     }
     # Which have no store, or read from local folders.
     local = {("ome", "versions"), ("ome", "conformance"), ("conformance",), ("completion",)}
+    local |= {("reference",)}
     assert words.keys() | local == commands(main).keys()
     np.save(tmp_path / "a.npy", DATA)
     given = [w for k, v in s3.options.items() for w in ("--storage-option", f"{k}={v}")]

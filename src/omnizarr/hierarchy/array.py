@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,8 @@ from omnizarr.codecs import bind_codec
 from omnizarr.codecs.specify import inner_chunk_shape, memory_order, pipeline
 from omnizarr.config import byte_size
 from omnizarr.data_types import own_type
-from omnizarr.engine import BoundArray
+from omnizarr.data_types.data_type import as_elements
+from omnizarr.engine import BoundArray, was_bound
 from omnizarr.errors import (
     OmnizarrError,
     WrongNode,
@@ -27,9 +28,10 @@ from omnizarr.errors import (
 from omnizarr.formats.draft.extensions import packed_shard_shape
 from omnizarr.formats.format import ARRAY_DIMENSIONS, check_attributes
 from omnizarr.hierarchy import chunks as stored_chunks
-from omnizarr.hierarchy import info, selection
+from omnizarr.hierarchy import info
 from omnizarr.hierarchy.attributes import lock_shape
 from omnizarr.hierarchy.chunks import (
+    Outside,
     Writer,
     check_countable,
     grow_array,
@@ -43,16 +45,19 @@ from omnizarr.hierarchy.location import (
 )
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.options import lengths_of
-from omnizarr.hierarchy.selection import ArrayConfig, Selectable, as_source
+from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, Selectable, as_source
 from omnizarr.hierarchy.view import View, Viewer
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
 from omnizarr.stores import (
-    has_cheap_requests,
+    Versioned,
+    commits_changes,
+    has_low_latency,
     sizes,
 )
 
 registry.register("integration", "dask", "omnizarr.integrations.dask:to_dask")
+registry.register("integration", "preview", "omnizarr.integrations.preview.figure:preview")
 registry.register("integration", "dask_token", "omnizarr.integrations.dask:token")
 
 
@@ -63,22 +68,39 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     `omnizarr.open` and `omnizarr.create_array` are more convenient.
     """
 
-    _config = ArrayConfig()
+    _config = DEFAULT_CONFIG
+    _bound_model: BoundArray | None
     # The shape, and the generation of metadata that have it.
     _compared: tuple[tuple[int, ...], str | None] | None = None
 
     def _set_model(self, location: Location, model: Node) -> None:
         if not isinstance(model, ArrayModel):
             raise WrongNode(f"{location} is a group, not an array; use open_group")
-        prefix = location.format.chunk_prefix(location.path)
-        bound = BoundArray(location.store, location.path, prefix, model)
-        bound.check()
-        self._location, self._model, self._bound = location, model, bound
-        self._missing = location.missing
-        self.__dict__.pop("_data", None)
+        bound = None if was_bound(model) else _bind(location, model)
+        self._location, self._model, self._bound_model = location, model, bound
+        self._configure(self._config)
+
+    def _replace_model(self, model: Node) -> None:
+        if model is not self._model:
+            self._set_model(self._location, model)
+            self.__dict__.pop("_data", None)
+
+    @property
+    def _bound(self) -> BoundArray:
+        """The model bound to code, which is done when it is used, where it cannot raise."""
+        bound, model = self._bound_model, self._model
+        if bound is None or bound.model is not model:  # another thread may just have replaced it
+            bound = self._bound_model = _bind(self._location, model)
+        return bound
+
+    def _configure(self, config: ArrayConfig) -> None:
+        """Use other settings for reading and writing through this handle."""
+        self._config = config
+        strict = not config.read_missing_chunks and self._location.missing != "raise"
+        self._missing = "raise-key" if strict else self._location.missing
 
     def _warn_of_skipped(self) -> None:
-        for name in self._bound.skipped:
+        for name in () if self._bound_model is None else self._bound_model.skipped:
             warn(
                 f"{self._location}: {name!r} is unknown here and is skipped, as the metadata"
                 " allow; nothing can be written",
@@ -99,10 +121,10 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     @property
     def _target(self) -> BoundArray:
-        """The array to assign to; it knows if another handle appended, where requests are cheap."""
+        """The array to assign to; it knows if another handle appended, where requests are quick."""
         bound = self._data
         store: Any = self._location.store
-        if bound.overhangs and has_cheap_requests(store):
+        if bound.overhangs and has_low_latency(store) and isinstance(store, Versioned):
             generation = store.generation(self._location.format.keys(self.path)[0])
             if self._compared != (self.shape, generation):
                 if self._location.shape() not in (None, self.shape):
@@ -124,7 +146,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy type of the elements."""
-        return own_type(self._bound.dtype)
+        return own_type(self._bound.data_type.value_dtype)
 
     @property
     def itemsize(self) -> int:
@@ -141,7 +163,10 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         """The value of elements without a chunk; None if the metadata leave it undefined."""
         if not self._bound.fill_defined:
             return None
-        fill = self._bound.fill
+        fill, masking = self._bound.fill, self._bound.data_type.masking
+        if masking is not None:
+            value = masking.item(fill[()])
+            return None if value is np.ma.masked else value
         if fill.dtype.kind == "V":  # scalars of other kinds are immutable
             own = np.empty((), self.dtype)
             own[...] = fill
@@ -237,9 +262,20 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     def _with_attributes(self, model: ArrayModel, attributes: dict[str, Any]) -> ArrayModel:
         changed = attributes.get(ARRAY_DIMENSIONS) != model.attributes.get(ARRAY_DIMENSIONS)
         if changed and self._location.format.names_in_attributes:
-            check_attributes(attributes, len(model.shape))
+            self._check_names(attributes)
             return model.with_(attributes=attributes, dimension_names=None)
         return model.with_(attributes=attributes)
+
+    def _check_names(self, attributes: dict[str, Any]) -> None:
+        """Raise if attributes name the dimensions wrongly."""
+        check_attributes(attributes, len(self.shape))
+
+    @classmethod
+    def open(cls, store: Any, zarr_format: Any = None, *, config: Any = None) -> Self:
+        """Open the array at the root of a store, for reading and writing."""
+        handle = cls(store, zarr_format=zarr_format)
+        handle._configure(ArrayConfig.of(config))
+        return handle
 
     # Reading and writing
 
@@ -262,7 +298,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     def with_config(self, config: Any) -> Self:
         """Return another handle of the array with other settings."""
         handle = self.at(self._location, self._model)
-        handle._config = ArrayConfig.of(config)
+        handle._configure(ArrayConfig.of(config))
         return handle
 
     def __getstate__(self) -> dict[str, Any]:
@@ -273,7 +309,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._config = state["config"]
+        self._configure(state["config"])
 
     @property
     def view(self) -> Viewer:
@@ -310,6 +346,10 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         """
         return registry.lookup("integration", "dask")(self, chunks, name)
 
+    def preview(self, *, at: Mapping[str, int] | None = None, pixels: int = 512) -> Any:
+        """Return a picture of the array: a plane, a plot or a table; see `omnizarr.preview`."""
+        return registry.lookup("integration", "preview")(self, at=at, pixels=pixels)
+
     def __dask_tokenize__(self) -> Any:
         return registry.lookup("integration", "dask_token")(self)
 
@@ -319,9 +359,21 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         """Return the key of one chunk, or of one shard if a codec makes shards."""
         return self._bound.key(tuple(coords))
 
-    def chunks_present(self) -> npt.NDArray[np.bool_]:
-        """Return for every chunk whether it is stored; the indexes of shards are read."""
-        return stored_chunks.chunks_present(self._data, self.cdata_shape)
+    def chunks_present(self, region: Sequence[slice] | None = None) -> npt.NDArray[np.bool_]:
+        """Return for every chunk whether it is stored; the indexes of shards are read.
+
+        `region`, a slice of the chunk grid for each axis, limits the result, which has one byte for
+        each chunk; see `stored_chunks` for large grids with few chunks.
+        """
+        return stored_chunks.chunks_present(self._data, self.cdata_shape, region)
+
+    def stored_chunks(self) -> Iterator[tuple[int, ...]]:
+        """Return an iterator over the coordinates of stored chunks, in no particular order.
+
+        Keys are listed and indexes of shards are read on the way, so that it needs no more memory
+        for more chunks.
+        """
+        return stored_chunks.present_chunks(self._data, self.cdata_shape)
 
     @property
     def nchunks_initialized(self) -> int:
@@ -330,7 +382,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     def nbytes_stored(self) -> int:
         """Return the number of bytes that the array's metadata and chunks have in the store."""
-        metadata = sizes(self.store, self._location.format.keys(self.path))
+        metadata = sizes(self._location.store, self._location.format.keys(self.path))
         return sum(metadata.values()) + stored_chunks.stored_size(self._data)[1]
 
     def get_encoded_chunk(self, coords: Iterable[int]) -> bytes | None:
@@ -349,54 +401,69 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     # Changing the shape
 
     @overload
-    def resize(self, *shape: int, outside: Literal["keep", "erase"] = ...) -> None: ...
+    def resize(self, *shape: int, outside: Outside = ...) -> None: ...
     @overload
-    def resize(
-        self, shape: Iterable[int], /, *, outside: Literal["keep", "erase"] = ...
-    ) -> None: ...
-    def resize(self, *shape: Any, outside: Literal["keep", "erase"] = "keep") -> None:
+    def resize(self, shape: Iterable[int], /, *, outside: Outside = ...) -> None: ...
+    def resize(self, *shape: Any, outside: Outside = "keep") -> None:
         """Change the shape; elements that stay inside keep their values.
 
         Chunks outside a smaller shape are kept, and visible again when the array grows; there is a
         warning in both cases. ``outside="erase"`` removes them, and clears the elements of border
-        chunks outside the shape.
+        chunks outside the shape; ``"erase-chunks"`` keeps those elements, as zarr-python does.
         """
         lengths = lengths_of(shape[0] if len(shape) == 1 else shape)
-        # No shape may include erased elements, so it shrinks first and grows last.
-        shrink = [lambda: shrunken_shape(self._bound, lengths)] if outside == "erase" else []
-        self._reshape(*shrink, lambda: resize(self._bound, lengths, outside).shape)
+        # No shape may include erased elements, so it shrinks first and grows last; but sessions do
+        # not erase what is outside, and show nothing before they are committed.
+        shrink = [lambda: with_shape(self._model, shrunken_shape(self._bound, lengths))]
+        first = outside != "keep" and not commits_changes(self.store)
+        self._reshape(*(shrink if first else ()), lambda: resize(self._bound, lengths, outside))
 
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
         """Append `data` along an axis; the data are stored before the new shape is.
 
         Threads and processes may append at the same time; their data follow each other.
         """
-        values = selection.as_values(data, self.dtype)
+        values = as_elements(data, self._bound.data_type)
 
-        def appended() -> tuple[int, ...]:
+        def appended() -> ArrayModel:
             larger, where = grow_array(self._bound, values, axis)
             with self._configured():
                 engine.write(larger, plan(larger.grid, where), values)
-            return larger.model.shape
+            return larger.model
 
-        self._reshape(appended)
+        if commits_changes(self.store):
+            self._append_to_session(values, axis)
+        else:
+            self._reshape(appended)
         return self.shape
 
-    def _reshape(self, *steps: Callable[[], tuple[int, ...]]) -> None:
+    def _append_to_session(self, values: npt.NDArray[Any], axis: int) -> None:
+        """Store the new shape, then the values: what fails is discarded with the session."""
+        with lock_shape(self._location):
+            self.refresh()
+            larger, where = grow_array(self._bound, values, axis)
+            while not self._store_shape(self._model, larger.model):
+                larger, where = grow_array(self._bound, values, axis)
+            with self._configured():
+                engine.write(larger, plan(larger.grid, where), values)
+
+    def _reshape(self, *steps: Callable[[], ArrayModel]) -> None:
         """Change chunks for a new shape, then store it; again if it was changed meanwhile."""
         with lock_shape(self._location):
             self.refresh()
             for chunks in steps:
-                while not self._store_shape(self.shape, chunks()):
+                while not self._store_shape(self._model, chunks()):
                     pass
 
-    def _store_shape(self, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    def _store_shape(self, old: ArrayModel, new: ArrayModel) -> bool:
         """Store a new shape; return False if the array no longer has the old one."""
         same = []
 
         def reshaped(model: ArrayModel) -> ArrayModel:
-            same.append(model.shape == old)
-            return with_shape(model, new) if same[-1] and new != old else model
+            same.append(model.shape == old.shape)
+            if not same[-1] or new.shape == old.shape:
+                return model
+            return new if model is old else with_shape(model, new.shape)
 
         self._change(reshaped)
         return same[-1]
@@ -418,6 +485,22 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     def __repr__(self) -> str:
         return info.array_line(self._model, self._location)
+
+    if not TYPE_CHECKING:  # a misspelt name is an error for type checkers
+
+        def __getattr__(self, name: str) -> Any:
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if hasattr(np.ndarray, name) and not name.startswith("_"):
+                message += "; np.asarray(array) reads it into an array that has it"
+            raise AttributeError(message, name=name, obj=self)
+
+
+def _bind(location: Location, model: ArrayModel) -> BoundArray:
+    """Return an array bound to code; raise if its model is invalid."""
+    prefix = location.format.chunk_prefix(location.path)
+    bound = BoundArray(location.store, location.path, prefix, model)
+    bound.check()
+    return bound
 
 
 # Options that describe the codec pipeline.
@@ -448,8 +531,10 @@ def options_like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def data_type_of(data: Any) -> Any:
-    """Return the data type of values; byte strings of any length are `bytes`, not objects."""
+    """Return the data type of values; those that NumPy has no type for by name."""
     array = data.array if isinstance(data, View) else data
+    if isinstance(array, Array) and array._bound.data_type.masking is not None:
+        return array._model.data_type
     is_bytes = isinstance(array, Array) and array._model.data_type.name == "bytes"
     return bytes if is_bytes else data.dtype
 

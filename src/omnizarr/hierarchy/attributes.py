@@ -178,6 +178,15 @@ def lock_shape(*locations: Location) -> Iterator[None]:
     """Keep other threads and processes from changing the shapes of arrays of one store."""
     for location in locations:
         location.check_writable()
+    if len(locations) == 1:
+        [location] = locations
+        keys = location.format.keys(location.path)
+        with (
+            key_locks.locked(key_locks.SHAPE, keys, location.store),
+            lock_prefix(location.store, _common_prefix(keys), keys, "shape"),
+        ):
+            yield
+        return
     every = [(at, at.format.keys(at.path)) for at in sorted(locations, key=lambda at: at.path)]
     store = locations[0].store if locations else None
     with (

@@ -8,14 +8,14 @@ is killed leaves the old node, or none, never a part of one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
 from omnizarr.concurrency import key_locks
-from omnizarr.engine import BoundArray
+from omnizarr.engine import BoundArray, was_bound
 from omnizarr.errors import (
     InvalidArgument,
     InvalidName,
@@ -39,10 +39,11 @@ from omnizarr.hierarchy.location import (
 )
 from omnizarr.hierarchy.node import node_from_description
 from omnizarr.hierarchy.options import ArrayOptions, array_model, runtime_config
-from omnizarr.hierarchy.selection import as_source
+from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, as_source
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
+    can_erase,
     can_list,
     erase_prefix,
     erase_values,
@@ -63,6 +64,8 @@ from omnizarr.stores.staging import (
     marker,
     stage,
 )
+
+BATCH = 1000  # nodes that are created before consolidated metadata are updated
 
 
 def make_array(
@@ -87,15 +90,22 @@ def make_array(
             f"data of shape {tuple(data.shape)} do not fit the shape {model.shape} that was given;"
             " leave one of them out"
         )
+    values = data if write_data else None
+    return store_array(location, model, values, overwrite, runtime_config(options))
+
+
+def store_array(
+    location: Location, model: ArrayModel, values: Any, overwrite: bool, config: ArrayConfig
+) -> Array:
+    """Store a new array of a model, and its values if any are given."""
 
     def check(read: Node) -> None:
-        if isinstance(read, ArrayModel):
+        if isinstance(read, ArrayModel) and not was_bound(read):
             bound = BoundArray(location.store, location.path, "", read)
             if bound.check() and bound.grid.regular is not None:
                 return
             _ = bound.first_pipeline, bound.encoding, bound.chunk_store
 
-    values = data if write_data else None
     if not overwrite:
         created: Node | Build = location.create(model, check=check)
     else:
@@ -103,15 +113,15 @@ def make_array(
     if isinstance(created, Build):
         with created as staged:
             new = Array.at(staged, staged.create(model, check=check))
-            _configure_and_fill(new, values, options)
+            _configure_and_fill(new, values, config)
         array = Array.at(location, new._model)
-        array._config = runtime_config(options)
+        array._configure(config)
         return array
     array = Array.at(location, created)
     try:
         if overwrite:
             erase_stray_chunks(array._bound)
-        _configure_and_fill(array, values, options)
+        _configure_and_fill(array, values, config)
     except BaseException:
         with suppress(OmnizarrError):  # the first error is the one to raise
             _erase_new_array(array)
@@ -128,8 +138,9 @@ def _erase_new_array(array: Array) -> None:
     update_consolidated(store, format, {path: None})
 
 
-def _configure_and_fill(array: Array, values: Any, options: ArrayOptions) -> None:
-    array._config = runtime_config(options)
+def _configure_and_fill(array: Array, values: Any, config: ArrayConfig) -> None:
+    if config is not DEFAULT_CONFIG:
+        array._configure(config)
     if values is not None:
         array[...] = values
 
@@ -160,25 +171,52 @@ def complete_hierarchy(nodes: Mapping[str, Any]) -> tuple[dict[str, Node | None]
 def create_nodes(
     start: Location, nodes: Mapping[str, Node | None], overwrite: bool
 ) -> Iterator[tuple[str, Location, Node]]:
-    """Store all described nodes and missing groups below a location, and yield each of them."""
+    """Store all described nodes and missing groups below a location, and yield each of them.
+
+    Consolidated metadata are updated once for many nodes.
+    """
     locations = {path: start.child(path) for path in nodes}
     probes = [Probe(location.path) for location in locations.values()]
-    metadata = get_existing(
-        start.store, dict.fromkeys(itertools.chain(*(p.keys() for p in probes)))
-    )
-    wanted = {}
+    marks = (marker(location.path) for location in locations.values())
+    keys = itertools.chain(*(p.keys() for p in probes), marks)
+    metadata = get_existing(start.store, dict.fromkeys(keys))
+    wanted: dict[str, Node] = {}
     for path, node in nodes.items():
         existing = existing_node(start.store, locations[path].path, metadata)
         if node is not None and existing is not None and not overwrite:
             kind = "node" if isinstance(existing[1], Exception) else existing[1].kind
             raise NodeExists(
                 f"there is already a zarr {existing[0].name} {kind} at {locations[path]};"
-                " give overwrite=True to replace it; nothing was created"
+                " give overwrite=True to replace it; nothing was created",
+                kind="" if kind == "node" else kind,
             )
+        if existing is not None and node is None and isinstance(existing[1], ArrayModel):
+            raise NodeExists(f"{locations[path]} is an array; nothing can be below it")
         if node is not None or (existing is None and not start.format.implicit_groups):
             wanted[path] = node or GroupModel()
-    for path, node in wanted.items():
+    marked = any(marker(location.path) in metadata for location in locations.values())
+    one_by_one = overwrite or marked or start.format.implicit_groups
+    for path, node in [*wanted.items()][: len(wanted) if one_by_one else 1]:
         yield path, locations[path], create_node(locations[path], node, overwrite=overwrite)
+        del wanted[path]
+    while wanted:
+        batch = [(path, wanted.pop(path)) for path in [*wanted][:BATCH]]
+        yield from _create_batch(start, [(path, locations[path], node) for path, node in batch])
+
+
+def _create_batch(
+    start: Location, batch: list[tuple[str, Location, Node]]
+) -> list[tuple[str, Location, Node]]:
+    """Store nodes where there are none, whose parents exist or come before them."""
+    new: dict[str, Mapping[str, bytes | None]] = {}
+    found = []
+    try:
+        for path, location, node in batch:
+            read, new[location.path] = location.create_below(node)
+            found.append((path, location, read))
+    finally:
+        update_consolidated(start.store, start.format, new, _holders(start, new))
+    return found
 
 
 @dataclass
@@ -198,7 +236,7 @@ class Build:
     stage: Stage | None = None
     deferred: DeferredMetadataStore | None = None
     overwrite: bool = False
-    resumable: bool = False  # chunks are kept after an error
+    resumable: bool = False  # chunks are kept after an error; the caller erases the marker
     attempt: str = ""  # that the marker names; other processes may share it
 
     def __enter__(self) -> Location:
@@ -220,8 +258,6 @@ class Build:
             return
         try:
             self.commit()
-            if self.resumable:
-                self.clear()
         except BaseException:
             self.discard()
             raise
@@ -229,10 +265,10 @@ class Build:
     def commit(self) -> None:
         """Publish the node, and erase the one that it replaces.
 
-        A resumable build also needs `clear`: what is killed before is finished on resume.
+        The marker of a resumable build stays: what is killed before it is erased is resumed.
         """
         target, format = self.target, self.target.format
-        new = _extent(format, target.path)
+        new = node_extent(format, target.path)
         with lock_replacement(target.store):
             if self.old is None:
                 self._check_still_new()
@@ -242,16 +278,18 @@ class Build:
                 target.create_parents()
             if self.stage is not None:
                 old = Extent((), self.leftovers, ())
-                self.stage.replace(old if self.old is None else _extent(self.old, target.path), new)
+                self.stage.replace(
+                    old if self.old is None else node_extent(self.old, target.path), new
+                )
             elif self.deferred is not None:
                 self.deferred.publish(new.has)
                 self.deferred = None  # it is public and stays, whatever happens from here on
             if not self.resumable:
-                self.clear()
+                self._clear()
         update_consolidated_above(target, self.old)
 
-    def clear(self) -> None:
-        """Erase what shows that the node is being written; with `resumable`, the caller does."""
+    def _clear(self) -> None:
+        """Erase what shows that the node is being written."""
         if self.stage is not None:
             self.stage.discard()
         if self.overwrite or self.stage is None:
@@ -341,7 +379,7 @@ def begin_stage(
         erase_journal(location)
     staged = stage(location.store, name)
     if old is not None:
-        staged.check(_extent(old, location.path))
+        staged.check(node_extent(old, location.path))
     if old is not None and not location.path and old.name == location.format.name:
         # The entry point of the hierarchy is kept for the new root.
         for key, text in get_existing(location.store, old.root_documents()).items():
@@ -359,7 +397,8 @@ def begin_deferred(location: Location, mark: Mark, overwrite: bool, resume: bool
             erase_journal(location)
             store.set(marker(path), Mark(mark.operation).write())  # nobody resumes what is erased
         erase_values(store, leftovers)
-        if not set_new(store, marker(path), mark.write()):
+        # A marker that could not be erased would make the node incomplete for ever.
+        if can_erase(store) and not set_new(store, marker(path), mark.write()):
             raise NodeExists(f"another writer is just creating {location}; open it later")
     deferred = DeferredMetadataStore(store, location.format.is_metadata, marker(path))
     built = _in_store(location, deferred)
@@ -441,6 +480,11 @@ def check_new(location: Location, overwrite: bool, implied: bool = False) -> For
         return None
     if not overwrite:
         raise location.node_exists(existing)
+    if not can_erase(location.store):
+        raise NodeExists(
+            f"{location} exists, and the store cannot delete; use another path",
+            kind=getattr(existing[1], "kind", ""),
+        )
     return existing[0]
 
 
@@ -448,7 +492,7 @@ def _in_store(location: Location, store: Store) -> Location:
     return replace(location, store=store, listed_keys=None, consolidated=None)
 
 
-def _extent(format: Format, path: str) -> Extent:
+def node_extent(format: Format, path: str) -> Extent:
     """Return all keys of a node; those of a root include the root metadata of the hierarchy."""
     keys, prefixes = format.subtree(path)
     metadata = format.keys(path) if path else (*format.keys(path), *format.root_documents())
@@ -479,8 +523,14 @@ def update_consolidated_above(target: Location, old: Format | None) -> None:
         return
     update_consolidated(store, format, {path: None})
     metadata = dict(_metadata_below(target))
-    keys = dict.fromkeys(key for p in metadata for key in consolidated.holders(format, p))
-    update_consolidated(store, format, metadata, get_existing(store, keys))
+    update_consolidated(store, format, metadata, _holders(target, metadata))
+
+
+def _holders(location: Location, nodes: Iterable[str]) -> dict[str, str]:
+    """Return the keys with consolidated metadata of nodes, and the group of each."""
+    format = location.format
+    keys = dict.fromkeys(key for path in nodes for key in consolidated.holders(format, path))
+    return consolidated.present_holders(format, nodes, get_existing(location.store, keys))
 
 
 def _metadata_below(location: Location) -> Iterator[tuple[str, dict[str, bytes | None]]]:

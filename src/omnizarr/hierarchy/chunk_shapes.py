@@ -88,8 +88,11 @@ def shard_options(shards: Any) -> tuple[Any, str]:
     return shards["shape"], str(location)
 
 
-def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[int, ...]:
-    """Return the shape of a shard: as given, or whole chunks up to a number of bytes."""
+def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[Any, ...]:
+    """Return the shape of a shard: as given, or whole chunks up to a number of bytes.
+
+    In a rectilinear grid of shards an axis has a list of lengths, as the metadata write it.
+    """
     chunks = array.chunk_grid.configuration.get("chunk_shape")
     if chunks is None:
         raise InvalidArgument(f"shards {shards!r} need chunks of one shape")
@@ -99,14 +102,20 @@ def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[in
     if isinstance(shards, (int, np.integer)):
         shards = (shards,) * len(chunks)
     sizes = tuple(shards)
-    if any(isinstance(n, bool) or not isinstance(n, (int, np.integer)) for n in sizes):
+    lengths = [_lengths(n) if isinstance(n, (list, tuple)) else [n] for n in sizes]
+    flat = [n for axis in lengths for n in axis]
+    if any(isinstance(n, bool) or not isinstance(n, (int, np.integer)) for n in flat):
         raise InvalidArgument(f"shards: expected positive integers, got {shards!r}")
-    sizes = tuple(int(n) for n in sizes)
     if len(sizes) != len(chunks) or any(
-        n < c or n % c for n, c in zip(sizes, chunks, strict=False)
+        n < c or n % c for axis, c in zip(lengths, chunks, strict=False) for n in axis
     ):
         raise InvalidArgument(f"shards {shards!r} must be a multiple of the chunks {tuple(chunks)}")
-    return sizes
+    return tuple(_edges(n) for n in sizes)
+
+
+def _lengths(axis: Any) -> list[Any]:
+    """Return the lengths along an axis of a rectilinear grid; ``[length, count]`` is many."""
+    return [a[0] if isinstance(a, (list, tuple)) and len(a) == 2 else a for a in axis]
 
 
 def _grow_shard(

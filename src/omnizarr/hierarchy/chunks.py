@@ -6,9 +6,9 @@ import itertools
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from omnizarr.chunk_grids import covering
 from omnizarr.codecs.codec import Buffer
 from omnizarr.codecs.sharding import present
 from omnizarr.codecs.specify import inner_chunk_shape
+from omnizarr.data_types.data_type import as_elements
 from omnizarr.engine import BoundArray, Stream, chunk_context, exclusive
 from omnizarr.errors import (
     ChunkError,
@@ -29,12 +30,13 @@ from omnizarr.errors import (
     error_context,
     warn,
 )
-from omnizarr.hierarchy.selection import broadcast_values
+from omnizarr.hierarchy.selection import broadcast
 from omnizarr.indexing import Plan, plan
 from omnizarr.model import ArrayModel, paths
 from omnizarr.storage_transformers import stored_key
 from omnizarr.stores import (
     Range,
+    can_erase,
     can_list,
     erase_values,
     get_many,
@@ -46,8 +48,12 @@ from omnizarr.stores import (
 from omnizarr.stores.base import HasSizes, ListsSizes
 
 Coords = tuple[int, ...]
+Outside: TypeAlias = Literal["keep", "erase", "erase-chunks"]
+OUTSIDE = ("keep", "erase", "erase-chunks")
 BATCH = 256  # chunks in one batch of requests
-MAX_GRID = 2**32  # chunks, each with one byte of an array in memory
+MAX_GRID = 2**27  # chunks, each with one byte of an array in memory
+MAX_BITS = 2**32  # chunks, each with one bit
+BLOCK = 2**17  # bytes of such bits that are unpacked at once
 
 
 def stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
@@ -116,9 +122,7 @@ def missing_chunk_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
     The chunks of a shard whose index cannot be read are damaged, not missing.
     """
     counts, inner = chunk_counts(array), inner_chunk_shape(array.model)
-    there = chunks_present(array, counts, damaged=True)
-    for row in np.argwhere(~there):
-        coords = tuple(map(int, row))
+    for coords in _missing(array, counts):
         outer = coords
         if inner is not None:
             triples = zip(array.grid.axes, coords, inner, strict=True)
@@ -126,22 +130,63 @@ def missing_chunk_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
         yield coords, stored_key(array.chunk_store, array.key(outer))
 
 
+def _missing(array: BoundArray, counts: Coords) -> Iterator[Coords]:
+    """Yield the coordinates of missing chunks in order, with one bit in memory for each chunk."""
+    total = math.prod(counts)
+    if total > MAX_BITS:
+        raise SelectionError(
+            f"{paths.show(array.path)} has {total} chunks, too many to find the missing ones;"
+            " stored_chunks() yields those that are stored"
+        )
+    bits = np.zeros(-(-total // 8), np.uint8)
+    for first, there in _present(array, counts, damaged=True):
+        rows = np.argwhere(there.reshape(there.shape or (1,))) + (first or 0)
+        numbers = np.ravel_multi_index(tuple(rows.T), counts or (1,))
+        np.bitwise_or.at(bits, numbers >> 3, (128 >> (numbers & 7)).astype(np.uint8))
+    for start in range(0, len(bits), BLOCK):
+        absent = np.flatnonzero(np.unpackbits(bits[start : start + BLOCK]) == 0) + 8 * start
+        for row in np.stack(np.unravel_index(absent[absent < total], counts or (1,)), axis=1):
+            yield tuple(map(int, row[: len(counts)]))
+
+
 def chunks_present(
-    array: BoundArray, counts: Coords, *, damaged: bool = False
+    array: BoundArray, counts: Coords, region: Sequence[slice] | None = None
 ) -> npt.NDArray[np.bool_]:
     """Return for every chunk whether it is stored; the index of every shard is read.
 
-    With `damaged`, all chunks of a shard whose index cannot be read count as stored.
+    `region` has a slice of the chunk grid for each axis, without steps; the result is that part.
     """
-    if math.prod(counts) > MAX_GRID:
+    wanted = [range(n) for n in counts]
+    if region is not None:
+        if len(region) != len(counts) or any(s.step not in (None, 1) for s in region):
+            raise SelectionError(
+                f"a region of the chunk grid {counts} is a slice without step for each axis, got"
+                f" {region!r}"
+            )
+        wanted = [range(n)[s] for n, s in zip(counts, region, strict=True)]
+    shape = tuple(map(len, wanted))
+    if math.prod(shape) > MAX_GRID:
         raise SelectionError(
-            f"{paths.show(array.path)} has {math.prod(counts)} chunks, too many to list;"
-            " nchunks_initialized counts those that are stored"
+            f"{paths.show(array.path)} has {math.prod(shape)} chunks, too many to list; give a"
+            " region of the chunk grid, or use stored_chunks(), which yields those that are stored"
         )
-    found = np.zeros(counts, bool)
-    for first, there in _present(array, counts, damaged):
-        found[tuple(slice(p, p + n) for p, n in zip(first, there.shape, strict=True))] = there
+    found = np.zeros(shape, bool)
+    starts = [r.start for r in wanted]
+    for first, there in _present(array, counts):
+        corner = [p - s for p, s in zip(first, starts, strict=True)]
+        inside = tuple(slice(max(-p, 0), max(n - p, 0)) for p, n in zip(corner, shape, strict=True))
+        part = there[inside]
+        if part.size:
+            places = (max(p, 0) for p in corner)
+            found[tuple(slice(p, p + n) for p, n in zip(places, part.shape, strict=True))] = part
     return found
+
+
+def present_chunks(array: BoundArray, counts: Coords) -> Iterator[Coords]:
+    """Yield the coordinates of stored chunks; the index of every shard is read."""
+    for first, there in _present(array, counts):
+        for row in np.argwhere(there):
+            yield tuple(int(p + n) for p, n in zip(first, row, strict=True))
 
 
 def count_present(array: BoundArray, counts: Coords) -> int:
@@ -318,7 +363,7 @@ class Writer:
 
 def _plan_values(array: BoundArray, selection: Any, value: Any) -> tuple[Plan, npt.NDArray[Any]]:
     planned = plan(array.grid, selection)
-    return planned, broadcast_values(value, array.dtype, planned)
+    return planned, broadcast(as_elements(value, array.data_type), planned)
 
 
 MAX_LISTED = 10**7
@@ -341,12 +386,13 @@ def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayMode
     if inner == old == shape and outside == "keep":
         return model
     left = _outside(array, inner)
-    if outside == "erase":
+    if outside != "keep":
         array.check_skipped()
         with engine.exclusive(array, left.values()):
             for key in left.values():
                 array.chunk_store.erase(key)
-        _clear_border(array, inner)
+        if outside == "erase":
+            _clear_border(array, inner)
     elif left:
         grows = any(b > a for a, b in zip(old, shape, strict=True))
         what = "show again" if grows else "are kept, but not shown"
@@ -367,7 +413,13 @@ def shrunken_shape(array: BoundArray, shape: tuple[int, ...]) -> tuple[int, ...]
     """Return the shape without the elements outside a new one; store it before erasing those."""
     _checked(array, shape, "erase")
     array.check_skipped()
-    return common_shape(array.model.shape, shape)
+    inner = common_shape(array.model.shape, shape)
+    if not can_erase(array.store) and _outside(array, inner):
+        raise StoreError(
+            f"cannot erase the chunks outside {shape} of {paths.show(array.path)}: {array.store!r}"
+            " cannot delete; resize(..., outside='keep') keeps them"
+        ) from NotImplementedError("delete")
+    return inner
 
 
 def common_shape(old: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -377,8 +429,8 @@ def common_shape(old: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...
 
 def _checked(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayModel:
     """Return the model with the new shape; raise if the array cannot have it."""
-    if outside not in ("keep", "erase"):
-        raise InvalidArgument(f"outside must be 'keep' or 'erase', got {outside!r}")
+    if outside not in OUTSIDE:
+        raise InvalidArgument(f"outside must be one of {OUTSIDE}, got {outside!r}")
     old = array.model.shape
     if len(shape) != len(old) or any(n < 0 for n in shape):
         raise InvalidArgument(

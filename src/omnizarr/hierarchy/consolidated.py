@@ -7,7 +7,8 @@ a new node may therefore be stale, and those of its siblings stale, missing, or 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -16,12 +17,23 @@ from omnizarr.concurrency import key_locks
 from omnizarr.errors import InvalidMetadata, warn
 from omnizarr.formats import Documents, Format, consolidated
 from omnizarr.model import GroupModel, Node, paths
-from omnizarr.stores import Store, can_list, get_existing, list_dir, lock, update_value
+from omnizarr.stores import (
+    Store,
+    can_list,
+    get_existing,
+    has_low_latency,
+    list_dir,
+    lock,
+    update_value,
+)
 from omnizarr.stores.base import LockKind
 
-MAX_UPDATED = 2**20  # bytes; larger consolidated metadata are dropped when a node changes
+MAX_UPDATED = 2**22  # bytes of consolidated metadata that are updated at every change
+# Bytes that this process writes of larger ones; then they are dropped.
+MAX_REWRITTEN = 2**32
 _STALE = ", so its consolidated metadata may be out of date; call consolidate_metadata again"
 _counter = itertools.count(1)
+_rewritten: Counter[tuple[str, str]] = Counter()  # by store and key
 _changes = 0  # a new number after every change of a node by this process
 
 
@@ -40,18 +52,27 @@ class ConsolidatedMetadata:
         *,
         requested: bool = False,
         name: str | None = None,
+        fetched: Mapping[str, bytes] | None = None,
     ) -> None:
+        """`fetched` are values by key that were just fetched."""
         self.requested = requested
+        self.trusted = False
+        self._fetched = _changes, fetched or {}
         self._store, self._path, self._format = store, path, format
         self._key = consolidated.key(format, path, name)
         self._read_at = -1  # the value of `_changes` when they were read
         self._data: bytes | None = None
         self._entries: consolidated.Entries | None = None
         self._nodes: dict[str, Node | None] = {}
-        self._names: dict[str, list[str]] = {}
+        self._names: dict[str, list[str]] | None = None  # of members by path
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_read_at": -1}  # another process counts other changes
+        # Another process counts other changes.
+        return {**self.__dict__, "_read_at": -1, "_fetched": (-1, {})}
+
+    def trust(self) -> None:
+        """Do not compare arrays with their own metadata where each comparison is a request."""
+        self.trusted = not has_low_latency(self._store)
 
     def load(self, metadata: Mapping[str, bytes] | None = None) -> bool:
         """Read them if a node may have changed; return True if the group has any.
@@ -61,15 +82,14 @@ class ConsolidatedMetadata:
         if self._read_at == _changes or self._key is None:
             return self._entries is not None
         read_at = _changes
+        (at, fetched), self._fetched = self._fetched, (-1, {})
+        if metadata is None and at == read_at and self._key in fetched:
+            metadata = fetched
         found = get_existing(self._store, [self._key]) if metadata is None else metadata
         data = found.get(self._key)
         if data != self._data or self._read_at < 0:
             entries = None if data is None else consolidated.read(self._format, data, self._key)
-            self._data, self._entries, self._nodes, self._names = data, entries, {}, {}
-            for path in entries or ():
-                parent, _, name = path.rpartition("/")
-                if name:
-                    self._names.setdefault(parent, []).append(name)
+            self._data, self._entries, self._nodes, self._names = data, entries, {}, None
         self._read_at = read_at
         return self._entries is not None
 
@@ -79,8 +99,7 @@ class ConsolidatedMetadata:
             return None
         relative = path[len(paths.prefix(self._path)) :]
         if relative not in self._nodes:
-            entry = (self._entries or {}).get(relative)
-            self._nodes[relative] = None if entry is None else self._read(relative, entry)
+            self._nodes[relative] = self._read(relative)
         return self._nodes[relative]
 
     def children(self, path: str) -> dict[str, Node | None] | None:
@@ -91,7 +110,17 @@ class ConsolidatedMetadata:
         if not self.load() or not self._covers(path):
             return None
         relative = path[len(paths.prefix(self._path)) :]
-        return {name: self.node(paths.join(path, name)) for name in self._names.get(relative, ())}
+        names = self._member_names().get(relative, ())
+        return {name: self.node(paths.join(path, name)) for name in names}
+
+    def _member_names(self) -> dict[str, list[str]]:
+        if self._names is None:
+            self._names = {}
+            for path in self._entries or ():
+                parent, _, name = path.rpartition("/")
+                if name:
+                    self._names.setdefault(parent, []).append(name)
+        return self._names
 
     def all(self, path: str) -> dict[str, Node] | None:
         """Return every node below a path by relative path, or None as `children` does."""
@@ -109,9 +138,11 @@ class ConsolidatedMetadata:
     def _covers(self, path: str) -> bool:
         return path == self._path or path.startswith(paths.prefix(self._path))
 
-    def _read(self, relative: str, entry: consolidated.Entry) -> Node | None:
+    def _read(self, relative: str) -> Node | None:
+        if self._entries is None or relative not in self._entries:
+            return None
         try:
-            return consolidated.node(self._format, relative, entry)
+            return consolidated.node(self._format, relative, self._entries[relative])
         except InvalidMetadata:
             return None  # the node's own metadata are read instead
 
@@ -128,40 +159,54 @@ def has_consolidated(store: Store, path: str, format: Format) -> bool:
     return any(consolidated.read(format, data, key) is not None for key, data in found.items())
 
 
+def fetch_groups(store: Store, path: str, format: Format) -> dict[str, bytes] | None:
+    """Return the metadata of all groups above, with their consolidated metadata.
+
+    None if one of the groups is missing or not valid.
+    """
+    keys = consolidated.keys_above(format, path)
+    found = {key: data for key in keys if (data := store.get(key)) is not None}
+    try:
+        for above in paths.ancestors(path):
+            if not isinstance(format.read(above, found, []), GroupModel):
+                return None
+    except InvalidMetadata:
+        return None
+    return found
+
+
 def update_consolidated(
     store: Store,
     format: Format,
     nodes: Mapping[str, Mapping[str, bytes | None] | None],
-    fetched: Mapping[str, bytes] | None = None,
+    holders: Mapping[str, str] | None = None,
 ) -> None:
     """Update the consolidated metadata of all groups at and above some nodes.
 
     `nodes` has the metadata of each node, or None for an erased one. Large consolidated metadata
-    are dropped, unless the store cannot list and they could not be made again. For a new node,
-    `fetched` are the metadata at and above it; a key that is missing there does not exist. Stale
-    entries of the groups above a new node and of its siblings are then updated, too.
+    are dropped after many changes, unless the store cannot list and they could not be made again.
+    For new nodes, `holders` are the keys with consolidated metadata of their groups. Stale entries
+    of the groups above new nodes and of their siblings are then updated, too.
     """
     mark_changed()
-    is_new = fetched is not None
-    groups = {k: g for path in nodes for k, g in consolidated.holders(format, path).items()}
-    if not groups:
-        return
-    fetched = get_existing(store, groups) if fetched is None else fetched
-    for key, group in groups.items():
-        if key in fetched and consolidated.has_consolidated(format, fetched[key], key):
-            start = paths.prefix(group)
-            changed = {
-                path[len(start) :]: _by_name(metadata)
-                for path, metadata in nodes.items()
-                if path == group or path.startswith(start)
-            }
-            new = next(iter(changed)) if is_new and can_list(store) else ""
-            stale = partial(_find_stale, store, format, group, new=new) if new else None
-            with lock_consolidated(store, format, key, group):
-                update_value(
-                    store, key, partial(_updated, store, format, key, changed, stale), _STALE
-                )
-            mark_changed()
+    is_new = holders is not None
+    if holders is None:
+        keys = dict.fromkeys(key for path in nodes for key in consolidated.holders(format, path))
+        found = get_existing(store, keys) if keys else {}
+        holders = consolidated.present_holders(format, nodes, found)
+        del found  # which may be large
+    for key, group in holders.items():
+        start = paths.prefix(group)
+        changed = {
+            path[len(start) :]: _by_name(metadata)
+            for path, metadata in nodes.items()
+            if path == group or path.startswith(start)
+        }
+        new = [path for path in changed if path] if is_new and can_list(store) else []
+        stale = partial(_find_stale, store, format, group, new=new) if new else None
+        with lock_consolidated(store, format, key, group):
+            update_value(store, key, partial(_updated, store, format, key, changed, stale), _STALE)
+        mark_changed()
 
 
 @contextmanager
@@ -181,45 +226,61 @@ def _updated(
     format: Format,
     key: str,
     nodes: Mapping[str, Documents],
-    find_stale: Callable[[consolidated.Entries], Mapping[str, Documents]] | None,
+    find_stale: Callable[[Mapping[str, consolidated.Entry]], Mapping[str, Documents]] | None,
     data: bytes | None,
 ) -> bytes | None:
     """Return the stored consolidated metadata `data` with the entries of some nodes updated."""
-    if data is None or not consolidated.has_consolidated(format, data, key):
+    entries = None if data is None else consolidated.read_valid(format, data, key)
+    if data is None or entries is None:
         return data
+    where = (repr(store), key)
     if len(data) > MAX_UPDATED and can_list(store):
+        _rewritten[where] += len(data)
+    if _rewritten[where] > MAX_REWRITTEN:
+        del _rewritten[where]
         warn(
-            f"{next(iter(nodes))!r} was changed, so the consolidated metadata in {key!r} of"
-            f" {store!r} were dropped; call consolidate_metadata again when done",
+            f"{next(iter(nodes))!r} was changed, and the consolidated metadata in {key!r} of"
+            f" {store!r} are so large, and were changed so often, that they were dropped; call"
+            " consolidate_metadata again when done",
         )
         return consolidated.dropped(format, data, key)
-    if find_stale is not None and len(data) <= MAX_UPDATED:
-        nodes = {**find_stale(consolidated.read(format, data, key) or {}), **nodes}
-    return consolidated.changed(format, data, key, nodes)
+    if find_stale is not None:
+        nodes = {**find_stale(entries), **nodes}
+    return consolidated.changed(format, entries, nodes)
 
 
 def _find_stale(
-    store: Store, format: Format, group: str, entries: consolidated.Entries, new: str
+    store: Store,
+    format: Format,
+    group: str,
+    entries: Mapping[str, consolidated.Entry],
+    new: Collection[str],
 ) -> dict[str, dict[str, bytes]]:
     """Return the metadata of nodes whose entries are stale, by name, by path below the group.
 
-    An erased node has none. The groups above a new node and its siblings are compared, which
+    An erased node has none. The groups above new nodes and their siblings are compared, which
     takes one listing and a batch of requests for each that differs.
     """
     found: dict[str, dict[str, bytes]] = {}
-    for path in paths.ancestors(new)[1:]:
+    above = dict.fromkeys(path for one in new for path in paths.ancestors(one)[1:])
+    for path in above:
         own = _fetch_metadata(store, format, paths.join(group, path))
         if own and not (path in entries and consolidated.is_same(entries[path], own)):
             found[path] = own
-    parent = new.rpartition("/")[0]
-    parent_path = paths.join(group, parent)
-    names = format.children(parent_path, *list_dir(store, format.listing(parent_path)))
-    listed = {paths.join(parent, name) for name in names}
-    known = {path for path in entries if path and path.rpartition("/")[0] == parent}
-    for path in sorted((listed ^ known) - {new}):
-        nodes = dict(_walk_metadata(store, format, group, path))
-        if nodes or path in known:
-            found |= nodes or {path: {}}
+    parents = {path.rpartition("/")[0] for path in new}
+    known: dict[str, set[str]] = {parent: set() for parent in parents}
+    for path in entries:
+        parent = path.rpartition("/")[0]
+        if path and parent in known:
+            known[parent].add(path)
+    for parent in sorted(parents):
+        parent_path = paths.join(group, parent)
+        names = format.children(parent_path, *list_dir(store, format.listing(parent_path)))
+        listed = {paths.join(parent, name) for name in names}
+        for path in sorted((listed ^ known[parent]) - {*new}):
+            nodes = dict(_walk_metadata(store, format, group, path))
+            if nodes or path in known[parent]:
+                found |= nodes or {path: {}}
     return found
 
 

@@ -34,7 +34,13 @@ from omnizarr.hierarchy.lookup import (
     resolve_store_path,
 )
 from omnizarr.hierarchy.node import NodeHandle, frozen
-from omnizarr.hierarchy.options import ZERO, ArrayOptions, NewOptions, document_options
+from omnizarr.hierarchy.options import (
+    ZERO,
+    ArrayOptions,
+    NewOptions,
+    document_options,
+    plain_type,
+)
 from omnizarr.model import ArrayModel, GroupModel, Node
 
 
@@ -191,7 +197,7 @@ class Group(NodeHandle[GroupModel]):
         """
         found = self._location.consolidated
         if found is None or not found.requested:
-            found = ConsolidatedMetadata(self.store, self.path, self._location.format)
+            found = ConsolidatedMetadata(self._location.store, self.path, self._location.format)
         nodes = found.all(self.path)
         return None if nodes is None else {path: frozen(node) for path, node in nodes.items()}
 
@@ -400,7 +406,9 @@ class Group(NodeHandle[GroupModel]):
 
     def info_complete(self) -> Info:
         """Return the summary with the number of members, which are listed."""
-        return Info({**self.info, **info.members_info(self._location)})
+        found = self.info
+        found.update(info.members_info(self._location))
+        return found
 
     def __repr__(self) -> str:
         return info.group_line(self._location)
@@ -434,6 +442,6 @@ def check_required(node: Any, shape: int | Iterable[int], dtype: Any, exact: boo
         raise WrongNode(f"{node.name} has shape {node.shape}, not {wanted}")
     if dtype is None:
         return
-    type_ = data_types.bind(data_types.describe(dtype)).dtype
+    type_ = data_types.bind(data_types.describe(plain_type(dtype))).dtype
     if node.dtype != type_ and (exact or not np.can_cast(node.dtype, type_)):
         raise WrongNode(f"{node.name} has type {node.dtype}, not {type_}")

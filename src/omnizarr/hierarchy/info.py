@@ -7,30 +7,55 @@ import platform
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from omnizarr import _json
 from omnizarr._version import VERSION
-from omnizarr.codecs.specify import inner_chunk_shape, memory_order
+from omnizarr.codecs.specify import inner_chunk_shape, memory_order, to_named
 from omnizarr.errors import OmnizarrError
+from omnizarr.formats import title
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
 
 if TYPE_CHECKING:  # the engine is slow to import, and metadata can be described without it
     from omnizarr.engine import BoundArray
 
+SPACING = (
+    5.0  # pixels between borders of chunks at least: of more chunks, some borders are left out
+)
+MAX_LINES = 1000  # of a report that are shown
+MAX_ATTRIBUTES = 10_000  # characters of attributes that are shown
+LONGEST, SHORTEST = 140.0, 24.0  # edges of a drawing in pixels
+SLANT = 0.45  # of the third axis, of which a part is seen to the right and to the top
+
 # html.escape does the same, but its module is slow to import.
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+_TEXT = "text-align:left;vertical-align:top;white-space:normal;overflow-wrap:anywhere"
 
 
-def escape(text: str) -> str:
-    """Escape text for HTML."""
-    return text.translate(_ESCAPED)
+_Place = Callable[[float, float], tuple[float, float]]
+
+
+class Grid(NamedTuple):
+    """The sizes of an array, and of its chunks and shards, along each axis."""
+
+    shape: Sequence[int]
+    chunks: Sequence[int]
+    shards: Sequence[int] | None = None
+    names: Sequence[str | None] | None = None
 
 
 class Info(dict[str, str]):
-    """A summary as names and values, shown as a table."""
+    """A summary as names and values, shown as a table; in notebooks with a drawing of the chunks.
+
+    `attributes` are those of the node, which notebooks unfold; `grid` is what they draw.
+    """
+
+    attributes: Mapping[str, Any] = MappingProxyType({})
+    grid: Grid | None = None
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
@@ -39,12 +64,12 @@ class Info(dict[str, str]):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{escape(name)}</th>"
-            f"<td style='text-align:left'>{escape(value)}</td></tr>"
-            for name, value in self.items()
-        )
-        return f"<table>{rows}</table>"
+        rows = dict(self)
+        about = [rows.pop(name) for name in ("path", "type") if name in rows]
+        if self.attributes:
+            rows.pop("attributes", None)
+        folded = attributes_section(self.attributes)
+        return card("  ·  ".join(about), rows, grid=self.grid, folded=folded)
 
 
 def type_name(named: Named) -> str:
@@ -78,6 +103,25 @@ def codec_names(array: ArrayModel) -> str:
     return "+".join(n for n in names if n != "bytes") or "uncompressed"
 
 
+def codecs_text(codecs: Iterable[Named]) -> str:
+    """Describe codecs in the order in which they encode; those inside others in brackets."""
+    return " -> ".join(_nested_text(c) if "codecs" in c.configuration else repr(c) for c in codecs)
+
+
+def _nested_text(codec: Named) -> str:
+    """Describe the codecs of inner chunks and of the index of shards, or of blocks of N5."""
+    config = codec.configuration
+    try:
+        inner = [to_named(c, None) for c in config["codecs"]]
+        index = [to_named(c, None) for c in config.get("index_codecs", ())]
+    except (OmnizarrError, TypeError):
+        return repr(codec)
+    if not index:
+        return f"{codec.name}[{codecs_text(inner)}]"
+    place = config.get("index_location", "end")
+    return f"{codec.name}[{codecs_text(inner)}; index at the {place}: {codecs_text(index)}]"
+
+
 def chunk_text(array: ArrayModel) -> str:
     """Describe the chunk shape, or name the grid."""
     chunks = array.chunk_grid.configuration.get("chunk_shape")
@@ -90,7 +134,7 @@ def array_line(array: ArrayModel, location: Location) -> str:
     """Describe an array in one line."""
     return (
         f"<Array {paths.show(location.path)}  {type_name(array.data_type)} {array.shape}"
-        f"  chunks {chunk_text(array)}  zarr v{location.format.name}  {codec_names(array)}"
+        f"  chunks {chunk_text(array)}  {title(location.format.name)}  {codec_names(array)}"
         f"  on {location.store!r}>"
     )
 
@@ -98,8 +142,17 @@ def array_line(array: ArrayModel, location: Location) -> str:
 def group_line(location: Location) -> str:
     """Describe a group in one line."""
     return (
-        f"<Group {paths.show(location.path)}  zarr v{location.format.name}  on {location.store!r}>"
+        f"<Group {paths.show(location.path)}  {title(location.format.name)}  on {location.store!r}>"
     )
+
+
+def number_text(value: Any) -> str:
+    """Return a number of at most six digits, or a dash in place of None."""
+    if value is None:
+        return "-"
+    if isinstance(value, complex):
+        return f"{value.real:.6g}{value.imag:+.6g}j"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def size_text(size: int) -> str:
@@ -117,7 +170,7 @@ def array_info(
 ) -> Info:
     """Summarise an array without reading a chunk; `counts` are those of chunks along each axis."""
     info = Info()
-    info["type"] = f"array, zarr version {location.format.name}"
+    info["type"] = f"array, {title(location.format.name, 'version ')}"
     info["path"] = f"{paths.show(location.path)} in {location.store!r}"
     info["shape"] = str(array.shape)
     info["data type"] = type_name(array.data_type)
@@ -125,18 +178,34 @@ def array_info(
     if array.dimension_names is not None:
         info["dimensions"] = ", ".join(n or "-" for n in array.dimension_names)
     info["order"] = memory_order(array)
-    info["codecs"] = " -> ".join(repr(c) for c in array.codecs)
+    info["codecs"] = codecs_text(array.codecs)
     if array.storage_transformers:
         info["transformers"] = ", ".join(repr(t) for t in array.storage_transformers)
     try:
-        info["fill value"] = str(bound.fill[()]) if bound.fill_defined else "undefined"
+        info["fill value"] = str(bound.shown(bound.fill[()])) if bound.fill_defined else "undefined"
         info["chunks"] = grid_text(array, counts(), bound.grid.shape)
         info["size in memory"] = size_text(bound.dtype.itemsize * math.prod(array.shape))
+        if lossy := bound.lossy_codecs:
+            info["lossy codecs"] = ", ".join(lossy)
     except OmnizarrError as e:
         info["not understood"] = str(e)
     if array.attributes:
         info["attributes"] = ", ".join(array.attributes)
+        info.attributes = array.attributes
+    info.grid = drawn_grid(array)
     return info
+
+
+def drawn_grid(array: ArrayModel) -> Grid | None:
+    """Return the grid of an array for a drawing, if its chunks are regular."""
+    outer = array.chunk_grid.configuration.get("chunk_shape")
+    if not isinstance(outer, list) or len(outer) != len(array.shape):
+        return None
+    inner = inner_chunk_shape(array)
+    chunks, shards = (outer, None) if inner is None else (inner, outer)
+    if not all(type(size) is int and size > 0 for size in (*chunks, *outer)):
+        return None
+    return Grid(array.shape, chunks, shards, array.dimension_names)
 
 
 def grid_text(array: ArrayModel, counts: tuple[int, ...], shards: tuple[int, ...]) -> str:
@@ -157,10 +226,11 @@ def stored_text(count: int, expected: int, stored: int, nbytes: int) -> str:
 def group_info(group: GroupModel, location: Location) -> Info:
     """Summarise the metadata of a group."""
     info = Info()
-    info["type"] = f"group, zarr version {location.format.name}"
+    info["type"] = f"group, {title(location.format.name, 'version ')}"
     info["path"] = f"{paths.show(location.path)} in {location.store!r}"
     if group.attributes:
         info["attributes"] = ", ".join(group.attributes)
+        info.attributes = group.attributes
     return info
 
 
@@ -257,6 +327,172 @@ def _branch(name: str, node: Node | Exception) -> _Branch:
     if isinstance(node, ArrayModel):
         return _Branch(name, f" {node.shape} {type_name(node.data_type)}  {codec_names(node)}")
     return _Branch(name)
+
+
+# HTML for notebooks: one design for every kind of object, in the colours of the notebook
+
+
+def escape(text: str) -> str:
+    """Escape text for HTML."""
+    return text.translate(_ESCAPED)
+
+
+def card(
+    title: str,
+    rows: Mapping[str, str],
+    *,
+    grid: Grid | None = None,
+    folded: Mapping[str, str] | None = None,
+) -> str:
+    """Return a title, a table of names and texts, a drawing, and sections of HTML that unfold."""
+    cells = "".join(
+        f"<tr><th style='{_TEXT};padding:1px 14px 1px 0;font-weight:600;opacity:.75;"
+        "white-space:nowrap'>"
+        f"{escape(name)}</th><td style='{_TEXT};padding:1px 0'>{escape(value)}</td></tr>"
+        for name, value in rows.items()
+    )
+    below = "".join(
+        f"<details><summary style='cursor:pointer;opacity:.75'>{escape(label)}</summary>"
+        f"{content}</details>"
+        for label, content in (folded or {}).items()
+    )
+    return (
+        "<div style='display:inline-block;max-width:100%;border:1px solid;border-radius:6px;"
+        "border-color:color-mix(in srgb,currentColor 25%,transparent);padding:8px 14px'>"
+        f"<div style='font-weight:600;padding-bottom:4px'>{escape(title)}</div>"
+        "<div style='display:flex;flex-wrap:wrap;gap:8px 28px;align-items:flex-start'>"
+        "<table style='margin:0;border-collapse:collapse;flex:1 1 22em;max-width:40em'>"
+        f"{cells}</table>"
+        f"{'' if grid is None else drawing(grid)}</div>{below}</div>"
+    )
+
+
+def preformatted(text: str) -> str:
+    """Return lines of text as HTML that keeps their breaks."""
+    return f"<pre style='margin:4px 0;white-space:pre-wrap'>{escape(text)}</pre>"
+
+
+def attributes_section(values: Mapping[str, object]) -> dict[str, str]:
+    """Return attributes as a section of a card, cut if they are long; none if there are none."""
+    if not values:
+        return {}
+    text = _json.dumps(dict(values), indent=2).decode()
+    if len(text) > MAX_ATTRIBUTES:
+        text = f"{text[:MAX_ATTRIBUTES]}\n… {len(text) - MAX_ATTRIBUTES} more characters"
+    count = f"{len(values)} attribute{'' if len(values) == 1 else 's'}"
+    return {count: preformatted(text)}
+
+
+def line_card(line: str, values: Mapping[str, object]) -> str:
+    """Return a card with the line that `repr` gives, and attributes."""
+    return card(line.strip("<>"), {}, folded=attributes_section(values))
+
+
+def report_card(title: str, values: Mapping[str, object]) -> str:
+    """Return a card with numbers and texts in its table; lists and mappings unfold."""
+    rows: dict[str, str] = {}
+    folded: dict[str, str] = {}
+    for key, value in values.items():
+        name = key.replace("_", " ")
+        if isinstance(value, (list, tuple, dict)):
+            lines = [f"{k}: {v}" for k, v in value.items()] if isinstance(value, dict) else value
+            text = "\n".join(map(str, lines[:MAX_LINES]))
+            more = f"\n… {len(lines) - MAX_LINES} more" if len(lines) > MAX_LINES else ""
+            folded |= {f"{name}: {len(lines)}": preformatted(text + more)} if lines else {}
+        elif value is not None:
+            rows[name] = str(value)
+    return card(title, rows, folded=folded)
+
+
+def drawing(grid: Grid) -> str:
+    """Return the last three axes of a chunk grid as SVG; nothing for an array without elements."""
+    if not grid.shape or not all(grid.shape):
+        return ""
+    edges = _edges(grid.shape[-3:])
+    lines = [_Axis.of(grid, axis - len(edges), edge) for axis, edge in enumerate(edges)]
+    if len(lines) == 1:
+        lines.insert(0, _Axis(SHORTEST, [], [], ""))
+    depth = lines[0].edge * SLANT if len(lines) == 3 else 0.0
+    rows, columns = lines[-2:]
+    shapes = _face(rows, columns, lambda y, x: (x, y + depth))
+    if len(lines) == 3:
+        shapes += _face(lines[0], columns, lambda z, x: (x + depth - z * SLANT, z * SLANT))
+        shapes += _face(
+            rows, lines[0], lambda y, z: (columns.edge + z * SLANT, y + depth - z * SLANT)
+        )
+    width, height = columns.edge + depth, rows.edge + depth
+    texts = _label(columns.edge / 2, height + 16, "middle", columns.label)
+    texts += _label(width + 6, rows.edge / 2 + 4, "start", rows.label)
+    texts += _label(depth / 2 - 4, depth / 2 - 2, "end", lines[0].label if depth else "")
+    left = 12 + 7 * len(lines[0].label) if depth else 4
+    right = 12 + 7 * len(rows.label)
+    before = " × ".join(map(str, grid.shape[:-3]))
+    texts += _label(columns.edge / 2, height + 34, "middle", f"{before} of these" if before else "")
+    top = 14 if depth else 4
+    size = (width + left + right, top + height + (40 if before else 22))
+    return (
+        f"<svg role='img' aria-label='chunk grid' width='{size[0]:.0f}' height='{size[1]:.0f}'"
+        f" viewBox='{-left} {-top} {size[0]:.0f} {size[1]:.0f}' style='flex:none'"
+        " stroke='currentColor' fill='none' font-family='sans-serif' font-size='12'>"
+        f"{shapes}{texts}</svg>"
+    )
+
+
+class _Axis(NamedTuple):
+    """One axis of a drawing: its length, the places of borders, and a label."""
+
+    edge: float
+    chunks: list[float]
+    shards: list[float]
+    label: str
+
+    @classmethod
+    def of(cls, grid: Grid, axis: int, edge: float) -> _Axis:
+        size = grid.shape[axis]
+        name = (grid.names[axis] if grid.names else None) or ""
+        shards = [] if grid.shards is None else _borders(size, grid.shards[axis], edge)
+        label = f"{name} {size}" if len(name) <= 16 else str(size)
+        return cls(edge, _borders(size, grid.chunks[axis], edge), shards, label.strip())
+
+
+def _edges(shape: Sequence[int]) -> list[float]:
+    """Return the length of each axis; ratios are damped so that short axes can be seen."""
+    longest = max(shape)
+    return [max(SHORTEST, LONGEST * (size / longest) ** 0.5) for size in shape]
+
+
+def _borders(size: int, chunk: int, edge: float) -> list[float]:
+    """Return where chunks end along an axis, but for the last."""
+    count = -(-size // max(chunk, 1))
+    step = math.ceil(count / (edge / SPACING))
+    return [edge * chunk * number / size for number in range(step, count, step)]
+
+
+def _face(rows: _Axis, columns: _Axis, place: _Place) -> str:
+    """Return the lines of one side, whose points `place` puts on the picture."""
+    corners = ((0.0, 0.0), (0.0, columns.edge), (rows.edge, columns.edge), (rows.edge, 0.0))
+    outline = " ".join(_point(place(y, x)) for y, x in corners)
+    found = f"<polygon points='{outline}' fill='#3b82c4' fill-opacity='.22' stroke-width='1.2'/>"
+    for across, down, style in (
+        (columns.chunks, rows.chunks, "stroke-opacity='.35' stroke-width='.7'"),
+        (columns.shards, rows.shards, "stroke-opacity='.9' stroke-width='1.2'"),
+    ):
+        ends = [((0.0, x), (rows.edge, x)) for x in across]
+        ends += [((y, 0.0), (y, columns.edge)) for y in down]
+        path = "".join(f"M{_point(place(*a))}L{_point(place(*b))}" for a, b in ends)
+        found += f"<path d='{path}' {style}/>" if path else ""
+    return found
+
+
+def _point(place: tuple[float, float]) -> str:
+    return f"{place[0]:.1f},{place[1]:.1f}"
+
+
+def _label(x: float, y: float, anchor: str, text: str) -> str:
+    if not text:
+        return ""
+    style = f"text-anchor='{anchor}' fill='currentColor' stroke='none'"
+    return f"<text x='{x:.1f}' y='{y:.1f}' {style}>{escape(text)}</text>"
 
 
 def print_debug_info() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from omnizarr import chunk_key_encodings, config
+from omnizarr.concurrency.pool import in_parallel
 from omnizarr.errors import (
     InvalidMetadata,
     NodeExists,
@@ -18,8 +20,8 @@ from omnizarr.errors import (
     StoreError,
     warn,
 )
-from omnizarr.formats import Format, Probe, consolidated, is_metadata
-from omnizarr.hierarchy.consolidated import ConsolidatedMetadata, update_consolidated
+from omnizarr.formats import Documents, Format, Probe, consolidated
+from omnizarr.hierarchy.consolidated import ConsolidatedMetadata, fetch_groups, update_consolidated
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
@@ -40,42 +42,51 @@ from omnizarr.stores.staging import Mark, marker
 if TYPE_CHECKING:  # the engine is slow to import
     from omnizarr.engine import Missing
 
+_SetNew: TypeAlias = Callable[[str, bytes], bool]
 MAX_DEPTH = 128  # of nested groups whose members are listed, since a walk may be recursive
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Location:
     """The location of a node that exists or is to be created."""
 
     store: Store
     path: str
     format: Format
-    read_only: bool = False
+    read_only: bool
     # The sorted keys of all metadata below, while a walk uses one listing for the whole hierarchy.
-    listed_keys: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+    listed_keys: tuple[str, ...] | None = field(compare=False, repr=False)
     # The consolidated metadata of a group above, where they are to be used.
-    consolidated: ConsolidatedMetadata | None = field(default=None, compare=False, repr=False)
+    consolidated: ConsolidatedMetadata | None = field(compare=False, repr=False)
     # The treatment of missing chunks when arrays are read.
-    missing: Missing = field(default="fill", compare=False, repr=False)
+    missing: Missing = field(compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        if "\\" in self.path:
-            object.__setattr__(self, "path", self.format.path(self.path))
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        format: Format,
+        read_only: bool = False,
+        listed_keys: tuple[str, ...] | None = None,
+        consolidated: ConsolidatedMetadata | None = None,
+        missing: Missing = "fill",
+    ) -> None:
+        fields = self.__dict__  # half the time of a generated method, for every node that is opened
+        fields["store"] = store
+        fields["path"] = format.path(path) if "\\" in path else path
+        fields["format"] = format
+        fields["read_only"] = read_only
+        fields["listed_keys"] = listed_keys
+        fields["consolidated"] = consolidated
+        fields["missing"] = missing
 
     def __str__(self) -> str:
         return f"{paths.show(self.path)} in {self.store!r}"
 
     def at(self, path: str) -> Location:
         """Return the location of another path in the same hierarchy."""
-        return Location(
-            self.store,
-            path,
-            self.format,
-            self.read_only,
-            self.listed_keys,
-            self.consolidated,
-            self.missing,
-        )
+        shared = self.listed_keys, self.consolidated, self.missing
+        return Location(self.store, path, self.format, self.read_only, *shared)
 
     def child(self, name: str) -> Location:
         """Return the location of a relative path below this one."""
@@ -121,31 +132,43 @@ class Location:
 
     def warn_of_name(self) -> None:
         """Warn if the name of the node breaks a rule of its format."""
-        problem = self.format.name_warning(self.path)
+        problem = self.format.name_warning(self.path) if self.path else None
         if problem is not None:
             warn(f"the path {self.path!r} {problem}")
 
     def _is_implicit_group(self) -> bool:
         """Return True for the root, and where nodes below imply a group without metadata."""
-        return not self.path or self._has_nodes_below()
+        return not self.path or (self._has_nodes_below() and not self._is_inside_array())
+
+    def _is_inside_array(self) -> bool:
+        """Return True for a folder of chunks, in formats that have metadata beside them."""
+        beside = self.format.chunk_prefix(self.path).startswith(self.format.listing(self.path))
+        above = paths.ancestors(self.path) if beside else []
+        metadata = get_existing(self.store, [key for p in above for key in self.format.keys(p)])
+        return any(isinstance(self.format.read(p, metadata, []), ArrayModel) for p in above)
 
     def _has_nodes_below(self) -> bool:
-        if not self.format.implicit_groups or not can_list(self.store):
-            return False
-        keys, prefixes = list_dir(self.store, self.format.listing(self.path))
-        return bool(keys or prefixes)
+        known = self.format.implicit_groups and can_list(self.store)
+        return known and any(list_dir(self.store, self.format.listing(self.path)))
 
-    def children(self) -> dict[str, Node | Exception]:
-        """Return the nodes one level below by name, or the error of one that cannot be read."""
+    def children(
+        self, names: Mapping[str, str | None] | None = None
+    ) -> dict[str, Node | Exception]:
+        """Return the nodes one level below by name, or the error of one that cannot be read.
+
+        `names` are some of those that `child_names` returns, where not all are wanted.
+        """
         known = None if self.consolidated is None else self.consolidated.children(self.path)
-        found = self._list_children() if known is None else self._complete_children(known)
+        if known is not None and names is not None:
+            known = {name: node for name, node in known.items() if name in names}
+        found = self._list_children(names) if known is None else self._complete_children(known)
         for name in found:
             if self.format.name_warning(name) is not None:
                 self.child(name).warn_of_name()
         return found
 
-    def _list_children(self) -> dict[str, Node | Exception]:
-        names = self.child_names()
+    def _list_children(self, names: Mapping[str, str | None] | None) -> dict[str, Node | Exception]:
+        names = self.child_names() if names is None else names
         start = paths.prefix(self.path)
         keys = [key for name in names for key in self.format.keys(start + name)]
         metadata = get_existing(self.store, keys)
@@ -156,7 +179,7 @@ class Location:
             except InvalidMetadata as e:
                 found[name] = e
                 continue
-            if node is None and kind == "group":
+            if node is None and kind != "array" and self.format.implicit_groups:
                 node = GroupModel(implicit=True)
             if node is not None:
                 found[name] = node
@@ -264,34 +287,71 @@ class Location:
         All checks come before anything is stored; `check` adds one. A group without metadata of
         its own prevents a new array, and with `implied` any new node.
         """
-        self.check_new()
-        metadata, read = self._write_metadata(node)
+        metadata, read = self._prepare(node)
         check(read)
-        advice = self.format.name_advice(self.path)
-        if advice is not None:
-            warn(f"the path {self.path!r} {advice}")
+        found = self._create_first(metadata)
+        if found is None:
+            found = self._create_absent(metadata, implied or isinstance(node, ArrayModel))
+        holders = consolidated.present_holders(self.format, [self.path], found)
+        del found  # which may be large
+        update_consolidated(self.store, self.format, {self.path: metadata}, holders)
+        return read
+
+    def _create_first(self, metadata: Mapping[str, bytes | None]) -> Documents | None:
+        """Store a node where no keys are, if all groups above exist, and return their metadata.
+
+        Return None, and store nothing, where that cannot be known without a look at the path.
+        """
+        set_first: _SetNew | None = getattr(self.store, "set_first", None)
+        if set_first is None or self.format.root_documents():
+            return None
+        above = fetch_groups(self.store, self.path, self.format)
+        return above if above is not None and self._store_new(metadata, set_first) else None
+
+    def _create_absent(self, metadata: Mapping[str, bytes | None], implied: bool) -> Documents:
+        """Store a node and missing groups above if there is none, and return what was fetched."""
         found = PathMetadata.fetch(self.store, self.path, self.format)
         found.check_root()
         missing = found.missing_groups()
         mark = found.metadata.get(marker(self.path))
         if mark is not None:
             raise NodeExists(incomplete_message(self, mark))
-        existing = self.existing(found, implied or isinstance(node, ArrayModel))
+        existing = self.existing(found, implied)
         if existing is not None:
             raise self.node_exists(existing)
         self._create_parents(missing, found)
+        self._store_new_node(metadata)
+        return found.metadata
+
+    def create_below(self, node: Node) -> tuple[Node, Mapping[str, bytes | None]]:
+        """Store a new node below an existing group, and return it and its metadata.
+
+        The caller checks that there is none, and updates consolidated metadata.
+        """
+        metadata, read = self._prepare(node)
+        self._store_new_node(metadata)
+        return read, metadata
+
+    def _prepare(self, node: Node) -> tuple[dict[str, bytes | None], Node]:
+        """Return the metadata of a new node, and the node as it will be read back."""
+        self.check_new()
+        found = self._write_metadata(node)
+        advice = self.format.name_advice(self.path)
+        if advice is not None:
+            warn(f"the path {self.path!r} {advice}")
+        return found
+
+    def _store_new_node(self, metadata: Mapping[str, bytes | None]) -> None:
         if not self._store_new(metadata):
             raise NodeExists(f"another writer has just created {self}; open it instead")
-        update_consolidated(self.store, self.format, {self.path: metadata}, found.metadata)
-        return read
 
     def check_new(self) -> None:
         """Raise if no node can be created at this path, whether or not one exists."""
         self.format.check_name(self.path)
         self.check_writable()
-        check_spelling = getattr(self.store, "check_spelling", None)  # quicker than the protocol
-        if check_spelling is not None:
-            check_spelling(self.format.keys(self.path)[0])
+        check_new_key = getattr(self.store, "check_new_key", None)  # quicker than the protocol
+        if check_new_key is not None:
+            check_new_key(self.format.keys(self.path)[0])
 
     def existing(
         self, found: PathMetadata, implied: bool = False
@@ -307,7 +367,8 @@ class Location:
         kind = existing[1].kind if not isinstance(existing[1], Exception) else "node"
         return NodeExists(
             f"there is already a zarr {existing[0].name} {kind} at {self};"
-            " give overwrite=True to replace it"
+            " give overwrite=True to replace it",
+            kind="" if kind == "node" else kind,
         )
 
     def create_parents(self) -> None:
@@ -330,10 +391,10 @@ class Location:
         if self._store_new(metadata):
             update_consolidated(self.store, self.format, {self.path: metadata})
 
-    def _store_new(self, metadata: Mapping[str, bytes | None]) -> bool:
+    def _store_new(self, metadata: Mapping[str, bytes | None], put: _SetNew | None = None) -> bool:
         """Store the metadata of a new node; return False if another writer has just created it."""
-        (first, main), *others = ((k, text) for k, text in metadata.items() if text is not None)
-        if not set_new(self.store, first, main):
+        (key, main), *others = [(k, text) for k, text in metadata.items() if text is not None]
+        if not (put(key, main) if put else set_new(self.store, key, main)):
             return False
         for key, text in others:
             self.store.set(key, text)
@@ -407,11 +468,8 @@ class PathMetadata:
     def fetch(cls, store: Store, path: str, format: Format) -> PathMetadata:
         """Fetch everything that decides if a node can be created."""
         keys = [*format.root_documents(), *consolidated.holders(format, path)]
-        for parent in paths.ancestors(path):
-            keys += format.keys(parent)
-        keys += Probe(path).keys()
-        keys.append(marker(path))
-        return cls(store, path, format, get_existing(store, dict.fromkeys(keys)))
+        keys += [*consolidated.keys_above(format, path), *Probe(path).every_key(), marker(path)]
+        return cls(store, path, format, _existing_at(store, path, dict.fromkeys(keys)))
 
     def check_root(self) -> None:
         """Raise if a hierarchy of another format uses a key that this one needs."""
@@ -445,6 +503,27 @@ class PathMetadata:
             if node is None and not implied:
                 missing.append(path)
         return missing
+
+
+def _existing_at(store: Store, path: str, keys: Iterable[str]) -> dict[str, bytes]:
+    """Return the values of those keys that exist.
+
+    Of a new path one request shows that nothing is there, instead of one for each key.
+    """
+    wanted, prefix = list(keys), paths.prefix(path)
+    has_keys: Callable[[str], bool] | None = getattr(store, "has_keys", None)
+    inside = [key for key in wanted if key.startswith(prefix)]
+    if has_keys is None or len(inside) < 3:
+        return get_existing(store, wanted)
+    above = [key for key in wanted if not key.startswith(prefix)]
+    looks: list[Callable[[], Any]] = [partial(has_keys, prefix)]
+    looks += [partial(store.get, key) for key in above]
+    try:
+        taken, *values = in_parallel(lambda look: look(), looks)
+    except StoreError:  # not everybody who may read and write may list
+        return get_existing(store, wanted)
+    found = {key: data for key, data in zip(above, values, strict=True) if data is not None}
+    return {**found, **get_existing(store, inside)} if taken else found
 
 
 def check_erasable(store: Store, path: str, format: Format) -> None:
@@ -519,34 +598,3 @@ def require_readable_nodes(start: Location, node: Node) -> dict[str, Node]:
             f" {errors[0]}{more}; repair or erase it first"
         )
     return found
-
-
-def warn_of_other_keys(
-    location: Location, nodes: Mapping[str, Node], *, members: bool = True
-) -> list[str]:
-    """Warn of data in groups that belong to no node, and return their keys and prefixes.
-
-    `nodes` are all nodes at and below a location by relative path. Arrays are not searched, and
-    groups below the location only with `members`.
-    """
-    found = [
-        entry
-        for path, node in nodes.items()
-        if isinstance(node, GroupModel) and (members or not path)
-        for entry in _other_keys(location.at(paths.join(location.path, path)), path, nodes)
-    ]
-    if found:
-        some = ", ".join(map(repr, found[:5])) + (", …" if len(found) > 5 else "")
-        warn(f"left out, since it is not Zarr: {some} in {location.store!r}")
-    return found
-
-
-def _other_keys(group: Location, path: str, nodes: Mapping[str, Node]) -> Iterator[str]:
-    keys, prefixes = list_dir(group.store, group.format.listing(group.path))
-    yield from (key for key in keys if OURS not in key and not is_metadata(key))
-    for prefix in prefixes:
-        name = paths.name(prefix[:-1])
-        if OURS in name or paths.join(path, name) in nodes:
-            continue
-        if next(iter(list_prefix(group.store, prefix)), None) is not None:  # no empty directory
-            yield prefix

@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from omnizarr import config, stores
+from omnizarr.concurrency.cache import Cache
 from omnizarr.errors import (
     InvalidArgument,
     InvalidMetadata,
@@ -23,12 +25,20 @@ from omnizarr.errors import (
     did_you_mean,
     warn,
 )
-from omnizarr.formats import Format, Probe, by_name, consolidated
-from omnizarr.formats.detect import ROOT_KEYS, backslash_hint
+from omnizarr.formats import Documents, Format, Probe, by_name, consolidated
+from omnizarr.formats.detect import ROOT_KEYS, backslash_hint, own_documents
 from omnizarr.hierarchy.consolidated import ConsolidatedMetadata
 from omnizarr.hierarchy.location import Location, default_separator, warn_of_problems
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.stores import HasParents, Store, can_list, file_root, get_existing, list_dir
+from omnizarr.stores import (
+    HasParents,
+    Store,
+    can_list,
+    file_root,
+    get_existing,
+    has_low_latency,
+    list_dir,
+)
 from omnizarr.stores.staging import Mark, interrupted, marker
 
 if TYPE_CHECKING:  # the engine is slow to import
@@ -83,6 +93,8 @@ def resolve_store_path(
             f" the program ends. For a file give {path!r} as the store"
         )
     resolved = stores.resolve(store, read_only=mode == "r", storage_options=storage_options)
+    if path is None and not start:
+        return resolved, ""
     return resolved, paths.join(paths.normalize(start), paths.normalize(path))
 
 
@@ -101,28 +113,43 @@ def find_node(
     read_only: bool = False,
     separator: str | None = None,
     use_consolidated: bool | str | None = False,
+    need_consolidated: bool = True,
     missing: Missing = "fill",
     prefer_group: bool = False,
+    kind: str | None = None,
 ) -> tuple[Location, Node]:
     """Return the location and the node at a path, in any format; raise NodeNotFound.
 
     Where an array and a group have metadata at the same path, the array is returned, unless
-    `prefer_group`.
+    `prefer_group`. With a `kind`, documents that only the other one has are not looked for.
+    Consolidated metadata that do not exist are an error if they are used, and `need_consolidated`.
     """
+    one_by_one = getattr(store, "cheap_requests", False) and kind is None and not prefer_group
+    if one_by_one and zarr_format is None:
+        own = own_documents(path, store.get, separator or default_separator(store))
+        if own is not None:
+            location = Location(store, path, own[0], read_only, missing=missing)
+            if (array := _read_array(location, own[1])) is not None:
+                return location, array
     wanted = None if zarr_format is None else by_name(zarr_format).name
-    probe = Probe(path, wanted, separator or default_separator(store))
+    probe = Probe(path, wanted, separator or default_separator(store), kind)
     name = use_consolidated if isinstance(use_consolidated, str) else None
-    if use_consolidated:
-        metadata = fetch_probe(store, probe, partial(consolidated.probe_keys, path=path, name=name))
-    else:
-        metadata = fetch_probe(store, probe)
+    more = partial(consolidated.probe_keys, path=path, name=name) if use_consolidated else _no_keys
+    metadata = _fetch_likely(store, probe, more)
     problems: list[Problem] = []
-    for format in probe.formats(metadata, problems):
+    formats = probe.formats(metadata, problems)
+    if not formats and wanted is None:
+        metadata = fetch_last_resort(store, probe)
+        formats = probe.formats(metadata, problems)
+    for number, format in enumerate(formats):
         location = Location(store, path, format, read_only, missing=missing)
-        if format.implicit_groups:
+        node = format.read(path, metadata, problems)
+        if node is None and format.implicit_groups:
             node = location.find(problems)
-        else:
-            node = format.read(path, metadata, problems)
+            if node is None and number + 1 == len(formats) and not has_low_latency(store):
+                # What it would take precedence of was not asked for.
+                metadata = fetch_probe(store, probe, more)
+                formats += [f for f in probe.formats(metadata, []) if f.name != format.name]
         if prefer_group and isinstance(node, ArrayModel):
             group = _group_besides_array(location)
             if group is not None:
@@ -130,14 +157,70 @@ def find_node(
         if node is not None:
             location.warn_of_name()
             warn_of_problems(problems)
+            _remember(store, format)
             if isinstance(node, GroupModel) and use_consolidated is not False:
-                location = _with_consolidated(location, bool(use_consolidated), name, metadata)
+                location = _with_consolidated(
+                    location, bool(use_consolidated), name, metadata, need_consolidated
+                )
             return location, node
     raise NodeNotFound(absence_reason(store, path, wanted))
 
 
+def _read_array(location: Location, documents: Documents) -> ArrayModel | None:
+    """Return the array of documents that were just fetched; None for anything else."""
+    problems: list[Problem] = []
+    node = location.format.read(location.path, documents, problems)
+    if not isinstance(node, ArrayModel):
+        return None
+    location.warn_of_name()
+    if problems:
+        warn_of_problems(problems)
+    return node
+
+
+def _no_keys(format: str | None) -> list[str]:
+    return []
+
+
+def _fetch_likely(
+    store: Store, probe: Probe, more_keys: Callable[[str | None], list[str]] = _no_keys
+) -> dict[str, bytes]:
+    """Fetch what `fetch_probe` does, of a server no more than decides which node is there.
+
+    Consolidated metadata of version 2, where they are among the keys, stand for the group's own.
+    """
+    if has_low_latency(store) or probe.wanted is not None:
+        return fetch_probe(store, probe, more_keys)
+    more, found = more_keys(None), dict[str, bytes]()
+    try:
+        for keys in probe.stages(_likely.get(_neighbourhood(store)), more):
+            found |= get_existing(store, keys)
+            for key in more if not probe.is_decided(found) else ():
+                if key in found and not probe.formats(found, []):
+                    found |= consolidated.group_documents(found[key], key, probe.path)
+            if probe.is_decided(found):
+                break
+    except StoreError:
+        return fetch_probe(store, probe, more_keys)
+    return found
+
+
+_likely: Cache[str, str] = Cache(256)  # the format of the last node, by server or bucket
+
+
+def _neighbourhood(store: Store) -> str:
+    """Return the server or bucket of a store; empty if it has none."""
+    return urlsplit(str(getattr(store, "url", ""))).netloc
+
+
+def _remember(store: Store, format: Format) -> None:
+    """Note the format of a node, which its neighbours probably have too."""
+    if not has_low_latency(store) and (place := _neighbourhood(store)):
+        _likely.put(place, format.name)
+
+
 def fetch_probe(
-    store: Store, probe: Probe, more_keys: Callable[[str | None], list[str]] = lambda name: []
+    store: Store, probe: Probe, more_keys: Callable[[str | None], list[str]] = _no_keys
 ) -> dict[str, bytes]:
     """Fetch the metadata of a probe, and the values of `more_keys` of its format.
 
@@ -157,6 +240,19 @@ def fetch_probe(
         raise
 
 
+def fetch_last_resort(store: Store, probe: Probe) -> dict[str, bytes]:
+    """Fetch the metadata of formats that are looked for where no other one has a node.
+
+    What a store refuses to look for is not there.
+    """
+    try:
+        return get_existing(store, probe.last_resort().keys())
+    except StoreError as e:
+        if isinstance(e.__cause__, PermissionError):
+            return {}
+        raise
+
+
 def _group_besides_array(location: Location) -> Node | None:
     """Return the group that has metadata at the path of an array, with a warning."""
     metadata = get_existing(location.store, location.format.keys(location.path)[1:])
@@ -167,14 +263,22 @@ def _group_besides_array(location: Location) -> Node | None:
 
 
 def _with_consolidated(
-    location: Location, requested: bool, name: str | None, metadata: Mapping[str, bytes]
+    location: Location,
+    requested: bool,
+    name: str | None,
+    metadata: Mapping[str, bytes],
+    needed: bool,
 ) -> Location:
     """Return the location with consolidated metadata, if requested or the store cannot list."""
     if not requested and can_list(location.store):
         return location
     store, path, format = location.store, location.path, location.format
-    found = ConsolidatedMetadata(store, path, format, requested=requested, name=name)
+    found = ConsolidatedMetadata(
+        store, path, format, requested=requested, name=name, fetched=metadata
+    )
     if requested and not found.load(metadata):
+        if not needed:
+            return location
         raise InvalidMetadata(
             f"there are no consolidated metadata at {location}; make them with"
             " consolidate_metadata, or open it without use_consolidated"
@@ -187,10 +291,15 @@ def format_for(store: Store, path: str, zarr_format: object) -> Format:
     separator = default_separator(store)
     if zarr_format is not None:
         wanted = by_name(zarr_format, separator)
+        if not wanted.root_documents():  # which would say more about the format
+            return wanted
         found = _root_formats(store, wanted.name, separator)
         return found[0] if found else wanted
     if path:
         found = _root_formats(store, None, separator)
+        if not found and has_low_latency(store):  # N5, below which nothing can be created
+            probe = Probe("").last_resort()
+            found = probe.formats(fetch_last_resort(store, probe), [])
         if found and found[0].has_groups:
             return found[0]
     return by_name(getattr(store, "default_format", config.get().zarr_format), separator)
@@ -199,46 +308,53 @@ def format_for(store: Store, path: str, zarr_format: object) -> Format:
 def _root_formats(store: Store, wanted: str | None = None, separator: str = ".") -> list[Format]:
     """Return the formats of the hierarchy at the root of a store."""
     probe = Probe("", wanted, separator)
-    return probe.formats(get_existing(store, probe.keys()), [])
+    return probe.formats(_fetch_likely(store, probe), [])
 
 
 def absence_reason(store: Store, path: str, wanted: str | None) -> str:
     """Return the message for a path without a node, with what was found instead."""
     kind = "" if wanted is None else f"zarr {wanted} "
     message = f"there is no {kind}array or group at {paths.show(path)} in {store!r}"
+    try:
+        return message + _found_instead(store, path)
+    except StoreError:  # such as from a server that refuses to list
+        return f"{message} (no {ROOT_KEYS} is there){backslash_hint(path)}"
+
+
+def _found_instead(store: Store, path: str) -> str:
+    """Return what is at a path without a node, as the end of a message."""
     root = _enclosing_hierarchy(store)
     if root is not None:
         return (
-            f"{message}; it is inside the hierarchy {root!r}, which can only be opened at its"
-            " root: open that, with the path of the node"
+            f"; it is inside the hierarchy {root!r}, which can only be opened at its root: open"
+            " that, with the path of the node"
         )
     mark = store.get(marker(path))
     if mark is not None:
         return (
-            f"{message}: it is incomplete, since {Mark.read(mark)} was interrupted, or is still"
-            " writing; run that again"
+            f": it is incomplete, since {Mark.read(mark)} was interrupted, or is still writing; run"
+            " that again"
         )
-    for staged in interrupted(store):
-        if staged.complete:
-            return (
-                f"{message}; a node was being replaced there when its writer was killed: `omnizarr"
-                " repair` finishes that, nothing is lost"
-            )
+    if any(staged.complete for staged in interrupted(store)):
+        return (
+            "; a node was being replaced there when its writer was killed: `omnizarr repair`"
+            " finishes that, nothing is lost"
+        )
     file = file_root(store)
     if file is not None and file.is_file():
-        return f"{message}, which is {_describe_file(file)}"
+        return f", which is {_describe_file(file)}"
     unknown = _listing_needed(store, path) if _may_have_implicit_groups(store) else ""
     if unknown:
-        return f"{message}; {unknown}"
+        return f"; {unknown}"
     hint = backslash_hint(path)
     if not can_list(store):
-        return f"{message} (no {ROOT_KEYS} is there){hint}"
+        return f" (no {ROOT_KEYS} is there){hint}"
     keys, prefixes = list_dir(store, paths.prefix(path))
     if not keys and not prefixes:
-        return f"{message}; nothing is there at all. {_similar_file(store, path)}{hint}"
+        return f"; nothing is there at all. {_similar_file(store, path)}{hint}"
     names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
     some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-    return f"{message} (no {ROOT_KEYS}; it holds: {some}){hint}"
+    return f" (no {ROOT_KEYS}; it holds: {some}){hint}"
 
 
 def no_member_message(location: Location, path: str) -> str:
@@ -247,7 +363,9 @@ def no_member_message(location: Location, path: str) -> str:
     unknown = _implicit_group_hint(location.child(path))
     if unknown:
         message += f"; {unknown}"
-    names = sorted(location.child_names()) if can_list(location.store) else []
+    names: list[str] = []
+    with suppress(StoreError):  # as a server may refuse to list
+        names = sorted(location.child_names()) if can_list(location.store) else []
     if names:
         listed = f"{', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
         message += f"; {did_you_mean(path, names)}members: {listed}"

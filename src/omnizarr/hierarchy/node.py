@@ -9,7 +9,7 @@ from typing import Any, Generic, Self, TypeVar
 from omnizarr._json import dumps, freeze, loads
 from omnizarr.concurrency.cache import typed_key
 from omnizarr.errors import InvalidArgument, InvalidMetadata
-from omnizarr.formats import Format, guess_format
+from omnizarr.formats import Format, guess_format, title
 from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.attributes import Attributes, json_attributes, update_metadata
 from omnizarr.hierarchy.info import Info
@@ -48,7 +48,9 @@ class NodeHandle(Generic[M]):
         handle = cls.__new__(cls)
         handle._set_model(location, model)
         found = location.consolidated
-        handle._from_consolidated = found is not None and found.provided(location.path, model)
+        if found is not None:
+            provided = found.provided(location.path, model)
+            handle._from_consolidated = provided and not found.trusted
         handle._warn_of_skipped()
         return handle
 
@@ -93,11 +95,11 @@ class NodeHandle(Generic[M]):
     @property
     def read_only(self) -> bool:
         """True if the node cannot be changed."""
-        return self._location.read_only or self.store.read_only
+        return self._location.read_only or self._location.store.read_only
 
     @property
     def zarr_format(self) -> int | str:
-        """1, 2, 3, or ``"3-draft"``."""
+        """1, 2, 3, ``"3-draft"`` or ``"n5"``."""
         name = self._location.format.name
         return int(name) if name.isdigit() else name
 
@@ -170,7 +172,7 @@ class NodeHandle(Generic[M]):
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, type(self))
-            and other.store == self.store
+            and other._location.store == self._location.store
             and other.path == self.path
             and other._model == self._model
         )
@@ -192,7 +194,7 @@ class Metadata:
 
     @property
     def zarr_format(self) -> int | str:
-        """1, 2, 3, or ``"3-draft"``."""
+        """1, 2, 3, ``"3-draft"`` or ``"n5"``."""
         return int(self._format.name) if self._format.name.isdigit() else self._format.name
 
     @property
@@ -239,7 +241,7 @@ class Metadata:
     __hash__ = None  # type: ignore[assignment]  # the model holds dictionaries
 
     def __repr__(self) -> str:
-        return f"<zarr v{self._format.name} {self._model!r}>"
+        return f"<{title(self._format.name)} {self._model!r}>"
 
 
 def frozen(model: Node) -> Node:
@@ -263,7 +265,7 @@ def node_from_description(path: str, given: Any) -> tuple[Node, str | None]:
         )
     attributes = metadata.get("attributes") or {}
     own = {k: v for k, v in metadata.items() if k not in ("attributes", "consolidated_metadata")}
-    guessed = guess_format(metadata, dumps(own))
+    guessed = guess_format(metadata, dumps(own, indent=None))
     if guessed is None:
         raise InvalidMetadata(f"{path!r}: these metadata describe no array or group")
     format, keyed = guessed

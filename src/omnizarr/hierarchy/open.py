@@ -5,7 +5,10 @@ Options are those of `create_array`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from io import BytesIO
 from typing import Any, Unpack
 
 from omnizarr._json import load_object
@@ -13,7 +16,9 @@ from omnizarr.concurrency.retry import Overtaken, retry_conflicts
 from omnizarr.engine import Missing, check_missing
 from omnizarr.errors import (
     InvalidArgument,
+    InvalidMetadata,
     NodeExists,
+    NodeNotFound,
     WrongType,
     known_names,
 )
@@ -23,7 +28,7 @@ from omnizarr.hierarchy.array import Array, options_like
 from omnizarr.hierarchy.build import make_array
 from omnizarr.hierarchy.consolidated import lock_consolidated, mark_changed
 from omnizarr.hierarchy.group import Group, make_group, open_node
-from omnizarr.hierarchy.location import Location, existing_node, readable_nodes
+from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.lookup import Mode, find_node, format_for, resolve_store_path
 from omnizarr.hierarchy.options import (
     ArrayOptions,
@@ -34,8 +39,10 @@ from omnizarr.hierarchy.options import (
     document_options,
     runtime_config,
 )
-from omnizarr.model import paths
-from omnizarr.stores import Store, update_value
+from omnizarr.model import GroupModel, paths
+from omnizarr.stores import Store, get_existing, update_value
+
+BATCH = 1000  # nodes whose metadata are fetched at once
 
 
 @document_options(OpenOptions, returns="Array | Group")
@@ -64,11 +71,14 @@ def open(
     ``a: Array = open(…)``, or uses `open_array` or `open_group`.
     """
     check_missing(missing)
-    check_options({k: v for k, v in options.items() if k not in ("shape", "dtype", "data")})
-    mode = _default_mode(mode, store, options)
-    zarr_format = one_format(zarr_format, zarr_version)
+    if options:
+        check_options({k: v for k, v in options.items() if k not in ("shape", "dtype", "data")})
+    if mode is None:
+        mode = _default_mode(store, options)
+    if zarr_version is not None:
+        zarr_format = one_format(zarr_format, zarr_version)
     resolved, node_path = resolve_store_path(store, path, mode, storage_options)
-    if _should_open(resolved, node_path, mode):
+    if mode == "r" or _should_open(resolved, node_path, mode):
         location, node = find_node(
             resolved,
             node_path,
@@ -77,7 +87,8 @@ def open(
             use_consolidated=use_consolidated,
             missing=missing,
         )
-        return _configured(open_node(location, node), options)
+        found = open_node(location, node)
+        return _configured(found, options) if options else found
     given: Any = {"path": node_path, "zarr_format": zarr_format, "missing": missing, **options}
     if any(options.get(name) is not None for name in ("shape", "data", "dtype")):
         return open_array(resolved, mode, **given)
@@ -107,10 +118,12 @@ def open_array(
     state it, for data that were written through a nested store. `missing` is as in `open`.
     """
     check_missing(missing)
-    mode = _default_mode(mode, store, {"shape": shape, "data": data})
-    zarr_format = one_format(zarr_format, zarr_version)
+    if mode is None:
+        mode = _default_mode(store, {"shape": shape, "data": data})
+    if zarr_version is not None:
+        zarr_format = one_format(zarr_format, zarr_version)
     resolved, node_path = resolve_store_path(store, path, mode, storage_options)
-    if _should_open(resolved, node_path, mode):
+    if mode == "r" or _should_open(resolved, node_path, mode):
         check_options(options)
         location, node = find_node(
             resolved,
@@ -121,7 +134,7 @@ def open_array(
             missing=missing,
         )
         array = Array.at(location, node)
-        array._config = runtime_config(options)
+        array._configure(runtime_config(options))
         return array
     location = Location(
         resolved, node_path, format_for(resolved, node_path, zarr_format), missing=missing
@@ -158,7 +171,8 @@ def open_group(
     effect.
     """
     check_missing(missing)
-    mode = _default_mode(mode, store, {})
+    if mode is None:
+        mode = _default_mode(store, {})
     check_group_options(unused)
     zarr_format = one_format(zarr_format, zarr_version)
     resolved, node_path = resolve_store_path(store, path, mode, storage_options)
@@ -210,8 +224,8 @@ def consolidate_metadata(
 ) -> Group:
     """Store the metadata of all nodes below a group in the group, and return the group.
 
-    This library updates them whenever it changes a node below the group; if they are larger than a
-    megabyte, it drops them instead, with a warning.
+    This library updates them whenever it changes a node below the group. If they are larger than 4
+    MiB, it drops them instead, with a warning, when a process has changed them many times.
     """
     resolved, node_path = resolve_store_path(store, path, storage_options=storage_options)
     location, node = find_node(resolved, node_path, zarr_format=zarr_format)
@@ -230,30 +244,111 @@ def _consolidate(location: Location, key: str) -> None:
 
     Whoever changes a node after that updates them.
     """
-    store, format, path = location.store, location.format, location.path
-
-    def collected(stored: bytes | None) -> bytes | None:
-        nodes = readable_nodes(location, location.load())
-        text = consolidated.write(format, path, nodes)[key]
-        return stored if text == stored else text
+    store, seen = location.store, _Seen()
 
     def attempt() -> None:
-        if update_value(store, key, collected):
+        if update_value(store, key, partial(_collect, location, key, seen)):
             raise Overtaken(str(location))  # unless they are the same when read again
 
-    with lock_consolidated(store, format, key, path):
+    with lock_consolidated(store, location.format, key, location.path):
         retry_conflicts(attempt, " while its consolidated metadata was stored; try again")
     mark_changed()
 
 
+@dataclass
+class _Seen:
+    """Hashes of the documents of a group, and of the members of it and each group below."""
+
+    documents: int | None = None
+    groups: list[tuple[Location, int]] = field(default_factory=list)
+
+    def is_current(self, documents: int) -> bool:
+        """Return True if all documents are the same as before."""
+        if documents != self.documents:
+            return False
+        return all(mark == _hash_members(group) for group, mark in self.groups)
+
+
+def _hash_members(group: Location) -> int:
+    mark = 0
+    for names, documents in _member_documents(group):
+        mark = hash((mark, *names, *documents.items()))
+    return mark
+
+
+def _collect(location: Location, key: str, seen: _Seen, stored: bytes | None) -> bytes | None:
+    """Return the consolidated metadata of a group, `stored` itself if that is the same text."""
+    store, format, path = location.store, location.format, location.path
+    own = get_existing(store, [k for k in format.keys(path) if k != key])
+    others = tuple(own.items())
+    if seen.is_current(hash((stored, others))):
+        return stored
+    if stored is not None and key in format.keys(path):
+        own[key] = stored
+    group = format.read(path, own, [])
+    if not isinstance(group, GroupModel):
+        raise NodeNotFound(f"there is no group at {location}")
+    seen.groups.clear()
+    known, found = 0, None
+    for part in consolidated.parts(format, group, _own_metadata(location, own, seen)):
+        if found is None:
+            if stored is not None and stored.startswith(part, known):
+                known += len(part)
+                continue
+            found = BytesIO()
+            found.write(memoryview(stored or b"")[:known])
+        found.write(part)
+    made = (stored or b"")[:known] if found is None else found.getvalue()
+    seen.documents = hash((made, others))
+    return stored if made == stored else made
+
+
+def _member_documents(group: Location) -> Iterator[tuple[list[str], dict[str, bytes]]]:
+    """Yield the names of members of a group, and their documents by key, in batches."""
+    start = paths.prefix(group.path)
+    names = sorted(group.child_names(), key=paths.prefix)
+    for first in range(0, len(names), BATCH):
+        batch = names[first : first + BATCH]
+        keys = [key for name in batch for key in group.format.keys(start + name)]
+        yield batch, get_existing(group.store, keys)
+
+
+def _own_metadata(
+    location: Location, documents: Mapping[str, bytes], seen: _Seen, relative: str = ""
+) -> Iterator[tuple[str, dict[str, bytes]]]:
+    """Yield the paths of a group and of all readable nodes below it, and their documents."""
+    format, mark = location.format, 0
+    yield relative, {paths.name(key): documents[key] for key in documents}
+    start, below = paths.prefix(location.path), paths.prefix(relative)
+    for names, found in _member_documents(location):
+        mark = hash((mark, *names, *found.items()))
+        for name in names:
+            try:
+                node = format.read(start + name, found, [])
+            except InvalidMetadata:
+                continue
+            if node is None:
+                continue
+            if format.name_warning(name) is not None:
+                location.child(name).warn_of_name()
+            own = {key: found[key] for key in format.keys(start + name) if key in found}
+            if isinstance(node, GroupModel):
+                yield from _own_metadata(location.child(name), own, seen, below + name)
+            else:
+                yield below + name, {paths.name(key): text for key, text in own.items()}
+    seen.groups.append((location, mark))
+
+
 def consolidated_is_stale(store: Any) -> bool:
     """Return True if the root has consolidated metadata that differ from those of its nodes."""
-    location, node = find_node(*resolve_store_path(store, None))
+    location, _ = find_node(*resolve_store_path(store, None))
     key = consolidated.key(location.format, location.path)
     data = location.store.get(key) if key else None
     if key is None or data is None or not consolidated.has_consolidated(location.format, data, key):
         return False
-    now = consolidated.write(location.format, location.path, readable_nodes(location, node))[key]
+    now = _collect(location, key, _Seen(), data)
+    if now is None or now is data:
+        return False
     return load_object(now, key, allow_nan=True) != load_object(data, key, allow_nan=True)
 
 
@@ -278,12 +373,10 @@ def load(
     return {name: array[...] for name, array in node.arrays()}
 
 
-def _default_mode(mode: str | None, store: Any, options: Mapping[str, Any]) -> Any:
-    """Return the mode, by default ``r``, or ``a`` if the call describes a new array."""
-    if mode is not None:
-        return mode
-    given = any(options.get(name) is not None for name in ("shape", "data"))
-    return "a" if given or store is None else "r"
+def _default_mode(store: Any, options: Mapping[str, Any]) -> Any:
+    """Return the mode if none is given: ``r``, or ``a`` if the call describes a new array."""
+    new = store is None or options.get("shape") is not None or options.get("data") is not None
+    return "a" if new else "r"
 
 
 def one_format(zarr_format: int | str | None, zarr_version: int | str | None) -> int | str | None:

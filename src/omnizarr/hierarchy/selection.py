@@ -7,15 +7,22 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from functools import cached_property
-from reprlib import repr as repr_of
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import engine
+from omnizarr import config, engine
 from omnizarr.chunk_grids import Grid
 from omnizarr.config import configure
+from omnizarr.data_types import as_type
+from omnizarr.data_types.data_type import (
+    as_elements,
+    as_plain,
+    as_values,
+    fill_masked,
+    to_numpy,
+)
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import InvalidArgument, SelectionError, WrongType, known_names
 from omnizarr.indexing import Plan, axis_plan, block_plan, mask_plan, plan, point_plan
@@ -34,7 +41,7 @@ class Lazy:
         if copy is False:
             raise ValueError("a stored array cannot be converted without a copy")
         values = self._values()
-        return values if dtype is None else values.astype(dtype, copy=False)
+        return values if dtype is None else as_type(values, np.dtype(dtype))
 
 
 class Shaped(Lazy):
@@ -68,9 +75,13 @@ class Selectable(Shaped):
     type, and `prototype` is not used: results are NumPy arrays.
     """
 
-    _bound: BoundArray
     _config: ArrayConfig
     _missing: Missing
+
+    @property
+    def _bound(self) -> BoundArray:
+        """The model of the array, bound to code."""
+        raise NotImplementedError
 
     @cached_property
     def _data(self) -> BoundArray:
@@ -108,16 +119,27 @@ class Selectable(Shaped):
             write(self._target, planner, selection, value)
 
     def __getitem__(self, selection: Any) -> Any:
-        array = self._data
+        array, settings = self._data, config.get()
+        if (
+            array.small
+            and settings.engine == "auto"
+            and self._missing == "fill"
+            and self._config.order == "C"
+        ):
+            values = engine.read_small(array.small, selection)
+            if values is not None:
+                return values
         try:
             chosen = plan(array.grid, selection)
         except SelectionError:  # it may name fields, or have stored arrays as indices
             return self._read(plan, selection)
-        values = engine.read(array, chosen, None, self._missing)
+        values = engine.read(array, chosen, None, self._missing, settings=settings)
+        if array.data_type.masking is not None:
+            values = array.shown(values)
         return values if self._config.order == "C" else _as_fortran(values)
 
     def _ipython_key_completions_(self) -> list[str]:
-        return list(self._bound.dtype.names or ())
+        return list(self._bound.data_type.value_dtype.names or ())
 
     def read(
         self,
@@ -130,9 +152,9 @@ class Selectable(Shaped):
         """Return the selected elements as a NumPy array, or a scalar if every index is a number.
 
         `out` is an array to fill instead of a new one. `missing` is the treatment of missing
-        chunks: ``fill`` reads the fill value, ``warn`` also warns, ``raise`` raises `MissingChunk`;
-        the default is as the array was opened. The coordinates of filled chunks are appended to the
-        list `filled`.
+        chunks: ``fill`` reads the fill value, ``warn`` also warns, ``raise`` raises `MissingChunk`,
+        ``raise-key`` does so only where the store has no value for a chunk or shard; the default is
+        as the array was opened. The coordinates of filled chunks are appended to the list `filled`.
         """
         return self._read(plan, selection, out, missing, filled)
 
@@ -219,7 +241,7 @@ class Selectable(Shaped):
         return Converted(self, np.dtype(dtype))
 
     def _values(self) -> npt.NDArray[Any]:
-        return np.asarray(self.read())
+        return as_plain(self.read())
 
     def __dlpack__(self, **options: Any) -> Any:
         options.pop("copy", None)  # the values are always a copy
@@ -242,6 +264,8 @@ class Selectable(Shaped):
 
 
 def _as_fortran(values: Any) -> Any:
+    if isinstance(values, np.ma.MaskedArray):
+        return values.copy(order="F")
     return np.asfortranarray(values) if isinstance(values, np.ndarray) else values
 
 
@@ -265,7 +289,7 @@ def read(
     if out is not None:
         return _read_into(array, chosen, fields, out, missing, filled)
     result = engine.read(array, chosen, None, missing, filled)
-    return result if fields is None else result[fields]
+    return array.shown(result) if fields is None else result[fields]
 
 
 def _plan_unusual(
@@ -276,7 +300,7 @@ def _plan_unusual(
     Planners do not know names of fields, nor stored arrays as indices, which are read first. The
     planner's error is raised again if there are neither.
     """
-    fields, selection = split_fields(selection, array.dtype)
+    fields, selection = split_fields(selection, array.data_type.value_dtype)
     items = selection if isinstance(selection, tuple) else (selection,)
     known = (np.ndarray, np.generic)
     stored = any(hasattr(i, "__array__") and not isinstance(i, known) for i in items)
@@ -298,12 +322,16 @@ def _read_into(
     target: npt.NDArray[Any] = out.as_ndarray_like() if hasattr(out, "as_ndarray_like") else out
     if not isinstance(target, np.ndarray):
         raise WrongType(f"out must be a NumPy array, got {type(out).__name__}")
-    wanted = array.dtype if fields is None else array.dtype[fields]
+    wanted = array.data_type.value_dtype
+    wanted = wanted if fields is None else wanted[fields]
     if target.shape != chosen.shape or not np.can_cast(wanted, target.dtype, "safe"):
         raise SelectionError(
             f"out must have shape {chosen.shape} and type {wanted},"
             f" got {target.shape} {target.dtype}"
         )
+    if array.data_type.masking is not None:
+        fill_masked(target, array.shown(engine.read(array, chosen, None, missing, filled)))
+        return target
     full = chosen.to_full(target)
     if fields is None and target.dtype == wanted and np.shares_memory(full, target):
         engine.read(array, chosen, full, missing, filled)
@@ -323,54 +351,20 @@ def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> No
     except SelectionError as e:
         chosen, fields = _plan_unusual(planner, array, selection, e)
     if fields is None:
-        engine.write(array, chosen, broadcast_values(value, array.dtype, chosen))
+        engine.write(array, chosen, broadcast(as_elements(value, array.data_type), chosen))
     else:
-        engine.write_fields(
-            array, chosen, fields, broadcast_values(value, array.dtype[fields], chosen)
-        )
+        values = as_values(value, array.dtype[fields])
+        engine.write_fields(array, chosen, fields, broadcast(values, chosen))
 
 
-def broadcast_values(value: Any, dtype: np.dtype[Any], chosen: Plan) -> npt.NDArray[Any]:
-    """Convert assigned values, and broadcast them to the full shape of the plan."""
-    data = as_values(value, dtype)
+def broadcast(data: npt.NDArray[Any], chosen: Plan) -> npt.NDArray[Any]:
+    """Return elements, broadcast to the full shape of the plan."""
     try:
         return chosen.to_full(np.broadcast_to(data, chosen.shape))
     except ValueError:
         raise SelectionError(
             f"cannot put values of shape {data.shape} into a selection of shape {chosen.shape}"
         ) from None
-
-
-def as_values(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Convert assigned values to an array of the stored type."""
-    if isinstance(value, np.ndarray) or not np.isscalar(value):
-        array = to_numpy(value) if hasattr(value, "dtype") else _typed(value, dtype)
-        # NumPy would otherwise turn months into days by their average length.
-        durations = array.dtype.kind == dtype.kind == "m"
-        casting: Literal["same_kind", "unsafe"] = "same_kind" if durations else "unsafe"
-        return array if array.dtype == dtype else _typed(array, dtype, casting)
-    return _typed(value, dtype)
-
-
-def _typed(
-    value: Any, dtype: np.dtype[Any], casting: Literal["same_kind", "unsafe"] = "unsafe"
-) -> npt.NDArray[Any]:
-    try:
-        if isinstance(value, np.ndarray):
-            out = value.astype(dtype, casting=casting, copy=False)
-        else:
-            out = np.asarray(value, dtype)
-        if out.dtype.itemsize != dtype.itemsize:  # NumPy takes text of length 0 for any length
-            raise ValueError("its items have no bytes")
-        return out
-    except UnicodeEncodeError as e:
-        raise InvalidArgument(
-            f"text with {e.object[e.start : e.end]!r} at position {e.start} cannot be stored:"
-            f" {e.encoding} has no bytes for a lone surrogate"
-        ) from None
-    except (TypeError, ValueError) as e:
-        what = f"items of type {value.dtype}" if isinstance(value, np.ndarray) else repr_of(value)
-        raise WrongType(f"{what} cannot be stored as {dtype}: {e}") from None
 
 
 def basic_plan(grid: Grid, selection: Any) -> Plan:
@@ -385,8 +379,8 @@ def basic_plan(grid: Grid, selection: Any) -> Plan:
 
 
 def with_fields(selection: Any, fields: Any) -> Any:
-    """Add names of fields to a selection; None adds nothing."""
-    if fields is None:
+    """Add names of fields to a selection; None and an empty list add nothing."""
+    if fields is None or fields == []:
         return selection
     names = [fields] if isinstance(fields, str) else list(fields)
     items = selection if isinstance(selection, tuple) else (selection,)
@@ -464,7 +458,7 @@ class Converted(Lazy):
         self.dtype = dtype
 
     def __getitem__(self, selection: Any) -> Any:
-        return np.asarray(self._source[selection]).astype(self.dtype)[()]
+        return _converted(self._source[selection], self.dtype)
 
     @property
     def oindex(self) -> Converted:
@@ -482,13 +476,13 @@ class Converted(Lazy):
         return Converted(self._source.blocks, self.dtype)
 
     def _values(self) -> npt.NDArray[Any]:
-        return np.asarray(self[...])
+        return as_plain(self[...])
 
     def __len__(self) -> int:
         return len(self._source)
 
     def __iter__(self) -> Iterator[Any]:
-        return (np.asarray(each).astype(self.dtype)[()] for each in self._source)
+        return (_converted(each, self.dtype) for each in self._source)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("shape", "ndim", "size", "chunks", "attrs", "name", "path", "fill_value"):
@@ -499,6 +493,12 @@ class Converted(Lazy):
 
     def __repr__(self) -> str:
         return f"<{self._source!r} as {self.dtype}>"
+
+
+def _converted(values: Any, dtype: np.dtype[Any]) -> Any:
+    if isinstance(values, np.ma.MaskedArray):
+        return values if values is np.ma.masked else values.astype(dtype)
+    return as_type(np.asarray(values), dtype)[()]
 
 
 def as_source(data: Any, dtype: Any = None) -> Any:
@@ -518,13 +518,6 @@ def as_source(data: Any, dtype: Any = None) -> Any:
     return data
 
 
-def to_numpy(data: Any, dtype: Any = None) -> npt.NDArray[Any]:
-    """Convert `data` to a NumPy array by ``__array__``, or by DLPack if it has only that."""
-    if hasattr(data, "__dlpack__") and not hasattr(data, "__array__"):
-        return np.from_dlpack(data)
-    return np.asarray(data, dtype)
-
-
 @dataclass(frozen=True, slots=True)
 class ArrayConfig:
     """The settings for reading and writing through one handle of an array.
@@ -533,26 +526,37 @@ class ArrayConfig:
         With ``"F"`` the first axis of values that were read is the fastest in memory.
     write_empty_chunks
         True to store chunks of nothing but the fill value; None for the global setting.
+    read_missing_chunks
+        False to raise `MissingChunk` where the store has no value for a chunk or shard, the same
+        as ``missing="raise-key"``.
     """
 
     order: Literal["C", "F"] = "C"
     write_empty_chunks: bool | None = None
+    read_missing_chunks: bool = True
 
     def __post_init__(self) -> None:
         if self.order not in ("C", "F"):
             raise InvalidArgument(f"order must be 'C' or 'F', got {self.order!r}")
+        if not isinstance(self.read_missing_chunks, bool):
+            raise InvalidArgument(
+                f"read_missing_chunks must be True or False, got {self.read_missing_chunks!r}"
+            )
 
     @classmethod
     def of(cls, given: Any) -> ArrayConfig:
         """Return the settings in a mapping or an object with such attributes; None for defaults."""
         if given is None or isinstance(given, cls):
-            return given or cls()
+            return given or DEFAULT_CONFIG
         known = [f.name for f in fields(cls)]
         if not isinstance(given, Mapping):
             given = {name: getattr(given, name) for name in known if hasattr(given, name)}
         unknown = sorted(given.keys() - set(known))
         if unknown:
-            raise InvalidArgument(
+            raise WrongType(
                 f"config has an unknown member {unknown[0]!r}; {known_names(unknown[0], known)}"
             )
         return cls(**given)
+
+
+DEFAULT_CONFIG = ArrayConfig()

@@ -28,7 +28,7 @@ from omnizarr.formats import (
     guess_format,
 )
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import absence_reason, fetch_probe
+from omnizarr.hierarchy.lookup import absence_reason, fetch_last_resort, fetch_probe
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.registry import lookup
 from omnizarr.stores import MemoryStore, Store, get_existing
@@ -82,6 +82,9 @@ def _validate_store(store: Store, path: str) -> list[Problem]:
     problems: list[Problem] = []
     try:
         formats = probe.formats(metadata, problems)
+        if not formats:
+            metadata = fetch_last_resort(store, probe)
+            formats = probe.formats(metadata, problems)
     except InvalidMetadata as e:
         _merge(problems, e)
         return problems
@@ -135,7 +138,9 @@ def _children(location: Location, problems: list[Problem]) -> list[tuple[Locatio
     return [
         (child, metadata)
         for (child, kind), several in zip(children, keys, strict=True)
-        if (metadata := {key: found[key] for key in several if key in found}) or kind is not None
+        if (metadata := {key: found[key] for key in several if key in found})
+        or kind is not None
+        or location.format.implicit_groups
     ]
 
 
@@ -220,7 +225,6 @@ def check_consolidated(
         return
     try:
         entries = consolidated.read(format, data, key)
-        bad = consolidated.impossible(format, data, key)
     except InvalidMetadata as e:
         problems.extend(e.problems or (Problem(key, "", str(e)),))
         return
@@ -228,7 +232,7 @@ def check_consolidated(
         return
     inside = "consolidated_metadata." if key in format.keys(group) else ""
     problem = partial(_problem, key, f"{inside}metadata")
-    for path in bad:
+    for path in entries.impossible:
         problems.append(problem(path, "no node can have this path"))
     metadata = _fetch_metadata(store, format, group, entries)
     for path, entry in sorted(entries.items()):

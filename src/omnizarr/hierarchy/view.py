@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr.data_types.data_type import as_elements, fill_masked
 from omnizarr.engine import Missing
 from omnizarr.errors import SelectionError
 from omnizarr.hierarchy import selection as access
@@ -101,7 +102,10 @@ class View(Shaped):
         if out is not None:
             if out.shape != self.shape:
                 raise SelectionError(f"out must have shape {self.shape}, got {out.shape}")
-            access.read(bound, _make_plan, selection, out.transpose(axes), wanted, filled)
+            if bound.data_type.masking is None:
+                access.read(bound, _make_plan, selection, out.transpose(axes), wanted, filled)
+            else:
+                fill_masked(out, self.read(missing=missing, filled=filled))
             return out
         found = access.read(bound, _make_plan, selection, None, wanted, filled)
         return found.transpose(np.argsort(axes)) if axes else found
@@ -119,7 +123,7 @@ class View(Shaped):
                 "the view has an element of the array more than once, so it is not defined what"
                 " an assignment stores; choose each once"
             )
-        values = access.as_values(value, self.dtype)
+        values = as_elements(value, self.array._bound.data_type)
         try:
             spread = np.broadcast_to(values, self.shape)
         except ValueError:

@@ -11,12 +11,15 @@ import asyncio
 import warnings
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias, TypeVar
 
 from omnizarr import stores
 from omnizarr.concurrency import event_loop
 from omnizarr.errors import MissingModule, StoreError
+from omnizarr.formats import is_metadata
 from omnizarr.stores import fsspec
 from omnizarr.stores.base import Bytes, Closeable, Range, Store
 from omnizarr.stores.identity import (
@@ -27,7 +30,16 @@ from omnizarr.stores.identity import (
     inside,
     storage_identity,
 )
-from omnizarr.stores.operations import check_key, check_prefix, check_writable, translated_errors
+from omnizarr.stores.operations import (
+    check_key,
+    check_prefix,
+    check_writable,
+    erase_prefix,
+    erase_values,
+    list_prefix,
+    translated_errors,
+)
+from omnizarr.stores.staging import Extent, Stage
 from omnizarr.stores.wrappers import PrefixStore
 
 try:
@@ -46,15 +58,28 @@ T = TypeVar("T")
 _MAX_CONCURRENT = 64
 # Packages whose stores list all their keys; those of tifffile list only metadata.
 _LIST_ALL = ("zarr", "icechunk", "omnizarr")
+# Packages whose stores accept only keys of nodes, and show changes when they are committed.
+_SESSIONS = ("icechunk",)
+_NO_NODE = "Only prefixes pointing to a group or array are allowed"  # says icechunk of a listing
 
 
 def from_zarr(store: Any, *, read_only: bool = False) -> Store:
     """Adapt a store of zarr-python, or a part of one (`StorePath`), to this package."""
     inner = getattr(store, "store", None)
-    if isinstance(inner, abc.Store) and hasattr(store, "path"):
-        made = ZarrPythonStore(inner, read_only=read_only)
-        return PrefixStore(made, store.path) if store.path else made
-    return ZarrPythonStore(store, read_only=read_only)
+    is_part = isinstance(inner, abc.Store) and hasattr(store, "path")
+    whole: Any = inner if is_part else store
+    kind = ListedZarrPythonStore if whole.supports_listing else ZarrPythonStore
+    if _package(whole) in _SESSIONS:
+        kind = SessionStore
+    made = kind(whole, read_only=read_only)
+    return PrefixStore(made, store.path) if is_part and store.path else made
+
+
+def _package(store: Any) -> str:
+    """Return the name of the package that a store comes from."""
+    while isinstance(getattr(store, "_store", None), abc.Store):  # a wrapper of zarr-python
+        store = store._store
+    return type(store).__module__.partition(".")[0]
 
 
 def to_zarr(
@@ -97,10 +122,12 @@ class ZarrPythonStore(Closeable):
     @property
     def lists_all(self) -> bool:
         """False if the store may not list all its keys."""
-        inner = self.inner
-        while isinstance(getattr(inner, "_store", None), abc.Store):  # a wrapper of zarr-python
-            inner = inner._store  # type: ignore[attr-defined]
-        return type(inner).__module__.partition(".")[0] in _LIST_ALL
+        return _package(self.inner) in _LIST_ALL
+
+    @property
+    def erases(self) -> bool:
+        """False for stores such as ZIP files."""
+        return bool(self.inner.supports_deletes)
 
     def _run(self, verb: str, what: object, work: Coroutine[Any, Any, T]) -> T:
         with translated_errors(verb, what, self, (Exception,)):
@@ -188,7 +215,7 @@ class ZarrPythonStore(Closeable):
         check_writable(self)
         check_key(key)
         if not self._run("erase", key, self._erase(key)):
-            raise StoreError(f"cannot erase {key!r}: {self!r} cannot delete")
+            raise self._cannot_erase(key)
 
     async def _erase(self, key: str) -> bool:
         """Erase a key; return False if it exists and the store cannot delete."""
@@ -203,7 +230,12 @@ class ZarrPythonStore(Closeable):
         check_writable(self)
         check_prefix(prefix)
         if not self._run("erase", prefix, self._erase_prefix(prefix)):
-            raise StoreError(f"cannot erase {prefix!r}: {self!r} cannot delete")
+            raise self._cannot_erase(prefix)
+
+    def _cannot_erase(self, what: str) -> StoreError:
+        error = StoreError(f"cannot erase {what!r}: {self!r} cannot delete")
+        error.__cause__ = NotImplementedError("the store does not support deleting")
+        return error
 
     async def _erase_prefix(self, prefix: str) -> bool:
         if not self.inner.supports_deletes:
@@ -222,25 +254,13 @@ class ZarrPythonStore(Closeable):
                 await self.inner.delete_dir(left[:-1])
         return True
 
-    # Listing
-
-    def list(self) -> Iterator[str]:
-        yield from self.list_prefix("")
-
-    def list_prefix(self, prefix: str) -> Iterator[str]:
-        check_prefix(prefix)
-        self._check_listing()
-        yield from self._run("list", prefix, self._below(prefix))
-
     async def _below(self, prefix: str) -> Names:
-        """Return the keys below a prefix; some stores also list names that only start with it."""
-        names = await _collect(self._lists.list_prefix(prefix))
-        return [name for name in names if name.startswith(prefix) and name[-1:] != "/"]
+        """Return the keys below a prefix.
 
-    def list_dir(self, prefix: str) -> tuple[Names, Names]:
-        check_prefix(prefix)
-        self._check_listing()
-        return self._run("list", prefix, self._list_dir(prefix))
+        Some stores also list names that only start with it, and ZIP files replaced keys twice.
+        """
+        names = dict.fromkeys(await _collect(self._lists.list_prefix(prefix)))
+        return [name for name in names if name.startswith(prefix) and name[-1:] != "/"]
 
     async def _list_dir(self, prefix: str) -> tuple[Names, Names]:
         """Return keys and prefixes; zarr-python does not distinguish them, so check every name."""
@@ -259,10 +279,6 @@ class ZarrPythonStore(Closeable):
         there = await asyncio.gather(*map(one, found))
         keys = [name for name, is_key in zip(found, there, strict=True) if is_key]
         return keys, [f"{name}/" for name, key in zip(found, there, strict=True) if not key]
-
-    def _check_listing(self) -> None:
-        if not self.inner.supports_listing:
-            raise StoreError(f"{self!r} cannot list its keys")
 
     # Finishing
 
@@ -283,14 +299,112 @@ class ZarrPythonStore(Closeable):
         return str(self.inner)
 
 
+class ListedZarrPythonStore(ZarrPythonStore):
+    """A store of zarr-python that can list its keys."""
+
+    def list(self) -> Iterator[str]:
+        yield from self.list_prefix("")
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        check_prefix(prefix)
+        yield from self._run("list", prefix, self._below(prefix))
+
+    def list_dir(self, prefix: str) -> tuple[Names, Names]:
+        check_prefix(prefix)
+        return self._run("list", prefix, self._list_dir(prefix))
+
+
+class SessionStore(ListedZarrPythonStore):
+    """A store that accepts only keys of nodes, and no chunks outside of their array."""
+
+    commits_changes = True
+
+    async def _below(self, prefix: str) -> Names:
+        try:
+            return await super()._below(prefix)
+        except Exception as e:
+            if _NO_NODE in str(e):
+                return []
+            raise
+
+    async def _list_dir(self, prefix: str) -> tuple[Names, Names]:
+        try:
+            return await super()._list_dir(prefix)
+        except Exception as e:
+            if _NO_NODE in str(e):
+                return [], []
+            raise
+
+    def identity(self, prefix: str = "") -> StorageIdentity:
+        return inside(("session", Session(self.inner)), prefix)
+
+    def stage(self, name: str | None = None) -> Stage:
+        """Return a stage outside of the store."""
+        return SessionStage(self, name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Session:
+    """The session of a store: those of one session are equal, though each is another object."""
+
+    store: abc.Store
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Session) and other.store == self.store
+
+    def __hash__(self) -> int:
+        return hash(Session)
+
+
+class SessionStage(Stage):
+    """A temporary directory for new values of a session.
+
+    Others see the changes of a session when it is committed, so what is replaced may go first; of a
+    process that is killed they see nothing.
+    """
+
+    def __init__(self, target: SessionStore, name: str | None = None) -> None:
+        super().__init__(target, name)
+        self._directory = TemporaryDirectory(prefix="omnizarr-")
+        self.store = stores.LocalStore(self._directory.name)
+
+    def check(self, old: Extent) -> None:
+        """Raise nothing: whatever is in a session can be replaced."""
+
+    def replace(self, old: Extent, new: Extent) -> None:
+        try:
+            self._put(old, new)
+        except BaseException:  # an interrupt must not lose anything
+            with suppress(StoreError):
+                self._put(old, new)
+            raise
+
+    def _put(self, old: Extent, new: Extent) -> None:
+        for prefix in old.prefixes:
+            erase_prefix(self.target, prefix)
+        erase_values(self.target, [*old.metadata, *old.keys])
+        staged = [key for key in list_prefix(self.store, "") if new.has(key)]
+        for key in sorted(staged, key=lambda key: (not is_metadata(key), key.count("/"))):
+            self.target.set(key, (Path(self._directory.name) / key).read_bytes())
+
+    def discard(self) -> None:
+        self._directory.cleanup()
+
+
 def _cannot_be(error: Exception, key: str) -> bool:
     """Return True if the error says that the store cannot have such a key.
 
-    icechunk accepts only keys of version 3; tifffile raises KeyError for keys that are neither
-    metadata nor chunks.
+    icechunk and VirtualiZarr accept only keys of version 3; tifffile raises KeyError for keys that
+    are neither metadata nor chunks.
     """
     named = isinstance(error, KeyError) and error.args == (key,)
-    return named or "invalid zarr key format" in str(error)
+    refusals = (
+        "invalid zarr key format",
+        "did not match the expected pattern for nodes",
+        "is a group but the key does not end in",
+        "there is not an array at",
+    )
+    return named or any(refusal in str(error) for refusal in refusals)
 
 
 def _request(range: Range) -> abc.ByteRequest:

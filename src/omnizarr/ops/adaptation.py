@@ -14,11 +14,12 @@ from omnizarr.data_types import describe
 from omnizarr.engine import BoundArray
 from omnizarr.errors import CannotExpress, OmnizarrError, Problem, UnknownExtension
 from omnizarr.formats import Format, consolidated
-from omnizarr.formats.codec_names import without_checksums
+from omnizarr.formats.codec_names import N5_BLOCKS, without_checksums
 from omnizarr.hierarchy.chunk_shapes import guess_chunks
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.options import default_codecs
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
+from omnizarr.model.node import PREFIX
 from omnizarr.ops.transfer import Method, Transfer, check_readable, is_readable
 from omnizarr.stores import Store, sizes
 
@@ -73,6 +74,9 @@ class Options:
     separator: str | None = None  # of the chunk keys, by default that of the source
     checksum: bool = False  # keep checksums also where few readers support them
     same_format: bool = False  # unknown fields of the metadata are kept
+    codecs: str | None = None  # the codecs of re-encoded chunks, by default those of new arrays
+    well_known: bool = False  # re-encode what has codecs that few readers of the format know
+    n5_blocks: bool = False  # keep blocks of N5 as they are, which few readers of Zarr know
 
 
 def adapt_nodes(
@@ -139,14 +143,18 @@ def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptatio
         if source.skipped:
             raise CannotExpress(f"it has the unknown extension {source.skipped[0]!r}")
         kept = _with_fill_value(goal.adapt(model), source, goal)
+        if not (options.same_format or options.n5_blocks):
+            _check_blocks(kept.codecs, goal)
         if not (options.checksum or goal.checksums_are_read):
             codecs, left_out = without_checksums(kept.codecs)
             changed = _changed(kept.codecs, codecs)
             kept = kept.with_(codecs=codecs) if left_out else kept
+        if options.well_known and not goal.codecs_by_id and is_readable(source):
+            _check_well_known(kept.codecs, goal)
     except CannotExpress as e:
         reason = str(e)
         check_readable(source)
-        kept = _reencoded(source, _with_fill_value(model, source, goal), goal)
+        kept = _reencoded(source, _with_fill_value(model, source, goal), goal, options.codecs)
     if options.in_place:
         same = kept.chunk_key_encoding == model.chunk_key_encoding
         same = same and goal.chunk_prefix(source.path) == source.prefix
@@ -165,6 +173,19 @@ def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptatio
     if any(changed):
         check_readable(source)
     return Adaptation(source, kept, reason, left_out, changed, documents)
+
+
+def _check_blocks(codecs: tuple[Named, ...], goal: Format) -> None:
+    """Raise for the blocks of N5."""
+    if any(codec.name == N5_BLOCKS for codec in codecs):
+        raise CannotExpress(f"few readers of zarr {goal.name} know {N5_BLOCKS!r}")
+
+
+def _check_well_known(codecs: tuple[Named, ...], goal: Format) -> None:
+    """Raise for a codec of numcodecs that is no codec of the format itself."""
+    for codec in codecs:
+        if codec.name.startswith(PREFIX):
+            raise CannotExpress(f"few readers of zarr {goal.name} know {codec.name!r}")
 
 
 def _changed(old: tuple[Named, ...], new: tuple[Named, ...]) -> tuple[int, int]:
@@ -186,7 +207,9 @@ def _with_fill_value(model: ArrayModel, source: BoundArray, goal: Format) -> Arr
     return model.with_(fill_value=fill)
 
 
-def _reencoded(source: BoundArray, model: ArrayModel, goal: Format) -> ArrayModel:
+def _reencoded(
+    source: BoundArray, model: ArrayModel, goal: Format, choice: str | None
+) -> ArrayModel:
     """Return a model that the other format can express, with its default codecs."""
     inner = inner_chunk_shape(model)
     if inner is not None:
@@ -196,9 +219,14 @@ def _reencoded(source: BoundArray, model: ArrayModel, goal: Format) -> ArrayMode
     data_type = model.data_type
     if not source.data_type.variable:
         data_type = describe(source.dtype.newbyteorder("<"))
+    codecs = (
+        default_codecs(goal, itemsize, variable)
+        if choice is None
+        else goal.default_codecs(itemsize, variable, choice)
+    )
     model = model.with_(
         data_type=data_type,
-        codecs=default_codecs(goal, itemsize, variable),
+        codecs=codecs,
         storage_transformers=(),
     )
     if data_type.name == "struct" and not source.data_type.variable:

@@ -19,7 +19,7 @@ from omnizarr.concurrency.executors import On
 from omnizarr.errors import CannotExpress, InvalidArgument, StoreError
 from omnizarr.formats import by_name, consolidated
 from omnizarr.hierarchy.info import counted, size_text
-from omnizarr.hierarchy.location import Location, require_readable_nodes, warn_of_other_keys
+from omnizarr.hierarchy.location import Location, default_separator, require_readable_nodes
 from omnizarr.hierarchy.lookup import find_node
 from omnizarr.hierarchy.options import check_separator
 from omnizarr.model import Node, paths
@@ -32,7 +32,9 @@ from omnizarr.ops.adaptation import (
     consolidated_groups,
 )
 from omnizarr.ops.in_place import InPlaceOutput, find_source
-from omnizarr.ops.job import HierarchyOutput, Job, Plan, Progress, Stage, Task, memory_of, run
+from omnizarr.ops.job import Job, Plan, Progress, Stage, Task, memory_of, run
+from omnizarr.ops.output import Begun, HierarchyOutput
+from omnizarr.ops.source_keys import warn_of_other_keys
 from omnizarr.ops.transfer import (
     REMOTE_BATCH,
     Method,
@@ -101,12 +103,14 @@ class Convert(Job[Report]):
         given = self.storage_options, self.destination_options
         here, there = options_for_two(self.source, self.destination, *given)
         origin = stores.resolve(self.source, read_only=not self.in_place, storage_options=here)
-        goal = by_name(self.zarr_format)
+        store = origin
+        if not self.in_place:
+            store = stores.resolve(self.destination, storage_options=there)
+        goal = by_name(self.zarr_format, default_separator(store))
         start, node = find_source(origin, goal) if self.in_place else find_node(origin, "")
         if self.in_place:
             store = start.store
         else:
-            store = stores.resolve(self.destination, storage_options=there)
             check_disjoint(start.store, store, "; give another destination, or in_place=True")
         if self.link:
             _check_linkable(start.store, store)
@@ -164,7 +168,7 @@ class _Planning:
         digest = key_digest(portable_key(start.store), sorted(documents.items()))
         output: InPlaceOutput | _Output
         if job.in_place:
-            output = InPlaceOutput(start, self.target, stored, documents, job.remove_old)
+            output = InPlaceOutput(start, self.target, stored, documents, job.remove_old, digest)
             decisions += output.decisions()
         else:
             report.foreign = warn_of_other_keys(start, stored)
@@ -319,20 +323,23 @@ class _Output(HierarchyOutput):
         self.documents, self.origin = documents, start.store
         self.resumed = False
 
-    def begin(self, resume: bool, shared: bool) -> bool:
-        """Prepare the destination; return True if an interrupted conversion is resumed."""
+    def begin(self, resume: bool, shared: bool) -> Begun:
+        """Prepare the destination, or find what an interrupted conversion has written."""
         if resume and portable_key(self.origin) is None:
             raise StoreError(
                 f"cannot resume from {self.origin!r}: it cannot be identified as the source of the"
                 " interrupted conversion; give overwrite=True to start again"
             )
-        self.resumed = super().begin(resume, shared)
+        state = super().begin(resume, shared)
+        self.resumed = state == "resumed"
+        if state == "finished":
+            return state
         try:
             set_many(self._begun.location.store, self.documents.items())
         except BaseException:
             self.abandon()
             raise
-        return self.resumed
+        return state
 
 
 def convert(
@@ -353,6 +360,7 @@ def convert(
     progress: ChunkProgress | None = None,
     on: On = None,
     workers: int | None = None,
+    checksums: str | os.PathLike[str] | None = None,
     memory: int | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
@@ -379,9 +387,10 @@ def convert(
     them; the report names them in `left_out`. `checksum` keeps them.
 
     `progress` is called with the number of chunks done, their total number, and the array's path.
-    `on`, `workers` and `memory` are those of `run`: where chunks are converted, how many at a time,
-    and within how many bytes of memory in each process. `storage_options` apply to both if they are
-    URLs; `destination_options` replace them for the destination.
+    `on`, `workers` and `checksums` are those of `run`: where chunks are converted, how many at a
+    time, and a file for the SHA-256 of what was written; `memory` bounds the bytes of each process.
+    `storage_options` apply to both if they are URLs; `destination_options` replace them for the
+    destination.
     """
     job = Convert(
         source,
@@ -407,6 +416,7 @@ def convert(
         workers=workers,
         resume=resume,
         progress=None if progress is None else partial(_show_chunks, progress),
+        checksums=checksums,
     )
 
 

@@ -17,10 +17,11 @@ from omnizarr.hierarchy.array import CODEC_OPTIONS, Array, options_like
 from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.create import create_array, new_location
 from omnizarr.hierarchy.group import Group, make_group
-from omnizarr.hierarchy.location import Location, warn_of_other_keys
+from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.options import CreateOptions, document_options
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.model import paths
+from omnizarr.ops.source_keys import warn_of_other_keys
 from omnizarr.stores import can_list, storage_identity
 
 COPY_BYTES = 2**26  # copied at a time, unless a chunk is larger
@@ -95,7 +96,7 @@ def copy_array(
         new = make_array(staged, options["shape"], options.get("dtype"), None, False, rest)
         size = copy_values(source, new)
     array = Array.at(location, new._model)
-    array._config = new._config
+    array._configure(new._config)
     return array, size
 
 

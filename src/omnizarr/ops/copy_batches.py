@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from omnizarr.errors import StoreError
@@ -13,6 +14,7 @@ from omnizarr.stores import Entry, Store, erase_values
 from omnizarr.stores.transfer import Transfer
 
 Compare: TypeAlias = Literal["time", "size", "checksum", "exists", "never"]
+KEPT = 100_000  # entries of a listing that are kept in memory
 COMPARED = {
     "time": "size and modification time or ETag, or by their bytes where a store has none",
     "size": "size alone",
@@ -31,7 +33,37 @@ class Copied(Outcome):
     erased: int = 0  # values of the destination that the source does not have
     verified: int = 0  # values that were read back and compared
     bytes_copied: int = 0
-    checksums: dict[str, str] = field(default_factory=dict)  # SHA-256 by key, on demand
+
+
+class KnownEntries:
+    """The entries of a listing, looked up by key without holding all of a long one.
+
+    A listing of more than `KEPT` entries is read once, while batches of keys are looked up in
+    order. A key that is not found since a listing is not sorted is taken for missing: its value is
+    copied again.
+    """
+
+    def __init__(self, entries: Iterator[Entry]) -> None:
+        first = [*itertools.islice(entries, KEPT + 1)]
+        self._all = {entry.key: entry for entry in first} if len(first) <= KEPT else None
+        self._rest = iter(()) if self._all is not None else itertools.chain(first, entries)
+        self._next = next(self._rest, None)
+        self._last = ""  # key that was looked up
+
+    def find(self, batch: Sequence[Entry]) -> tuple[Entry | None, ...] | None:
+        """Return the entries of keys; None if they are not in order, to be asked for one by one."""
+        keys = [entry.key for entry in batch]
+        if self._all is not None:
+            return tuple(map(self._all.get, keys))
+        if any(a >= b for a, b in itertools.pairwise([self._last, *keys])):
+            return None
+        self._last = keys[-1]
+        return tuple(map(self._find, keys))
+
+    def _find(self, key: str) -> Entry | None:
+        while self._next is not None and self._next.key < key:
+            self._next = next(self._rest, None)
+        return self._next if self._next is not None and self._next.key == key else None
 
 
 @dataclass(frozen=True)
@@ -43,7 +75,6 @@ class CopyBatch:
     known: tuple[Entry | None, ...] | None  # the destination's; None: to be asked for
     compare: Compare
     verify: bool
-    checksums: bool
     dry_run: bool  # compare and count only
     may_be_missing: bool  # keys were not listed, so that some may have no value
     process: int | None  # the only one that may write
@@ -58,23 +89,19 @@ class CopyBatch:
         if self.dry_run:
             nbytes = sum(entry.size or 0 for entry in differing)
             return Copied(len(differing), len(self.entries) - len(differing), bytes_copied=nbytes)
-        done = self.transfer.copy(differing, digests=self.checksums)
+        done = self.transfer.copy(differing)
         if done.missing and not self.may_be_missing:
             raise StoreError(
                 f"{self.transfer.start}{done.missing[0]} was erased from {self.transfer.source!r}"
                 " while it was being copied; copy again when nobody writes to it"
             )
         missing = set(done.missing)
-        result = Copied(done.values, bytes_copied=done.nbytes, checksums=done.digests)
+        result = Copied(done.values, bytes_copied=done.nbytes)
         result.same = len(self.entries) - len(differing)
         if self.verify:
             written = [entry for entry in differing if entry.key not in missing]
             self._verify(written)
             result.verified = len(written)
-        if self.checksums and result.same:
-            copied = {entry.key for entry in differing}
-            others = [entry for entry in self.entries if entry.key not in copied]
-            result.checksums.update(self.transfer.digests(others))
         return result
 
     def _differing(self) -> Sequence[Entry]:

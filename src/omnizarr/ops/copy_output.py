@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeAlias
 
 from omnizarr.errors import InvalidArgument, NodeExists
 from omnizarr.formats import Probe, consolidated
@@ -10,127 +13,148 @@ from omnizarr.hierarchy.build import lock_replacement
 from omnizarr.hierarchy.location import check_erasable, existing_node
 from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
 from omnizarr.model import paths
-from omnizarr.ops.job import JOURNAL
-from omnizarr.stores import Store, can_list, check_writable, erase_prefix, list_prefix, set_new
-from omnizarr.stores.local.atomic_files import OURS
-from omnizarr.stores.staging import (
-    FOLDER,
-    MARKER,
-    Extent,
-    Mark,
-    Stage,
-    interrupted,
-    marker,
-    stage,
+from omnizarr.ops.output import (
+    Attempt,
+    Begun,
+    StoreOutput,
+    begin_beside,
+    find_attempt,
+    new_mark,
 )
+from omnizarr.stores import (
+    Store,
+    can_list,
+    check_writable,
+    erase_values,
+    is_process_local,
+    list_prefix,
+    set_new,
+)
+from omnizarr.stores.local.atomic_files import OURS
+from omnizarr.stores.staging import MARKER, Extent, Kind, Mark, Stage, marker, stage
 
-COPY_OF = "the copy of "  # in the marker of a copy
+ERASED = 4096  # keys that are erased at a time
+Mode: TypeAlias = Literal["new", "overwrite", "update"]
 
 
-class Destination:
+class CopyOutput(StoreOutput):
     """The destination of a copy, not visible as a node before `finish` unless it is updated.
 
-    A new hierarchy is written beside a marker, its metadata last. One that replaces another is
-    staged beside that, and the two are swapped at the end.
+    The copy writes all keys itself, metadata last. `keys` yields them, where the destination has
+    others, too.
     """
 
-    def __init__(self, store: Store, path: str, mark: Mark, mode: str, consolidate: bool) -> None:
-        self.store, self.path, self.mark, self.mode = store, path, mark, mode
-        self.consolidate = consolidate
-        self._staged: Stage | None = None
-
-    @property
-    def journal(self) -> tuple[Store, str]:
-        """The journal, in the root of the destination."""
-        return self.store, f"{JOURNAL}/"
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        *,
+        operation: str,
+        digest: str,
+        mode: Mode,
+        consolidate: bool,
+        keys: Callable[[], Iterator[str]],
+    ) -> None:
+        self.store, self.path, self.mode = store, path, mode
+        self.operation, self.digest = operation, digest
+        self.consolidate, self.keys = consolidate, keys
+        self._stage: Stage | None = None
 
     @property
     def target(self) -> Store:
         """The store that takes the values, at the keys that they have in the end."""
-        return self.store if self._staged is None else self._staged.store
+        return self.store if self._stage is None else self._stage.store
 
-    def begin(self, resume: bool, shared: bool) -> bool:
-        """Prepare the destination; return True if an interrupted copy is resumed or joined."""
+    def begin(self, resume: bool, shared: bool) -> Begun:
+        """Prepare the destination, or find what an interrupted copy has written."""
         check_writable(self.store)
-        found = self.store.get(marker(self.path))
-        same = found is not None and Mark.read(found).plan == self.mark.plan
-        if same and (resume or shared):
-            return True
-        if self.mode == "update":
-            self.store.set(marker(self.path), self.mark.write())
-            return False
-        if self.mode == "overwrite" and resume and self._find_stage():
-            return True
+        found = find_attempt(self.store, self.path, self.digest, resume=resume, shared=shared)
         if found is not None:
-            self._begin_again(Mark.read(found))
-        if not self._is_occupied():
-            if set_new(self.store, marker(self.path), self.mark.write()):
-                return False
-            if shared:
-                return True
-            raise NodeExists(f"another writer is just creating {self}; try again later")
-        if self.mode == "overwrite":
+            self.attempt = found
+            if found.mark.finished:
+                self._consolidate()
+                return "finished"
+            self._stage = found.stage
+            return "resumed"
+        text = self.store.get(marker(self.path))
+        old = None if text is None else Mark.read(text)
+        if self.mode == "update":
+            return self._begin_update(old, shared)
+        if old is not None:
+            self._begin_again(old)
+        if self._is_occupied():
             return self._begin_stage(shared)
-        if resume and self._has_journal():  # it is complete, but for the end of the journal
-            return True
-        raise NodeExists(
-            f"{self} is not empty; update=True copies what differs, overwrite=True replaces it"
-        )
+        mark = new_mark(self.operation, self.digest, Kind.COPY)
+        self.attempt = Attempt(self.store, marker(self.path), mark)
+        if old is not None:
+            self.store.set(marker(self.path), mark.write())
+        elif not set_new(self.store, marker(self.path), mark.write()):
+            joined = find_attempt(self.store, self.path, self.digest, resume=False, shared=shared)
+            if joined is None:
+                raise NodeExists(f"another writer is just creating {self}; try again later")
+            self.attempt = joined
+            return "resumed"
+        return "new"
+
+    def _begin_update(self, old: Mark | None, shared: bool) -> Begun:
+        """Begin to change values; what is copied to an empty place belongs to the copy alone."""
+        own = not self._is_occupied() if old is None else old.kind is Kind.COPY
+        kind = Kind.COPY if own else Kind.UPDATE
+        mark = new_mark(self.operation, self.digest, kind)
+        self.attempt, state = begin_beside(self.store, self.path, mark, shared)
+        return state
 
     def _is_occupied(self) -> bool:
         if not can_list(self.store):
             return existing_node(self.store, self.path) is not None
-        keys = list_prefix(self.store, paths.prefix(self.path))
-        return any(OURS not in key for key in keys)
+        return next(self._values(), None) is not None
 
-    def _has_journal(self) -> bool:
-        prefix = f"{JOURNAL}/{self.mark.plan[:20]}/"
-        return can_list(self.store) and any(True for _ in list_prefix(self.store, prefix))
+    def _values(self) -> Iterator[str]:
+        """Yield the keys below the path, but for those of this package."""
+        keys = list_prefix(self.store, paths.prefix(self.path))
+        return (key for key in keys if OURS not in key)
 
     def _begin_again(self, mark: Mark) -> None:
         """Erase what another, interrupted copy to an empty place has written; raise if not told."""
         if self.mode != "overwrite":
             raise NodeExists(
-                f"{self} is incomplete: {mark} was interrupted, or is still writing; resume=True"
+                f"{self} {mark.effect}: {mark} was interrupted, or is still writing; resume=True"
                 " finishes the same copy, update=True completes it by another, overwrite=True"
                 " starts again"
             )
-        if not str(mark).startswith(COPY_OF):
+        if existing_node(self.store, self.path) is not None:
+            return  # it stays until the swap
+        if mark.kind is not Kind.COPY:
             raise NodeExists(
                 f"{self} is incomplete: {mark} was interrupted, or is still writing; finish that"
                 " first, or copy to another destination"
             )
-        if existing_node(self.store, self.path) is None:  # else an update: it stays until the swap
-            erase_prefix(self.store, paths.prefix(self.path))
+        # Nobody resumes what is erased; the marker stays for those who copy here again.
+        self.store.set(marker(self.path), Mark(mark.operation, kind=Kind.COPY).write())
+        Attempt(self.store, marker(self.path), mark).erase_journal()
+        keys = self._values()
+        while some := [*itertools.islice(keys, ERASED)]:
+            erase_values(self.store, some)
 
-    def _find_stage(self) -> bool:
-        """Return True if the same copy has staged something, or has just put it in its place."""
-        for each in interrupted(self.store):
-            text = self.store.get(f"{FOLDER}/{each.name}/{MARKER}")
-            if text is None or Mark.read(text).plan != self.mark.plan:
-                continue
-            found = stage(self.store, each.name)
-            with lock_replacement(self.store):
-                found.settle(overwrite=True)  # if the two were being swapped
-            if found.finished:
-                found.discard()
-            else:
-                self._staged = found
-            return True
-        return False
-
-    def _begin_stage(self, shared: bool) -> bool:
+    def _begin_stage(self, shared: bool) -> Begun:
         """Begin to write beside the node that is replaced."""
+        if self.mode != "overwrite":
+            raise NodeExists(
+                f"{self} is not empty; update=True copies what differs, overwrite=True replaces it"
+            )
         if shared:
             raise InvalidArgument("parts of a job cannot replace a hierarchy; erase it first")
         old = existing_node(self.store, self.path)
         if old is None:
             raise NodeExists(f"{self} holds data, but no Zarr node; copy to another destination")
         check_erasable(self.store, self.path, old[0])
-        self._staged = stage(self.store)
-        self._staged.check(self._extent)
-        self.store.set(f"{self._staged.prefix}{MARKER}", self.mark.write())
-        return False
+        self._stage = staged = stage(self.store)
+        staged.check(self._extent)
+        if not is_process_local(self.store):
+            mark = new_mark(self.operation, self.digest, Kind.COPY)
+            self.store.set(staged.prefix + MARKER, mark.write())
+            self.attempt = Attempt(self.store, staged.prefix + MARKER, mark, staged)
+        return "new"
 
     @property
     def _extent(self) -> Extent:
@@ -138,30 +162,46 @@ class Destination:
         return Extent(tuple(keys), (), (paths.prefix(self.path),))
 
     def finish(self) -> None:
-        """Swap the old hierarchy and the new, or erase the marker."""
-        if self._staged is not None:
+        """Swap the old hierarchy and the new, or note that it is complete."""
+        if self._stage is not None:
             with lock_replacement(self.store):
-                self._staged.replace(self._extent, self._extent)
-            self._staged.discard()
-        if self.consolidate:
-            self._consolidate()
-        self.store.erase(marker(self.path))
+                self._stage.replace(self._extent, self._extent)
+        self._consolidate()
+        if self.attempt is not None:
+            self.attempt.note_finished()
 
     def _consolidate(self) -> None:
         """Write consolidated metadata anew: those of the source have nodes that were left out."""
-        if self.path:
+        if self.path or not self.consolidate:
             return
         if existing_node(self.store, "") is not None and consolidated_is_stale(self.store):
             consolidate_metadata(self.store)
 
+    def clear(self) -> None:
+        """Erase what is left of the attempt, and of an interrupted update that was replaced."""
+        super().clear()
+        if self.mode == "overwrite":
+            self.store.erase(marker(self.path))
+
     def abandon(self) -> None:
         """Keep what was copied, and say how to go on."""
         error = sys.exception()
-        state = "holds old and new values" if self.mode == "update" else "is incomplete"
-        if self._staged is not None:
+        state = "is as it was" if self.attempt is None else self.attempt.mark.effect
+        how = "the same copy with resume=True goes on from here"
+        if self._stage is not None:
             state = "is as it was"
+            if self.attempt is None:  # in memory, where another call would not find it
+                self._stage.discard()
+                how = "start again"
         if error is not None:
-            error.add_note(f"{self} {state}; the same copy with resume=True goes on from here")
+            error.add_note(f"{self} {state}; {how}")
+
+    def _keys(self) -> Iterator[str]:
+        """Yield the keys of all values that the copy has written, or found to be the same."""
+        if self.mode != "update":
+            return self._values()
+        prefix = paths.prefix(self.path)
+        return (prefix + key for key in self.keys())
 
     def __str__(self) -> str:
         return f"{paths.show(self.path)} in {self.store!r}" if self.path else repr(self.store)

@@ -10,13 +10,15 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, Unpack
+
+import numpy as np
 
 from omnizarr import stores
-from omnizarr.concurrency.executors import On
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
 from omnizarr.formats import by_name, is_metadata, makes_node
 from omnizarr.hierarchy.lookup import find_node
@@ -29,9 +31,10 @@ from omnizarr.ops.copy_batches import (
     CopyBatch,
     CopyMetadata,
     EraseBatch,
+    KnownEntries,
 )
-from omnizarr.ops.copy_output import COPY_OF, Destination
-from omnizarr.ops.job import Job, Plan, Progress, Stage, Task, memory_of, run
+from omnizarr.ops.copy_output import CopyOutput, Mode
+from omnizarr.ops.job import Job, Plan, RunOptions, Stage, Task, TaskIds, memory_of, run
 from omnizarr.ops.source_keys import chunk_prefixes, is_below, lists_all, select, source_keys
 from omnizarr.stores import (
     Entry,
@@ -46,9 +49,6 @@ from omnizarr.stores import (
 from omnizarr.stores.identity import key_digest, unique_key
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.resolve import options_for_two
-from omnizarr.stores.staging import (
-    Mark,
-)
 from omnizarr.stores.transfer import Transfer, is_quick
 
 BATCH = 256  # keys of one task
@@ -76,7 +76,6 @@ class Copy(Job[Copied]):
     verify: bool = False
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    checksums: bool = False
     memory: int | str | None = None
     storage_options: Mapping[str, Any] | None = None
     destination_options: Mapping[str, Any] | None = None
@@ -118,7 +117,7 @@ class Copy(Job[Copied]):
 
     def conversion(self, zarr_format: int | str) -> Convert:
         """Return the job that writes the destination in another format."""
-        for name in ("path", "update", "delete", "include", "exclude", "checksums"):
+        for name in ("path", "update", "delete", "include", "exclude"):
             if getattr(self, name):
                 raise InvalidArgument(
                     f"{name} is for copies in the same format; leave zarr_format out, or convert"
@@ -159,24 +158,26 @@ class Copying:
         self.selection = select(self.source, self.path, job.include, job.exclude)
         self.room = memory_of(job.memory, tasks_at_once) // (2 if job.verify else 1)
         self.metadata: list[Entry] = []
-        self.seen: set[int] = set()  # digests of the keys of the source
+        self.seen = array("Q")  # digests of the keys of the source
         self.erases = job.update and job.compare != "never"
         self.arrays = chunk_prefixes(self.source, self.path) if self.erases else frozenset[str]()
         self._ahead: list[Entry] | None = None  # the keys, if they are few
         self._batched: list[tuple[Entry, ...]] | None = None  # those of values
-        mode = "update" if job.update else "overwrite" if job.overwrite else "new"
+        mode: Mode = "update" if job.update else "overwrite" if job.overwrite else "new"
         origin = f"{paths.show(self.path)} in {self.source!r}" if self.path else repr(self.source)
         self.operation = f"copy {origin} to {self.store!r}"
         self.digest = key_digest(
             *(unique_key(self.source), self.path, self.end),
-            *(mode, job.compare, job.delete, job.include, job.exclude, job.checksums),
+            *(mode, job.compare, job.delete, job.include, job.exclude),
         )
-        self.output = Destination(
+        self.output = CopyOutput(
             self.store,
             self.end,
-            Mark(f"{COPY_OF}{origin}", self.digest),
-            mode,
+            operation=f"the copy of {origin}",
+            digest=self.digest,
+            mode=mode,
             consolidate=self.selection is not None,
+            keys=lambda: (entry.key for entry in self.entries()),
         )
 
     def _check_places(self) -> None:
@@ -190,9 +191,10 @@ class Copying:
             )
         if self.path and self.job.choose is None:
             location, _ = find_node(self.source, self.path, use_consolidated=None)
-            if location.format.implicit_groups:
+            format = location.format
+            if not format.chunk_prefix(self.path).startswith(format.listing(self.path)):
                 raise InvalidArgument(
-                    f"zarr {location.format.name} keeps metadata and chunks apart, so"
+                    f"zarr {format.name} keeps metadata and chunks apart, so"
                     f" {paths.show(self.path)} cannot be copied alone; copy the whole hierarchy,"
                     " or give the zarr_format of the copy"
                 )
@@ -281,32 +283,32 @@ class Copying:
 
     def _values(self) -> Iterator[Entry]:
         """Yield the keys of all values but metadata, which are noted."""
-        self.metadata, self.seen = [], set()
+        self.metadata, self.seen = [], array("Q")
         for entry in self.entries():
             if self.erases:
-                self.seen.add(_key_id(entry.key))
+                self.seen.append(_key_id(entry.key))
             if _is_document(entry.key):
                 self.metadata.append(entry)
             else:
                 yield entry
 
-    def _destination_entries(self) -> dict[str, Entry] | None:
+    def _destination_entries(self) -> KnownEntries | None:
         """Return a listing of the destination, where asking for each key would be slow."""
         lists = self.job.update and not is_quick(self.store) and can_list(self.store)
         if not lists or self.job.compare == "never":
             return None
         skip = len(paths.prefix(self.end))
-        return {e.key[skip:]: e for e in list_entries(self.store, paths.prefix(self.end))}
+        listed = list_entries(self.store, paths.prefix(self.end))
+        return KnownEntries(entry._replace(key=entry.key[skip:]) for entry in listed)
 
-    def _batch(self, batch: tuple[Entry, ...], there: dict[str, Entry] | None) -> CopyBatch:
+    def _batch(self, batch: tuple[Entry, ...], there: KnownEntries | None) -> CopyBatch:
         job = self.job
         return CopyBatch(
             self._transfer,
             batch,
-            None if there is None else tuple(there.get(entry.key) for entry in batch),
+            None if there is None else there.find(batch),
             job.compare if job.update else "never",
             job.verify,
-            job.checksums,
             job.dry_run,
             not self.listed,
             os.getpid() if self._in_one_process else None,
@@ -342,13 +344,17 @@ class Copying:
         A chunk that an array no longer has is a change of its values: it is erased even if other
         keys stay.
         """
-        prefix = paths.prefix(self.end)
-        for key in [*list_prefix(self.store, prefix)] if self.erases else ():
+        if not self.erases:
+            return iter(())
+        prefix, seen = paths.prefix(self.end), TaskIds(np.frombuffer(self.seen, np.uint64))
+
+        def is_extra(key: str) -> bool:
             name = key[len(prefix) :]
-            if OURS in key or _key_id(name) in self.seen:
-                continue
-            if self.job.delete or (self._is_chosen(name) and is_below(name, self.arrays)):
-                yield key
+            if OURS in key or _key_id(name) in seen:
+                return False
+            return self.job.delete or (self._is_chosen(name) and is_below(name, self.arrays))
+
+        return iter([key for key in list_prefix(self.store, prefix) if is_extra(key)])
 
     def _is_chosen(self, key: str) -> bool:
         return self.selection is None or self.selection.has(key)
@@ -390,14 +396,10 @@ def copy_hierarchy(
     verify: bool = False,
     include: Iterable[str] | str = (),
     exclude: Iterable[str] | str = (),
-    checksums: str | os.PathLike[str] | None = None,
-    resume: bool = False,
-    on: On = None,
-    workers: int | None = None,
     memory: int | str | None = None,
-    progress: Callable[[Progress], object] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
+    **options: Unpack[RunOptions],
 ) -> Copied:
     """Copy a hierarchy from any store to any other, byte for byte, with all keys that it has.
 
@@ -414,10 +416,9 @@ def copy_hierarchy(
     `delete` erases all else that the source does not have.
 
     `verify` reads every value back after it was written and compares it. `include` and `exclude`
-    are patterns of nodes or keys, such as ``temp*`` or ``**/.zattrs``. `checksums` is a file for
-    the SHA-256 of all values, which ``sha256sum -c`` checks in the destination. `on`, `workers`
-    and `progress` are as for `run`, `memory` bounds what is held at a time. `storage_options` apply
-    to both if they are URLs; `destination_options` replace them for the destination.
+    are patterns of nodes or keys, such as ``temp*`` or ``**/.zattrs``. `memory` bounds what is held
+    at a time. `storage_options` apply to both if they are URLs; `destination_options` replace them
+    for the destination. Other options are those of `run`.
     """
     job = Copy(
         source,
@@ -430,34 +431,22 @@ def copy_hierarchy(
         verify=verify,
         include=_several(include),
         exclude=_several(exclude),
-        checksums=checksums is not None,
         memory=memory,
         storage_options=storage_options,
         destination_options=destination_options,
     )
     if zarr_format is not None and job.converts(zarr_format):
-        return _convert(job, zarr_format, resume, on, workers, progress)
+        return _convert(job, zarr_format, options)
     job = job.opened()
     try:
-        result = run(job, on, workers=workers, resume=resume, progress=progress)
+        return run(job, **options)
     finally:
         complete(job.destination, destination)
-    if checksums is not None:
-        write_checksums(checksums, result.checksums)
-    return result
 
 
-def _convert(
-    job: Copy,
-    zarr_format: int | str,
-    resume: bool,
-    on: On,
-    workers: int | None,
-    progress: Callable[[Progress], object] | None,
-) -> Copied:
+def _convert(job: Copy, zarr_format: int | str, options: RunOptions) -> Copied:
     """Convert the source, since it has another format."""
-    conversion = job.conversion(zarr_format)
-    report = run(conversion, on, workers=workers, resume=resume, progress=progress)
+    report = run(job.conversion(zarr_format), **options)
     return Copied(report.chunks_copied + report.chunks_encoded, bytes_copied=report.bytes_written)
 
 
@@ -466,13 +455,6 @@ def complete(store: Any, given: Any) -> None:
     end = getattr(store, "flush" if store is given else "close", None)
     if end is not None:
         end()
-
-
-def write_checksums(file: str | os.PathLike[str], digests: Mapping[str, str]) -> None:
-    """Write lines as sha256sum does, in the order of keys."""
-    lines = (f"{digest}  {key}\n" for key, digest in sorted(digests.items()))
-    with open(file, "w", encoding="utf-8", newline="\n") as out:
-        out.writelines(lines)
 
 
 def _several(patterns: Iterable[str] | str) -> tuple[str, ...]:
@@ -534,16 +516,19 @@ def copy_store(
 
     job.choose = choose
     copying = Copying(job, 1)
-    listed = [entry.key for entry in source_keys(old, start, copying.listed)]
-    if not listed:
+
+    def listed() -> Iterator[str]:
+        return (entry.key for entry in source_keys(old, start, copying.listed))
+
+    if next(listed(), None) is None:
         raise NodeNotFound(f"there are no keys below {paths.prefix(start)!r} in {old!r}")
     if if_exists == "raise":
-        for key in filter(chosen, listed):
+        for key in filter(chosen, listed() if there else ()):
             if key in there:
                 taken = paths.prefix(end) + key
                 raise NodeExists(f"{new!r} already has the key {taken!r}; see if_exists")
     if dry_run:
-        return sum(map(choose, listed)), skipped, 0
+        return sum(map(choose, listed())), skipped, 0
     try:
         result = run(job)
     finally:

@@ -16,11 +16,13 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import InvalidArgument
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel
-from omnizarr.ops.job import HierarchyOutput, Outcome, Stage, Task, task_id
+from omnizarr.ops.job import Outcome, Stage, Task, task_id
+from omnizarr.ops.output import HierarchyOutput
 from omnizarr.ops.partition import Box, cuts, stored_axes
 
 Values: TypeAlias = npt.NDArray[Any]
@@ -65,7 +67,7 @@ class ArraySource:
 
     def read(self, box: Box) -> Values:
         """Return the values in a box."""
-        return np.asarray(self.array[box])
+        return as_plain(self.array[box])
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from omnizarr.hierarchy.location import Location, require_readable_nodes
 from omnizarr.hierarchy.lookup import find_node
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.adaptation import Options, adapt_nodes
-from omnizarr.ops.job import JOURNAL
+from omnizarr.ops.output import Begun, ChangeOutput
 from omnizarr.stores import Store, erase_values, get_existing, set_many
 
 
-class InPlaceOutput:
+class InPlaceOutput(ChangeOutput):
     """Metadata that are stored beside the old ones when all chunks were found to be valid."""
 
     resumed = False
@@ -36,25 +36,18 @@ class InPlaceOutput:
         nodes: Mapping[str, Node],
         documents: Mapping[str, bytes],
         remove_old: bool,
+        digest: str,
     ) -> None:
+        operation = f"the conversion of {start.store!r} to zarr {target.format.name}"
+        super().__init__(target, operation=operation, digest=digest)
         self.start, self.target, self.nodes = start, target, nodes
         self.documents, self.remove_old = documents, remove_old
         self.removed: list[str] = []
 
     @property
-    def store(self) -> Store:
-        """The store of the hierarchy."""
-        return self.target.store
-
-    @property
     def chunk_store(self) -> Store:
         """The store of the chunks, which stay where they are."""
         return self.target.store
-
-    @property
-    def journal(self) -> tuple[Store, str]:
-        """The journal of checked chunks, in the root of the hierarchy."""
-        return self.target.store, f"{JOURNAL}/"
 
     def decisions(self) -> list[str]:
         """Return what is written and erased, for the plan."""
@@ -63,7 +56,7 @@ class InPlaceOutput:
             lines.append("the old metadata is erased; that cannot be undone")
         return lines
 
-    def begin(self, resume: bool, shared: bool) -> bool:
+    def begin(self, resume: bool, shared: bool) -> Begun:
         """Raise if metadata of the format exist that are not those to be stored."""
         target = self.target
         target.check_writable()
@@ -76,10 +69,11 @@ class InPlaceOutput:
             raise NodeExists(
                 f"{target.store!r} already has zarr {target.format.name} metadata, in {other!r}"
             )
-        self.resumed = resume
-        return resume
+        state = super().begin(resume, shared)
+        self.resumed = state == "resumed"
+        return state
 
-    def finish(self) -> None:
+    def change(self) -> None:
         """Store the new metadata, all or none; then erase the old ones if requested."""
         store_metadata(self.target.store, self.documents)
         if self.remove_old:
@@ -87,8 +81,8 @@ class InPlaceOutput:
             erase_values(self.start.store, self.removed)
         mark_changed()
 
-    def abandon(self) -> None:
-        """Leave the hierarchy as it was."""
+    def _keys(self) -> Iterator[str]:
+        return iter(self.documents)
 
 
 def store_metadata(store: Store, documents: Mapping[str, bytes]) -> None:

@@ -20,12 +20,14 @@ import time
 from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +35,9 @@ from numpy.typing import NDArray
 from omnizarr import config
 from omnizarr.concurrency.executors import On, for_each_on, runs_in_process, tasks_at_once
 from omnizarr.errors import InvalidArgument, OmnizarrError, StoreError, warn
-from omnizarr.hierarchy.info import counted, size_text
-from omnizarr.ops.output import AlreadyFinished
-from omnizarr.ops.output import HierarchyOutput as HierarchyOutput  # for those who write jobs
+from omnizarr.hierarchy.info import counted, report_card, size_text
+from omnizarr.ops.checksums import write_checksums
+from omnizarr.ops.output import Begun
 from omnizarr.stores import (
     LocalStore,
     MemoryStore,
@@ -47,7 +49,6 @@ from omnizarr.stores import (
     list_prefix,
 )
 from omnizarr.stores.identity import key_digest
-from omnizarr.stores.staging import JOURNAL as JOURNAL
 
 MEMORY = "512MB"  # of one process, unless the user says otherwise
 FLUSH, MAX_FLUSH = 1.0, 60.0  # seconds between two entries of a journal
@@ -72,6 +73,10 @@ class Outcome:
                 mine.extend(theirs)
             elif isinstance(mine, (int, float)) and not isinstance(mine, bool):
                 setattr(self, each.name, mine + theirs)
+
+    def _repr_html_(self) -> str:
+        shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.repr}
+        return report_card(type(self).__name__, shown)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON; `from_json` reads it."""
@@ -146,14 +151,20 @@ class Output(Protocol):
     def journal(self) -> tuple[Store, str]:
         """The store and prefix of the journal, once the output has begun."""
 
-    def begin(self, resume: bool, shared: bool) -> bool:
-        """Prepare the destination; return True if an interrupted job is resumed or joined.
+    def begin(self, resume: bool, shared: bool) -> Begun:
+        """Prepare the destination, or find what an interrupted job has written.
 
         With `shared`, other processes run other parts of the same job.
         """
 
     def finish(self) -> None:
         """Make the result visible."""
+
+    def written(self) -> tuple[Store, Iterator[str]]:
+        """Return the store of the result, and the keys that the job has written."""
+
+    def clear(self) -> None:
+        """Erase the journal, and what else is left when the result is visible."""
 
     def abandon(self) -> None:
         """Leave the destination after an error so that the job can be resumed."""
@@ -224,7 +235,7 @@ class TaskIds:
     """A set of ids of tasks: eight bytes for each of them, where a set of integers needs 70."""
 
     def __init__(self, ids: NDArray[np.uint64]) -> None:
-        self._sorted = array("Q", np.unique(ids).tobytes())
+        self._sorted = memoryview(np.unique(ids).data)  # whose items are integers
 
     def __contains__(self, id: int) -> bool:
         at = bisect_left(self._sorted, id)
@@ -235,6 +246,17 @@ class TaskIds:
 
 
 NONE = TaskIds(np.empty(0, np.uint64))
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of `run` that the functions of all jobs take, too."""
+
+    on: On
+    workers: int | None
+    resume: bool
+    part: Part | None
+    progress: Callable[[Progress], object] | None
+    checksums: str | os.PathLike[str] | None
 
 
 class Journal(Generic[O]):
@@ -285,7 +307,7 @@ class Journal(Generic[O]):
             self.flush()
 
     def flush(self, quiet: bool = False) -> None:
-        """Store what was noted since the last entry; `quiet` for a job that has failed already."""
+        """Store what was noted since the last entry; `quiet` where nobody may need it."""
         if self._new:
             self.used = True
             ids = np.array(self._new, "<u8").tobytes()
@@ -302,6 +324,15 @@ class Journal(Generic[O]):
             self._number += 1
             self._new, self._result = array("Q"), type(self.outcome)()
         self._written = time.monotonic()
+
+    def end_part(self, part: Part, rounds: int) -> bool:
+        """Note that a part of a job has ended; return True if all have, in so many rounds."""
+        entry = {"tasks": "", "outcome": type(self.outcome)().to_json()}
+        key = f"{self.prefix}part-{part[0]}-of-{part[1]}-{self._writer}"
+        self.store.set(key, json.dumps(entry).encode())
+        keys = list_prefix(self.store, self.prefix) if can_list(self.store) else ()
+        runs = Counter(key[len(self.prefix) :].split("-of-")[0] for key in keys)
+        return all(runs[f"part-{number}"] >= rounds for number in range(1, part[1] + 1))
 
     def erase(self) -> None:
         """Erase all entries."""
@@ -328,6 +359,7 @@ def run(
     resume: bool = False,
     part: Part | None = None,
     progress: Callable[[Progress], object] | None = None,
+    checksums: str | os.PathLike[str] | None = None,
 ) -> O:
     """Run a job and return its result.
 
@@ -339,7 +371,8 @@ def run(
     With ``part=(3, 100)`` this call runs the third of a hundred parts, as one of the jobs of a
     batch system may do; the part that completes the job makes its result visible. A job of several
     stages needs one round of all parts for each stage. `progress` is called with a `Progress` now
-    and then.
+    and then. `checksums` is a file for the SHA-256 of all values that the job has written, which
+    are read for that when the result is visible; ``sha256sum -c`` checks them in a directory.
     """
     if part is not None and not 1 <= part[0] <= part[1]:
         raise InvalidArgument(f"part must be (number, of) with 1 <= number <= of, got {part}")
@@ -347,7 +380,37 @@ def run(
         raise InvalidArgument("parts of a job are always resumed; leave resume out")
     if resume:
         job.settle()
-    return _Run(job.plan(tasks_at_once(on, workers)), on, workers, part, progress).run(resume)
+    plan = job.plan(tasks_at_once(on, workers))
+    return _Run(plan, on, workers, part, progress, checksums).run(resume)
+
+
+_kept: ContextVar[list[Journal[Any]] | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def keep_journals() -> Iterator[list[Journal[Any]]]:
+    """Keep the journals of jobs that only read until all jobs of the block have ended.
+
+    If the block is interrupted, or removes them from the list, ``resume`` repeats none of the jobs
+    that were complete.
+    """
+    kept: list[Journal[Any]] = []
+    token = _kept.set(kept)
+    try:
+        yield kept
+    finally:
+        _kept.reset(token)
+    for journal in kept:
+        if journal.used:
+            journal.erase()
+
+
+def launch(describe: Callable[..., Job[O]], *given: Any, **options: Any) -> O:
+    """Describe a job and run it: options of `run` go there, the others describe the job."""
+    names = RunOptions.__annotations__
+    own = {name: value for name, value in options.items() if name not in names}
+    rest: Any = {name: value for name, value in options.items() if name in names}
+    return run(describe(*given, **own), **rest)
 
 
 class _Run(Generic[O]):
@@ -360,56 +423,95 @@ class _Run(Generic[O]):
         workers: int | None,
         part: Part | None,
         progress: Callable[[Progress], object] | None,
+        checksums: str | os.PathLike[str] | None,
     ) -> None:
         self.plan, self.on, self.workers, self.part = plan, on, workers, part
-        self.progress = progress
+        self.progress, self.checksums = progress, checksums
 
     def run(self, resume: bool) -> O:
         output = self.plan.output
+        self._check_checksums()
         if output is None:
             begun = resume or self.part is not None
-            return self._run_stages(self._journal(*_state(), optional=True), begun)
+            store, prefix = _state(self.plan.digest)
+            journal = Journal(store, prefix, self.plan.outcome, optional=True)
+            if not begun:
+                journal.erase()
+            total, complete = self._run_stages(journal, begun)
+            kept = _kept.get()
+            if complete and kept is not None:
+                journal.flush(quiet=True)
+                kept.append(journal)
+            elif complete and journal.used:
+                journal.erase()
+            return total
         if is_process_local(output.store) and not runs_in_process(self.on):
             raise StoreError(
                 f"{output.store!r} is only in the memory of this process, so other processes cannot"
                 " write to it; run the job on threads, or write to another store"
             )
-        try:
-            begun = output.begin(resume, self.part is not None)
-        except AlreadyFinished as e:
-            _, total = self._journal(*e.journal).read()
-            e.clear()
-            return total
-        try:
-            result = self._run_stages(self._journal(*output.journal), begun)
-        except BaseException:
-            output.abandon()
-            raise
-        return result
+        state = output.begin(resume, self.part is not None)
+        journal = Journal(*output.journal, self.plan.outcome)
+        if state == "finished":
+            total = journal.read()[1]
+        else:
+            try:
+                total, complete = self._run_stages(journal, state == "resumed")
+                if complete:
+                    output.finish()
+            except BaseException:
+                output.abandon()
+                raise
+            if not complete:
+                return total
+        self._end(output, journal, state)
+        return total
 
-    def _journal(self, store: Store, prefix: str, optional: bool = False) -> Journal[O]:
-        prefix = f"{prefix}{self.plan.digest[:20]}/"
-        return Journal(store, prefix, self.plan.outcome, optional=optional)
+    def _end(self, output: Output, journal: Journal[O], state: Begun) -> None:
+        """Write the checksums, and erase what parts that come later do not need."""
+        if self.checksums is not None:
+            known = self.part is not None and state == "finished" and os.path.exists(self.checksums)
+            if not known:  # else the part that completed the job has written them
+                write_checksums(self.checksums, *output.written(), self.on, self.workers)
+        if self.part is None or journal.end_part(self.part, len(self.plan.stages)):
+            output.clear()
 
-    def _run_stages(self, journal: Journal[O], begun: bool) -> O:
-        shared = self.part is not None
-        if not begun and not shared:
-            journal.erase()
+    def _check_checksums(self) -> None:
+        """Raise if the checksums could not be written at the end."""
+        if self.checksums is None:
+            return
+        if self.plan.output is None:
+            raise InvalidArgument("checksums are those of what a job writes; this one only reads")
+        if not can_list(self.plan.output.store):
+            raise InvalidArgument(
+                f"checksums: {self.plan.output.store!r} cannot list what was written"
+            )
+        folder = os.path.dirname(os.path.abspath(self.checksums))
+        if not os.path.isdir(folder):
+            raise InvalidArgument(f"checksums: there is no directory {folder!r} to write to")
+
+    def _run_stages(self, journal: Journal[O], begun: bool) -> tuple[O, bool]:
+        """Return the result, and True if all tasks are done, also those of other parts."""
+        part, count = self.part, len(self.plan.stages)
         done, total = journal.read() if begun else (NONE, copy.deepcopy(self.plan.outcome))
         for number, stage in enumerate(self.plan.stages, 1):
-            if shared and number < len(self.plan.stages) and self._is_complete(stage, done):
+            if part is not None and number < count and self._is_complete(stage, done):
                 continue
             self._run_stage(number, stage, journal, done, total)
-            if not shared:
+            if part is None:
                 continue
             done, total = journal.read()
-            if number < len(self.plan.stages) or not self._is_complete(stage, done):
-                return total
-        if self.plan.output is not None:
-            self.plan.output.finish()
-        if journal.used:
-            journal.erase()
-        return total
+            complete = number == count and self._is_complete(stage, done)
+            if not complete:
+                journal.end_part(part, count)
+            if number < count:
+                warn(
+                    f"part {part[0]} of {part[1]} has done its share of stage {number} of {count}:"
+                    " when all parts have, run all of them again for the next stage"
+                )
+            if not complete:
+                return total, False
+        return total, True
 
     def _run_stage(
         self, number: int, stage: Stage[O], journal: Journal[O], done: TaskIds, total: O
@@ -473,7 +575,7 @@ def _run_task(task: Task[O]) -> O:
     return task.work()
 
 
-def _state() -> tuple[Store, str]:
+def _state(digest: str) -> tuple[Store, str]:
     """Return the place of the journal of a job that writes nothing: a folder of the user's."""
     home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     if sys.platform == "win32":
@@ -483,7 +585,7 @@ def _state() -> tuple[Store, str]:
         for old in folder.iterdir():
             if time.time() - old.stat().st_mtime > EXPIRES:
                 shutil.rmtree(old, ignore_errors=True)
-    return LocalStore(folder), ""
+    return LocalStore(folder), f"{digest[:20]}/"
 
 
 def memory_of(given: int | str | None, tasks: int) -> int:

@@ -1,18 +1,20 @@
-"""The nodes that a job writes: not visible before they are complete, and kept when it is killed.
+"""Outputs of jobs in stores: not visible before they are complete, and kept when a job is killed.
 
-Where no node exists, chunks are written at their keys, beside a marker that says that the node is
-incomplete, and metadata last. Where one is replaced, the new node is staged beside it, and the two
-are swapped at the end. What is killed at any moment is finished by the same job with ``resume``.
+An attempt at a job has one record, a marker. Where no node exists, chunks are written at their
+keys, beside the marker, and metadata last. Where one is replaced, the new node is staged beside it
+with the marker, and the two are swapped at the end. A node that is changed otherwise has the marker
+beside it. The marker names the journal of the attempt; it says when the result is visible, and is
+erased last. What is killed at any moment is finished by the same job with ``resume``.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from omnizarr.errors import NodeExists, NodeNotFound, OmnizarrError, StoreError
 from omnizarr.formats import Format, consolidated
@@ -22,34 +24,160 @@ from omnizarr.hierarchy.build import (
     begin_stage,
     check_new,
     lock_replacement,
+    node_extent,
     update_consolidated_above,
 )
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
-from omnizarr.model import GroupModel, Node
-from omnizarr.stores import MemoryStore, Store, can_list, erase_prefix, is_process_local
-from omnizarr.stores.staging import (
-    FINISHED,
-    MARKER,
-    Mark,
-    Stage,
-    interrupted,
-    marker,
-    stage,
+from omnizarr.model import GroupModel, Node, paths
+from omnizarr.stores import (
+    MemoryStore,
+    Store,
+    can_list,
+    erase_prefix,
+    get_existing,
+    is_process_local,
+    list_prefix,
+    set_many,
+    set_new,
 )
+from omnizarr.stores.staging import MARKER, Kind, Mark, Stage, interrupted, marker, stage
+
+# An attempt is new; it goes on with what an earlier process, or another part, has begun; or the
+# result is visible already, and only `clear` is left to be called.
+Begun: TypeAlias = Literal["new", "resumed", "finished"]
 
 
-class AlreadyFinished(Exception):
-    """Raised by `Output.begin`: a run that was killed had made the result visible.
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt at a job: the marker that shows its state, and the journal that belongs to it."""
 
-    `journal` is its journal; `clear` erases what else is left.
+    store: Store
+    key: str  # of the marker
+    mark: Mark
+    stage: Stage | None = None  # that has the marker and the journal, where a node is replaced
+
+    @property
+    def journal(self) -> tuple[Store, str]:
+        """The store and prefix of the journal."""
+        start = "" if self.stage is None else self.stage.prefix
+        return self.store, start + self.mark.journal
+
+    def note_finished(self) -> None:
+        """Note that the result is visible; a stage does that itself."""
+        if self.stage is None and self._is_current():
+            with suppress(OmnizarrError, OSError):  # the result is complete, and visible
+                self.store.set(self.key, replace(self.mark, finished=True).write())
+
+    def clear(self) -> None:
+        """Erase all that is left of the attempt, the marker last."""
+        if self.stage is not None:
+            self.stage.discard()
+        else:
+            self.erase_journal()
+            if self._is_current():
+                self.store.erase(self.key)
+
+    def erase_journal(self) -> None:
+        """Erase the journal."""
+        if self.mark.attempt and can_list(self.store):
+            erase_prefix(*self.journal)
+
+    def _is_current(self) -> bool:
+        """Return True unless another attempt has begun, or the marker was erased."""
+        text = self.store.get(self.key)
+        return text is not None and Mark.read(text).attempt == self.mark.attempt
+
+
+def new_mark(operation: str, plan: str, kind: Kind) -> Mark:
+    """Return the mark of a new attempt."""
+    return Mark(operation, plan, os.urandom(6).hex(), kind=kind)
+
+
+def find_attempt(
+    store: Store,
+    path: str,
+    plan: str,
+    *,
+    resume: bool,
+    shared: bool = False,
+    staged: Mapping[str, Attempt] | None = None,
+) -> Attempt | None:
+    """Return the attempt at a plan that was interrupted, or that other processes have begun.
+
+    Completes, or undoes, the replacement of a node that it was killed in. `staged` is the result of
+    `staged_attempts`, where several plans are looked for.
     """
+    if resume:
+        found = (staged_attempts(store) if staged is None else staged).get(plan)
+        if found is not None and found.stage is not None:
+            with lock_replacement(store):
+                found.stage.settle(overwrite=True)
+            return replace(found, mark=found.stage.mark or found.mark)
+    text = store.get(marker(path)) if resume or shared else None
+    if text is None or Mark.read(text).plan != plan:
+        return None
+    return Attempt(store, marker(path), Mark.read(text))
 
-    def __init__(self, journal: tuple[Store, str], clear: Callable[[], None]) -> None:
-        self.journal, self.clear = journal, clear
+
+def staged_attempts(store: Store) -> dict[str, Attempt]:
+    """Return the attempts that have staged something, by plan."""
+    attempts: dict[str, Attempt] = {}
+    for each in interrupted(store) if can_list(store) and not is_process_local(store) else ():
+        found = stage(store, each.name)
+        mark = found.mark
+        if mark is not None:
+            attempts[mark.plan] = Attempt(store, found.prefix + MARKER, mark, found)
+    return attempts
 
 
-class HierarchyOutput:
+def begin_beside(store: Store, path: str, mark: Mark, shared: bool) -> tuple[Attempt, Begun]:
+    """Begin an attempt at a job that changes a visible node, or join that of other processes."""
+    key = marker(path)
+    if set_new(store, key, mark.write()):
+        return Attempt(store, key, mark), "new"
+    old = Attempt(store, key, Mark.read(store.get(key) or b""))
+    if shared and old.mark.plan == mark.plan:
+        return old, "finished" if old.mark.finished else "resumed"
+    takes_over = old.mark.kind is Kind.EXTEND or mark.kind is not Kind.EXTEND
+    if shared or not (takes_over or old.mark.finished):
+        raise NodeExists(
+            f"{paths.show(path)} in {store!r} {old.mark.effect}: {old.mark} was interrupted, or is"
+            " still writing; finish that first"
+        )
+    old.erase_journal()
+    store.set(key, mark.write())
+    return Attempt(store, key, mark), "new"
+
+
+class StoreOutput:
+    """An output in a store; `begin` sets the attempt."""
+
+    store: Store
+    attempt: Attempt | None = None  # None in memory, where nothing is left of a killed process
+
+    @property
+    def journal(self) -> tuple[Store, str]:
+        """The journal of the attempt, in the root of the store, or with what is staged."""
+        return (MemoryStore(), "") if self.attempt is None else self.attempt.journal
+
+    def written(self) -> tuple[Store, Iterator[str]]:
+        """Return the store, and the keys that the job has written, when they are visible."""
+        return self.store, self._keys()
+
+    def _keys(self) -> Iterator[str]:
+        return iter(())
+
+    def clear(self) -> None:
+        """Erase what is left of the attempt, when the result is visible."""
+        if self.attempt is not None:
+            self.attempt.clear()
+
+    def abandon(self) -> None:
+        """Leave everything as it is."""
+
+
+class HierarchyOutput(StoreOutput):
     """The nodes that a job writes: chunks first, metadata when all of them are complete."""
 
     def __init__(
@@ -65,32 +193,18 @@ class HierarchyOutput:
         self.location, self.nodes = location, nodes  # by path in the store
         self.operation, self.digest = operation, digest
         self.overwrite, self.consolidate = overwrite, consolidate
-        # Called when the result is visible, before the end can no longer be resumed.
-        self.clear: Callable[[], None] | None = None
+        self.store = location.store
         self._build: Build | None = None
-        self._resumed = False
-
-    @property
-    def store(self) -> Store:
-        """The store of the destination."""
-        return self.location.store
-
-    @property
-    def journal(self) -> tuple[Store, str]:
-        """The journal of this attempt, in the root of the destination, or with what is staged.
-
-        What is staged in memory is gone after an error, and so is its journal.
-        """
-        if not self._begun.resumable:
-            return MemoryStore(), ""
-        begun = self._begun
-        prefix = "" if begun.stage is None else begun.stage.prefix
-        return self.location.store, prefix + self._mark(begun.attempt).journal
 
     @property
     def chunk_store(self) -> Store:
         """The store that takes the chunks, at the keys that they have in the end."""
-        return self._begun.chunk_store
+        return self.store if self.is_finished else self._begun.chunk_store
+
+    @property
+    def is_finished(self) -> bool:
+        """True if an interrupted job has made the nodes visible."""
+        return self._build is None and self.attempt is not None and self.attempt.mark.finished
 
     @property
     def _begun(self) -> Build:
@@ -98,45 +212,127 @@ class HierarchyOutput:
             raise StoreError(f"{self.operation} has not begun")
         return self._build
 
-    def begin(self, resume: bool, shared: bool) -> bool:
-        """Prepare the destination; return True if an interrupted job is resumed or joined."""
-        mark = self._mark(os.urandom(6).hex())
-        self._build, self._resumed = build_resumable(
-            self.location, mark, overwrite=self.overwrite, resume=resume, shared=shared
+    def begin(self, resume: bool, shared: bool) -> Begun:
+        """Prepare the destination, or find what an interrupted job has written."""
+        return self.begin_attempt(resume, shared)
+
+    def begin_attempt(
+        self,
+        resume: bool,
+        shared: bool,
+        attempt: str = "",
+        staged: Mapping[str, Attempt] | None = None,
+    ) -> Begun:
+        """Do as `begin` does; an attempt that is given is that of several outputs together."""
+        found = find_attempt(
+            self.store,
+            self.location.path,
+            self.digest,
+            resume=resume,
+            shared=shared,
+            staged=staged,
         )
+        if found is not None and attempt not in ("", found.mark.attempt):
+            found.clear()
+            found = None
+        if found is not None and found.mark.finished:
+            update_consolidated_above(self.location, None)
+            self.attempt = found
+            return "finished"
+        mark = new_mark(self.operation, self.digest, Kind.CREATE)
+        if attempt:
+            mark = replace(mark, attempt=attempt)
+        state = self._begin_build(mark, found, resume, shared)
         try:
             for path, node in sorted(self.nodes.items()):
-                where = self._build.location.at(path)
-                if not self._resumed or existing_node(where.store, path) is None:
+                where = self._begun.location.at(path)
+                if state == "new" or existing_node(where.store, path) is None:
                     where.create(node)
+                else:  # again: the other process may have been killed between two documents
+                    set_many(where.store, _documents(where, node))
         except BaseException as e:
-            self._build.__exit__(type(e), e, e.__traceback__)
+            self._begun.__exit__(type(e), e, e.__traceback__)
             raise
-        return self._resumed
+        return state
 
-    def _mark(self, attempt: str) -> Mark:
-        return Mark(self.operation, self.digest, attempt)
+    def _begin_build(self, mark: Mark, found: Attempt | None, resume: bool, shared: bool) -> Begun:
+        location, store, key = self.location, self.store, marker(self.location.path)
+        if found is not None and found.stage is None:
+            return self._begin_deferred(found.mark, resume=True)
+        old = check_new(location, self.overwrite)
+        if old is not None:
+            if shared:
+                raise location.node_exists((old, GroupModel()))
+            return self._begin_stage(old, mark, found)
+        if found is not None:  # the node that was to be replaced is gone
+            found.clear()
+        text = store.get(key) if resume or shared else None
+        if text is not None and not self.overwrite:
+            raise NodeExists(
+                f"{location} is incomplete: {Mark.read(text)} was interrupted, and it was not the"
+                " same as this; give overwrite=True to start again"
+            )
+        try:
+            return self._begin_deferred(mark, overwrite=self.overwrite and not shared)
+        except NodeExists:
+            joined = find_attempt(store, location.path, self.digest, resume=False, shared=shared)
+            if joined is None:
+                raise
+            return self._begin_deferred(joined.mark, resume=True)  # another process has just begun
+
+    def _begin_deferred(
+        self, mark: Mark, *, overwrite: bool = False, resume: bool = False
+    ) -> Begun:
+        """Begin to write chunks to the target, or go on."""
+        begun = begin_deferred(self.location, mark, overwrite, resume)
+        self._build = replace(begun, resumable=True)
+        self.attempt = Attempt(self.store, marker(self.location.path), mark)
+        return "resumed" if resume else "new"
+
+    def _begin_stage(self, old: Format, mark: Mark, found: Attempt | None) -> Begun:
+        """Begin to write beside the node that is replaced, or go on with what is staged.
+
+        Nothing that is staged in memory survives an error.
+        """
+        name = None if found is None or found.stage is None else found.stage.name
+        self._build = begin_stage(self.location, old, overwrite=True, name=name)
+        staged = self._build.stage
+        if is_process_local(self.store) or staged is None:
+            return "new"
+        self._build = replace(self._build, resumable=True)
+        self.attempt = found
+        if found is None:
+            self.store.set(staged.prefix + MARKER, mark.write())
+            self.attempt = Attempt(self.store, staged.prefix + MARKER, mark, staged)
+        return "new" if found is None else "resumed"
 
     def finish(self) -> None:
         """Store the metadata, or swap the old node and the new."""
         if self.consolidate and consolidated.key(self.location.format, "") is not None:
             consolidate_metadata(self._begun.location.store, path=self.location.path)
-        begun, store, key = self._begun, self.store, marker(self.location.path)
         try:
-            begun.commit()
+            self._begun.commit()
         except NodeExists:
             # Another process that shares the job has just made it visible.
-            if store.get(key) is not None:
+            if self.store.get(marker(self.location.path)) is not None:
                 raise
             return
-        if begun.resumable:
-            if begun.stage is None and store.get(key) is not None:
-                with suppress(OmnizarrError, OSError):  # the node is complete, and visible
-                    store.set(key, replace(self._mark(begun.attempt), finished=True).write())
-            if self.clear is not None:
-                self.clear()
-            _erase_journal(*self.journal)
-            begun.clear()
+        if self.attempt is not None:
+            self.attempt.note_finished()
+
+    def find_finished(self, staged: Mapping[str, Attempt]) -> None:
+        """Find what is left of an attempt whose result is visible, for `clear`."""
+        found = find_attempt(
+            self.store, self.location.path, self.digest, resume=True, staged=staged
+        )
+        if found is not None and found.mark.finished:
+            self.attempt = found
+
+    def clear(self) -> None:
+        """Erase what is left of the attempt, and of an earlier one that was overwritten."""
+        super().clear()
+        if self.overwrite and self.attempt is not None and self.attempt.stage is not None:
+            self.store.erase(marker(self.location.path))
 
     def abandon(self) -> None:
         """Keep the chunks for a job that resumes this one; the error that ended it says so."""
@@ -146,87 +342,127 @@ class HierarchyOutput:
         else:
             self._begun.__exit__(type(error), error, error.__traceback__)
 
+    def _keys(self) -> Iterator[str]:
+        return node_keys(self.location)
 
-def build_resumable(
-    location: Location, mark: Mark, *, overwrite: bool, resume: bool, shared: bool = False
-) -> tuple[Build, bool]:
-    """Begin as `hierarchy.build` does, but so that an interrupted operation can be resumed.
 
-    Chunks are written to the target, or beside a node that is replaced, and kept after an error.
-    The plan in `mark` identifies the operation. With `shared`, other processes write other chunks
-    of the same node. Also returns True if an earlier attempt is resumed, or a shared one joined.
+def _documents(location: Location, node: Node) -> list[tuple[str, bytes]]:
+    texts = location.format.write(location.path, node)
+    return [(key, text) for key, text in texts.items() if text is not None]
+
+
+def node_keys(location: Location) -> Iterator[str]:
+    """Yield the keys of the values of a node and of all below it."""
+    extent = node_extent(location.format, location.path)
+    named = dict.fromkeys((*extent.metadata, *extent.keys))
+    yield from get_existing(
+        location.store, [key for key in named if not key.startswith(extent.prefixes)]
+    )
+    for prefix in extent.prefixes:
+        yield from (key for key in list_prefix(location.store, prefix) if extent.has(key))
+
+
+class ChangeOutput(StoreOutput):
+    """A visible node that stays as it is until the end: `change` is called then."""
+
+    def __init__(self, location: Location, *, operation: str, digest: str) -> None:
+        self.location, self.store = location, location.store
+        self.operation, self.digest = operation, digest
+
+    def begin(self, resume: bool, shared: bool) -> Begun:
+        """Mark the node, or find the mark of an interrupted job."""
+        path = self.location.path
+        found = find_attempt(self.store, path, self.digest, resume=resume, shared=shared)
+        if found is not None:
+            self.attempt = found
+            return "finished" if found.mark.finished else "resumed"
+        mark = new_mark(self.operation, self.digest, Kind.EXTEND)
+        self.attempt, state = begin_beside(self.store, path, mark, shared)
+        return state
+
+    def finish(self) -> None:
+        """Change the node."""
+        self.change()
+        if self.attempt is not None:
+            self.attempt.note_finished()
+
+    def change(self) -> None:
+        """Make the result visible; may be repeated after an interruption."""
+
+    def abandon(self) -> None:
+        """Keep what was written for a job that resumes this one, if anything was."""
+        error, (store, prefix) = sys.exception(), self.journal
+        if can_list(store) and next(iter(list_prefix(store, prefix)), None) is None:
+            with suppress(OmnizarrError):  # the first error is the one to raise
+                self.clear()
+        elif error is not None:
+            error.add_note(f"{self.location} is as it was; the same call with resume=True goes on")
+
+
+class SeveralNodes(ChangeOutput):
+    """Nodes below one that is visible, each added or replaced when all of them are complete.
+
+    Their attempts are parts of that of the whole, which has the journal.
     """
-    store = location.store
-    staged = _find_stage(location, mark.plan) if resume and not is_process_local(store) else None
-    found = store.get(marker(location.path)) if resume or shared else None
-    same = found is not None and Mark.read(found).plan == mark.plan
-    if found is not None and same and Mark.read(found).finished:
-        update_consolidated_above(location, None)
-        journal = Mark.read(found).journal
-        raise AlreadyFinished((store, journal), partial(_end, location, journal))
-    old = None if same else check_new(location, overwrite)
-    if old is not None:
-        if shared or (resume and not overwrite):
-            raise location.node_exists((old, GroupModel()))
-        return _begin_resumable_stage(location, old, mark, staged)
-    if found is not None and not same and not overwrite:
-        raise NodeExists(
-            f"{location} is incomplete: {Mark.read(found)} was interrupted, and it was not the same"
-            " as this; give overwrite=True to start again"
-        )
-    if not same:
+
+    def __init__(
+        self, location: Location, outputs: Iterable[HierarchyOutput], *, operation: str, digest: str
+    ) -> None:
+        super().__init__(location, operation=operation, digest=digest)
+        self.outputs = {output.location.path: output for output in outputs}
+
+    def store_of(self, path: str) -> Store:
+        """Return the store that takes the chunks of the node at a path."""
+        return self.outputs[path].chunk_store
+
+    def begin(self, resume: bool, shared: bool) -> Begun:
+        """Begin to write all nodes; those that an interrupted job has completed stay."""
+        state = super().begin(resume, shared)
+        if state == "finished":
+            self._end()
+            return state
+        attempt = "" if self.attempt is None else self.attempt.mark.attempt
+        resumed, states = state == "resumed" and not shared, list[Begun]()
+        staged = staged_attempts(self.store) if resumed else {}
         try:
-            begun = begin_deferred(location, mark, overwrite and not shared)
-            return replace(begun, resumable=True), False
-        except NodeExists:
-            found = store.get(marker(location.path)) if shared else None
-            if found is None or Mark.read(found).plan != mark.plan:
-                raise
-            # Another process has just begun.
-    begun = begin_deferred(location, Mark.read(found or b""), overwrite=False, resume=True)
-    return replace(begun, resumable=True), True
+            for output in self.outputs.values():
+                states.append(output.begin_attempt(resumed, shared, attempt, staged))
+        except BaseException:
+            self.abandon()
+            raise
+        # The journal counts only if nothing that it calls done is begun again.
+        if resumed and "new" in states and self.attempt is not None:
+            self.attempt.erase_journal()
+            return "new"
+        return state
 
+    def finish(self) -> None:
+        """Make the nodes visible one after the other, then what needs all of them."""
+        for output in self.outputs.values():
+            if not output.is_finished:
+                output.finish()
+        if self.attempt is not None:
+            self.attempt.note_finished()
+        self._end()
 
-def _begin_resumable_stage(
-    location: Location, old: Format, mark: Mark, staged: Stage | None
-) -> tuple[Build, bool]:
-    """Begin to write a node beside the one that it replaces, or go on with what was begun.
+    def _end(self) -> None:
+        staged: dict[str, Attempt] | None = None
+        for output in self.outputs.values():
+            if output.attempt is None:  # all were visible when this job was resumed
+                staged = staged_attempts(self.store) if staged is None else staged
+                output.find_finished(staged)
+            output.clear()
+        self.change()
 
-    Nothing that is staged in memory survives an error.
-    """
-    name = None if staged is None else staged.name
-    begun = begin_stage(location, old, overwrite=True, name=name)
-    if is_process_local(location.store) or begun.stage is None:
-        return begun, False
-    key = begun.stage.prefix + MARKER
-    if staged is not None:
-        mark = Mark.read(location.store.get(key) or b"")
-    location.store.set(key, mark.write())
-    return replace(begun, resumable=True, attempt=mark.attempt), staged is not None
+    def abandon(self) -> None:
+        """Keep what was written for a job that resumes this one."""
+        for output in self.outputs.values():
+            if output._build is not None:
+                output.abandon()
 
-
-def _find_stage(location: Location, plan: str) -> Stage | None:
-    """Return what an interrupted run of the same plan has staged.
-
-    Completes, or undoes, the replacement of a node that it was killed in. Raises `AlreadyFinished`
-    if nothing else is left to do.
-    """
-    store = location.store
-    for each in interrupted(store) if can_list(store) else ():
-        found = stage(store, each.name)
-        text = store.get(found.prefix + MARKER) or store.get(found.prefix + FINISHED)
-        mark = Mark.read(text or b"")
-        if mark.plan != plan:
-            if not each.complete and found.finished:
-                found.discard()
-            continue
-        with lock_replacement(store):
-            found.settle(overwrite=True)
-        if not found.finished:
-            return found
-        update_consolidated_above(location, None)
-        raise AlreadyFinished((store, found.prefix + mark.journal), found.discard)
-    return None
+    def _keys(self) -> Iterator[str]:
+        for output in self.outputs.values():
+            yield from node_keys(output.location)
 
 
 def settle_stages(store: Store) -> None:
@@ -241,14 +477,3 @@ def settle_stages(store: Store) -> None:
     with suppress(NodeNotFound):
         if consolidated_is_stale(store):  # the job was killed before it changed them
             consolidate_metadata(store)
-
-
-def _end(location: Location, journal: str) -> None:
-    """Erase what a killed run could not."""
-    _erase_journal(location.store, journal)
-    location.store.erase(marker(location.path))
-
-
-def _erase_journal(store: Store, prefix: str) -> None:
-    if can_list(store):
-        erase_prefix(store, prefix)

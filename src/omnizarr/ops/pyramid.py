@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from omnizarr import config
 from omnizarr.concurrency.pool import for_each
+from omnizarr.data_types.data_type import as_plain
 from omnizarr.engine.kernel import empty
 from omnizarr.errors import InvalidArgument, known_names
 from omnizarr.hierarchy.array import Array
@@ -345,7 +346,7 @@ class Pyramid:
         return out
 
     def _source(self, box: Box) -> Values:
-        values = np.asarray(self.source[box])
+        values = as_plain(self.source[box])
         if not self.stored:
             self.levels[0][box] = values
         self._report_progress(self._grid(0))
@@ -376,7 +377,7 @@ class Pyramid:
             inner.append(slice(b.start * f, min(b.stop * f, n)))
             outer.append(slice(max(0, low), min(high, n)))
             padding.append((max(0, -low), max(0, high - n)))
-        values = np.asarray(source[tuple(outer)])
+        values = as_plain(source[tuple(outer)])
         if first:
             if not self.stored:
                 own = tuple(
@@ -424,7 +425,7 @@ def _store_blocks(source: Any, target: Array) -> None:
     with target.writer() as writer:
         for index in np.ndindex(*source.numblocks):
             box = tuple(slice(e[i], e[i + 1]) for e, i in zip(ends, index, strict=True))
-            writer[box] = np.asarray(source.blocks[index])
+            writer[box] = as_plain(source.blocks[index])
 
 
 @dataclass(frozen=True)
@@ -447,7 +448,7 @@ class ReduceBox:
             low, high = start * f - r, stop * f + r
             inner.append(slice(max(0, low), min(high, n)))
             padding.append((max(0, -low), max(0, high - n)))
-        values = np.asarray(self.source[tuple(inner)])
+        values = as_plain(self.source[tuple(inner)])
         read = values.nbytes
         out = empty(tuple(stop - start for start, stop in self.box), self.target.dtype)
         if gaussian_border is not None:

@@ -130,18 +130,19 @@ def repair(
 def _unfinished_nodes(store: Store, finish: bool, remove_jobs: bool) -> Iterator[Leftover]:
     """Yield unfinished nodes; with `finish`, move complete ones into place and erase the rest."""
     for staged in interrupted(store):
-        mark = store.get(f"{FOLDER}/{staged.name}/{MARKER}")
+        text = store.get(f"{FOLDER}/{staged.name}/{MARKER}")
+        mark = None if text is None else Mark.read(text)
         age = time.time() - staged.began
         running = _is_running(staged.process) if staged.here else age < REMOTE_TIMEOUT
         done: State = "finished" if staged.complete else "removed"
-        if mark is not None and not running and not staged.complete:
+        if mark is not None and not (running or staged.complete or mark.finished):
             # A job that can be resumed.
             removes = finish and remove_jobs
             if removes:
                 recover(store, staged.name)
             yield Leftover(
                 f"{FOLDER}/{staged.name}", "interrupted job", "removed" if removes else "resumable",
-                0, str(Mark.read(mark)),
+                0, str(mark),
             )  # fmt: skip
             continue
         if not running and finish:
@@ -172,8 +173,7 @@ class _Jobs:
         }
         for key in self._markers():
             mark = Mark.read(self.store.get(key) or b"")
-            journal = journals.pop(mark.attempt, None) or journals.pop(mark.plan[:20], None)
-            yield self._repair_node(key, mark, journal)
+            yield self._repair_node(key, mark, journals.pop(mark.attempt, None))
         for prefix in journals.values():
             state: State = "in use" if self._is_recent(prefix) else "unused"
             size = sum(size for _, size in list_sizes(self.store, prefix))
@@ -200,6 +200,9 @@ class _Jobs:
             state = "finished" if self.remove else "unused"
             if self.remove:
                 self._erase_job(key, journal)
+        elif self.remove_jobs and mark.keeps_node:
+            self._erase_job(key, journal)
+            state = "removed"
         elif self.remove_jobs:
             keys = incomplete_keys(self.store, path)
             if any(map(is_metadata, keys)):

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from omnizarr.engine import BoundArray
-from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound
+from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, warn
 from omnizarr.formats import consolidated, is_metadata
-from omnizarr.hierarchy.location import walk_nodes
+from omnizarr.hierarchy.location import Location, walk_nodes
 from omnizarr.hierarchy.lookup import find_node
-from omnizarr.model import ArrayModel, paths
+from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.storage_transformers import stored_key
-from omnizarr.stores import Entry, Store, can_list, list_entries
+from omnizarr.stores import Entry, Store, can_list, list_dir, list_entries, list_prefix
 from omnizarr.stores.local.atomic_files import OURS
 
 
@@ -32,7 +32,7 @@ def lists_all(store: Store, path: str) -> bool:
     # Such a store may list everything, or metadata only: a chunk shows which.
     for key, _ in _possible_keys(store, path, documents=False):
         if store.get(key) is not None:
-            return key in {entry.key for entry in list_entries(store, paths.prefix(path))}
+            return any(entry.key == key for entry in list_entries(store, paths.prefix(path)))
     return True
 
 
@@ -233,3 +233,34 @@ def _nodes(store: Store, path: str) -> Iterator[tuple[str, list[str], str | None
         prefix = location.format.chunk_prefix(location.path)
         is_array = isinstance(node, ArrayModel)
         yield location.path[skip:], [k[skip:] for k in keys], prefix[skip:] if is_array else None
+
+
+def warn_of_other_keys(
+    location: Location, nodes: Mapping[str, Node], *, members: bool = True
+) -> list[str]:
+    """Warn of data in groups that belong to no node, and return their keys and prefixes.
+
+    `nodes` are all nodes at and below a location by relative path. Arrays are not searched, and
+    groups below the location only with `members`.
+    """
+    found = [
+        entry
+        for path, node in nodes.items()
+        if isinstance(node, GroupModel) and (members or not path)
+        for entry in _other_keys(location.at(paths.join(location.path, path)), path, nodes)
+    ]
+    if found:
+        some = ", ".join(map(repr, found[:5])) + (", …" if len(found) > 5 else "")
+        warn(f"left out, since it is not Zarr: {some} in {location.store!r}")
+    return found
+
+
+def _other_keys(group: Location, path: str, nodes: Mapping[str, Node]) -> Iterator[str]:
+    keys, prefixes = list_dir(group.store, group.format.listing(group.path))
+    yield from (key for key in keys if OURS not in key and not is_metadata(key))
+    for prefix in prefixes:
+        name = paths.name(prefix[:-1])
+        if OURS in name or paths.join(path, name) in nodes:
+            continue
+        if next(iter(list_prefix(group.store, prefix)), None) is not None:  # no empty directory
+            yield prefix

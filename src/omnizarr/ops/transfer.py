@@ -114,7 +114,7 @@ class Transfer:
         """Return the number of chunks of the target that a unit becomes."""
         if self.method != "values" or not self.by_source:
             return 1
-        return plan(self.target.grid, _box(self.source, coords)).count
+        return plan(self.target.grid, chunk_box(self.source, coords)).count
 
     def memory(self, coords: Coords, size: int) -> int:
         """Return the bytes in memory that a unit of so many stored bytes needs."""
@@ -204,7 +204,7 @@ class TransferTask(Generic[T]):
                 if transfer.check:
                     check_encoded_chunk(transfer.source, coords, data)
                 if any(transfer.changed):
-                    data = _recoded(transfer, coords, data)
+                    data = recode(transfer, coords, data)
             except ChunkError as e:
                 self._damaged(e, transfer.source, coords, out)
                 continue
@@ -249,7 +249,7 @@ class TransferTask(Generic[T]):
     def _copy_values(self, transfer: Transfer, coords: Coords, out: T) -> None:
         """Read one chunk of the source, or of the target's grid, and write the target's chunks."""
         array = transfer.source if transfer.by_source else transfer.target
-        box = _box(array, coords)
+        box = chunk_box(array, coords)
         rows = [*plan(transfer.target.grid, box).rows()]
         try:
             self._write_rows(transfer, box, rows, out)
@@ -258,7 +258,7 @@ class TransferTask(Generic[T]):
                 self._damaged(e, transfer.source, coords, out)
                 return
             for row in rows:  # those that are not damaged
-                one = _box(transfer.target, row.coords)
+                one = chunk_box(transfer.target, row.coords)
                 try:
                     self._write_rows(transfer, one, [*plan(transfer.target.grid, one).rows()], out)
                 except ChunkError as e:
@@ -272,10 +272,7 @@ class TransferTask(Generic[T]):
         values = np.empty(part.full_shape, source.dtype)
         engine.read(source, part, values)
         for row in rows:
-            chunk = np.empty(target.grid.chunk_shape(row.coords), target.dtype)
-            chunk[...] = target.fill
-            chunk[row.region] = values[row.outer]
-            self._write(transfer, row.coords, chunk, out)
+            self._write(transfer, row.coords, cut_chunk(target, row, values), out)
 
     def _write(self, transfer: Transfer, coords: Coords, chunk: npt.NDArray[Any], out: T) -> None:
         target = transfer.target
@@ -323,7 +320,7 @@ def _stored(
             yield transfer, coords, value
 
 
-def _recoded(transfer: Transfer, coords: Coords, data: Buffer) -> Buffer:
+def recode(transfer: Transfer, coords: Coords, data: Buffer) -> Buffer:
     """Undo the last codecs of the source, such as checksums, and apply those of the target."""
     decode, encode = transfer.changed
     with chunk_context("read", transfer.source, coords):
@@ -331,12 +328,20 @@ def _recoded(transfer: Transfer, coords: Coords, data: Buffer) -> Buffer:
         return transfer.target.pipeline_at(coords).encode_last(data, encode)
 
 
-def _box(array: BoundArray, coords: Coords) -> tuple[slice, ...]:
+def chunk_box(array: BoundArray, coords: Coords) -> tuple[slice, ...]:
     """Return the elements of an array that a chunk holds."""
     triples = zip(
         array.grid.origin(coords), array.grid.chunk_shape(coords), array.model.shape, strict=True
     )
     return tuple(slice(start, min(start + size, end)) for start, size, end in triples)
+
+
+def cut_chunk(target: BoundArray, row: Row, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a whole chunk with its part of some values; the rest has the fill value."""
+    chunk = np.empty(target.grid.chunk_shape(row.coords), target.dtype)
+    chunk[...] = target.fill
+    chunk[row.region] = values[row.outer]
+    return chunk
 
 
 def _equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
@@ -434,6 +439,9 @@ __all__ = [
     "TransferTask",
     "Transferred",
     "check_readable",
+    "chunk_box",
+    "cut_chunk",
     "is_readable",
+    "recode",
     "transfer_tasks",
 ]

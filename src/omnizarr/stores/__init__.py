@@ -3,14 +3,16 @@
 from typing import TYPE_CHECKING
 
 from omnizarr import registry
-from omnizarr.stores.base import ChecksSpelling, Entry, HasParents, Range, SetsIf, Store, Versioned
+from omnizarr.stores.base import ChecksNewKeys, Entry, HasParents, Range, SetsIf, Store, Versioned
 from omnizarr.stores.identity import check_disjoint, overlap, same_storage, storage_identity
 from omnizarr.stores.local.store import DirectoryStore, LocalStore, NestedDirectoryStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.operations import (
+    can_erase,
     can_list,
     check_key,
     check_writable,
+    commits_changes,
     direct_file_root,
     direct_values,
     erase_prefix,
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CacheStore",
-    "ChecksSpelling",
+    "ChecksNewKeys",
     "DirectoryStore",
     "Entry",
     "HasParents",
@@ -64,10 +66,12 @@ __all__ = [
     "Versioned",
     "WrapperStore",
     "ZipStore",
+    "can_erase",
     "can_list",
     "check_disjoint",
     "check_key",
     "check_writable",
+    "commits_changes",
     "direct_file_root",
     "direct_values",
     "erase_prefix",

@@ -9,6 +9,7 @@ Below the protocols is what most stores share: closing, digests, URLs without th
 from __future__ import annotations
 
 import copy
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import AbstractContextManager
@@ -96,6 +97,24 @@ class Snapshots(Protocol):
     def snapshot(self) -> AbstractContextManager[GetMany]: ...
 
 
+class OpenValue(Protocol):
+    """A value that is read in parts, which are of one value even if it is replaced meanwhile."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def generation(self) -> str | None: ...
+    def read(self, start: int, length: int) -> bytes: ...
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class OpensValues(Protocol):
+    """Can keep a value open, to read it in parts."""
+
+    def open_value(self, key: str) -> OpenValue | None: ...
+
+
 @runtime_checkable
 class SetsMany(Protocol):
     """Can store several values faster than one by one."""
@@ -120,6 +139,17 @@ class SetsNew(Protocol):
 
     def set_new(self, key: str, value: Bytes) -> bool:
         """Store a value unless the key exists; return True if it was stored."""
+
+
+@runtime_checkable
+class SetsFirst(Protocol):
+    """Can store the first value of a prefix without a look at what else it has."""
+
+    def set_first(self, key: str, value: Bytes) -> bool:
+        """Store a value if its prefix has no keys, also of concurrent writers.
+
+        Return False, and store nothing, if it may have any, or if that is not known.
+        """
 
 
 @runtime_checkable
@@ -185,10 +215,10 @@ class Locks(Protocol):
 
 
 @runtime_checkable
-class ChecksSpelling(Protocol):
-    """Can refuse a new key that it cannot tell from an existing one of another spelling."""
+class ChecksNewKeys(Protocol):
+    """Can refuse a new key that it cannot have, or cannot tell from one of another spelling."""
 
-    def check_spelling(self, key: str) -> None: ...
+    def check_new_key(self, key: str) -> None: ...
 
 
 @runtime_checkable
@@ -203,6 +233,15 @@ class HasParents(Protocol):
     """Can open the larger stores that it is a part of, the innermost first."""
 
     def parents(self) -> Iterator[Store]: ...
+
+
+class FindsKeys(Protocol):
+    """Can tell by one request if there is any key below a prefix.
+
+    Whoever asks gets a value besides: a web page in place of a listing looks as if it were empty.
+    """
+
+    def has_keys(self, prefix: str) -> bool: ...
 
 
 class LowLatency(Protocol):
@@ -220,10 +259,22 @@ class CheapRequests(Protocol):
     cheap_requests: bool
 
 
+class SendsValues(Protocol):
+    """Sends every value away before `set` returns, so that it may be any buffer."""
+
+    sends_values: bool
+
+
 class ProcessLocal(Protocol):
     """Keeps its values in the memory of this process, where no other process can change them."""
 
     process_local: bool
+
+
+class CommitsChanges(Protocol):
+    """Shows changes to others only once they are committed, and refuses chunks outside an array."""
+
+    commits_changes: bool
 
 
 class KeepsFiles(Protocol):
@@ -249,7 +300,10 @@ class DirectFiles(Protocol):
 
     @property
     def direct_file_root(self) -> bytes:
-        """The directory as the operating system names it, with a slash at the end."""
+        """The directory as the operating system names it, with a slash at the end.
+
+        It stays the same while the store is in use, unless the attribute `movable` is true.
+        """
 
 
 class DirectValues(Protocol):
@@ -386,6 +440,12 @@ def split_path(url: str) -> tuple[str, str]:
             " write %3F or %23 where they belong to the name"
         )
     return unquote(parts.netloc), unquote(parts.path)
+
+
+def absolute_path(path: str | os.PathLike[str]) -> str:
+    """Return a path that stays the same when the working directory changes."""
+    text = os.fspath(path)
+    return text if os.path.isabs(text) else os.path.join(os.getcwd(), text)
 
 
 def redact_urls(text: str) -> str:

@@ -1,15 +1,25 @@
-"""Byte ranges that are fetched together: those of a key with small gaps become one request."""
+"""Byte ranges that are fetched together: those of a key with small gaps become one request.
+
+Parts that are fetched first of many values, such as indexes of shards, are remembered with the
+generation of the value, for readers that compare it with that of later parts. `Speed` decides if a
+few parts of a value come sooner than all of it.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from weakref import ref
 
+from omnizarr.concurrency import fork
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.stores.base import Range
 
 GAP = 2**18  # bytes between two ranges that are faster fetched than requested separately
 LARGEST = 2**23  # bytes of a joined range: several connections are faster than one
+_SHORT, _LONG = 2**16, 2**18  # bytes of responses that show the latency, and the throughput
+REMEMBERED = 2**24  # bytes of first parts, of one store
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +92,18 @@ def fetch_many(
     wanted: Iterable[tuple[str, Range | None]],
 ) -> list[bytes | None]:
     """Fetch many values by `get`: ranges coalesced, and many requests at a time."""
-    return [
-        data for data, _ in fetch_many_versioned(lambda key, part: (get(key, part), None), wanted)
-    ]
+    requests = list(wanted)
+    if _are_whole(requests):
+        return in_parallel(lambda request: get(*request), requests)
+    found = fetch_many_versioned(lambda key, part: (get(key, part), None), requests)
+    return [data for data, _ in found]
+
+
+def _are_whole(requests: list[tuple[str, Range | None]]) -> bool:
+    """Return True if whole values are wanted, each once, so that there is nothing to join."""
+    if any(part is not None for _, part in requests):
+        return False
+    return len({key for key, _ in requests}) == len(requests)
 
 
 def fetch_many_versioned(
@@ -100,3 +119,85 @@ def fetch_many_versioned(
         for number, part in fetch.cut(data):
             found[number] = part, generation
     return found
+
+
+class Speed:
+    """The latency and throughput of a server, as its responses show them."""
+
+    def __init__(self) -> None:
+        self.latency: float | None = None  # seconds
+        self.throughput = 2e8  # bytes per second of one request, until it is known
+
+    def note(self, seconds: float, nbytes: int) -> None:
+        """Take note of the time of one response."""
+        if nbytes < _SHORT:
+            before = seconds if self.latency is None else self.latency
+            self.latency = min(seconds, 1.02 * before)  # others may have slowed it down
+        elif nbytes >= _LONG:
+            rate = nbytes / max(seconds - (self.latency or 0.0), 1e-4)
+            self.throughput = max(rate, 0.9 * self.throughput)
+
+    def prefers_whole(self, nbytes: int, requests: int) -> bool:
+        """Return True if so many bytes come sooner than the responses to so many more requests."""
+        return self.latency is not None and nbytes / self.throughput <= requests * self.latency
+
+
+class FirstParts:
+    """The parts of one store's values that were fetched first, with their generations."""
+
+    def __init__(self) -> None:
+        self._parts: OrderedDict[tuple[str, Range | None], tuple[bytes, str]] = OrderedDict()
+        self._nbytes = 0
+        self._lock = fork.lock()
+
+    def get(self, request: tuple[str, Range | None]) -> tuple[bytes, str] | None:
+        """Return a part and its generation, or None."""
+        with self._lock:
+            found = self._parts.get(request)
+            if found is not None:
+                self._parts.move_to_end(request)
+            return found
+
+    def put(self, request: tuple[str, Range | None], data: bytes, generation: str) -> None:
+        """Remember a part, unless it is large or another value may have its generation."""
+        if len(data) > REMEMBERED // 16 or generation.startswith("W/"):
+            return
+        with self._lock:
+            self._drop(request)
+            self._parts[request] = data, generation
+            self._nbytes += len(data)
+            while self._nbytes > REMEMBERED:
+                self._drop(next(iter(self._parts)))
+
+    def forget(self, request: tuple[str, Range | None]) -> None:
+        """Forget a part, whose value was replaced."""
+        with self._lock:
+            self._drop(request)
+
+    def _drop(self, request: tuple[str, Range | None]) -> None:
+        found = self._parts.pop(request, None)
+        if found is not None:
+            self._nbytes -= len(found[0])
+
+
+# By the address of a store: stores with one URL are equal, but may have other headers.
+_first_parts: dict[int, tuple[ref[object], FirstParts]] = {}
+_lock = fork.lock()
+
+
+def first_parts(store: object) -> FirstParts:
+    """Return the first parts of a store's values that are remembered."""
+    address = id(store)
+    with _lock:
+        known = _first_parts.get(address)
+        if known is None or known[0]() is not store:
+            known = ref(store, lambda _: _first_parts.pop(address, None)), FirstParts()
+            _first_parts[address] = known
+        return known[1]
+
+
+def _reset() -> None:
+    _first_parts.clear()
+
+
+fork.on_fork(in_child=_reset)

@@ -16,7 +16,7 @@ from omnizarr.concurrency import fork
 from omnizarr.concurrency.fork import gate
 from omnizarr.errors import StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Closeable, Range, flat
+from omnizarr.stores.base import Bytes, Closeable, Range, absolute_path, flat
 from omnizarr.stores.operations import check_key, check_writable, translated_errors
 
 
@@ -35,7 +35,7 @@ class DBMStore(Closeable):
         *,
         read_only: bool = False,
     ) -> None:
-        self.path = os.fspath(path)
+        self.path = absolute_path(path)
         self.read_only = read_only or flag == "r"
         self.flag: Literal["r", "w", "c", "n"] = "r" if self.read_only else flag
         self._start()

@@ -208,42 +208,59 @@ class FsspecStore(Closeable):
         return self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        found = self._find(prefix, detail=False)
-        yield from (key for key in map(self._key, found) if key.startswith(prefix))
+        yield from (key for key, _ in self._files(prefix))
 
     def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
         unknown = []
-        for path, about in dict(self._find(prefix, detail=True)).items():
-            key, size = self._key(path), about.get("size")
-            if not key.startswith(prefix):
-                continue
+        for key, about in self._files(prefix):
+            size = about.get("size")
             if size is None:
                 unknown.append(key)
             elif about["type"] == "file":
                 yield key, int(size)
         yield from self.sizes(unknown).items()
 
-    def _find(self, prefix: str, *, detail: bool) -> Any:
+    def _files(self, prefix: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the keys below a prefix, with what is known of their values.
+
+        One directory after the other, unless the file system can list all of them at once; then
+        all of them are in memory.
+        """
         check_prefix(prefix)
+        if not _walks(self.fs):
+            found = self._call("list", prefix, partial(self._find, prefix), {})
+            for path, about in found.items():
+                key = self._key(path)
+                if key.startswith(prefix):
+                    yield key, about
+            return
+        folders, fresh = [prefix], True
+        while folders:
+            keys, inside = self._level(folders.pop(), fresh)
+            yield from keys.items()
+            folders += reversed(inside)
+            fresh = False
+
+    def _find(self, prefix: str) -> Mapping[str, dict[str, Any]]:
+        self.fs.invalidate_cache()
         top = self._top(prefix)
-
-        def find() -> Any:
-            self.fs.invalidate_cache()
-            if _walks(self.fs):  # by default it omits what cannot be listed
-                return self.fs.find(top, on_error="raise", detail=detail)
-            return self.fs.find(top, detail=detail) or (self.fs.ls(top) and ())
-
-        return self._call("list", prefix, find, ())
+        found: Mapping[str, dict[str, Any]] = self.fs.find(top, detail=True)
+        return found or (self.fs.ls(top) and {})  # which raises if it cannot be listed
 
     def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
         check_prefix(prefix)
-        top = self._top(prefix)
+        keys, prefixes = self._level(prefix, fresh=True)
+        return [*keys], prefixes
+
+    def _level(self, prefix: str, fresh: bool) -> tuple[dict[str, dict[str, Any]], Keys]:
+        """Return the keys in a directory, with what is known of their values, and prefixes."""
 
         def ls() -> Any:
-            self.fs.invalidate_cache()
-            return self.fs.ls(top, detail=True)
+            if fresh:
+                self.fs.invalidate_cache()
+            return self.fs.ls(self._top(prefix), detail=True)
 
-        keys: Keys = []
+        keys: dict[str, dict[str, Any]] = {}
         prefixes: Keys = []
         for entry in self._call("list", prefix, ls, ()):
             name = self._key(entry["name"].rstrip("/"))
@@ -252,7 +269,7 @@ class FsspecStore(Closeable):
             if entry["type"] == "directory":
                 prefixes.append(f"{name}/")
             else:
-                keys.append(name)
+                keys[name] = entry
         return keys, prefixes
 
     # What it is

@@ -2,6 +2,11 @@
 
 Keys cannot be listed. A name and password in the URL become a header, and its query string (a
 signature, say) is sent with every request; messages contain neither.
+
+Values are fetched by obstore where it is installed: its client runs outside the interpreter's lock
+and takes a fraction of the processor time. Whatever it cannot do (query strings, proxies, unusual
+keys) or does not deliver as requested, the client in Python does, which also finds out what is
+wrong; its answer counts.
 """
 
 from __future__ import annotations
@@ -13,15 +18,18 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple, NoReturn
+from datetime import timedelta
+from email.utils import format_datetime, parsedate_to_datetime
+from http.client import responses
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 from urllib3.exceptions import HTTPError, MaxRetryError
 
-from omnizarr.concurrency.pool import REQUESTS
+from omnizarr import config
+from omnizarr.concurrency.pool import interruptible
 from omnizarr.concurrency.retry import (
     EMFILE,
     NO_DESCRIPTORS,
@@ -31,24 +39,31 @@ from omnizarr.concurrency.retry import (
     TransientError,
     take_retry,
 )
-from omnizarr.errors import ReadOnly, StoreError, known_names
+from omnizarr.errors import MissingModule, StoreError, known_names
 from omnizarr.stores import identity
 from omnizarr.stores.base import Bytes, Closeable, Range, is_web_page, redact_url, redact_urls
-from omnizarr.stores.byte_ranges import fetch_many, fetch_many_versioned
-from omnizarr.stores.operations import check_key
+from omnizarr.stores.byte_ranges import Speed, fetch_many, fetch_many_versioned
+from omnizarr.stores.object import obstore
+from omnizarr.stores.operations import check_key, check_writable
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)\s*", re.IGNORECASE)
 _PIECE = 2**18
 _STABLE = 3  # seconds after which a date is trusted
+_STABLE_HERE = 3600  # the same, by the clock of this machine
 _BEGUN = 0.001  # seconds after which a request has got a file descriptor
 _ABSENT = frozenset({404, 410})
 _OPTIONS = ("headers", "absent_status")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9._/-]+")  # in which nothing is quoted
+_MAX_FAILURES = 3  # one after the other, until obstore is used no more
+_TIMED_OUT = "timed out"  # in its messages
 
 
 class HTTPStore(Closeable):
     """The values of a web server below a URL."""
 
     read_only = True
+    to_write = "use another store: this is a web server"
+    lasting_generations = True  # but for weak ones
 
     def __init__(
         self,
@@ -77,6 +92,9 @@ class HTTPStore(Closeable):
         self.has_ranges = True  # until a response shows otherwise
         self._pools: tuple[int, urllib3.PoolManager] | None = None
         self._running: dict[object, float] = {}  # running requests and their starts
+        self._native: obstore.Client | None = None
+        self._failures = 0  # of obstore, one after the other
+        self.speed = Speed()
 
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = True, **options: Any) -> HTTPStore:
@@ -94,7 +112,7 @@ class HTTPStore(Closeable):
     # Reading
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
-        return self.get_versioned(key, range)[0]
+        return self._value(key, range, fast=True)[0]
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
         wanted = list(requests)
@@ -110,8 +128,8 @@ class HTTPStore(Closeable):
         self, requests: Iterable[tuple[str, Range | None]]
     ) -> list[tuple[bytes | None, str | None]]:
         def part(key: str, range: Range | None) -> tuple[bytes | None, str | None]:
-            data, validator = self._value(key, range)
-            return data, validator.text
+            data, validator = self._value(key, range, fast=True)
+            return data, validator.marked
 
         return fetch_many_versioned(part, requests)
 
@@ -121,9 +139,13 @@ class HTTPStore(Closeable):
         data, validator = self._value(key, range)
         return data, validator.generation
 
-    def _value(self, key: str, range: Range | None) -> tuple[bytes | None, _Validator]:
+    def _value(
+        self, key: str, range: Range | None, *, fast: bool = False
+    ) -> tuple[bytes | None, _Validator]:
         requested = range if range is None or range.length != 0 else Range(range.start, 1)
-        response = self._call(key, requested)
+        start = time.perf_counter()
+        response = self._call(key, requested, fast=fast)
+        self.speed.note(time.perf_counter() - start, 0 if response is None else len(response[0]))
         if response is None:
             return None, _Validator(None, False)
         data, validator = response
@@ -138,24 +160,96 @@ class HTTPStore(Closeable):
     # Not offered
 
     def set(self, key: str, value: Bytes) -> None:
-        self._refuse_to_write()
+        check_writable(self)
 
     def erase(self, key: str) -> None:
-        self._refuse_to_write()
-
-    def _refuse_to_write(self) -> NoReturn:
-        raise ReadOnly(f"{self!r} is a web server, which is read-only")
+        check_writable(self)
 
     # Requests
 
     def _call(
-        self, key: str, range: Range | None, method: str = "GET"
+        self, key: str, range: Range | None, method: str = "GET", *, fast: bool = False
     ) -> tuple[bytes, _Validator] | None:
-        url = f"{self._base}/{quote(check_key(key), safe='/')}{self._query}"
+        """Return the response to a request; `fast`: obstore may make the first attempt."""
+        client = self._native_client(check_key(key)) if fast else None
+
+        def attempt() -> tuple[bytes, _Validator] | None:
+            nonlocal client
+            if client is not None:
+                now, client = client, None
+                found = interruptible(lambda: self._request_natively(now.store, key, range))
+                if found is not ...:
+                    return found
+            url = f"{self._base}/{quote(check_key(key), safe='/')}{self._query}"
+            return self._request_when_possible(url, range, method)
+
         try:
-            return self.retry.call(lambda: self._request_when_possible(url, range, method))
+            return self.retry.call(attempt)
         except StoreError as e:
             raise StoreError(f"cannot read {key!r} in {self!r}: {e}") from e.__cause__
+
+    def _native_client(self, key: str) -> obstore.Client | None:
+        """Return obstore's client, if it can be used for a key."""
+        usable = self.has_ranges and self._failures < _MAX_FAILURES
+        if not usable or not _PLAIN_KEY.fullmatch(key):
+            return None
+        found = self._native
+        if found is None or found.process != os.getpid():
+            plain = _PLAIN_KEY.fullmatch(urlsplit(self._base).path or "/")
+            if not plain or self._query or _proxy(self._base) is not None:
+                self._failures = _MAX_FAILURES
+                return None
+            known = self._base, *sorted(self.headers.items()), self.retry.timeout
+            try:
+                found = self._native = obstore.client(known, self._make_native)
+            except (MissingModule, StoreError, ValueError):
+                self._failures = _MAX_FAILURES
+        return found
+
+    def _make_native(self, library: Any) -> Any:
+        timeout = timedelta(seconds=self.retry.timeout)
+        options = {
+            "allow_http": self._base.startswith("http:"),
+            "timeout": timeout,
+            "connect_timeout": timedelta(seconds=min(10.0, self.retry.timeout)),
+            "default_headers": self.headers,
+        }
+        once = {"max_retries": 0, "retry_timeout": timeout}
+        try:
+            return library.store.HTTPStore.from_url(
+                self._base, client_options=options, retry_config=once
+            )
+        except library.exceptions.BaseError as e:
+            raise StoreError(f"obstore cannot read {self!r}: {redact_urls(str(e))}") from None
+
+    def _request_natively(
+        self, client: Any, key: str, range: Range | None
+    ) -> tuple[bytes, _Validator] | Any | None:
+        """Return the response to obstore's request; ``...`` where the other client is to ask."""
+        # With a range even a whole value comes with its place, which shows that it is whole.
+        options = obstore.range_options(range) or {"range": {"offset": 0}}
+        try:
+            data, meta, attributes = obstore.fetch(client, key, options)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, obstore.library().exceptions.BaseError) as e:
+            status = obstore.status_of(e)
+            if status in self.absent_status:
+                return None
+            if status in TRANSIENT_STATUS:
+                raise TransientError(
+                    f"the server responds {status} {responses.get(status, '')}".strip()
+                ) from None
+            if status is None and not isinstance(e, StoreError) and _TIMED_OUT in str(e):
+                raise TransientError("the response did not come in time") from None
+            self._failures += status is None
+            return ...
+        encoding = attributes.get("Content-Encoding", "identity")
+        if encoding.lower() not in ("identity", ""):
+            self._failures = _MAX_FAILURES
+            return ...
+        self._failures = 0
+        return data, _validator_of(meta)
 
     def _request_when_possible(
         self, url: str, range: Range | None, method: str
@@ -266,13 +360,17 @@ class HTTPStore(Closeable):
     # What it is
 
     def close(self) -> None:
-        """Close idle connections; the store can still be used."""
+        """Close idle connections; the store can still be used.
+
+        Those of obstore are shared by stores, and end a little later.
+        """
+        self._native = None
         pools, self._pools = self._pools, None
         if pools is not None and pools[0] == os.getpid():
             pools[1].clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pools": None, "_running": {}}
+        return {**self.__dict__, "_pools": None, "_running": {}, "_native": None}
 
     @property
     def url(self) -> str:
@@ -315,13 +413,19 @@ def _no_descriptor(error: BaseException | None) -> bool:
 
 def _connections(url: str) -> urllib3.PoolManager:
     """Return a pool of connections, through the proxy of the environment if there is one."""
-    parts = urlsplit(url)
-    proxy = getproxies().get(parts.scheme)
-    if proxy is None or proxy_bypass(parts.netloc):
-        return urllib3.PoolManager(maxsize=REQUESTS)
+    proxy = _proxy(url)
+    if proxy is None:
+        return urllib3.PoolManager(maxsize=config.get().requests)
     login = urlsplit(proxy).netloc.rpartition("@")[0]
     headers = urllib3.make_headers(proxy_basic_auth=unquote(login)) if login else None
-    return urllib3.ProxyManager(proxy, maxsize=REQUESTS, proxy_headers=headers)
+    return urllib3.ProxyManager(proxy, maxsize=config.get().requests, proxy_headers=headers)
+
+
+def _proxy(url: str) -> str | None:
+    """Return the proxy of the environment for a URL."""
+    parts = urlsplit(url)
+    proxy = getproxies().get(parts.scheme)
+    return None if proxy is None or proxy_bypass(parts.netloc) else proxy
 
 
 def _body(response: Any, end: float) -> bytes:
@@ -388,6 +492,13 @@ class _Validator(NamedTuple):
     def generation(self) -> str | None:
         return self.text if self.strong else None
 
+    @property
+    def marked(self) -> str | None:
+        """The text, which begins with ``W/`` if it is not strong."""
+        if self.text is None or self.strong or self.text.startswith("W/"):
+            return self.text
+        return f"W/{self.text}"
+
 
 def _validator(response: Any) -> _Validator:
     """Return the validator of a response.
@@ -407,6 +518,18 @@ def _validator(response: Any) -> _Validator:
     except (TypeError, ValueError):
         return _Validator(text, False)
     return _Validator(text, age >= _STABLE)
+
+
+def _validator_of(meta: obstore.Meta) -> _Validator:
+    """Return the validator of obstore's response.
+
+    The date of the response is unknown, so the clock here has to do, which may be wrong.
+    """
+    tag, modified = meta.get("e_tag") or "", meta["last_modified"].timestamp()
+    if not modified:  # which stands for no date
+        return _Validator(tag or None, bool(tag) and not tag.startswith("W/"))
+    text = tag or f"modified {format_datetime(meta['last_modified'], usegmt=True)}"
+    return _Validator(text, time.time() - modified >= _STABLE_HERE)
 
 
 def _status_line(response: Any) -> str:

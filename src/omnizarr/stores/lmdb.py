@@ -7,6 +7,7 @@ use it.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,9 +16,18 @@ from weakref import WeakValueDictionary
 
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.fork import gate
+from omnizarr.concurrency.usage import Usage
 from omnizarr.errors import MissingModule, StoreError
 from omnizarr.stores import identity, operations
-from omnizarr.stores.base import Bytes, Closeable, Range, flat, split_path, value_digest
+from omnizarr.stores.base import (
+    Bytes,
+    Closeable,
+    Range,
+    absolute_path,
+    flat,
+    split_path,
+    value_digest,
+)
 from omnizarr.stores.operations import check_key, check_prefix, check_writable, translated_errors
 
 try:
@@ -28,6 +38,7 @@ except ImportError as e:
 # Inside the class `list` is a method.
 Names: TypeAlias = list[str]
 Values: TypeAlias = list[bytes | None]
+_PAGE = 10_000  # keys of a listing that are in memory at a time
 
 
 class _Environment:
@@ -38,6 +49,7 @@ class _Environment:
         self.number: identity.FileNumber | None = None
         self._handle: lmdb.Environment | None = None
         self._lock = fork.lock()
+        self.usage = Usage(f"the environment at {path!r} was just replaced; try again")
 
     def handle(self) -> lmdb.Environment:
         with self._lock:
@@ -74,7 +86,7 @@ def _environment(path: str, options: dict[str, Any]) -> _Environment:
             where = os.path.realpath(path)
             for other in [*_open.values()]:
                 if other.path == where:
-                    other.close()
+                    other.usage.close(other.close)
             os.makedirs(os.path.dirname(where), exist_ok=True)
             found = _Environment(where, _settings(path, options))
             found.handle()
@@ -116,10 +128,10 @@ class LMDBStore(Closeable):
     def __init__(
         self, path: str | os.PathLike[str], *, read_only: bool = False, **options: Any
     ) -> None:
-        self.path = os.fspath(path)
+        self.path = absolute_path(path)
         self.read_only = read_only
         self.options = options
-        self._closed = False
+        self._usage = Usage()
         self._environment: _Environment | None = None  # kept open between transactions
 
     @classmethod
@@ -132,9 +144,7 @@ class LMDBStore(Closeable):
         self, verb: str, what: object, *, write: bool = False, create: bool = False
     ) -> Iterator[lmdb.Transaction | None]:
         """Yield a transaction, or None if there is no data and none is to be created."""
-        with gate, translated_errors(verb, what, self, (lmdb.Error, OSError)):
-            if self._closed:
-                raise StoreError("the store is closed")
+        with gate, translated_errors(verb, what, self, (lmdb.Error, OSError)), self._usage:
             number, environment = _number(self.path, self.options), self._environment
             if number is None and not create:
                 yield None
@@ -142,7 +152,10 @@ class LMDBStore(Closeable):
             try:
                 if environment is None or number is None or number != environment.number:
                     environment = self._environment = _environment(self.path, self.options)
-                with environment.handle().begin(write=write, buffers=True) as transaction:
+                with (
+                    environment.usage,
+                    environment.handle().begin(write=write, buffers=True) as transaction,
+                ):
                     yield transaction
             except lmdb.MapFullError as e:
                 raise StoreError(f"{e}; give a larger map_size") from e
@@ -213,7 +226,7 @@ class LMDBStore(Closeable):
         check_prefix(prefix)
         with self._transaction("erase", prefix, write=True) as transaction:
             if transaction is not None:
-                for key in _below(transaction, prefix):
+                for key in [*_below(transaction, prefix, prefix)]:
                     transaction.delete(key.encode())
 
     # Listing
@@ -223,9 +236,15 @@ class LMDBStore(Closeable):
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         check_prefix(prefix)
-        with self._transaction("list", prefix) as transaction:
-            found = [] if transaction is None else _below(transaction, prefix)
-        yield from found
+        last, page = prefix, None
+        while page is None or len(page) == _PAGE:
+            with self._transaction("list", prefix) as transaction:
+                if transaction is None:
+                    return
+                keys = (key for key in _below(transaction, last, prefix) if key != last)
+                page = [*itertools.islice(keys, _PAGE)]
+            yield from page
+            last = page[-1] if page else last
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         check_prefix(prefix)
@@ -239,7 +258,10 @@ class LMDBStore(Closeable):
     def close(self) -> None:
         """Release the environment; the store cannot be used afterwards."""
         with gate:
-            self._closed, self._environment = True, None
+            self._usage.close(self._leave_environment)
+
+    def _leave_environment(self) -> None:
+        self._environment = None  # which is closed when no store needs it
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickle, (type(self), self.path, self.read_only, self.options)
@@ -295,10 +317,6 @@ def _scan(transaction: lmdb.Transaction, start: str) -> Iterator[str]:
             yield bytes(raw).decode()
 
 
-def _below(transaction: lmdb.Transaction, prefix: str) -> Names:
-    found = []
-    for key in _scan(transaction, prefix):
-        if not key.startswith(prefix):
-            break
-        found.append(key)
-    return found
+def _below(transaction: lmdb.Transaction, start: str, prefix: str) -> Iterator[str]:
+    """Yield the keys below a prefix from `start` on."""
+    return itertools.takewhile(lambda key: key.startswith(prefix), _scan(transaction, start))

@@ -18,7 +18,7 @@ from typing import Protocol, TypeGuard, TypeVar
 
 from omnizarr.concurrency import leases
 from omnizarr.concurrency.retry import Overtaken, retry_conflicts
-from omnizarr.errors import InvalidArgument, OmnizarrError, ReadOnly, StoreError
+from omnizarr.errors import InvalidArgument, ReadOnly, StoreError, raised_by_system
 from omnizarr.stores.base import (
     Bytes,
     Entry,
@@ -32,7 +32,6 @@ from omnizarr.stores.base import (
     ListsPrefix,
     ListsSizes,
     LockKind,
-    Locks,
     Range,
     SetsIf,
     SetsMany,
@@ -41,6 +40,7 @@ from omnizarr.stores.base import (
     Versioned,
     flat,
 )
+from omnizarr.stores.byte_ranges import Speed, first_parts
 
 _BATCH = 1000  # keys whose sizes are requested at a time
 _BAD_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")  # empty, '.' and '..' segments, NUL
@@ -95,28 +95,85 @@ class ValueReplaced(Overtaken):
 class ConsistentReader:
     """Fetches parts of values; raises `ValueReplaced` if a value was replaced in between.
 
-    A store without generations for every part is read by `fetch`.
+    A store without generations for every part is read by `fetch`. The first part of a value, the
+    index of a shard, is remembered for the next reader where generations last: it is right if the
+    parts that follow have the same generation. `verify` asks for those values of which none did.
+
+    With `size`, what values have at most, a first part that is not remembered is fetched together
+    with the rest of its value.
     """
 
-    def __init__(self, store: Store, fetch: GetMany | None = None) -> None:
-        self._store = store
+    def __init__(self, store: Store, fetch: GetMany | None = None, size: int = 0) -> None:
+        self._store, self._size = store, size
+        self._whole: dict[str, bytes] = {}  # values that came with their first part
         self._fetch = partial(get_many, store) if fetch is None else fetch
         self._has_generations = isinstance(store, GetsManyVersioned)
         self._known: dict[str, str] = {}
+        self._unverified: dict[str, Range] = {}  # remembered first parts that were used
+        lasting = self._has_generations and getattr(store, "lasting_generations", False)
+        self._remembered = first_parts(store) if lasting else None
 
     def __call__(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
         if not self._has_generations or all(part is None for _, part in requests):
             return self._fetch(requests)
-        found = self._store.get_many_versioned(requests)  # type: ignore[attr-defined]  # just seen
-        for (key, part), (data, generation) in zip(requests, found, strict=True):
-            known = self._known.get(key)
-            if part is None or known == generation:
+        if self._remembered is None:
+            return self._fetch_parts(requests)
+        found: dict[int, bytes | None] = {}
+        for number, (key, part) in enumerate(requests):
+            if part is not None and key in self._whole:
+                found[number] = part.of(self._whole[key])
                 continue
-            if known is not None and (data is None or generation is not None):
-                raise ValueReplaced(f"{key!r} in {self._store!r}")
-            if generation is not None:
+            known = self._remembered.get((key, part)) if key not in self._known else None
+            if part is not None and known is not None:
+                found[number], self._known[key] = known
+                self._unverified[key] = part
+        wanted = [request for number, request in enumerate(requests) if number not in found]
+        fetched = iter(self._fetch_parts(wanted) if wanted else ())
+        return [found[n] if n in found else next(fetched) for n in range(len(requests))]
+
+    def _fetch_parts(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
+        wanted = [(key, self._widened(key, part)) for key, part in requests]
+        found = self._store.get_many_versioned(wanted)  # type: ignore[attr-defined]  # just seen
+        results: list[bytes | None] = []
+        for (key, part), (_, wide), (data, generation) in zip(requests, wanted, found, strict=True):
+            if part is not None and wide != part and data is not None:
+                if len(data) < self._size:  # there is no more of it
+                    self._whole[key] = data
+                data = part.of(data)
+            results.append(data)
+            known = self._known.get(key)
+            if part is None:
+                continue
+            if known is None and generation is not None:
                 self._known[key] = generation
-        return [data for data, _ in found]
+                if self._remembered is not None and data is not None:
+                    self._remembered.put((key, part), data, generation)
+            elif known is not None and (data is None or generation is not None):
+                if data is None or not _same_generation(known, generation):
+                    self._forget(key)
+                    raise ValueReplaced(f"{key!r} in {self._store!r}")
+                self._unverified.pop(key, None)
+        return results
+
+    def _widened(self, key: str, part: Range | None) -> Range | None:
+        """Return the range that is requested for a part: all of the value for the first one."""
+        if not self._size or part is None or key in self._known or part.start > 0:
+            return part
+        return Range(-self._size) if part.start < 0 else Range(0, self._size)
+
+    def verify(self) -> None:
+        """Raise if a value was replaced of which nothing but a remembered part was used."""
+        if self._unverified:
+            self._fetch_parts([*self._unverified.items()])
+
+    def _forget(self, key: str) -> None:
+        if self._remembered is not None and key in self._unverified:
+            self._remembered.forget((key, self._unverified[key]))
+
+
+def _same_generation(known: str | None, other: str | None) -> bool:
+    """Return True if two generations are equal; one may be weak, as HTTP calls it."""
+    return known == other or (known or "").removeprefix("W/") == (other or "").removeprefix("W/")
 
 
 def read_consistently(store: Store, read: Callable[[ConsistentReader], T]) -> T:
@@ -124,7 +181,10 @@ def read_consistently(store: Store, read: Callable[[ConsistentReader], T]) -> T:
 
     def attempt() -> T:
         with snapshot(store) as fetch:
-            return read(ConsistentReader(store, fetch))
+            reader = ConsistentReader(store, fetch)
+            found = read(reader)
+            reader.verify()
+            return found
 
     consequence = " while it was read; read it again when it is written less often"
     return retry_conflicts(attempt, consequence, "replaced")
@@ -213,7 +273,11 @@ def lock(
     store: Store, prefix: str, keys: Iterable[str], kind: LockKind
 ) -> AbstractContextManager[None]:
     """Keep other processes from changing keys below a prefix, if the store can."""
-    return store.lock_keys(prefix, keys, kind) if isinstance(store, Locks) else nullcontext()
+    take = getattr(store, "lock_keys", None)  # faster than isinstance
+    if take is None:
+        return nullcontext()
+    found: AbstractContextManager[None] = take(prefix, keys, kind)
+    return found
 
 
 def lock_prefix(
@@ -231,9 +295,9 @@ class Conditional(Store, Versioned, SetsIf, Protocol):
 
 def supports_compare_and_set(store: Store) -> TypeGuard[Conditional]:
     """Return True if concurrent changes are detected by compare-and-set, not kept out by locks."""
-    # An isinstance check of a protocol is fast if the object has the ability.
-    locks = isinstance(store, Locks)
-    return not locks and isinstance(store, SetsIf) and isinstance(store, Versioned)
+    if getattr(store, "lock_keys", None) is not None:  # faster than isinstance
+        return False
+    return isinstance(store, SetsIf) and isinstance(store, Versioned)
 
 
 def update_value(
@@ -289,6 +353,11 @@ def waits_for(store: Store) -> bool:
 def can_list(store: Store) -> bool:
     """Return True if a store can list its keys."""
     return isinstance(store, (Lists, ListsPrefix, ListsDir))
+
+
+def can_erase(store: Store) -> bool:
+    """Return True unless a store states that it keeps every key for good, with `erases`."""
+    return bool(getattr(store, "erases", True))
 
 
 def list_prefix(store: Store, prefix: str) -> Iterator[str]:
@@ -401,15 +470,38 @@ def has_low_latency(store: object) -> bool:
     return bool(getattr(store, "low_latency", False))
 
 
+def prefers_whole(store: object, nbytes: int, requests: int = 2) -> bool:
+    """Return True if so many bytes come sooner than responses to `requests` more, one by one."""
+    speed = getattr(store, "speed", None)
+    return isinstance(speed, Speed) and speed.prefers_whole(nbytes, requests)
+
+
 def has_cheap_requests(store: object) -> bool:
     """Return True for a store that declares `CheapRequests`."""
     return bool(getattr(store, "cheap_requests", False))
 
 
+def sends_values(store: object) -> bool:
+    """Return True for a store that declares `SendsValues`."""
+    return bool(getattr(store, "sends_values", False))
+
+
 def is_process_local(store: object) -> bool:
     """Return True for a store that declares `ProcessLocal`, and for one that wraps such a store."""
+    return _declares(store, "process_local")
+
+
+def commits_changes(store: object) -> bool:
+    """Return True for a store that declares `CommitsChanges`, or wraps such a store.
+
+    The new shape of an array is stored there before the chunks that need it.
+    """
+    return _declares(store, "commits_changes")
+
+
+def _declares(store: object, name: str) -> bool:
     while store is not None:
-        if getattr(store, "process_local", False):
+        if getattr(store, name, False):
             return True
         store = getattr(store, "inner", None)
     return False
@@ -445,7 +537,8 @@ def direct_values(store: object) -> MutableMapping[str, bytes] | None:
 def check_writable(store: Store) -> None:
     """Raise if a store is read-only."""
     if store.read_only:
-        raise ReadOnly(f"{store!r} is read-only; open it with mode 'r+' or 'a' to write")
+        how = getattr(store, "to_write", "open it with mode 'r+' or 'a'")
+        raise ReadOnly(f"{store!r} is read-only; to write, {how}")
 
 
 def is_key(text: str) -> bool:
@@ -477,14 +570,6 @@ def check_offset(key: str, start: int) -> None:
 
 
 # Errors of back ends
-
-
-def raised_by_system(error: OSError) -> bool:
-    """Return True if the operating system raised an error, not a signal handler.
-
-    A ``TimeoutError`` of a handler is not the store's; its ``FileNotFoundError`` proves nothing.
-    """
-    return error.errno is not None and not isinstance(error, OmnizarrError)
 
 
 @contextmanager

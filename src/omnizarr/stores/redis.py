@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from omnizarr.concurrency import fork
-from omnizarr.errors import MissingModule, StoreError
+from omnizarr.concurrency.usage import Usage
+from omnizarr.errors import MissingModule
 from omnizarr.stores import identity
 from omnizarr.stores.base import Bytes, Closeable, Range, flat
 from omnizarr.stores.operations import (
@@ -72,7 +74,7 @@ class RedisStore(Closeable):
         self.options = options
         self._client: redis.Redis | None = None
         self._owner = os.getpid()
-        self._closed = False
+        self._usage = Usage()
 
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> RedisStore:
@@ -86,8 +88,6 @@ class RedisStore(Closeable):
 
     def _redis(self) -> redis.Redis:
         """Return the client, which has connections for each thread and process."""
-        if self._closed:
-            raise StoreError("the store is closed")
         client = self._client
         if client is not None and self._owner == os.getpid():
             return client
@@ -101,6 +101,12 @@ class RedisStore(Closeable):
                 self._client, self._owner = made, os.getpid()
             return self._client
 
+    @contextmanager
+    def _using(self, verb: str, what: str) -> Iterator[None]:
+        """Keep the connections open, and translate errors of the client."""
+        with translated_errors(verb, what, self, _ERRORS), self._usage:
+            yield
+
     def _name(self, key: str) -> str:
         return f"{self.prefix}:{check_key(key)}"
 
@@ -113,9 +119,7 @@ class RedisStore(Closeable):
         requested = [(self._name(key), range) for key, range in requests]
         if not requested:
             return []
-        with translated_errors(
-            "read", ", ".join(self._keys(name for name, _ in requested[:3])), self, _ERRORS
-        ):
+        with self._using("read", ", ".join(self._keys(name for name, _ in requested[:3]))):
             pipeline = self._redis().pipeline(transaction=True)
             for name, range in requested:
                 if range is None:
@@ -131,7 +135,7 @@ class RedisStore(Closeable):
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         requested = [*keys]
-        with translated_errors("read", ", ".join(requested[:3]), self, _ERRORS):
+        with self._using("read", ", ".join(requested[:3])):
             pipeline = self._redis().pipeline(transaction=True)
             for key in requested:
                 pipeline.exists(self._name(key))
@@ -142,14 +146,14 @@ class RedisStore(Closeable):
 
     def generation(self, key: str) -> str | None:
         name = self._name(key)
-        with translated_errors("read", key, self, _ERRORS):
+        with self._using("read", key):
             return _text(self._redis().eval(_GENERATION, 1, name))
 
     def get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
         name = self._name(key)
-        with translated_errors("read", key, self, _ERRORS):
+        with self._using("read", key):
             reply: Any = self._redis().eval(_GET_VERSIONED, 1, name, *_bounds(range or Range()))
         return _part(reply[1] is not None, reply[0], range or Range()), _text(reply[1])
 
@@ -162,32 +166,32 @@ class RedisStore(Closeable):
         check_writable(self)
         rows = {self._name(key): bytes(flat(value)) for key, value in values}
         if rows:
-            with translated_errors("write", ", ".join(self._keys([*rows][:3])), self, _ERRORS):
+            with self._using("write", ", ".join(self._keys([*rows][:3]))):
                 self._redis().mset(rows)
 
     def set_partial(self, key: str, start: int, value: Bytes) -> None:
         check_writable(self)
         name = self._name(key)
         check_offset(key, start)
-        with translated_errors("write", key, self, _ERRORS):
+        with self._using("write", key):
             self._redis().setrange(name, start, bytes(flat(value)))
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         check_writable(self)
         name = self._name(key)
-        with translated_errors("write", key, self, _ERRORS):
+        with self._using("write", key):
             return bool(self._redis().eval(_SET_IF, 1, name, generation or "", bytes(flat(value))))
 
     def erase(self, key: str) -> None:
         check_writable(self)
         name = self._name(key)
-        with translated_errors("erase", key, self, _ERRORS):
+        with self._using("erase", key):
             self._redis().delete(name)
 
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
         names = [f"{self.prefix}:{key}" for key in self.list_prefix(prefix)]
-        with translated_errors("erase", prefix, self, _ERRORS):
+        with self._using("erase", prefix):
             for start in range(0, len(names), _BATCH):
                 self._redis().unlink(*names[start : start + _BATCH])
 
@@ -199,7 +203,7 @@ class RedisStore(Closeable):
     def list_prefix(self, prefix: str) -> Iterator[str]:
         check_prefix(prefix)
         pattern = re.sub(r"([*?\[\]\\^-])", r"\\\1", f"{self.prefix}:{prefix}") + "*"
-        with translated_errors("list", prefix, self, _ERRORS):
+        with self._using("list", prefix):
             # A scan may give a key twice.
             found = {name.decode() for name in self._redis().scan_iter(pattern, count=_BATCH)}
         yield from self._keys(found)
@@ -211,12 +215,15 @@ class RedisStore(Closeable):
 
     def close(self) -> None:
         """Close the connections; the store cannot be used afterwards."""
-        client, self._client, self._closed = self._client, None, True
+        self._usage.close(self._disconnect)
+
+    def _disconnect(self) -> None:
+        client, self._client = self._client, None
         if client is not None and self._owner == os.getpid():
             client.close()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_client": None}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (type(self), self.url, self.prefix, self.read_only, self.options)
 
     def identity_details(self) -> tuple[str, ...]:
         """Return the whole URL and the prefix."""
@@ -239,6 +246,12 @@ class RedisStore(Closeable):
 
     def __repr__(self) -> str:
         return f"{re.sub(r'://[^/@]*@', '://…@', self.url)} ({self.prefix})"
+
+
+def _unpickle(
+    kind: type[RedisStore], url: str, prefix: str, read_only: bool, options: dict[str, Any]
+) -> RedisStore:
+    return kind(url, prefix=prefix, read_only=read_only, **options)
 
 
 def _bounds(range: Range) -> tuple[int, int]:

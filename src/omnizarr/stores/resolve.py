@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import sys
 from collections.abc import Mapping, MutableMapping
+from pathlib import PurePath
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,6 +19,7 @@ from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.operations import check_key, check_writable
+from omnizarr.stores.references import REFERENCE_ENDINGS, is_references
 from omnizarr.stores.wrappers import StoreWithPartialAccess
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):(/?)")  # one letter is a Windows drive
@@ -40,6 +43,7 @@ registry.register("store", "file", LocalStore.from_url)
 registry.register("store", "memory", memory)
 registry.register("store", "zip", "omnizarr.stores.zip:ZipStore.from_url")
 registry.register("store_adapter", "zip", "omnizarr.stores.zip:ZipStore")
+registry.register("store_adapter", "references", "omnizarr.stores.references.store:ReferenceStore")
 registry.register("store", "sqlite", "omnizarr.stores.sqlite:SQLiteStore.from_url")
 registry.register("store", "lmdb", "omnizarr.stores.lmdb:LMDBStore.from_url")
 registry.register("store", "redis", "omnizarr.stores.redis:RedisStore.from_url", "rediss", "unix")
@@ -51,11 +55,14 @@ registry.register("store", "az", _OBJECT, "abfs", "abfss", "adl", "azure")
 registry.register("store", "ftp", _FSSPEC, "sftp", "ssh", "smb", "webdav", "hdfs")
 registry.register("store", "github", _FSSPEC, "git", "hf", "reference")
 registry.register("store", "simplecache", _FSSPEC, "filecache", "blockcache")
+registry.register("store", "icechunk", "omnizarr.integrations.icechunk:RepositoryStore.from_url")
 registry.register("store_adapter", "zarr-python", "omnizarr.integrations.zarr_python:from_zarr")
 
 _PARTIAL = ("get_partial_values", "set_partial_values", "erase_values")
 _WEB = re.compile("https?://", re.IGNORECASE)
+_ARCHIVE_ENDINGS = (".zip", ".ozx")
 _ARCHIVE = re.compile(r"zip::|.*\.(zip|ozx)/?\Z", re.IGNORECASE | re.DOTALL)
+_ENDINGS = _ARCHIVE_ENDINGS + REFERENCE_ENDINGS  # of what is not a plain folder
 
 
 def resolve(
@@ -65,7 +72,15 @@ def resolve(
 
     Storage options are for the store of a URL.
     """
+    if not storage_options and isinstance(where, (str, PurePath)):
+        text = where if isinstance(where, str) else os.fspath(where)
+        if ":" not in text and not text.rstrip("/").lower().endswith(_ENDINGS):
+            return LocalStore(text, read_only=read_only)  # as nearly all are
     options = dict(storage_options or {})
+    if isinstance(where, (str, os.PathLike)) and is_references(os.fspath(where)):
+        references = registry.lookup("store_adapter", "references")
+        found: Store = references.from_path(os.fspath(where), options)
+        return found
     make = _store_factory(where) if isinstance(where, str) else None
     if options and make is None and not (isinstance(where, str) and is_archive(where)):
         raise StoreError(
@@ -109,6 +124,8 @@ def takes_options(where: Any) -> bool:
     """Return True for a URL of a store that storage options can be for."""
     if not isinstance(where, str):
         return False
+    if is_references(where):
+        return True
     inner = where.removeprefix("zip::") if is_archive(where) else where
     scheme = _SCHEME.match(inner)
     local = scheme is None or scheme[1].lower() in ("file", "memory")
@@ -160,8 +177,11 @@ def _archive(text: str, read_only: bool, options: Mapping[str, Any] | None) -> S
 
 
 def _is_zarr_python_store(where: object) -> bool:
-    """Return True for a store of zarr-python 3, or a path in one, by its methods."""
+    """Return True for a store of zarr-python 3, or a path in one, by its class or methods."""
     inner = getattr(where, "store", where) if hasattr(where, "path") else where
+    theirs = getattr(sys.modules.get("zarr.abc.store"), "Store", None)
+    if theirs is not None and isinstance(inner, theirs):
+        return True  # also if its methods are functions that return awaitables
     needed = ("get", "set", "delete", "list_prefix", "supports_listing", "supports_writes")
     return all(hasattr(inner, name) for name in needed) and inspect.iscoroutinefunction(
         getattr(type(inner), "get", None)
@@ -180,6 +200,11 @@ def _store_factory(text: str) -> Any | None:
     make = registry.find("store", scheme)
     if make is None and match[2]:
         make = _fsspec_factory(scheme)
+    if make is None and scheme.startswith("mongodb"):
+        raise StoreError(
+            f"{redact_urls(text)!r}: MongoDB is not offered; give an own object with get, set and"
+            " erase (docs/stores.md), or keep the data in a store that omnizarr or fsspec has"
+        )
     if make is None and match[2]:
         known = known_names(scheme, registry.names("store"))
         raise StoreError(
@@ -221,6 +246,7 @@ class MinimalStore(Closeable):
         kind: Any = type(inner)
         self._takes_range = takes_range(kind)
         self._erase = getattr(inner, "erase", None) or getattr(inner, "delete", None)
+        self.erases = self._erase is not None
         for name in _OPTIONAL_METHODS:
             if callable(getattr(inner, name, None)):
                 setattr(self, name, getattr(inner, name))

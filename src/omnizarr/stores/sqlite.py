@@ -19,9 +19,18 @@ from weakref import WeakValueDictionary
 
 from omnizarr.concurrency.fork import gate
 from omnizarr.concurrency.retry import descriptor_shortage
+from omnizarr.concurrency.usage import Usage
 from omnizarr.errors import StoreError
 from omnizarr.stores import identity, operations
-from omnizarr.stores.base import Bytes, Closeable, Range, flat, split_path, value_digest
+from omnizarr.stores.base import (
+    Bytes,
+    Closeable,
+    Range,
+    absolute_path,
+    flat,
+    split_path,
+    value_digest,
+)
 from omnizarr.stores.operations import check_key, check_prefix, check_writable, translated_errors
 
 # Inside the class `list` is a method.
@@ -30,6 +39,7 @@ Values: TypeAlias = list[bytes | None]
 
 _TABLE = "CREATE TABLE IF NOT EXISTS zarr(k TEXT PRIMARY KEY, v BLOB)"
 _PUT = "INSERT OR REPLACE INTO zarr(k, v) VALUES (?, ?)"
+_PAGE = 10_000  # keys of a listing that are in memory at a time
 _numbers = itertools.count()
 _stores: WeakValueDictionary[int, SQLiteStore] = WeakValueDictionary()  # equal ones too
 
@@ -62,13 +72,13 @@ class SQLiteStore(Closeable):
     def __init__(
         self, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = 60
     ) -> None:
-        self.path = os.fspath(path)
+        self.path = absolute_path(path)
         self.read_only = read_only
         self.timeout = timeout
         self._reset()
 
     def _reset(self) -> None:
-        self._closed = False
+        self._usage = Usage()
         self._connections: dict[int, sqlite3.Connection] = {}  # by the number of a thread
         self._files: dict[int, identity.FileNumber | None] = {}  # that they have open
         self._local = threading.local()
@@ -96,9 +106,8 @@ class SQLiteStore(Closeable):
             gate,
             translated_errors(verb, what, self, (sqlite3.Error, OSError)),
             _explained_errors(),
+            self._usage,
         ):
-            if self._closed:
-                raise StoreError("the store is closed")
             number = self._number()
             found = self._connection(number, create)
             if found is not None and create:
@@ -236,12 +245,17 @@ class SQLiteStore(Closeable):
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         check_prefix(prefix)
-        with self._connection_for("list", prefix) as connection:
-            if connection is None:
-                return
-            where, bounds = _below(prefix)
-            found = connection.execute(f"SELECT k FROM zarr {where} ORDER BY k", bounds).fetchall()
-        yield from (key for (key,) in found)
+        below = f"{'AND k < ?' if prefix else ''} ORDER BY k LIMIT {_PAGE}"
+        end = [operations.prefix_end(prefix)] if prefix else []
+        last, page = prefix, None
+        while page is None or len(page) == _PAGE:
+            with self._connection_for("list", prefix) as connection:
+                if connection is None:
+                    return
+                rows = connection.execute(f"SELECT k FROM zarr WHERE k > ? {below}", [last, *end])
+                page = [key for (key,) in rows]
+            yield from page
+            last = page[-1] if page else last
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         check_prefix(prefix)
@@ -258,8 +272,7 @@ class SQLiteStore(Closeable):
     def close(self) -> None:
         """Close the connections of all threads; the store cannot be used afterwards."""
         with gate:
-            self._closed = True
-            self._disconnect()
+            self._usage.close(self._disconnect)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path, "read_only": self.read_only, "timeout": self.timeout}

@@ -19,6 +19,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -28,6 +29,7 @@ from omnizarr.stores.base import Bytes, Range, Store, flat
 from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.operations import (
+    can_erase,
     can_list,
     check_key,
     check_writable,
@@ -42,7 +44,6 @@ from omnizarr.stores.operations import (
 
 FOLDER = f"{OURS}staged__"  # in the root of a store: one prefix for each node that is being written
 PLAN = "plan.json"  # in a stage that is replacing something: what goes where
-FINISHED = "finished"  # in a stage of a resumable operation: all values are in their place
 Plan: TypeAlias = dict[str, Any]
 _NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
 
@@ -105,14 +106,17 @@ class Stage:
     def discard(self) -> None:
         """Erase the staged values, unless they are just replacing others.
 
-        The marker is erased first, so that nobody resumes a half of them.
+        The marker is erased first, so that nobody resumes a half of them; or last, if it says that
+        nothing else is left to do.
         """
         if can_list(self.target) and not self.pending:
             keys, below = list_dir(self.target, self.prefix)
-            if self.prefix + MARKER in keys:
-                self.target.erase(self.prefix + MARKER)
+            key = self.prefix + MARKER
+            if key in keys and not self.finished:
+                self.target.erase(key)
             for each in below:
                 erase_prefix(self.target, each)
+            erase_values(self.target, [each for each in keys if each != key])
             erase_prefix(self.target, self.prefix)
 
     def recover(self) -> None:
@@ -132,9 +136,16 @@ class Stage:
             self._finish(plan)
 
     @property
+    def mark(self) -> Mark | None:
+        """The marker of an operation that can be resumed."""
+        text = self.target.get(self.prefix + MARKER)
+        return None if text is None else Mark.read(text)
+
+    @property
     def finished(self) -> bool:
         """True if the values are in their place, and only what shows that is left."""
-        return self.target.get(self.prefix + FINISHED) is not None
+        mark = self.mark
+        return mark is not None and mark.finished
 
     def _make_plan(self, old: Extent, new: Extent) -> Plan:
         staged = [key for key in list_prefix(self.store, "") if new.has(key)]
@@ -185,9 +196,10 @@ class Stage:
 
     def _note_finished(self) -> None:
         """Note, where an operation can be resumed, that nothing is left to do."""
-        mark = self.target.get(self.prefix + MARKER)
+        mark = self.mark
         if mark is not None:
-            self.target.set(self.prefix + FINISHED, mark)
+            finished = dataclasses.replace(mark, finished=True)
+            self.target.set(self.prefix + MARKER, finished.write())
 
     def _write(self, name: str, content: Plan) -> None:
         self.target.set(self.prefix + name, json.dumps(content).encode())
@@ -274,14 +286,24 @@ def marker(path: str) -> str:
     return f"{path}/{MARKER}" if path else MARKER
 
 
+class Kind(StrEnum):
+    """The effect that an operation has on the node that it marks, until it is finished."""
+
+    CREATE = "create"  # there is none: the chunks and metadata of a new one are being written
+    COPY = "copy"  # there is none: all that is below the path belongs to the operation
+    UPDATE = "update"  # it holds old and new values
+    EXTEND = "extend"  # it stays as it was: what changes it is not visible before the end
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
     """The value of a marker: the operation that writes the node, and a digest of its plan."""
 
-    operation: str
+    operation: str  # for messages only
     plan: str = ""
     attempt: str = ""  # differs each time that the operation starts again
     finished: bool = False  # the node is visible, and only the marker is left to be erased
+    kind: Kind = Kind.CREATE
 
     def write(self) -> bytes:
         """Return the stored form."""
@@ -293,8 +315,8 @@ class Mark:
         try:
             stored = json.loads(value)
             operation, plan = str(stored["operation"]), str(stored["plan"])
-            finished = stored.get("finished") is True
-            return cls(operation, plan, str(stored.get("attempt", "")), finished)
+            finished, kind = stored.get("finished") is True, Kind(stored.get("kind", Kind.CREATE))
+            return cls(operation, plan, str(stored.get("attempt", "")), finished, kind)
         except (ValueError, KeyError, TypeError, AttributeError):
             return cls("a writer")
 
@@ -302,6 +324,18 @@ class Mark:
     def journal(self) -> str:
         """The prefix of the journal of this attempt."""
         return f"{JOURNAL}/{self.attempt}/"
+
+    @property
+    def keeps_node(self) -> bool:
+        """True if the node is as it was before the operation, while that is not finished."""
+        return self.kind is Kind.EXTEND
+
+    @property
+    def effect(self) -> str:
+        """The state of the node while the operation is not finished, for messages."""
+        if self.kind is Kind.UPDATE:
+            return "holds old and new values"
+        return "is as it was" if self.keeps_node else "is incomplete"
 
     def __str__(self) -> str:
         return self.operation
@@ -320,6 +354,7 @@ class DeferredMetadataStore:
         self.metadata: dict[str, bytes] = {}
         self.published: list[str] = []
         self.read_only = inner.read_only
+        self.erases = can_erase(inner)
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         if not self.is_metadata(check_key(key)):

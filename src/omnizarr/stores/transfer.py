@@ -11,8 +11,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from hashlib import sha256
 from typing import Any
 
 from omnizarr import config
@@ -50,7 +48,6 @@ class Result:
     values: int = 0
     nbytes: int = 0
     missing: list[str] = field(default_factory=list)  # keys without a value in the source
-    digests: dict[str, str] = field(default_factory=dict)  # SHA-256 of each value, on demand
 
 
 @dataclass(frozen=True)
@@ -63,18 +60,18 @@ class Transfer:
     end: str = ""
     fresh: bool = False  # the target has probably none of the keys
 
-    def copy(self, entries: Sequence[Entry], *, digests: bool = False) -> Result:
+    def copy(self, entries: Sequence[Entry]) -> Result:
         """Copy values; keys in the entries are relative to the prefixes."""
         result = Result()
-        if self._copies_files and not digests:
+        if self._copies_files:
             self._copy_files(entries, result)
         elif self.has_low_latency:
             large = [entry for entry in entries if _is_large(entry)]
-            self._copy_batch([e for e in entries if not _is_large(e)], result, digests)
+            self._copy_batch([e for e in entries if not _is_large(e)], result)
             for entry in large:
-                self._note(entry, self._copy_one(digests, entry), result)
+                self._note(entry, self._copy_one(entry), result)
         else:
-            found = in_parallel(partial(self._copy_one, digests), entries)
+            found = in_parallel(self._copy_one, entries)
             for entry, copied in zip(entries, found, strict=True):
                 self._note(entry, copied, result)
         return result
@@ -101,55 +98,50 @@ class Transfer:
                 done, nbytes = _files.copy_many(old, new, left, self.fresh)
                 result.values, result.nbytes = result.values + done, result.nbytes + nbytes
             for key in left[done : done + 1]:  # this raises, makes folders, or copies otherwise
-                self._note(by_key[key], self._copy_one(False, by_key[key]), result)
+                self._note(by_key[key], self._copy_one(by_key[key]), result)
             left = left[done + 1 :]
 
-    def _copy_batch(self, entries: Sequence[Entry], result: Result, digests: bool) -> None:
+    def _copy_batch(self, entries: Sequence[Entry], result: Result) -> None:
         values = get_many(self.source, [(self.start + entry.key, None) for entry in entries])
         found = [(e, v) for e, v in zip(entries, values, strict=True) if v is not None]
         set_many(self.target, [(self.end + entry.key, value) for entry, value in found])
         for entry, value in zip(entries, values, strict=True):
-            digest = sha256(value).hexdigest() if digests and value is not None else ""
             if value is not None:
                 self._keep_time(entry)
-            self._note(entry, None if value is None else (len(value), digest), result)
+            self._note(entry, None if value is None else len(value), result)
 
-    def _note(self, entry: Entry, copied: tuple[int, str] | None, result: Result) -> None:
-        if copied is None:
+    def _note(self, entry: Entry, nbytes: int | None, result: Result) -> None:
+        if nbytes is None:
             result.missing.append(entry.key)
             return
         result.values += 1
-        result.nbytes += copied[0]
-        if copied[1]:
-            result.digests[entry.key] = copied[1]
+        result.nbytes += nbytes
 
-    def _copy_one(self, digests: bool, entry: Entry) -> tuple[int, str] | None:
-        """Copy one value; return its bytes and digest, or None if the source has none."""
+    def _copy_one(self, entry: Entry) -> int | None:
+        """Copy one value; return its number of bytes, or None if the source has none."""
         if _is_large(entry) and isinstance(self.target, SetsParts):
-            return self._stream(entry, digests)
+            return self._stream(entry)
         value = self.source.get(self.start + entry.key)
         if value is None:
             return None
         self.target.set(self.end + entry.key, value)
         self._keep_time(entry)
-        return len(value), sha256(value).hexdigest() if digests else ""
+        return len(value)
 
-    def _stream(self, entry: Entry, digests: bool) -> tuple[int, str]:
+    def _stream(self, entry: Entry) -> int:
         target: Any = self.target
-        nbytes, digest = 0, sha256()
+        nbytes = 0
 
         def parts() -> Iterator[bytes]:  # again after an error that may pass
-            nonlocal nbytes, digest
-            nbytes, digest = 0, sha256()
+            nonlocal nbytes
+            nbytes = 0
             for part in read_parts(self.source, self.start + entry.key):
                 nbytes += len(part)
-                if digests:
-                    digest.update(part)
                 yield part
 
         target.set_parts(self.end + entry.key, parts)
         self._keep_time(entry)
-        return nbytes, digest.hexdigest() if digests else ""
+        return nbytes
 
     def _keep_time(self, entry: Entry) -> None:
         """Give a new file the modification time of its source, by which changes are noticed."""
@@ -192,16 +184,6 @@ class Transfer:
         differ |= {e.key for e in entries if _is_large(e) and not self._is_equal_in_parts(e)}
         return [entry.key for entry in entries if entry.key in differ]
 
-    def digests(self, entries: Sequence[Entry]) -> dict[str, str]:
-        """Return the SHA-256 of values of the source by key."""
-        found = {}
-        for entry in entries:
-            digest = sha256()
-            for part in read_parts(self.source, self.start + entry.key):
-                digest.update(part)
-            found[entry.key] = digest.hexdigest()
-        return found
-
     def _is_equal(self, entry: Entry) -> bool:
         old = self.source.get(self.start + entry.key)
         return old is not None and old == self.target.get(self.end + entry.key)
@@ -215,12 +197,13 @@ class Transfer:
             return False
 
 
-def read_parts(store: Store, key: str) -> Iterator[bytes]:
+def read_parts(store: Store, key: str, size: int | None = None) -> Iterator[bytes]:
     """Yield a value in parts; raise if it is missing, or replaced meanwhile."""
+    size = size or PART
     with snapshot(store) as fetch:
         read, position = ConsistentReader(store, fetch), 0
         while True:
-            (part,) = read([(key, Range(position, PART))])
+            (part,) = read([(key, Range(position, size))])
             if part is None:
                 raise MissingValue(
                     f"there is no value at {key!r} in {store!r}; was it just erased?"
@@ -228,7 +211,7 @@ def read_parts(store: Store, key: str) -> Iterator[bytes]:
             if part:
                 yield part
             position += len(part)
-            if len(part) < PART:
+            if len(part) < size:
                 return
 
 

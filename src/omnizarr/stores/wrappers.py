@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -32,6 +33,7 @@ Names: TypeAlias = list[str]
 Values: TypeAlias = list[bytes | None]
 VersionedValues: TypeAlias = list[tuple[bytes | None, str | None]]
 T = TypeVar("T")
+_PAGE = 10_000  # entries of a listing that are in memory at a time
 
 
 class WrapperStore(Closeable):
@@ -72,6 +74,11 @@ class WrapperStore(Closeable):
     def lists_all(self) -> bool:
         """False where the inner store may leave out keys that it has."""
         return bool(getattr(self.inner, "lists_all", True))
+
+    @property
+    def erases(self) -> bool:
+        """False where the inner store cannot erase."""
+        return operations.can_erase(self.inner)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in self._bound}
@@ -186,28 +193,24 @@ class WrapperStore(Closeable):
         yield from self._list_prefix("")
 
     def _list_prefix(self, prefix: str) -> Iterator[str]:
-        operations.check_prefix(prefix)
-        inside = self._to_inner(prefix)
-        found = self._call(
-            "list_prefix", [prefix], lambda: [*operations.list_prefix(self.inner, inside)]
-        )
-        yield from map(self._from_inner, found)
+        yield from map(self._from_inner, self._pages(prefix, operations.list_prefix))
 
     def _list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
-        operations.check_prefix(prefix)
-        inside = self._to_inner(prefix)
-        found = self._call(
-            "list_prefix", [prefix], lambda: [*operations.list_sizes(self.inner, inside)]
-        )
+        found = self._pages(prefix, operations.list_sizes)
         yield from ((self._from_inner(key), size) for key, size in found)
 
     def _list_entries(self, prefix: str) -> Iterator[Entry]:
-        operations.check_prefix(prefix)
-        inside = self._to_inner(prefix)
-        found = self._call(
-            "list_prefix", [prefix], lambda: [*operations.list_entries(self.inner, inside)]
-        )
+        found = self._pages(prefix, operations.list_entries)
         yield from (entry._replace(key=self._from_inner(entry.key)) for entry in found)
+
+    def _pages(self, prefix: str, listed: Callable[[Store, str], Iterator[T]]) -> Iterator[T]:
+        """Yield what the inner store lists; each page is a call."""
+        operations.check_prefix(prefix)
+        found = listed(self.inner, self._to_inner(prefix))
+        page: list[T] | None = None
+        while page is None or len(page) == _PAGE:
+            page = self._call("list_prefix", [prefix], lambda: [*itertools.islice(found, _PAGE)])
+            yield from page
 
     def _list_dir(self, prefix: str) -> tuple[Names, Names]:
         operations.check_prefix(prefix)

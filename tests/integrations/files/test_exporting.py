@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +21,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import omnizarr as oz
+from omnizarr.integrations.files import numpy_writer
 from omnizarr.integrations.files.exporting import Export
 from tests.integrations.files.comparison import assert_same
+from tests.integrations.files.strategies import TEXT, attribute_values
 
-TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
-PLAIN = st.one_of(
-    st.integers(-(2**62), 2**62),
-    st.floats(allow_nan=False, allow_infinity=False),
-    TEXT,
-    st.lists(st.integers(-(2**40), 2**40), min_size=2, max_size=3),
-    st.lists(TEXT, min_size=2, max_size=3),
-)
 NAMES = st.text("abcdefg", min_size=1, max_size=4)
-ATTRIBUTES = st.dictionaries(NAMES, PLAIN, max_size=3)
+ATTRIBUTES = st.dictionaries(NAMES, attribute_values(2), max_size=3)
 KINDS = {
     ".npy": "biufcSV",
     ".npz": "biufcSV",
@@ -242,3 +238,54 @@ def test_a_plan_names_what_is_written(tmp_path: Path) -> None:
         oz.export_file(tmp_path / "a.zarr", tmp_path / "a", format="grib")
     with pytest.raises(oz.InvalidArgument, match="compression must be"):
         oz.export_file(tmp_path / "a.zarr", tmp_path / "a.nc", compression="lz4")
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.nc", "a.tif", "a.ome.tif", "a.npz", "a.npy"])
+def test_a_failed_export_leaves_no_file_and_says_if_it_can_be_resumed(
+    tmp_path: Path, name: str
+) -> None:
+    values = np.arange(40_000, dtype="u2").reshape(200, 200)
+    source = tmp_path / "a.zarr"
+    oz.create_array(source, data=values, chunks=(20, 200), dimension_names=["y", "x"])
+    chunk = source / "c/7/0"
+    stored = chunk.read_bytes()
+    chunk.write_bytes(stored[:-9])
+    job = Export(str(source), str(tmp_path / name), memory=50_000)
+    resumable = name == "a.npy"
+    assert ("starts again" in str(job.plan())) != resumable
+    with pytest.raises(oz.ChunkError):
+        oz.run(job)
+    assert not (tmp_path / name).exists()
+    chunk.write_bytes(stored)
+    with ExitStack() as stack:
+        if not resumable:
+            assert os.listdir(tmp_path) == ["a.zarr"]
+            stack.enter_context(pytest.warns(oz.OmnizarrWarning, match="cannot be resumed"))
+        oz.run(job, resume=True)
+    assert sorted(os.listdir(tmp_path)) == sorted(["a.zarr", name])
+    oz.import_file(tmp_path / name, tmp_path / "b.zarr", image=False)
+    found = oz.open(tmp_path / "b.zarr")
+    array = found if isinstance(found, oz.Array) else next(iter(dict(found.arrays()).values()))
+    np.testing.assert_array_equal(array[...], values)
+
+
+@given(
+    box=st.lists(st.tuples(st.integers(1, 40), st.integers(0, 40)), min_size=0, max_size=3),
+    itemsize=st.sampled_from([1, 2, 8, 64]),
+)
+def test_boxes_are_written_to_few_pages_of_a_npy_file_at_a_time(
+    box: list[tuple[int, int]], itemsize: int
+) -> None:
+    shape, whole = tuple(n for n, _ in box), tuple(n + more for n, more in box)
+    # Elements of a file begin anywhere, and rows that follow each other are on the same pages.
+    place = np.arange(math.prod(whole)).reshape(whole) * itemsize + 100
+    first, last = place // numpy_writer.PAGE, (place + itemsize - 1) // numpy_writer.PAGE
+    times = np.zeros(shape, int)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numpy_writer, "MAPPED", 6 * numpy_writer.PAGE)
+        for part in numpy_writer.mapped_parts(shape, whole, itemsize):
+            times[part] += 1
+            here = tuple(slice(0, n) for n in shape)
+            pages = {*first[here][part].flat, *last[here][part].flat}
+            assert len(pages) <= 6
+    assert (times == 1).all()

@@ -15,27 +15,13 @@ from hypothesis.extra import numpy as hnp
 
 import omnizarr as oz
 from tests.integrations.files.comparison import assert_same
+from tests.integrations.files.strategies import TYPES, attribute_values
 
-NUMBERS = st.one_of(
-    hnp.boolean_dtypes(),
-    hnp.integer_dtypes(endianness="?"),
-    hnp.floating_dtypes(endianness="?", sizes=(16, 32, 64)),
-    hnp.complex_number_dtypes(endianness="?", sizes=(64, 128)),
-    hnp.byte_string_dtypes(min_len=1, max_len=5),
-    st.just(np.dtype([("a", "<i4"), ("b", "<f8")])),
-)
-ARRAYS = NUMBERS.flatmap(
+ARRAYS = TYPES.flatmap(
     lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=3, max_side=8))
 )
 NAMES = st.text("abcdefg_0", min_size=1, max_size=4).filter(lambda name: name[0] != "_")
-TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
-PLAIN = st.one_of(
-    st.integers(-(2**62), 2**62),
-    st.floats(allow_nan=False, allow_infinity=False),
-    TEXT,
-    st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=3),
-    st.lists(TEXT, min_size=1, max_size=3),
-)
+PLAIN = attribute_values(1)
 
 
 @settings(max_examples=50, deadline=None)

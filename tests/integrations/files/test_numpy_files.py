@@ -10,27 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import omnizarr as oz
 from tests.integrations.files.comparison import assert_same
+from tests.integrations.files.strategies import TYPES
 
-TYPES = st.one_of(
-    hnp.boolean_dtypes(),
-    hnp.integer_dtypes(endianness="?"),
-    hnp.floating_dtypes(endianness="?", sizes=(16, 32, 64)),
-    hnp.complex_number_dtypes(endianness="?", sizes=(64, 128)),
-    hnp.byte_string_dtypes(min_len=1, max_len=5),
-    st.just(np.dtype([("a", "<i4"), ("b", "<f8")])),
-)
 ARRAYS = TYPES.flatmap(
     lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0))
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(values=ARRAYS, fortran=st.booleans(), zarr_format=st.sampled_from([2, 3]))
 def test_any_array_is_imported_unchanged(values: Any, fortran: bool, zarr_format: int) -> None:
     values = np.asarray(values, order="F" if fortran else "C")

@@ -418,6 +418,50 @@ def test_a_fill_value_that_other_programs_write_as_a_number_is_read() -> None:
         xr.open_dataset(group, engine="omnizarr")
 
 
+def test_a_fill_value_is_refused_where_it_would_mark_missing_values() -> None:
+    data = xr.Dataset({"x": ("t", [1, 2])})
+    with pytest.raises(ValueError, match="_FillValue"):
+        data.omnizarr.to({}, zarr_format=2, encoding={"x": {"fill_value": -1}})
+    store: dict[str, bytes] = {}
+    data.omnizarr.to(store, zarr_format=3, encoding={"x": {"fill_value": -1}})
+    assert oz.open_array(store, path="x").fill_value == -1
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_text_is_read_in_the_type_that_xarray_reads(tmp_path: Path, zarr_format: int) -> None:
+    text = np.array(["a", "ä€", "", "x" * 50], np.dtypes.StringDType())
+    data = xr.Dataset({"text": ("x", text), "one": text[0]}, coords={"x": text})
+    data.omnizarr.to(tmp_path / "x", zarr_format=zarr_format)
+    ours, theirs = opened(tmp_path / "x"), opened(tmp_path / "x", "zarr")
+    xr.testing.assert_identical(ours, theirs)
+    for name in data.variables:
+        assert ours[name].dtype == theirs[name].dtype
+    missing = ours.assign(text=ours.text.astype(object).where([True, False, True, True]))
+    missing.text.encoding = ours.text.encoding
+    missing.omnizarr.to(tmp_path / "x", mode="w", zarr_format=zarr_format)
+    assert opened(tmp_path / "x").text.values.tolist() == ["a", "", "", "x" * 50]
+    fixed = xr.Dataset({"text": ("x", ["new"])}, coords={"x": ["a"]})
+    fixed.omnizarr.to(tmp_path / "x", region="auto")
+    assert opened(tmp_path / "x").text.values.tolist() == ["new", "", "", "x" * 50]
+
+
+@pytest.mark.parametrize("length", [0, 6])
+def test_chunks_of_several_lengths_are_read_and_written(tmp_path: Path, length: int) -> None:
+    values = np.arange(length * 20.0).reshape(length, 20)
+    group = oz.open_group(tmp_path / "x", "w")
+    options: dict[str, Any] = {"chunks": (2, (5, 10, 5)), "dimension_names": ["x", "y"]}
+    group.create_array("v", data=values, **options)
+    data = xr.open_dataset(tmp_path / "x", engine="omnizarr", chunks={})
+    blocks = ((2,) * 3 if length else (0,), (5, 10, 5))
+    assert data.v.chunks == blocks
+    assert data.v.encoding["chunks"] == (2 if length else 1, (5, 10, 5))
+    for name, chunks in (("same", {}), ("regular", {"x": 3, "y": 10})):
+        data.chunk(chunks).omnizarr.to(tmp_path / name)
+        copy = xr.open_dataset(tmp_path / name, engine="omnizarr", chunks={})
+        np.testing.assert_array_equal(copy.v, values)
+        assert copy.v.chunks[1] == (blocks[1] if name == "same" else (10, 10))
+
+
 def test_loading_can_be_awaited(tmp_path: Path) -> None:
     climate().omnizarr.to(tmp_path / "x")
     dataset = xr.open_dataset(tmp_path / "x", engine="omnizarr")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import omnizarr as oz
+import omnizarr.xarray as ozx
 from omnizarr.integrations.xarray import read
+from tests.servers.web import Answer, Web, running
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +45,7 @@ indices = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     data=st.data(),
     dtype=st.sampled_from(["i1", "u1", "i2", "u2", "i4", "f4", "f8"]),
@@ -100,3 +103,44 @@ def test_a_damaged_chunk_is_an_error_in_every_part(tmp_path: Path) -> None:
     np.testing.assert_array_equal(dataset.v[:7], values[:7])
     with pytest.raises(oz.ChunkError, match="v"):
         dataset.v.load()
+
+
+class Together(Web):
+    """A server that answers requests for coordinates only when two of them have come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.both = threading.Barrier(2, timeout=60)
+
+    def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        if path.split("/")[1] in ("time", "lat"):
+            self.both.wait()
+        return super().answer(method, path, headers, body)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_coordinates_are_requested_from_a_server_at_the_same_time(zarr_format: int) -> None:
+    dataset = xr.Dataset(
+        {"v": (("time", "lat"), np.ones((3, 4), "f4"))},
+        {"time": np.arange("2000-01-01", "2000-01-04", dtype="M8[D]"), "lat": np.arange(4) / 2},
+    )
+    dataset["lat"].encoding = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1}
+    server = Together()
+    ozx.write(dataset, oz.MemoryStore(server.values), zarr_format=zarr_format)
+    local = xr.open_dataset(oz.MemoryStore(server.values), engine="omnizarr")
+    with running(server):
+        found = xr.open_dataset(server.url, engine="omnizarr")
+        xr.testing.assert_identical(found, local)
+        for name in ("time", "lat"):
+            assert found[name].dtype == local[name].dtype
+            assert len([path for _, path, _ in server.log if path.startswith(f"/{name}/")]) == 1
+
+
+def test_a_coordinate_that_cannot_be_read_is_an_error_only_when_it_is_used(web: Web) -> None:
+    dataset = xr.Dataset(coords={"x": np.arange(4.0), "y": np.arange(3.0)})
+    ozx.write(dataset, oz.MemoryStore(web.values))
+    web.values["x/c/0"] = b"broken"
+    found = xr.open_dataset(web.url, engine="omnizarr", create_default_indexes=False)
+    assert (found["y"] == [0, 1, 2]).all()
+    with pytest.raises(oz.ChunkError):
+        found["x"].load()

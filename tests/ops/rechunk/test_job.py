@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import pickle
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,9 @@ from omnizarr.errors import (
     StoreError,
 )
 from omnizarr.jobs import Rechunk
+from omnizarr.ops import job as jobs
 from omnizarr.stores import LocalStore, MemoryStore
+from tests.soak.jobs import in_child
 
 DIMS = ("time", "lat", "lon")
 
@@ -412,56 +414,50 @@ def test_a_source_that_is_no_continuation_is_refused(climate: Path, tmp_path: Pa
 
 # Interruptions
 
-SCRIPT = """
-import itertools, os, signal, sys
-import omnizarr as oz
-from omnizarr.engine import dispatch
-from omnizarr.ops import job
 
-source, target, memory, resume, in_place, last = sys.argv[1:]
-store, count = dispatch._store, itertools.count(1)
-
-def store_or_die(*args):
-    store(*args)
-    if next(count) == int(last):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-dispatch._store = store_or_die
-job.FLUSH = 0
-with oz.configure(threads=2):
-    oz.rechunk(
-        source, None if int(in_place) else target, in_place=bool(int(in_place)),
-        chunks=(-1, 16, 16), memory=memory, resume=bool(int(resume)),
-    )
-print(next(count) - 1)
-"""
-
-
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("memory", ["600kB", "64MB"])
 def test_a_killed_run_is_resumed(in_place: bool, memory: str, tmp_path: Path) -> None:
-    source, target = tmp_path / "a", tmp_path / "b"
+    source, target, counted = tmp_path / "a", tmp_path / "b", tmp_path / "count"
     data = np.random.default_rng(0).integers(0, 1000, (64, 64, 64)).astype("i4")
     oz.create_array(source, data=data, chunks=(1, 64, 64), compressors="gzip")
 
-    def rechunk(resume: bool, last: int) -> subprocess.CompletedProcess[str]:
-        arguments = [source, target, memory, int(resume), int(in_place), last]
-        command = [sys.executable, "-c", SCRIPT, *map(str, arguments)]
-        return subprocess.run(command, text=True, stdout=subprocess.PIPE, check=False)
+    def rechunk(resume: bool, last: int) -> int:
+        """Run in a process that is killed when it has stored so often."""
+        store, count = dispatch._store, itertools.count(1)
+
+        def store_or_die(*args: Any) -> None:
+            store(*args)
+            if next(count) == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def work() -> None:
+            dispatch._store = store_or_die
+            jobs.FLUSH = 0
+            with oz.configure(threads=2):
+                oz.rechunk(
+                    source, None if in_place else target, in_place=in_place, chunks=(-1, 16, 16),
+                    memory=memory, resume=resume,
+                )  # fmt: skip
+            counted.write_text(str(next(count) - 1))
+
+        return in_child(work)
 
     stages = Rechunk(source, target, chunks=(-1, 16, 16), memory=memory).plan(2).stages
     tasks, total = sum(stage.count or 0 for stage in stages), 0
     for number, last in enumerate((1, 2, 4, 4) if tasks > 1 else (1,)):
-        assert rechunk(number > 0, last).returncode == -signal.SIGKILL
+        assert rechunk(number > 0, last) == -signal.SIGKILL
         total += last
         if in_place:
             np.testing.assert_array_equal(oz.open_array(source, mode="r")[...], data)
         else:
             with pytest.raises(NodeNotFound):
                 oz.open_array(target, mode="r")
-    done = rechunk(True, 10**6)
-    assert done.returncode == 0
-    assert int(done.stdout) <= max(1, tasks - total + 8)  # at most two were repeated each time
+    assert rechunk(True, 10**6) == 0
+    assert int(counted.read_text()) <= max(
+        1, tasks - total + 8
+    )  # at most two were repeated each time
     made = oz.open_array(source if in_place else target)
     assert made.chunks == (64, 16, 16)
     np.testing.assert_array_equal(made[...], data)

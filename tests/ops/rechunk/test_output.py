@@ -11,7 +11,7 @@ import pytest
 import omnizarr as oz
 from omnizarr.errors import Conflict, StoreError
 from omnizarr.jobs import Rechunk
-from omnizarr.ops.job import HierarchyOutput
+from omnizarr.ops.output import Begun, HierarchyOutput
 from omnizarr.ops.rechunk.output import LongerArrays
 
 DATA = np.arange(32 * 24).reshape(32, 24)
@@ -47,6 +47,7 @@ def test_an_error_between_two_swaps_is_resumed(two: Path, monkeypatch: pytest.Mo
     assert [*two.glob(".__omnizarr*")] == []
 
 
+@pytest.mark.filterwarnings("ignore:part . of 3 has done its share")
 @pytest.mark.parametrize("memory", ["8kB", "40kB"])
 def test_parts_of_a_job_complete_it_together(two: Path, memory: str, tmp_path: Path) -> None:
     job = Rechunk(two, tmp_path / "b", chunks=(-1, 4), memory=memory)
@@ -54,10 +55,8 @@ def test_parts_of_a_job_complete_it_together(two: Path, memory: str, tmp_path: P
     assert rounds == (2 if memory == "8kB" else 1)
     for number in range(rounds):
         for part in (1, 2, 3):
-            if number < rounds - 1:
+            if (number, part) == (0, 1):
                 assert not (tmp_path / "b" / "zarr.json").exists()
-            elif (tmp_path / "b" / "zarr.json").exists():
-                break  # this part had no task
             oz.run(job, part=(part, 3), workers=1)
     for name in ("x", "y"):
         np.testing.assert_array_equal(oz.open_group(tmp_path / "b")[name][...], DATA)
@@ -89,7 +88,7 @@ def test_an_array_that_changed_meanwhile_is_not_appended_to(
         oz.open_group(two, mode="r+")[name].append(DATA[:3])
     begin = LongerArrays.begin
 
-    def append_too(self: LongerArrays, resume: bool, shared: bool) -> bool:
+    def append_too(self: LongerArrays, resume: bool, shared: bool) -> Begun:
         oz.open_group(target, mode="r+")["y"].append(DATA[:1])
         return begin(self, resume, shared)
 

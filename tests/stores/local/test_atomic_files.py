@@ -258,3 +258,42 @@ def test_a_file_of_another_disk_is_not_linked(
     monkeypatch.setattr(os, "link", refuse)
     assert not LocalStore(tmp_path / "s").link_file("a", str(tmp_path / "original"))
     assert [*LocalStore(tmp_path / "s").list()] == []
+
+
+@pytest.mark.parametrize("sync", [False, True])
+@pytest.mark.parametrize("name", ["a", "ü \udcff"])
+def test_the_first_file_of_a_folder_is_stored_only_in_a_new_folder(
+    tmp_path: Path, name: str, sync: bool
+) -> None:
+    path = os.path.join(tmp_path, name, "k")
+    assert atomic_files.create_file(path, b"first", sync)
+    assert not atomic_files.create_file(path, b"second", sync)
+    assert Path(path).read_bytes() == b"first"
+    os.unlink(path)
+    assert not atomic_files.create_file(path, b"third", sync)  # an empty folder exists, too
+    assert not atomic_files.create_file(os.path.join(tmp_path, "none", "at all", "k"), b"", sync)
+    assert not atomic_files.create_file("k", b"", sync)
+    assert files(tmp_path) == []
+    assert len(os.listdir(tmp_path)) == 1
+
+
+def test_a_folder_whose_first_file_cannot_be_stored_is_removed(tmp_path: Path) -> None:
+    for name, value in ("x" * 300, b"value"), ("k", object()):
+        path = os.path.join(tmp_path, "a", name)
+        with pytest.raises((OSError, TypeError)):
+            atomic_files.create_file(path, value, False)  # type: ignore[arg-type]
+        assert os.listdir(tmp_path) == []
+
+
+def test_of_many_writers_one_makes_a_folder(tmp_path: Path) -> None:
+    def create(number: int) -> list[bool]:
+        value = b"%d" % number
+        return [
+            atomic_files.create_file(str(tmp_path / str(i) / "k"), value, False) for i in range(50)
+        ]
+
+    with ThreadPoolExecutor(8) as pool:
+        created = list(pool.map(create, range(8)))
+    for i in range(50):
+        (winner,) = (number for number in range(8) if created[number][i])
+        assert (tmp_path / str(i) / "k").read_bytes() == b"%d" % winner

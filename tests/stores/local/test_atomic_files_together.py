@@ -35,9 +35,13 @@ KEYS = [
 
 @COMPILED
 @pytest.mark.parametrize("key", KEYS)
-def test_a_batch_gives_the_results_of_single_calls(store: LocalStore, key: str) -> None:
+def test_a_batch_gives_the_results_of_single_calls(
+    store: LocalStore, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = [("empty", None), (key, None), ("none", None)]
-    assert store.get_many(asked) == [b"", store.get(key), None]
+    compiled = store.get(key)
+    monkeypatch.setattr(local, "_read_whole", None)
+    assert store.get_many(asked) == [b"", compiled, None] == [b"", store.get(key), None]
 
 
 def test_a_batch_can_request_parts_of_files(store: LocalStore) -> None:
@@ -77,3 +81,10 @@ def test_other_types_are_refused() -> None:
         with pytest.raises(TypeError):
             local._files.read_many(*wrong)
     assert local._files.read_many(".", [b"a", 3, "\ud800"]) == [NotImplemented] * 3
+    for few in ((), (".",), (3, "a"), ("./", "a", "b")):
+        with pytest.raises(TypeError):
+            local._files.read(*few)
+    for name in (b"a", 3, "\ud800", "a/../b", "", "a\0b", "x" * 5000):
+        assert local._files.read("./", name) is NotImplemented
+    assert local._files.read("\ud800/", "a") is NotImplemented
+    assert local._files.read("\0/", "a") is NotImplemented

@@ -17,6 +17,7 @@ from omnizarr import LocalStore, stores
 from omnizarr.errors import InvalidArgument, ReadOnly, StoreError
 from omnizarr.stores import DirectoryStore, Range, Store
 from omnizarr.stores.local import atomic_files
+from omnizarr.stores.local import store as local
 
 
 @pytest.fixture
@@ -227,6 +228,7 @@ def test_a_failed_read_is_an_error_and_not_an_absent_key(
     broken = fail(OSError(error, os.strerror(error)))
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", broken)
+        patch.setattr(local, "_read_whole", None)
         for part in (None, Range(0, 1)):
             with pytest.raises(StoreError, match=f"cannot read .*a/k.*{os.strerror(error)}"):
                 store.get("a/k", part)
@@ -364,3 +366,14 @@ def test_writers_and_erasers_of_one_directory_do_not_fail(tmp_path: Path) -> Non
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     assert list(store.list()) == []
+
+
+def test_keys_are_listed_in_the_order_of_other_stores(store: LocalStore) -> None:
+    names = ["a", "a.b", "a0", "b", "é", "10", "9"]
+    keys = [f"{x}/{y}/{z}" for x in names for y in names[:4] for z in names[3:]]
+    keys += [f"{x}-" for x in names] + [f"{x}/{y}." for x in names for y in names]
+    stores.set_many(store, [(key, b"1") for key in keys])
+    assert list(store.list()) == sorted(keys)
+    assert [entry.key for entry in store.list_entries("a/")] == sorted(
+        key for key in keys if key.startswith("a/")
+    )

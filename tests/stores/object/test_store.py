@@ -135,7 +135,7 @@ def test_requests_run_side_by_side(gs: Cloud) -> None:
         with lock:
             running += 1
             most = max(most, running)
-        together.wait(10)  # breaks, and fails the request, unless eight come at a time
+        together.wait(60)  # breaks, and fails the request, unless eight come at a time
         with lock:
             running -= 1
         return plain(*args)

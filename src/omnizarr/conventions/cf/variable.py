@@ -16,9 +16,11 @@ import numpy.typing as npt
 
 from omnizarr.conventions.cf.packing import FILL, Packing
 from omnizarr.conventions.cf.times import UNITS, Times, is_time
+from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import InvalidArgument, InvalidMetadata, SelectionError
 from omnizarr.formats.format import ARRAY_DIMENSIONS, is_nczarr
 from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.info import line_card
 from omnizarr.hierarchy.selection import Shaped
 from omnizarr.hierarchy.view import View
 
@@ -264,7 +266,7 @@ class Variable(Shaped):
         return self[...]
 
     def __getitem__(self, selection: Any) -> Any:
-        return self.decoding.decode(self._source[selection])[()]
+        return self.decoding.decode(as_plain(self._source[selection]))[()]
 
     def __setitem__(self, selection: Any, values: Any) -> None:
         self._source[selection] = self.decoding.encode(values)
@@ -276,6 +278,9 @@ class Variable(Shaped):
         names = self.dimensions or (None,) * self.ndim
         axes = ", ".join(f"{n or '-'}: {k}" for n, k in zip(names, self.shape, strict=True))
         return f"<Variable {self.array.name}  {self.dtype} ({axes})>"
+
+    def _repr_html_(self) -> str:
+        return line_card(repr(self), self.array.attrs.asdict())
 
 
 class Viewer:

@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import numpy.typing as npt
 
 from omnizarr.conventions.geo.crs import CRS, from_proj, read_crs
@@ -30,6 +29,7 @@ from omnizarr.conventions.geo.transform import (
     read_transform,
     spatial_axes,
 )
+from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import (
     InvalidArgument,
     InvalidMetadata,
@@ -41,6 +41,7 @@ from omnizarr.errors import (
 )
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.info import line_card
 from omnizarr.hierarchy.open import open as open_zarr
 from omnizarr.model import paths
 
@@ -190,12 +191,15 @@ class Map:
         """Read the values in ``(xmin, ymin, xmax, ymax)`` from the level for a resolution."""
         level = self.levels[0] if resolution is None else self.level(resolution)
         selection = ... if bounds is None else level.select(bounds)
-        return np.asarray(level.array[selection])
+        return as_plain(level.array[selection])
 
     def __repr__(self) -> str:
         shapes = ", ".join("×".join(map(str, level.shape)) for level in self.levels)
         name = self.levels[0].array.name
         return f"<Map {name}  {self.crs or 'no CRS'}  {len(self.levels)} levels: {shapes}>"
+
+    def _repr_html_(self) -> str:
+        return line_card(repr(self), self.levels[0].array.attrs.asdict())
 
 
 def open(

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from omnizarr import registry
 from omnizarr.conventions.ome.model import (
     Axis,
     Channel,
@@ -31,7 +32,7 @@ from omnizarr.conventions.ome.versions import (
 from omnizarr.errors import InvalidMetadata, NodeNotFound, Problem, SelectionError, WrongNode, warn
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.info import Info
+from omnizarr.hierarchy.info import Info, line_card
 from omnizarr.hierarchy.location import existing_node
 from omnizarr.model import paths
 
@@ -74,6 +75,9 @@ class OmeGroup:
     def metadata(self) -> Metadata:
         """All metadata of the group, in the form of the newest version."""
         return self._loaded.metadata
+
+    def _repr_html_(self) -> str:
+        return line_card(repr(self), self.group.attrs.asdict())
 
 
 def load(group: Group, parent: Loaded | None = None) -> Loaded | None:
@@ -294,6 +298,10 @@ class Image(OmeGroup):
 
     # Display
 
+    def preview(self, *, at: Mapping[str, int] | None = None, pixels: int = 512) -> Any:
+        """Return a picture of the image and of its channels; see `omnizarr.preview`."""
+        return registry.lookup("integration", "preview")(self, at=at, pixels=pixels)
+
     def _sizes(self) -> str:
         parts = (f"{a.name} {n}" for a, n in zip(self.axes, self.shape, strict=True))
         return ", ".join(parts)
@@ -343,7 +351,12 @@ class Image(OmeGroup):
         others = [m.name or "?" for m in self.metadata.multiscales if m is not self.multiscale]
         if others:
             info["other multiscales"] = ", ".join(others)
+        info.attributes = self.group.attrs.asdict()
+        info.grid = self.levels[0].info.grid
         return info
+
+    def _repr_html_(self) -> str:
+        return self.info._repr_html_()
 
 
 class Labels(Mapping[str, Image]):

@@ -10,6 +10,7 @@ import numpy as np
 
 from omnizarr.conventions.ome.model import Axis, Metadata, Transform
 from omnizarr.conventions.ome.region import unit_factor, unit_kind, unit_name, unknown_unit
+from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import InvalidArgument
 from omnizarr.hierarchy.array import Array
 from omnizarr.ops.pyramid import Values
@@ -171,7 +172,7 @@ def with_windows(
     for number, channel in enumerate(metadata.omero.channels):
         if channel.window is None:
             chosen = None if coarsest is None else _middle(axes, coarsest, number)
-            values = np.zeros(0) if coarsest is None else np.asarray(coarsest[chosen])
+            values = np.zeros(0) if coarsest is None else as_plain(coarsest[chosen])
             channel = replace(channel, window=_window(values, dtype))
         channels.append(channel)
     return replace(metadata, omero=replace(metadata.omero, channels=tuple(channels)))

@@ -7,6 +7,7 @@ only metadata if the chunks can be kept, and new chunks otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -242,40 +243,89 @@ def for_format(
 
     Valid images and plates get the metadata of the OME-Zarr version for that Zarr format.
     """
-    target = version_on(goal.name)
     roots = dict(_roots(start, nodes))
-    changed = dict(nodes)
-    failures: dict[str, OmnizarrError] = {}
-    for path, inside in _subtrees(nodes, roots):
-        location, version = start.at(path), roots[path]
-        if version.stands_on(goal.name):
-            wanted = version.separator
-        elif target is None:
-            failures[path] = CannotExpress(
-                f"{location} is OME-Zarr {version.name}, and no version of OME-Zarr is based on"
-                f" zarr {goal.name}; convert to 2 or 3"
-            )
+    changed, failures = _translate_roots(start, nodes, roots, goal, in_place)
+    target = version_on(goal.name)
+    for path, version in roots.items():
+        if path in failures:
             continue
-        else:
-            try:
-                root = load(Group.at(location, nodes[path]))
-                if root is not None:
-                    changed.update(translated(start, inside, root, target, in_place))
-            except OmnizarrError as e:
-                failures[path] = e
-                continue
+        wanted = version.separator
+        if target is not None and not version.stands_on(goal.name):
             wanted = target.separator
             separator = separator or wanted
         if wanted is not None and separator not in (None, wanted):
             raise InvalidArgument(
-                f"{location} is OME-Zarr, which requires the separator {wanted!r} in version 2,"
-                f" not {separator!r}; omit dimension_separator"
+                f"{start.at(path)} is OME-Zarr, which requires the separator {wanted!r} in version"
+                f" 2, not {separator!r}; omit dimension_separator"
             )
     if len(failures) == 1:
         raise next(iter(failures.values()))
     if failures:
         raise cannot_convert(start, goal, failures)
     return changed, separator
+
+
+def for_view(
+    start: Location, nodes: Mapping[str, Node], goal: Format
+) -> tuple[dict[str, Node], dict[str, OmnizarrError]]:
+    """Return some nodes as `for_format` has them, and the errors of images that it cannot have.
+
+    With a node come all groups above it. An image may lack a level, as the stored one does.
+    """
+    several = _with_levels(start, nodes)
+    changed, failures = _translate_roots(
+        start, several, dict(_roots(start, several)), goal, in_place=False, complete=False
+    )
+    return {path: changed[path] for path in nodes}, failures
+
+
+def _translate_roots(
+    start: Location,
+    nodes: Mapping[str, Node],
+    roots: Mapping[str, Version],
+    goal: Format,
+    in_place: bool,
+    complete: bool = True,
+) -> tuple[dict[str, Node], dict[str, OmnizarrError]]:
+    """Return the nodes with the OME-Zarr version for a Zarr format, and the errors by root."""
+    target = version_on(goal.name)
+    changed = dict(nodes)
+    failures: dict[str, OmnizarrError] = {}
+    for path, inside in _subtrees(nodes, roots):
+        location, version = start.at(path), roots[path]
+        if version.stands_on(goal.name):
+            continue
+        if target is None:
+            failures[path] = CannotExpress(
+                f"{location} is OME-Zarr {version.name}, and no version of OME-Zarr is based on"
+                f" zarr {goal.name}; convert to 2 or 3"
+            )
+            continue
+        try:
+            root = load(Group.at(location, nodes[path]))
+            if root is not None:
+                changed.update(translated(start, inside, root, target, in_place, complete))
+        except OmnizarrError as e:
+            failures[path] = e
+    return changed, failures
+
+
+def _with_levels(start: Location, nodes: Mapping[str, Node]) -> dict[str, Node]:
+    """Return nodes together with the levels of all images among them, parents first."""
+    found = dict(nodes)
+    for path, node in nodes.items():
+        raw = find_metadata(node.attributes) if isinstance(node, GroupModel) else None
+        if raw is None or any(p.level == "error" for p in check(raw, "")):
+            continue
+        version = get_version(raw.version or (NEWEST if raw.namespaced else "0.4"))
+        for multiscale in from_json(upgrade(raw.members, version)).multiscales:
+            for dataset in multiscale.datasets:
+                level = paths.join(path, paths.normalize(dataset.path))
+                with suppress(OmnizarrError):  # it is absent, or cannot be read
+                    there = found.get(level) or start.at(level).find([])
+                    if there is not None:
+                        found[level] = there
+    return {path: found[path] for path in sorted(found, key=paths.prefix)}
 
 
 def _subtrees(
@@ -336,9 +386,17 @@ def _is_below(path: str, other: str) -> bool:
 
 
 def translated(
-    start: Location, nodes: Mapping[str, Node], root: Loaded, goal: Version, in_place: bool
+    start: Location,
+    nodes: Mapping[str, Node],
+    root: Loaded,
+    goal: Version,
+    in_place: bool,
+    complete: bool = True,
 ) -> dict[str, Node]:
-    """Return the nodes of an image or plate with the metadata of another version."""
+    """Return the nodes of an image or plate with the metadata of another version.
+
+    A level that is not there is an error if the nodes are `complete`.
+    """
     changed: dict[str, Node] = dict(nodes)
     for path, node in nodes.items():
         if isinstance(node, ArrayModel):
@@ -355,6 +413,8 @@ def translated(
             for dataset in multiscale.datasets:
                 level = paths.join(path, paths.normalize(dataset.path))
                 array = changed.get(level)
+                if not isinstance(array, ArrayModel) and not complete:
+                    continue
                 if not isinstance(array, ArrayModel):
                     raise NodeNotFound(f"there is no level {paths.show(level)} in {start.store!r}")
                 if in_place:

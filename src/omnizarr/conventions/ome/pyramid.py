@@ -16,7 +16,6 @@ from typing import Any, cast
 import numpy as np
 
 from omnizarr import config, stores
-from omnizarr.concurrency.executors import On
 from omnizarr.conventions.ome.image import Image
 from omnizarr.conventions.ome.levels import (
     Factors,
@@ -60,19 +59,10 @@ from omnizarr.ops.fill import (
     items_for,
     target_array,
 )
-from omnizarr.ops.job import (
-    MEMORY,
-    HierarchyOutput,
-    Job,
-    Plan,
-    Progress,
-    Stage,
-    Task,
-    memory_of,
-    run,
-)
+from omnizarr.ops.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of
+from omnizarr.ops.output import HierarchyOutput, SeveralNodes
 from omnizarr.ops.pyramid import NAMES, level_chunks, level_shapes, level_task_count, level_tasks
-from omnizarr.stores import MemoryStore, Store, check_disjoint
+from omnizarr.stores import check_disjoint, get_existing
 from omnizarr.stores.identity import key_digest, portable_key
 from omnizarr.stores.resolve import options_for_two
 
@@ -341,9 +331,10 @@ class BuildPyramid(Job[Filled]):
             full = paths.join(group.path, name)
             model = array_model(location.format, shape, last.dtype, options)
             models[full] = model.with_(chunk_key_encoding=last._model.chunk_key_encoding)
-        digest = key_digest(
-            operation, portable_key(last.store), method, node_documents(location, models)
-        )
+        digest = key_digest(  # the same when some of the levels are listed already
+            "add levels", portable_key(group.store), group.path, self.levels, str(self.factors),
+            method,
+        )  # fmt: skip
         datasets = tuple(Dataset(n, t) for n, t in zip(names, transforms, strict=True))
         output = AddedLevels(image, version, datasets, models, operation, digest, self.overwrite)
         stages: list[Stage[Filled]] = []
@@ -357,12 +348,12 @@ class BuildPyramid(Job[Filled]):
         if not models:
             decisions = [f"the image has {have} levels already, down to {last.shape}"]
         return Plan(
-            operation, digest, stages, Filled(arrays=len(models)), output if models else None,
-            decisions, config.byte_size(self.memory or MEMORY, "memory"),
+            operation, digest, stages, Filled(arrays=len(models)), output, decisions,
+            config.byte_size(self.memory or MEMORY, "memory"),
         )  # fmt: skip
 
 
-class AddedLevels:
+class AddedLevels(SeveralNodes):
     """New levels of an image that exists: arrays first, then their entries in its metadata."""
 
     def __init__(
@@ -377,14 +368,15 @@ class AddedLevels:
     ) -> None:
         self.image, self.version, self.datasets = image, version, datasets
         location = image.group._location
-        self._outputs = [
+        outputs = (
             HierarchyOutput(
                 Location(location.store, path, location.format), {path: model},
-                operation=operation, digest=digest, overwrite=overwrite,
+                operation=operation, overwrite=overwrite,
+                digest=key_digest(digest, node_documents(location, {path: model})),
             )
             for path, model in models.items()
-        ]  # fmt: skip
-        self._begun: list[HierarchyOutput] = []
+        )  # fmt: skip
+        super().__init__(location, outputs, operation=operation, digest=digest)
 
     def tasks(self, number: int, step: Factors, method: str, memory: int) -> Iterator[Task[Filled]]:
         """Yield the tasks of one of the new levels, after the job has begun."""
@@ -392,45 +384,14 @@ class AddedLevels:
         return level_tasks(finer, self._array(number), step, method, memory)
 
     def _array(self, number: int) -> Array:
-        output = self._outputs[number]
+        output = [*self.outputs.values()][number]
         ((path, model),) = output.nodes.items()
-        if output not in self._begun:  # it was complete before this job was resumed
-            return Array(output.location.store, path)
         return target_array(output, path, cast(ArrayModel, model))
 
-    @property
-    def store(self) -> Store:
-        """The store of the image."""
-        return self.image.group.store
-
-    @property
-    def journal(self) -> tuple[Store, str]:
-        """The journal of the last array, or none if all arrays are complete."""
-        return self._begun[-1].journal if self._begun else (MemoryStore(), "")
-
-    def begin(self, resume: bool, shared: bool) -> bool:
-        """Prepare the arrays; those that an interrupted job has completed stay."""
-        resumed = False
-        try:
-            for output in self._outputs:
-                if (resume or shared) and self._is_complete(output):
-                    continue
-                resumed = output.begin(resume, shared) or resumed
-                self._begun.append(output)
-        except BaseException:
-            self.abandon()
-            raise
-        return resumed
-
-    def _is_complete(self, output: HierarchyOutput) -> bool:
-        """Return True if an array is visible and just as it is to be."""
-        found = existing_node(output.location.store, output.location.path)
-        return found is not None and found[1] == next(iter(output.nodes.values()))
-
-    def finish(self) -> None:
-        """Make the arrays visible, the last one after the others, then list them."""
-        for output in self._begun:
-            output.finish()
+    def change(self) -> None:
+        """List the arrays in the metadata of the image, when all are visible."""
+        if not self.datasets:
+            return
         multiscale = replace(self.image.multiscale, datasets=self.datasets)
         (described,) = to_json(Metadata((multiscale,)))["multiscales"]
         index = self.image.metadata.multiscales.index(self.image.multiscale)
@@ -452,10 +413,10 @@ class AddedLevels:
         old = self.image.group
         Group(old.store, old.path).attrs.edit(add)
 
-    def abandon(self) -> None:
-        """Keep the chunks for a job that resumes this one."""
-        for output in self._begun:
-            output.abandon()
+    def _keys(self) -> Iterator[str]:
+        group = self.image.group._location
+        yield from get_existing(group.store, group.format.keys(group.path))
+        yield from super()._keys()
 
 
 def _free_names(taken: set[str], first: int, count: int) -> list[str]:
@@ -492,20 +453,9 @@ def node_documents(location: Location, nodes: Mapping[str, Node]) -> list[Any]:
     ]
 
 
-def pyramid(
-    source: Any,
-    destination: Any = None,
-    *,
-    on: On = None,
-    workers: int | None = None,
-    resume: bool = False,
-    progress: Callable[[Progress], object] | None = None,
-    **options: Any,
-) -> Filled:
+def pyramid(source: Any, destination: Any = None, **options: Any) -> Filled:
     """Write an array or image as an image with levels, or add levels to the image `source`.
 
-    Options are those of `jobs.BuildPyramid`. `on`, `workers`, `resume` and `progress` are those of
-    `run`.
+    Options are those of `jobs.BuildPyramid` and of `run`.
     """
-    job = BuildPyramid(source, destination, **options)
-    return run(job, on, workers=workers, resume=resume, progress=progress)
+    return launch(BuildPyramid, source, destination, **options)

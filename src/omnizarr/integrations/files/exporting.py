@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from omnizarr import config, registry
-from omnizarr.concurrency.executors import On
 from omnizarr.errors import CannotExpress, InvalidArgument, known_names
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
@@ -24,7 +23,7 @@ from omnizarr.hierarchy.open import open as open_zarr
 from omnizarr.integrations.files.contents import format_of_name
 from omnizarr.integrations.files.writing import AUTO, NUMBERS, FileOutput, FileWriter
 from omnizarr.ops.fill import Filled, check_cast
-from omnizarr.ops.job import MEMORY, Job, Plan, Progress, Stage, memory_of, run
+from omnizarr.ops.job import MEMORY, Job, Plan, Stage, launch, memory_of
 from omnizarr.stores.identity import key_digest, portable_key
 
 WRITERS = {
@@ -107,6 +106,8 @@ class Export(Job[Filled]):
             bytes_written=writer.size,
         )
         decisions = [f"{kind}: {len(writer.arrays)} arrays", *writer.notes]
+        if not writer.resumable:
+            decisions.append("an interrupted export leaves no file and starts again")
         decisions += [f"left out: {k}: {v}" for k, v in writer.skipped.items()]
         return Plan(
             operation,
@@ -147,23 +148,12 @@ def _matches(path: str, pattern: str) -> bool:
     return any(fnmatch.fnmatchcase("/".join(parts[: i + 1]), pattern) for i in range(len(parts)))
 
 
-def export_file(
-    source: Any,
-    file: str | os.PathLike[str],
-    *,
-    on: On = None,
-    workers: int | None = None,
-    resume: bool = False,
-    progress: Callable[[Progress], object] | None = None,
-    **options: Any,
-) -> Filled:
+def export_file(source: Any, file: str | os.PathLike[str], **options: Any) -> Filled:
     """Write an array, a group or an image to a file of another format.
 
     The name of the file says the format: ``.npy``, ``.npz``, ``.nc`` (NetCDF4), ``.h5``, ``.tif``
-    or ``.ome.tif``. Options are those of `jobs.Export`; `on`, `workers`, `resume` and `progress`
-    are those of `run`.
+    or ``.ome.tif``. Options are those of `jobs.Export` and of `run`.
 
     >>> oz.export_file("ocean.zarr", "ocean.nc")
     """
-    job = Export(source, file, **options)
-    return run(job, on, workers=workers, resume=resume, progress=progress)
+    return launch(Export, source, file, **options)

@@ -47,7 +47,7 @@ class DatasetValues:
 
     def read(self, box: Box) -> npt.NDArray[Any]:
         """Return the values in a box."""
-        with open_file(self.file) as opened, _reading(self.file, self.path):
+        with open_file(self.file) as opened, reading(self.file, self.path):
             dataset = opened[self.path]
             rank = dataset.ndim
             try:
@@ -81,7 +81,8 @@ def open_file(file: str) -> Iterator[Any]:
 
 
 @contextmanager
-def _reading(file: str, path: str) -> Iterator[None]:
+def reading(file: str, path: str) -> Iterator[None]:
+    """Turn errors of h5py into a `StoreError` that says what could not be read."""
     try:
         yield
     except OmnizarrError:
@@ -93,7 +94,7 @@ def _reading(file: str, path: str) -> Iterator[None]:
 def contents(file: str) -> Contents:
     """Return the groups and arrays of an HDF5 or NetCDF4 file."""
     found = Contents()
-    with open_file(file) as opened, _reading(file, "the list of datasets"):
+    with open_file(file) as opened, reading(file, "the list of datasets"):
         conventions = Conventions.of(opened)
         for path, node in _walk(opened, found):
             if isinstance(node, h5py.Group):

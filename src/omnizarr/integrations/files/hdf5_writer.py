@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.concurrency import file_locks
+from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import CannotExpress, MissingModule
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations.files.writing import FileWriter, box_total, convert, read_cuts
@@ -164,7 +165,7 @@ class WriteBox:
 
     def __call__(self) -> Filled:
         box = tuple(slice(*side) for side in self.sides)
-        values = np.asarray(self.array[box])
+        values = as_plain(self.array[box])
         stored = self.encode(values)
         folder = os.path.dirname(self.file)
         with (

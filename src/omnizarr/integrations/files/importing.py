@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from omnizarr import config, stores
-from omnizarr.concurrency.executors import On
 from omnizarr.conventions.cf.packing import encode_fill
 from omnizarr.conventions.ome.model import Metadata, to_json
 from omnizarr.conventions.ome.pyramid import (
@@ -52,17 +51,7 @@ from omnizarr.ops.fill import (
     store_box,
     target_array,
 )
-from omnizarr.ops.job import (
-    MEMORY,
-    Job,
-    Plan,
-    Progress,
-    Stage,
-    Task,
-    memory_of,
-    run,
-    task_id,
-)
+from omnizarr.ops.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of, task_id
 from omnizarr.ops.partition import stored_axes
 from omnizarr.stores.identity import key_digest
 
@@ -484,26 +473,18 @@ class FillInOrder:
         return int(fitting // length * length if fitting >= length else fitting)
 
 
-def import_file(
-    files: Any,
-    destination: Any,
-    *,
-    on: On = None,
-    workers: int | None = None,
-    resume: bool = False,
-    progress: Callable[[Progress], object] | None = None,
-    **options: Any,
-) -> Filled:
+def import_file(files: Any, destination: Any, **options: Any) -> Filled:
     """Write the contents of files of other formats as Zarr, and say what was written.
 
     Formats are HDF5, NetCDF4, TIFF, OME-TIFF, ``.npy`` and ``.npz``. Options are those of
-    `jobs.Import`; others, such as `compressors`, are those of `create_array`. `on`, `workers`,
-    `resume` and `progress` are those of `run`.
+    `jobs.Import` and of `run`; others, such as `compressors`, are those of `create_array`.
 
     >>> oz.import_file("ocean.nc", "ocean.zarr", chunks={"time": 100})
     """
+    return launch(_described, files, destination, **options)
+
+
+def _described(files: Any, destination: Any, **options: Any) -> Import:
     own = {name: options.pop(name) for name in list(options) if name in Import.__dataclass_fields__}
     own["options"] = {**own.get("options", {}), **options}
-    return run(
-        Import(files, destination, **own), on, workers=workers, resume=resume, progress=progress
-    )
+    return Import(files, destination, **own)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import mmap
 import os
 import zipfile
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import CannotExpress
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations.files.writing import (
@@ -23,6 +26,9 @@ from omnizarr.integrations.files.writing import (
 )
 from omnizarr.ops.fill import COPIES, TEXT_BYTES, Filled, item_bytes, items_for
 from omnizarr.ops.job import Task, task_id
+
+MAPPED = 2**22  # bytes of a file that a task has in memory at a time
+PAGE = mmap.PAGESIZE
 
 
 @dataclass
@@ -86,12 +92,54 @@ class WriteBox:
 
     def __call__(self) -> Filled:
         box = tuple(slice(*side) for side in self.sides)
-        values = convert(np.asarray(self.array[box]), self.dtype, self.array.name)
+        values = convert(as_plain(self.array[box]), self.dtype, self.array.name)
         if values.nbytes:
             mapped = np.lib.format.open_memmap(self.file, "r+")
-            mapped[box] = values
+            everywhere: Any = (*box, ...)  # a view also where the box is one element
+            target = mapped[everywhere]
+            for part in mapped_parts(values.shape, mapped.shape, values.itemsize):
+                target[part] = values[part]
+                _unload(mapped)
             mapped.flush()
         return Filled(bytes_read=values.nbytes)
+
+
+def mapped_parts(
+    shape: tuple[int, ...], whole: tuple[int, ...], itemsize: int
+) -> Iterator[tuple[slice, ...]]:
+    """Yield parts of a box of a file's array, each on pages of at most `MAPPED` bytes together.
+
+    Rows of a box are apart in the file, so that a narrow box is on many more pages than its bytes.
+    """
+    waiting = [tuple((0, n) for n in shape)]
+    while waiting:
+        sides = waiting.pop()
+        lengths = [stop - start for start, stop in sides]
+        longest = next((axis for axis, n in enumerate(lengths) if n > 1), None)
+        if longest is None or _page_bytes(lengths, whole, itemsize) <= MAPPED:
+            yield tuple(slice(*side) for side in sides)
+            continue
+        start, stop = sides[longest]
+        middle = (start + stop) // 2
+        for half in ((middle, stop), (start, middle)):
+            waiting.append((*sides[:longest], half, *sides[longest + 1 :]))
+
+
+def _page_bytes(lengths: list[int], whole: tuple[int, ...], itemsize: int) -> int:
+    """Return at most how many bytes the pages have that a box of an array is on."""
+    row = itemsize
+    for length, full in zip(reversed(lengths), reversed(whole), strict=True):
+        row *= length
+        if length != full:
+            break
+    return math.prod(lengths) * itemsize // row * (row + 2 * PAGE)
+
+
+def _unload(mapped: np.memmap[Any, Any]) -> None:
+    """Take the pages of a file out of this process's memory; the system still writes them."""
+    opened: Any = mapped._mmap  # type: ignore[attr-defined]  # NumPy has no public name for it
+    if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
+        opened.madvise(mmap.MADV_DONTNEED)
 
 
 @dataclass
@@ -142,7 +190,7 @@ class WriteArchive:
                               "fortran_order": False, "shape": array.shape}  # fmt: skip
                     np.lib.format.write_array_header_2_0(member, header)
                     for box in slabs(array, self.memory // COPIES):
-                        values = convert(np.asarray(array[box]), dtype, array.name)
+                        values = convert(as_plain(array[box]), dtype, array.name)
                         member.write(np.ascontiguousarray(values).tobytes())
                         total += values.nbytes
         return Filled(bytes_read=total)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from omnizarr.conventions.ome.image import Image
 from omnizarr.conventions.ome.plate import open as open_ome
+from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import CannotExpress, MissingModule
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
@@ -253,7 +254,7 @@ class WritePages:
                 yield from self._read(array, (*index, slice(start, start + together)))
 
     def _read(self, array: Array, box: tuple[Any, ...]) -> npt.NDArray[Any]:
-        values = np.asarray(array[box])
+        values = as_plain(array[box])
         if values.dtype.kind == "b" and self.dtype.kind == "u":
             return values.astype(self.dtype)
         return convert(values, self.dtype, array.name)

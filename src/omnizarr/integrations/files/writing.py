@@ -18,14 +18,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.errors import CannotExpress, InvalidArgument, NodeExists, NodeNotFound
+from omnizarr.errors import CannotExpress, InvalidArgument, NodeExists, NodeNotFound, warn
 from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.array import Array
 from omnizarr.model import paths
 from omnizarr.ops.fill import Filled, cast, item_bytes
-from omnizarr.ops.job import JOURNAL, Task
+from omnizarr.ops.job import Task
+from omnizarr.ops.output import Attempt, Begun, StoreOutput, new_mark
 from omnizarr.ops.partition import Box, cuts, read_axes
-from omnizarr.stores import LocalStore, MemoryStore, Store
+from omnizarr.stores import LocalStore, set_new
+from omnizarr.stores.staging import MARKER, Kind, Mark
 
 AUTO = "auto"
 NUMBERS = "biufc"
@@ -134,7 +136,7 @@ def read_cuts(array: Array, items: int) -> list[list[slice]]:
     return cuts(read_axes(array), whole, items)
 
 
-class FileOutput:
+class FileOutput(StoreOutput):
     """One file: complete under its name, or not there."""
 
     def __init__(
@@ -142,37 +144,60 @@ class FileOutput:
     ) -> None:
         self.file, self.writer = os.path.abspath(file), writer
         self.operation, self.digest, self.overwrite = operation, digest, overwrite
-        folder, name = os.path.split(self.file)
-        self.folder = folder
-        self.temporary = os.path.join(folder, f".{name}.{digest[:12]}.part")
+        self.folder, self.name = os.path.split(self.file)
+        self.temporary = os.path.join(self.folder, f".{self.name}.{digest[:12]}.part")
+        self.store = LocalStore(self.folder)
 
-    @property
-    def store(self) -> Store:
-        """The directory of the file."""
-        return LocalStore(self.folder)
-
-    @property
-    def journal(self) -> tuple[Store, str]:
-        """The journal beside the file, or one in memory if the export cannot be resumed."""
-        if not self.writer.resumable:
-            return MemoryStore(), ""
-        return LocalStore(self.folder), f"{JOURNAL}/"
-
-    def begin(self, resume: bool, shared: bool) -> bool:
+    def begin(self, resume: bool, shared: bool) -> Begun:
         """Make the file under its temporary name, or find that of an interrupted export."""
         if not os.path.isdir(self.folder):
             raise NodeNotFound(f"there is no directory {self.folder!r} to write to")
+        resumes = self.writer.resumable and (resume or shared)
+        found = self._attempt if resumes else None
+        if found is not None and found.mark.plan == self.digest:
+            self.attempt = found
+            if found.mark.finished:
+                return "finished"
         self._check_free()
         if shared and not self.writer.resumable:
-            raise InvalidArgument(
-                f"{os.path.basename(self.file)!r} cannot be written in parts; leave part out"
-            )
-        if (resume or shared) and self.writer.resumable and os.path.exists(self.temporary):
-            return True
-        with suppress(FileNotFoundError):
-            os.unlink(self.temporary)
+            raise InvalidArgument(f"{self.name!r} cannot be written in parts; leave part out")
+        if self.attempt is not None and os.path.exists(self.temporary):
+            return "resumed"
+        if resume and not self.writer.resumable:
+            warn(f"{self.name!r} cannot be resumed: it is written from the start")
+        if self.writer.resumable and (self.attempt is None or not shared):
+            self._begin_attempt(shared)
+        self._prepare(shared)
+        return "resumed" if shared else "new"
+
+    @property
+    def _attempt(self) -> Attempt | None:
+        text = self.store.get(self._marker)
+        return None if text is None else Attempt(self.store, self._marker, Mark.read(text))
+
+    @property
+    def _marker(self) -> str:
+        return f"{MARKER}{self.name}"
+
+    def _begin_attempt(self, shared: bool) -> None:
+        """Store the marker of a new attempt; whoever is first does it for all parts."""
+        mark, old = new_mark(self.operation, self.digest, Kind.CREATE), self._attempt
+        self.attempt = Attempt(self.store, self._marker, mark)
+        if old is not None:
+            old.erase_journal()
+            self.store.set(self._marker, mark.write())
+        elif not set_new(self.store, self._marker, mark.write()):
+            joined = self._attempt if shared else None
+            if joined is None or joined.mark.plan != self.digest:
+                raise NodeExists(f"another process is just writing {self.file!r}")
+            self.attempt = joined
+
+    def _prepare(self, shared: bool) -> None:
+        making = f"{self.temporary}.{os.getpid()}" if shared else self.temporary
         try:
-            making = f"{self.temporary}.{os.getpid()}" if shared else self.temporary
+            if not shared:
+                with suppress(FileNotFoundError):
+                    os.unlink(self.temporary)
             self.writer.prepare(making)
             if shared:  # whoever is first makes the file for all parts
                 with suppress(FileExistsError):
@@ -180,9 +205,8 @@ class FileOutput:
                 os.unlink(making)
         except BaseException:
             with suppress(FileNotFoundError):
-                os.unlink(self.temporary)
+                os.unlink(making)
             raise
-        return shared
 
     def _check_free(self) -> None:
         if os.path.isdir(self.file):
@@ -192,6 +216,9 @@ class FileOutput:
 
     def finish(self) -> None:
         """Give the file its name."""
+        found = None if self.attempt is None else self._attempt
+        if found is not None and found.mark.finished:
+            return  # another part has just done so
         self._check_free()
         descriptor = os.open(self.temporary, os.O_RDONLY)
         try:
@@ -199,9 +226,14 @@ class FileOutput:
         finally:
             os.close(descriptor)
         os.replace(self.temporary, self.file)
+        if self.attempt is not None:
+            self.attempt.note_finished()
 
     def abandon(self) -> None:
         """Remove what cannot be resumed."""
         if not self.writer.resumable:
             with suppress(FileNotFoundError):
                 os.unlink(self.temporary)
+
+    def _keys(self) -> Iterator[str]:
+        return iter([self.name])

@@ -155,10 +155,14 @@ def _by_parts(given: xr.Variable) -> bool:
 
 
 def _keeps_type(given: xr.Variable) -> bool:
-    """Return True if scaling keeps the type: xarray scales in place for NumPy, not for Dask."""
-    factors = (given.encoding.get(k) for k in ("scale_factor", "add_offset"))
-    kind, dtype = given.dtype.kind, given.dtype
-    return all(kind == "f" and np.result_type(dtype, n) == dtype for n in factors if n is not None)
+    """Return True if scaling keeps the type: xarray scales in place for NumPy, not for Dask.
+
+    By integers, xarray scales in the type of these.
+    """
+    given_factors = (given.encoding.get(k) for k in ("scale_factor", "add_offset"))
+    factors = [factor for factor in given_factors if factor is not None]
+    dtype, kinds = given.dtype, {np.asarray(n).dtype.kind for n in factors}
+    return not factors or (kinds == {"f"} and np.result_type(dtype, *factors) == dtype)
 
 
 def _encoded(name: str, given: xr.Variable) -> xr.Variable:
@@ -172,6 +176,10 @@ def _encoded(name: str, given: xr.Variable) -> xr.Variable:
 
 def _without_missing(var: xr.Variable) -> xr.Variable:
     """Return variable-length text with "" for missing values, as xarray stores objects."""
+    if var.dtype == object and getattr(var.encoding.get("dtype"), "kind", "") == "T":
+        # Text of a file that has become objects; xarray would store None as "None".
+        encoding = {k: v for k, v in var.encoding.items() if k != "dtype"}
+        return xr.Variable(var.dims, var.data, var.attrs, encoding)
     if not hasattr(var.dtype, "na_object"):
         return var
     return xr.Variable(var.dims, _as_text(var.data), var.attrs, var.encoding)
@@ -194,7 +202,7 @@ def encoded_like(name: str, given: xr.Variable, array: Array) -> Coded:
         given = given.copy(data=text)
         given = given.astype(np.result_type(given.dtype, decoded.dtype))
     fixed = given.dtype.kind in "SU"
-    if fixed and decoded.dtype != object and decoded.dtype != given.dtype:
+    if fixed and decoded.dtype.kind not in "OT" and decoded.dtype != given.dtype:
         raise InvalidArgument(
             f"variable {name!r} has type {given.dtype}, but {decoded.dtype} is stored;"
             " convert it first, so that no text is truncated"
@@ -245,6 +253,11 @@ def new_array(var: Coded, fill_masks: bool, checksums: bool) -> dict[str, Any]:
     attributes = dict(var.attrs)
     mark = attributes.pop("_FillValue", None)
     if fill_masks:
+        if var.given and "fill_value" in options:
+            raise InvalidArgument(
+                f"encoding has fill_value={options['fill_value']!r}; in this format, the fill value"
+                " marks missing values: give _FillValue instead"
+            )
         options["fill_value"] = mark
     else:
         if mark is not None:
@@ -299,7 +312,9 @@ def _use_blocks(blocks: tuple[int, ...], shape: tuple[int, ...], options: dict[s
     """Change chunks or shards to the blocks, unless they differ only by the end of an axis."""
     chunks, shards = options["chunks"], options.get("shards")
     for old in (shards, chunks):
-        if old is not None and blocks == tuple(map(min, old, map(partial(max, 1), shape))):
+        if old is None or not all(isinstance(n, int) for n in old):
+            continue  # of a rectilinear grid
+        if blocks == tuple(map(min, old, map(partial(max, 1), shape))):
             return
     if shards is None or any(map(lt, blocks, chunks)):
         options["chunks"] = blocks

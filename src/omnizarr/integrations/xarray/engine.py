@@ -105,7 +105,8 @@ class Engine(BackendEntrypoint):
 
 def _decoded(stored: Stored, **decoding: Any) -> xr.Dataset:
     dataset = StoreBackendEntrypoint().open_dataset(stored, **decoding)
-    unpack_in_place(dataset, stored.arrays)
+    lazy = {name: a for name, a in stored.arrays.items() if name not in stored.loaded}
+    unpack_in_place(dataset, lazy)
     return dataset
 
 

@@ -8,11 +8,12 @@ selections are left to xarray. Axes without names are named ``<variable>_dim_<nu
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numcodecs
@@ -20,11 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.codecs.specify import pipeline
-from omnizarr.concurrency.pool import for_each
+from omnizarr.concurrency.pool import for_each, in_parallel
 from omnizarr.conventions.cf.packing import decode_fill
 from omnizarr.conventions.cf.variable import is_scalar
+from omnizarr.data_types.data_type import as_plain
 from omnizarr.engine.kernel import empty
-from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule
+from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, OmnizarrError
 from omnizarr.formats.codec_names import split_compressor, to_ids, to_names
 from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.array import Array
@@ -32,21 +34,23 @@ from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.open import open as open_node
 from omnizarr.hierarchy.view import View
 from omnizarr.model import Named
-from omnizarr.model.node import ARRAY_TO_BYTES
+from omnizarr.model.node import OBJECT_CODECS
 from omnizarr.ops.partition import Box, parts, read_axes
-from omnizarr.stores import has_cheap_requests
+from omnizarr.stores import has_cheap_requests, has_low_latency
 
 try:
     import xarray as xr
+    from xarray import conventions
     from xarray.backends import AbstractDataStore, BackendArray
     from xarray.core import indexing
 except ImportError as e:
     raise MissingModule("datasets need xarray: pip install 'omnizarr[xarray]'") from e
 
 PART = 2**20  # numbers that are unpacked at a time
-TEXT = np.dtype("O", metadata={"element_type": str})  # xarray's type of variable-length text
+MAX_INDEX = 2**22  # bytes of a coordinate that is read before it is asked for
+TEXT = np.dtypes.StringDType()  # of stored variable-length text
+OBJECTS = np.dtype("O", metadata={"element_type": str})  # xarray's older type of such text
 # Codecs that encode objects as bytes.
-_OBJECT_CODECS = ARRAY_TO_BYTES - {"pcodec", "zfpy"}
 
 
 def unpack_in_place(dataset: xr.Dataset, arrays: Mapping[str, Array]) -> None:
@@ -95,7 +99,7 @@ class Packed(BackendArray):
             shifted = ((p, b.start) for p, b in zip(part, box, strict=True))
             inside = out[tuple(slice(p.start - start, p.stop - start) for p, start in shifted)]
             with np.errstate(**errors):  # that of the calling thread
-                self._unpack(self._array[part], inside)
+                self._unpack(as_plain(self._array[part]), inside)
 
         for_each(iter(boxes), len(boxes), one, out.nbytes)
         return out[tuple(slice(None) if isinstance(k, slice) else 0 for k in key.tuple)]
@@ -156,6 +160,9 @@ def open_stored(
     if root is None or (isinstance(root, Array) and group):
         plain: Array | Group = open_node(where, "r", path=group, use_consolidated=False, **options)
         return plain
+    known = root._location.consolidated
+    if known is not None:
+        known.trust()
     found: Array | Group = root[group.strip("/")] if group and group.strip("/") else root
     return found
 
@@ -173,9 +180,12 @@ class Stored(AbstractDataStore):
     arrays: dict[str, Array]
     attributes: dict[str, Any]
     fill_masks: bool | None = None
+    loaded: set[str] = field(default_factory=set)  # variables that have been read
 
     def get_variables(self) -> dict[str, xr.Variable]:
-        return {name: variable(name, a, self.fill_masks) for name, a in self.arrays.items()}
+        found = {name: variable(name, a, self.fill_masks) for name, a in self.arrays.items()}
+        self.loaded = _load_indexes(found, self.arrays)
+        return found
 
     def get_attrs(self) -> dict[str, Any]:
         return _visible(self.attributes)
@@ -186,6 +196,32 @@ class Stored(AbstractDataStore):
 
     def close(self) -> None:
         """Do nothing: no file is kept open."""
+
+
+def _load_indexes(variables: Mapping[str, xr.Variable], arrays: Mapping[str, Array]) -> set[str]:
+    """Read the coordinates of dimensions from a server, all at the same time; return their names.
+
+    xarray makes indexes of them, and would read one after the other. Those of several chunks are
+    left to it: their chunks are requested together.
+    """
+    wanted = [
+        name
+        for name, var in variables.items()
+        if var.dims == (name,) and not has_low_latency(arrays[name].store)
+        if arrays[name].nchunks == 1 and var.nbytes <= MAX_INDEX
+    ]
+
+    def load(name: str) -> bool:
+        try:
+            variables[name].load()
+        except OmnizarrError:
+            return False  # it is raised when the values are asked for
+        return True
+
+    if len(wanted) < 2:
+        return set()
+    done = in_parallel(load, wanted)
+    return {name for name, is_loaded in zip(wanted, done, strict=True) if is_loaded}
 
 
 def _visible(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,11 +235,12 @@ def variable(name: str, array: Array, fill_masks: bool | None = None) -> xr.Vari
     dims = dimensions(name, array)
     attributes = _visible(array.attrs.asdict())
     scalar = array.ndim != len(dims)
-    blocks = () if scalar else array.shards or array.chunks
+    chunks = () if scalar else tuple(map(_compact, array.chunks))
+    shards = None if array.shards is None else tuple(map(_compact, array.shards))
     encoding = {
-        "chunks": () if scalar else array.chunks,
-        "preferred_chunks": dict(zip(dims, blocks, strict=True)),
-        "shards": array.shards,
+        "chunks": chunks,
+        "preferred_chunks": dict(zip(dims, chunks if scalar else shards or chunks, strict=True)),
+        "shards": shards,
         **codec_encoding(array),
     }
     by_format = fill_is_mask(array)
@@ -214,8 +251,20 @@ def variable(name: str, array: Array, fill_masks: bool | None = None) -> xr.Vari
             attributes["_FillValue"] = array.fill_value
     elif "_FillValue" in attributes:
         attributes["_FillValue"] = decode_fill(attributes["_FillValue"], array.dtype)
+    if array.dtype == TEXT and keeps_text():
+        encoding["dtype"] = TEXT
     source = array.view[0] if scalar else array
     return xr.Variable(dims, indexing.LazilyIndexedArray(Lazy(source)), attributes, encoding)
+
+
+def _compact(lengths: int | tuple[int, ...]) -> int | tuple[int, ...]:
+    """Return one length for an axis of a rectilinear grid along which chunks have the same."""
+    if isinstance(lengths, int):
+        return lengths
+    if not lengths:
+        return 1  # of an axis of length 0
+    same = len(set(lengths[:-1])) <= 1 and lengths[-1] <= lengths[0]
+    return lengths[0] if same else lengths
 
 
 def fill_is_mask(node: Array | Group) -> bool:
@@ -234,13 +283,21 @@ def dimensions(name: str, array: Array) -> tuple[str, ...]:
     return tuple(d or f"{name}_dim_{i}" for i, d in enumerate(names))
 
 
+@functools.cache
+def keeps_text() -> bool:
+    """Return True if xarray keeps NumPy's type of variable-length text, as newer releases do."""
+    text = xr.Variable("x", np.array([""], TEXT), {}, {"dtype": TEXT})
+    return bool(conventions.decode_cf_variable("x", text).dtype == TEXT)
+
+
 class Lazy(BackendArray):
     """An array that xarray reads with its three kinds of indexers."""
 
     def __init__(self, array: Array | View) -> None:
         self._array = array
         self.shape = array.shape
-        self.dtype = TEXT if array.dtype.kind == "T" else array.dtype
+        is_text = array.dtype.kind == "T"
+        self.dtype = array.dtype if not is_text else TEXT if keeps_text() else OBJECTS
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         by_points = isinstance(key, indexing.VectorizedIndexer)
@@ -249,8 +306,9 @@ class Lazy(BackendArray):
         indexed = indexed.vindex if by_points else indexed.oindex if by_axis else indexed
 
         def read(selection: Any) -> Any:
-            values = np.asarray(indexed[selection])
-            return values.astype(object) if values.dtype.kind == "T" else values
+            is_text = self._array.dtype.kind == "T"
+            values = as_plain(indexed[selection])
+            return np.asarray(values, self.dtype) if is_text else values
 
         support = indexing.IndexingSupport.VECTORIZED
         return indexing.explicit_indexing_adapter(key, self.shape, support, read)
@@ -277,7 +335,7 @@ def codec_encoding(array: Array) -> dict[str, Any]:
             "compressors": tuple(map(_json, groups.compressors)),
         }
     order, steps, _ = to_ids(model, format.name)
-    plain = [s for s in steps if s["id"] not in _OBJECT_CODECS]
+    plain = [s for s in steps if s["id"] not in OBJECT_CODECS]
     filters, compressor = split_compressor(plain)
     found: dict[str, Any] = {"compressors": () if compressor is None else (_object(compressor),)}
     if filters or plain == steps:  # without filters, writers choose the object codec

@@ -46,6 +46,7 @@ from omnizarr.integrations.xarray.encode import (
 from omnizarr.integrations.xarray.read import fill_is_mask, variable
 from omnizarr.model import paths
 from omnizarr.ops.partition import store as store_box
+from omnizarr.stores import commits_changes
 
 if find_spec("dask"):
     from omnizarr.integrations.dask import Writes, check_apart_from, run, writes
@@ -108,7 +109,7 @@ def enlarged(array: Array, shape: tuple[int, ...]) -> Array:
     if not same_rank or any(n < old for n, old in zip(shape, array.shape, strict=True)):
         raise InvalidArgument(f"cannot enlarge an array of shape {array.shape} to {shape}")
     larger = Array.at(array._location, with_shape(array._model, shape))
-    larger._config = array._config
+    larger._configure(array._config)
     return larger
 
 
@@ -124,9 +125,20 @@ def growing(larger: Sequence[tuple[Array, tuple[int, ...]]]) -> Iterator[None]:
             array.refresh()
             if array.shape != known:
                 raise _changed(array, known, shape)
+        rest = store_first(larger)
         yield
-        for array, shape in larger:
+        for array, shape in rest:
             store_shape(array, shape)
+
+
+def store_first(
+    larger: Sequence[tuple[Array, tuple[int, ...]]],
+) -> list[tuple[Array, tuple[int, ...]]]:
+    """Store the shapes of arrays in stores that need them before the values; return the others."""
+    for array, shape in larger:
+        if commits_changes(array.store):
+            store_shape(array, shape)
+    return [(array, shape) for array, shape in larger if array.shape != shape]
 
 
 def store_shape(array: Array, shape: tuple[int, ...]) -> None:
@@ -135,9 +147,9 @@ def store_shape(array: Array, shape: tuple[int, ...]) -> None:
     This is a compare-and-set of the shape. Without the lock of `growing`, another writer may have
     written to the same elements.
     """
-    old = array.shape
-    if not array._store_shape(old, shape):
-        raise _changed(array, old, shape)
+    old = array._model
+    if not array._store_shape(old, with_shape(old, shape)):
+        raise _changed(array, old.shape, shape)
 
 
 def _changed(array: Array, known: tuple[int, ...], shape: tuple[int, ...]) -> Conflict:
@@ -493,8 +505,10 @@ def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
         return group
     _check_dask()
 
+    rest = store_first(larger)
+
     def finish() -> Group:
-        for array, shape in larger:
+        for array, shape in rest:
             store_shape(array, shape)
         group.refresh()
         return group

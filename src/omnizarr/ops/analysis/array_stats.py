@@ -67,7 +67,7 @@ class ArrayStats:
     @classmethod
     def of(cls, array: Array, options: Options) -> ArrayStats:
         """Return the statistics of no element of an array."""
-        dtype = array.dtype
+        dtype = array._bound.dtype
         kind = _kind(dtype)
         histogram = None
         if options.bins is not None and kind != "none" and dtype.kind != "c":
@@ -323,12 +323,3 @@ def restored(stored: Mapping[str, Any]) -> ArrayStats:
             histogram["range"] = tuple(histogram["range"])
         found.counts = Histogram(**histogram)
     return found
-
-
-def shown(value: Any) -> str:
-    """Return a number of at most six digits, or a dash in place of None."""
-    if value is None:
-        return "-"
-    if isinstance(value, complex):
-        return f"{value.real:.6g}{value.imag:+.6g}j"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -10,17 +10,19 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import engine
 from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidArgument, OmnizarrError
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.chunks import encoded_chunk
 from omnizarr.hierarchy.location import Location, walk_nodes
 from omnizarr.hierarchy.lookup import find_node, resolve_store_path
+from omnizarr.indexing import axis_plan
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.ops.analysis.difference import (
     ABSENT,
@@ -40,7 +42,7 @@ from omnizarr.ops.analysis.tiles import (
     tile,
     tiles_with,
 )
-from omnizarr.ops.job import Job, Outcome, Plan, Stage, Task, memory_of, run, task_id
+from omnizarr.ops.job import Job, Outcome, Plan, RunOptions, Stage, Task, memory_of, run, task_id
 from omnizarr.ops.partition import Box, stored_axes
 from omnizarr.stores import get_many
 from omnizarr.stores.identity import key_digest, unique_key
@@ -196,11 +198,8 @@ def _encoded(array: BoundArray, chunks: list[tuple[int, ...]]) -> list[bytes | N
 
 
 def _read(array: Array, box: Box) -> npt.NDArray[Any]:
-    values = array.read(box, missing="fill")
-    if isinstance(values, np.ndarray):
-        return values
-    found = np.empty((), array.dtype)
-    found[()] = values
+    found = np.empty(tuple(side.stop - side.start for side in box), array._data.dtype)
+    engine.read(array._data, axis_plan(array._data.grid, box), found)
     return found
 
 
@@ -340,7 +339,7 @@ class Diff(Job[DiffReport]):
             return None
         try:
             one, two = (Array.at(where.without_listing(), node) for where, node in (a, b))
-            if not are_comparable(one.dtype, two.dtype):
+            if not are_comparable(one._bound.dtype, two._bound.dtype):
                 return None
             for array in (one, two) if one.size else ():
                 _ = array._bound.first_pipeline
@@ -410,7 +409,7 @@ def diff(
     memory: int | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     other_options: Mapping[str, Any] | None = None,
-    **options: Any,
+    **options: Unpack[RunOptions],
 ) -> DiffReport:
     """Return the differences between two arrays or hierarchies of any formats.
 

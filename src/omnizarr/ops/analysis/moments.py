@@ -46,16 +46,14 @@ class Moments:
         size, near = values.size, room[: values.size]
         with np.errstate(all="ignore"):  # what overflows is infinite
             _subtract(values, pivot, low, near)
-            shift = float(near.sum()) / size
-            if not math.isfinite(shift):  # the sum overflowed
-                shift = float(np.clip((near / size).sum(), near.min(), near.max()))
+            shift = _mean(near)
             squares = float(np.einsum("i,i->", near, near)) - shift * shift * size
             if not shift * shift * size < DIGITS * squares:  # the pivot is far from the mean
                 near -= shift
-                rest = float(near.sum()) / size
+                rest = _mean(near)
                 squares = float(np.einsum("i,i->", near, near)) - rest * rest * size
                 squares = math.inf if math.isnan(squares) else max(0.0, squares)
-                shift += rest
+                shift += rest if math.isfinite(rest) else 0.0
         part = Moments(size, pivot, shift, squares, _plain(low), _plain(high))
         self.merge(part)
 
@@ -113,6 +111,14 @@ class Moments:
         if self.positive or self.negative:
             return math.nan
         return self.squares / self.count if self.count else None
+
+
+def _mean(values: npt.NDArray[np.float64]) -> float:
+    """Return the mean, also where the sum overflows."""
+    found = float(values.sum()) / values.size
+    if math.isfinite(found):
+        return found
+    return float(np.clip((values / values.size).sum(), values.min(), values.max()))
 
 
 def _subtract(

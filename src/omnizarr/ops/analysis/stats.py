@@ -9,16 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 
+from omnizarr import engine
 from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.info import number_text
 from omnizarr.hierarchy.location import walk_nodes
 from omnizarr.hierarchy.lookup import find_node, resolve_store_path
+from omnizarr.indexing import axis_plan
 from omnizarr.model import ArrayModel, paths
-from omnizarr.ops.analysis.array_stats import ArrayStats, Options, restored, shown
+from omnizarr.ops.analysis.array_stats import ArrayStats, Options, restored
 from omnizarr.ops.analysis.moments import Number
 from omnizarr.ops.analysis.tiles import (
     TILE_BYTES,
@@ -29,7 +32,7 @@ from omnizarr.ops.analysis.tiles import (
     tile,
     tiles,
 )
-from omnizarr.ops.job import Job, Outcome, Plan, Stage, Task, memory_of, run, task_id
+from omnizarr.ops.job import Job, Outcome, Plan, RunOptions, Stage, Task, memory_of, run, task_id
 from omnizarr.ops.partition import Box, read_axes
 from omnizarr.stores.identity import key_digest, unique_key
 
@@ -77,7 +80,7 @@ class StatsReport(Outcome):
         ]
         for s in self.arrays.values():
             missing = f"{s.missing_chunks} of {s.chunks}"
-            figures = (shown(v) for v in (s.min, s.max, s.mean, s.std))
+            figures = (number_text(v) for v in (s.min, s.max, s.mean, s.std))
             rows.append((s.path, s.data_type, str(s.count), *figures, str(s.nan), missing))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
@@ -100,8 +103,9 @@ class ReadTile:
         stored = 0
         for box in boxes:
             filled: list[Any] | None = [] if may_lack else None
-            values = self.array.read(box, missing="fill", filled=filled)
-            found.add(np.asarray(values, self.array.dtype), fill, self.options)
+            chosen = axis_plan(self.array._data.grid, box)
+            values = engine.read(self.array._data, chosen, None, "fill", filled)
+            found.add(np.asarray(values, fill.dtype), fill, self.options)
             stored += _chunks_in(self.array, box) - len(filled or ())
         found.missing_chunks = found.chunks - stored
         found.add_fill(self.tile.size - found.size, fill, self.options, self.array)
@@ -224,7 +228,7 @@ def stats(
     valid_range: tuple[Number, Number] | None = None,
     memory: int | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    **options: Any,
+    **options: Unpack[RunOptions],
 ) -> StatsReport:
     """Return the minimum, maximum, mean, standard deviation and counts of each array.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
@@ -17,7 +17,7 @@ from omnizarr.hierarchy.info import size_text
 from omnizarr.hierarchy.location import Location, walk_nodes
 from omnizarr.hierarchy.lookup import fetch_probe, find_node, resolve_store_path
 from omnizarr.model import ArrayModel, Node, paths
-from omnizarr.ops.job import Job, Outcome, Plan, Stage, Task, run, task_id
+from omnizarr.ops.job import Job, Outcome, Plan, RunOptions, Stage, Task, run, task_id
 from omnizarr.stores import Store, list_dir, list_sizes, sizes
 from omnizarr.stores.identity import key_digest, unique_key
 
@@ -316,7 +316,7 @@ def disk_usage(
     *,
     path: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    **options: Any,
+    **options: Unpack[RunOptions],
 ) -> UsageReport:
     """Return the stored bytes and keys of each node, as metadata, chunks and other keys.
 

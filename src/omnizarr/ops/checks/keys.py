@@ -203,8 +203,11 @@ class Listing:
             message = f"is left of {mark}, which is complete; see omnizarr repair"
             self._report(path, key, message, "leftover")
         else:
-            message = f"the node is incomplete: {mark} was interrupted, or is still writing"
-            self._report(path, key, message, "incomplete", level="error")
+            message = f"the node {mark.effect}: {mark} was interrupted, or is still writing"
+            if mark.keeps_node:
+                self._report(path, key, message, "leftover")
+            else:
+                self._report(path, key, message, "incomplete", level="error")
 
     def _report(
         self, path: str, key: str, message: str, kind: Kind, chunk: Coords | None = None,

@@ -9,16 +9,15 @@ wrote.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, TypeAlias, TypedDict, Unpack
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 
 from omnizarr import config
 from omnizarr.codecs.specify import inner_chunk_shape, pipeline
-from omnizarr.concurrency.executors import On
 from omnizarr.engine import BoundArray
 from omnizarr.errors import (
     Conflict,
@@ -29,16 +28,17 @@ from omnizarr.errors import (
 )
 from omnizarr.formats import consolidated
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.chunks import with_shape
+from omnizarr.hierarchy.chunks import stored_keys, with_shape
 from omnizarr.hierarchy.info import counted, size_text
 from omnizarr.hierarchy.location import (
     Location,
+    existing_node,
     readable_nodes,
     require_readable_nodes,
 )
 from omnizarr.hierarchy.lookup import find_node, resolve_store_path
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.ops.job import MEMORY, Job, Plan, Progress, Stage, Task, run, task_id
+from omnizarr.ops.job import MEMORY, Job, Plan, RunOptions, Stage, Task, launch, task_id
 from omnizarr.ops.output import settle_stages
 from omnizarr.ops.rechunk.layout import intermediate_model, read_layout, write_layout
 from omnizarr.ops.rechunk.output import (
@@ -74,7 +74,7 @@ from omnizarr.stores.resolve import options_for_two
 from omnizarr.stores.transfer import Transfer
 
 
-class RechunkOptions(TypedDict, total=False):
+class RechunkOptions(RunOptions, total=False):
     """Options of `rechunk`.
 
     chunks
@@ -111,6 +111,8 @@ class RechunkOptions(TypedDict, total=False):
         Replace what is at the destination; with `merge`, arrays only.
     storage_options, destination_options
         Options for URLs; the second for the destination only.
+    on, workers, resume, part, progress, checksums
+        Options of `run`; `jobs.Rechunk` has the others.
     """
 
     chunks: Any
@@ -132,25 +134,15 @@ class RechunkOptions(TypedDict, total=False):
     destination_options: Mapping[str, Any] | None
 
 
-def rechunk(
-    source: Any,
-    destination: Any = None,
-    *,
-    on: On = None,
-    workers: int | None = None,
-    resume: bool = False,
-    progress: Callable[[Progress], object] | None = None,
-    **options: Unpack[RechunkOptions],
-) -> Report:
+def rechunk(source: Any, destination: Any = None, **options: Unpack[RechunkOptions]) -> Report:
     """Write an array or a hierarchy with other chunks, shards, codecs or types.
 
     >>> oz.rechunk("by-time.zarr", "by-place.zarr", chunks={"time": -1, "lat": 100, "lon": 100})
 
-    The options are those of `jobs.Rechunk`; `on`, `workers`, `resume` and `progress` are those of
-    `run`. Attributes, groups and the bytes of arrays that do not change are carried over.
+    The options are those of `jobs.Rechunk` and of `run`. Attributes, groups and the bytes of arrays
+    that do not change are carried over.
     """
-    job = Rechunk(source, destination, **options)
-    return run(job, on, workers=workers, resume=resume, progress=progress)
+    return launch(Rechunk, source, destination, **options)
 
 
 @dataclass(frozen=True)
@@ -375,9 +367,11 @@ class _Planner:
                 continue
             source = self._bound(self.start, path, node)
             self._check_cast(source, self._bound(self.goal, path, old))
-            self.grown.append(Growth(where, old.shape, node.shape))
             begin = tuple(old.shape[i] if i == axis else 0 for i in range(len(old.shape)))
-            arrays[path] = source, self._bound(self.goal, path, model), begin
+            target = self._bound(self.goal, path, model)
+            arrays[path] = source, target, begin
+            keys = partial(_keys_from, target, axis, old.shape[axis])
+            self.grown.append(Growth(where, old.shape, node.shape, keys))
             if paths.name(path) == dim and len(old.shape) == 1:
                 self._check_coordinate(path, old.shape[0])
         if not self.nodes:
@@ -497,17 +491,23 @@ class _Planner:
     def _output(self, digest: str) -> ArrayOutput:
         job = self.job
         if job.append_dim is not None:
-            return LongerArrays(self.goal, self.grown)
+            return LongerArrays(self.goal, self.grown, operation=self._operation(), digest=digest)
         nodes = {paths.join(self.goal.path, path): node for path, node in self.nodes.items()}
-        if job.in_place or job.merge:
+        if job.in_place or (job.merge and existing_node(self.goal.store, self.goal.path)):
             arrays = {p: node for p, node in nodes.items() if isinstance(node, ArrayModel)}
             chosen = arrays if job.in_place else nodes
             relative = {paths.join(self.goal.path, path): path for path in self.nodes}
             digests = {path: self._node_digest(relative[path]) for path in arrays}
-            return EachArray(
-                self.goal, chosen, digests,
-                operation=self._operation(), overwrite=job.overwrite or job.in_place,
-            )  # fmt: skip
+            overwrite = job.overwrite or job.in_place
+            if self.goal.path not in arrays:
+                return EachArray(
+                    self.goal, chosen, digests,
+                    operation=self._operation(), digest=digest, overwrite=overwrite,
+                )  # fmt: skip
+            one = digests[self.goal.path] if job.in_place else digest
+            return NewHierarchy(
+                self.goal, arrays, operation=self._operation(), digest=one, overwrite=overwrite
+            )
         return NewHierarchy(
             self.goal,
             nodes,
@@ -516,6 +516,12 @@ class _Planner:
             overwrite=job.overwrite,
             consolidate=_is_consolidated(self.start),
         )
+
+
+def _keys_from(array: BoundArray, axis: int, start: int) -> Iterator[str]:
+    """Yield the keys of stored chunks that have elements from a position along an axis on."""
+    first = array.grid.axes[axis].chunk_of(start)
+    return (key for coords, key in stored_keys(array) if coords[axis] >= first)
 
 
 def _is_consolidated(group: Location) -> bool:

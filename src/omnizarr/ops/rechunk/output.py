@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -12,9 +12,16 @@ from omnizarr.hierarchy.attributes import lock_shape, update_metadata
 from omnizarr.hierarchy.chunks import with_shape
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.model import ArrayModel, GroupModel, Node
-from omnizarr.ops.job import JOURNAL, HierarchyOutput, Output
-from omnizarr.ops.output import AlreadyFinished
-from omnizarr.stores import Store, can_list, erase_prefix, is_process_local, list_prefix
+from omnizarr.ops.job import Output
+from omnizarr.ops.output import Begun, ChangeOutput, HierarchyOutput, SeveralNodes
+from omnizarr.stores import (
+    Store,
+    can_list,
+    erase_prefix,
+    get_existing,
+    is_process_local,
+    list_prefix,
+)
 from omnizarr.stores.staging import INTERMEDIATE as INTERMEDIATE
 
 
@@ -33,7 +40,7 @@ class NewHierarchy(HierarchyOutput):
         return self.chunk_store
 
 
-class EachArray:
+class EachArray(SeveralNodes):
     """Arrays of an existing hierarchy, each of which is added or replaced when all are complete."""
 
     def __init__(
@@ -43,12 +50,11 @@ class EachArray:
         digests: Mapping[str, str],
         *,
         operation: str,
+        digest: str,
         overwrite: bool,
     ) -> None:
-        self.root = root
-        self.groups = {p: node for p, node in nodes.items() if isinstance(node, GroupModel)}
-        self.outputs = {
-            path: HierarchyOutput(
+        outputs = (
+            HierarchyOutput(
                 root.at(path),
                 {path: node},
                 operation=operation,
@@ -57,54 +63,25 @@ class EachArray:
             )
             for path, node in nodes.items()
             if isinstance(node, ArrayModel)
-        }
+        )
+        super().__init__(root, outputs, operation=operation, digest=digest)
+        self.groups = {p: node for p, node in nodes.items() if isinstance(node, GroupModel)}
 
-    @property
-    def store(self) -> Store:
-        """The store of the arrays."""
-        return self.root.store
-
-    @property
-    def journal(self) -> tuple[Store, str]:
-        """The journal, in the root of the store."""
-        return self.root.store, f"{JOURNAL}/"
-
-    def store_of(self, path: str) -> Store:
-        """Return the store that takes the chunks of the array at a path."""
-        return self.outputs[path].chunk_store
-
-    def begin(self, resume: bool, shared: bool) -> bool:
+    def begin(self, resume: bool, shared: bool) -> Begun:
         """Begin to write all arrays beside those that they replace."""
         if shared:
             raise StoreError(
                 "parts of a job need a destination of their own; give one that does not exist"
             )
-        # The journal counts only if nothing that it calls done is begun again.
-        resumed = [self._begin(output, resume) for output in self.outputs.values()]
-        return all(resumed)
-
-    @staticmethod
-    def _begin(output: HierarchyOutput, resume: bool) -> bool:
-        try:
-            return output.begin(resume, shared=False)
-        except AlreadyFinished as e:  # this array, but not all of them
-            e.clear()
-            output.overwrite = True
-            return output.begin(resume=False, shared=False)
+        return super().begin(resume, shared)
 
     def finish(self) -> None:
         """Add the groups that are missing, then swap one array after the other."""
         for path, group in sorted(self.groups.items()):
-            where = self.root.at(path)
+            where = self.location.at(path)
             if existing_node(where.store, path) is None:
                 where.create(group)
-        for output in self.outputs.values():
-            output.finish()
-
-    def abandon(self) -> None:
-        """Keep what was staged for a job that resumes this one."""
-        for output in self.outputs.values():
-            output.abandon()
+        super().finish()
 
 
 @dataclass(frozen=True)
@@ -114,33 +91,22 @@ class Growth:
     location: Location
     old: tuple[int, ...]
     new: tuple[int, ...]
+    # The keys of the chunks that are written, at the border of the old shape or beyond it.
+    keys: Callable[[], Iterator[str]]
 
 
-class LongerArrays:
+class LongerArrays(ChangeOutput):
     """Arrays whose new chunks are outside their shape until all of them are stored."""
 
-    def __init__(self, root: Location, grown: list[Growth]) -> None:
-        self.root, self.grown = root, grown
-
-    @property
-    def store(self) -> Store:
-        """The store of the arrays."""
-        return self.root.store
-
-    @property
-    def journal(self) -> tuple[Store, str]:
-        """The journal, in the root of the store."""
-        return self.root.store, f"{JOURNAL}/"
+    def __init__(self, root: Location, grown: list[Growth], *, operation: str, digest: str) -> None:
+        super().__init__(root, operation=operation, digest=digest)
+        self.grown = grown
 
     def store_of(self, path: str) -> Store:
         """Return the store of the arrays."""
-        return self.root.store
+        return self.store
 
-    def begin(self, resume: bool, shared: bool) -> bool:
-        """Write nothing: the old arrays do not change before the end."""
-        return resume or shared
-
-    def finish(self) -> None:
+    def change(self) -> None:
         """Store the new shapes, of all arrays one right after the other."""
         with lock_shape(*(each.location for each in self.grown)):
             for each in self.grown:
@@ -153,8 +119,12 @@ class LongerArrays:
             for each in self.grown:
                 update_metadata(each.location, partial(_longer, shape=each.new))
 
-    def abandon(self) -> None:
-        """Leave the chunks beyond the old shapes, where nobody sees them."""
+    def _keys(self) -> Iterator[str]:
+        """Yield the keys of the new chunks and of the changed metadata."""
+        for each in self.grown:
+            where = each.location
+            yield from get_existing(where.store, where.format.keys(where.path))
+            yield from each.keys()
 
 
 def _longer(node: Node, *, shape: tuple[int, ...]) -> Node:
@@ -181,31 +151,31 @@ class WithIntermediate:
         """Return the store that takes the chunks of the array at a path."""
         return self.inner.store_of(path)
 
-    def begin(self, resume: bool, shared: bool) -> bool:
+    def begin(self, resume: bool, shared: bool) -> Begun:
         """Begin, without what an earlier job may have left."""
         if not can_list(self.temp):
             raise StoreError(
                 f"{self.temp!r} cannot list its keys, so that intermediate chunks could not be"
                 " erased; give temp"
             )
-        try:
-            resumed = self.inner.begin(resume, shared)
-        except AlreadyFinished:
-            self._erase()
-            raise
-        if not resumed and next(iter(list_prefix(self.temp, self.prefix)), None) is not None:
+        state = self.inner.begin(resume, shared)
+        left = next(iter(list_prefix(self.temp, self.prefix)), None)
+        if state == "new" and left is not None:
             erase_prefix(self.temp, self.prefix)
-        return resumed
+        return state
 
     def finish(self) -> None:
-        """Make the result visible, and erase the intermediate chunks."""
-        if isinstance(self.inner, HierarchyOutput):
-            self.inner.clear = self._erase
+        """Make the result visible."""
         self.inner.finish()
-        self._erase()
 
-    def _erase(self) -> None:
+    def written(self) -> tuple[Store, Iterator[str]]:
+        """Return the store of the result, and its keys."""
+        return self.inner.written()
+
+    def clear(self) -> None:
+        """Erase the intermediate chunks, then what else is left."""
         erase_prefix(self.temp, self.prefix)
+        self.inner.clear()
 
     def abandon(self) -> None:
         """Keep everything for a job that resumes this one."""

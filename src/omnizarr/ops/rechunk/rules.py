@@ -13,7 +13,8 @@ import numpy as np
 
 from omnizarr import data_types
 from omnizarr.codecs.specify import all_named, inner_chunk_shape, kind, pipeline, with_bytes
-from omnizarr.data_types import DataType
+from omnizarr.data_types import DataType, as_type
+from omnizarr.data_types.data_type import is_complex_pair
 from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidArgument, OmnizarrError, WrongType, known_names
 from omnizarr.formats import Format
@@ -186,6 +187,8 @@ def _new_type(source: BoundArray, rule: Rule, format: Format, casting: str) -> D
         return source.data_type
     made = data_types.bind(named)
     old, new = source.dtype, made.dtype
+    if is_complex_pair(old) and new.kind == "c":
+        return made  # which holds all numbers of the small type
     if not np.can_cast(old, new, casting):  # type: ignore[arg-type]  # checked above
         raise InvalidArgument(
             f"{paths.show(source.path)}: {old} cannot be cast to {new} by the rule {casting!r};"
@@ -319,8 +322,8 @@ def _new_fill(source: BoundArray, rule: Rule, data_type: DataType, format: Forma
         return old
     try:
         with np.errstate(all="ignore"):
-            value = np.asarray(source.fill).astype(data_type.dtype)
-            back = value.astype(source.dtype)
+            value = as_type(np.asarray(source.fill), data_type.dtype)
+            back = as_type(value, source.dtype)
         same = bool(back == source.fill) or bool(back != back and source.fill != source.fill)
     except (TypeError, ValueError):
         same = False

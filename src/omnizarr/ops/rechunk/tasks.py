@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from omnizarr import config, engine
 from omnizarr.concurrency.limits import task_of
+from omnizarr.data_types import as_type
+from omnizarr.data_types.data_type import is_complex_pair
 from omnizarr.engine import BoundArray
 from omnizarr.errors import CannotExpress
 from omnizarr.hierarchy.chunks import stored_keys
@@ -167,9 +169,9 @@ class CopyBox:
 def cast(values: Values, dtype: np.dtype[Any], casting: str, where: str) -> Values:
     """Return values as another type; raise if that is more than rounding, unless "unsafe"."""
     old = values.dtype
-    if casting == "unsafe":
+    if casting == "unsafe" or (is_complex_pair(old) and dtype.kind == "c"):
         with np.errstate(all="ignore"):
-            return values.astype(dtype)
+            return as_type(values, dtype)
     lost = False
     try:
         with np.errstate(over="raise", invalid="raise"):

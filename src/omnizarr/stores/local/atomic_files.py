@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import shutil
 import threading
@@ -49,6 +50,31 @@ def replace_file(path: str, value: Bytes, sync: bool, only_new: bool = False) ->
         return replace(path, value, sync, only_new)
 
     return REMOVED_DIRECTORY.call(replace_with_folder, FileNotFoundError)
+
+
+def create_file(path: str, value: Bytes, sync: bool) -> bool:
+    """Store the first file of a new folder; return False if that exists, or none above it does."""
+    create = getattr(_files, "create", _create)
+    try:
+        return bool(create(path, value, sync))
+    except (FileNotFoundError, NotADirectoryError) as e:
+        if e.errno is None:  # of a signal handler
+            raise
+        return False
+
+
+def _create(path: str, value: Bytes, sync: bool) -> bool:
+    folder = os.path.dirname(path)
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        return False
+    try:
+        return _replace(path, value, sync, only_new=True)
+    except BaseException:
+        with contextlib.suppress(OSError):  # not empty: another writer found it
+            os.rmdir(folder)
+        raise
 
 
 def remove_folder(path: str) -> None:
@@ -246,13 +272,41 @@ def _entries(folder: str, root: str) -> tuple[list[str], list[str], list[str]]:
 
 
 def walk(top: str, root: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield every folder at and below `top`, relative to it with ``/``, and the files in it."""
-    for inside, files, _ in walk_all(top, root):
+    """Yield the folders at and below `top`, relative to it with ``/``, and the files in them.
+
+    In the order of keys, as other stores list them: ``a.b`` is before what is in ``a``, ``a0``
+    behind it. So the files of a folder may come in several parts.
+    """
+    left: list[tuple[str, list[str] | None]] = [("", None)]  # None: not listed yet
+    while left:
+        inside, files = left.pop()
+        if files is None:
+            files, folders, _ = _entries(os.path.join(top, inside) if inside else top, root)
+            ours = [name for name in folders if OURS not in name]
+            if ours:
+                left += reversed([*_ordered(inside, files, ours)])
+                continue
+            files.sort()
         yield inside, files
 
 
+def _ordered(
+    inside: str, files: list[str], folders: list[str]
+) -> Iterator[tuple[str, list[str] | None]]:
+    """Yield the files of a folder in parts, between the folders in it, in the order of keys."""
+    names = sorted([*files, *(f"{name}/" for name in folders)])
+    for is_folder, some in itertools.groupby(names, lambda name: name.endswith("/")):
+        if is_folder:
+            yield from ((f"{inside}/{name[:-1]}" if inside else name[:-1], None) for name in some)
+        else:
+            yield inside, [*some]
+
+
 def walk_all(top: str, root: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield what `walk` does, and the names of all folders in a folder, also of circular links."""
+    """Yield all folders at and below `top`, the files and all folders in each, in any order.
+
+    The folders that are yielded are also circular links, which are not followed.
+    """
     left = [""]
     while left:
         inside = left.pop()

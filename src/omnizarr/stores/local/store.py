@@ -22,19 +22,29 @@ from urllib.parse import quote
 from omnizarr import config
 from omnizarr.concurrency import file_locks
 from omnizarr.concurrency.retry import retry_on_emfile
-from omnizarr.errors import InvalidArgument, StoreError
-from omnizarr.stores.base import Bytes, Closeable, Entry, GetMany, LockKind, Range, split_path
+from omnizarr.errors import InvalidArgument, StoreError, raised_by_system
+from omnizarr.stores.base import (
+    Bytes,
+    Closeable,
+    Entry,
+    GetMany,
+    LockKind,
+    Range,
+    absolute_path,
+    split_path,
+)
 from omnizarr.stores.identity import StorageIdentity, directory
 from omnizarr.stores.local import atomic_files
 from omnizarr.stores.local.atomic_files import (
     OURS,
+    create_file,
     remove_folder,
     replace_file,
     replace_file_by_parts,
     replace_files,
 )
 from omnizarr.stores.local.staging import DirectoryStage
-from omnizarr.stores.operations import check_key, check_prefix, check_writable, raised_by_system
+from omnizarr.stores.operations import check_key, check_prefix, check_writable
 from omnizarr.stores.staging import Stage
 
 try:
@@ -42,6 +52,8 @@ try:
 except ImportError:  # no compiler when it was installed, or Windows
     _files = None  # type: ignore[assignment]
 
+_UTF8 = sys.getfilesystemencoding() == "utf-8"
+_read_whole = getattr(_files, "read", None) if _UTF8 else None
 T = TypeVar("T")
 _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 Names: TypeAlias = list[str]  # inside the class `list` is a method
@@ -56,7 +68,7 @@ TICK = 10**8  # nanoseconds, far above the 1 to 16 ms of common clocks
 COARSE_TICK = 25 * 10**8  # where times are kept in seconds, or in pairs of them
 MAX_READ = 2**30  # bytes of one call, which returns at most 2 GiB
 _unique = itertools.count()
-_UTF8 = sys.getfilesystemencoding() == "utf-8"
+_replace_new = partial(replace_file, only_new=True)
 
 
 def _read_file(path: str, part: Range | None) -> tuple[bytes, os.stat_result, os.stat_result]:
@@ -114,6 +126,31 @@ def _generation(status: os.stat_result) -> str:
     return text if changed < time.time_ns() - tick else f"{text}-recent-{next(_unique)}"
 
 
+class OpenFile:
+    """An open file, whose content stays when another file takes its name."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, _FLAGS)
+        try:
+            about = os.fstat(self._descriptor)
+            self.generation: str | None = _generation(about)
+            if not stat.S_ISREG(about.st_mode):
+                raise OSError(errno.EINVAL, "it is not a regular file")
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        self.size = about.st_size
+
+    def read(self, start: int, length: int) -> bytes:
+        """Return part of the content, for one thread at a time."""
+        os.lseek(self._descriptor, start, os.SEEK_SET)
+        return os.read(self._descriptor, length)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
 class LocalStore(Closeable):
     """The files below a directory, which need not exist yet."""
 
@@ -124,12 +161,16 @@ class LocalStore(Closeable):
     read_only = False
 
     def __init__(self, root: str | os.PathLike[str], *, read_only: bool = False) -> None:
-        self._start = os.path.join(root, "")
+        self._given = text = os.fspath(root)  # for messages
+        if os.sep == "/" and text[:1] == "/" != text[-1:]:  # absolute, as most are
+            self._start = text + "/"
+        else:
+            self._start = os.path.join(absolute_path(text), "")
         self.read_only = read_only
 
     @cached_property
     def root(self) -> Path:
-        """The directory."""
+        """The directory, an absolute path."""
         return Path(self._start)
 
     @property
@@ -140,13 +181,13 @@ class LocalStore(Closeable):
     @cached_property
     def direct_file_root(self) -> bytes:
         """The directory as the operating system names it, with a slash at the end."""
-        return os.fsencode(self._start or "./")
+        return os.fsencode(self._start)
 
     @cached_property
     def _ignores_case(self) -> bool:
         return atomic_files.ignores_case(self._start)
 
-    def check_spelling(self, key: str) -> None:
+    def check_new_key(self, key: str) -> None:
         """Raise if this disk takes a key for an existing one in another spelling."""
         if self._ignores_case:
             atomic_files.check_spelling(self._start, key)
@@ -162,6 +203,10 @@ class LocalStore(Closeable):
         return self._path(prefix[:-1]) if prefix else str(self.root)
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
+        if range is None and _read_whole is not None:
+            found: bytes | None = _read_whole(self._start, key)
+            if found is not NotImplemented:  # an invalid key, or one that needs another way
+                return found
         return self._apply_to_file(key, lambda path: _read_file(path, range)[0])
 
     def generation(self, key: str) -> str | None:
@@ -185,12 +230,16 @@ class LocalStore(Closeable):
                 return None
             raise StoreError(f"cannot read {path!r}: {e.strerror or e}") from e
 
+    def open_value(self, key: str) -> OpenFile | None:
+        """Return the open file of a key, or None if there is no such key."""
+        return self._apply_to_file(key, OpenFile)
+
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
         wanted = [*requests]
         whole = [key for key, range in wanted if range is None]
         if _files is None or not _UTF8 or len(whole) < len(wanted):
             return [self.get(key, range) for key, range in wanted]
-        found: Values = _files.read_many(self._start or ".", whole)
+        found: Values = _files.read_many(self._start, whole)
         if NotImplemented in found:  # an invalid key, or one that needs another way
             for i, value in enumerate(found):
                 found[i] = self.get(whole[i]) if value is NotImplemented else value
@@ -214,17 +263,20 @@ class LocalStore(Closeable):
                 os.close(descriptor)
 
     def set(self, key: str, value: Bytes) -> None:
-        self._store(key, value, only_new=False)
+        self._store(key, value, replace_file)
 
     def set_new(self, key: str, value: Bytes) -> bool:
-        return self._store(key, value, only_new=True)
+        return self._store(key, value, _replace_new)
 
-    def _store(self, key: str, value: Bytes, only_new: bool) -> bool:
+    def set_first(self, key: str, value: Bytes) -> bool:
+        return self._store(key, value, create_file)
+
+    def _store(self, key: str, value: Bytes, store: Callable[[str, Bytes, bool], bool]) -> bool:
         check_writable(self)
         path = self._path(key)
         sync = config.get().durability == "fsync"
         try:
-            stored = retry_on_emfile(partial(replace_file, path, value, sync, only_new))
+            stored = retry_on_emfile(store, path, value, sync)
             if sync and stored:
                 self._sync_folders(path)
             return stored
@@ -287,21 +339,12 @@ class LocalStore(Closeable):
             if not path:
                 return
 
-    @contextlib.contextmanager
-    def lock_keys(self, prefix: str, keys: Iterable[str], kind: LockKind) -> Iterator[None]:
+    def lock_keys(
+        self, prefix: str, keys: Iterable[str], kind: LockKind
+    ) -> contextlib.AbstractContextManager[None]:
         check_writable(self)
-        directory = self._folder(prefix)
         names = [key[len(prefix) :] for key in keys]
-        try:
-            with contextlib.ExitStack() as held:
-                retry_on_emfile(
-                    lambda: held.enter_context(file_locks.locked(directory, names, kind))
-                )
-                yield
-        except OSError as e:
-            if not raised_by_system(e):
-                raise
-            raise StoreError(f"cannot lock keys in {directory!r}: {e.strerror or e}") from e
+        return file_locks.locked(self._folder(prefix), names, kind)
 
     def erase(self, key: str) -> None:
         check_writable(self)
@@ -404,10 +447,9 @@ class LocalStore(Closeable):
 
     def stage(self, name: str | None = None) -> Stage:
         """Return a new folder for values that are to replace others, or an existing one."""
-        root = self._start or os.path.join(".", "")
         sync = self._sync_folders if config.get().durability == "fsync" else None
         make = partial(type(self), read_only=self.read_only)
-        return DirectoryStage(self, name, root, make, sync)
+        return DirectoryStage(self, name, self._start, make, sync)
 
     def identity_details(self) -> tuple[str]:
         """Return the path: an inode may be used again by another file."""
@@ -419,7 +461,7 @@ class LocalStore(Closeable):
     @property
     def url(self) -> str:
         """The RFC 8089 file URI of the directory."""
-        path = os.path.abspath(self.root).replace(os.sep, "/")
+        path = os.path.abspath(self._start).replace(os.sep, "/")
         if os.sep == "\\" and path.startswith("//"):  # a network share
             return "file:" + quote(path, safe="/:")
         return "file://" + ("" if path.startswith("/") else "/") + quote(path, safe="/:")
@@ -455,7 +497,7 @@ class LocalStore(Closeable):
         return hash(os.path.realpath(self.root))
 
     def __repr__(self) -> str:
-        return str(self.root)
+        return str(Path(self._given))
 
 
 class DirectoryStore(LocalStore):

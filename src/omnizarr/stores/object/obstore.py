@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.cache import Key
 from omnizarr.concurrency.fork import on_fork
+from omnizarr.concurrency.retry import TransientError
 from omnizarr.errors import MissingModule, StoreError
+from omnizarr.stores.base import Range, is_web_page
 
+Meta: TypeAlias = dict[str, Any]
+NO_RANGES = "Received non-partial response"  # the message for a server that sends all of a value
+_STATUS = re.compile(r"non-2xx status code: (\d{3})")
 _NATIVE = "obstore._obstore"
 _lock = fork.lock()
 _library: ModuleType | None = None
@@ -63,6 +69,54 @@ def client(key: Key | None, make: Callable[[Any], Any]) -> Client:
             found = _clients.setdefault(key, found)
             _recent.append(found)
     return found
+
+
+# Requests
+
+
+def fetch(client: Any, path: str, options: dict[str, Any]) -> tuple[bytes, Meta, Mapping[str, str]]:
+    """Return the part of a value that options request, its `Meta` and attributes, or raise."""
+    result = client.get(path, options=options)
+    first, end = result.range
+    meta, attributes = result.meta, result.attributes
+    data = bytes(result.bytes())
+    if len(data) != end - first or _is_other_part(options, first, end, meta["size"]):
+        raise TransientError(f"{len(data)} bytes came as bytes {first} to {end}")
+    if is_web_page(attributes.get("Content-Type"), data, first):
+        raise StoreError("a web page came instead of data; is a login needed?")
+    return data, meta, attributes
+
+
+def _is_other_part(options: dict[str, Any], first: int, end: int, size: int) -> bool:
+    """Return True if another part of a value came than was requested."""
+    requested = options.get("range")
+    if requested is None:
+        return (first, end) != (0, size)
+    if isinstance(requested, tuple):
+        return (first, end) != (requested[0], min(requested[1], size))
+    if "suffix" in requested:
+        return (first, end) != (max(0, size - requested["suffix"]), size)
+    return (first, end) != (requested["offset"], size)
+
+
+def range_options(range: Range | None) -> dict[str, Any]:
+    """Return the options that request a part, which is not empty."""
+    if range is None or (range.length is None and not range.start):
+        return {}
+    if range.start < 0:
+        return {"range": {"suffix": -range.start}}
+    if range.length is None:
+        return {"range": {"offset": range.start}}
+    return {"range": (range.start, range.start + range.length)}
+
+
+def status_of(error: Exception) -> int | None:
+    """Return the HTTP status that is the reason of an error."""
+    found = _STATUS.search(str(error))
+    return None if found is None else int(found[1])
+
+
+# Copies for forked processes
 
 
 def _imported() -> ModuleType:

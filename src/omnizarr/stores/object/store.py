@@ -7,13 +7,16 @@ those of obstore and of `Retry`, and `anonymous`, `profile`, `absent_status`.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
+from omnizarr.concurrency.fork import never_release
 from omnizarr.concurrency.pool import in_parallel, interruptible
 from omnizarr.concurrency.retry import (
     TRANSIENT_STATUS,
@@ -24,39 +27,14 @@ from omnizarr.concurrency.retry import (
 )
 from omnizarr.errors import StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Closeable, Entry, Range, flat, is_web_page, redact_urls
-from omnizarr.stores.byte_ranges import fetch_many, fetch_many_versioned
+from omnizarr.stores.base import Bytes, Closeable, Entry, Range, flat, redact_urls
+from omnizarr.stores.byte_ranges import Speed, fetch_many, fetch_many_versioned
 from omnizarr.stores.object import obstore
 from omnizarr.stores.object.bucket import CREDENTIAL_SOURCES, Bucket, MemoryBucket, native_store
+from omnizarr.stores.object.obstore import NO_RANGES, Meta, fetch, range_options, status_of
 from omnizarr.stores.operations import check_key, check_prefix, check_writable
 
-Meta: TypeAlias = dict[str, Any]
 CODE = re.compile(r"<Code>(\w+)</Code>")
-_STATUS = re.compile(r"non-2xx status code: (\d{3})")
-
-
-def fetch(client: Any, path: str, options: dict[str, Any]) -> tuple[bytes, Meta]:
-    """Return the part of a value that options request, or raise."""
-    result = client.get(path, options=options)
-    first, end = result.range
-    data = bytes(result.bytes())
-    if len(data) != end - first or _is_other_part(options, first, end, result.meta["size"]):
-        raise TransientError(f"{len(data)} bytes came as bytes {first} to {end}")
-    if is_web_page(result.attributes.get("Content-Type"), data, first):
-        raise StoreError("a web page came instead of data; is a login needed?")
-    return data, result.meta
-
-
-def _is_other_part(options: dict[str, Any], first: int, end: int, size: int) -> bool:
-    """Return True if another part of a value came than was requested."""
-    requested = options.get("range")
-    if requested is None:
-        return (first, end) != (0, size)
-    if isinstance(requested, tuple):
-        return (first, end) != (requested[0], min(requested[1], size))
-    if "suffix" in requested:
-        return (first, end) != (max(0, size - requested["suffix"]), size)
-    return (first, end) != (requested["offset"], size)
 
 
 def generation_of(meta: Meta) -> str:
@@ -96,12 +74,6 @@ def is_marked(client: Any, path: str, data: Any, name: str, mark: str) -> bool:
     return found == mark if found is not None else bytes(result.bytes()) == bytes(data)
 
 
-def status_of(error: Exception) -> int | None:
-    """Return the HTTP status that is the reason of an error."""
-    found = _STATUS.search(str(error))
-    return None if found is None else int(found[1])
-
-
 def reason_of(error: Exception) -> str:
     """Return the reason of an error in one line without secrets."""
     text = str(error).partition("\n\nDebug source")[0]
@@ -114,20 +86,77 @@ T = TypeVar("T")
 Keys: TypeAlias = list[str]  # inside the class `list` is a method
 Values: TypeAlias = list[bytes | None]
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "AccountIsDisabled")
-# Messages of obstore for a server that sends all of a value, and for a value that ends earlier.
-_NO_RANGES, _TOO_SHORT = "Received non-partial response", "but object was only"
+_TOO_SHORT = "but object was only"  # obstore's message for a value that ends earlier
 _NO_REQUEST = "builder error"  # its message for a URL that it may not request
 _MAX_KEY = 1024  # bytes of a name, in all three clouds
 _NO_KEY = "no-such-key.omnizarr"
 _PART = 2**23  # bytes that are uploaded in one request, of a value that comes in parts
-_BATCH = 1000  # keys erased in one go
+_BATCH = 1000  # keys listed or erased in one go
 _MARK = "omnizarrwrite"  # metadata by which a writer knows its own value; Azure takes no hyphens
+
+
+class _Listing:
+    """The objects below a path, page by page; after an error it goes on behind the last one."""
+
+    def __init__(self, top: str, is_sorted: bool) -> None:
+        self._top = top
+        self._sorted = is_sorted  # as far as is known
+        self._last = b""  # the path that was listed last
+        self._known = b""  # the path up to which objects were listed before an error
+        self._stream: tuple[int, Any, Iterator[list[Meta]]] | None = None  # of a process and client
+        self._error = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no object was listed so far."""
+        return not self._last
+
+    def next_page(self, client: Any) -> list[Meta]:
+        """Return the next objects; none at the end."""
+        while True:
+            stream, self._stream = self._open(client), None  # it cannot be used after an error
+            try:
+                page = next(stream, [])
+            except Exception as e:
+                self._error = reason_of(e)
+                raise
+            self._stream = os.getpid(), client, stream
+            found = [(meta["path"].encode(), meta) for meta in page]
+            found = [pair for pair in found if pair[0] > self._known]
+            names = [self._last, *(name for name, _ in found)]
+            if any(a >= b for a, b in itertools.pairwise(names)):
+                self._sorted = False
+                self._check_sorted(self._known)
+            self._last = names[-1]
+            if found or not page:
+                return [meta for _, meta in found]
+
+    def _open(self, client: Any) -> Iterator[list[Meta]]:
+        """Return the stream of pages, or another that begins behind the last object."""
+        if self._stream is not None and self._stream[0] != os.getpid():
+            never_release(self._stream)  # it belongs to the parent
+            self._stream = None
+        if self._stream is not None and self._stream[1] is client:
+            return self._stream[2]
+        self._check_sorted(self._last)
+        self._known = self._last
+        offset = self._last.decode() or None
+        found: Iterator[list[Meta]] = client.list(
+            self._top or None, offset=offset, chunk_size=_BATCH
+        )
+        return found
+
+    def _check_sorted(self, known: bytes) -> None:
+        if known and not self._sorted:
+            raise StoreError(f"{self._error or 'interrupted'}; listing cannot go on, list again")
 
 
 class ObjectStore(Closeable):
     """The objects of a bucket below a prefix."""
 
     _copies_share_values = True
+    lasting_generations = True  # no other value of a key will ever have the same
+    sends_values = True
 
     def __new__(
         cls,
@@ -169,6 +198,7 @@ class ObjectStore(Closeable):
         self.read_only = read_only
         self.retry = retry or Retry()
         self.absent_status = frozenset(absent_status)
+        self.speed = Speed()
         _ = self.bucket.client  # wrong options raise at once
 
     @classmethod
@@ -229,17 +259,20 @@ class ObjectStore(Closeable):
             if options is None:
                 return b"", client.head(path)
             try:
-                data, meta = fetch(client, path, options)
+                data, meta, _ = fetch(client, path, options)
             except obstore.library().exceptions.GenericError as e:
-                if range is None or _NO_RANGES not in str(e):
+                if range is None or NO_RANGES not in str(e):
                     raise
-                data, meta = fetch(client, path, {})
+                data, meta, _ = fetch(client, path, {})
                 return range.of(data), meta
             if range is not None and range.length is not None:
                 data = data[: range.length]
             return data, meta
 
-        return self._call("read", key, read, (None, None), after_end=range is not None)
+        start = time.perf_counter()
+        found = self._call("read", key, read, (None, None), after_end=range is not None)
+        self.speed.note(time.perf_counter() - start, len(found[0] or b""))
+        return found
 
     def _range(self, client: Any, path: str, range: Range | None) -> dict[str, Any] | None:
         """Return the options that request a part; None for an empty one."""
@@ -251,11 +284,7 @@ class ObjectStore(Closeable):
             size = client.head(path)["size"]
             start = max(0, size + range.start)
             return {"range": (start, size)} if start < size else None
-        if range.start < 0:
-            return {"range": {"suffix": -range.start}}
-        if range.length is None:
-            return {"range": {"offset": range.start}} if range.start else {}
-        return {"range": (range.start, range.start + range.length)}
+        return range_options(range)
 
     # Writing
 
@@ -305,9 +334,8 @@ class ObjectStore(Closeable):
 
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
-        paths = [self._start + key for key in self.list_prefix(prefix)]
-        for start in range(0, len(paths), _BATCH):
-            batch = paths[start : start + _BATCH]
+        keys = self.list_prefix(prefix)
+        while batch := [self._start + key for key in itertools.islice(keys, _BATCH)]:
             self._call("erase", prefix, partial(self._delete, batch))
 
     def _delete(self, paths: Keys, client: Any) -> None:
@@ -331,15 +359,23 @@ class ObjectStore(Closeable):
         return ((entry.key, entry.size or 0) for entry in self.list_entries(prefix))
 
     def list_entries(self, prefix: str) -> Iterator[Entry]:
+        """Yield all objects below a prefix, in pages: no more than one of them is in memory."""
         check_prefix(prefix)
-        top, skip = (self._start + prefix).rstrip("/"), len(self._start)
+        skip = len(self._start)
+        listing = _Listing((self._start + prefix).rstrip("/"), self.bucket.kind != "az")
+        while page := self._call("list", prefix, listing.next_page):
+            yield from (_entry(meta, skip) for meta in page)
+        if listing.is_empty:
+            self._call("list", prefix, lambda client: self._checked_empty(client, None))
 
-        def pages(client: Any) -> list[Entry]:
-            found = client.list(top or None, chunk_size=_BATCH)
-            entries = [_entry(meta, skip) for page in found for meta in page]
-            return entries or self._checked_empty(client, entries)
+    def check_new_key(self, key: str) -> None:
+        """Raise if a key is too long for object stores."""
+        self._path(key)
 
-        yield from self._call("list", prefix, pages)
+    def has_keys(self, prefix: str) -> bool:
+        check_prefix(prefix)
+        listing = _Listing((self._start + prefix).rstrip("/"), self.bucket.kind != "az")
+        return bool(self._call("list", prefix, listing.next_page))
 
     def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
         check_prefix(prefix)

@@ -12,12 +12,22 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal, TypeAlias
 
+from omnizarr.concurrency.usage import Usage
 from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import identity, operations
-from omnizarr.stores.base import Bytes, Closeable, LockKind, Range, Store, flat, split_path
+from omnizarr.stores.base import (
+    Bytes,
+    Closeable,
+    LockKind,
+    Range,
+    Store,
+    absolute_path,
+    flat,
+    split_path,
+)
 from omnizarr.stores.operations import (
     check_key,
     check_prefix,
@@ -62,11 +72,11 @@ class ZipStore(Closeable):
             )
         if read_only and mode in ("w", "w-", "x"):
             raise InvalidArgument(f"mode {mode!r} creates an archive; it cannot be read_only")
-        self.path = os.fspath(path)
+        self.path = absolute_path(path)
         self.inner: Store | None = None
         self.read_only = mode == "r" if read_only is None else read_only
         self.compression = compression
-        self._closed = False
+        self._usage = Usage()
         self._loaded: tuple[Source, dict[str, Entry]] | None = None
         self._archive: Archive | None = None
         self._sorted: tuple[object, Names] = (None, [])
@@ -76,8 +86,8 @@ class ZipStore(Closeable):
     @classmethod
     def inside(cls, store: Store, key: str) -> ZipStore:
         """Return the archive that is the value of a key of a store, read-only."""
-        made = cls(check_key(key))
-        made.inner = store
+        made = cls(key)
+        made.path, made.inner = check_key(key), store
         return made
 
     @classmethod
@@ -89,7 +99,6 @@ class ZipStore(Closeable):
 
     def _write(self, mode: str = "a") -> Archive:
         check_writable(self)
-        self._check_open()
         if self._archive is None:
             self._archive = Archive.at(self.path, mode=mode, deflate=self.compression == DEFLATED)
             self._finish = weakref.finalize(self, self._archive.finish)
@@ -97,14 +106,15 @@ class ZipStore(Closeable):
             self._archive.check_file()
         return self._archive
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreError(f"{self!r} is closed")
+    @contextmanager
+    def _using(self, verb: str, what: str) -> Iterator[None]:
+        """Keep the file open, and translate errors of the system."""
+        with translated_errors(verb, what, self), self._usage:
+            yield
 
     def _live(self) -> tuple[Source | None, dict[str, Entry]]:
         if not self.read_only:
             return self._write().live
-        self._check_open()
         if self._loaded is None:
             archive = None if self.inner else writing(self.path)
             if archive is not None:
@@ -133,7 +143,7 @@ class ZipStore(Closeable):
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
         requested = [(check_key(key), range) for key, range in requests]
-        with translated_errors("read", ", ".join(key for key, _ in requested[:3]), self):
+        with self._using("read", ", ".join(key for key, _ in requested[:3])):
             source, entries = self._live()
             wanted = {
                 i: (entries[key], range)
@@ -147,18 +157,22 @@ class ZipStore(Closeable):
         return values
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        entries = self._live()[1]
-        return {key: entries[key].size for key in map(check_key, keys) if key in entries}
+        requested = [*map(check_key, keys)]
+        with self._using("read", ", ".join(requested[:3])):
+            entries = self._live()[1]
+        return {key: entries[key].size for key in requested if key in entries}
 
     def generation(self, key: str) -> str | None:
-        entry = self._live()[1].get(check_key(key))
+        check_key(key)
+        with self._using("read", key):
+            entry = self._live()[1].get(key)
         return None if entry is None else _generation(entry)
 
     def get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
         check_key(key)
-        with translated_errors("read", key, self):
+        with self._using("read", key):
             source, entries = self._live()
             entry = entries.get(key)
             if entry is None or source is None:
@@ -169,7 +183,7 @@ class ZipStore(Closeable):
 
     def set(self, key: str, value: Bytes) -> None:
         self._check(key)
-        with translated_errors("write", key, self):
+        with self._using("write", key):
             self._write().set(key, flat(value))
 
     def _check(self, key: str) -> None:
@@ -183,12 +197,14 @@ class ZipStore(Closeable):
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         """Store a value if the generation matches; only threads of this process can interfere."""
-        archive = self._write()
-        with translated_errors("write", key, self), archive.lock:
-            if self.generation(key) != generation:
-                return False
-            archive.set(check_key(key), flat(value))
-            return True
+        self._check(key)
+        with self._usage:
+            archive = self._write()
+            with translated_errors("write", key, self), archive.lock:
+                if self.generation(key) != generation:
+                    return False
+                archive.set(key, flat(value))
+                return True
 
     def lock_keys(
         self, prefix: str, keys: Iterable[str], kind: LockKind
@@ -199,14 +215,16 @@ class ZipStore(Closeable):
 
     def erase(self, key: str) -> None:
         self._check(key)
-        with translated_errors("erase", key, self):
+        with self._using("erase", key):
             self._write().erase([key])
 
     def erase_prefix(self, prefix: str) -> None:
+        check_writable(self)
         check_prefix(prefix)
-        archive = self._write()
-        with translated_errors("erase", f"{prefix}…", self), archive.lock:
-            archive.erase([name for name in archive.live.entries if name.startswith(prefix)])
+        with self._usage:
+            archive = self._write()
+            with translated_errors("erase", f"{prefix}…", self), archive.lock:
+                archive.erase([name for name in archive.live.entries if name.startswith(prefix)])
 
     # Listing
 
@@ -222,27 +240,33 @@ class ZipStore(Closeable):
         return operations.list_level(operations.scan_sorted(self._keys()), prefix)
 
     def _keys(self) -> Names:
-        _, entries = self._live()
-        version = (id(entries), self._archive.changes if self._archive else len(entries))
-        if self._sorted[0] != version:
-            self._sorted = (version, sorted(filter(is_key, entries.copy())))
-        return self._sorted[1]
+        with self._using("list", ""):
+            _, entries = self._live()
+            version = (id(entries), self._archive.changes if self._archive else len(entries))
+            if self._sorted[0] != version:
+                self._sorted = (version, sorted(filter(is_key, entries.copy())))
+            return self._sorted[1]
 
     # Finishing
 
     def flush(self) -> None:
         """Complete the file; the store can be used further."""
-        if self._archive is not None:
-            self._archive.flush()
+        if not self._usage.closed:
+            with self._usage:
+                if self._archive is not None:
+                    self._archive.flush()
 
     def compact(self) -> None:
         """Rewrite the file with only the live values, which reclaims space."""
-        self._write().compact()
+        with self._usage:
+            self._write().compact()
 
     def close(self) -> None:
         """Complete the file; the store cannot be used afterwards."""
+        self._usage.close(self._complete)
+
+    def _complete(self) -> None:
         archive, self._archive, self._loaded = self._archive, None, None
-        self._closed = True
         if archive is not None:
             self._finish.detach()
             archive.finish()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from omnizarr import stores
-from omnizarr.errors import InvalidArgument
+from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import Range, SetsIf, Store, Versioned
 from omnizarr.testing.stores.access import BAD_KEYS, TEN, Suite
 
@@ -197,6 +197,32 @@ class ClosableTests(Suite):
 
     def test_a_store_that_was_never_used_can_be_closed(self, store: Any) -> None:
         store.close()
+
+    def test_closing_while_threads_use_it_lets_each_call_succeed_or_raise(self, store: Any) -> None:
+        closed, stored = threading.Event(), [set[str](), set[str]()]
+
+        def use(number: int) -> None:
+            if number == len(stored):
+                time.sleep(0.02)
+                store.close()
+                closed.set()
+                return
+            try:
+                for count in range(1000):
+                    key = f"{number}/{count % 10}"
+                    store.set(key, TEN)
+                    stored[number].add(key)
+                    assert store.get(key) == TEN
+                    if closed.is_set():
+                        break
+            except StoreError as e:
+                assert "closed" in str(e)
+
+        run_in_threads(use, len(stored) + 1)
+        try:  # some stores can be used after they were closed
+            assert all(store.get(key) == TEN for keys in stored for key in keys)
+        except StoreError as e:
+            assert "closed" in str(e)
 
 
 class VersionedTests(Suite):

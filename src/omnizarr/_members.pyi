@@ -1,0 +1,3 @@
+def members(
+    data: bytes, names: tuple[str, ...], allow_nan: bool, /
+) -> list[dict[str, tuple[int, int, int]]] | None: ...

@@ -1,0 +1,130 @@
+"""Representations in notebooks: well formed, safe, drawn in proportion, one design for all."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr import cf, geo, ome
+from omnizarr.hierarchy import info
+from omnizarr.ops.job import Outcome
+
+TEXT = st.text(st.characters(exclude_categories=["C"]), max_size=12)
+TAGS = {"all", "div", "table", "tr", "th", "td", "details", "summary", "pre"}
+SHAPE = st.lists(st.integers(1, 10**12), min_size=1, max_size=6)
+
+
+def parsed(html: str) -> ET.Element:
+    """Parse HTML that is also XML, so that a tag that is not closed is an error."""
+    return ET.fromstring(f"<all>{html}</all>")
+
+
+def texts(html: str) -> str:
+    return "\n".join(parsed(html).itertext())
+
+
+@given(TEXT, st.dictionaries(TEXT, TEXT, max_size=4), st.dictionaries(TEXT, TEXT, max_size=4))
+def test_a_card_shows_every_text_as_it_is(
+    title: str, rows: dict[str, str], attributes: dict[str, str]
+) -> None:
+    root = parsed(info.card(title, rows, folded=info.attributes_section(attributes)))
+    assert [e.text or "" for e in root.iter("th")] == list(rows)
+    assert [e.text or "" for e in root.iter("td")] == list(rows.values())
+    assert (root.find("div/div").text or "") == title  # type: ignore[union-attr]
+    assert {e.tag for e in root.iter()} <= TAGS
+    assert len([*root.iter("details")]) == bool(attributes)
+
+
+@given(SHAPE, st.data())
+def test_a_drawing_of_any_grid_is_small_and_stays_inside(shape: list[int], data: Any) -> None:
+    chunks = [data.draw(st.integers(1, n)) for n in shape]
+    shards = [data.draw(st.sampled_from([c, c * 2])) for c in chunks]
+    drawn = info.drawing(info.Grid(shape, chunks, data.draw(st.sampled_from([None, shards]))))
+    assert len(drawn) < 20_000
+    svg = parsed(drawn).find("svg")
+    assert svg is not None
+    left, top, width, height = map(float, svg.attrib["viewBox"].split())
+    numbers = " ".join(e.get("points") or e.get("d") or "" for e in svg.iter())
+    points = [tuple(map(float, pair)) for pair in re.findall(r"(-?[\d.]+),(-?[\d.]+)", numbers)]
+    assert points
+    assert all(left <= x <= left + width and top <= y <= top + height for x, y in points)
+
+
+def test_borders_of_few_chunks_are_all_drawn_where_they_are() -> None:
+    assert info._borders(10, 4, 100.0) == [40.0, 80.0]
+    assert info._borders(10, 5, 100.0) == [50.0]
+    assert info._borders(10, 10, 100.0) == []
+    assert len(info._borders(10**9, 1, 100.0)) <= 100 / info.SPACING
+
+
+def test_arrays_show_shape_codecs_attributes_and_grid() -> None:
+    array = oz.create_array(
+        None, shape=(4, 8, 20), chunks=(2, 4, 5), shards=(4, 8, 10), dtype="u2",
+        dimension_names=("z", "y", None), attributes={"<i>": [1, 2]},
+    )  # fmt: skip
+    found = texts(array._repr_html_())
+    for text in ("(4, 8, 20)", "uint16", "z 4", "y 8", "20", '"<i>": [', "1 attribute"):
+        assert text in found
+    assert "sharding_indexed[bytes(endian='little')" in found
+    assert "index at the end: bytes(endian='little') -> crc32c]" in found
+    array[...] = 1
+    assert "2 of 2 values: " in texts(array.info_complete()._repr_html_())
+    assert "<svg" not in oz.create_array(None, shape=(0, 3))._repr_html_()
+    assert "<svg" not in oz.create_array(None, shape=())._repr_html_()
+
+
+def test_images_datasets_maps_and_variables_have_cards_of_the_same_design() -> None:
+    image = ome.write(None, np.ones((2, 8, 8), "u2"), axes="cyx")
+    dataset = cf.create(None, attributes={"title": "<b>a</b>"})
+    dataset.group.create_array(
+        "t", data=np.ones(3), dimension_names=["x"], attributes={"units": "K"}
+    )
+    dataset = cf.open(dataset.group.store)
+    plain = oz.create_array(None, shape=(4, 4), dimension_names=["y", "x"])
+    found = [image, dataset, dataset["t"], geo.open(plain.store), plain, plain.info]
+    cards = [each._repr_html_() for each in found]
+    assert len({card[: card.index(">")] for card in cards}) == 1
+    for card in cards:
+        parsed(card)
+    assert "level 0" in cards[0]
+    assert "<svg" in cards[0]
+    assert "float64  ·  K" in texts(cards[1])
+    assert "<b>a</b>" in texts(cards[1])
+
+
+@dataclass
+class Result(Outcome):
+    """A result with a field of each kind."""
+
+    done: int = 3
+    some_names: list[str] = field(default_factory=lambda: ["<a>", "b"])
+    counts: dict[str, int] = field(default_factory=lambda: {"x": 1})
+    nothing: list[str] = field(default_factory=list)
+
+
+def test_reports_show_numbers_and_unfold_lists() -> None:
+    found = texts(Result()._repr_html_())
+    for text in ("Result", "done", "some names: 2", "<a>\nb", "counts: 1", "x: 1"):
+        assert text in found
+    assert "nothing" not in found
+    long = info.report_card("r", {"lines": ["x"] * (info.MAX_LINES + 5)})
+    assert "… 5 more" in texts(long)
+
+
+def test_long_attributes_are_cut() -> None:
+    found = info.attributes_section({"a": "x" * 20_000})
+    assert len(found["1 attribute"]) < 11_000
+    assert "more characters" in found["1 attribute"]
+
+
+def test_irregular_grids_have_no_drawing() -> None:
+    array = oz.create_array(None, shape=(6,), chunks=((1, 2, 3),))
+    assert array.metadata.to_dict()["chunk_grid"]["name"] == "rectilinear"
+    assert "<svg" not in array._repr_html_()

@@ -1,0 +1,114 @@
+"""References to TIFF files: equal to tifffile, here and in zarr-python, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tifffile
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr.errors import InvalidArgument
+from tests.integrations.files.test_references import read_with_zarr
+
+WRITER = {"bigtiff", "byteorder", "imagej", "ome"}
+ZLIB: dict[str, Any] = {"compression": "zlib"}
+RGB: dict[str, Any] = {**ZLIB, "photometric": "rgb"}
+LAYOUTS: dict[str, tuple[tuple[int, ...], str, dict[str, Any]]] = {
+    "plain": ((100, 130), "u2", {}),
+    "big-endian BigTIFF": ((3, 50, 60), "f4", {"bigtiff": True, "byteorder": ">"}),
+    "strips": ((7, 104, 130), "u2", {**ZLIB, "rowsperstrip": 13}),
+    "uneven strips": ((3, 100, 30), "u2", {**ZLIB, "rowsperstrip": 13}),
+    "uneven plain strips": ((3, 100, 30), ">u2", {"rowsperstrip": 13}),
+    "tiles": ((5, 100, 130), "i2", {**ZLIB, "tile": (32, 48)}),
+    "plain tiles": ((100, 130), "i2", {"tile": (32, 48)}),
+    "zstd": ((100, 130), "u1", {"compression": "zstd", "tile": (64, 64)}),
+    "colour": ((4, 90, 70, 3), "u1", {**RGB, "tile": (64, 64)}),
+    "colour planes": ((3, 90, 70), "u1", {**RGB, "planarconfig": "separate", "rowsperstrip": 9}),
+    "uneven planes": ((3, 91, 70), "u1", {**RGB, "planarconfig": "separate", "rowsperstrip": 9}),
+    "imagej": ((4, 3, 60, 70), "u2", {"imagej": True, "metadata": {"axes": "ZCYX"}}),
+    "ome": ((4, 3, 60, 70), "u2", {"ome": True, "metadata": {"axes": "ZCYX"}, **ZLIB}),
+    "volume": ((2, 20, 30, 40), "f8", {**ZLIB, "volumetric": True, "tile": (16, 16, 16)}),
+    "half": ((20, 20), "f2", {}),
+    "complex": ((20, 20), "c8", {}),
+    "one strip": ((200, 200), "u1", {"rowsperstrip": 200, **ZLIB}),
+}  # fmt: skip
+REFUSED: dict[str, tuple[tuple[int, ...], str, dict[str, Any]]] = {
+    "compression": ((100, 130), "u1", {"compression": "lzw"}),
+    "predictor": ((100, 130), "i2", {**ZLIB, "predictor": True}),
+    "bits": ((33, 45), "?", {}),
+}
+
+
+def _write(path: Path, layout: tuple[tuple[int, ...], str, dict[str, Any]]) -> Any:
+    shape, kind, options = layout
+    values = np.random.default_rng(1).integers(0, 200, shape).astype(kind)
+    options = {"photometric": "minisblack", **options}
+    writer = {k: options.pop(k) for k in list(options) if k in WRITER}
+    with tifffile.TiffWriter(path, **writer) as file:
+        file.write(values, **options)
+    return values
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_is_read_as_tifffile_reads_it(tmp_path: Path, layout: str) -> None:
+    values = _write(tmp_path / "a.tif", LAYOUTS[layout])
+    done = oz.reference(tmp_path / "a.tif", tmp_path / "a.json")
+    assert done.arrays == 1
+    assert not done.skipped
+    array = oz.open_array(tmp_path / "a.json")
+    np.testing.assert_array_equal(tifffile.imread(tmp_path / "a.tif"), values)
+    np.testing.assert_array_equal(array[...], values)
+    np.testing.assert_array_equal(read_with_zarr(tmp_path / "a.json")[...], values)
+
+
+@pytest.mark.parametrize("layout", REFUSED)
+def test_what_has_no_codec_is_refused(tmp_path: Path, layout: str) -> None:
+    _write(tmp_path / "a.tif", REFUSED[layout])
+    with pytest.raises(InvalidArgument, match=layout):
+        oz.reference(tmp_path / "a.tif", tmp_path / "a.json")
+
+
+def test_several_series_are_members(tmp_path: Path) -> None:
+    with tifffile.TiffWriter(tmp_path / "a.tif") as file:
+        one = np.arange(600, dtype="u2").reshape(20, 30)
+        two = np.arange(400, dtype="f4").reshape(4, 10, 10)
+        file.write(one, photometric="minisblack")
+        file.write(two, photometric="minisblack", compression="zlib")
+        file.write(one.astype("u1"), photometric="minisblack", compression="lzw")
+    done = oz.reference(tmp_path / "a.tif", tmp_path / "a.json")
+    assert list(done.skipped) == ["2"]
+    group = oz.open_group(tmp_path / "a.json")
+    np.testing.assert_array_equal(group["0"][...], one)
+    np.testing.assert_array_equal(group["1"][...], two)
+
+
+def test_strips_that_are_too_large_to_be_stored_are_refused(tmp_path: Path) -> None:
+    _write(tmp_path / "a.tif", LAYOUTS["uneven strips"])
+    with pytest.raises(InvalidArgument, match="shorter than the others"):
+        oz.reference(tmp_path / "a.tif", tmp_path / "a.json", inline=10)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(
+    st.tuples(st.integers(1, 3), st.integers(2, 40), st.integers(2, 40)),
+    st.sampled_from(["u1", ">u2", "f4"]),
+    st.sampled_from([None, "zlib", "zstd"]),
+    st.one_of(st.integers(1, 50), st.just("tile")),
+)
+def test_any_image_is_equal_to_tifffile(
+    tmp_path: Path, shape: tuple[int, ...], kind: str, compression: str | None, rows: Any
+) -> None:
+    options: dict[str, Any] = {"tile": (16, 32)} if rows == "tile" else {"rowsperstrip": rows}
+    values = np.arange(np.prod(shape)).reshape(shape).astype(kind)
+    tifffile.imwrite(
+        tmp_path / "a.tif", values, photometric="minisblack", compression=compression,
+        byteorder=kind[0] if kind[0] == ">" else "<", **options,
+    )  # fmt: skip
+    oz.reference(tmp_path / "a.tif", tmp_path / "a.json", overwrite=True)
+    expected = tifffile.imread(tmp_path / "a.tif")
+    np.testing.assert_array_equal(oz.open_array(tmp_path / "a.json")[...], expected)

@@ -1,0 +1,1 @@
+"""Shuffled batches of rows."""
