@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import peers
+from benchmarks import peers, runs
 from benchmarks.harness import Cannot, Measured, WrongResult, describe
 from benchmarks.layouts import Layout
 from benchmarks.trials import same
@@ -60,6 +60,15 @@ def import_time(name: str) -> Measured:
     return Measured(float(done.stdout))
 
 
+def processor_time(command: list[str]) -> Measured:
+    """Measure the processor time, of the program and the system, that a command takes."""
+    before = os.times()
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    after = os.times()
+    children = after.children_user + after.children_system
+    return Measured(children - before.children_user - before.children_system)
+
+
 def _job(job: dict[str, Any]) -> float:
     fields: dict[str, Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in job["layout"].items()
@@ -77,7 +86,7 @@ def _read(peer: peers.Peer, path: Path, layout: Layout, data: Any) -> float:
     peer.read(array, (slice(0, 1),) * 3)
     before = _start_peak()
     result = peer.read(array)
-    extra = _peak() - before - float(data.nbytes)
+    extra = runs.memory("VmHWM") - before - float(data.nbytes)
     if not same(result, data):
         raise WrongResult("the values read are not those written")
     return max(0.0, extra)
@@ -87,7 +96,7 @@ def _write(peer: peers.Peer, path: Path, layout: Layout, data: Any) -> float:
     array = peer.open(path, layout, writable=True)
     before = _start_peak()
     peer.write(array, ..., data)
-    return max(0.0, _peak() - before)
+    return max(0.0, runs.memory("VmHWM") - before)
 
 
 def _time(peer: peers.Peer, path: Path, layout: Layout, data: Any) -> float:
@@ -102,24 +111,12 @@ def _time(peer: peers.Peer, path: Path, layout: Layout, data: Any) -> float:
     return best
 
 
-def _status(field: str) -> float:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field):
-            return float(line.split()[1]) * 1024
-    raise Cannot(f"this system does not report {field}")
-
-
-def _start_peak() -> float:
-    """Return the memory in use, and reset the peak."""
+def _start_peak() -> int:
+    """Return the memory in use, which becomes the peak."""
     try:
-        Path("/proc/self/clear_refs").write_text("5")
-        return _status("VmRSS")
+        return runs.reset_peak()
     except OSError as e:
         raise Cannot(f"peak memory cannot be measured here: {e.strerror}") from e
-
-
-def _peak() -> float:
-    return _status("VmHWM")
 
 
 def main() -> None:

@@ -2,10 +2,11 @@
 
 ``python -m benchmarks.copy [--files 50000] [--gigabytes 4] [--rounds 3] [--folder DIR]`` writes two
 arrays: many chunks of 4 KB, and few of 16 MB. In each round, every program copies them once, one
-after the other, each in its own process and to a new folder. The table has the best time, the rate,
-the rate as a multiple of that of ``cp -r``, the CPU time (which other programs on the machine
-affect less), and the peak memory beyond that of importing the library. zarr-python copies key by
-key from store to store, with as many requests at a time as it has by default, and array by array.
+after the other in an order that changes, each in its own process and to a new folder, after a
+``sync``. The table has the best time, the rate, the rate as a multiple of that of ``cp -r``, the
+CPU time (which other programs on the machine affect less), and the peak memory beyond that of
+importing the library. zarr-python copies key by key from store to store, with as many requests at a
+time as it has by default, and array by array.
 
 Copies are removed at the end only: a file system such as ext4 avoids the numbers of files that were
 just removed, which slows down whoever creates files next.
@@ -17,11 +18,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from importlib.util import find_spec
@@ -29,6 +28,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks import runs
+from benchmarks.runs import Run
 
 NEEDS = {"cp -r": "", "omnizarr": "omnizarr", "omnizarr --verify": "omnizarr",
          "omnizarr --update": "omnizarr", "zarr-python, by key": "zarr",
@@ -106,77 +108,67 @@ ACTIONS = {"omnizarr": omnizarr, "omnizarr --verify": omnizarr_verified,
 
 
 def child(name: str, source: Path, target: Path) -> None:
-    """Run once, and print the seconds, CPU seconds and MiB that it took."""
+    """Run once, and print what it took."""
     tiny = Path(tempfile.mkdtemp(dir=target.parent))
     make_source(tiny / "a", 4, 16)
     if name == "omnizarr --update":
         omnizarr(tiny / "a", tiny / "b")
     ACTIONS[name](tiny / "a", tiny / "b")  # loads modules that are imported on first use
-    # Not getrusage: its peak is inherited from the parent process.
-    Path("/proc/self/clear_refs").write_text("5")
-    before = memory("VmRSS")
-    start, worked = time.perf_counter(), time.process_time()
-    ACTIONS[name](source, target)
-    seconds, worked = time.perf_counter() - start, time.process_time() - worked
-    print(json.dumps([seconds, worked, memory("VmHWM") - before]))
+    runs.measure(lambda: ACTIONS[name](source, target))
 
 
-def memory(field: str) -> float:
-    """Return a field of this process's status (Linux) in MiB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{field}:"))
-
-
-def cp(source: Path, target: Path) -> list[float]:
-    """Run ``cp -r``, and return the seconds and CPU seconds that it took."""
+def cp(source: Path, target: Path) -> Run:
+    """Run ``cp -r``, and return what it took."""
     start = time.perf_counter()
     process = subprocess.Popen(["cp", "-r", str(source), str(target)])
     _, status, used = os.wait4(process.pid, 0)
     if status:
         raise SystemExit("cp failed")
     # Its memory is small, and the system reports that of this process, which started it.
-    return [time.perf_counter() - start, used.ru_utime + used.ru_stime, 0]
+    return Run(time.perf_counter() - start, used.ru_utime + used.ru_stime, 0, 0)
 
 
-def run(name: str, source: Path, target: Path) -> list[float] | None:
+def run(name: str, source: Path, target: Path) -> Run | None:
     """Return what one copy took, or None after printing why it failed."""
     if name == "cp -r":
         return cp(source, target)
-    command = [sys.executable, "-m", "benchmarks.copy", "--child", name, str(source), str(target)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(f"{name}: {(done.stderr.strip() or 'failed').splitlines()[-1]}")
-        return None
-    found: list[float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return runs.start("benchmarks.copy", name, source, target)
 
 
-def measure(folder: Path, source: Path, names: list[str], rounds: int) -> dict[str, Any]:
+def rotated(names: list[str], by: int) -> list[str]:
+    """Return the names in another order in each round, an update after the copy that it updates."""
+    others = [name for name in names if name != "omnizarr --update"]
+    by %= len(others)
+    turned = others[by:] + others[:by]
+    return turned + [name for name in names if name not in turned]
+
+
+def measure(folder: Path, source: Path, names: list[str], rounds: int) -> dict[str, list[Run]]:
     """Return the measurements of each program, taken in turns."""
-    found: dict[str, Any] = {name: [] for name in names}
+    found: dict[str, list[Run]] = {name: [] for name in names}
     for number in range(rounds):
-        for name in names:
+        for name in rotated(names, number):
             target = folder / f"{source.name}-{number}-{name.replace(' ', '')}"
             if name == "omnizarr --update":
                 target = folder / f"{source.name}-{number}-omnizarr"  # which was just copied
+            os.sync()  # what the one before has written is not left to this one
             result = run(name, source, target)
             if result is not None:
                 found[name].append(result)
     return found
 
 
-def show(title: str, nbytes: int, found: dict[str, Any]) -> None:
+def show(title: str, nbytes: int, found: dict[str, list[Run]]) -> None:
     """Print a table with the best times and the largest memory."""
     print(f"\n{title}\n\n| | s | MB/s | times cp -r | CPU s | extra MiB |")
     print("| --- | --- | --- | --- | --- | --- |")
-    fastest = min(run[0] for run in found["cp -r"])
-    for name, runs in found.items():
-        if runs:
-            seconds, worked, _ = map(min, zip(*runs, strict=True))
-            print(
-                f"| {name} | {seconds:.2f} | {nbytes / seconds / 1e6:.0f} |"
-                f" {fastest / seconds:.2f} | {worked:.2f} | {max(run[2] for run in runs):.0f} |"
-            )
+    fastest = runs.best(found["cp -r"]).seconds
+    for name in filter(found.get, found):
+        best = runs.best(found[name])
+        print(
+            f"| {name} | {best.seconds:.2f} | {nbytes / best.seconds / 1e6:.0f} |"
+            f" {fastest / best.seconds:.2f} | {best.cpu:.2f} | {best.extra:.0f} |"
+        )
 
 
 def main() -> None:

@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+
+from benchmarks import runs
+from benchmarks.runs import Run
 
 CHUNK = 64
 LEVELS = 5
@@ -90,28 +89,15 @@ ACTIONS = {"plain copy": plain_copy, "omnizarr": omnizarr, "ome-zarr-py": ome_za
 
 
 def child(name: str, source: Path, target: Path) -> None:
-    """Run once, and print the seconds, CPU seconds and MiB that it took."""
+    """Run once, and print what it took."""
     __import__(NEEDS[name])
     import omnizarr as oz
 
     tiny = target.parent / "tiny"
     oz.create_array(tiny, shape=(CHUNK,) * 3, dtype="u2", chunks=(CHUNK,) * 3)[...] = 1
-    ACTIONS[name](
-        tiny, target.parent / "tiny-target"
-    )  # loads modules that are imported on first use
-    # Not getrusage: its peak is inherited from the parent process.
-    Path("/proc/self/clear_refs").write_text("5")
-    before = memory("VmRSS")
-    start, worked = time.perf_counter(), time.process_time()
-    ACTIONS[name](source, target)
-    seconds, worked = time.perf_counter() - start, time.process_time() - worked
-    print(json.dumps([seconds, worked, memory("VmHWM") - before]))
-
-
-def memory(field: str) -> float:
-    """Return a field of this process's status (Linux) in MiB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{field}:"))
+    other = target.parent / "tiny-target"
+    ACTIONS[name](tiny, other)  # loads modules that are imported on first use
+    runs.measure(lambda: ACTIONS[name](source, target))
 
 
 def main() -> None:
@@ -127,38 +113,30 @@ def main() -> None:
         return
     wanted = {n: p for n, p in NEEDS.items() if options.peers or p == "omnizarr"}
     names = [name for name, package in wanted.items() if find_spec(package)]
-    found: dict[str, list[list[float]]] = {name: [] for name in names}
+    found: dict[str, list[Run]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "source.zarr")
         make_source(source, options.side)
         for name in names * options.rounds:
-            run = Path(folder, "run")
-            run.mkdir()
-            command = [sys.executable, "-m", "benchmarks.pyramids", "--child", name]
-            done = subprocess.run(
-                [*command, str(source), str(run / "target")], capture_output=True, text=True
-            )
-            shutil.rmtree(run)
-            if done.returncode:
-                print(f"{name}: {done.stderr.strip().splitlines()[-1]}")
-                continue
-            found[name].append(json.loads(done.stdout.splitlines()[-1]))
+            work = Path(folder, "run")
+            work.mkdir()
+            run = runs.start("benchmarks.pyramids", name, source, work / "target")
+            shutil.rmtree(work)
+            if run is not None:
+                found[name].append(run)
     show(found, options.side, options.rounds)
 
 
-def show(found: dict[str, list[list[float]]], side: int, rounds: int) -> None:
+def show(found: dict[str, list[Run]], side: int, rounds: int) -> None:
     """Print a table with the best times and the largest memory."""
     print(f"{side}³ uint16, {side**3 * 2 / 2**20:.0f} MiB, {LEVELS} levels, best of {rounds}")
     print("| | s | times the copy | CPU s | times the copy | extra MiB |")
     print("| --- | --- | --- | --- | --- | --- |")
-    copy, copy_worked, _ = map(min, zip(*found["plain copy"], strict=True))
-    for name, runs in found.items():
-        if runs:
-            seconds, worked, _ = map(min, zip(*runs, strict=True))
-            times = f"{seconds:.2f} | {seconds / copy:.2f} | {worked:.2f}"
-            print(
-                f"| {name} | {times} | {worked / copy_worked:.2f} | {max(r[2] for r in runs):.0f} |"
-            )
+    copy = runs.best(found["plain copy"])
+    for name in filter(found.get, found):
+        best = runs.best(found[name])
+        times = f"{best.seconds:.2f} | {best.seconds / copy.seconds:.2f} | {best.cpu:.2f}"
+        print(f"| {name} | {times} | {best.cpu / copy.cpu:.2f} | {best.extra:.0f} |")
 
 
 if __name__ == "__main__":

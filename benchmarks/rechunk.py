@@ -20,19 +20,18 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks import runs
+from benchmarks.runs import Run
 
 SIDE = 1024  # of a plane
 COLUMN = 32  # of a target chunk, along both axes of a plane
@@ -151,16 +150,9 @@ ACTIONS = {
 
 
 def child(name: str, source: Path, target: Path, memory: int, codec: str) -> None:
-    """Run once, and print the seconds, CPU seconds and MiB that it took."""
+    """Run once, and print what it took."""
     __import__(ACTIONS[name][0])
-    # Not getrusage: its peak is inherited from the parent process.
-    Path("/proc/self/clear_refs").write_text("5")
-    start, worked = time.perf_counter(), time.process_time()
-    ACTIONS[name][1](source, target, memory, codec)
-    seconds, worked = time.perf_counter() - start, time.process_time() - worked
-    lines = Path("/proc/self/status").read_text().splitlines()
-    peak = next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
-    print(json.dumps([seconds, worked, peak]))
+    runs.measure(lambda: ACTIONS[name][1](source, target, memory, codec))
 
 
 def check(source: Path, target: Path) -> None:
@@ -175,27 +167,20 @@ def check(source: Path, target: Path) -> None:
             raise ValueError(f"plane {t} differs")
 
 
-def run(name: str, folder: Path, options: argparse.Namespace, memory: int) -> list[float] | None:
+def run(name: str, folder: Path, options: argparse.Namespace, memory: int) -> Run | None:
     """Return what one run of a library took, or None if it failed."""
     work = folder / "run"
     work.mkdir()
-    command = [sys.executable, "-m", "benchmarks.rechunk", "--child", name]
-    environment = dict(os.environ)
+    source, target = folder / "source.zarr", work / "target"
     own = options.packages and options.packages / ACTIONS[name][0]
-    if own and own.exists():
-        environment["PYTHONPATH"] = str(own)
-    arguments = [folder / "source.zarr", work / "target", memory, options.codec]
-    done = subprocess.run(
-        [*command, *map(str, arguments)], capture_output=True, text=True, env=environment
-    )
+    packages = {"PYTHONPATH": str(own)} if own and own.exists() else {}
+    arguments = source, target, memory, options.codec
     try:
-        if done.returncode:
-            print(f"{name}: {(done.stderr.strip().splitlines() or [done.returncode])[-1]}")
-            return None
-        check(folder / "source.zarr", work / "target")
+        found = runs.start("benchmarks.rechunk", name, *arguments, environment=packages)
+        if found is not None:
+            check(source, target)
     finally:
         shutil.rmtree(work)
-    found: list[float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
@@ -224,7 +209,7 @@ def main() -> None:
         if find_spec(package) or (options.packages and (options.packages / package).exists())
     ]
     names = options.only or names
-    found: dict[str, list[list[float]]] = {name: [] for name in names}
+    found: dict[str, list[Run]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         make_source(Path(folder, "source.zarr"), planes, options.codec)
         print(f"wrote {planes} planes", file=sys.stderr, flush=True)
@@ -232,25 +217,23 @@ def main() -> None:
             result = run(name, Path(folder), options, memory)
             if result is not None:
                 found[name].append(result)
-                print(name, *(f"{number:.1f}" for number in result), file=sys.stderr, flush=True)
+                figures = result.seconds, result.cpu, result.peak
+                print(name, *(f"{number:.1f}" for number in figures), file=sys.stderr, flush=True)
     shape = (planes, SIDE, SIDE)
     print(f"{shape} float32, {options.codec}, (1, N, N) to (all, {COLUMN}, {COLUMN}),")
     print(f"within {options.memory}, best of {options.rounds}")
     show(found)
 
 
-def show(found: dict[str, list[list[float]]]) -> None:
+def show(found: dict[str, list[Run]]) -> None:
     """Print a table with the best times and the largest memory."""
     print("| | s | CPU s | times omnizarr's | times omnizarr's CPU | peak MiB |")
     print("| --- | --- | --- | --- | --- | --- |")
-    own = [min(column) for column in zip(*found.get("omnizarr", []), strict=True)]
-    for name, runs in found.items():
-        if not runs:
-            continue
-        seconds, worked, _ = map(min, zip(*runs, strict=True))
-        times = f"{seconds / own[0]:.1f} | {worked / own[1]:.1f}" if own else " | "
-        peak = max(each[2] for each in runs)
-        print(f"| {name} | {seconds:.1f} | {worked:.1f} | {times} | {peak:.0f} |")
+    own = runs.best(found["omnizarr"]) if found.get("omnizarr") else None
+    for name in filter(found.get, found):
+        best = runs.best(found[name])
+        times = f"{best.seconds / own.seconds:.1f} | {best.cpu / own.cpu:.1f}" if own else " | "
+        print(f"| {name} | {best.seconds:.1f} | {best.cpu:.1f} | {times} | {best.peak:.0f} |")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""``python -m benchmarks.scale [measure | simulate]``: what large jobs need.
+"""``python -m benchmarks.scale [measure | bucket | simulate]``: what large jobs need.
 
 `measure` runs jobs whose tasks do nothing, on this machine: tasks per second and memory of the
-coordinator, journal, resume, listing. `simulate` takes plans of arrays of 1 TB, 100 TB and 10^9
-chunks (only their metadata is created) and simulates them on clusters of several sizes.
+coordinator, journal, resume, listing. `bucket` measures operations that list many objects, of a
+server that makes them up. `simulate` takes plans of arrays of 1 TB, 100 TB and 10^9 chunks (only
+their metadata is created) and simulates them on clusters of several sizes.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.servers.processes import simple_storage
+
 import omnizarr as oz
 from benchmarks.simulation import Cluster, ObjectStore, Result, Work, simulate
 from omnizarr.ops import copy_store
 from omnizarr.ops.checks import keys as checks
 from omnizarr.ops.job import Job, Journal, Outcome, Plan, Stage, Task, run, task_id
-from omnizarr.stores import LocalStore, list_prefix
+from omnizarr.stores import LocalStore, list_prefix, resolve
 
 # What a task costs the coordinator, in seconds, as `measure` found it.
 DISPATCH = {"threads": 0.00002, "processes": 0.0003, "Dask": 0.009}
@@ -167,6 +170,39 @@ def _measure_listing(folder: Path) -> None:
     print(f"keys listed per second in a directory: {found / (time.perf_counter() - began):,.0f}")
 
 
+def measure_bucket(most: int) -> None:
+    """Print what operations need that list a bucket."""
+    calls: dict[str, Callable[[str, dict[str, Any]], object]] = {
+        "list": lambda url, options: sum(
+            1 for _ in list_prefix(resolve(url, storage_options=options), "")
+        ),
+        "du": lambda url, options: oz.disk_usage(url, storage_options=options),
+        "verify": lambda url, options: oz.verify(url, depth="present", storage_options=options),
+        "copy --update --dry-run": lambda url, options: run(
+            oz.jobs.Copy(url, f"{url}-copy", update=True, dry_run=True, storage_options=options)
+        ),
+    }
+    print("| operation | objects | seconds | objects per second | memory added (MiB) |")
+    print("| --- | --- | --- | --- | --- |")
+    for name, call in calls.items():
+        for count in (most // 100, most // 10, most):
+            with simple_storage(str(count)) as port:
+                options = {
+                    "endpoint": f"http://127.0.0.1:{port}",
+                    "region": "us-east-1",
+                    "access_key_id": "key",
+                    "secret_access_key": "secret",
+                }
+
+                def timed(call: Any = call, options: Any = options) -> tuple[float]:
+                    began = time.perf_counter()
+                    call("s3://bucket/data", options)
+                    return (time.perf_counter() - began,)
+
+                seconds, used = _in_child(timed)
+            print(f"| {name} | {count:,} | {seconds:.1f} | {count / seconds:,.0f} | {used} |")
+
+
 # Simulation
 
 
@@ -276,12 +312,14 @@ def show_simulations(folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=["measure", "simulate"])
+    parser.add_argument("what", nargs="?", choices=["measure", "bucket", "simulate"])
     parser.add_argument("--tasks", type=int, default=10**6, help="of the largest measured job")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if given.what in (None, "measure"):
             measure(given.tasks, Path(folder))
+        if given.what in (None, "bucket"):
+            measure_bucket(10 * given.tasks)
         if given.what in (None, "simulate"):
             show_simulations(Path(folder))
 

@@ -12,11 +12,7 @@ less, and the peak memory beyond that of importing the library. Files are read f
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
@@ -25,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pyramids import memory
+from benchmarks import runs
+from benchmarks.runs import Run
 
 SIDE = 1024  # of the last two axes
 SLAB = 64  # planes that are written, and read by zarr-python, at a time
@@ -81,7 +78,7 @@ ACTIONS: dict[str, tuple[str, Callable[[Path], None]]] = {
 
 
 def child(name: str, source: Path) -> None:
-    """Run once, and print the seconds, CPU seconds and MiB that it took."""
+    """Run once, and print what it took."""
     import omnizarr as oz
 
     package, action = ACTIONS[name]
@@ -89,40 +86,27 @@ def child(name: str, source: Path) -> None:
     tiny = source.parent / "tiny.zarr"
     oz.create_array(tiny, shape=(SLAB, 8, 8), dtype="u2", overwrite=True)[...] = 1
     action(tiny)  # loads modules that are imported on first use
-    Path("/proc/self/clear_refs").write_text("5")
-    before = memory("VmRSS")
-    start, worked = time.perf_counter(), time.process_time()
-    action(source)
-    seconds, worked = time.perf_counter() - start, time.process_time() - worked
-    print(json.dumps([seconds, worked, memory("VmHWM") - before]))
+    runs.measure(lambda: action(source))
 
 
-def measure(source: Path, names: list[str], rounds: int) -> dict[str, list[list[float]]]:
-    found: dict[str, list[list[float]]] = {name: [] for name in names}
+def measure(source: Path, names: list[str], rounds: int) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = {name: [] for name in names}
     for name in names * rounds:
-        command = [sys.executable, "-m", "benchmarks.verify", "--child", name, str(source)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            print(f"{name}: {done.stderr.strip().splitlines()[-1]}")
-            continue
-        found[name].append(json.loads(done.stdout.splitlines()[-1]))
+        run = runs.start("benchmarks.verify", name, source)
+        if run is not None:
+            found[name].append(run)
     return found
 
 
-def show(layout: str, stored: int, nbytes: int, found: dict[str, list[list[float]]]) -> None:
+def show(layout: str, stored: int, nbytes: int, found: dict[str, list[Run]]) -> None:
     """Print the rows of one layout."""
     print(f"\n{layout}: {nbytes / 1e9:.2f} GB, {stored / 1e9:.2f} GB stored\n")
     print("| action | GB/s | GB per CPU second | peak memory, MiB |")
     print("| --- | ---: | ---: | ---: |")
-    for name, runs in found.items():
-        if runs:
-            seconds, worked, peak = (
-                min(r[0] for r in runs),
-                min(r[1] for r in runs),
-                max(r[2] for r in runs),
-            )
-            rate, cpu = nbytes / 1e9 / seconds, nbytes / 1e9 / worked
-            print(f"| {name} | {rate:.2f} | {cpu:.2f} | {peak:.0f} |")
+    for name in filter(found.get, found):
+        best = runs.best(found[name])
+        rate, cpu = nbytes / 1e9 / best.seconds, nbytes / 1e9 / best.cpu
+        print(f"| {name} | {rate:.2f} | {cpu:.2f} | {best.extra:.0f} |")
 
 
 def main() -> None:

@@ -19,6 +19,10 @@ class Hiding:
         top = name.partition(".")[0]
         known = top in {{*sys.stdlib_module_names, *{(*REQUIRED, *OF_THOSE)!r}}}
         return self.finder.find_spec(name, *rest) if known or top[0] == "_" else None
+    def find_distributions(self, *rest):
+        for found in getattr(self.finder, "find_distributions", lambda *_: ())(*rest):
+            if found.metadata["Name"].lower().replace("-", "_") in {(*REQUIRED, *OF_THOSE)!r}:
+                yield found
 sys.meta_path[:] = [Hiding(finder) for finder in sys.meta_path]
 for name in {{name.partition(".")[0] for name in sys.modules}} & {{"lmdb", "redis", "xarray"}}:
     raise SystemExit(f"{{name}} is imported already")

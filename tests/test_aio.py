@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -51,7 +52,7 @@ class SlowStore(oz.MemoryStore):
     def set(self, key: str, value: Any) -> None:
         if self.slow:
             self.begun.set()
-            assert self.go_on.wait(20)
+            assert self.go_on.wait(60)
         super().set(key, value)
 
 
@@ -117,7 +118,7 @@ def test_many_awaits_stay_within_the_thread_budget(threads: int, loop: str) -> N
         with lock:
             running[0] += 1
             highest[0] = max(highest[0], running[0])
-        enough.wait(20)  # that many do run at once
+        enough.wait(60)  # that many do run at once
         with lock:
             running[0] -= 1
 
@@ -198,7 +199,7 @@ def test_an_operation_cancelled_before_its_start_never_runs(loop: str) -> None:
     release, done = threading.Event(), []
 
     def block() -> None:
-        assert release.wait(20)
+        assert release.wait(60)
 
     async def in_asyncio() -> None:
         blocked = [asyncio.create_task(aio.run(block)) for _ in range(config.MAX_THREADS)]
@@ -234,3 +235,25 @@ def test_errors_are_those_of_the_blocking_functions() -> None:
             array.oindex  # noqa: B018 - the access is what is tried
 
     asyncio.run(main())
+
+
+def test_operations_begin_in_the_order_in_which_they_came() -> None:
+    running = aio._Running()
+    order: list[int] = []
+
+    def work(number: int) -> None:
+        running.begin(1)
+        order.append(number)
+        running.end()
+
+    running.begin(1)
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
+    for number, thread in enumerate(threads):
+        thread.start()
+        while len(running._waiting) <= number:
+            time.sleep(0.001)
+    running.end()
+    work(5)  # by the thread that had its turn last: it is not before the others
+    for thread in threads:
+        thread.join(60)
+    assert order == [0, 1, 2, 3, 4, 5]

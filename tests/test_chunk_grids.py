@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import omnizarr as oz
 from omnizarr import chunk_grids
 from omnizarr.chunk_grids import Grid, ListedAxis
 from omnizarr.errors import InvalidMetadata, UnknownExtension
@@ -158,3 +160,18 @@ def test_an_unknown_grid_is_refused_by_its_name() -> None:
     with pytest.raises(UnknownExtension, match="hexagonal") as error:
         chunk_grids.bind(Named("hexagonal"), (4,))
     assert (error.value.kind, error.value.name) == ("chunk_grid", "hexagonal")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_an_array_with_chunks_of_length_0_can_grow(zarr_format: Any) -> None:
+    store: dict[str, bytes] = {}
+    oz.create_array(store, shape=(0, 4), chunks=(1, 4), dtype="i2", zarr_format=zarr_format)
+    key = ".zarray" if zarr_format == 2 else "zarr.json"
+    document = json.loads(store[key])
+    holder = document if zarr_format == 2 else document["chunk_grid"]["configuration"]
+    holder["chunks" if zarr_format == 2 else "chunk_shape"] = [0, 4]
+    store[key] = json.dumps(document).encode()
+    array = oz.open_array(store, mode="r+")
+    array.append(np.ones((3, 4), "i2"))
+    assert oz.open_array(store).chunks == (1, 4)
+    assert oz.open_array(store)[:].tolist() == [[1] * 4] * 3

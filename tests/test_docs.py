@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import fields
@@ -78,9 +80,15 @@ GIVEN: dict[str, Callable[[], dict[str, object]]] = {
     "bulk.md": hierarchies,
     "ome.md": microscopy,
 }
+# Pages whose examples change zarr for the whole process.
+ALONE = {"zarr-python.md"}
 
 
-@pytest.mark.parametrize("document", WITH_EXAMPLES, ids=lambda d: str(d.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "document",
+    [d for d in WITH_EXAMPLES if d.name not in ALONE],
+    ids=lambda d: str(d.relative_to(ROOT)),
+)
 def test_the_examples_of_a_page_run_in_order(document: Path, in_tmp: Path) -> None:
     names: dict[str, object] = {"__name__": "example"}
     names |= GIVEN.get(document.name, dict)()
@@ -90,6 +98,14 @@ def test_the_examples_of_a_page_run_in_order(document: Path, in_tmp: Path) -> No
             # Line numbers of the page, for tracebacks.
             program = compile("\n" * line + code, str(document), "exec", dont_inherit=True)
             exec(program, names)
+
+
+@pytest.mark.parametrize("name", sorted(ALONE))
+def test_the_examples_of_a_page_run_in_a_process_of_their_own(name: str, in_tmp: Path) -> None:
+    program = "\n".join(code for _, code in examples(ROOT / "docs" / name))
+    command = [sys.executable, "-W", "error::UserWarning", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_python_blocks_are_marked_as_python() -> None:

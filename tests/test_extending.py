@@ -18,6 +18,7 @@ from omnizarr.chunk_key_encodings import ChunkKeyEncoding
 from omnizarr.codecs import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Spec
 from omnizarr.codecs.codec import BytesBytes
 from omnizarr.data_types import DataType
+from tests.conformance.v3_metadata import array_doc, group_doc, put
 
 VALUES = np.arange(24, dtype="u2").reshape(4, 6)
 
@@ -365,3 +366,36 @@ def test_threads_may_be_the_first_to_use_the_package() -> None:
     for _ in range(3):
         done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True)
         assert done.stdout == "[]\n", done.stderr
+
+
+UNKNOWN: list[tuple[str, Any, str]] = [
+    ("codecs", ["bytes", "zarrs.unheard"], r"start with zarrs\. are private to the writer zarrs"),
+    ("codecs", ["bytes", "qqqqqqqq"], r"private to the program that wrote it.*zarr-extensions"),
+    ("data_type", {"name": "writer.type"}, r"start with writer\. are private to the writer writer"),
+    ("data_type", "qqqqqqqq", r"private to the program that wrote it.*zarr-extensions"),
+    ("chunk_grid", {"name": "qqqqqqqq"}, r"private to the program.*zarr-extensions"),
+    ("chunk_key_encoding", {"name": "qqqqqqqq"}, r"private to the program.*zarr-extensions"),
+    ("storage_transformers", ["qqqqqqqq"], r"private to the program.*zarr-extensions"),
+    ("codecs", ["bytes", "zsdt"], r"did you mean 'zstd'"),
+    ("codecs", ["bytes", "numcodecs.unheard"], r"no installed package"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "words"), UNKNOWN)
+def test_an_unknown_name_stops_only_its_array(field: str, value: Any, words: str) -> None:
+    store = {
+        "zarr.json": json.dumps(group_doc()).encode(),
+        **put(array_doc(**{field: value}), "strange", c0=b"1234"),
+        **put(array_doc(), "plain", c0=b"1234"),
+    }
+    group = oz.open_group(store)
+    assert sorted(group) == ["plain", "strange"]
+    assert group["plain"][:2].tolist() == [0x31, 0x32]
+    strange = group["strange"]
+    assert isinstance(strange, oz.Array)
+    assert strange.shape == (6,)
+    assert "strange" in str(group.tree())
+    with pytest.raises(oz.UnknownExtension, match=words) as caught:
+        strange[:2]
+    name = value if isinstance(value, str) else value[-1] if isinstance(value, list) else value
+    assert caught.value.name == (name["name"] if isinstance(name, dict) else name)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Case, Trial
+from benchmarks.harness import Case, Target, Trial
 from benchmarks.layouts import Layout, Workspace, smooth
 from benchmarks.peers import Peer
 from benchmarks.trials import Scale, neutral, same
@@ -24,6 +24,7 @@ def cases(scale: Scale, workspace: Workspace) -> Iterator[Case]:
             f"Append {TIMES} times, chunks of 100 × 1000 float32, blosc lz4",
             f"{rows} rows",
             partial(appending, workspace=workspace, layout=layout, rows=rows),
+            (Target(1.0),),
             main=True,
         )
 

@@ -20,7 +20,6 @@ TIMES = 200
 def cases(scale: Scale, workspace: Workspace) -> Iterator[Case]:
     """Read elements from chunks of 32³; open arrays of versions 3 and 2."""
     data = smooth((128, 128, 128), "uint16")
-    target = Target(1.0, against=("tensorstore",))
     for codec in ("raw", "blosc lz4"):
         layout = Layout(data.shape, "uint16", (32,) * 3, codec)
         with stored(workspace, layout, data) as path:
@@ -28,7 +27,7 @@ def cases(scale: Scale, workspace: Workspace) -> Iterator[Case]:
                 "One element, 32³ chunks",
                 codec,
                 partial(elements, path=path, layout=layout, data=data),
-                (target,),
+                (Target(1.0),),
                 main=codec == "blosc lz4",
             )
     for zarr_format in (3, 2):
@@ -38,7 +37,7 @@ def cases(scale: Scale, workspace: Workspace) -> Iterator[Case]:
                 "Open one array",
                 f"version {zarr_format}",
                 partial(opening, path=path, layout=layout),
-                (target,),
+                (Target(1.0),),
                 main=zarr_format == 3,
             )
 

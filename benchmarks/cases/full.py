@@ -75,7 +75,8 @@ def read_targets(layout: Layout) -> tuple[Target, ...]:
 
 def write_targets(layout: Layout) -> tuple[Target, ...]:
     """Return targets for every chunk size."""
-    return (Target(1.0 if layout.codec in ("zstd", "gzip") else 1.2), *_reference(layout))
+    ratio = {"zstd": 1.1, "gzip": 1.0}.get(layout.codec, 1.2)
+    return (Target(ratio), *_reference(layout))
 
 
 def _reference(layout: Layout) -> tuple[Target, ...]:

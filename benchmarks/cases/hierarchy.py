@@ -19,7 +19,11 @@ def cases(scale: Scale, workspace: Workspace) -> Iterator[Case]:
     topic = f"{scale.arrays:,} arrays in a group"
     targets = (Target(5.0, against=("zarr-python",)),)
     yield Case(
-        topic, "create", lambda peer: creating(peer, workspace, names, layout), targets, main=True
+        topic,
+        "create",
+        lambda peer: creating(peer, workspace, names, layout),
+        (Target(1.0), *targets),
+        main=True,
     )
     path = workspace.empty_folder("group")
     try:

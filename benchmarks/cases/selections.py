@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.harness import Case
+from benchmarks.harness import Case, Target
 from benchmarks.layouts import Layout, Workspace, smooth
 from benchmarks.trials import Scale, reading, stored
 
@@ -35,6 +35,7 @@ def cases(scale: Scale, workspace: Workspace) -> Iterator[Case]:
                 expected=data[steps],
                 read=lambda peer, a: peer.read(a, steps),
             ),
+            (Target(1.0),),
             main=True,
         )
         yield Case(
@@ -47,6 +48,7 @@ def cases(scale: Scale, workspace: Workspace) -> Iterator[Case]:
                 expected=data[np.ix_(*lists)],
                 read=lambda peer, a: peer.orthogonal(a, lists),
             ),
+            (Target(1.0),),
             main=True,
         )
         yield Case(
@@ -59,6 +61,7 @@ def cases(scale: Scale, workspace: Workspace) -> Iterator[Case]:
                 expected=data[points],
                 read=lambda peer, a: peer.points(a, points),
             ),
+            (Target(1.0),),
             main=True,
         )
         yield Case(
@@ -71,5 +74,6 @@ def cases(scale: Scale, workspace: Workspace) -> Iterator[Case]:
                 expected=data[mask],
                 read=lambda peer, a: peer.mask(a, mask),
             ),
+            (Target(1.0),),
             main=True,
         )

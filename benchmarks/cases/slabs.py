@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from benchmarks.harness import Case
+from benchmarks.harness import Case, Target
 from benchmarks.layouts import Layout, Workspace, smooth
 from benchmarks.trials import Scale, each, reading, stored
 
@@ -29,4 +29,5 @@ def cases(scale: Scale, workspace: Workspace) -> Iterator[Case]:
                     read=each(where),
                     per=len(where),
                 ),
+                (Target(1.0),),
             )

@@ -15,7 +15,7 @@ import pytest
 import omnizarr
 from omnizarr import LocalStore, stores
 from omnizarr.errors import InvalidArgument, StoreError
-from omnizarr.stores import Range
+from omnizarr.stores import Range, base
 from omnizarr.stores.local import atomic_files
 from omnizarr.stores.local import store as local
 
@@ -49,17 +49,19 @@ def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.Mo
         opened.append(path)
         return b"x", None, None
 
-    windows = SimpleNamespace(path=ntpath, sep="\\")
+    windows = SimpleNamespace(path=ntpath, sep="\\", fspath=os.fspath)
     monkeypatch.setattr(local, "os", windows)
+    monkeypatch.setattr(base, "os", windows)
     monkeypatch.setattr(atomic_files, "os", windows)
     monkeypatch.setattr(
         atomic_files, "_entries", lambda folder, root: listings[ntpath.normpath(folder)]
     )
+    monkeypatch.setattr(local, "_read_whole", None)
     monkeypatch.setattr(local, "_read_file", read)
     store = LocalStore("C:\\data")
     assert store.get("foo/bar") == b"x"
     assert opened == ["C:\\data\\foo\\bar"]
-    assert list(store.list()) == ["top", "foo/bar"]
+    assert sorted(store.list()) == ["foo/bar", "top"]
     for key in ("..\\up", "foo\\..\\..\\up", "D:/x", "D:x"):
         with pytest.raises(InvalidArgument, match="key"):
             store.get(key)

@@ -21,6 +21,7 @@ from omnizarr import registry
 from omnizarr.chunk_grids import Grid, RegularAxis
 from omnizarr.codecs import Configured
 from omnizarr.data_types import DataType
+from tests.conformance.register import NAMES
 from tests.conformance.v3_metadata import array_doc, open_doc, put, regular, stored
 
 LITTLE = [{"name": "bytes", "configuration": {"endian": "little"}}]
@@ -114,15 +115,18 @@ def test_raw_items_are_whole_bytes(name: str) -> None:
 
 
 REFUSED_FILLS = [
-    *(("bool", value) for value in (2, 0.0, "true", None, [True])),
-    *(("int8", value) for value in (128, -129, 1.0, 1e2, "1", None, True, [1])),
+    *(("bool", value) for value in (2, 0.0, "true", [True])),
+    *(("int8", value) for value in (128, -129, 1.0, 1e2, "1", True, [1])),
     ("uint8", -1),
     ("uint64", 2**64),
-    *(("float32", value) for value in ("nan", "+Infinity", "inf", "-inf", "1.5", None, True, [1])),
+    *(("float32", value) for value in ("nan", "+Infinity", "inf", "-inf", "1.5", True, [1])),
     *(("float32", value) for value in ("0x7fc0000", "0x07fc00000", "0x", "7fc00000", "0x7fc0000g")),
     ("float64", "0x7fc00000"),
     *(("complex64", value) for value in (1, [1], [1, 2, 3], "NaN", [1, "nan"], {"re": 1, "im": 2})),
-    *(("r16", value) for value in ([256, 0], [1], [1, 2, 3], [-1, 0], [1.0, 0], [True, 0], 0)),
+    *(
+        ("r16", value)
+        for value in ([256, 0], [1], [1, 2, 3], [-1, 0], [1.0, 0], [True, 0], 0, None)
+    ),
     ("r16", [0] * 16),
 ]
 
@@ -140,7 +144,8 @@ def test_a_fill_value_that_does_not_fit_its_type_is_refused(data_type: str, fill
 def test_a_number_for_a_boolean_is_read_with_a_warning_and_not_written(fill: int) -> None:
     """C8: zarrita wrote 0; such arrays were refused."""
     store = put(array_doc(data_type="bool", fill_value=fill))
-    with pytest.warns(oz.OmnizarrWarning, match=f"fill_value: expected true or false, got {fill}"):
+    words = f"fill_value: expected true or false, got {fill}, as zarrita wrote"
+    with pytest.warns(oz.OmnizarrWarning, match=words):
         array = oz.open_array(store, mode="r+")
     assert array[...].tolist() == 6 * [bool(fill)]
     [problem] = oz.validate(store)
@@ -148,6 +153,68 @@ def test_a_number_for_a_boolean_is_read_with_a_warning_and_not_written(fill: int
     with pytest.warns(oz.OmnizarrWarning, match="fill_value"):
         array.attrs["a"] = 1
     assert stored(store)["fill_value"] is bool(fill)
+
+
+# Written by zarrita 0.2.7: Array.create(…, dtype="bool", fill_value=0), then a[:2] = [True, False].
+BY_ZARRITA = (
+    b'{"shape": [6], "data_type": "bool", "chunk_grid": {"configuration": {"chunk_shape": [4]},'
+    b' "name": "regular"}, "chunk_key_encoding": {"configuration": {"separator": "/"}, "name":'
+    b' "default"}, "fill_value": 0, "codecs": [{"configuration": {"endian": "little"}, "name":'
+    b' "bytes"}], "attributes": {}, "zarr_format": 3, "node_type": "array"}'
+)
+
+
+@pytest.mark.shows("V3-37")
+def test_booleans_of_zarrita_are_read_with_a_warning_that_names_it() -> None:
+    store = {"zarr.json": BY_ZARRITA, "c/0": b"\1\0\0\0"}
+    with pytest.warns(oz.OmnizarrWarning, match="got 0, as zarrita wrote; read as false"):
+        array = oz.open_array(store)
+    assert array[...].tolist() == [True, False, False, False, False, False]
+
+
+# What GDAL writes for integers without nodata; see tests/peers/test_fill_values.py.
+BY_GDAL: dict[str, Any] = {
+    "zarr_format": 3,
+    "node_type": "array",
+    "shape": [2, 3],
+    "data_type": "int16",
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 3]}},
+    "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+    "fill_value": None,
+    "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    "attributes": {},
+    "dimension_names": ["Y", "X"],
+}
+
+
+@pytest.mark.shows("V3-37", "V3-38", "V3-39", "V3-43", "V3-98")
+@pytest.mark.parametrize(
+    ("data_type", "zero"),
+    [
+        *((name, 0) for name in ("uint8", "int16", "int64", "int4")),
+        *((name, 0.0) for name in ("float32", "float64", "float16", "bfloat16")),
+        *((name, [0.0, 0.0]) for name in ("complex64", "complex128", "complex_bfloat16")),
+        ("bool", False),
+        ("string", ""),
+    ],
+)
+def test_null_for_a_fill_value_is_read_as_zero_with_a_warning_and_not_written(
+    data_type: str, zero: Any
+) -> None:
+    """GDAL writes it for maps without nodata."""
+    codecs = ["vlen-utf8"] if data_type == "string" else BY_GDAL["codecs"]
+    store = put({**BY_GDAL, "data_type": data_type, "codecs": codecs})
+    with pytest.warns(oz.OmnizarrWarning, match="fill_value: expected a value, got null, as GDAL"):
+        array = oz.open_array(store, mode="r+")
+    expected = np.zeros((2, 3), array.dtype)
+    assert array[...].tolist() == expected.tolist()
+    [problem] = oz.validate(store)
+    assert (problem.field, problem.level) == ("fill_value", "warning")
+    with pytest.warns(oz.OmnizarrWarning, match="fill_value"):
+        array.attrs["a"] = 1
+    written = stored(store)["fill_value"]
+    assert (written, type(written)) == (zero, type(zero))
+    assert oz.validate(store) == []
 
 
 @pytest.mark.shows("V3-38")
@@ -393,37 +460,35 @@ def test_names_for_new_registrations_follow_the_pattern(own_registry: None) -> N
         assert open_doc(codecs=["bytes", name]).codecs[1].name == name
 
 
-# The names of zarr-developers/zarr-extensions that this library knows.
-REGISTERED = {
-    "codec": """bitround blosc bytes cast_value crc32c gzip packbits reshape scale_offset
-        sharding_indexed transpose vlen-bytes vlen-utf8 zstd""",
-    "data_type": """bfloat16 bool bytes complex128 complex64 complex_float32 complex_float64
-        fixed_length_utf32 float16 float32 float4_e2m1fn float64 float6_e2m3fn float6_e3m2fn
-        float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz
-        float8_e8m0fnu int16 int2 int32 int4 int64 int8 numpy.datetime64 numpy.timedelta64 string
-        struct structured uint16 uint2 uint32 uint4 uint64 uint8""",
-    "chunk_grid": "rectilinear regular",
-    "chunk_key_encoding": "default v2",
-    "storage_transformer": "",
-}
-NUMCODECS_IDS = "* blosc bz2 gzip lz4 lzma vlen-bytes vlen-utf8 zlib zstd"
-NUMCODECS = "named in zarr-extensions (numcodecs.bitround, …) and written by zarr-python"
 ZARR_PYTHON = "the name that zarr-python writes; zarr-extensions has no other for it"
+ZARRS = "the name that zarrs gave it before it had the prefix"
 # Names that are not registered, each with the reason why a document may still have it.
 UNREGISTERED = {
-    "codec": {f"numcodecs.{id_}": NUMCODECS for id_ in NUMCODECS_IDS.split()},
+    "codec": {
+        "vlen-array": "the filter of numcodecs, as zarr-python names those of its kind",
+        **dict.fromkeys(("optional", "vlen", "vlen_v2"), ZARRS),
+    },
     "data_type": {
+        "optional": ZARRS,
         "null_terminated_bytes": ZARR_PYTHON,
         "raw_bytes": ZARR_PYTHON,
         "variable_length_bytes": ZARR_PYTHON,
         "float8_e4m3fn": "a type of ml_dtypes, named by the same rule as the registered ones",
     },
 }
+# How names start that belong to a package or a writer, each with the reason why it is known.
+OWNED = {
+    "numcodecs.": "named in zarr-extensions (numcodecs.bitround, …) and written by zarr-python",
+    "imagecodecs_": "the ids under which the package imagecodecs writes",
+    "zarrs.": "the names under which zarrs wrote what is registered now, or has a description",
+    "n5.": "compressors of N5 that the text of n5_default lists without a name",
+}
 # Names that only other formats or earlier texts have; nothing of version 3 is written with them.
 ONLY_READ = {
     "codec": {"endian": "bytes", "filter-on-bytes": None},
     "data_type": {"object": None, "numpy.longdouble": None, "numpy.clongdouble": None},
-    "chunk_key_encoding": {"v3-draft": "default"},
+    "chunk_key_encoding": {"v3-draft": "default", "n5": "default"},
+    "storage_transformer": {"chunk-manifest-json": None},
 }
 
 
@@ -431,15 +496,13 @@ ONLY_READ = {
 def test_every_name_that_can_be_written_is_registered_or_has_a_reason() -> None:
     script = (
         "import json, omnizarr, omnizarr.storage_transformers; from omnizarr import registry;"
-        f"print(json.dumps({{k: registry.names(k) for k in {list(REGISTERED)}}}))"
+        f"print(json.dumps({{k: registry.names(k) for k in {list(NAMES)}}}))"
     )
     known = json.loads(subprocess.check_output([sys.executable, "-c", script]))
     for kind, names in known.items():
         written = {n for n in names if "://" not in n} - ONLY_READ.get(kind, {}).keys()
-        unregistered = written - set(REGISTERED[kind].split())
+        unregistered = {n for n in written - {*NAMES[kind]} if not n.startswith(tuple(OWNED))}
         assert unregistered == UNREGISTERED.get(kind, {}).keys(), kind
-    for reason in (*UNREGISTERED["codec"].values(), *UNREGISTERED["data_type"].values()):
-        assert reason
     pattern = re.compile(r"^[a-z][a-z0-9-_.]+$")
     names = {name for names in known.values() for name in names if ":" not in name}
     assert {name for name in names if not pattern.match(name)} == {"numcodecs.*"}

@@ -18,6 +18,7 @@ PARTLY: dict[str, str] = {
     "V3-33": "see D3-10",
     "V3-34": "a node with such a name, which occurs in practice, is listed with a warning",
     "V3-37": "0 and 1, as written by zarrita, are read with a warning",
+    "V3-38": "null, as written by GDAL, is read as 0 with a warning",
     "V3-54": "not registered but written: float8_e4m3fn; raw_bytes and others as in zarr-python",
     "V3-57": "an explicit 0 for an empty axis is written as 1, not refused (V3-97)",
     "V3-86": "the Windows part is simulated",

@@ -63,7 +63,6 @@ def opened(**changes: Any) -> oz.Array:
         ({"chunk_key_encoding": {"name": "default", "configuration": {"separator": "-"}}}, "'-'"),
         ({"fill_value": 2**31}, "fill_value"),
         ({"fill_value": 1.0}, "fill_value"),
-        ({"fill_value": None}, "fill_value"),
         ({"codecs": []}, "codecs"),
         ({"codecs": [{"name": "gzip", "configuration": {"level": 1}}]}, "gzip"),
         ({"codecs": [{"name": "bytes"}, {"name": "bytes"}]}, "codecs[1]"),
@@ -110,7 +109,7 @@ def test_all_problems_are_reported_at_once() -> None:
         (b'{"zarr_format": 3, "x": "\xff"}', "UTF-8"),
         (b'{"zarr_format": 3, "x": NaN}', "NaN"),
         (b'{"zarr_format": 3, "x": ' + b"[" * 100_000, "nested too deeply"),
-        (b'{"zarr_format": 3, "x": ' + b"[" * 90 + b"]" * 90 + b"}", "64 levels"),
+        (b'{"zarr_format": 3, "x": ' + b"[" * 150 + b"]" * 150 + b"}", "128 levels"),
         (b'{"zarr_format": 3, "x": ' + b"9" * 10_000 + b"}", "digits"),
         (b'{"zarr_format": 3,}', "line 1 column"),
     ],
@@ -263,7 +262,7 @@ def test_an_invalid_number_of_threads_is_refused(threads: Any) -> None:
 
 
 def test_the_error_for_an_unknown_compressor_suggests_a_known_one() -> None:
-    with pytest.raises(oz.UnknownExtension, match="codec 'zstandard'; did you mean 'zstd'"):
+    with pytest.raises(oz.UnknownExtension, match=r"codec 'zstandard'; .*did you mean 'zstd'"):
         oz.create_array({}, shape=4, compressors="zstandard")
 
 

@@ -107,7 +107,7 @@ def test_a_loop_can_be_closed_while_an_operation_runs() -> None:
     from omnizarr import aio
     go_on, done = threading.Event(), threading.Event()
     def slow():
-        go_on.wait(20)
+        go_on.wait(60)
         done.set()
     async def main():
         task = asyncio.create_task(aio.run(slow))
@@ -118,7 +118,7 @@ def test_a_loop_can_be_closed_while_an_operation_runs() -> None:
     task._log_destroy_pending = False  # asyncio warns of it, which is not tested here
     loop.close()
     go_on.set()
-    assert done.wait(20)
+    assert done.wait(60)
     async def other():
         return (await aio.create_array(None, data=[1, 2])).shape
     print(asyncio.run(other()))

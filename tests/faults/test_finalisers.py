@@ -77,7 +77,7 @@ def work(number, end):
             oz.open_group(store, mode="r")
 
 gc.set_threshold(3, 2, 2)
-end = time.monotonic() + 1.5
+end = time.monotonic() + 0.5
 threads = [threading.Thread(target=work, args=(n, end)) for n in range(2)]
 for thread in threads:
     thread.start()

@@ -109,7 +109,7 @@ def test_an_interrupt_is_prompt_and_leaves_neither_torn_values_nor_locks(
     )
     assert found.pop("slowest") < PROMPT
     # Between creating and recording a file, an interrupt leaves it to `repair`.
-    assert found.pop("left") <= 1
+    assert found.pop("left") <= found["interrupts"]
     assert found == {"interrupts": 2, "torn": 0, "stuck": 0, "busy": 0, "noise": 0}
 
 

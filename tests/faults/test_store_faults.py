@@ -58,6 +58,8 @@ def open_cloud(cloud: Cloud) -> Store:
         for part in (None, Range(1, 4), Range(-4))
         # obstore does not tell that a part came where all was asked for
         if (fault, part) != ("wrong range", None)
+        # an answer that never comes has no parts, and takes seconds
+        and (fault, part) not in [("slow", Range(1, 4)), ("slow", Range(-4))]
     ],
 )
 def test_a_faulty_read_from_an_object_store_is_an_error(

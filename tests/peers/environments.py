@@ -1,7 +1,7 @@
 """Readers that need their own environment: zarr-python 2, zarrita.js, the newest GDAL.
 
 Each has a folder of its own in the environment of this Python, made by the first test that needs
-it, and is asked in a process of its own.
+it. A process of its own answers one question after the other, and is started again if it ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,13 +38,43 @@ class PeerError(Exception):
     """The other library raised an error; the text is its own."""
 
 
+class Server:
+    """A process that answers on its standard output what it is asked on its standard input."""
+
+    def __init__(self, *command: object) -> None:
+        self._command = [*map(str, command)]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, question: bytes, answer: Callable[[IO[bytes]], Any]) -> Any:
+        """Return what `answer` reads, or raise if the process ends before."""
+        if self._process is None or self._process.poll() is not None:
+            pipe, null = subprocess.PIPE, subprocess.DEVNULL
+            self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=null)
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(question)
+            process.stdin.flush()
+            return answer(process.stdout)
+        except (BrokenPipeError, EOFError):
+            raise PeerError(f"the process ended with {process.wait()}") from None
+
+    def close(self) -> None:
+        """End the process; the next question starts another one."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
 class Python:
     """Another Python with its own packages."""
 
     modules: tuple[str, ...] = ("numpy as np",)
 
     def __init__(self, python: Path) -> None:
-        self.python = python
+        self.server = Server(python, "-W", "ignore", "-c", _ANSWER)
 
     def run(self, source: str, **arguments: Any) -> Any:
         """Run Python source there and return its variable `result`.
@@ -53,15 +83,10 @@ class Python:
         Arguments and result are what pickle can carry: plain values and NumPy arrays.
         """
         source = "".join(f"import {module}\n" for module in self.modules) + source
-        done = subprocess.run(
-            [self.python, "-W", "ignore", "-c", _RUN],
-            input=pickle.dumps((source, arguments), 5),
-            capture_output=True,
-        )
-        if done.returncode:
-            text = done.stderr.decode(errors="replace").strip()
-            raise PeerError(text.rpartition("\n")[2] + "\n" + text)
-        return pickle.loads(done.stdout)
+        error, result = self.server.ask(pickle.dumps((source, arguments), 5), pickle.load)
+        if error:
+            raise PeerError(error.strip().rpartition("\n")[2] + "\n" + error)
+        return result
 
 
 class ZarrPython2(Python):
@@ -78,13 +103,22 @@ class ZarrPython2(Python):
         return found
 
 
-_RUN = """
-import pickle, sys
+_ANSWER = """
+import pickle, sys, traceback
 out, sys.stdout = sys.stdout.buffer, sys.stderr
-source, names = pickle.load(sys.stdin.buffer)
-names["result"] = None
-exec(compile(source, "<test>", "exec"), names)
-out.write(pickle.dumps(names["result"], 5))
+while True:
+    try:
+        source, names = pickle.load(sys.stdin.buffer)
+    except EOFError:
+        break
+    names["result"] = None
+    try:
+        exec(compile(source, "<test>", "exec"), names)
+        answer = pickle.dumps(("", names["result"]), 5)
+    except Exception:
+        answer = pickle.dumps((traceback.format_exc(), None), 5)
+    out.write(answer)
+    out.flush()
 """
 _READ = """
 result = {}
@@ -108,9 +142,10 @@ class Gdal(Python):
 
     modules = ("numpy as np", "rasterio")
 
-    def read(self, path: Path, *names: str) -> dict[str, Any]:
-        """Return two-dimensional arrays below a path, as `ZarrPython2.read` does."""
-        found: dict[str, Any] = self.run(_READ_RASTERS, path=str(path), names=names)
+    def read(self, path: Path | str, *names: str) -> dict[str, Any]:
+        """Return two-dimensional arrays below a path or address, as `ZarrPython2.read` does."""
+        place = f"/vsicurl/{path}" if str(path).startswith("http://") else str(path)
+        found: dict[str, Any] = self.run(_READ_RASTERS, path=place, names=names)
         return found
 
 
@@ -120,7 +155,7 @@ logging.disable()
 result = {}
 for name in names:
     try:
-        with rasterio.open(f'ZARR:"{path}":/{name}') as dataset:
+        with rasterio.open(f'ZARR:"{path}"' + (f":/{name}" if name else "")) as dataset:
             result[name] = dataset.read(1)
     except rasterio.errors.RasterioError as e:
         result[name] = f"{type(e).__name__}: {e}"
@@ -131,17 +166,14 @@ class Zarrita:
     """zarrita.js, in node."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.server = Server("node", folder / SCRIPT.name)
 
-    def read(self, path: Path, *names: str) -> dict[str, npt.NDArray[Any] | str]:
-        """Return arrays below a path by name; the value is an error if one cannot be read."""
-        done = subprocess.run(
-            ["node", self.folder / SCRIPT.name, path, *names], capture_output=True, text=True
-        )
-        if done.returncode:
-            raise PeerError(done.stderr.strip())
+    def read(self, path: Path | str, *names: str) -> dict[str, npt.NDArray[Any] | str]:
+        """Return arrays below a path or address; the value is an error if one cannot be read."""
+        question = json.dumps([str(path), *names]) + "\n"
+        answers = self.server.ask(question.encode(), _read_line)
         found: dict[str, npt.NDArray[Any] | str] = {}
-        for name, answer in json.loads(done.stdout).items():
+        for name, answer in answers.items():
             if "error" in answer:
                 found[name] = answer["error"]
             else:
@@ -149,6 +181,13 @@ class Zarrita:
                 values = np.array(answer["data"], dtype)
                 found[name] = values.reshape(answer["shape"])
         return found
+
+
+def _read_line(file: IO[bytes]) -> Any:
+    line = file.readline()
+    if not line:
+        raise EOFError
+    return json.loads(line)
 
 
 def zarr_python_2() -> ZarrPython2:
@@ -169,9 +208,12 @@ def zarrita() -> Zarrita:
         folder.mkdir()
         quiet = ("--silent", "--no-audit", "--no-fund")
         _run("npm", "install", *quiet, "--prefix", folder, *ZARRITA)
-        shutil.copy(SCRIPT, folder)  # beside the packages, where node looks for them
 
-    return Zarrita(_made("zarrita", (*ZARRITA, SCRIPT.read_text()), make))
+    folder = _made("zarrita", ZARRITA, make)
+    beside = folder / f"{SCRIPT.name}.{os.getpid()}"
+    shutil.copy(SCRIPT, beside)
+    beside.replace(folder / SCRIPT.name)  # beside the packages, where node looks for them
+    return Zarrita(folder)
 
 
 def _environment(name: str, needs: tuple[str, ...], versions: tuple[str, ...]) -> Path:

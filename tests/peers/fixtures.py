@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.peers import environments
@@ -9,15 +11,21 @@ from tests.peers.environments import Gdal, Zarrita, ZarrPython2
 
 
 @pytest.fixture(scope="session")
-def zarr_python_2() -> ZarrPython2:
-    return environments.zarr_python_2()
+def zarr_python_2() -> Iterator[ZarrPython2]:
+    found = environments.zarr_python_2()
+    yield found
+    found.server.close()
 
 
 @pytest.fixture(scope="session")
-def zarrita() -> Zarrita:
-    return environments.zarrita()
+def zarrita() -> Iterator[Zarrita]:
+    found = environments.zarrita()
+    yield found
+    found.server.close()
 
 
 @pytest.fixture(scope="session")
-def gdal() -> Gdal:
-    return environments.gdal()
+def gdal() -> Iterator[Gdal]:
+    found = environments.gdal()
+    yield found
+    found.server.close()

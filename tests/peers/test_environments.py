@@ -46,6 +46,9 @@ def test_zarr_python_2_runs_source(zarr_python_2: ZarrPython2) -> None:
     assert zarr_python_2.run("print('out'); result = a + 1", a=np.arange(2)).tolist() == [1, 2]
     with pytest.raises(PeerError, match=r"^KeyError: 'x'"):
         zarr_python_2.run("{}['x']")
+    with pytest.raises(PeerError, match="the process ended with 3"):
+        zarr_python_2.run("import os; os._exit(3)")
+    assert zarr_python_2.run("result = 'a' in globals()") is False
 
 
 def test_zarrita_reads_a_hierarchy(zarrita: Zarrita, hierarchy: Path) -> None:

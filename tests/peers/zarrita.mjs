@@ -1,6 +1,7 @@
-// Read arrays of a hierarchy with zarrita.js: node zarrita.mjs <folder> [<array> ...]
-// Prints JSON, by name: {type, shape, data} in C order, or {error}. Without names the folder
-// itself is the array.
+// Read arrays of hierarchies with zarrita.js. Each line of the input is JSON: [folder, array, ...],
+// or the address of a server instead of the folder. The answer is a line of JSON, by name: {type,
+// shape, data} in C order, or {error}. Without names the folder itself is the array.
+import { createInterface } from "node:readline";
 import * as zarr from "zarrita";
 import FileSystemStore from "@zarrita/storage/fs";
 
@@ -10,8 +11,6 @@ const TYPES = {
   uint8: "u1", uint16: "u2", uint32: "u4", uint64: "u8",
   float16: "f2", float32: "f4", float64: "f8",
 };
-const [folder, ...names] = process.argv.slice(2);
-const root = zarr.root(new FileSystemStore(folder));
 
 // JSON has neither infinities nor -0, and readers may round large integers; text keeps all.
 function plain(value) {
@@ -31,7 +30,7 @@ function* items({ data, shape, stride }, axis = 0, offset = 0) {
   }
 }
 
-async function read(name) {
+async function read(root, name) {
   const array = await zarr.open(name ? root.resolve(name) : root, { kind: "array" });
   const found = await zarr.get(array);
   const type = TYPES[array.dtype] ?? "text";
@@ -39,12 +38,17 @@ async function read(name) {
   return { type, shape: array.shape, data: [...items(found)] };
 }
 
-const answers = {};
-for (const name of names.length ? names : [""]) {
-  try {
-    answers[name] = await read(name);
-  } catch (error) {
-    answers[name] = { error: `${error.name}: ${error.message}` };
+for await (const line of createInterface({ input: process.stdin })) {
+  const [folder, ...names] = JSON.parse(line);
+  const remote = folder.startsWith("http://");
+  const root = zarr.root(remote ? new zarr.FetchStore(folder) : new FileSystemStore(folder));
+  const answers = {};
+  for (const name of names.length ? names : [""]) {
+    try {
+      answers[name] = await read(root, name);
+    } catch (error) {
+      answers[name] = { error: `${error.name}: ${error.message}` };
+    }
   }
+  process.stdout.write(JSON.stringify(answers) + "\n");
 }
-process.stdout.write(JSON.stringify(answers));

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 import omnizarr
+from omnizarr.data_types.numeric import COMPLEX_PARTS
 
 FORMATS = (1, 2, "3-draft", 3)
 STRING = np.dtypes.StringDType()
@@ -128,6 +129,13 @@ def struct_types(format: int | str) -> st.SearchStrategy[np.dtype[Any]]:
     ).filter(lambda d: d.names is not None)
 
 
+def complex_type(name: str) -> tuple[np.dtype[Any], str]:
+    """Return the NumPy type of complex numbers of small floats, and their name."""
+    part = COMPLEX_PARTS[name]
+    dtype = np.dtype("f2") if part == "float16" else np.dtype(getattr(ml_dtypes, part))
+    return np.dtype([("real", dtype), ("imag", dtype)]), name
+
+
 def types(format: int | str) -> st.SearchStrategy[Any]:
     """Return a strategy for NumPy types with the matching argument of omnizarr."""
     simple = simple_types(format).map(lambda d: (d, d))
@@ -137,6 +145,7 @@ def types(format: int | str) -> st.SearchStrategy[Any]:
     if format == 3:
         small = st.sampled_from(list(SMALL))
         found.append(small.map(lambda name: (np.dtype(getattr(ml_dtypes, name)), name)))
+        found.append(st.sampled_from(sorted(COMPLEX_PARTS)).map(complex_type))
     return st.one_of(found)
 
 

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
 from http.client import HTTPConnection
@@ -35,9 +35,9 @@ def missing(what: str) -> NoReturn:
 
 
 def find(program: str) -> str | None:
-    """Return a program next to this Python, in its node packages, or on the path."""
-    here = Path(sys.executable).parent
-    places = [here, here.parent / "node_modules" / ".bin"]
+    """Return a program next to this Python, one that `make servers` got, or one on the path."""
+    checkout = Path(__file__).parents[2]
+    places = [Path(sys.executable).parent, checkout / ".servers" / "node_modules" / ".bin"]
     return shutil.which(program, path=os.pathsep.join(map(str, places))) or shutil.which(program)
 
 
@@ -49,27 +49,44 @@ def free_port() -> int:
 
 
 @contextmanager
-def started(command: list[str], port: int, seconds: float = 60) -> Iterator[None]:
-    """Run a program that listens on a port until the block ends."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        end = time.monotonic() + seconds
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                if process.poll() is not None or time.monotonic() > end:
-                    pytest.fail(f"{command[0]} did not start")
-                time.sleep(0.05)
-        yield
-    finally:
-        process.terminate()
+def started(command: Callable[[int], list[str]], seconds: float = 60) -> Iterator[int]:
+    """Run a program that listens on a free port until the block ends, and yield the port.
+
+    Another program may take the port before this one has it, so a program that ends at once gets
+    another port.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        port = free_port()
+        words = command(port)
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            while process.poll() is None:
+                if _listens(port) and process.poll() is None:
+                    yield port
+                    return
+                if time.monotonic() > end:
+                    pytest.fail(f"{words[0]} did not start")
+                time.sleep(0.05)
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if time.monotonic() > end - seconds / 2:
+            pytest.fail(f"{words[0]} ended instead of listening")
+        time.sleep(0.2)
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1) as connection:
+            own: tuple[str, int] = connection.getsockname()
+    except OSError:
+        return False
+    return own[1] != port  # else the connection leads to itself, which TCP allows
 
 
 @contextmanager
@@ -78,17 +95,15 @@ def moto() -> Iterator[int]:
     program = find("moto_server")
     if program is None:
         missing("moto_server is not installed (pip install 'moto[server]')")
-    port = free_port()
-    with started([program, "-H", "127.0.0.1", "-p", str(port)], port):
+    with started(lambda port: [program, "-H", "127.0.0.1", "-p", str(port)]) as port:
         yield port
 
 
 @contextmanager
 def simple_storage(*buckets: str, latency: float = 0.0) -> Iterator[int]:
     """Run the S3 server of `tests.servers.s3` in another process and yield its port."""
-    port = free_port()
-    words = [sys.executable, "-m", "tests.servers.s3", str(port), str(latency), *buckets]
-    with started(words, port):
+    words = [sys.executable, "-m", "tests.servers.s3"]
+    with started(lambda port: [*words, str(port), str(latency), *buckets]) as port:
         yield port
 
 
@@ -104,9 +119,9 @@ def azurite() -> Iterator[int]:
     program = find("azurite-blob")
     if program is None:
         missing("azurite-blob is not installed (install npm, then `make test` gets it)")
-    port = free_port()
-    options = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--inMemoryPersistence"]
-    with started([program, *options, "--silent", "--skipApiVersionCheck"], port):
+    options = ["--blobHost", "127.0.0.1", "--inMemoryPersistence", "--silent"]
+    words = [program, *options, "--skipApiVersionCheck", "--blobPort"]
+    with started(lambda port: [*words, str(port)]) as port:
         yield port
 
 

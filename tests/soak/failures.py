@@ -190,6 +190,7 @@ FILE_FAILURES = (_forbid, _forbid_folder, _loop, _cut, _empty)
 def failing_file(library: str, folder: str, count: int) -> dict[str, int]:
     """Count reads of a failing file that return values nevertheless."""
     wrong = 0
+    peers.load(library)
     Path(folder).chmod(0o755)
     for fail in (_nothing, *FILE_FAILURES):
         shutil.rmtree(Path(folder) / "x", ignore_errors=True)

@@ -215,13 +215,13 @@ def main(folder: str, task: str, engine: str, chunk: str, size: str, count: str)
     )
     prepare(workspace)
     TASKS[task](workspace)  # all is imported
-    times, torn, stuck, left = [], 0, 0, 0
+    times, torn, stuck = [], 0, 0
     for _ in range(int(count)):
         times.append(_interrupted(TASKS[task], workspace, chance.uniform(0.02, LONGEST)))
         stuck += not _can_continue(workspace)
         torn += not _whole(workspace, PIECES if task == "writer()" else 1)
-        names = (name for _, _, names in os.walk(workspace.folder) for name in names)
-        left += sum(OURS in name and name != MARKER for name in names)
+    names = (name for _, _, names in os.walk(workspace.folder) for name in names)
+    left = sum(OURS in name and name != MARKER for name in names)
     found = {"interrupts": len(times), "slowest": round(max(times), 2), "torn": torn}
     print(json.dumps({**found, "stuck": stuck, "left": left, "busy": limits._used.threads}))
 

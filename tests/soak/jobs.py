@@ -30,7 +30,8 @@ from omnizarr.formats import by_name, is_metadata
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import GroupModel
 from omnizarr.ops import job as jobs
-from omnizarr.ops.job import HierarchyOutput, Job, Outcome, Plan, Stage, Task, task_id
+from omnizarr.ops.job import Job, Outcome, Plan, Stage, Task, task_id
+from omnizarr.ops.output import HierarchyOutput
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.stores.local.atomic_files import OURS
 
@@ -125,6 +126,27 @@ def _fork(work: Work, folder: Path, resume: bool, moment: Moment) -> int:
         text = file.read()
     _, status = os.waitpid(child, 0)
     return KILLED if os.WIFSIGNALED(status) else int(text or FAILED)
+
+
+def in_child(act: Callable[[], object], seconds: float | None = None) -> int:
+    """Run a function in a forked process; return its exit code, negative if it was killed.
+
+    It is killed after some seconds if they are given.
+    """
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            act()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _work(work: Work, folder: Path, resume: bool, moment: Moment) -> int:
@@ -311,6 +333,11 @@ def _source_in_place(folder: Path) -> None:
     (folder / "in").rename(folder / "out")
 
 
+def _image(folder: Path) -> None:
+    values = np.arange(64 * 64, dtype="f4").reshape(64, 64)
+    oz.ome.write(folder / "out", values, axes="yx", levels=1, chunks=(16, 16))
+
+
 RECHUNK = ("rechunk", "in", "out", "--chunks", "20,10", "--array", "a", "--array", "deep/b")
 TWO_PASSES = (*RECHUNK, "--passes", "2")
 COMMANDS = {"copy": ("copy", "in", "out"), "rechunk": RECHUNK, "rechunk in two passes": TWO_PASSES,
@@ -326,4 +353,5 @@ WORKS = {
     "rechunk in place": Work(
         _source_in_place, _command("rechunk", "out", "--in-place", "--yes", *RECHUNK[3:])
     ),
+    "levels of an image": Work(_image, _command("pyramid", "out", "--levels", "4")),
 }

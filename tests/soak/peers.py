@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
 import omnizarr as oz
 
-LIBRARIES = ("omnizarr", "zarr-python", "zarrs", "tensorstore")
-_PACKAGES = {"zarr-python": "zarr"}  # where it is another
+PIPELINE = "zarr-python with omnizarr.zarr_pipeline"
+LIBRARIES = ("omnizarr", PIPELINE, "zarr-python", "zarrs", "tensorstore")
+_PACKAGES = {"zarr-python": "zarr", PIPELINE: "zarr"}  # where it is another
+_PIPELINES = {
+    PIPELINE: "omnizarr.zarr_pipeline.Pipeline",
+    "zarr-python": "zarr.core.codec_pipeline.BatchedCodecPipeline",
+    "zarrs": "zarrs.ZarrsCodecPipeline",
+}
 
 
 def label(library: str) -> str:
@@ -21,7 +28,16 @@ def can(library: str, task: str) -> bool:
     """Return True if a library is installed and supports a task."""
     if find_spec(_PACKAGES.get(library, library)) is None:
         return False
+    if library == PIPELINE:  # attributes and shapes are zarr-python's own
+        return task in ("chunk", "shard")
     return library != "tensorstore" or task in ("chunk", "shard")
+
+
+def load(library: str) -> None:
+    """Import what a library needs: a child that is another user may not be able to."""
+    import_module(_PACKAGES.get(library, library))
+    if library == PIPELINE:
+        import_module("omnizarr.integrations.zarr_pipeline.batches")
 
 
 def opened(library: str, store: Any) -> Any:
@@ -30,17 +46,17 @@ def opened(library: str, store: Any) -> Any:
         return oz.open(store, path="x", mode="r+")
     if library == "tensorstore":
         return _Tensorstore(f"{store}/x")
-    return _ZarrPython(f"{store}/x", library == "zarrs")
+    return _ZarrPython(f"{store}/x", _PIPELINES[library])
 
 
 class _ZarrPython:
-    """An array of zarr-python, with its own codec pipeline or that of zarrs."""
+    """An array of zarr-python, with its own codec pipeline or another."""
 
-    def __init__(self, path: str, rust: bool) -> None:
+    def __init__(self, path: str, pipeline: str) -> None:
         import zarr
 
-        if rust:
-            zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})
+        import_module(pipeline.rpartition(".")[0])
+        zarr.config.set({"codec_pipeline.path": pipeline})
         self._path, self._open = path, zarr.open_array
         self.refresh()
 
