@@ -10,7 +10,7 @@ VENV := .venv
 SCRIPTS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
 BIN := $(VENV)/$(SCRIPTS)
 SOURCES := pyproject.toml setup.py $(wildcard $(addprefix src/,$(addsuffix /*.[ch], \
-	kernel kernel/* files strings blocks include)))
+	kernel kernel/* files strings json blocks include)))
 SUM := $(shell cat $(SOURCES) | cksum | cut -d" " -f1)
 STAMP := $(VENV)/.installed-$(SUM)
 LIGHT := $(VENV)/.package-$(SUM)
@@ -36,11 +36,12 @@ tests: $(STAMP) servers
 	$(BIN)/pytest -q -n auto --dist worksteal
 
 # Azurite stands for Azure in the tests; they skip what needs it where it cannot be installed.
-AZURITE := $(VENV)/node_modules/.bin/azurite-blob
+# Every environment uses the one copy.
+SERVERS := .servers
 
-servers: $(STAMP)
-	@test -x $(AZURITE) || ! command -v npm >/dev/null || \
-		npm install --silent --no-audit --no-fund --prefix $(VENV) azurite || true
+servers:
+	@test -x $(SERVERS)/node_modules/.bin/azurite-blob || ! command -v npm >/dev/null || \
+		npm install --silent --no-audit --no-fund --prefix $(SERVERS) azurite || true
 
 # The compiled parts under gcc's sanitizers: their tests and a minute of fuzzing.
 sanitize: $(STAMP)
@@ -77,10 +78,10 @@ NEWEST_PYTHON = $(firstword $(foreach v,3.14 3.13 3.12 3.11, \
 	$(shell sh -c 'command -v python$(v)')) $(PYTHON))
 NEWEST := .venv-newest
 NEWEST_STAMP := $(NEWEST)/$(notdir $(STAMP))
-QUICK_HALF := $(addprefix tests/,integrations hierarchy codecs data_types ops conventions cli golden test_aio.py \
+QUICK_HALF := $(addprefix tests/,integrations compatibility hierarchy codecs data_types ops conventions cli golden test_aio.py \
 	$(addprefix peers/test_,zarr_python.py tensorstore.py ome.py))
 
-test-newest: $(NEWEST_STAMP)
+test-newest: $(NEWEST_STAMP) servers
 	$(NEWEST)/$(SCRIPTS)/pytest -q -n auto --dist worksteal $(QUICK_HALF)
 
 $(NEWEST_STAMP): $(SOURCES)
@@ -111,4 +112,4 @@ changelog:
 	$(PYTHON) changes/merge.py $(VERSION)
 
 clean:
-	rm -rf $(VENV) $(NEWEST) $(BENCH) build demo-data .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(NEWEST) $(BENCH) $(SERVERS) build demo-data .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
