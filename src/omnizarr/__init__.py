@@ -90,6 +90,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.integrations.serve.server import serve, serving
     from omnizarr.ops.analysis.diff import diff
     from omnizarr.ops.analysis.stats import stats
+    from omnizarr.ops.analysis.suggestion import suggest_chunks
     from omnizarr.ops.analysis.usage import disk_usage
     from omnizarr.ops.batches.reader import batches
     from omnizarr.ops.convert import convert
@@ -206,6 +207,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "show",
     "stats",
     "storage",
+    "suggest_chunks",
     "tree",
     "undo_conversion",
     "validate",
@@ -296,6 +298,7 @@ _LATER = {
     "verify": "ops.verify:verify",
     "view_as": "ops.view_as.store:view_as",
     "stats": "ops.analysis.stats:stats",
+    "suggest_chunks": "ops.analysis.suggestion:suggest_chunks",
     "SQLiteStore": "stores.sqlite:SQLiteStore",
     "RedisStore": "stores.redis:RedisStore",
     "LMDBStore": "stores.lmdb:LMDBStore",

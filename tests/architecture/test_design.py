@@ -118,6 +118,7 @@ PUBLIC = [
     "show",
     "stats",
     "storage",
+    "suggest_chunks",
     "tree",
     "undo_conversion",
     "validate",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from omnizarr.data_types import DataType
 from omnizarr.errors import InvalidArgument, WrongType
 from omnizarr.model import ArrayModel, Named
 
+Cost: TypeAlias = Callable[[tuple[int, ...]], tuple[float, ...]]
+
 AUTO: Any = "auto"
 TARGET_BYTES = 2**20  # of a chunk
 SHARD_BYTES = 2**26
@@ -20,7 +22,7 @@ SHARD_BYTES = 2**26
 
 def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Named:
     """Return the chunk grid that the option `chunks` describes."""
-    itemsize = _itemsize(data_type)
+    itemsize = item_bytes(data_type)
     if isinstance(chunks, str) and chunks != AUTO:
         return _regular(guess_chunks(shape, itemsize, byte_size(chunks, "chunks")))
     if chunks is None or chunks is True or isinstance(chunks, str):
@@ -60,13 +62,30 @@ def _edges(axis: Any) -> Any:
     return int(axis)
 
 
-def guess_chunks(shape: tuple[int, ...], itemsize: int, target: int) -> tuple[int, ...]:
-    """Return a chunk shape of at most `target` bytes; the longest axis is halved until it fits."""
-    chunks = [max(1, n) for n in shape]
+def guess_chunks(
+    shape: tuple[int, ...], itemsize: int, target: int, cost: Cost | None = None
+) -> tuple[int, ...]:
+    """Return a chunk shape of at most `target` bytes: axes are halved until it fits.
+
+    Each time the longest axis is halved, or, with a `cost` of chunk shapes, the axis after whose
+    halving it is lowest.
+    """
+    chunks = tuple(max(1, n) for n in shape)
     while math.prod(chunks) * itemsize > target and max(chunks, default=1) > 1:
-        longest = chunks.index(max(chunks))
-        chunks[longest] = -(-chunks[longest] // 2)
-    return tuple(chunks)
+        chunks = halve(chunks, cost)
+    return chunks
+
+
+def halve(chunks: tuple[int, ...], cost: Cost | None = None) -> tuple[int, ...]:
+    """Return a chunk shape with one axis halved, chosen as in `guess_chunks`."""
+
+    def halved(axis: int) -> tuple[int, ...]:
+        return (*chunks[:axis], -(-chunks[axis] // 2), *chunks[axis + 1 :])
+
+    if cost is None:
+        return halved(chunks.index(max(chunks)))
+    longest_first = sorted(range(len(chunks)), key=lambda axis: -chunks[axis])
+    return min((halved(axis) for axis in longest_first if chunks[axis] > 1), key=cost)
 
 
 def shard_options(shards: Any) -> tuple[Any, str]:
@@ -98,7 +117,7 @@ def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[An
         raise InvalidArgument(f"shards {shards!r} need chunks of one shape")
     if shards is True or isinstance(shards, str):
         target = SHARD_BYTES if shards in (True, AUTO) else byte_size(str(shards), "shards")
-        return _grow_shard(tuple(chunks), array.shape, _itemsize(data_type), target)
+        return _grow_shard(tuple(chunks), array.shape, item_bytes(data_type), target)
     if isinstance(shards, (int, np.integer)):
         shards = (shards,) * len(chunks)
     sizes = tuple(shards)
@@ -132,5 +151,6 @@ def _grow_shard(
     return tuple(sizes)
 
 
-def _itemsize(data_type: DataType) -> int:
+def item_bytes(data_type: DataType) -> int:
+    """Return the bytes of an element, which for strings and the like are a guess."""
     return 16 if data_type.variable else max(1, data_type.dtype.itemsize)

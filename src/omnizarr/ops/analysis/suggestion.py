@@ -1,0 +1,401 @@
+"""Shapes of chunks and shards for the reads that a program will do, and what these reads cost.
+
+The time of a read is estimated as that of its bytes and its requests; a request takes as long as a
+number of bytes that depends on the store (`_KINDS`). Axes are halved as for ``chunks="auto"``, but
+in the order that keeps the slowest of the given reads fastest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from omnizarr import config, data_types
+from omnizarr.config import byte_size
+from omnizarr.errors import CannotExpress, InvalidArgument, WrongType, known_names
+from omnizarr.formats import Format, by_name, title
+from omnizarr.hierarchy.chunk_shapes import (
+    SHARD_BYTES,
+    TARGET_BYTES,
+    guess_chunks,
+    halve,
+    item_bytes,
+    shard_shape,
+)
+from omnizarr.hierarchy.info import size_text, type_name
+from omnizarr.hierarchy.options import ArrayOptions, array_model, lengths_of
+from omnizarr.model import ArrayModel, Named
+
+Pattern: TypeAlias = Literal["blocks", "planes", "series", "samples"]
+ReadShape: TypeAlias = Pattern | Sequence[int] | Mapping[Any, int]
+MAX_FILES = 1000  # of an array; with more chunks, they are put into shards
+WORTHWHILE = 0.75  # of the time of a read: chunks below the limit are halved only for less
+
+
+class _Kind(NamedTuple):
+    """Properties of a kind of store."""
+
+    request_bytes: int  # that are read in the time of a request
+    chunk_bytes: int
+
+
+_KINDS = {
+    "local": _Kind(2**16, TARGET_BYTES),
+    "remote": _Kind(2**21, 2**22),
+}
+_PATTERNS = ("blocks", "planes", "series", "samples")
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Costs of reading a part of an array: means over all places where the part can be.
+
+    `requests` is an upper limit for arrays with shards, of which neighbouring chunks are read in
+    one request; it includes those for the index of each shard. `nbytes` are the bytes of the part,
+    `nbytes_read` those of all chunks that have to be read for it, both before compression.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    chunks: float
+    requests: float
+    nbytes: int
+    nbytes_read: float
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """Shapes of chunks and shards (None without), as `suggest_chunks` returns them.
+
+    ``create_array(…, **suggestion.options)`` uses them; `str` shows sizes and the costs of `reads`:
+    those that were asked about, then others for comparison.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    chunks: tuple[int, ...]
+    shards: tuple[int, ...] | None
+    itemsize: int
+    reads: tuple[Read, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> ArrayOptions:
+        """The options of `create_array`: ``chunks``, and ``shards`` if there are any."""
+        return {"chunks": self.chunks, **({} if self.shards is None else {"shards": self.shards})}
+
+    @property
+    def chunk_nbytes(self) -> int:
+        """The bytes of a chunk in memory."""
+        return math.prod(self.chunks) * self.itemsize
+
+    @property
+    def shard_nbytes(self) -> int | None:
+        """The bytes of a shard in memory."""
+        return None if self.shards is None else math.prod(self.shards) * self.itemsize
+
+    @property
+    def nchunks(self) -> int:
+        """The number of chunks."""
+        return _count(self.shape, self.chunks)
+
+    @property
+    def nfiles(self) -> int:
+        """The number of files or objects: shards, or else chunks."""
+        return self.nchunks if self.shards is None else _count(self.shape, self.shards)
+
+    def __str__(self) -> str:
+        rows = [
+            ("array", self.shape, _size(math.prod(self.shape) * self.itemsize), self.dtype),
+            ("chunks", self.chunks, _size(self.chunk_nbytes), _counted(self.nchunks, "chunk")),
+        ]
+        if self.shards is not None:
+            per_shard = math.prod(s // c for s, c in zip(self.shards, self.chunks, strict=True))
+            text = f"{_counted(self.nfiles, 'file')} of {_counted(per_shard, 'chunk')}"
+            rows.append(("shards", self.shards, _size(self.shard_nbytes or 0), text))
+        lines = _columns([(n, str(shape), size, more) for n, shape, size, more in rows], "<<><")
+        most = "requests" if self.shards is None else "requests at most"
+        costs = [("read", "shape", "size", "chunks", most, "bytes read")]
+        costs += [
+            (
+                read.name,
+                str(read.shape),
+                _size(read.nbytes),
+                _number(read.chunks),
+                _number(read.requests),
+                _size(read.nbytes_read),
+            )
+            for read in self.reads
+        ]
+        return "\n".join([*lines, "", *_columns(costs, "<<>>>>"), *("", *self.notes)]).rstrip()
+
+
+def suggest_chunks(
+    shape: Any,
+    dtype: Any = None,
+    *,
+    read: ReadShape | list[ReadShape] = "blocks",
+    store: Literal["local", "remote"] = "local",
+    zarr_format: int | str | None = None,
+    dimension_names: Iterable[str | None] | None = None,
+    chunk_bytes: int | str | None = None,
+    shard_bytes: int | str | None = None,
+) -> Suggestion:
+    """Suggest shapes of chunks and shards for an array that is read in a certain way.
+
+    `shape` is a shape, or an array, whose shape, data type and dimension names are used. `read`
+    says which part is read at a time:
+
+    - ``"blocks"``: parts of any place and shape, for which chunks are those of ``chunks="auto"``
+    - ``"planes"``: the last two axes at one index of the others
+    - ``"series"``: the first axis at one index of the others
+    - ``"samples"``: one index of the first axis with all of the others
+    - a length for each axis, such as ``(1, 256, 256)``; -1 is the whole axis
+    - lengths by dimension name or axis, such as ``{"time": -1}``, and 1 along the others
+    - a list of these, if several kinds of reads should all be quick
+
+    `store` is ``"local"``, or ``"remote"`` for servers, where fewer and larger chunks are better.
+    Chunks have at most `chunk_bytes` in memory (1 MiB, on servers 4 MiB), unless one element is
+    larger. If there would be more than 1000 of them, and the format has shards, they are put into
+    shards of at most `shard_bytes` (64 MiB). Sizes are before compression. Without `zarr_format`
+    it is the default one.
+
+    Raises InvalidArgument for a read that does not fit the shape, and other unusable arguments.
+
+    >>> found = oz.suggest_chunks((365, 720, 1440), "f4", read="planes")
+    >>> found.chunks
+    (1, 360, 720)
+    >>> array = oz.create_array("ocean.zarr", shape=found.shape, dtype="f4", **found.options)
+    >>> print(oz.suggest_chunks(array, read=["planes", "series"], store="remote"))
+    """
+    if hasattr(shape, "shape"):
+        dtype = shape.dtype if dtype is None else dtype
+        dimension_names = dimension_names or getattr(shape, "dimension_names", None)
+        shape = shape.shape
+    lengths = lengths_of(shape)
+    names = None if dimension_names is None else tuple(dimension_names)
+    if store not in _KINDS:
+        raise InvalidArgument(f"store: unknown kind {store!r}; {known_names(store, _KINDS)}")
+    kind = _KINDS[store]
+    format = by_name(config.get().zarr_format if zarr_format is None else zarr_format)
+    model = array_model(format, lengths, dtype, {"chunks": False})
+    itemsize = item_bytes(data_types.bind(model.data_type))
+    wanted = {
+        _read_name(each): _read_lengths(each, lengths, names)
+        for each in (read if isinstance(read, list) else [read])
+    }
+    if not wanted:
+        raise InvalidArgument("read: the list is empty; give at least one kind of read")
+    limit = kind.chunk_bytes if chunk_bytes is None else byte_size(chunk_bytes, "chunk_bytes")
+    shard = SHARD_BYTES if shard_bytes is None else byte_size(shard_bytes, "shard_bytes")
+    smallest = _shards(format, model, lengths, 1)
+    shardable = smallest is not None
+    known = [size for size in wanted.values() if size is not None]
+    cost = _Costs(lengths, itemsize, known, kind.request_bytes) if known else None
+    chunks = guess_chunks(lengths, itemsize, limit, cost)
+    if cost is not None and shardable:
+        chunks = _refine(chunks, cost)
+    shards = None
+    if shardable and _count(lengths, chunks) > MAX_FILES:
+        shards = _shards(format, model, chunks, shard)
+    reads = _reads(lengths, itemsize, chunks, shards, wanted)
+    made = Suggestion(lengths, type_name(model.data_type), chunks, shards, itemsize, reads)
+    return replace(made, notes=tuple(_notes(made, list(wanted), store, limit, format)))
+
+
+class _Costs:
+    """Costs of chunk shapes: the time of the slowest read, then that of all, in bytes."""
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        itemsize: int,
+        reads: list[tuple[int, ...]],
+        request_bytes: int,
+    ) -> None:
+        self.shape, self.itemsize = shape, itemsize
+        self.reads, self.request_bytes = reads, request_bytes
+
+    def __call__(self, chunks: tuple[int, ...]) -> tuple[int, ...]:
+        """Return costs to compare: the same for times that differ by less than a tenth or so.
+
+        Otherwise the rounding of halved lengths would decide between axes, not their lengths.
+        """
+        return tuple(round(8 * math.log2(max(1.0, time))) for time in self.times(chunks))
+
+    def times(self, chunks: tuple[int, ...]) -> tuple[float, float]:
+        """Return the time of the slowest read, and that of all."""
+        one = self.request_bytes + math.prod(chunks) * self.itemsize
+        times = [touched(self.shape, chunks, read) * one for read in self.reads]
+        return max(times), sum(times)
+
+
+def _refine(chunks: tuple[int, ...], cost: _Costs) -> tuple[int, ...]:
+    """Halve axes as long as the slowest read gets much faster, which shards make affordable."""
+    while max(chunks, default=1) > 1:
+        smaller = halve(chunks, cost)
+        if cost.times(smaller)[0] >= WORTHWHILE * cost.times(chunks)[0]:
+            break
+        chunks = smaller
+    return chunks
+
+
+def touched(shape: Sequence[int], chunks: Sequence[int], read: Sequence[int]) -> float:
+    """Return the mean number of chunks that have a part in a read, over all places of the read."""
+    return math.prod(map(_touched, shape, chunks, read))
+
+
+def _touched(length: int, chunk: int, read: int) -> float:
+    """Return the mean number of chunks in `read` elements of an axis, over all first elements."""
+
+    def numbers(stop: int) -> int:  # the sum of the chunk numbers of elements before `stop`
+        full, rest = divmod(stop, chunk)
+        return chunk * (full * (full - 1) // 2) + full * rest
+
+    places = length - read + 1
+    return 1 + (numbers(length) - numbers(read - 1) - numbers(places)) / places if read else 0.0
+
+
+def _read_name(read: ReadShape) -> str:
+    if isinstance(read, str):
+        return read
+    if isinstance(read, Mapping):
+        return ", ".join(
+            f"{'all' if n == -1 else n} of {axis if isinstance(axis, str) else f'axis {axis}'}"
+            for axis, n in read.items()
+        )
+    lengths = read if isinstance(read, Iterable) else [read]
+    return " x ".join("all" if n == -1 else str(n) for n in lengths)
+
+
+def _read_lengths(
+    read: Any, shape: tuple[int, ...], names: tuple[str | None, ...] | None
+) -> tuple[int, ...] | None:
+    """Return the shape of a read, or None for parts of any shape."""
+    rank = len(shape)
+    if isinstance(read, str):
+        if read not in _PATTERNS:
+            raise InvalidArgument(f"read: unknown pattern {read!r}; {known_names(read, _PATTERNS)}")
+        if read == "blocks":
+            return None
+        whole = {"planes": range(rank)[-2:], "series": range(rank)[:1], "samples": range(rank)[1:]}
+        return tuple(n if i in whole[read] else min(n, 1) for i, n in enumerate(shape))
+    if isinstance(read, Mapping):
+        lengths = [1] * rank
+        for axis, length in read.items():
+            lengths[_axis(axis, rank, names)] = length
+    else:
+        lengths = list(read) if isinstance(read, Iterable) else [read]
+    if len(lengths) != rank:
+        raise InvalidArgument(
+            f"read: {read!r} has {len(lengths)} lengths, the shape {shape} has {rank}; -1 stands"
+            " for a whole axis"
+        )
+    for length in lengths:
+        if isinstance(length, bool) or not isinstance(length, (int, np.integer)):
+            raise WrongType(f"read: expected lengths as integers, got {read!r}")
+        if length < -1 or length == 0:
+            raise InvalidArgument(f"read: a length is positive, or -1 for the axis, got {read!r}")
+    return tuple(
+        n if length == -1 else min(int(length), n) for length, n in zip(lengths, shape, strict=True)
+    )
+
+
+def _axis(axis: Any, rank: int, names: tuple[str | None, ...] | None) -> int:
+    if isinstance(axis, (int, np.integer)) and -rank <= axis < rank:
+        return int(axis) % rank
+    if names is not None and axis in names:
+        return names.index(axis)
+    known = f"the dimensions are {list(names)}" if names else "name them with dimension_names"
+    raise InvalidArgument(f"read: no axis {axis!r} in an array of {rank} axes; {known}")
+
+
+def _shards(
+    format: Format, model: ArrayModel, chunks: tuple[int, ...], size: int
+) -> tuple[int, ...] | None:
+    """Return the shape of shards of at most `size` bytes, or None if the format has none."""
+    grid = model.with_(chunk_grid=Named("regular", {"chunk_shape": list(chunks)}))
+    shards = shard_shape(f"{max(1, size)} B", grid, data_types.bind(model.data_type))
+    try:
+        format.sharded(grid, shards)
+    except CannotExpress:
+        return None
+    return shards
+
+
+def _reads(
+    shape: tuple[int, ...],
+    itemsize: int,
+    chunks: tuple[int, ...],
+    shards: tuple[int, ...] | None,
+    wanted: Mapping[str, tuple[int, ...] | None],
+) -> tuple[Read, ...]:
+    """Return the costs of the wanted reads, then of others, but for parts with the same shape."""
+    block = tuple(map(min, shape, guess_chunks(shape, itemsize, TARGET_BYTES)))
+    parts = {name: block if part is None else part for name, part in wanted.items()}
+    for name in ("planes", "series"):
+        parts.setdefault(name, _read_lengths(name, shape, None) or block)
+    parts["everything"] = shape
+    found: dict[tuple[int, ...], Read] = {}
+    for name, part in parts.items():
+        if part in found and name not in wanted:
+            continue
+        count = touched(shape, chunks, part)
+        # The index of a shard is read before its chunks and, in case it changed, after them.
+        requests = count if shards is None else count + 2 * touched(shape, shards, part)
+        read = math.prod(chunks) * itemsize * count
+        found[part] = Read(name, part, count, requests, math.prod(part) * itemsize, read)
+    return tuple(found.values())
+
+
+def _notes(
+    found: Suggestion, wanted: list[str], store: str, limit: int, format: Format
+) -> Iterator[str]:
+    """Yield the reasons for a suggestion, and what else to consider, in sentences."""
+    if found.nchunks == 1:
+        yield f"The array fits into one chunk of at most {_size(limit)}."
+    elif wanted == ["blocks"]:
+        yield f"Chunks of at most {_size(limit)}, with axes as equal as possible."
+    else:
+        request = _size(_KINDS[store].request_bytes)
+        yield (
+            f"Chunks of at most {_size(limit)}, cut where the slowest of these reads stays fastest:"
+            f" {', '.join(wanted)}. A {store} request counts as {request}."
+        )
+    if found.shards is not None:
+        yield (
+            f"Write whole shards, {_size(found.shard_nbytes or 0)} at a time: a change of a part of"
+            " one reads and replaces it."
+        )
+    elif found.nfiles > MAX_FILES:
+        yield (
+            f"{title(format.name)} has no shards: there will be {found.nfiles} files. Larger"
+            " chunk_bytes, or zarr_format=3 with shards, make fewer."
+        )
+
+
+def _count(shape: Sequence[int], chunks: Sequence[int]) -> int:
+    return math.prod(-(-n // c) for n, c in zip(shape, chunks, strict=True))
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _size(size: float) -> str:
+    return size_text(round(size))
+
+
+def _number(number: float) -> str:
+    return str(round(number)) if number >= 100 or number == round(number) else f"{number:.1f}"
+
+
+def _columns(rows: Sequence[tuple[str, ...]], align: str) -> list[str]:
+    """Return lines with the cells of rows below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    formats = [f"{{:{side}{width}}}" for side, width in zip(align, widths, strict=True)]
+    return ["  ".join(formats).format(*row).rstrip() for row in rows]
