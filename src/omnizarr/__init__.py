@@ -2,7 +2,8 @@
 
 >>> import omnizarr as oz
 >>> a = oz.create_array("ocean.zarr", shape=(365, 720, 1440), dtype="f4")
->>> oz.open("ocean.zarr")[0]
+>>> oz.open("ocean.zarr")[0].shape
+(720, 1440)
 """
 
 import typing as _typing

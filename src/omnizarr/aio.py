@@ -1,8 +1,13 @@
 """Awaitable forms of opening, reading and writing.
 
->>> from omnizarr import aio
->>> array = await aio.open_array("ocean.zarr")
->>> await array.getitem((0, slice(None, 10)))
+>>> import asyncio
+>>> async def first_rows(path):
+...     array = await oz.aio.open_array(path)
+...     return await array.getitem(slice(2))
+>>> oz.save("ocean.zarr", np.arange(6).reshape(3, 2))
+>>> asyncio.run(first_rows("ocean.zarr"))
+array([[0, 1],
+       [2, 3]])
 
 All functions are generated from the blocking ones: an operation runs as a whole in a worker thread,
 with the settings of the task that awaits it. They work with asyncio (also on uvloop), trio, and
@@ -59,7 +64,19 @@ __all__ = [
 async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call any function in a worker thread and await its result.
 
-    >>> await aio.run(view.read)
+    Args:
+        function: The function.
+        *args: Its positional arguments.
+        **kwargs: Its keyword arguments.
+
+    Returns:
+        The result of the function.
+
+    Examples:
+        >>> import asyncio
+        >>> a = oz.array(np.arange(6))
+        >>> asyncio.run(oz.aio.run(a.view[::2].read))
+        array([0, 2, 4])
     """
     context = contextvars.copy_context()
     work = functools.partial(_limited, functools.partial(function, *args, **kwargs))

@@ -27,6 +27,19 @@ def as_zarr(*, undo: bool = False) -> None:
 
     ``zarr.core``, ``zarr.abc``, ``zarr.registry``, ``zarr.testing`` and others are still imported
     from the installed zarr-python, if there is one.
+
+    Args:
+        undo: True to end that.
+
+    Raises:
+        MissingPackage: If a package that it needs is not installed.
+
+    Examples:
+        >>> oz.as_zarr()
+        >>> import zarr
+        >>> type(zarr.zeros(3)).__module__.partition(".")[0]
+        'omnizarr'
+        >>> oz.as_zarr(undo=True)
     """
     if undo:
         installing.uninstall()

@@ -220,7 +220,22 @@ def get(key: str | None = None, default: Any = _ABSENT) -> Any:
 
 @contextmanager
 def configure(**changes: Any) -> Iterator[Config]:
-    """Change settings inside a ``with`` block (in this thread or task only)."""
+    """Change settings inside a ``with`` block (in this thread or task only).
+
+    Args:
+        **changes: Settings by name, such as ``threads=4``; see `config.Config`.
+
+    Yields:
+        The settings in the block.
+
+    Raises:
+        InvalidArgument: If there is no such setting, or it cannot have the value.
+
+    Examples:
+        >>> with oz.configure(threads=2, zarr_format=2):
+        ...     oz.zeros(3).zarr_format
+        2
+    """
     changes = _checked(changes)
     settings = dataclasses.replace(get(), **changes)
     token = _current.set(settings)

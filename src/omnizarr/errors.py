@@ -71,7 +71,19 @@ _FIELD_PART = re.compile(r"""\[(?:'([^']+)'|"([^"]+)"|(\d+))\]|([^.\[\]]+)""")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem of a metadata document: its key, its field and what was expected."""
+    """One problem of a metadata document.
+
+    Attributes:
+        key: The key of the document in the store.
+        field: The field, such as ``codecs[0].configuration.level``; empty for the whole document.
+        message: The problem, and the expected value.
+        level: ``"error"`` if the node cannot be read, else ``"warning"``.
+
+    Examples:
+        >>> problem = oz.Problem("zarr.json", "shape", "expected a list of integers")
+        >>> problem.level
+        'error'
+    """
 
     key: str
     field: str
@@ -82,8 +94,9 @@ class Problem:
     def pointer(self) -> str:
         """The field as a JSON pointer (RFC 6901); empty for the whole document.
 
-        >>> Problem("zarr.json", "codecs[0].configuration.level", "expected an integer").pointer
-        '/codecs/0/configuration/level'
+        Examples:
+            >>> oz.Problem("zarr.json", "codecs[0].configuration", "expected an object").pointer
+            '/codecs/0/configuration'
         """
         parts = (next(filter(None, match)) for match in _FIELD_PART.findall(self.field))
         return "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in parts)

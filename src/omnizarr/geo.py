@@ -1,10 +1,10 @@
 """Maps: coordinate reference systems, affine transforms, pyramids.
 
 >>> import omnizarr as oz
->>> earth = oz.geo.open("earth.zarr")
->>> earth.crs, earth.bounds
->>> earth.read((5, 45, 15, 55), resolution=0.5)
->>> oz.geo.write("new.zarr", heights, crs="EPSG:4326", bounds=(-180, -90, 180, 90))
+>>> heights = np.zeros((180, 360), "f4")
+>>> earth = oz.geo.write("earth.zarr", heights, crs="EPSG:4326", bounds=(-180, -90, 180, 90))
+>>> oz.geo.open("earth.zarr").read((5, 45, 15, 55)).shape
+(10, 10)
 """
 
 from omnizarr.conventions.geo.crs import CRS, read_crs, write_crs

@@ -1,9 +1,12 @@
 """Bulk operations as descriptions, to be looked at, sent elsewhere, or run on a cluster.
 
 >>> import omnizarr as oz
->>> job = oz.jobs.Rechunk("by-time.zarr", "by-place.zarr", chunks={"time": -1, "lat": 100})
->>> print(job.plan())
->>> oz.run(job, on=dask_client)
+>>> oz.save("by-row.zarr", np.zeros((100, 100)), chunks=(1, 100))
+>>> job = oz.jobs.Rechunk("by-row.zarr", "by-column.zarr", chunks=(100, 1))
+>>> len(job.plan().stages)
+1
+>>> oz.run(job, on="threads").arrays
+1
 """
 
 from typing import TYPE_CHECKING

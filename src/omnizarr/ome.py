@@ -1,9 +1,13 @@
 """OME-Zarr: images, labels and plates from microscopes.
 
 >>> import omnizarr as oz
+>>> volume = np.zeros((8, 64, 64), "u2")
+>>> image = oz.ome.write(
+...     "cell.ome.zarr", volume, axes="zyx", scale=(0.5, 0.1, 0.1), unit="micrometer"
+... )
 >>> image = oz.ome.open("cell.ome.zarr")
->>> image.read({"y": (10, 50), "x": (10, 50)}, unit="micrometer")
->>> oz.ome.write("new.ome.zarr", volume, axes="zyx", scale=(0.5, 0.1, 0.1), unit="micrometer")
+>>> image.read({"y": (1, 5), "x": (1, 5)}, unit="micrometer").shape
+(8, 40, 40)
 """
 
 from omnizarr.conventions.ome.image import Image, Labels

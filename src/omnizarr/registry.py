@@ -72,6 +72,19 @@ def register(kind: Kind, name: str, target: Any, *aliases: str, replace: bool = 
 
     Something else that has one of the names, such as the codec ``zstd``, stays unless `replace`.
     What a program defined before under the same name is replaced when it runs again.
+
+    Args:
+        kind: The kind of extension, such as ``"codec"``, ``"data_type"`` or ``"store"``.
+        name: The name in metadata, or the scheme of a URL.
+        target: An object, or ``"module:attribute"``, which is imported when it is first used.
+        *aliases: Further names.
+        replace: True to replace something else that has one of the names.
+
+    Raises:
+        InvalidArgument: If there is no such kind, a name is not allowed, or something else has it.
+
+    Examples:
+        >>> oz.register("store", "ramdisk", "omnizarr.stores.memory:MemoryStore")
     """
     if kind not in KINDS:
         raise InvalidArgument(f"unknown kind {kind!r} of extension; {known_names(kind, KINDS)}")

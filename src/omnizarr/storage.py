@@ -1,7 +1,10 @@
 """Stores, under the same names as in zarr-python.
 
+>>> import omnizarr as oz
 >>> from omnizarr.storage import LocalStore
->>> omnizarr.open(LocalStore("ocean.zarr"))
+>>> oz.save(LocalStore("ocean.zarr"), np.arange(3))
+>>> oz.open(LocalStore("ocean.zarr")).shape
+(3,)
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
 """Write datasets of xarray; ``xarray.open_dataset(path, engine="omnizarr")`` reads them.
 
+>>> import xarray
 >>> import omnizarr.xarray
->>> dataset.omnizarr.to("ocean.zarr")
->>> more.omnizarr.to("ocean.zarr", append_dim="time")
->>> omnizarr.xarray.write(dataset, "copy.zarr", zarr_format=2)
+>>> dataset = xarray.Dataset({"salt": ("time", [34.5, 35.0])})
+>>> group = dataset.omnizarr.to("ocean.zarr")
+>>> group = dataset.omnizarr.to("ocean.zarr", append_dim="time")
+>>> xarray.open_dataset("ocean.zarr", engine="omnizarr").sizes["time"]
+4
 
 Importing this module adds the method ``omnizarr.to`` to xarray's datasets, arrays and trees.
 """

@@ -309,14 +309,6 @@ def test_only_formats_knows_versions_and_their_keys() -> None:
     assert {name: places for name, places in found.items() if places} == {}
 
 
-def test_no_file_has_grown_past_one_concept() -> None:
-    sizes = {
-        str(path.relative_to(SOURCE)): len(path.read_text().splitlines())
-        for path in SOURCE.rglob("*.py")
-    }
-    assert {name: size for name, size in sizes.items() if size > 600} == {}
-
-
 def test_the_public_names_are_these() -> None:
     assert sorted(set(omnizarr.__all__) - {"__version__"}) == PUBLIC
     for name in PUBLIC:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from pathlib import Path
 
@@ -27,6 +28,14 @@ def _lines(path: Path) -> int:
     return len(path.read_text().splitlines())
 
 
+def _docstring_lines(path: Path) -> int:
+    """Return the lines of docstrings, which are for readers of the reference, not of the code."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, kinds)]
+    first = [n.body[0] for n in nodes if ast.get_docstring(n, clean=False) is not None]
+    return sum((d.end_lineno or d.lineno) - d.lineno + 1 for d in first)
+
+
 def test_no_folder_has_more_than_eighteen_files() -> None:
     counts = Counter(path.parent for path in MODULES)
     assert {str(f.relative_to(SOURCE)): n for f, n in counts.items() if n > 18} == {}
@@ -36,9 +45,9 @@ def test_there_are_at_most_304_modules() -> None:
     assert len(MODULES) <= 304
 
 
-def test_no_module_has_more_than_600_lines() -> None:
-    sizes = {str(path.relative_to(SOURCE)): _lines(path) for path in MODULES}
-    assert {name: size for name, size in sizes.items() if size > 600} == {}
+def test_no_module_has_more_than_600_lines_without_docstrings() -> None:
+    sizes = {path: _lines(path) - _docstring_lines(path) for path in MODULES}
+    assert {str(path.relative_to(SOURCE)): n for path, n in sizes.items() if n > 600} == {}
 
 
 def test_few_modules_have_fewer_than_60_lines() -> None:

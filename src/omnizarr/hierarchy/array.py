@@ -66,6 +66,25 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     Slicing reads, assigning writes. ``Array(store, path)`` opens an existing array; usually
     `omnizarr.open` and `omnizarr.create_array` are more convenient.
+
+    Args:
+        store: A path, URL, dict, store or `StorePath`.
+        path: The path of the array in the store; by default the root.
+        read_only: True to refuse all writes through this handle.
+        zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
+            detected.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+        WrongNode: If there is a node of the other kind.
+
+    Examples:
+        >>> a = oz.array(np.arange(12).reshape(3, 4), chunks=(2, 2), store="ocean.zarr")
+        >>> a[1:, 0] = -1
+        >>> oz.Array("ocean.zarr", read_only=True)[:, :2]
+        array([[ 0,  1],
+           [-1,  5],
+           [-1,  9]])
     """
 
     _config = DEFAULT_CONFIG
@@ -272,7 +291,26 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     @classmethod
     def open(cls, store: Any, zarr_format: Any = None, *, config: Any = None) -> Self:
-        """Open the array at the root of a store, for reading and writing."""
+        """Open the array at the root of a store, for reading and writing.
+
+        Args:
+            store: A path, URL, dict, store or `StorePath`.
+            zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
+                detected.
+            config: The settings of the handle, an `ArrayConfig` or a mapping.
+
+        Returns:
+            The array.
+
+        Raises:
+            NodeNotFound: If there is no such node.
+            WrongNode: If there is a node of the other kind.
+
+        Examples:
+            >>> oz.save("ocean.zarr", np.arange(3))
+            >>> oz.Array.open("ocean.zarr").shape
+            (3,)
+        """
         handle = cls(store, zarr_format=zarr_format)
         handle._configure(ArrayConfig.of(config))
         return handle
@@ -296,7 +334,21 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         return replace(self._config, write_empty_chunks=keep)
 
     def with_config(self, config: Any) -> Self:
-        """Return another handle of the array with other settings."""
+        """Return another handle of the array with other settings.
+
+        Args:
+            config: The settings, an `ArrayConfig` or a mapping such as
+                ``{"write_empty_chunks": True}``.
+
+        Raises:
+            WrongType: If a setting has the wrong type.
+
+        Examples:
+            >>> a = oz.zeros(4, chunks=2)
+            >>> a.with_config({"write_empty_chunks": True})[:] = 0
+            >>> a.nchunks_initialized
+            2
+        """
         handle = self.at(self._location, self._model)
         handle._configure(ArrayConfig.of(config))
         return handle
@@ -319,13 +371,23 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     def writer(self, budget: int | str = "512MiB") -> Writer:
         """Return a writer, which stores each chunk or shard once when assignments complete it.
 
-        >>> with array.writer() as w:
-        ...     for z, plane in enumerate(planes):
-        ...         w[z] = plane
+        Close the writer, or use ``with``: one that is dropped warns of what it has not stored.
+        Other handles may append or resize meanwhile.
 
-        `budget` limits the bytes that are buffered in memory; before it is used up, incomplete
-        chunks are stored as they are. Close the writer, or use ``with``: one that is dropped warns
-        of what it has not stored. Other handles may append or resize meanwhile.
+        Args:
+            budget: The bytes that are buffered in memory; before it is used up, incomplete chunks
+                are stored as they are.
+
+        Raises:
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> a = oz.zeros((4, 4), chunks=(4, 2))
+            >>> with a.writer() as w:
+            ...     for row in range(4):
+            ...         w[row] = row
+            >>> a[:, 0]
+            array([0., 1., 2., 3.])
         """
         self._location.check_writable()
         stream = engine.Stream(self._data, byte_size(budget, "budget"), self._with_locked_shape)
@@ -341,13 +403,36 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     def to_dask(self, chunks: Any = None, name: str | None = None) -> Any:
         """Return a Dask array that reads this one, with a block for each chunk or shard.
 
-        `chunks` is as in Dask: ``"auto"`` gives larger blocks, of whole chunks if possible. The
-        name of its tasks identifies the array as it is stored now; `name` is another one.
+        Args:
+            chunks: The blocks as in Dask; ``"auto"`` gives larger ones, of whole chunks if
+                possible.
+            name: The name of the tasks; by default one that identifies the array as it is stored
+                now.
+
+        Raises:
+            MissingPackage: If Dask is not installed.
+
+        Examples:
+            >>> a = oz.array(np.arange(6), chunks=3)
+            >>> int(a.to_dask().sum().compute())
+            15
         """
         return registry.lookup("integration", "dask")(self, chunks, name)
 
     def preview(self, *, at: Mapping[str, int] | None = None, pixels: int = 512) -> Any:
-        """Return a picture of the array: a plane, a plot or a table; see `omnizarr.preview`."""
+        """Return a picture of the array: a plane, a plot or a table; see `omnizarr.preview`.
+
+        Args:
+            at: The position along axes that are not shown, by name, such as ``{"t": 3}``.
+            pixels: The least number of pixels along the longer side, if there are as many elements.
+
+        Raises:
+            MissingPackage: If a package for pictures is not installed.
+
+        Examples:
+            >>> a = oz.array(np.arange(64).reshape(8, 8))
+            >>> a.preview().save("a.png")
+        """
         return registry.lookup("integration", "preview")(self, at=at, pixels=pixels)
 
     def __dask_tokenize__(self) -> Any:
@@ -356,14 +441,34 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     # Chunks
 
     def chunk_key(self, coords: Iterable[int]) -> str:
-        """Return the key of one chunk, or of one shard if a codec makes shards."""
+        """Return the key of one chunk, or of one shard if a codec makes shards.
+
+        Args:
+            coords: The coordinates in the grid of chunks, or shards; those outside the grid have a
+                key, too.
+
+        Examples:
+            >>> oz.zeros((4, 4), chunks=(2, 2)).chunk_key((0, 1))
+            'c/0/1'
+        """
         return self._bound.key(tuple(coords))
 
     def chunks_present(self, region: Sequence[slice] | None = None) -> npt.NDArray[np.bool_]:
         """Return for every chunk whether it is stored; the indexes of shards are read.
 
-        `region`, a slice of the chunk grid for each axis, limits the result, which has one byte for
-        each chunk; see `stored_chunks` for large grids with few chunks.
+        The result has one byte for each chunk; see `stored_chunks` for large grids with few chunks.
+
+        Args:
+            region: A slice of the chunk grid for each axis, to look at these chunks only.
+
+        Raises:
+            SelectionError: If the region does not fit the chunk grid.
+
+        Examples:
+            >>> a = oz.zeros(6, chunks=2)
+            >>> a[2:4] = 1
+            >>> a.chunks_present()
+            array([False,  True, False])
         """
         return stored_chunks.chunks_present(self._data, self.cdata_shape, region)
 
@@ -372,6 +477,12 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
         Keys are listed and indexes of shards are read on the way, so that it needs no more memory
         for more chunks.
+
+        Examples:
+            >>> a = oz.zeros(6, chunks=2)
+            >>> a[2:4] = 1
+            >>> list(a.stored_chunks())
+            [(1,)]
         """
         return stored_chunks.present_chunks(self._data, self.cdata_shape)
 
@@ -381,17 +492,51 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         return stored_chunks.count_present(self._data, self.cdata_shape)
 
     def nbytes_stored(self) -> int:
-        """Return the number of bytes that the array's metadata and chunks have in the store."""
+        """Return the number of bytes that the array's metadata and chunks have in the store.
+
+        Examples:
+            >>> a = oz.zeros(1000, chunks=100)
+            >>> a.nbytes_stored() < a.nbytes
+            True
+        """
         metadata = sizes(self._location.store, self._location.format.keys(self.path))
         return sum(metadata.values()) + stored_chunks.stored_size(self._data)[1]
 
     def get_encoded_chunk(self, coords: Iterable[int]) -> bytes | None:
-        """Return the stored bytes of one chunk (a shard in version 3), or None."""
+        r"""Return the stored bytes of one chunk (a shard in version 3), or None.
+
+        Args:
+            coords: The coordinates in the grid of chunks, or shards.
+
+        Raises:
+            SelectionError: If there is no such chunk.
+
+        Examples:
+            >>> a = oz.array(np.arange(4, dtype="u1"), chunks=2, compressors=None)
+            >>> a.get_encoded_chunk((1,))
+            b'\x02\x03'
+        """
         bound = self._data
         return stored_chunks.encoded_chunk(bound, stored_chunks.check_coords(bound, tuple(coords)))
 
     def set_encoded_chunk(self, coords: Iterable[int], data: bytes) -> None:
-        """Store one chunk (a shard in version 3) as bytes; raise if they cannot be decoded."""
+        """Store one chunk (a shard in version 3) as bytes; raise if they cannot be decoded.
+
+        Args:
+            coords: The coordinates in the grid of chunks, or shards.
+            data: The encoded chunk, as `get_encoded_chunk` returns it.
+
+        Raises:
+            SelectionError: If there is no such chunk.
+            ChunkError: If the bytes cannot be decoded.
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> a = oz.zeros(4, dtype="u1", chunks=2, compressors=None)
+            >>> a.set_encoded_chunk((1,), bytes([2, 3]))
+            >>> a[...]
+            array([0, 0, 2, 3], dtype=uint8)
+        """
         self._check_writable()
         bound = self._data
         stored_chunks.put_encoded_chunk(
@@ -407,9 +552,22 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     def resize(self, *shape: Any, outside: Outside = "keep") -> None:
         """Change the shape; elements that stay inside keep their values.
 
-        Chunks outside a smaller shape are kept, and visible again when the array grows; there is a
-        warning in both cases. ``outside="erase"`` removes them, and clears the elements of border
-        chunks outside the shape; ``"erase-chunks"`` keeps those elements, as zarr-python does.
+        Args:
+            *shape: The new length of every axis, as numbers or as one sequence.
+            outside: The treatment of chunks outside a smaller shape. ``"keep"`` keeps them, and
+                they are visible again when the array grows; there is a warning in both cases.
+                ``"erase"`` removes them, and clears the elements of border chunks outside the
+                shape; ``"erase-chunks"`` keeps those elements, as zarr-python does.
+
+        Raises:
+            InvalidArgument: If the number of lengths is not that of the axes.
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> a = oz.ones((2, 3))
+            >>> a.resize(4, 3)
+            >>> a[:, 0]
+            array([1., 1., 1., 1.])
         """
         lengths = lengths_of(shape[0] if len(shape) == 1 else shape)
         # No shape may include erased elements, so it shrinks first and grows last; but sessions do
@@ -422,6 +580,22 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         """Append `data` along an axis; the data are stored before the new shape is.
 
         Threads and processes may append at the same time; their data follow each other.
+
+        Args:
+            data: The values; its other axes have the lengths of this array's.
+            axis: The axis along which the array grows.
+
+        Returns:
+            The new shape.
+
+        Raises:
+            SelectionError: If the shape of the data does not fit.
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> a = oz.array([[1, 2], [3, 4]])
+            >>> a.append([[5, 6]])
+            (3, 2)
         """
         values = as_elements(data, self._bound.data_type)
 
@@ -477,7 +651,13 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         return info.array_info(self._model, self._location, self._bound, counts)
 
     def info_complete(self) -> Info:
-        """Return the summary with the number and bytes of stored chunks."""
+        """Return the summary with the number and bytes of stored chunks.
+
+        Examples:
+            >>> info = oz.array(np.arange(6), chunks=3).info_complete()
+            >>> "2 of 2" in str(info)
+            True
+        """
         found = self.info
         count, size = stored_chunks.stored_size(self._bound)
         found["stored"] = info.stored_text(count, self._bound.grid.count, size, self.nbytes)

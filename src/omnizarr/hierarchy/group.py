@@ -45,7 +45,27 @@ from omnizarr.model import ArrayModel, GroupModel, Node
 
 
 class Group(NodeHandle[GroupModel]):
-    """A group of arrays and groups, used like a dictionary; names may be paths."""
+    """A group of arrays and groups, used like a dictionary; names may be paths.
+
+    Args:
+        store: A path, URL, dict, store or `StorePath`.
+        path: The path of the group in the store; by default the root.
+        read_only: True to refuse all writes through this handle.
+        zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
+            detected.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+        WrongNode: If there is a node of the other kind.
+
+    Examples:
+        >>> g = oz.create_group("run.zarr")
+        >>> g["day1/salt"] = np.arange(3)
+        >>> "day1" in g, len(g)
+        (True, 1)
+        >>> g["day1/salt"][:2]
+        array([0, 1])
+    """
 
     def _set_model(self, location: Location, model: Node) -> None:
         if not isinstance(model, GroupModel):
@@ -73,7 +93,17 @@ class Group(NodeHandle[GroupModel]):
         return None if node is None else open_node(self._location.child(path), node)
 
     def get(self, path: str, default: Any = None) -> Any:
-        """Return the member, or `default` if there is none."""
+        """Return the member, or `default` if there is none.
+
+        Args:
+            path: The name or path of the member.
+            default: The result if there is none.
+
+        Examples:
+            >>> g = oz.group()
+            >>> g.get("salt") is None
+            True
+        """
         node = self._find(path)
         if node is None:
             check_known_absent(self._location.child(path))
@@ -97,15 +127,34 @@ class Group(NodeHandle[GroupModel]):
         return list(self)
 
     def keys(self) -> Iterator[str]:
-        """Return an iterator over the names of the members."""
+        """Return an iterator over the names of the members.
+
+        Examples:
+            >>> list(oz.group({}).keys())
+            []
+        """
         return iter(self)
 
     def values(self) -> Iterator[Array | Group]:
-        """Return an iterator over the members."""
+        """Return an iterator over the members.
+
+        Examples:
+            >>> g = oz.group()
+            >>> a, b = g.create_groups("a", "b")
+            >>> sorted(member.name for member in g.values())
+            ['/a', '/b']
+        """
         return (member for _, member in self.members())
 
     def items(self) -> Iterator[tuple[str, Array | Group]]:
-        """Return an iterator over names and members."""
+        """Return an iterator over names and members.
+
+        Examples:
+            >>> g = oz.group()
+            >>> a, b = g.create_groups("a", "b")
+            >>> sorted(name for name, member in g.items())
+            ['a', 'b']
+        """
         return iter(self.members())
 
     def members(
@@ -113,8 +162,20 @@ class Group(NodeHandle[GroupModel]):
     ) -> tuple[tuple[str, Array | Group], ...]:
         """Return members by relative path: direct ones, or down to a depth, None for all.
 
-        Consolidated metadata are used if the group was opened with them, unless
-        `use_consolidated_for_children` is False.
+        Args:
+            max_depth: The number of groups on the way to a member; 0 for direct members, None for
+                all.
+            use_consolidated_for_children: False to read the members' own metadata even if the group
+                was opened with consolidated metadata.
+
+        Raises:
+            InvalidArgument: If `max_depth` is negative.
+
+        Examples:
+            >>> g = oz.group()
+            >>> a = g.create_array("day1/salt", shape=3, dtype="i2")
+            >>> [path for path, node in g.members(max_depth=None)]
+            ['day1', 'day1/salt']
         """
         if max_depth is not None and max_depth < 0:
             raise InvalidArgument(f"max_depth must be None or at least 0, got {max_depth}")
@@ -137,46 +198,141 @@ class Group(NodeHandle[GroupModel]):
                 yield from ((f"{name}/{p}", m) for p, m in member._members(below, deeper))
 
     def nmembers(self, max_depth: int | None = 0) -> int:
-        """Return the number of members."""
+        """Return the number of members.
+
+        Args:
+            max_depth: The depth to count to, as in `members`.
+
+        Raises:
+            InvalidArgument: If `max_depth` is negative.
+
+        Examples:
+            >>> g = oz.group()
+            >>> a = g.create_array("day1/salt", shape=3, dtype="i2")
+            >>> g.nmembers(), g.nmembers(max_depth=None)
+            (1, 2)
+        """
         return len(self) if max_depth == 0 else len(self.members(max_depth))
 
     def arrays(self) -> Iterator[tuple[str, Array]]:
-        """Return an iterator over names and arrays among the members."""
+        """Return an iterator over names and arrays among the members.
+
+        Examples:
+            >>> g = oz.group()
+            >>> a = g.create_array("salt", shape=3, dtype="i2")
+            >>> [(name, array.shape) for name, array in g.arrays()]
+            [('salt', (3,))]
+        """
         return ((n, m) for n, m in self.members() if isinstance(m, Array))
 
     def groups(self) -> Iterator[tuple[str, Group]]:
-        """Return an iterator over names and groups among the members."""
+        """Return an iterator over names and groups among the members.
+
+        Examples:
+            >>> g = oz.group()
+            >>> day = g.create_group("day1")
+            >>> [name for name, group in g.groups()]
+            ['day1']
+        """
         return ((n, m) for n, m in self.members() if isinstance(m, Group))
 
     def array_keys(self) -> Iterator[str]:
-        """Return an iterator over the names of the arrays among the members."""
+        """Return an iterator over the names of the arrays among the members.
+
+        Examples:
+            >>> g = oz.group()
+            >>> a = g.create_array("salt", shape=3, dtype="i2")
+            >>> list(g.array_keys())
+            ['salt']
+        """
         return (n for n, m in sorted(self._nodes().items()) if isinstance(m, ArrayModel))
 
     def group_keys(self) -> Iterator[str]:
-        """Return an iterator over the names of the groups among the members."""
+        """Return an iterator over the names of the groups among the members.
+
+        Examples:
+            >>> g = oz.group()
+            >>> day = g.create_group("day1")
+            >>> list(g.group_keys())
+            ['day1']
+        """
         return (n for n, m in sorted(self._nodes().items()) if isinstance(m, GroupModel))
 
     def array_values(self) -> Iterator[Array]:
-        """Return an iterator over the arrays among the members."""
+        """Return an iterator over the arrays among the members.
+
+        Examples:
+            >>> g = oz.group()
+            >>> a = g.create_array("salt", shape=3, dtype="i2")
+            >>> [array.shape for array in g.array_values()]
+            [(3,)]
+        """
         return (array for _, array in self.arrays())
 
     def group_values(self) -> Iterator[Group]:
-        """Return an iterator over the groups among the members."""
+        """Return an iterator over the groups among the members.
+
+        Examples:
+            >>> g = oz.group()
+            >>> day = g.create_group("day1")
+            >>> [group.path for group in g.group_values()]
+            ['day1']
+        """
         return (group for _, group in self.groups())
 
     def visititems(self, func: Callable[[str, Array | Group], Any]) -> Any:
-        """Call `func` with the path and node of all below, until it returns something but None."""
+        """Call `func` with the path and node of all below, until it returns something but None.
+
+        Args:
+            func: A function of a path, relative to this group, and a node.
+
+        Returns:
+            The first result of `func` that is not None, or None.
+
+        Examples:
+            >>> g = oz.group()
+            >>> a = g.create_array("day1/salt", shape=3, dtype="i2")
+            >>> g.visititems(lambda path, node: path if node.name.endswith("salt") else None)
+            'day1/salt'
+        """
         results = (func(path, node) for path, node in self.members(max_depth=None))
         return next((result for result in results if result is not None), None)
 
     def visitkeys(self, func: Callable[[str], Any]) -> Any:
-        """Call `func` as `visititems` does, with paths only."""
+        """Call `func` as `visititems` does, with paths only.
+
+        Args:
+            func: A function of a path, relative to this group.
+
+        Returns:
+            The first result of `func` that is not None, or None.
+
+        Examples:
+            >>> g = oz.group()
+            >>> a = g.create_array("day1/salt", shape=3, dtype="i2")
+            >>> g.visitkeys(print)
+            day1
+            day1/salt
+        """
         return self.visititems(lambda path, node: func(path))
 
     visit = visitkeys
 
     def visitvalues(self, func: Callable[[Array | Group], Any]) -> Any:
-        """Call `func` as `visititems` does, with nodes only."""
+        """Call `func` as `visititems` does, with nodes only.
+
+        Args:
+            func: A function of a node.
+
+        Returns:
+            The first result of `func` that is not None, or None.
+
+        Examples:
+            >>> g = oz.group()
+            >>> a = g.create_array("day1/salt", shape=3, dtype="i2")
+            >>> g.visitvalues(lambda node: getattr(node, "shape", None))
+            (3,)
+        """
         return self.visititems(lambda path, node: func(node))
 
     def _nodes(self, location: Location | None = None) -> dict[str, Node]:
@@ -212,7 +368,24 @@ class Group(NodeHandle[GroupModel]):
         zarr_format: int | str | None = None,
         overwrite: bool = False,
     ) -> Group:
-        """Create a group in a store."""
+        """Create a group in a store.
+
+        Args:
+            store: A path, URL, dict, store or `StorePath`.
+            attributes: User attributes of a new node.
+            zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of the hierarchy, or version 3.
+            overwrite: True to replace an existing node.
+
+        Returns:
+            The group.
+
+        Raises:
+            NodeExists: If there is a node at the path, and it may not be replaced.
+
+        Examples:
+            >>> oz.Group.from_store("run.zarr", attributes={"year": 2026}).attrs["year"]
+            2026
+        """
         where, path = resolve_store_path(store)
         location = Location(where, path, format_for(where, path, zarr_format))
         return make_group(location, attributes, overwrite)
@@ -220,11 +393,42 @@ class Group(NodeHandle[GroupModel]):
     def create_group(
         self, name: str, *, attributes: dict[str, Any] | None = None, overwrite: bool = False
     ) -> Group:
-        """Create a group below this one."""
+        """Create a group below this one.
+
+        Args:
+            name: The name or path of the new group, relative to this one.
+            attributes: User attributes of a new node.
+            overwrite: True to replace an existing node.
+
+        Returns:
+            The group.
+
+        Raises:
+            NodeExists: If there is a node at the path, and it may not be replaced.
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> oz.group().create_group("day1/morning").name
+            '/day1/morning'
+        """
         return make_group(self._location.child(name), attributes, overwrite)
 
     def require_group(self, name: str, *, overwrite: bool = False) -> Group:
-        """Return the group at a path, created if it does not exist."""
+        """Return the group at a path, created if it does not exist.
+
+        Args:
+            name: The name or path of the group, relative to this one.
+            overwrite: True to replace an existing node by an empty group.
+
+        Raises:
+            WrongNode: If there is an array.
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> g = oz.group()
+            >>> g.require_group("day1").path, g.require_group("day1").path
+            ('day1', 'day1')
+        """
         member = None if overwrite else self._member(name)
         if member is None:
             try:
@@ -238,11 +442,41 @@ class Group(NodeHandle[GroupModel]):
         return member
 
     def create_groups(self, *names: str, overwrite: bool = False) -> tuple[Group, ...]:
-        """Create several groups below this one."""
+        """Create several groups below this one.
+
+        Args:
+            *names: The names or paths of the new groups.
+            overwrite: True to replace an existing node.
+
+        Returns:
+            The groups.
+
+        Raises:
+            NodeExists: If there is a node at the path, and it may not be replaced.
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> a, b = oz.group().create_groups("a", "b")
+            >>> b.name
+            '/b'
+        """
         return tuple(self.create_group(name, overwrite=overwrite) for name in names)
 
     def require_groups(self, *names: str) -> tuple[Group, ...]:
-        """Return the groups at several paths, created if they do not exist."""
+        """Return the groups at several paths, created if they do not exist.
+
+        Args:
+            *names: The names or paths of the groups.
+
+        Raises:
+            WrongNode: If there is an array.
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> a, b = oz.group().require_groups("a", "b")
+            >>> b.name
+            '/b'
+        """
         return tuple(self.require_group(name) for name in names)
 
     def create_hierarchy(
@@ -251,6 +485,22 @@ class Group(NodeHandle[GroupModel]):
         """Create arrays and groups below this one by path, parents first; see `create_hierarchy`.
 
         They are stored in the format of this group, whichever they are described in.
+
+        Args:
+            nodes: Descriptions of the nodes by path, as in the function `create_hierarchy`.
+            overwrite: True to replace existing nodes.
+
+        Yields:
+            The path of a node, and the array or group.
+
+        Raises:
+            NodeExists: If there is a node at the path, and it may not be replaced.
+            InvalidArgument: If a description is not valid.
+
+        Examples:
+            >>> like = oz.zeros((4, 6)).metadata
+            >>> [path for path, node in oz.group().create_hierarchy({"day1/salt": like})]
+            ['day1', 'day1/salt']
         """
         wanted, _ = complete_hierarchy(nodes)
         if wanted.pop("", None) is not None:
@@ -272,7 +522,31 @@ class Group(NodeHandle[GroupModel]):
         write_data: bool = True,
         **options: Unpack[ArrayOptions],
     ) -> Array:
-        """Create an array below this group, as the function `create_array` does."""
+        """Create an array below this group, as the function `create_array` does.
+
+        Args:
+            name: The name or path of the new array, relative to this group.
+            shape: The length of every axis; a number for one axis.
+            dtype: The type of the elements, as NumPy or Zarr name it.
+            data: Values to store; shape and type may then be left out.
+            overwrite: True to replace an existing node.
+            write_data: False to use only the shape and type of `data`.
+            **options: Options of `create_array`, such as `chunks`, `shards` and `compressors`.
+
+        Returns:
+            The array.
+
+        Raises:
+            NodeExists: If there is a node at the path, and it may not be replaced.
+            ReadOnly: If the node or its store is read-only.
+            InvalidArgument: If an option has a value that is not allowed.
+
+        Examples:
+            >>> g = oz.group()
+            >>> a = g.create_array("salt", shape=(4, 6), chunks=(2, 3), dtype="f4")
+            >>> g["salt"].chunks
+            (2, 3)
+        """
         location = self._location.child(name)
         return make_array(location, shape, dtype, data, overwrite, options, write_data)
 
@@ -291,6 +565,24 @@ class Group(NodeHandle[GroupModel]):
 
         An existing array must have the shape, and a type that can be cast to `dtype` without loss,
         or with `exact` the same type.
+
+        Args:
+            name: The name or path of the array, relative to this group.
+            shape: The length of every axis; a number for one axis.
+            dtype: The type of the elements, as NumPy or Zarr name it.
+            exact: True to accept only the same type.
+            **options: Options of `create_array`, such as `chunks`, `shards` and `compressors`.
+
+        Raises:
+            WrongType: If the type of an existing array cannot be used.
+            InvalidArgument: If an existing array has another shape.
+            WrongNode: If there is a group.
+
+        Examples:
+            >>> g = oz.group()
+            >>> g.require_array("salt", shape=3, dtype="i2")[0] = 5
+            >>> int(g.require_array("salt", shape=3, dtype="i2")[0])
+            5
         """
         member: Any = self._member(name)
         if member is None:
@@ -307,37 +599,167 @@ class Group(NodeHandle[GroupModel]):
     require_dataset = require_array
 
     def empty(self, name: str, shape: int | Iterable[int], **options: Any) -> Array:
-        """Create an array of arbitrary values; they are the default fill value."""
+        """Create an array of arbitrary values; they are the default fill value.
+
+        Args:
+            name: The name or path of the new array, relative to this group.
+            shape: The length of every axis; a number for one axis.
+            **options: Options of `create_array`, such as `chunks`, `shards` and `compressors`.
+
+        Returns:
+            The array.
+
+        Raises:
+            NodeExists: If there is a node at the path, and it may not be replaced.
+
+        Examples:
+            >>> oz.group().empty("salt", (4, 6)).shape
+            (4, 6)
+        """
         return self.create_array(name, shape=shape, **options)
 
     def zeros(self, name: str, shape: int | Iterable[int], **options: Any) -> Array:
-        """Create an array of zeros."""
+        """Create an array of zeros.
+
+        Args:
+            name: The name or path of the new array, relative to this group.
+            shape: The length of every axis; a number for one axis.
+            **options: Options of `create_array`, such as `chunks`, `shards` and `compressors`.
+
+        Returns:
+            The array.
+
+        Raises:
+            NodeExists: If there is a node at the path, and it may not be replaced.
+
+        Examples:
+            >>> oz.group().zeros("salt", 3)[...]
+            array([0., 0., 0.])
+        """
         return self.full(name, shape, **{"fill_value": ZERO, **options})
 
     def ones(self, name: str, shape: int | Iterable[int], **options: Any) -> Array:
-        """Create an array of ones."""
+        """Create an array of ones.
+
+        Args:
+            name: The name or path of the new array, relative to this group.
+            shape: The length of every axis; a number for one axis.
+            **options: Options of `create_array`, such as `chunks`, `shards` and `compressors`.
+
+        Returns:
+            The array.
+
+        Raises:
+            NodeExists: If there is a node at the path, and it may not be replaced.
+
+        Examples:
+            >>> oz.group().ones("salt", 3)[...]
+            array([1., 1., 1.])
+        """
         return self.full(name, shape, 1, **options)
 
     def full(self, name: str, shape: int | Iterable[int], fill_value: Any, **options: Any) -> Array:
-        """Create an array of one value."""
+        """Create an array of one value.
+
+        Args:
+            name: The name or path of the new array, relative to this group.
+            shape: The length of every axis; a number for one axis.
+            fill_value: The value of all elements.
+            **options: Options of `create_array`, such as `chunks`, `shards` and `compressors`.
+
+        Returns:
+            The array.
+
+        Raises:
+            NodeExists: If there is a node at the path, and it may not be replaced.
+
+        Examples:
+            >>> oz.group().full("salt", 3, 35)[...]
+            array([35., 35., 35.])
+        """
         return self.create_array(name, shape=shape, fill_value=fill_value, **options)
 
     def empty_like(self, name: str, data: Any, **options: Any) -> Array:
-        """Create an array like `data`, of arbitrary values."""
+        """Create an array like `data`, of arbitrary values.
+
+        Args:
+            name: The name or path of the new array, relative to this group.
+            data: An array of this library, of NumPy or of another library.
+            **options: Options of `create_array` that differ.
+
+        Returns:
+            The array.
+
+        Raises:
+            NodeExists: If there is a node at the path, and it may not be replaced.
+
+        Examples:
+            >>> oz.group().empty_like("salt", np.ones((4, 6))).shape
+            (4, 6)
+        """
         found = options_like(data, {"zarr_format": self.zarr_format, **options})
         found.pop("zarr_format")
         return self.create_array(name, **found)
 
     def zeros_like(self, name: str, data: Any, **options: Any) -> Array:
-        """Create an array of zeros like `data`."""
+        """Create an array of zeros like `data`.
+
+        Args:
+            name: The name or path of the new array, relative to this group.
+            data: An array of this library, of NumPy or of another library.
+            **options: Options of `create_array` that differ.
+
+        Returns:
+            The array.
+
+        Raises:
+            NodeExists: If there is a node at the path, and it may not be replaced.
+
+        Examples:
+            >>> oz.group().zeros_like("salt", np.ones(3))[...]
+            array([0., 0., 0.])
+        """
         return self.empty_like(name, data, **{"fill_value": ZERO, **options})
 
     def ones_like(self, name: str, data: Any, **options: Any) -> Array:
-        """Create an array of ones like `data`."""
+        """Create an array of ones like `data`.
+
+        Args:
+            name: The name or path of the new array, relative to this group.
+            data: An array of this library, of NumPy or of another library.
+            **options: Options of `create_array` that differ.
+
+        Returns:
+            The array.
+
+        Raises:
+            NodeExists: If there is a node at the path, and it may not be replaced.
+
+        Examples:
+            >>> oz.group().ones_like("salt", np.zeros(3))[...]
+            array([1., 1., 1.])
+        """
         return self.empty_like(name, data, **{"fill_value": 1, **options})
 
     def full_like(self, name: str, data: Any, fill_value: Any = None, **options: Any) -> Array:
-        """Create an array of one value like `data`; by default that of its own fill value."""
+        """Create an array of one value like `data`; by default that of its own fill value.
+
+        Args:
+            name: The name or path of the new array, relative to this group.
+            data: An array of this library, of NumPy or of another library.
+            fill_value: The value of all elements; by default the fill value of `data`.
+            **options: Options of `create_array` that differ.
+
+        Returns:
+            The array.
+
+        Raises:
+            NodeExists: If there is a node at the path, and it may not be replaced.
+
+        Examples:
+            >>> oz.group().full_like("salt", np.zeros(3), 35)[...]
+            array([35., 35., 35.])
+        """
         value = data.fill_value if fill_value is None else fill_value
         return self.empty_like(name, data, **{"fill_value": value, **options})
 
@@ -345,21 +767,66 @@ class Group(NodeHandle[GroupModel]):
         self.create_array(name, data=value, overwrite=True)
 
     def move(self, source: str, dest: str) -> None:
-        """Move a member, and all below it, to another path below this group."""
+        """Move a member, and all below it, to another path below this group.
+
+        Args:
+            source: The name or path of the member.
+            dest: Its new name or path.
+
+        Raises:
+            NodeNotFound: If there is no such member.
+            NodeExists: If there is a node at the new path.
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> g = oz.group()
+            >>> a = g.create_array("salt", shape=3, dtype="i2")
+            >>> g.move("salt", "day1/salinity")
+            >>> list(g["day1"])
+            ['salinity']
+        """
         move(self._location.child(source), self._location.child(dest))
 
     def __delitem__(self, name: str) -> None:
         self.delete(name)
 
     def get_array(self, path: str) -> Array:
-        """Return the array at a path below this group; raise if there is none, or a group."""
+        """Return the array at a path below this group.
+
+        Args:
+            path: The name or path of the array.
+
+        Raises:
+            NodeNotFound: If there is no such member.
+            WrongNode: If it is a group.
+
+        Examples:
+            >>> g = oz.group()
+            >>> a = g.create_array("salt", shape=3, dtype="i2")
+            >>> g.get_array("salt").shape
+            (3,)
+        """
         found = self[path]
         if not isinstance(found, Array):
             raise WrongNode(f"{found.name} in {self.store!r} is a group, not an array")
         return found
 
     def get_group(self, path: str) -> Group:
-        """Return the group at a path below this one; raise if there is none, or an array."""
+        """Return the group at a path below this one.
+
+        Args:
+            path: The name or path of the group.
+
+        Raises:
+            NodeNotFound: If there is no such member.
+            WrongNode: If it is an array.
+
+        Examples:
+            >>> g = oz.group()
+            >>> day = g.create_group("day1")
+            >>> g.get_group("day1").name
+            '/day1'
+        """
         found = self[path]
         if not isinstance(found, Group):
             raise WrongNode(f"{found.name} in {self.store!r} is an array, not a group")
@@ -368,9 +835,25 @@ class Group(NodeHandle[GroupModel]):
     def delete(self, name: str, *, keep_parent: bool = False, foreign: bool = False) -> None:
         """Erase a member and all below it.
 
-        That is refused if something below is not Zarr, unless `foreign` allows to erase it too. In
-        the draft, a group without metadata vanishes with its last member; with `keep_parent`
-        metadata are stored for it first.
+        That is refused if something below is not Zarr.
+
+        Args:
+            name: The name or path of the member.
+            keep_parent: True to store metadata for the group above if it has none. In the draft,
+                such a group would vanish with its last member.
+            foreign: True to erase what is not Zarr, too.
+
+        Raises:
+            NodeNotFound: If there is no such member.
+            StoreError: If something below is not Zarr.
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> g = oz.group()
+            >>> a = g.create_array("salt", shape=3, dtype="i2")
+            >>> g.delete("salt")
+            >>> len(g)
+            0
         """
         location = self._location.child(name)
         if location.path == self.path or location.find([]) is None:
@@ -394,8 +877,24 @@ class Group(NodeHandle[GroupModel]):
     ) -> Tree:
         """Show all nodes below this group: as indented text, in notebooks as a list that folds.
 
-        `level` and `max_nodes` limit the depth and the number of nodes; the output says what is
-        left out. ``expand=False`` folds all groups. The text is plain with and without `plain`.
+        The output says what is left out.
+
+        Args:
+            expand: False to fold all groups, in notebooks.
+            level: The depth to show; by default all of it.
+            max_nodes: The number of nodes to show.
+            plain: Not used; the text is always plain.
+
+        Returns:
+            An object that shows itself.
+
+        Examples:
+            >>> g = oz.group()
+            >>> a = g.create_array("day1/salt", shape=3, dtype="i2")
+            >>> g.tree()
+            /
+            └── day1
+            └── salt (3,) int16 ...
         """
         return tree(self._location, self._model, level, max_nodes, expand is not False)
 
@@ -405,7 +904,14 @@ class Group(NodeHandle[GroupModel]):
         return info.group_info(self._model, self._location)
 
     def info_complete(self) -> Info:
-        """Return the summary with the number of members, which are listed."""
+        """Return the summary with the number of members, which are listed.
+
+        Examples:
+            >>> g = oz.group()
+            >>> a = g.create_array("salt", shape=3, dtype="i2")
+            >>> "1 array" in str(g.info_complete())
+            True
+        """
         found = self.info
         found.update(info.members_info(self._location))
         return found

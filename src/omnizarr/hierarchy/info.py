@@ -496,7 +496,12 @@ def _label(x: float, y: float, anchor: str, text: str) -> str:
 
 
 def print_debug_info() -> None:
-    """Print the versions of omnizarr, Python and its packages, and which parts are compiled."""
+    """Print the versions of omnizarr, Python and its packages, and which parts are compiled.
+
+    Examples:
+        >>> oz.print_debug_info()
+        omnizarr...
+    """
     # Only this report needs them, and they take long to import.
     from importlib.metadata import PackageNotFoundError, requires, version  # noqa: PLC0415
 

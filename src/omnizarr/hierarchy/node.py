@@ -44,7 +44,15 @@ class NodeHandle(Generic[M]):
 
     @classmethod
     def at(cls, location: Location, model: Node) -> Self:
-        """Return the handle for a model that was just read or written."""
+        """Return the handle for a model that was just read or written.
+
+        Args:
+            location: The store, path and format of the node.
+            model: The metadata of the node.
+
+        Raises:
+            WrongNode: If there is a node of the other kind.
+        """
         handle = cls.__new__(cls)
         handle._set_model(location, model)
         found = location.consolidated
@@ -59,7 +67,25 @@ class NodeHandle(Generic[M]):
 
     @classmethod
     def open(cls, store: Any, zarr_format: Any = None) -> Self:
-        """Open the node at the root of a store, for reading and writing."""
+        """Open the node at the root of a store, for reading and writing.
+
+        Args:
+            store: A path, URL, dict, store or `StorePath`.
+            zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
+                detected.
+
+        Returns:
+            The node.
+
+        Raises:
+            NodeNotFound: If there is no such node.
+            WrongNode: If there is a node of the other kind.
+
+        Examples:
+            >>> oz.save("run.zarr", a=np.arange(3))
+            >>> oz.Group.open("run.zarr")["a"].shape
+            (3,)
+        """
         return cls(store, zarr_format=zarr_format)
 
     @property
@@ -114,7 +140,23 @@ class NodeHandle(Generic[M]):
         return Attributes(lambda: self._model.attributes, self._change_attributes)
 
     def update_attributes(self, new_attributes: Mapping[str, Any]) -> Self:
-        """Set several attributes with one write, and return this node."""
+        """Set several attributes with one write.
+
+        Args:
+            new_attributes: Attributes by name, as JSON can express them; others stay.
+
+        Returns:
+            This node.
+
+        Raises:
+            ReadOnly: If the node or its store is read-only.
+            InvalidArgument: If JSON cannot express a value.
+
+        Examples:
+            >>> a = oz.zeros(3).update_attributes({"units": "m", "valid_min": 0})
+            >>> dict(a.attrs)
+            {'units': 'm', 'valid_min': 0}
+        """
         self.attrs.update(new_attributes)
         return self
 
@@ -149,7 +191,19 @@ class NodeHandle(Generic[M]):
         self._from_consolidated = False
 
     def refresh(self) -> None:
-        """Read the metadata again, in case another handle or process changed them."""
+        """Read the metadata again, in case another handle or process changed them.
+
+        Raises:
+            NodeNotFound: If the node was deleted.
+
+        Examples:
+            >>> a = oz.zeros(3, store="a.zarr")
+            >>> other = oz.open("a.zarr", "r+")
+            >>> other.resize(5)
+            >>> a.refresh()
+            >>> a.shape
+            (5,)
+        """
         self._replace_model(self._location.load())
         self._from_consolidated = False
 

@@ -60,15 +60,40 @@ def open(
 ) -> Any:
     """Open the array or group at a path, in any format; read-only unless a mode is given.
 
-    `store` is a path, a URL, a dict, a store, or a `StorePath`. Mode ``r`` (the default) reads,
-    ``r+`` also writes; neither creates anything. ``a`` opens or creates, ``w`` replaces an existing
-    node, ``w-`` fails if one exists: with a shape or data they create an array as `open_array`
-    does, else a group. `zarr_version` is another name for `zarr_format`; `use_consolidated` is as
-    in `open_group`. `missing` is the treatment of missing chunks when arrays here and below are
-    read: ``fill``, ``warn`` or ``raise``; see `Array.read`.
+    Mode ``r`` (the default) reads, ``r+`` also writes; neither creates anything. ``a`` opens or
+    creates, ``w`` replaces an existing node, ``w-`` fails if one exists: with a shape or data they
+    create an array as `open_array` does, else a group.
 
-    The type of the result is known only at run time; a program with type checks declares it,
-    ``a: Array = open(…)``, or uses `open_array` or `open_group`.
+    The type of the result is known only at run time; a program with type checks declares it, ``a:
+    Array = open(…)``, or uses `open_array` or `open_group`.
+
+    Args:
+        store: A path, URL, dict, store or `StorePath`.
+        mode: ``"r"`` to read (the default), ``"r+"`` to read and write, ``"a"`` to open or create,
+            ``"w"`` to replace, ``"w-"`` to create only.
+        path: The path of the node in the store; by default the root.
+        zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
+            detected.
+        zarr_version: Another name for `zarr_format`.
+        storage_options: Options for the store of a URL, such as credentials.
+        use_consolidated: True to read the nodes below from consolidated metadata, as in
+            `open_group`.
+        missing: The treatment of missing chunks when values are read: ``"fill"``, ``"warn"`` or
+            ``"raise"``; see `Array.read`.
+        **options: Options of `create_array`, for the modes that create.
+
+    Returns:
+        An `Array` or a `Group`.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+        NodeExists: If there is a node and the mode is ``w-``.
+        InvalidMetadata: If the stored metadata are not valid.
+
+    Examples:
+        >>> oz.save("ocean.zarr", np.arange(6).reshape(2, 3))
+        >>> oz.open("ocean.zarr")[0]
+        array([0, 1, 2])
     """
     check_missing(missing)
     if options:
@@ -115,7 +140,38 @@ def open_array(
     ``a`` opens or creates, ``w`` replaces an existing node, ``w-`` fails if one exists. Without a
     mode the array is opened read-only, or, if a shape or data are given, as with ``a``. One of the
     options applies to existing arrays: `dimension_separator` is used if version 2 metadata do not
-    state it, for data that were written through a nested store. `missing` is as in `open`.
+    state it, for data that were written through a nested store.
+
+    Args:
+        store: A path, URL, dict, store or `StorePath`.
+        mode: ``"r"`` to read (the default), ``"r+"`` to read and write, ``"a"`` to open or create,
+            ``"w"`` to replace, ``"w-"`` to create only.
+        path: The path of the node in the store; by default the root.
+        zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
+            detected.
+        zarr_version: Another name for `zarr_format`.
+        shape: The length of every axis; a number for one axis.
+        dtype: The type of the elements, as NumPy or Zarr name it.
+        data: Values to store; shape and type may then be left out.
+        storage_options: Options for the store of a URL, such as credentials.
+        missing: The treatment of missing chunks when values are read: ``"fill"``, ``"warn"`` or
+            ``"raise"``; see `Array.read`.
+        **options: Options of `create_array`, for the modes that create.
+
+    Returns:
+        The array.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+        NodeExists: If there is a node at the path, and it may not be replaced.
+        WrongNode: If there is a node of the other kind.
+        InvalidMetadata: If the stored metadata are not valid.
+
+    Examples:
+        >>> a = oz.open_array("ocean.zarr", "w", shape=(4, 6), chunks=(2, 3), dtype="f4")
+        >>> a[0] = 1
+        >>> oz.open_array("ocean.zarr")[:2, 0]
+        array([1., 0.], dtype=float32)
     """
     check_missing(missing)
     if mode is None:
@@ -167,8 +223,38 @@ def open_group(
     further requests, and fails if there are none; a string is another key for them than
     ``.zmetadata`` (version 2). Those of an array are compared with its own metadata when its data
     are first used. False ignores consolidated metadata. None uses them only to list where a store
-    cannot. `missing` is as in `open`. `cache_attrs` and `synchronizer` of zarr-python 2 have no
-    effect.
+    cannot.
+
+    Args:
+        store: A path, URL, dict, store or `StorePath`.
+        mode: ``"r"`` to read (the default), ``"r+"`` to read and write, ``"a"`` to open or create,
+            ``"w"`` to replace, ``"w-"`` to create only.
+        path: The path of the node in the store; by default the root.
+        zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
+            detected.
+        zarr_version: Another name for `zarr_format`.
+        attributes: User attributes of a new node.
+        storage_options: Options for the store of a URL, such as credentials.
+        use_consolidated: True, False, None or a key, as above.
+        missing: The treatment of missing chunks when values are read: ``"fill"``, ``"warn"`` or
+            ``"raise"``; see `Array.read`.
+        **unused: `cache_attrs` and `synchronizer` of zarr-python 2, which have no effect.
+
+    Returns:
+        The group.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+        NodeExists: If there is a node at the path, and it may not be replaced.
+        WrongNode: If there is a node of the other kind.
+        InvalidMetadata: If the stored metadata are not valid.
+
+    Examples:
+        >>> g = oz.open_group("run.zarr", "w", attributes={"year": 2026})
+        >>> g.create_array("a", shape=3, dtype="i2").name
+        '/a'
+        >>> list(oz.open_group("run.zarr"))
+        ['a']
     """
     check_missing(missing)
     if mode is None:
@@ -200,13 +286,50 @@ def open_group(
 
 @document_options(CreateOptions)
 def open_like(a: Any, path: str | None = None, **options: Any) -> Array:
-    """Open the array at a path, or create one there like another if it does not exist."""
+    """Open the array at a path, or create one there like another if it does not exist.
+
+    Args:
+        a: An array whose shape, type, chunks and codecs the new one gets.
+        path: The path of the node in the store; by default the root.
+        **options: Options of `open_array`, such as `store` and `mode`.
+
+    Returns:
+        The array, for reading and writing.
+
+    Raises:
+        WrongNode: If there is a node of the other kind.
+
+    Examples:
+        >>> a = oz.zeros((4, 6), chunks=(2, 3), store="a.zarr")
+        >>> oz.open_like(a, store="b.zarr").chunks
+        (2, 3)
+    """
     given = {"mode": "a", **options_like(a, options)}
     return open_array(given.pop("store", None), path=path, **given)
 
 
 def open_consolidated(store: Any, *, use_consolidated: bool | str = True, **options: Any) -> Group:
-    """Open a group as `open_group` does, with its consolidated metadata."""
+    """Open a group as `open_group` does, with its consolidated metadata.
+
+    Args:
+        store: A path, URL, dict, store or `StorePath`.
+        use_consolidated: True, or the key of the consolidated metadata.
+        **options: Options of `open_group`.
+
+    Returns:
+        The group.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+        InvalidMetadata: If it has no consolidated metadata.
+        WrongType: If `use_consolidated` is False or None.
+
+    Examples:
+        >>> oz.save_group("run.zarr", a=np.arange(3), b=np.arange(4))
+        >>> group = oz.consolidate_metadata("run.zarr")
+        >>> oz.open_consolidated("run.zarr")["b"].shape
+        (4,)
+    """
     if not use_consolidated:
         raise WrongType(
             f"open_consolidated needs use_consolidated=True or a key, got {use_consolidated!r};"
@@ -226,6 +349,26 @@ def consolidate_metadata(
 
     This library updates them whenever it changes a node below the group. If they are larger than 4
     MiB, it drops them instead, with a warning, when a process has changed them many times.
+
+    Args:
+        store: A path, URL, dict, store or `StorePath`.
+        path: The path of the group in the store; by default the root.
+        zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
+            detected.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Returns:
+        The group.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+        ReadOnly: If the node or its store is read-only.
+        CannotExpress: If the format has no consolidated metadata.
+
+    Examples:
+        >>> oz.save_group("run.zarr", a=np.arange(3), b=np.arange(4))
+        >>> sorted(oz.consolidate_metadata("run.zarr").consolidated)
+        ['a', 'b']
     """
     resolved, node_path = resolve_store_path(store, path, storage_options=storage_options)
     location, node = find_node(resolved, node_path, zarr_format=zarr_format)
@@ -360,7 +503,28 @@ def load(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Return an array in memory, or for a group a dictionary of the arrays directly in it."""
+    """Return an array in memory, or for a group a dictionary of the arrays directly in it.
+
+    Args:
+        store: A path, URL, dict, store or `StorePath`.
+        path: The path of the node in the store; by default the root.
+        zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
+            detected.
+        zarr_version: Another name for `zarr_format`.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Returns:
+        A NumPy array, or a dictionary of them by name.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+        ChunkError: If a chunk cannot be read or decoded.
+
+    Examples:
+        >>> oz.save("run.zarr", a=np.arange(3), b=np.ones(2))
+        >>> oz.load("run.zarr")["a"]
+        array([0, 1, 2])
+    """
     node = open(
         store,
         path=path,

@@ -61,51 +61,45 @@ ZERO: Any = object()  # as a fill value: zero, or empty text, of any type
 class ArrayOptions(TypedDict, total=False):
     """Options of every function that creates an array.
 
-    chunks
-        The shape of a chunk, whole along axes that are left out; an integer for all axes;
-        ``"auto"`` (about 1 MiB); a size such as ``"4MB"``; False for one chunk; a list of lists
-        of lengths for a rectilinear grid (version 3). `chunk_shape` is another name for it.
-    shards
-        Versions 3 and 3-draft: store the chunks in shards of this shape, a multiple of the
-        chunk shape; a size such as ``"100MB"``, or an integer for all axes. In version 3 also
-        ``{"shape": …, "index_location": "start"}``, for the index in front of the chunks, and a
-        list of lists of lengths for shards in a rectilinear grid.
-    fill_value
-        The value of elements that were never written. The default is zero, and for times in
-        versions 2 and 3 "not a time". None leaves it undefined in versions 1 and 2.
-    codecs
-        The whole list of codecs, instead of the next four options.
-    filters, serializer, compressors
-        Codecs on arrays, from array to bytes, and on bytes. Objects, names or JSON. None for
-        none. `compressor` is the same for one. The default is the setting `codecs`.
-    order
-        ``"C"`` or ``"F"``: the order of items inside a chunk.
-    dimension_names
-        A name, or None, for every axis.
-    attributes
-        User attributes.
-    chunk_key_encoding, dimension_separator
-        ``"/"`` or ``"."`` between the indices in chunk keys, or the encoding's JSON, or its name
-        and separator.
-    write_empty_chunks
-        True to store chunks that hold nothing but the fill value, for this handle of the array;
-        the default is the setting of that name.
-    config
-        The same as a mapping, ``{"write_empty_chunks": …, "order": …, "read_missing_chunks": …}``;
-        this `order` is that of values that were read, in memory. With the last one False, reading
-        a chunk that the store does not have raises `MissingChunk`.
-    object_codec
-        Version 2, ``dtype=object``: the codec from objects to bytes.
-    fallback
-        The draft: names of types that a reader without this one may use instead.
-    storage_transformers
-        The draft: transformers between the array and its store, such as
-        ``storage_transformers.indexed_shards([2, 2])``, or their JSON.
-    synchronizer, cache_metadata, cache_attrs
-        Of zarr-python 2, without effect: writers of one process are synchronised without it, and
-        attributes are read again before they are changed.
-    chunk_store, meta_array
-        Of zarr-python; only None.
+    Attributes:
+        chunks: The shape of a chunk, whole along axes that are left out; an integer for all axes;
+            ``"auto"`` (about 1 MiB); a size such as ``"4MB"``; False for one chunk; a list of lists
+            of lengths for a rectilinear grid (version 3).
+        chunk_shape: Another name for `chunks`.
+        shards: Versions 3 and 3-draft: store the chunks in shards of this shape, a multiple of the
+            chunk shape; a size such as ``"100MB"``, or an integer for all axes. In version 3 also
+            ``{"shape": …, "index_location": "start"}``, for the index in front of the chunks, and a
+            list of lists of lengths for shards in a rectilinear grid.
+        fill_value: The value of elements that were never written. The default is zero, and for
+            times in versions 2 and 3 "not a time". None leaves it undefined in versions 1 and 2.
+        codecs: The whole list of codecs, instead of the next four options.
+        filters: Codecs on arrays: objects, names or JSON; None for none. The default of this and
+            of the next two is the setting `codecs`.
+        serializer: The codec from array to bytes.
+        compressors: Codecs on bytes; None for none.
+        compressor: The same as `compressors`, for one.
+        order: ``"C"`` or ``"F"``: the order of items inside a chunk.
+        dimension_names: A name, or None, for every axis.
+        attributes: User attributes.
+        chunk_key_encoding: ``"/"`` or ``"."`` between the indices in chunk keys, or the encoding's
+            JSON, or its name and separator.
+        dimension_separator: The separator alone.
+        write_empty_chunks: True to store chunks that hold nothing but the fill value, for this
+            handle of the array; the default is the setting of that name.
+        config: A mapping, ``{"write_empty_chunks": …, "order": …, "read_missing_chunks": …}``; this
+            `order` is that of values that were read, in memory. With the last one False, reading a
+            chunk that the store does not have raises `MissingChunk`.
+        object_codec: Version 2, ``dtype=object``: the codec from objects to bytes.
+        fallback: The draft: names of types that a reader without this one may use instead.
+        storage_transformers: The draft: transformers between the array and its store, such as
+            ``storage_transformers.indexed_shards([2, 2])``, or their JSON.
+        synchronizer: Of zarr-python 2, without effect: writers of one process are synchronised
+            without it.
+        cache_metadata: Of zarr-python 2, without effect.
+        cache_attrs: Of zarr-python 2, without effect: attributes are read again before they are
+            changed.
+        chunk_store: Of zarr-python; only None.
+        meta_array: Of zarr-python; only None.
     """
 
     chunks: Any
@@ -480,7 +474,7 @@ def default_codecs(format: Format, itemsize: int | None, variable: str | None) -
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-_OPTIONS_HELP = inspect.cleandoc(ArrayOptions.__doc__ or "").partition("\n\n")[2]
+_OPTIONS_HELP = inspect.cleandoc(ArrayOptions.__doc__ or "").partition("Attributes:\n")[2]
 
 
 def document_options(
@@ -488,16 +482,15 @@ def document_options(
 ) -> Callable[[F], F]:
     """Return a decorator that shows `options` in the signature of a function with ``**options``.
 
-    With `explained`, the docstring explains them; `returns` is the return annotation to show, if
-    type checkers need a less precise one.
+    With `explained`, they are the last of its arguments in the docstring; `returns` is the return
+    annotation to show, if type checkers need a less precise one.
     """
 
     def give(function: F) -> F:
         function.__signature__ = ExpandedSignature(function, options, returns)  # type: ignore[attr-defined]
         if explained and function.__doc__:
-            function.__doc__ = (
-                f"{inspect.cleandoc(function.__doc__)}\n\nOptions:\n\n{_OPTIONS_HELP}"
-            )
+            before, gap, after = inspect.cleandoc(function.__doc__).partition("\n\nReturns:")
+            function.__doc__ = f"{before}\n{_OPTIONS_HELP}{gap}{after}"
         return function
 
     return give

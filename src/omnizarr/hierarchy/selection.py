@@ -151,10 +151,27 @@ class Selectable(Shaped):
     ) -> Any:
         """Return the selected elements as a NumPy array, or a scalar if every index is a number.
 
-        `out` is an array to fill instead of a new one. `missing` is the treatment of missing
-        chunks: ``fill`` reads the fill value, ``warn`` also warns, ``raise`` raises `MissingChunk`,
-        ``raise-key`` does so only where the store has no value for a chunk or shard; the default is
-        as the array was opened. The coordinates of filled chunks are appended to the list `filled`.
+        Args:
+            selection: Integers, slices, lists or masks, as in square brackets.
+            out: An array to fill instead of a new one.
+            missing: The treatment of missing chunks: ``"fill"`` reads the fill value, ``"warn"``
+                also warns, ``"raise"`` raises `MissingChunk`, ``"raise-key"`` does so only where
+                the store has no value for a chunk or shard; the default is as the array was opened.
+            filled: A list to which the coordinates of filled chunks are appended.
+
+        Raises:
+            SelectionError: If the selection does not fit the shape.
+            ChunkError: If a chunk cannot be read or decoded.
+            MissingChunk: If a chunk is missing and `missing` forbids it.
+
+        Examples:
+            >>> a = oz.zeros(6, chunks=2, fill_value=-1)
+            >>> a[:2] = 5
+            >>> filled = []
+            >>> a.read(slice(4), filled=filled)
+            array([ 5.,  5., -1., -1.])
+            >>> filled
+            [(1,)]
         """
         return self._read(plan, selection, out, missing, filled)
 
@@ -179,65 +196,232 @@ class Selectable(Shaped):
     def get_basic_selection(
         self, selection: Any = ..., *, out: Any = None, fields: Any = None, prototype: Any = None
     ) -> Any:
-        """Return elements by integers and slices."""
+        """Return elements by integers and slices.
+
+        Args:
+            selection: An integer or a slice for each axis.
+            out: An array to fill instead of a new one.
+            fields: Names of the fields to select, for a structured type.
+            prototype: Not used; results are NumPy arrays.
+
+        Raises:
+            SelectionError: If the selection does not fit the shape.
+
+        Examples:
+            >>> oz.array(np.arange(6)).get_basic_selection(slice(2, 4))
+            array([2, 3])
+        """
         return self._read(basic_plan, with_fields(selection, fields), out)
 
     def set_basic_selection(
         self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
     ) -> None:
-        """Store values by integers and slices."""
+        """Store values by integers and slices.
+
+        Args:
+            selection: An integer or a slice for each axis.
+            value: The values, broadcast to the shape of the selection.
+            fields: Names of the fields to select, for a structured type.
+            prototype: Not used; results are NumPy arrays.
+
+        Raises:
+            SelectionError: If the selection does not fit the shape.
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> a = oz.array(np.arange(4))
+            >>> a.set_basic_selection(slice(2), 9)
+            >>> a[...]
+            array([9, 9, 2, 3])
+        """
         self._write(basic_plan, with_fields(selection, fields), value)
 
     def get_orthogonal_selection(
         self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
     ) -> Any:
-        """Return elements by a list, mask, slice or integer for each axis separately."""
+        """Return elements by a list, mask, slice or integer for each axis separately.
+
+        Args:
+            selection: A list, mask, slice or integer for each axis.
+            out: An array to fill instead of a new one.
+            fields: Names of the fields to select, for a structured type.
+            prototype: Not used; results are NumPy arrays.
+
+        Raises:
+            SelectionError: If the selection does not fit the shape.
+
+        Examples:
+            >>> a = oz.array(np.arange(12).reshape(3, 4))
+            >>> a.get_orthogonal_selection(([0, 2], [1, 3]))
+            array([[ 1,  3],
+               [ 9, 11]])
+        """
         return self._read(axis_plan, with_fields(selection, fields), out)
 
     def set_orthogonal_selection(
         self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
     ) -> None:
-        """Store values by a list, mask, slice or integer for each axis separately."""
+        """Store values by a list, mask, slice or integer for each axis separately.
+
+        Args:
+            selection: A list, mask, slice or integer for each axis.
+            value: The values, broadcast to the shape of the selection.
+            fields: Names of the fields to select, for a structured type.
+            prototype: Not used; results are NumPy arrays.
+
+        Raises:
+            SelectionError: If the selection does not fit the shape.
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> a = oz.zeros((2, 3), dtype="i2")
+            >>> a.set_orthogonal_selection((slice(None), [0, 2]), 7)
+            >>> a[0]
+            array([7, 0, 7], dtype=int16)
+        """
         self._write(axis_plan, with_fields(selection, fields), value)
 
     def get_coordinate_selection(
         self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
     ) -> Any:
-        """Return single elements by lists of positions, one for each axis."""
+        """Return single elements by lists of positions, one for each axis.
+
+        Args:
+            selection: A list of positions for each axis.
+            out: An array to fill instead of a new one.
+            fields: Names of the fields to select, for a structured type.
+            prototype: Not used; results are NumPy arrays.
+
+        Raises:
+            SelectionError: If the selection does not fit the shape.
+
+        Examples:
+            >>> a = oz.array(np.arange(12).reshape(3, 4))
+            >>> a.get_coordinate_selection(([0, 2], [1, 3]))
+            array([ 1, 11])
+        """
         return self._read(point_plan, with_fields(selection, fields), out)
 
     def set_coordinate_selection(
         self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
     ) -> None:
-        """Store single elements by lists of positions, one for each axis."""
+        """Store single elements by lists of positions, one for each axis.
+
+        Args:
+            selection: A list of positions for each axis.
+            value: The values, broadcast to the shape of the selection.
+            fields: Names of the fields to select, for a structured type.
+            prototype: Not used; results are NumPy arrays.
+
+        Raises:
+            SelectionError: If the selection does not fit the shape.
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> a = oz.zeros((2, 2), dtype="i2")
+            >>> a.set_coordinate_selection(([0, 1], [0, 1]), [5, 6])
+            >>> a[...]
+            array([[5, 0],
+               [0, 6]], dtype=int16)
+        """
         self._write(point_plan, with_fields(selection, fields), value)
 
     def get_mask_selection(
         self, mask: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
     ) -> Any:
-        """Return the elements where a mask of the whole shape is true."""
+        """Return the elements where a mask of the whole shape is true.
+
+        Args:
+            mask: Booleans in the shape of the array.
+            out: An array to fill instead of a new one.
+            fields: Names of the fields to select, for a structured type.
+            prototype: Not used; results are NumPy arrays.
+
+        Raises:
+            SelectionError: If the selection does not fit the shape.
+
+        Examples:
+            >>> oz.array([5, 6, 7]).get_mask_selection([True, False, True])
+            array([5, 7])
+        """
         return self._read(mask_plan, with_fields(mask, fields), out)
 
     def set_mask_selection(
         self, mask: Any, value: Any, *, fields: Any = None, prototype: Any = None
     ) -> None:
-        """Store values where a mask of the whole shape is true."""
+        """Store values where a mask of the whole shape is true.
+
+        Args:
+            mask: Booleans in the shape of the array.
+            value: The values, broadcast to the shape of the selection.
+            fields: Names of the fields to select, for a structured type.
+            prototype: Not used; results are NumPy arrays.
+
+        Raises:
+            SelectionError: If the selection does not fit the shape.
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> a = oz.array([5, 6, 7])
+            >>> a.set_mask_selection([True, False, True], 0)
+            >>> a[...]
+            array([0, 6, 0])
+        """
         self._write(mask_plan, with_fields(mask, fields), value)
 
     def get_block_selection(
         self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
     ) -> Any:
-        """Return whole chunks by their coordinates in the grid."""
+        """Return whole chunks by their coordinates in the grid.
+
+        Args:
+            selection: The coordinates of chunks, or slices of the chunk grid.
+            out: An array to fill instead of a new one.
+            fields: Names of the fields to select, for a structured type.
+            prototype: Not used; results are NumPy arrays.
+
+        Raises:
+            SelectionError: If the selection does not fit the shape.
+
+        Examples:
+            >>> oz.array(np.arange(6), chunks=2).get_block_selection(1)
+            array([2, 3])
+        """
         return self._read(block_plan, with_fields(selection, fields), out)
 
     def set_block_selection(
         self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
     ) -> None:
-        """Store values in whole chunks by their coordinates in the grid."""
+        """Store values in whole chunks by their coordinates in the grid.
+
+        Args:
+            selection: The coordinates of chunks, or slices of the chunk grid.
+            value: The values, broadcast to the shape of the selection.
+            fields: Names of the fields to select, for a structured type.
+            prototype: Not used; results are NumPy arrays.
+
+        Raises:
+            SelectionError: If the selection does not fit the shape.
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> a = oz.array(np.arange(6), chunks=2)
+            >>> a.set_block_selection(1, 0)
+            >>> a[...]
+            array([0, 1, 0, 0, 4, 5])
+        """
         self._write(block_plan, with_fields(selection, fields), value)
 
     def astype(self, dtype: npt.DTypeLike) -> Converted:
-        """Return a read-only view whose elements are converted to another type."""
+        """Return a read-only view whose elements are converted to another type.
+
+        Args:
+            dtype: The NumPy type of the elements that are read.
+
+        Examples:
+            >>> oz.array([1, 2]).astype("f4")[...]
+            array([1., 2.], dtype=float32)
+        """
         return Converted(self, np.dtype(dtype))
 
     def _values(self) -> npt.NDArray[Any]:

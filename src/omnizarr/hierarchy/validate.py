@@ -43,6 +43,21 @@ def validate(
     """Return every problem of metadata (a dict or JSON text), or of all nodes below a path.
 
     Errors prevent reading; warnings do not. Without any problem the list is empty.
+
+    Args:
+        what: JSON metadata as a dict or text, or a path, URL, store, array or group.
+        path: The path of the node in the store; by default the root.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Raises:
+        NodeNotFound: If there is no node at the path.
+
+    Examples:
+        >>> oz.save("ocean.zarr", np.arange(3))
+        >>> oz.validate("ocean.zarr")
+        []
+        >>> oz.validate({"zarr_format": 3, "node_type": "grup"})[0].field
+        'node_type'
     """
     if isinstance(what, Mapping) and not _looks_like_store(what):
         return _validate_metadata(dumps(dict(what)))

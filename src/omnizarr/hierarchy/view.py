@@ -27,6 +27,18 @@ class View(Shaped):
     It has a shape and a type, and ``np.asarray`` converts it to an array. As with an array, square
     brackets read and assignments write; ``view.view[...]``, ``T`` and ``transpose`` give further
     views. However many views are combined, every chunk is read once.
+
+    Args:
+        array: The array.
+        selection: The selected part.
+
+    Examples:
+        >>> a = oz.array(np.arange(12).reshape(3, 4))
+        >>> v = a.view[1:].T
+        >>> v.shape
+        (4, 2)
+        >>> v[0]
+        array([4, 8])
     """
 
     def __init__(self, array: Array, selection: Selection) -> None:
@@ -51,7 +63,12 @@ class View(Shaped):
         return self.size * self.dtype.itemsize
 
     def chunk_keys(self) -> list[str]:
-        """Return the keys of the chunks, or shards, that are needed to read all of it."""
+        """Return the keys of the chunks, or shards, that are needed to read all of it.
+
+        Examples:
+            >>> oz.zeros(10, chunks=2).view[3:5].chunk_keys()
+            ['c/1', 'c/2']
+        """
         bound = self.array._data
         rows = self._selection.plan(bound.grid).rows()
         keys = (stored_key(bound.chunk_store, bound.key(row.coords)) for row in rows)
@@ -65,7 +82,19 @@ class View(Shaped):
         return Viewer(self.array, self._selection)
 
     def transpose(self, *axes: Any) -> View:
-        """Return a view with the axes in the given order, or in reverse order; as in NumPy."""
+        """Return a view with the axes in the given order, or in reverse order; as in NumPy.
+
+        Args:
+            *axes: The axes in their new order, as numbers or as one sequence; nothing for the
+                reverse order.
+
+        Raises:
+            SelectionError: If they are not the axes, each once.
+
+        Examples:
+            >>> oz.zeros((2, 3, 4)).view[...].transpose(2, 0, 1).shape
+            (4, 2, 3)
+        """
         one = len(axes) == 1 and isinstance(axes[0], (int, np.integer))
         wanted = axes if one or len(axes) != 1 else axes[0]
         is_reversed = wanted is None or not len(wanted)
@@ -93,8 +122,18 @@ class View(Shaped):
     ) -> Any:
         """Return all of it as a NumPy array, or as a scalar if there are no axes.
 
-        `out` is an array to fill instead of a new one; `missing` and `filled` are as in
-        `Array.read`.
+        Args:
+            out: An array to fill instead of a new one.
+            missing: The treatment of missing chunks, as in `Array.read`.
+            filled: A list to which the coordinates of filled chunks are appended.
+
+        Raises:
+            SelectionError: If `out` has another shape.
+            ChunkError: If a chunk cannot be read or decoded.
+
+        Examples:
+            >>> oz.array(np.arange(6)).view[::2].read()
+            array([0, 2, 4])
         """
         axes = self._selection.stored_order
         wanted = self.array._missing if missing is None else missing

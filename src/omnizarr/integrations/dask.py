@@ -112,13 +112,32 @@ def from_dask(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """Store a Dask array in a new array, or in a region of an existing `Array`, and return it.
+    """Store a Dask array in a new array, or in a region of an existing `Array`.
 
-    New arrays take the options of `create_array`; by default, their chunks are the blocks of `x` if
-    these are regular. Every task stores whole chunks or shards, so any scheduler may run them,
-    whatever the blocks are. `region` has a slice for every axis of an existing array. With
-    ``compute=False``, the array is created at once, and a `dask.delayed.Delayed` is returned whose
-    tasks store the values.
+    Every task stores whole chunks or shards, so any scheduler may run them, whatever the blocks
+    are.
+
+    Args:
+        x: The Dask array.
+        store: A path, URL, dict or store for a new array, or an existing `Array`.
+        path: The path of the new array in the store.
+        region: A slice for every axis of an existing array.
+        compute: False to create the array and leave the values to a `dask.delayed.Delayed`.
+        storage_options: Options for the store of a URL, such as credentials.
+        **options: Options of `create_array`; by default, chunks are the blocks of `x` if these are
+            regular.
+
+    Returns:
+        The array, or with ``compute=False`` the tasks that store the values.
+
+    Raises:
+        WrongType: If `x` is not a Dask array.
+        NodeExists: If there is a node at the path.
+
+    Examples:
+        >>> import dask.array
+        >>> oz.from_dask(dask.array.arange(6, chunks=3) * 2, "a.zarr")[...]
+        array([ 0,  2,  4,  6,  8, 10])
     """
     if not isinstance(x, da.Array):
         raise WrongType(f"from_dask takes a Dask array, got {type(x).__name__}")

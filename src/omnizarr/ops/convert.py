@@ -365,32 +365,61 @@ def convert(
     storage_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Write `source` in another format to `destination`.
+    """Write a hierarchy in another format.
 
-    The destination becomes visible when it is complete; `overwrite` replaces an existing hierarchy
-    at that moment. An interrupted conversion is finished by the same call with ``resume=True`` if
-    the source has not changed since, or started again with ``overwrite=True``. A damaged chunk is
-    an error; with `skip_damaged` it is skipped and listed in the report. Keys that are not Zarr are
-    skipped with a warning.
+    The destination becomes visible when it is complete. An interrupted conversion is finished by
+    the same call with ``resume=True`` if the source has not changed since, or started again with
+    ``overwrite=True``. Keys that are not Zarr are skipped with a warning.
 
-    With `in_place` and no destination, only metadata is written, beside the old metadata; this is
-    possible if every chunk stays valid under its key (1 to 2, 2 to 3, 1 to 3). `undo_conversion`
-    erases the new metadata again, `remove_old` the old one. With `link`, chunks that keep their
-    bytes become hard links to the files of the source, on the same file system. In place and with
-    `link`, chunks are not read and damage is not found, unless `verify` or `skip_damaged` is given.
-    `verify` reads back all that was written and compares it with the source.
+    In place, only metadata is written, beside the old metadata; this is possible if every chunk
+    stays valid under its key (1 to 2, 2 to 3, 1 to 3). `undo_conversion` erases the new metadata
+    again. In place and with `link`, chunks are not read and damage is not found, unless `verify` or
+    `skip_damaged` is given.
 
-    Groups get consolidated metadata if they had it, or as `consolidated` says.
-    `dimension_separator` is the separator of the chunk keys at the destination, by default that of
-    the source. OME-Zarr images and plates get the metadata of the OME-Zarr version for that Zarr
-    version, as with `ome.migrate`. In version 2, checksums are removed because few readers support
-    them; the report names them in `left_out`. `checksum` keeps them.
+    OME-Zarr images and plates get the metadata of the OME-Zarr version for that Zarr version, as
+    with `ome.migrate`. In version 2, checksums are removed because few readers support them; the
+    report names them in `left_out`.
 
-    `progress` is called with the number of chunks done, their total number, and the array's path.
-    `on`, `workers` and `checksums` are those of `run`: where chunks are converted, how many at a
-    time, and a file for the SHA-256 of what was written; `memory` bounds the bytes of each process.
-    `storage_options` apply to both if they are URLs; `destination_options` replace them for the
-    destination.
+    Args:
+        source: A path, URL, store, array or group.
+        destination: A path, URL or store; None with `in_place`.
+        zarr_format: The format to write: 1, 2, 3 or ``"3-draft"``.
+        overwrite: True to replace an existing hierarchy once the new one is complete.
+        in_place: True to add metadata of the other format to the source.
+        remove_old: With `in_place`, True to erase the old metadata.
+        link: True to make hard links to the source's files, on the same file system, of chunks that
+            keep their bytes.
+        consolidated: True to write consolidated metadata, False not to; by default as in the
+            source.
+        dimension_separator: The separator of the chunk keys; by default that of the source.
+        checksum: True to keep checksums in version 2.
+        resume: True to finish what an interrupted call began.
+        skip_damaged: True to skip damaged chunks and list them in the report, not to raise.
+        verify: True to read back all that was written and compare it with the source.
+        progress: A function of the number of chunks done, their total number, and the array's path.
+        on: Where the tasks run: threads by default, ``"processes"``, an executor of
+            `concurrent.futures`, or a Dask client.
+        workers: The largest number of threads or processes.
+        checksums: A file for the SHA-256 of all that was written.
+        memory: The bytes that may be held in memory at a time, such as ``"512MB"``.
+        storage_options: Options for the stores of URLs, such as credentials.
+        destination_options: Options for the store of the destination, instead of `storage_options`.
+
+    Returns:
+        The numbers of nodes and chunks, and what was left out.
+
+    Raises:
+        NodeNotFound: If there is nothing at the source.
+        NodeExists: If there is something at the destination.
+        CannotExpress: If the format cannot express a node.
+        ChunkError: If a chunk is damaged.
+
+    Examples:
+        >>> oz.save("old.zarr", np.arange(6), zarr_format=2)
+        >>> oz.convert("old.zarr", "new.zarr", zarr_format=3).arrays
+        1
+        >>> oz.open("new.zarr").zarr_format
+        3
     """
     job = Convert(
         source,

@@ -51,6 +51,33 @@ def from_array(
     Options that are not passed default to those of `data` if it is an `Array`: chunks, shards,
     codecs, fill value, attributes, dimension names and format. Other options are those of
     `create_array`.
+
+    Args:
+        store: A path, URL, dict, store or `StorePath`; None for memory.
+        data: An array of this library or another, or nested sequences.
+        write_data: False to create the array without the values.
+        name: The path of the new array in the store.
+        chunks: The shape of a chunk; ``"keep"`` for that of `data`.
+        shards: The shape of a shard; ``"keep"`` for that of `data`.
+        filters: The codecs on arrays; ``"keep"`` for those of `data`.
+        compressors: The codecs on bytes; ``"keep"`` for those of `data`.
+        serializer: The codec from array to bytes; ``"keep"`` for that of `data`.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of `data`.
+        overwrite: True to replace an existing node.
+        storage_options: Options for the store of a URL, such as credentials.
+        **options: Further options of `create_array`.
+
+    Returns:
+        The array.
+
+    Raises:
+        NodeExists: If there is a node at the path, and it may not be replaced.
+        CannotExpress: If the format cannot express what is asked for.
+
+    Examples:
+        >>> a = oz.array(np.arange(6), chunks=3)
+        >>> oz.from_array("copy.zarr", data=a, zarr_format=2).chunks
+        (3,)
     """
     storage = {
         "chunks": chunks,
@@ -150,10 +177,30 @@ def copy(
 ) -> tuple[int, int, int]:
     """Copy an array, or a group with everything below it, into a group.
 
-    A dry run writes nothing and only counts; `dest` may then be None. `shallow` copies only the
-    arrays directly in a group. `if_exists` decides about an existing member of that name:
-    ``raise``, ``replace``, or ``skip``. `log` is called with a line for every node. Return the
-    number of arrays copied, the number skipped, and the number of bytes.
+    Args:
+        source: An array or group of this library or another.
+        dest: The group to copy into; may be None in a dry run.
+        name: The name of the copy; by default that of the source.
+        shallow: True to copy only the arrays directly in a group.
+        without_attrs: True to leave out attributes.
+        log: A function that is called with a line for every node.
+        if_exists: The treatment of existing members: ``"raise"``, ``"replace"`` or ``"skip"``.
+        dry_run: True to write nothing and only count.
+        **create_kws: Options of `create_array` for the new arrays.
+
+    Returns:
+        The number of arrays copied, the number skipped, and the number of bytes.
+
+    Raises:
+        InvalidArgument: If the copy has no name, or there is no group to copy into.
+        NodeExists: If there is a member of that name.
+
+    Examples:
+        >>> g = oz.group()
+        >>> oz.copy(oz.array(np.arange(4, dtype="i2")), g, "salt", chunks=2)
+        (1, 0, 8)
+        >>> g["salt"].chunks
+        (2,)
     """
     if if_exists not in ("raise", "replace", "skip", "skip_initialized"):
         raise InvalidArgument(f"if_exists must be raise, replace or skip, got {if_exists!r}")
@@ -244,7 +291,29 @@ def copy_all(
     dry_run: bool = False,
     **create_kws: Any,
 ) -> tuple[int, int, int]:
-    """Copy all members of a group into another; see `copy`."""
+    """Copy all members of a group into another; see `copy`.
+
+    Args:
+        source: A group of this library or another.
+        dest: The group to copy into; may be None in a dry run.
+        shallow: True to copy only the arrays directly in the group.
+        without_attrs: True to leave out attributes.
+        log: A function that is called with a line for every node.
+        if_exists: The treatment of existing members: ``"raise"``, ``"replace"`` or ``"skip"``.
+        dry_run: True to write nothing and only count.
+        **create_kws: Options of `create_array` for the new arrays.
+
+    Returns:
+        The number of arrays copied, the number skipped, and the number of bytes.
+
+    Raises:
+        NodeExists: If there is a member of the same name.
+
+    Examples:
+        >>> oz.save("run.zarr", a=np.arange(3, dtype="i1"), b=np.ones(2, dtype="i1"))
+        >>> oz.copy_all(oz.open("run.zarr"), oz.group("copy.zarr"))
+        (2, 0, 5)
+    """
     _check_nodes(source, dest)
     if dest is not None:
         check_not_inside(source, dest._location)

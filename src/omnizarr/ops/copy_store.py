@@ -404,21 +404,46 @@ def copy_hierarchy(
     """Copy a hierarchy from any store to any other, byte for byte, with all keys that it has.
 
     The destination becomes visible when it is complete; a copy that was interrupted is finished by
-    the same call with ``resume=True``. `overwrite` replaces a hierarchy at the destination at that
-    moment. `path` is the node to copy, by default the root. With a `zarr_format` that is not that
-    of the source, nodes are converted as by `convert`, and other keys are left out.
+    the same call with ``resume=True``. With a `zarr_format` that is not that of the source, nodes
+    are converted as by `convert`, and other keys are left out.
 
     `update` copies only what differs into an existing copy, which stays visible meanwhile. Values
     are compared as `compare` says: ``"time"`` takes those of the same size for the same whose
     modification times agree (a copy in a directory gets the time of its source; in a bucket, it is
     newer) or whose ETags do, and reads both where a store has neither; ``"size"`` looks at the size
-    alone; ``"checksum"`` reads both. Chunks that an array of the source no longer has are erased;
-    `delete` erases all else that the source does not have.
+    alone; ``"checksum"`` reads both. Chunks that an array of the source no longer has are erased.
 
-    `verify` reads every value back after it was written and compares it. `include` and `exclude`
-    are patterns of nodes or keys, such as ``temp*`` or ``**/.zattrs``. `memory` bounds what is held
-    at a time. `storage_options` apply to both if they are URLs; `destination_options` replace them
-    for the destination. Other options are those of `run`.
+    Args:
+        source: A path, URL, store, array or group.
+        destination: A path, URL or store.
+        path: The path of the node to copy; by default the root.
+        zarr_format: The format of the copy; by default that of the source.
+        update: True to copy what differs into an existing copy.
+        compare: ``"time"``, ``"size"`` or ``"checksum"``, as above.
+        overwrite: True to replace a hierarchy at the destination once the copy is complete.
+        delete: With `update`, True to erase all that the source does not have.
+        verify: True to read every value back after it was written, and compare it.
+        include: Patterns of the nodes or keys to copy, such as ``temp*`` or ``**/.zattrs``.
+        exclude: Patterns of the nodes or keys to leave out.
+        memory: The bytes that may be held in memory at a time, such as ``"512MB"``.
+        storage_options: Options for the stores of URLs, such as credentials.
+        destination_options: Options for the store of the destination, instead of `storage_options`.
+        **options: Options of `run`, such as `on`, `workers`, `resume` and `progress`.
+
+    Returns:
+        The numbers of values and bytes that were copied, and of values that were the same or
+        erased.
+
+    Raises:
+        NodeNotFound: If there is nothing at the source.
+        NodeExists: If there is something at the destination.
+
+    Examples:
+        >>> oz.save("run.zarr", a=np.arange(3), b=np.ones(2))
+        >>> oz.copy_hierarchy("run.zarr", "copy.zarr").copied
+        5
+        >>> oz.copy_hierarchy("run.zarr", "copy.zarr", update=True).same
+        5
     """
     job = Copy(
         source,
@@ -478,10 +503,35 @@ def copy_store(
 ) -> tuple[int, int, int]:
     """Copy keys and values unchanged from one store to another, as zarr-python 2 does.
 
-    Keys that match one of the regular expressions `excludes` are not copied, unless they match one
-    of `includes`. Conflicting keys are detected before anything is written. `storage_options` apply
-    to both if they are URLs; `destination_options` replace them for the destination. Return the
-    number of keys copied, the number skipped, and the number of bytes. `copy_hierarchy` does more.
+    Conflicting keys are detected before anything is written. `copy_hierarchy` does more.
+
+    Args:
+        source: A path, URL or store.
+        dest: A path, URL or store.
+        source_path: The prefix of the keys to copy.
+        dest_path: The prefix of their copies.
+        excludes: Regular expressions of keys that are not copied.
+        includes: Regular expressions of keys that are copied even if they match `excludes`.
+        flags: Flags of the regular expressions, as in `re`.
+        if_exists: The treatment of existing keys: ``"raise"``, ``"replace"`` or ``"skip"``.
+        dry_run: True to write nothing and only count.
+        log: A function that is called with a line for every key.
+        storage_options: Options for the stores of URLs, such as credentials.
+        destination_options: Options for the store of the destination, instead of `storage_options`.
+
+    Returns:
+        The number of keys copied, the number skipped, and the number of bytes.
+
+    Raises:
+        InvalidArgument: If an option has a value that is not allowed.
+        NodeExists: If a key exists at the destination.
+        NodeNotFound: If there is nothing at the source.
+
+    Examples:
+        >>> oz.save("run.zarr", a=np.arange(3), b=np.ones(2))
+        >>> copied, skipped, size = oz.copy_store("run.zarr", "copy.zarr")
+        >>> copied, skipped
+        (5, 0)
     """
     if if_exists not in ("raise", "replace", "skip"):
         raise InvalidArgument(f"if_exists must be raise, replace or skip, got {if_exists!r}")

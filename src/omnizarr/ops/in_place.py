@@ -123,9 +123,24 @@ def undo_conversion(
 ) -> tuple[str, ...]:
     """Erase the metadata of a format that a conversion in place added, and return their keys.
 
-    Raises, without erasing anything, if something would be lost: if a node has no metadata of
-    another format, or if its shape or attributes were changed since the conversion. What was
-    written to chunks stays. `dry_run` erases nothing.
+    What was written to chunks stays.
+
+    Args:
+        store: A path, URL, dict, store or `StorePath`.
+        zarr_format: The format whose metadata are erased.
+        dry_run: True to erase nothing.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Raises:
+        NodeNotFound: If there are no metadata of the format, or none of another one.
+        StoreError: If something would be lost: the shape or attributes of a node were changed
+            since. Nothing is erased then.
+
+    Examples:
+        >>> oz.save("a.zarr", np.arange(6), zarr_format=2)
+        >>> report = oz.convert("a.zarr", zarr_format=3, in_place=True)
+        >>> oz.undo_conversion("a.zarr")
+        ('zarr.json',)
     """
     where = stores.resolve(store, read_only=dry_run, storage_options=storage_options)
     goal = by_name(zarr_format)

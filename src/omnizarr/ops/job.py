@@ -363,16 +363,29 @@ def run(
 ) -> O:
     """Run a job and return its result.
 
-    `on` is where the tasks run: on threads of this process by default, on ``"processes"``, on any
-    executor of `concurrent.futures`, or on a Dask cluster, given its client. `workers` limits the
-    number of threads or processes. An interrupted job is finished by the same call with
-    ``resume=True``.
-
     With ``part=(3, 100)`` this call runs the third of a hundred parts, as one of the jobs of a
     batch system may do; the part that completes the job makes its result visible. A job of several
-    stages needs one round of all parts for each stage. `progress` is called with a `Progress` now
-    and then. `checksums` is a file for the SHA-256 of all values that the job has written, which
-    are read for that when the result is visible; ``sha256sum -c`` checks them in a directory.
+    stages needs one round of all parts for each stage.
+
+    Args:
+        job: A job of `omnizarr.jobs`.
+        on: Where the tasks run: threads by default, ``"processes"``, an executor of
+            `concurrent.futures`, or a Dask client.
+        workers: The largest number of threads or processes.
+        resume: True to finish what an interrupted call began.
+        part: The number of the part to run, from 1, and the number of parts.
+        progress: A function that is called with a `jobs.Progress` now and then.
+        checksums: A file for the SHA-256 of all values that the job has written, which are read for
+            that when the result is visible; ``sha256sum -c`` checks them in a directory.
+
+    Raises:
+        InvalidArgument: If the options do not fit each other or the job.
+
+    Examples:
+        >>> oz.save("a.zarr", np.arange(6))
+        >>> report = oz.run(oz.jobs.Rechunk("a.zarr", "b.zarr", chunks=3), workers=2)
+        >>> oz.open("b.zarr").chunks
+        (3,)
     """
     if part is not None and not 1 <= part[0] <= part[1]:
         raise InvalidArgument(f"part must be (number, of) with 1 <= number <= of, got {part}")

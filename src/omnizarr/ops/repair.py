@@ -107,6 +107,25 @@ def repair(
     An interrupted job, such as a conversion, is ``resumable``: the same call with ``resume=True``
     finishes it, and keeps what is written. It stays unless `remove_jobs`: then its chunks, its
     journal and the marker of the incomplete node are erased, too.
+
+    Args:
+        store: A path, URL, dict, store or `StorePath`.
+        dry_run: False to remove or repair what is found.
+        older_than: The age in seconds of files that may be removed.
+        remove_jobs: True to remove interrupted jobs, too.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Returns:
+        All that was found, with what was done about it.
+
+    Raises:
+        NodeNotFound: If there is nothing at the path.
+        StoreError: If the store cannot list its keys.
+
+    Examples:
+        >>> oz.save("a.zarr", np.arange(6))
+        >>> oz.repair("a.zarr")
+        []
     """
     where = resolve(store, storage_options=storage_options)
     root = file_root(where)

@@ -163,16 +163,39 @@ def verify(
 
     Documents are compared with the specification. Depth ``present`` compares sizes and reads only
     shard indexes; ``checksums`` also reads every chunk and compares its checksum, if the codecs
-    have one; ``decode`` also decodes every chunk. Missing chunks are counted; with `missing`
-    ``warn`` or ``error``, each of them is a finding with its key, for arrays that must have every
-    chunk stored (`write_empty_chunks`). With `conventions`, groups that declare OME-Zarr, CF or
-    GeoZarr are checked for these, too. ``sample=0.01`` checks one of a hundred stored values,
-    always the same ones.
+    have one; ``decode`` also decodes every chunk. Missing chunks are counted.
 
-    The report lists a limited number of findings of each kind; `report` names a file to which all
-    of them are written, one JSON object in a line. `on`, `workers`, `resume` and `part` are those
-    of `run`. `progress` is called with the number of stored values done, the number found so far,
-    and the array's path.
+    Args:
+        store: A path, URL, dict, store or `StorePath`.
+        path: The path of the node in the store; by default the root.
+        depth: ``"present"``, ``"checksums"`` or ``"decode"``, as above.
+        missing: With ``"warn"`` or ``"error"``, each missing chunk is a finding with its key, for
+            arrays that must have every chunk stored (`write_empty_chunks`).
+        conventions: True to check groups that declare OME-Zarr, CF or GeoZarr for these, too.
+        sample: The share of stored values to check, always the same ones: 0.01 for one of a
+            hundred.
+        report: A file for all findings, one JSON object in a line; the result lists a limited
+            number of each kind.
+        on: Where the tasks run: threads by default, ``"processes"``, an executor of
+            `concurrent.futures`, or a Dask client.
+        workers: The largest number of threads or processes.
+        resume: True to finish what an interrupted call began.
+        part: The number of the part to run, from 1, and the number of parts.
+        progress: A function of the number of stored values done, the number found so far, and the
+            array's path.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Returns:
+        Counts of what was checked, and the problems found.
+
+    Raises:
+        NodeNotFound: If there is nothing at the path.
+        InvalidArgument: If an option has a value that is not allowed.
+
+    Examples:
+        >>> oz.save("a.zarr", np.arange(6))
+        >>> oz.verify("a.zarr").ok
+        True
     """
     label = paths.show(paths.normalize(path))
     begun = resume or part is not None

@@ -456,6 +456,25 @@ def node_documents(location: Location, nodes: Mapping[str, Node]) -> list[Any]:
 def pyramid(source: Any, destination: Any = None, **options: Any) -> Filled:
     """Write an array or image as an image with levels, or add levels to the image `source`.
 
-    Options are those of `jobs.BuildPyramid` and of `run`.
+    Args:
+        source: A path, URL, store, array or image.
+        destination: A path, URL or store for a new image; None to add levels to `source`.
+        **options: Fields of `jobs.BuildPyramid`, such as `levels` and `method`, and options of
+            `run`.
+
+    Returns:
+        The numbers of arrays and bytes.
+
+    Raises:
+        NodeNotFound: If there is nothing at the source.
+        NodeExists: If there is something at the destination.
+        InvalidArgument: If the options do not fit the array.
+        InvalidMetadata: If OME-Zarr does not allow such an image.
+
+    Examples:
+        >>> oz.save("cells.zarr", np.ones((64, 64)))
+        >>> report = oz.pyramid("cells.zarr", "image.zarr", axes="yx", levels=2)
+        >>> [level.shape for level in oz.ome.open("image.zarr").levels]
+        [(64, 64), (32, 32)]
     """
     return launch(BuildPyramid, source, destination, **options)

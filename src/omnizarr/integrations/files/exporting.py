@@ -152,8 +152,26 @@ def export_file(source: Any, file: str | os.PathLike[str], **options: Any) -> Fi
     """Write an array, a group or an image to a file of another format.
 
     The name of the file says the format: ``.npy``, ``.npz``, ``.nc`` (NetCDF4), ``.h5``, ``.tif``
-    or ``.ome.tif``. Options are those of `jobs.Export` and of `run`.
+    or ``.ome.tif``.
 
-    >>> oz.export_file("ocean.zarr", "ocean.nc")
+    Args:
+        source: A path, URL, store, array or group.
+        file: The path of the file.
+        **options: Fields of `jobs.Export`, such as `dtype` and `compression`, and options of `run`.
+
+    Returns:
+        The numbers of arrays and bytes, and what was left out.
+
+    Raises:
+        NodeNotFound: If there is nothing at the source.
+        NodeExists: If the file exists.
+        CannotExpress: If the format cannot express the source.
+
+    Examples:
+        >>> oz.save("a.zarr", np.arange(6))
+        >>> oz.export_file("a.zarr", "a.npy").arrays
+        1
+        >>> np.load("a.npy")
+        array([0, 1, 2, 3, 4, 5])
     """
     return launch(Export, source, file, **options)

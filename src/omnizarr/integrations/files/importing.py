@@ -476,10 +476,28 @@ class FillInOrder:
 def import_file(files: Any, destination: Any, **options: Any) -> Filled:
     """Write the contents of files of other formats as Zarr, and say what was written.
 
-    Formats are HDF5, NetCDF4, TIFF, OME-TIFF, ``.npy`` and ``.npz``. Options are those of
-    `jobs.Import` and of `run`; others, such as `compressors`, are those of `create_array`.
+    Formats are HDF5, NetCDF4, TIFF, OME-TIFF, ``.npy`` and ``.npz``.
 
-    >>> oz.import_file("ocean.nc", "ocean.zarr", chunks={"time": 100})
+    Args:
+        files: The path of a file, or several.
+        destination: A path, URL or store.
+        **options: Fields of `jobs.Import`, such as `chunks`, options of `run`, and options of
+            `create_array`, such as `compressors`.
+
+    Returns:
+        The numbers of arrays and bytes, and what was left out.
+
+    Raises:
+        NodeExists: If there is something at the destination.
+        InvalidArgument: If a file is not of one of these formats.
+        MissingPackage: If a package for the format is not installed.
+
+    Examples:
+        >>> np.save("a.npy", np.arange(6))
+        >>> oz.import_file("a.npy", "a.zarr", chunks=3).arrays
+        1
+        >>> oz.open("a.zarr")[...]
+        array([0, 1, 2, 3, 4, 5])
     """
     return launch(_described, files, destination, **options)
 

@@ -130,14 +130,32 @@ def reference(
     """Write a file with references to the chunks of an HDF5, NetCDF4 or TIFF file.
 
     The result is read by `open`, and by other readers of kerchunk references, as a Zarr hierarchy
-    of version 2. `url` is the path or URL of the file as it is written in the references, by
-    default its full path; readers other than this library take a relative one from their working
-    directory. Arrays of at most `inline` bytes whose chunks cannot be referred to are stored in the
-    references; larger ones are left out, and reported with the reason.
+    of version 2.
 
-    >>> import omnizarr as oz
-    >>> oz.reference("ocean.nc", "ocean.json")
-    >>> oz.open("ocean.json")["temperature"][0]
+    Args:
+        file: The path of the file.
+        references: The path of the JSON or Parquet file to write.
+        url: The path or URL of the file as it is written in the references, by default its full
+            path; readers other than this library take a relative one from their working directory.
+        inline: The bytes up to which arrays whose chunks cannot be referred to are stored in the
+            references; larger ones are left out, and reported with the reason.
+        overwrite: True to replace existing references.
+
+    Returns:
+        The numbers of arrays and references, and what was left out.
+
+    Raises:
+        InvalidArgument: If the file has another format.
+        NodeExists: If the references exist.
+
+    Examples:
+        >>> import h5py
+        >>> with h5py.File("ocean.nc", "w") as file:
+        ...     file["temperature"] = np.arange(6.0).reshape(2, 3)
+        >>> oz.reference("ocean.nc", "ocean.json").arrays
+        1
+        >>> oz.open("ocean.json")["temperature"][0]
+        array([0., 1., 2.])
     """
     source, target = os.fspath(file), os.path.abspath(os.fspath(references))
     kind = detect(source)

@@ -64,12 +64,22 @@ class Preview:
 def preview(node: Any, *, at: Mapping[str, int] | None = None, pixels: int = PIXELS) -> Preview:
     """Return a picture of an array, group, image, dataset, variable, map, or what is at a path.
 
-    >>> omnizarr.preview("ocean.zarr/temperature").save("temperature.png")
+    It is a plane of two or more axes, a plot of one, a table of texts and records. Values are read
+    from the smallest level that is large enough, or with a step.
 
-    A plane of two or more axes, a plot of one, a table of texts and records. `at` maps the names of
-    other axes to positions, such as ``{"t": 3}``; by default the middle of an axis in space, and
-    the start of any other. Values are read from the smallest level with at least `pixels` pixels
-    along the longer side, or with a step.
+    Args:
+        node: A path, URL, store, array, group, image, dataset, variable or map.
+        at: The position along other axes by name, such as ``{"t": 3}``; by default the middle of an
+            axis in space, and the start of any other.
+        pixels: The least number of pixels along the longer side, if there are as many elements.
+
+    Raises:
+        NodeNotFound: If there is nothing at the path.
+        MissingPackage: If a package for pictures is not installed.
+
+    Examples:
+        >>> oz.save("ocean.zarr", np.arange(64).reshape(8, 8))
+        >>> oz.preview("ocean.zarr").save("ocean.png")
     """
     return Preview(choose(node, at, pixels))
 

@@ -51,11 +51,21 @@ class Page:
 def show(node: Any, *, height: int = HEIGHT) -> Page:
     """Return the page of a server, for a notebook.
 
-    `node` is a path, a URL, a store, an array, a group, an image, a dataset, a variable or a map.
-
     Only programs of this machine can reach it, so the browser has to run here, too. The server runs
     until the result is closed or no longer used.
 
-    >>> omnizarr.show("ocean.zarr")
+    Args:
+        node: A path, URL, store, array, group, image, dataset, variable or map.
+        height: The height of the page in pixels.
+
+    Raises:
+        NodeNotFound: If there is nothing at the path.
+        MissingPackage: If a package for the server is not installed.
+
+    Examples:
+        >>> oz.save("ocean.zarr", np.arange(6))
+        >>> with oz.show("ocean.zarr") as page:
+        ...     page.url.startswith("http://127.0.0.1:")
+        True
     """
     return Page(node, height)

@@ -199,11 +199,26 @@ def serve(
 ) -> None:
     """Serve a hierarchy over HTTP, read-only, until the program is interrupted.
 
-    >>> omnizarr.serve("ocean.zarr")
+    Args:
+        store: A path, URL, store, array or group, or a folder of hierarchies.
+        host: The address to listen at, as in `serving`.
+        port: The port; by default 8089 if that is free, else any.
+        token: A text without which nothing is served, as in `serving`.
+        listing: False if keys cannot be listed with ``?list``.
+        origins: The web sites whose pages may read what is served; by default all.
+        limits: `Limits` of size, number and time of requests.
+        storage_options: Options for the store of a URL, such as credentials.
+        seconds: The time after which the server ends by itself.
+        started: A function that is called with the address.
 
-    `store` is a path, URL, store, array or group, or a folder of hierarchies. The port is 8089 if
-    that is free, else any; `started` is called with the address. With `seconds`, the server ends by
-    itself. See `serving` for the other parameters.
+    Raises:
+        NodeNotFound: If there is nothing at the path.
+        StoreError: If the port cannot be used.
+
+    Examples:
+        >>> oz.save("ocean.zarr", np.arange(6))
+        >>> oz.serve("ocean.zarr", seconds=0.1)
+        serving at http://127.0.0.1:...
     """
     server, listener = _prepare(
         store, host, port, token, listing, origins, limits, storage_options, seconds
@@ -227,21 +242,29 @@ def serving(
 ) -> Iterator[str]:
     """Serve a hierarchy while a ``with`` block runs, and yield the address.
 
-    >>> with omnizarr.serving(group) as url:
-    ...     zarr.open(f"{url}v3")
+    Args:
+        store: A path, URL, store, array or group, or a folder of hierarchies.
+        host: The address to listen at. By default only programs of this machine can connect; a
+            warning is issued if others can and there is no `token`.
+        port: The port; by default any that is free.
+        token: A text without which nothing is served: ``?token=…`` once in a browser, or the header
+            ``Authorization: Bearer …``.
+        listing: False if keys cannot be listed with ``?list``.
+        origins: The web sites whose pages may read what is served; by default all.
+        limits: `Limits` of size, number and time of requests.
+        storage_options: Options for the store of a URL, such as credentials.
 
-    host
-        The address to listen at. By default only programs of this machine can connect; a warning
-        is issued if others can and there is no `token`.
-    token
-        A text without which nothing is served: ``?token=…`` once in a browser, or the header
-        ``Authorization: Bearer …``.
-    listing
-        If False, keys cannot be listed with ``?list``.
-    origins
-        The web sites whose pages may read what is served; by default all.
-    limits
-        `Limits` of size, number and time of requests.
+    Yields:
+        The address, which ends in a slash.
+
+    Raises:
+        NodeNotFound: If there is nothing at the path.
+        StoreError: If the port cannot be used.
+
+    Examples:
+        >>> with oz.serving(oz.array(np.arange(6))) as url:
+        ...     oz.open(f"{url}v3")[:3]
+        array([0, 1, 2])
     """
     server, listener = _prepare(store, host, port, token, listing, origins, limits, storage_options)
     ended = threading.Event()

@@ -413,14 +413,33 @@ def diff(
 ) -> DiffReport:
     """Return the differences between two arrays or hierarchies of any formats.
 
-    Nodes, shape, data type, fill value, dimension names and attributes are compared, and values,
-    which are equal if they differ by at most ``atol + rtol * abs(b)``. Format, chunks and codecs
-    are listed apart in `storage` and are no difference. Of each array the first `show` differences
-    are kept. `path` is that of a node in both, `other_path` another one in `b`. Without `values`,
-    only metadata is compared. `memory` limits what is held at a time, 512 MB by default; other
-    options are those of `run`.
+    Nodes, shape, data type, fill value, dimension names and attributes are compared, and values.
+    Format, chunks and codecs are listed apart in `storage` and are no difference.
 
-    >>> oz.diff("ocean.zarr", "copy.zarr").equal
+    Args:
+        a: A path, URL, store, array or group.
+        b: Another one.
+        path: The path of a node in both.
+        other_path: The path of the node in `b`, if it is another one.
+        rtol: The relative tolerance: values are equal if they differ by at most
+            ``atol + rtol * abs(b)``.
+        atol: The absolute tolerance.
+        equal_nan: False if NaN is not equal to NaN.
+        values: False to compare only metadata.
+        show: The number of differences that are kept for each array.
+        memory: The bytes that may be held in memory at a time; 512 MB by default.
+        storage_options: Options for the stores of URLs, such as credentials.
+        other_options: Options for the store of `b`, instead of `storage_options`.
+        **options: Options of `run`, such as `on`, `workers`, `resume` and `progress`.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+
+    Examples:
+        >>> oz.save("a.zarr", np.arange(6), zarr_format=2)
+        >>> oz.save("b.zarr", np.arange(6), zarr_format=3)
+        >>> oz.diff("a.zarr", "b.zarr").equal
+        True
     """
     job = Diff(
         a, b, path, other_path, rtol, atol, equal_nan, values, show, memory, storage_options,

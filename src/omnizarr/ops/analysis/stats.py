@@ -232,17 +232,30 @@ def stats(
 ) -> StatsReport:
     """Return the minimum, maximum, mean, standard deviation and counts of each array.
 
-    `source` is an array or a hierarchy, whose arrays are all read. Values are as NumPy has them for
-    the whole array in float64, with NaN left out and counted. Missing chunks count with the fill
-    value; with `skip_fill`, elements that equal it are left out. Those outside `valid_range` are
-    left out, too. Of strings, the lengths are counted.
+    Values are as NumPy has them for the whole array in float64, with NaN left out and counted.
+    Missing chunks count with the fill value. Of strings, the lengths are counted.
 
-    `bins` adds a histogram: of so many bins within `range`; without it, of at most so many bins
-    whose width is a power of two. `memory` limits what is held at a time, 512 MB by default; other
-    options are those of `run`.
+    Args:
+        source: A path, URL, store, array or group; all arrays of a hierarchy are read.
+        path: The path of the node in the store; by default the root.
+        bins: The number of bins of a histogram within `range`; without that, the largest number, of
+            bins whose width is a power of two.
+        range: The lower and upper end of the histogram.
+        skip_fill: True to leave out elements that equal the fill value.
+        valid_range: The least and greatest value; others are left out.
+        memory: The bytes that may be held in memory at a time; 512 MB by default.
+        storage_options: Options for the store of a URL, such as credentials.
+        **options: Options of `run`, such as `on`, `workers`, `resume` and `progress`.
 
-    >>> found = oz.stats("ocean.zarr")
-    >>> found["/temperature"].max
+    Raises:
+        NodeNotFound: If there is no such node.
+        InvalidArgument: If `bins` or a range is not valid.
+
+    Examples:
+        >>> oz.save("ocean.zarr", temperature=np.array([4.0, 7.0, np.nan]))
+        >>> found = oz.stats("ocean.zarr")["/temperature"]
+        >>> found.max, found.mean
+        (7.0, 5.5)
     """
     job = Stats(source, path, bins, range, skip_fill, valid_range, memory, storage_options)
     return run(job, **options)

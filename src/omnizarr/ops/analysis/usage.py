@@ -320,9 +320,22 @@ def disk_usage(
 ) -> UsageReport:
     """Return the stored bytes and keys of each node, as metadata, chunks and other keys.
 
-    The keys are listed with their sizes; no chunk is read. `cumulated` gives the sums of groups.
-    Other options are those of `run`.
+    The keys are listed with their sizes; no chunk is read. `cumulated` of the result gives the sums
+    of groups.
 
-    >>> oz.disk_usage("ocean.zarr").total.ratio
+    Args:
+        source: A path, URL, store, array or group.
+        path: The path of the node in the store; by default the root.
+        storage_options: Options for the store of a URL, such as credentials.
+        **options: Options of `run`, such as `on`, `workers`, `resume` and `progress`.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+
+    Examples:
+        >>> a = oz.zeros(10_000, chunks=1000, store="ocean.zarr")
+        >>> a[:] = 1
+        >>> oz.disk_usage("ocean.zarr").total.ratio > 10
+        True
     """
     return run(DiskUsage(source, path, storage_options), **options)

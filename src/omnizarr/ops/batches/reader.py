@@ -56,28 +56,29 @@ def batches(
     large parts, each chunk or shard once, and ahead of their use: blocks of rows that are stored
     together are shuffled, and the rows of at least eight blocks are mixed.
 
-    Parameters
-    ----------
-    arrays
-        An array, a view (``array.view[...]``) or a NumPy array; or a tuple or a mapping of several
-        with equal lengths, such as images and labels. Batches are NumPy arrays, or tuples or
-        dictionaries of them.
-    size
-        The rows of a batch; the last one may have fewer.
-    seed
-        A number from which the order follows. By default one is drawn, see `Batches.seed`. The
-        order also depends on the shape and chunks of the array, `workers` and `budget`.
-    start
-        The number of batches to leave out: to go on after an interruption, `Batches.position`.
-    worker, workers
-        The number of this worker, from 0, and of all. Each row goes to exactly one of them.
-    budget
-        The bytes of rows that are kept in memory and read ahead, at least two rows.
-    drop_last
-        True to leave out a last batch with fewer rows.
+    Args:
+        arrays: An array, a view (``array.view[...]``) or a NumPy array; or a tuple or a mapping of
+            several with equal lengths, such as images and labels. Batches are NumPy arrays, or
+            tuples or dictionaries of them.
+        size: The rows of a batch; the last one may have fewer.
+        seed: A number from which the order follows. By default one is drawn, see `Batches.seed`.
+            The order also depends on the shape and chunks of the array, `workers` and `budget`.
+        start: The number of batches to leave out: to go on after an interruption,
+            `Batches.position`.
+        worker: The number of this worker, from 0. Each row goes to exactly one of them.
+        workers: The number of all workers.
+        budget: The bytes of rows that are kept in memory and read ahead, at least two rows.
+        drop_last: True to leave out a last batch with fewer rows.
 
-    >>> for images, labels in oz.batches((images, labels), 64, seed=epoch):
-    ...     train(images, labels)
+    Raises:
+        InvalidArgument: If the arrays have different lengths, or an option is not valid.
+
+    Examples:
+        >>> images, labels = oz.ones((100, 4, 4), chunks=(10, 4, 4)), oz.array(np.arange(100))
+        >>> for some, their_labels in oz.batches((images, labels), 64, seed=1):
+        ...     print(some.shape, their_labels.shape)
+        (64, 4, 4) (64,)
+        (36, 4, 4) (36,)
     """
     for name, value, least in (("size", size, 1), ("start", start, 0), ("workers", workers, 1)):
         _check_number(name, value, least)

@@ -137,10 +137,28 @@ class RechunkOptions(RunOptions, total=False):
 def rechunk(source: Any, destination: Any = None, **options: Unpack[RechunkOptions]) -> Report:
     """Write an array or a hierarchy with other chunks, shards, codecs or types.
 
-    >>> oz.rechunk("by-time.zarr", "by-place.zarr", chunks={"time": -1, "lat": 100, "lon": 100})
+    Attributes, groups and the bytes of arrays that do not change are carried over.
 
-    The options are those of `jobs.Rechunk` and of `run`. Attributes, groups and the bytes of arrays
-    that do not change are carried over.
+    Args:
+        source: A path, URL, store, array or group.
+        destination: A path, URL or store; None with ``in_place=True``.
+        **options: Fields of `jobs.Rechunk`, such as `chunks`, `shards`, `codecs`, `dtype` and
+            `memory`, and options of `run`.
+
+    Returns:
+        The numbers of nodes, chunks and bytes, and what changed in each array.
+
+    Raises:
+        NodeNotFound: If there is nothing at the source.
+        NodeExists: If there is something at the destination.
+        InvalidArgument: If the chunks do not fit an array.
+
+    Examples:
+        >>> names = ("time", "lat", "lon")
+        >>> a = oz.zeros((4, 6, 6), chunks=(1, 6, 6), dimension_names=names, store="maps.zarr")
+        >>> report = oz.rechunk("maps.zarr", "series.zarr", chunks={"time": -1, "lat": 3})
+        >>> oz.open("series.zarr").chunks
+        (4, 3, 6)
     """
     return launch(Rechunk, source, destination, **options)
 

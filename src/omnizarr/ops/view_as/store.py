@@ -33,23 +33,32 @@ def view_as(
 ) -> ViewStore:
     """Return a read-only store that shows what is stored, in any format, in version 2 or 3.
 
-    `store` is a path, a URL, a store, or an array or group; `path` is the node in it that becomes
-    the root of the view. Nothing is copied: metadata are translated when they are asked for, with
-    consolidated metadata for every group, and chunks keep their bytes where the other format can
-    describe them. Other chunks are decoded and encoded again, one at a time, whenever they are
-    asked for. Chunks that are not stored are not in the view either.
+    Nothing is copied: metadata are translated when they are asked for, with consolidated metadata
+    for every group, and chunks keep their bytes where the other format can describe them. Other
+    chunks are decoded and encoded again, one at a time, whenever they are asked for. Chunks that
+    are not stored are not in the view either.
 
     Nodes that the format cannot express, and nodes whose metadata cannot be read, are not listed;
     asking for them raises CannotExpress or InvalidMetadata. A change of the source is seen at once.
 
-    >>> import omnizarr as oz
-    >>> a = oz.create_array("old.zarr", shape=(4,), dtype="i4", zarr_format=2)
-    >>> a[...] = [1, 2, 3, 4]
-    >>> view = oz.view_as("old.zarr", zarr_format=3)
-    >>> sorted(view.list())
-    ['c/0', 'zarr.json']
-    >>> oz.open_array(view)[...]
-    array([1, 2, 3, 4], dtype=int32)
+    Args:
+        store: A path, URL, store, array or group.
+        zarr_format: 2 or 3.
+        path: The node in it that becomes the root of the view.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+        InvalidArgument: If the format is neither 2 nor 3.
+
+    Examples:
+        >>> a = oz.create_array("old.zarr", shape=(4,), dtype="i4", zarr_format=2)
+        >>> a[...] = [1, 2, 3, 4]
+        >>> view = oz.view_as("old.zarr", zarr_format=3)
+        >>> sorted(view.list())
+        ['c/0', 'zarr.json']
+        >>> oz.open_array(view)[...]
+        array([1, 2, 3, 4], dtype=int32)
     """
     inner, start = resolve_store_path(store, path, "r", storage_options)
     return ViewStore(inner, zarr_format, start)

@@ -1,0 +1,299 @@
+"""Docstrings of public names: sections in Google style, and examples that run."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import doctest
+import enum
+import importlib
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr import registry
+
+MODULES = [
+    *("omnizarr", "omnizarr.aio", "omnizarr.cf", "omnizarr.codecs", "omnizarr.geo"),
+    *("omnizarr.jobs", "omnizarr.ome", "omnizarr.storage", "omnizarr.testing", "omnizarr.xarray"),
+]
+# Methods that implement an interface are documented where the interface is, one class or page each.
+INTERFACES = {
+    "omnizarr.stores": "docs/extending.md describes the methods of a store",
+    "omnizarr.codecs.codec.Configured": "ArrayArrayCodec and its siblings describe the methods",
+    "omnizarr.codecs.pipeline.Chain": "codecs only pass it on",
+    "omnizarr.ops.job.Job": "Job describes plan and settle",
+    "omnizarr.integrations.xarray.engine.Engine": "xarray describes its BackendEntrypoint",
+    "omnizarr.errors.OmnizarrError": "errors are raised, not made, by users",
+    "omnizarr.errors.OmnizarrWarning": "warnings are issued, not made, by users",
+}
+# Classes that other functions make: their constructors are not for users.
+MADE_BY_OTHERS: dict[str, str] = {}
+NO_EXAMPLE = {
+    "omnizarr.Array.at": "locations are made inside the package",
+}
+# Names that are not documented in full so far; the list only shrinks.
+_NAMES_NOT_YET = """
+    aio.AsyncArray aio.AsyncArray.get_coordinate_selection
+    aio.AsyncArray.get_orthogonal_selection aio.AsyncArray.getitem
+    aio.AsyncArray.nchunks_initialized aio.AsyncArray.resize aio.AsyncArray.setitem
+    aio.AsyncGroup aio.AsyncGroup.contains aio.AsyncGroup.delitem aio.AsyncGroup.getitem
+    aio.AsyncGroup.setitem cf.Dataset cf.Dataset.create_group cf.Dataset.create_variable
+    cf.Dataset.dimension cf.Dataset.header cf.Dataset.problems cf.Decoding
+    cf.Decoding.decode cf.Decoding.encode cf.Decoding.of cf.Packing cf.Packing.as_seen
+    cf.Packing.decode cf.Packing.encode cf.Packing.is_missing cf.Packing.of cf.Times
+    cf.Times.decode cf.Times.encode cf.Times.of cf.Variable cf.Variable.read cf.create
+    cf.decode cf.open codecs.ArrayArrayCodec codecs.ArrayBytesCodec codecs.BloscCname
+    codecs.BloscCodec codecs.BloscShuffle codecs.BytesBytesCodec codecs.BytesCodec
+    codecs.CastValue codecs.Chain codecs.Chain.decode codecs.Chain.decode_into
+    codecs.Chain.decode_last codecs.Chain.encode codecs.Chain.encode_last
+    codecs.Chain.read_part codecs.Chain.to_chunk_axes codecs.Chain.update codecs.Configured
+    codecs.Crc32cCodec codecs.Endian codecs.GzipCodec codecs.ScaleOffset
+    codecs.ShardingCodec codecs.ShardingCodecIndexLocation codecs.Spec codecs.TransposeCodec
+    codecs.VLenBytesCodec codecs.VLenUTF8Codec codecs.as_bytes_array codecs.bind_chain
+    codecs.bind_codec geo.Affine geo.Affine.bounds geo.Affine.column_row
+    geo.Affine.from_bounds geo.Affine.from_gdal geo.Affine.of geo.Affine.scaled
+    geo.Affine.shifted geo.Affine.xy geo.CRS geo.CRS.of geo.CRS.same geo.CRS.to_pyproj
+    geo.CRS.to_wkt2 geo.CRS.with_wkt2 geo.Level geo.Level.select geo.Map geo.Map.level
+    geo.Map.read geo.open geo.read_crs geo.read_transform geo.write geo.write_crs
+    jobs.BuildPyramid jobs.Convert jobs.Copy jobs.Diff jobs.DiskUsage jobs.Export
+    jobs.Import jobs.Job jobs.Outcome jobs.Outcome.from_json jobs.Outcome.merge
+    jobs.Outcome.to_json jobs.Plan jobs.Plan.to_json jobs.Progress jobs.Rechunk jobs.Stage
+    jobs.Stage.to_json jobs.Stats jobs.Task jobs.Verify ome.Acquisition ome.Axis ome.Channel
+    ome.Image ome.Image.level_for ome.Image.preview ome.Image.read ome.Image.selection
+    ome.Image.transform ome.ImageLabel ome.Labels ome.Metadata ome.Migration ome.Multiscale
+    ome.Plate ome.Series ome.Transform ome.Transform.after ome.Version ome.Version.stands_on
+    ome.Well ome.migrate ome.open ome.undo_migration ome.validate ome.write ome.write_labels
+    ome.write_plate omnizarr.BZ2 omnizarr.Blosc omnizarr.DBMStore omnizarr.DirectoryStore
+    omnizarr.GZip omnizarr.LMDBStore omnizarr.LZMA omnizarr.LocalStore omnizarr.MemoryStore
+    omnizarr.NestedDirectoryStore omnizarr.RedisStore omnizarr.SQLiteStore omnizarr.ZipStore
+    omnizarr.Zlib omnizarr.Zstd omnizarr.run omnizarr.undo_conversion storage.Store
+    storage.StorePath storage.ZipStore testing.Call testing.FaultyStore
+    testing.RecordingStore testing.SlowStore xarray.Engine xarray.write
+"""
+NOT_YET = set(_NAMES_NOT_YET.split())
+
+SECTION = re.compile(r"(Args|Attributes|Returns|Yields|Raises|Examples|Note|Warns):")
+ENTRY = re.compile(r" {4}(\*{0,2}\w+)(?: \([^)]*\))?: \S")
+
+
+class Doc:
+    """The sections of a docstring in Google style."""
+
+    def __init__(self, text: str | None) -> None:
+        self.text = inspect.cleandoc(text or "")
+        self.sections: dict[str, list[str]] = {}
+        lines: list[str] = []
+        for line in self.text.splitlines():
+            if found := SECTION.fullmatch(line):
+                lines = self.sections.setdefault(found[1], [])
+            elif line and not line.startswith(" "):
+                lines = []  # prose between sections
+            else:
+                lines.append(line)
+
+    def entries(self, section: str) -> set[str]:
+        found = (ENTRY.match(line) for line in self.sections.get(section, []))
+        return {match[1] for match in found if match}
+
+    @property
+    def parameters(self) -> set[str]:
+        return self.entries("Args") | self.entries("Attributes")
+
+    @property
+    def tells_result(self) -> bool:
+        """True if there is such a section, or the summary says what is returned."""
+        summary = re.match(r"(Return|Yield)\b", self.text)
+        return bool(summary or {"Returns", "Yields"} & self.sections.keys())
+
+    @property
+    def has_example(self) -> bool:
+        return any(line.startswith("    >>> ") for line in self.sections.get("Examples", []))
+
+
+class Public:
+    """A public name and its docstring."""
+
+    def __init__(self, name: str, value: Any, made: bool = True) -> None:
+        self.name, self.value, self.made = name, value, made
+
+    @cached_property
+    def doc(self) -> Doc:
+        return Doc(self.value.__doc__)
+
+    def problems(self) -> list[str]:
+        if not self.doc.text:
+            return ["no docstring"]
+        if isinstance(self.value, (property, cached_property)):
+            return []
+        missing = [f"parameter {name}" for name in self._parameters() if self.made]
+        missing = [m for m in missing if m.split()[1] not in self.doc.parameters]
+        if not inspect.isclass(self.value):
+            if self._function.__annotations__.get("return") not in ("None", None):
+                missing += [] if self.doc.tells_result else ["Returns"]
+            missing += [f"error {e}" for e in raised(self._function) - self.doc.entries("Raises")]
+        if not self.doc.has_example and self.made and self.name not in NO_EXAMPLE:
+            missing.append("example")
+        return missing
+
+    @property
+    def _function(self) -> Callable[..., Any]:
+        return inspect.unwrap(self.value)
+
+    def _parameters(self) -> list[str]:
+        if not inspect.isclass(self.value):
+            return parameters(self._function)
+        if issubclass(self.value, enum.Enum):
+            return []
+        if dataclasses.is_dataclass(self.value):
+            return [f.name for f in dataclasses.fields(self.value) if f.init and f.name[0] != "_"]
+        init = inspect.getattr_static(self.value, "__init__")
+        if not inspect.isfunction(init):
+            return []
+        return [p for p in parameters(init) if p not in Doc(init.__doc__).parameters]
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    """Return the parameters in the definition of a function, not those of a decorator."""
+    code = function.__code__
+    count = code.co_argcount + code.co_kwonlyargcount
+    names = list(code.co_varnames[:count])
+    if code.co_flags & inspect.CO_VARARGS:
+        names.append(f"*{code.co_varnames[count]}")
+        count += 1
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        names.append(f"**{code.co_varnames[count]}")
+    return [name for name in names if name not in ("self", "cls")]
+
+
+def raised(function: Callable[..., Any]) -> set[str]:
+    """Return the names of errors of this package that a function itself raises."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    calls = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    names = {c.func.id for c in calls if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)}
+    return {name for name in names if name in oz.errors.__all__}
+
+
+def public() -> Iterator[Public]:
+    """Yield all public functions and classes, and what these define, each once."""
+    seen: set[Any] = set()
+    for module in map(importlib.import_module, MODULES):
+        for name in module.__all__:
+            value = getattr(module, name)
+            where = f"{module.__name__.removeprefix('omnizarr.')}.{name}"
+            if not callable(value) or inspect.ismodule(value) or id(value) in seen:
+                continue
+            if not getattr(value, "__module__", "").startswith("omnizarr"):
+                continue
+            seen.add(id(value))
+            made = where not in MADE_BY_OTHERS and not _implements(value, "errors")
+            yield Public(where, value, made)
+            if inspect.isclass(value) and not _implements(value):
+                yield from _members(where, value, seen)
+
+
+def _implements(value: Any, part: str = "") -> bool:
+    """Return True if a class is derived from an interface whose methods are described there."""
+    bases = value.__mro__ if inspect.isclass(value) else ()
+    names = [f"{base.__module__}.{base.__qualname__}" for base in bases if part in base.__module__]
+    return any(name.startswith(tuple(INTERFACES)) for name in names)
+
+
+def _members(where: str, owner: type, seen: set[Any]) -> Iterator[Public]:
+    for name in dir(owner):
+        value = inspect.getattr_static(owner, name)
+        if isinstance(value, (classmethod, staticmethod)):
+            value = value.__func__
+        is_function = inspect.isfunction(value)
+        if name.startswith("_") or not (
+            is_function or isinstance(value, (property, cached_property))
+        ):
+            continue
+        if id(value) in seen or (is_function and not value.__module__.startswith("omnizarr")):
+            continue
+        seen.add(id(value))
+        yield Public(f"{where}.{name}", value)
+
+
+NAMES = {item.name: item for item in public()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_docstring_has_parameters_result_errors_and_an_example(name: str) -> None:
+    if name in NOT_YET:
+        assert NAMES[name].problems(), "remove it from NOT_YET"
+    else:
+        assert NAMES[name].problems() == []
+
+
+def test_the_lists_name_what_exists() -> None:
+    assert NOT_YET | MADE_BY_OTHERS.keys() | NO_EXAMPLE.keys() <= NAMES.keys()
+
+
+# The awaitable functions have the docstrings of the blocking ones.
+EXAMPLES = {item.doc.text: name for name, item in reversed(NAMES.items()) if ">>>" in item.doc.text}
+
+
+@pytest.mark.parametrize("name", sorted({*EXAMPLES.values()} - NOT_YET))
+def test_an_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_examples(name, NAMES[name].doc.text, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_a_module_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_examples(name, importlib.import_module(name).__doc__ or "", tmp_path, monkeypatch)
+
+
+def run_examples(name: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the examples in a docstring in an empty folder."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(registry, "_table", {**registry._table})
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    test = doctest.DocTestParser().get_doctest(text, {"np": np, "oz": oz}, name, None, 0)
+    runner = doctest.DocTestRunner(optionflags=options, verbose=False)
+    said: list[str] = []
+    runner.run(test, out=said.append)
+    assert runner.failures == 0, "".join(said)
+
+
+def test_a_missing_part_of_a_docstring_is_found() -> None:
+    def bare(a: int, *b: int, c: int = 0, **d: int) -> int:
+        """Add."""
+        raise oz.errors.InvalidArgument("") if a else InvalidArgument("")
+
+    def full(a: int) -> int:
+        """Add one.
+
+        Args:
+            a: A number.
+
+        Returns:
+            The next number.
+
+        Raises:
+            InvalidArgument: If it is the last one.
+
+        Examples:
+            >>> 1 + 1
+            2
+        """
+        raise InvalidArgument("")
+
+    found = Public("bare", bare).problems()
+    assert found == [*(f"parameter {n}" for n in ("a", "c", "*b", "**d")), "Returns", "example"]
+    assert Public("full", full).problems() == []
+    full.__doc__ = "Return more."
+    assert Public("full", full).problems() == ["parameter a", "error InvalidArgument", "example"]
+
+
+InvalidArgument = oz.InvalidArgument
