@@ -147,8 +147,7 @@ def suggest_chunks(
 ) -> Suggestion:
     """Suggest shapes of chunks and shards for an array that is read in a certain way.
 
-    `shape` is a shape, or an array, whose shape, data type and dimension names are used. `read`
-    says which part is read at a time:
+    `read` says which part is read at a time:
 
     - ``"blocks"``: parts of any place and shape, for which chunks are those of ``chunks="auto"``
     - ``"planes"``: the last two axes at one index of the others
@@ -158,19 +157,33 @@ def suggest_chunks(
     - lengths by dimension name or axis, such as ``{"time": -1}``, and 1 along the others
     - a list of these, if several kinds of reads should all be quick
 
-    `store` is ``"local"``, or ``"remote"`` for servers, where fewer and larger chunks are better.
-    Chunks have at most `chunk_bytes` in memory (1 MiB, on servers 4 MiB), unless one element is
-    larger. If there would be more than 1000 of them, and the format has shards, they are put into
-    shards of at most `shard_bytes` (64 MiB). Sizes are before compression. Without `zarr_format`
-    it is the default one.
+    If there would be more than 1000 chunks, and the format has shards, they are put into shards.
+    Sizes are before compression.
 
-    Raises InvalidArgument for a read that does not fit the shape, and other unusable arguments.
+    Args:
+        shape: A shape, or an array, whose shape, data type and dimension names are used.
+        dtype: The type of the elements, as NumPy or Zarr name it.
+        read: The part that is read at a time, as above.
+        store: ``"local"``, or ``"remote"`` for servers, where fewer and larger chunks are better.
+        zarr_format: The format of the array; by default that of new arrays.
+        dimension_names: A name, or None, for every axis.
+        chunk_bytes: The bytes of a chunk in memory at most, unless one element is larger; by
+            default 1 MiB, on servers 4 MiB.
+        shard_bytes: The bytes of a shard in memory at most; by default 64 MiB.
 
-    >>> found = oz.suggest_chunks((365, 720, 1440), "f4", read="planes")
-    >>> found.chunks
-    (1, 360, 720)
-    >>> array = oz.create_array("ocean.zarr", shape=found.shape, dtype="f4", **found.options)
-    >>> print(oz.suggest_chunks(array, read=["planes", "series"], store="remote"))
+    Returns:
+        The shapes, and the costs of reads.
+
+    Raises:
+        InvalidArgument: If a read does not fit the shape, or another argument is not valid.
+
+    Examples:
+        >>> found = oz.suggest_chunks((365, 720, 1440), "f4", read="planes")
+        >>> found.chunks
+        (1, 360, 720)
+        >>> array = oz.create_array("ocean.zarr", shape=found.shape, dtype="f4", **found.options)
+        >>> oz.suggest_chunks(array, read=["planes", "series"], store="remote").shards is None
+        False
     """
     if hasattr(shape, "shape"):
         dtype = shape.dtype if dtype is None else dtype
