@@ -182,8 +182,8 @@ def suggest_chunks(
         >>> found.chunks
         (1, 360, 720)
         >>> array = oz.create_array("ocean.zarr", shape=found.shape, dtype="f4", **found.options)
-        >>> oz.suggest_chunks(array, read=["planes", "series"], store="remote").shards is None
-        False
+        >>> oz.suggest_chunks(array, read=["planes", "series"], store="remote").reads[0].name
+        'planes'
     """
     if hasattr(shape, "shape"):
         dtype = shape.dtype if dtype is None else dtype
