@@ -4,6 +4,7 @@
 # make test-newest runs the half of the tests that is quick, and where other packages matter, on the
 # newest Python that is installed, with the packages that are newest there.
 # make soak runs for hours what must never go wrong, and writes docs/reliability.md.
+# make docs builds the documentation site into site/ (open site/index.html).
 # make bench (make bench QUICK=1: under three minutes) compares with other Zarr libraries.
 PYTHON ?= python3
 VENV := .venv
@@ -15,7 +16,7 @@ SUM := $(shell cat $(SOURCES) | cksum | cut -d" " -f1)
 STAMP := $(VENV)/.installed-$(SUM)
 LIGHT := $(VENV)/.package-$(SUM)
 
-.PHONY: demo test test-newest lint types layers tests servers sanitize format bench soak changelog clean
+.PHONY: demo test test-newest lint types layers tests servers sanitize format bench soak docs changelog clean
 
 demo: $(LIGHT)
 	$(BIN)/python examples/demo.py demo-data
@@ -107,9 +108,24 @@ $(BENCH_STAMP): $(SOURCES)
 	rm -f $(BENCH)/.installed-*
 	touch $@
 
+# The reference is read from the sources, so the package need not be built or installed.
+DOCS := .venv-docs
+DOCS_STAMP := $(DOCS)/.installed-$(shell cksum < pyproject.toml | cut -d" " -f1)
+
+docs: $(DOCS_STAMP)
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/$(SCRIPTS)/mkdocs build --strict --quiet
+	$(DOCS)/$(SCRIPTS)/python docs/theme/check_site.py site
+
+$(DOCS_STAMP): pyproject.toml
+	test -x $(DOCS)/$(SCRIPTS)/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/$(SCRIPTS)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(DOCS)/$(SCRIPTS)/python -m pip install --quiet --group docs
+	rm -f $(DOCS)/.installed-*
+	touch $@
+
 # The fragments of changes/ into CHANGELOG.md; with VERSION=0.2.0 also a release of that name.
 changelog:
 	$(PYTHON) changes/merge.py $(VERSION)
 
 clean:
-	rm -rf $(VENV) $(NEWEST) $(BENCH) $(SERVERS) build demo-data .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(NEWEST) $(BENCH) $(DOCS) $(SERVERS) build site demo-data .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
