@@ -19,7 +19,7 @@ from omnizarr import _json
 from omnizarr._json import kind_of
 from omnizarr.concurrency.cache import Cache, Key
 from omnizarr.errors import CannotExpress, InvalidMetadata, Problem
-from omnizarr.model import ArrayModel, Dialect, Named, Node
+from omnizarr.model import ArrayModel, Dialect, Named, Node, paths
 from omnizarr.model.fields import Fields
 
 Documents: TypeAlias = Mapping[str, bytes]
@@ -121,6 +121,41 @@ class Format(Protocol):
 
     def is_zarr_key(self, key: str) -> bool:
         """Return True if a key, relative to the hierarchy, can belong to this format."""
+
+
+class BesideChunks:
+    """The rules that formats share in which a node's metadata and chunks have one prefix."""
+
+    has_groups = True
+    implicit_groups = False
+    frozen: str | None = None
+
+    def path(self, path: str) -> str:
+        return paths.forward(path)
+
+    def new_type(self, named: Named) -> Named:
+        return named
+
+    def check_name(self, path: str) -> None:
+        """Accept any normalised path."""
+
+    def name_warning(self, path: str) -> str | None:
+        return None
+
+    def root_documents(self) -> dict[str, bytes]:
+        return {}
+
+    def chunk_prefix(self, path: str) -> str:
+        return paths.prefix(path)
+
+    def listing(self, path: str) -> str:
+        return paths.prefix(path)
+
+    def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
+        return {paths.name(p[:-1]): None for p in prefixes}
+
+    def subtree(self, path: str) -> tuple[list[str], list[str]]:
+        return [], [paths.prefix(path)]
 
 
 def check_version(fields: Fields, version: int) -> None:

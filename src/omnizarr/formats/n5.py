@@ -22,7 +22,7 @@ from omnizarr._json import kind_of, load_object
 from omnizarr.errors import CannotExpress, Problem
 from omnizarr.formats import format
 from omnizarr.formats.codec_names import N5_BLOCKS, SHUFFLES, as_object
-from omnizarr.formats.format import Documents, Kind, dumps
+from omnizarr.formats.format import BesideChunks, Documents, dumps
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
 from omnizarr.model.node import PREFIX
@@ -41,7 +41,7 @@ ITEM_SIZES = {
 NOT_WRITTEN = "N5 is read but never written; convert it first: omnizarr convert SRC DST --to 3"
 
 
-class N5:
+class N5(BesideChunks):
     """N5."""
 
     name = "n5"
@@ -50,12 +50,8 @@ class N5:
     names_in_attributes = True
     checksums_are_read = True
     codecs_by_id = False
-    has_groups = True
     implicit_groups = True
     frozen: str | None = NOT_WRITTEN
-
-    def path(self, path: str) -> str:
-        return paths.forward(path)
 
     def keys(self, path: str) -> tuple[str, ...]:
         return (paths.prefix(paths.forward(path)) + KEY,)
@@ -127,35 +123,11 @@ class N5:
     ) -> ArrayModel:
         raise CannotExpress(NOT_WRITTEN)
 
-    def new_type(self, named: Named) -> Named:
-        return named
-
     def key_encoding(self, separator: str | None) -> Named:
         return Named("n5")
 
-    def check_name(self, path: str) -> None:
-        """Accept any normalised path."""
-
     def name_advice(self, path: str) -> str | None:
         return None
-
-    def name_warning(self, path: str) -> str | None:
-        return None
-
-    def root_documents(self) -> dict[str, bytes]:
-        return {}
-
-    def chunk_prefix(self, path: str) -> str:
-        return paths.prefix(path)
-
-    def listing(self, path: str) -> str:
-        return paths.prefix(path)
-
-    def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
-        return {paths.name(p[:-1]): None for p in prefixes}
-
-    def subtree(self, path: str) -> tuple[list[str], list[str]]:
-        return [], [paths.prefix(path)]
 
     def is_metadata(self, key: str) -> bool:
         return paths.name(key) == KEY

@@ -9,7 +9,15 @@ from omnizarr import config
 from omnizarr._json import kind_of, load_object
 from omnizarr.errors import InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import codec_names, format
-from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, check_version, dumps
+from omnizarr.formats.format import (
+    BesideChunks,
+    Documents,
+    Kind,
+    ascii_advice,
+    cannot,
+    check_version,
+    dumps,
+)
 from omnizarr.formats.numpy_types import (
     beyond_pairs,
     from_type_string,
@@ -18,7 +26,7 @@ from omnizarr.formats.numpy_types import (
     rounded_once,
     to_type_string,
 )
-from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
+from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node
 from omnizarr.model.fields import Fields
 
 FIELDS = (
@@ -42,7 +50,7 @@ _LEVELS = {
 COMPRESSORS = ("zlib", "bz2", "lzma", "blosc")
 
 
-class V1:
+class V1(BesideChunks):
     """Zarr version 1."""
 
     name = "1"
@@ -52,11 +60,6 @@ class V1:
     checksums_are_read = True
     codecs_by_id = True
     has_groups = False
-    implicit_groups = False
-    frozen: str | None = None
-
-    def path(self, path: str) -> str:
-        return paths.forward(path)
 
     def keys(self, path: str) -> tuple[str, ...]:
         return () if path else ("meta", "attrs")
@@ -167,9 +170,6 @@ class V1:
     ) -> ArrayModel:
         raise cannot(self.name, "shards", "versions 3-draft and 3 have them")
 
-    def new_type(self, named: Named) -> Named:
-        return named
-
     def key_encoding(self, separator: str | None) -> Named:
         if separator not in (None, "."):
             raise cannot(self.name, f"the separator {separator!r}")
@@ -182,23 +182,8 @@ class V1:
     def name_advice(self, path: str) -> str | None:
         return ascii_advice(path, self.name)
 
-    def name_warning(self, path: str) -> str | None:
-        return None
-
-    def root_documents(self) -> dict[str, bytes]:
-        return {}
-
-    def chunk_prefix(self, path: str) -> str:
-        return ""
-
-    def listing(self, path: str) -> str:
-        return ""
-
     def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
         return {}
-
-    def subtree(self, path: str) -> tuple[list[str], list[str]]:
-        return [], [""]
 
     def is_metadata(self, key: str) -> bool:
         return key in ("meta", "attrs")

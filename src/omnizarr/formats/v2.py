@@ -8,8 +8,8 @@ from omnizarr._json import kind_of, load_object
 from omnizarr.errors import Problem
 from omnizarr.formats import codec_names, format
 from omnizarr.formats.format import (
+    BesideChunks,
     Documents,
-    Kind,
     ascii_advice,
     cannot,
     check_version,
@@ -36,7 +36,7 @@ NAMES = (".zarray", ".zgroup", ".zattrs")
 OBJECT_TYPES = {"vlen-utf8": "string", "vlen-bytes": "bytes"}
 
 
-class V2:
+class V2(BesideChunks):
     """Zarr version 2."""
 
     name = "2"
@@ -46,16 +46,10 @@ class V2:
     # zarr-python 2 has no crc32c, and tensorstore no filters at all.
     checksums_are_read = False
     codecs_by_id = True
-    has_groups = True
-    implicit_groups = False
-    frozen: str | None = None
 
     def __init__(self, separator: str = ".") -> None:
         # In chunk keys, if the metadata do not state one: nested stores never did.
         self.separator = separator
-
-    def path(self, path: str) -> str:
-        return paths.forward(path)
 
     def keys(self, path: str) -> tuple[str, ...]:
         if not path:
@@ -198,35 +192,11 @@ class V2:
     ) -> ArrayModel:
         raise cannot(self.name, "shards", "versions 3-draft and 3 have them")
 
-    def new_type(self, named: Named) -> Named:
-        return named
-
     def key_encoding(self, separator: str | None) -> Named:
         return Named("v2", {"separator": separator or self.separator})
 
-    def check_name(self, path: str) -> None:
-        """Accept any normalised path."""
-
     def name_advice(self, path: str) -> str | None:
         return ascii_advice(path, self.name)
-
-    def name_warning(self, path: str) -> str | None:
-        return None
-
-    def root_documents(self) -> dict[str, bytes]:
-        return {}
-
-    def chunk_prefix(self, path: str) -> str:
-        return paths.prefix(path)
-
-    def listing(self, path: str) -> str:
-        return paths.prefix(path)
-
-    def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
-        return {paths.name(p[:-1]): None for p in prefixes}
-
-    def subtree(self, path: str) -> tuple[list[str], list[str]]:
-        return [], [paths.prefix(path)]
 
     def is_metadata(self, key: str) -> bool:
         return paths.name(key) in (*NAMES, ".zmetadata")

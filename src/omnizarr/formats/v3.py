@@ -24,6 +24,7 @@ from omnizarr.formats.codec_names import (
 )
 from omnizarr.formats.draft.extensions import is_sharding
 from omnizarr.formats.format import (
+    BesideChunks,
     Documents,
     Kind,
     cannot,
@@ -62,7 +63,7 @@ _START = b'{\n  "zarr_format": 3,\n  "node_type": "array",'
 OPTIONAL = ("attributes", "storage_transformers", "dimension_names")
 
 
-class V3:
+class V3(BesideChunks):
     """Zarr version 3."""
 
     name = "3"
@@ -71,9 +72,6 @@ class V3:
     names_in_attributes = False
     checksums_are_read = True
     codecs_by_id = False
-    has_groups = True
-    implicit_groups = False
-    frozen: str | None = None
 
     def path(self, path: str) -> str:
         return path  # a backslash is an ordinary character
@@ -408,21 +406,9 @@ class V3:
     def name_warning(self, path: str) -> str | None:
         return reserved(path)
 
-    def root_documents(self) -> dict[str, bytes]:
-        return {}
-
-    def chunk_prefix(self, path: str) -> str:
-        return paths.prefix(path)
-
-    def listing(self, path: str) -> str:
-        return paths.prefix(path)
-
     def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
         found = (paths.name(p[:-1]) for p in prefixes)
         return {name: None for name in found if name_problem(name) is None}
-
-    def subtree(self, path: str) -> tuple[list[str], list[str]]:
-        return [], [paths.prefix(path)]
 
     def is_metadata(self, key: str) -> bool:
         return paths.name(key) == "zarr.json"
