@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.errors import ChunkError, InvalidMetadata, OmnizarrWarning
+from omnizarr.errors import ChunkError, InvalidMetadata, OmnizarrWarning, ReadOnly
 from omnizarr.stores import MemoryStore
 
 VALUES = np.arange(24, dtype="<i4").reshape(4, 6)
@@ -135,9 +136,20 @@ def test_a_replaced_manifest_is_read_again(tmp_path: Path) -> None:
 def test_nothing_can_be_written(tmp_path: Path) -> None:
     _write(tmp_path, _values("data.bin"))
     array: Any = oz.open_array(tmp_path, "r+", path="a")
-    with pytest.raises(ChunkError, match="in other files"):
-        array[0, 0] = 7
-    np.testing.assert_array_equal(array[...], VALUES)
+    changes: dict[str, Callable[[], Any]] = {
+        "value": lambda: array.__setitem__((0, 0), 7),
+        "fill value": lambda: array.__setitem__(..., -1),
+        "view": lambda: array.view[1:].__setitem__(0, 7),
+        "append": lambda: array.append(VALUES),
+        "resize": lambda: array.resize(2, 2),
+        "writer": array.writer,
+        "encoded chunk": lambda: array.set_encoded_chunk((0, 0), CHUNKS[0, 0]),
+    }
+    for change in changes.values():
+        with pytest.raises(ReadOnly, match=r"'a/manifest.json'.*omnizarr convert.*in other files"):
+            change()
+    array.attrs["kept"] = 1  # metadata are ordinary
+    np.testing.assert_array_equal(oz.open_array(tmp_path, path="a")[...], VALUES)
 
 
 @pytest.mark.parametrize("manifest", [3, "", "/x.json", "../../x.json", "s3://b/m.json", None])

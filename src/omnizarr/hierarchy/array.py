@@ -51,6 +51,7 @@ from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
 from omnizarr.stores import (
     Versioned,
+    check_writable,
     commits_changes,
     has_low_latency,
     sizes,
@@ -319,6 +320,8 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     def _check_writable(self) -> None:
         self._location.check_writable()
+        if self._model.storage_transformers:
+            check_writable(self._bound.chunk_store)
 
     @classmethod
     def __class_getitem__(cls, item: Any) -> type[Self]:
@@ -389,7 +392,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
             >>> a[:, 0]
             array([0., 1., 2., 3.])
         """
-        self._location.check_writable()
+        self._check_writable()
         stream = engine.Stream(self._data, byte_size(budget, "budget"), self._with_locked_shape)
         return Writer(stream, lambda: self._data, self._with_locked_shape, self._configured)
 
@@ -569,6 +572,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
             >>> a[:, 0]
             array([1., 1., 1., 1.])
         """
+        self._check_writable()
         lengths = lengths_of(shape[0] if len(shape) == 1 else shape)
         # No shape may include erased elements, so it shrinks first and grows last; but sessions do
         # not erase what is outside, and show nothing before they are committed.
@@ -597,6 +601,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
             >>> a.append([[5, 6]])
             (3, 2)
         """
+        self._check_writable()
         values = as_elements(data, self._bound.data_type)
 
         def appended() -> ArrayModel:

@@ -234,11 +234,11 @@ class Location:
 
     def check_writable(self) -> None:
         """Raise ReadOnly if nothing may be written here."""
-        if self.read_only:
-            raise ReadOnly(f"{self} was opened read-only; use mode 'r+' or 'a' to write")
-        check_writable(self.store)
         if self.format.frozen:
             raise ReadOnly(f"{self}: {self.format.frozen}")
+        if self.read_only and operations.to_write(self.store) is None:
+            raise ReadOnly(f"{self} was opened read-only; use mode 'r+' or 'a' to write")
+        check_writable(self.store)
 
     def save(
         self,

@@ -18,12 +18,12 @@ from typing import Any, TypeAlias
 from omnizarr._json import kind_of, load_object
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
-from omnizarr.errors import InvalidMetadata, ReadOnly, StoreError
+from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.model import Named
 from omnizarr.model.node import check_members, invalid
 from omnizarr.stores import Range, Store, file_root, one_level
 from omnizarr.stores.base import Bytes, Versioned
-from omnizarr.stores.operations import is_key
+from omnizarr.stores.operations import check_writable, is_key
 from omnizarr.stores.references.document import Reference, Target
 from omnizarr.stores.references.store import ReferencedValues
 from omnizarr.stores.references.targets import Targets
@@ -36,6 +36,7 @@ class ChunkManifest(ReferencedValues):
     """A store of the chunks that a manifest lists; other keys pass through."""
 
     read_only = True
+    to_write = "copy the array: omnizarr convert SOURCE NEW.zarr; its chunks are in other files"
 
     def __init__(
         self, store: Store, prefix: str, named: Named, encoding: ChunkKeyEncoding, grid: Grid
@@ -124,13 +125,13 @@ class ChunkManifest(ReferencedValues):
     # Writing
 
     def set(self, key: str, value: Bytes) -> None:
-        raise ReadOnly(f"{key!r} cannot be written: the chunks of its array are in other files")
+        check_writable(self)
 
     def erase(self, key: str) -> None:
-        raise ReadOnly(f"{key!r} cannot be erased: the chunks of its array are in other files")
+        check_writable(self)
 
     def __repr__(self) -> str:
-        return repr(self.store)
+        return f"the chunk manifest {self.key!r} in {self.store!r}"
 
 
 def _target(name: str, entry: Any) -> Target | None:

@@ -537,8 +537,21 @@ def direct_values(store: object) -> MutableMapping[str, bytes] | None:
 def check_writable(store: Store) -> None:
     """Raise if a store is read-only."""
     if store.read_only:
-        how = getattr(store, "to_write", "open it with mode 'r+' or 'a'")
+        how = to_write(store) or "open it with mode 'r+' or 'a'"
         raise ReadOnly(f"{store!r} is read-only; to write, {how}")
+
+
+def to_write(store: Store | None) -> str | None:
+    """Return how to write what is in a store that no mode makes writable; None for others.
+
+    It is the attribute `to_write` of the store, or of one that it wraps.
+    """
+    while store is not None and store.read_only:
+        how: str | None = getattr(store, "to_write", None)
+        if how is not None:
+            return how
+        store = getattr(store, "inner", None)
+    return None
 
 
 def is_key(text: str) -> bool:

@@ -13,38 +13,12 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.integrations.files.contents import read_contents
-
-WRITER = {"bigtiff", "byteorder", "imagej", "ome"}
-ZLIB: dict[str, Any] = {"compression": "zlib"}
-RGB: dict[str, Any] = {**ZLIB, "photometric": "rgb"}
-LAYOUTS: dict[str, tuple[tuple[int, ...], str, dict[str, Any]]] = {
-    "plain": ((100, 130), "u2", {}),
-    "big-endian BigTIFF": ((3, 50, 60), "f4", {"bigtiff": True, "byteorder": ">"}),
-    "strips": ((7, 100, 130), "u2", {"compression": "zlib", "rowsperstrip": 13}),
-    "tiles": ((5, 100, 130), "i2", {"compression": "lzw", "predictor": True, "tile": (32, 48)}),
-    "colour": ((4, 90, 70, 3), "u1", {**RGB, "tile": (64, 64)}),
-    "colour planes": ((3, 90, 70), "u1", {**RGB, "planarconfig": "separate", "rowsperstrip": 9}),
-    "imagej": ((4, 3, 60, 70), "u2", {"imagej": True, "metadata": {"axes": "ZCYX"}}),
-    "volume": ((2, 20, 30, 40), "f8", {**ZLIB, "volumetric": True, "tile": (16, 16, 16)}),
-    "bits": ((33, 45), "?", {}),
-    "half": ((20, 20), "f2", {}),
-    "one strip": ((200, 200), "u1", {"rowsperstrip": 200, "compression": "zlib"}),
-}  # fmt: skip
-
-
-def _write(path: Path, layout: str) -> Any:
-    shape, kind, options = LAYOUTS[layout]
-    values = np.random.default_rng(1).integers(0, 200, shape).astype(kind)
-    options = {"photometric": "minisblack", **options}
-    writer = {k: options.pop(k) for k in list(options) if k in WRITER}
-    with tifffile.TiffWriter(path, **writer) as file:
-        file.write(values, **options)
-    return values
+from tests.integrations.files.tiff_layouts import LAYOUTS, write_tiff
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_is_imported_as_tifffile_reads_it(tmp_path: Path, layout: str) -> None:
-    values = _write(tmp_path / "a.tif", layout)
+    values = write_tiff(tmp_path / "a.tif", LAYOUTS[layout])
     oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr")
     array = oz.open_array(tmp_path / "a.zarr")
     np.testing.assert_array_equal(array[...], values)
@@ -58,7 +32,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("tiff")
     found = {}
     for layout in LAYOUTS:
-        values = _write(folder / f"{layout}.tif", layout)
+        values = write_tiff(folder / f"{layout}.tif", LAYOUTS[layout])
         found[layout] = values, read_contents(str(folder / f"{layout}.tif")).arrays[""].values
     return found
 

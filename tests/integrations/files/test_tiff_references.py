@@ -14,29 +14,8 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.errors import InvalidArgument
 from tests.integrations.files.test_references import read_with_zarr
+from tests.integrations.files.tiff_layouts import LAYOUTS, ZLIB, write_tiff
 
-WRITER = {"bigtiff", "byteorder", "imagej", "ome"}
-ZLIB: dict[str, Any] = {"compression": "zlib"}
-RGB: dict[str, Any] = {**ZLIB, "photometric": "rgb"}
-LAYOUTS: dict[str, tuple[tuple[int, ...], str, dict[str, Any]]] = {
-    "plain": ((100, 130), "u2", {}),
-    "big-endian BigTIFF": ((3, 50, 60), "f4", {"bigtiff": True, "byteorder": ">"}),
-    "strips": ((7, 104, 130), "u2", {**ZLIB, "rowsperstrip": 13}),
-    "uneven strips": ((3, 100, 30), "u2", {**ZLIB, "rowsperstrip": 13}),
-    "uneven plain strips": ((3, 100, 30), ">u2", {"rowsperstrip": 13}),
-    "tiles": ((5, 100, 130), "i2", {**ZLIB, "tile": (32, 48)}),
-    "plain tiles": ((100, 130), "i2", {"tile": (32, 48)}),
-    "zstd": ((100, 130), "u1", {"compression": "zstd", "tile": (64, 64)}),
-    "colour": ((4, 90, 70, 3), "u1", {**RGB, "tile": (64, 64)}),
-    "colour planes": ((3, 90, 70), "u1", {**RGB, "planarconfig": "separate", "rowsperstrip": 9}),
-    "uneven planes": ((3, 91, 70), "u1", {**RGB, "planarconfig": "separate", "rowsperstrip": 9}),
-    "imagej": ((4, 3, 60, 70), "u2", {"imagej": True, "metadata": {"axes": "ZCYX"}}),
-    "ome": ((4, 3, 60, 70), "u2", {"ome": True, "metadata": {"axes": "ZCYX"}, **ZLIB}),
-    "volume": ((2, 20, 30, 40), "f8", {**ZLIB, "volumetric": True, "tile": (16, 16, 16)}),
-    "half": ((20, 20), "f2", {}),
-    "complex": ((20, 20), "c8", {}),
-    "one strip": ((200, 200), "u1", {"rowsperstrip": 200, **ZLIB}),
-}  # fmt: skip
 REFUSED: dict[str, tuple[tuple[int, ...], str, dict[str, Any]]] = {
     "compression": ((100, 130), "u1", {"compression": "lzw"}),
     "predictor": ((100, 130), "i2", {**ZLIB, "predictor": True}),
@@ -44,19 +23,9 @@ REFUSED: dict[str, tuple[tuple[int, ...], str, dict[str, Any]]] = {
 }
 
 
-def _write(path: Path, layout: tuple[tuple[int, ...], str, dict[str, Any]]) -> Any:
-    shape, kind, options = layout
-    values = np.random.default_rng(1).integers(0, 200, shape).astype(kind)
-    options = {"photometric": "minisblack", **options}
-    writer = {k: options.pop(k) for k in list(options) if k in WRITER}
-    with tifffile.TiffWriter(path, **writer) as file:
-        file.write(values, **options)
-    return values
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_is_read_as_tifffile_reads_it(tmp_path: Path, layout: str) -> None:
-    values = _write(tmp_path / "a.tif", LAYOUTS[layout])
+    values = write_tiff(tmp_path / "a.tif", LAYOUTS[layout])
     done = oz.reference(tmp_path / "a.tif", tmp_path / "a.json")
     assert done.arrays == 1
     assert not done.skipped
@@ -68,7 +37,7 @@ def test_every_layout_is_read_as_tifffile_reads_it(tmp_path: Path, layout: str) 
 
 @pytest.mark.parametrize("layout", REFUSED)
 def test_what_has_no_codec_is_refused(tmp_path: Path, layout: str) -> None:
-    _write(tmp_path / "a.tif", REFUSED[layout])
+    write_tiff(tmp_path / "a.tif", REFUSED[layout])
     with pytest.raises(InvalidArgument, match=layout):
         oz.reference(tmp_path / "a.tif", tmp_path / "a.json")
 
@@ -88,7 +57,7 @@ def test_several_series_are_members(tmp_path: Path) -> None:
 
 
 def test_strips_that_are_too_large_to_be_stored_are_refused(tmp_path: Path) -> None:
-    _write(tmp_path / "a.tif", LAYOUTS["uneven strips"])
+    write_tiff(tmp_path / "a.tif", LAYOUTS["uneven strips"])
     with pytest.raises(InvalidArgument, match="shorter than the others"):
         oz.reference(tmp_path / "a.tif", tmp_path / "a.json", inline=10)
 

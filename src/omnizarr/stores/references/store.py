@@ -133,6 +133,7 @@ class ReferenceStore(ReferencedValues, Closeable):
     """
 
     read_only = True
+    to_write = "copy the data: omnizarr convert REFERENCES NEW.zarr; references are never written"
 
     def __init__(
         self,
