@@ -182,12 +182,21 @@ def test_a_damaged_chunk_stops_the_import_and_nothing_is_visible(tmp_path: Path)
         oz.open(tmp_path / "out.zarr")
 
 
-def test_a_filter_that_is_not_installed_is_named(
+def test_a_filter_that_is_not_installed_leaves_out_its_dataset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("x", data=np.arange(100), chunks=(10,), compression="lzf")
+        file["deep/y"] = np.arange(5)
     available = h5py.h5z.filter_avail
     monkeypatch.setattr(h5py.h5z, "filter_avail", lambda n: n != 32000 and available(n))
-    with pytest.raises(oz.MissingPackage, match="pip install hdf5plugin"):
-        oz.import_file(tmp_path / "a.h5", tmp_path / "out.zarr")
+    needed = "x: it is compressed with the HDF5 filter lzf .*pip install hdf5plugin"
+    with pytest.warns(oz.OmnizarrWarning, match=needed):
+        done = oz.import_file(tmp_path / "a.h5", tmp_path / "out.zarr")
+    assert [*done.skipped] == ["x"]
+    assert oz.open_array(tmp_path / "out.zarr", path="deep/y")[...].tolist() == [*range(5)]
+    oz.import_file(tmp_path / "a.h5", tmp_path / "excluded.zarr", exclude=["x"])  # no warning
+    with pytest.raises(oz.CannotExpress, match=needed):
+        oz.import_file(tmp_path / "a.h5", tmp_path / "strict.zarr", strict=True)
+    with pytest.raises(oz.MissingPackage, match=needed):
+        oz.import_file(tmp_path / "a.h5", tmp_path / "none.zarr", exclude=["deep/*"])

@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from tests.integrations.files.test_references import read_with_zarr
+from tests.golden.archives import HERE
+from tests.integrations.files.test_references import imagecodecs_registered, read_with_zarr
 
 FILTERS: dict[str, dict[str, Any]] = {
     "none": {},
@@ -115,6 +116,52 @@ def test_chunks_that_hdf5_did_not_compress_are_read(tmp_path: Path) -> None:
     ] == {"id": "shuffle", "elementsize": 4}
 
 
+GOLDEN = HERE / "hdf5-by-hdf5plugin-7.1.0.h5"
+TYPE_NAMES = ("int32", "uint16", "uint8")
+REFUSED = {
+    *itertools.product(("bitshuffle-lz4", "bitshuffle-zstd", "blosc2"), TYPE_NAMES),
+    *itertools.product(("bitshuffle", "bitshuffle-blocks"), ("int32", "uint16")),
+}
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    references = tmp_path_factory.mktemp("golden") / "a.json"
+    return oz.reference(GOLDEN, references, inline=100_000), references
+
+
+def test_filters_that_are_plugins_are_codecs(golden: tuple[Any, Path]) -> None:
+    """Plugins need not be installed to refer to their chunks."""
+    done, references = golden
+    group = oz.open_group(references, storage_options={"allow_targets": GOLDEN.parent})
+    with h5py.File(GOLDEN) as file:
+        for name, kind in {*itertools.product({*file}, TYPE_NAMES)} - REFUSED:
+            np.testing.assert_array_equal(group[name][kind][...], file["expected"][kind])
+    assert done.inline > 0  # chunks that a filter was left out for
+
+
+def test_zarr_python_reads_them_with_the_package_imagecodecs(golden: tuple[Any, Path]) -> None:
+    with imagecodecs_registered():
+        theirs = read_with_zarr(golden[1])
+        for name, kind in {*itertools.product(theirs.group_keys(), TYPE_NAMES)} - REFUSED:
+            expected = theirs[f"expected/{kind}"][...]
+            np.testing.assert_array_equal(theirs[f"{name}/{kind}"][...], expected)
+
+
+@pytest.mark.parametrize("inline", [0, 100_000])
+def test_a_filter_without_codec_stops_only_its_dataset(tmp_path: Path, inline: int) -> None:
+    done = oz.reference(GOLDEN, tmp_path / "a.json", inline=inline)
+    expected = {f"{name}/{kind}" for name, kind in REFUSED}
+    if not inline:
+        assert expected <= {*done.skipped}
+        assert "blosc2 (number 32026), which has no codec" in done.skipped["blosc2/int32"]
+        assert "bitshuffle with LZ4" in done.skipped["bitshuffle-lz4/int32"]
+        assert "decodes to other values" in done.skipped["bitshuffle/int32"]
+    elif not h5py.h5z.filter_avail(32026):
+        assert {*done.skipped} == expected
+        assert all("pip install hdf5plugin" in reason for reason in done.skipped.values())
+
+
 def test_missing_chunks_have_the_fill_value_of_the_file(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         for name, fill in {"f4": np.nan, "i2": 7, "S3": b"ab", "c8": 1 + 2j, "bool": True}.items():
@@ -141,7 +188,7 @@ def test_records_arrays_and_enumerations_are_read(tmp_path: Path) -> None:
 def test_small_arrays_that_cannot_be_referred_to_are_stored(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["text"] = np.array(["Grüße", "", "abc"], object)
-        file.create_dataset("lzf", data=np.arange(50), chunks=(10,), compression="lzf")
+        file.create_dataset("packed", data=np.arange(50), chunks=(10,), scaleoffset=0)
         layout = h5py.VirtualLayout((3,), "f8")
         layout[...] = h5py.VirtualSource(file.create_dataset("one", data=np.arange(3.0)))
         file.create_virtual_dataset("virtual", layout)
@@ -164,10 +211,10 @@ def test_small_arrays_that_cannot_be_referred_to_are_stored(tmp_path: Path) -> N
     for group in (oz.open_group(tmp_path / "a.json"), read_with_zarr(tmp_path / "a.json")):
         assert list(group["text"][...]) == ["Grüße", "", "abc"]
         with h5py.File(tmp_path / "a.h5") as file:
-            for name in ("lzf", "virtual", "padded", "compact", "odd", "one"):
+            for name in ("packed", "virtual", "padded", "compact", "odd", "one"):
                 np.testing.assert_array_equal(group[name][...], file[name][...])
     refused = oz.reference(tmp_path / "a.h5", tmp_path / "b.json", inline=0)
-    assert {*refused.skipped} == {"text", "lzf", "virtual", "padded", "compact", "odd"}
+    assert {*refused.skipped} == {"text", "packed", "virtual", "padded", "compact", "odd"}
     assert all("larger than 0 bytes" in reason for reason in refused.skipped.values())
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import h5py
+import imagecodecs.numcodecs as imagecodecs
+import numcodecs
 import numpy as np
 import pytest
 import zarr
@@ -24,9 +28,22 @@ VALUES = np.arange(60, dtype="<i4").reshape(6, 10)
 def file(tmp_path: Path) -> Path:
     with h5py.File(tmp_path / "a.h5", "w") as made:
         made.create_dataset("t", data=VALUES, chunks=(4, 4), compression="gzip")
-        made.create_dataset("bad", data=np.zeros(10**5), chunks=(10**4,), compression="lzf")
+        made.create_dataset("bad", data=np.zeros(10**5), chunks=(10**4,), scaleoffset=2)
         made.attrs["title"] = "Grüße"
     return tmp_path / "a.h5"
+
+
+@contextmanager
+def imagecodecs_registered() -> Iterator[None]:
+    """Let numcodecs know the codecs of imagecodecs, as programs have to for zarr-python."""
+    known = numcodecs.registry.codec_registry
+    before = dict(known)
+    imagecodecs.register_codecs(verbose=False)
+    try:
+        yield
+    finally:
+        known.clear()
+        known.update(before)
 
 
 def read_with_zarr(references: Path) -> Any:
@@ -39,7 +56,7 @@ def test_the_result_is_read_here_and_by_zarr_python(file: Path, tmp_path: Path) 
     done = oz.reference(file, tmp_path / "a.json")
     assert (done.arrays, done.references, done.inline) == (1, 6, 0)
     assert list(done.skipped) == ["bad"]
-    assert "32000" in done.skipped["bad"]
+    assert "scaleoffset (number 6)" in done.skipped["bad"]
     group = oz.open_group(tmp_path / "a.json")
     np.testing.assert_array_equal(group["t"][...], VALUES)
     assert group.attrs["title"] == "Grüße"
@@ -78,7 +95,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NodeNotFound):
         oz.reference(tmp_path / "none.h5", tmp_path / "a.json")
     with h5py.File(tmp_path / "b.h5", "w") as made:
-        made.create_dataset("bad", data=np.zeros(10**5), chunks=(10**4,), compression="lzf")
+        made.create_dataset("bad", data=np.zeros(10**5), chunks=(10**4,), scaleoffset=2)
     with pytest.raises(InvalidArgument, match="nothing in"):
         oz.reference(tmp_path / "b.h5", tmp_path / "a.json")
     assert not (tmp_path / "a.json").exists()

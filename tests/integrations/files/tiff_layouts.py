@@ -22,6 +22,10 @@ LAYOUTS: dict[str, Layout] = {
     "plain tiles": ((100, 130), "i2", {"tile": (32, 48)}),
     "zstd": ((100, 130), "u1", {"compression": "zstd", "tile": (64, 64)}),
     "lzw tiles": ((5, 100, 130), "i2", {"compression": "lzw", "predictor": True, "tile": (32, 48)}),
+    "float tiles": ((50, 70), ">f4", {"compression": "lzw", "predictor": True, "tile": (32, 48)}),
+    "uneven lzw": ((3, 100, 30), ">u2", {"compression": "lzw", "predictor": 2, "rowsperstrip": 13}),
+    "lzw colour": ((40, 90, 3), "u2", {**RGB, "compression": "lzw", "predictor": True}),
+    "packbits": ((33, 45), "u1", {"compression": "packbits"}),
     "colour": ((4, 90, 70, 3), "u1", {**RGB, "tile": (64, 64)}),
     "colour planes": ((3, 90, 70), "u1", {**RGB, "planarconfig": "separate", "rowsperstrip": 9}),
     "uneven planes": ((3, 91, 70), "u1", {**RGB, "planarconfig": "separate", "rowsperstrip": 9}),
@@ -41,6 +45,8 @@ def write_tiff(path: Path, layout: Layout) -> Any:
     values = np.random.default_rng(1).integers(0, 200, shape).astype(kind)
     options = {"photometric": "minisblack", **options}
     writer = {k: options.pop(k) for k in list(options) if k in _WRITER}
+    if kind[0] == ">":
+        writer.setdefault("byteorder", ">")
     with tifffile.TiffWriter(path, **writer) as file:
         file.write(values, **options)
     return values

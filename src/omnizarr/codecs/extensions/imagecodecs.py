@@ -34,6 +34,7 @@ from omnizarr.model import Named
 from omnizarr.model.node import (
     ARRAY_TO_ARRAY,
     ARRAY_TO_BYTES,
+    IMAGE_SHUFFLES,
     IMAGECODECS,
     PREFIX,
     check_members,
@@ -311,7 +312,7 @@ class ImageCompressor:
     kind: ClassVar[Kind] = "bytes->bytes"
 
     def encoded_size(self, size: int) -> int | None:
-        return None
+        return size if self.name.removeprefix(PREFIX) in IMAGE_SHUFFLES else None
 
     def encode(self, data: Buffer) -> Buffer:
         try:

@@ -57,6 +57,8 @@ class Contents:
     arrays: dict[str, ArrayEntry] = field(default_factory=dict)
     groups: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)  # what is left out, and why
+    # Of those, what could be read with a package that is not installed.
+    uninstalled: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # decisions that users may want to know
 
 

@@ -28,8 +28,9 @@ try:
 except ImportError as e:
     raise MissingModule(f"HDF5 files need h5py: pip install 'omnizarr[hdf5]' ({e})") from e
 
-_NAMES = {4: "szip", 5: "nbit", 6: "scaleoffset", 32001: "blosc", 32004: "lz4", 32008: "bitshuffle",
-          32013: "zfp", 32015: "zstd", 32026: "blosc2"}  # fmt: skip
+_NAMES = {4: "szip", 5: "nbit", 6: "scaleoffset", 307: "bzip2", 32000: "lzf", 32001: "blosc",
+          32004: "lz4", 32008: "bitshuffle", 32013: "zfp", 32015: "zstd", 32017: "sz",
+          32023: "jpegxl", 32024: "sz3", 32026: "blosc2"}  # fmt: skip
 
 
 class Unsupported(Exception):
@@ -91,8 +92,12 @@ def reading(file: str, path: str) -> Iterator[None]:
         raise StoreError(f"cannot read {path} of {file!r}: {e}") from e
 
 
-def contents(file: str) -> Contents:
-    """Return the groups and arrays of an HDF5 or NetCDF4 file."""
+def contents(file: str, *, decode: bool = True) -> Contents:
+    """Return the groups and arrays of an HDF5 or NetCDF4 file.
+
+    Arrays with a filter that is not installed are left out, unless `decode` is False because their
+    values are not to be read.
+    """
     found = Contents()
     with open_file(file) as opened, reading(file, "the list of datasets"):
         conventions = Conventions.of(opened)
@@ -100,7 +105,11 @@ def contents(file: str) -> Contents:
             if isinstance(node, h5py.Group):
                 found.groups[path] = _attributes(node, path, conventions, found)
             elif not conventions.is_bare_dimension(node):
-                _add(file, path, node, conventions, found)
+                reason = missing_filter(node) if decode else None
+                if reason is None:
+                    _add(file, path, node, conventions, found)
+                else:
+                    found.skipped[path] = found.uninstalled[path] = reason
         if conventions.netcdf:
             found.notes.append(
                 "NetCDF4: dimensions from dimension scales, hidden attributes left out"
@@ -179,7 +188,6 @@ def _entry(file: str, dataset: Any, conventions: Conventions) -> ArrayEntry:
     if dataset.shape is None:
         raise Unsupported("it is empty: it has a type, but no shape and no values")
     _check_storage(dataset)
-    _check_filters(file, dataset)
     dtype, text, extra = stored_type(dataset.dtype)
     shape = (*dataset.shape, *extra)
     names = conventions.dimension_names(dataset)
@@ -257,17 +265,23 @@ def _check_storage(dataset: Any) -> None:
             raise Unsupported(f"it is made of other files, and {place!r} is missing")
 
 
-def _check_filters(file: str, dataset: Any) -> None:
-    """Raise if a filter of the chunks is not available."""
+def missing_filter(dataset: Any) -> str | None:
+    """Return why the chunks of a dataset cannot be decoded; None if all their filters are there."""
     for number in _filters(dataset):
         if not h5py.h5z.filter_avail(number):
             _load_plugins()
         if not h5py.h5z.filter_avail(number):
-            name = _NAMES.get(number, f"number {number}")
-            raise MissingModule(
-                f"{file}:{dataset.name} is compressed with the HDF5 filter {name}, which is not"
+            return (
+                f"it is compressed with the HDF5 filter {filter_name(number)}, which is not"
                 " installed: pip install hdf5plugin"
             )
+    return None
+
+
+def filter_name(number: int) -> str:
+    """Return the registered name of a filter, and its number."""
+    name = _NAMES.get(number)
+    return f"number {number}" if name is None else f"{name} (number {number})"
 
 
 def _load_plugins() -> None:

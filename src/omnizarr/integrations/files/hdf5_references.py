@@ -1,9 +1,12 @@
 """References to the chunks of HDF5 and NetCDF4 files.
 
 Chunks are referred to as they are stored, so their filters have to be codecs that readers of
-references know: deflate, shuffle, fletcher32, Zstandard, bzip2 and Blosc. Where HDF5 has left out a
-filter for all chunks of a dataset, as it does if compression gains nothing, the array has none;
-where for some, these chunks are encoded again and stored in the references.
+references know: deflate, shuffle, fletcher32, Zstandard, bzip2 and Blosc, and LZF, LZ4 and
+bitshuffle, which the package imagecodecs has. Chunks with bitshuffle and LZ4 or Zstandard in one
+filter, and with Blosc2, are in formats that none of them has. What zarr-python would silently read
+otherwise is not written. Where HDF5 has left out a filter for
+all chunks of a dataset, as it does if compression gains nothing, the array has none; where for
+some, these chunks are encoded again and stored in the references.
 """
 
 from __future__ import annotations
@@ -15,27 +18,60 @@ from dataclasses import dataclass
 from typing import Any
 
 import h5py
-import numcodecs
 import numpy as np
 
+from omnizarr.codecs.codec import BytesBytes
 from omnizarr.errors import StoreError
 from omnizarr.integrations.files.contents import ArrayEntry
-from omnizarr.integrations.files.hdf5 import contents, open_file, reading
+from omnizarr.integrations.files.hdf5 import (
+    contents,
+    filter_name,
+    missing_filter,
+    open_file,
+    reading,
+)
 from omnizarr.integrations.files.references import (
     ReferenceWriter,
     Unreferable,
+    bytes_codec,
     stored_dtype,
     stored_fill,
 )
 
 _PIECE = 2**24  # bytes of the parts into which contiguous datasets are divided
 _MAX_PIECES = 10_000
+_NO_CODEC = "which has no codec; import the file to read it"
+_BLOSC = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
+
+
+def _blosc(given: tuple[int, ...]) -> dict[str, Any]:
+    level, shuffle, compressor = (*given[4:7], *(5, 1, 0)[max(0, len(given) - 4) :])
+    name = _BLOSC[compressor] if compressor < len(_BLOSC) else "lz4"  # chunks say it themselves
+    return {"id": "blosc", "cname": name, "clevel": level, "shuffle": shuffle, "blocksize": 0}
+
+
+def _bitshuffle(given: tuple[int, ...]) -> dict[str, Any]:
+    """Return the codec of the filter with the settings: version (2), item and block size, …"""
+    if len(given) > 4 and given[4]:
+        inner = {2: "LZ4", 3: "Zstandard"}.get(given[4], f"compression {given[4]}")
+        raise Unreferable(f"its chunks have the HDF5 filter bitshuffle with {inner}, {_NO_CODEC}")
+    return {
+        "id": "imagecodecs_bitshuffle",
+        "itemsize": given[2] if len(given) > 2 else 1,
+        "blocksize": given[3] if len(given) > 3 else 0,
+    }
+
+
+# LZF without a header, and LZ4 in blocks with their lengths, are as imagecodecs has them.
 _FILTERS: dict[int, Callable[[tuple[int, ...]], dict[str, Any]]] = {
     1: lambda given: {"id": "zlib", "level": given[0] if given else 1},
     2: lambda given: {"id": "shuffle", "elementsize": given[0] if given else 1},
     3: lambda given: {"id": "fletcher32"},
     307: lambda given: {"id": "bz2", "level": given[0] if given else 9},
-    32001: lambda given: {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0},
+    32000: lambda given: {"id": "imagecodecs_lzf", "header": False},
+    32001: _blosc,
+    32004: lambda given: {"id": "imagecodecs_lz4h5"},
+    32008: _bitshuffle,
     32015: lambda given: {"id": "zstd", "level": given[0] if given else 3},
 }
 
@@ -52,7 +88,7 @@ class _Chunk:
 
 def add_arrays(file: str, writer: ReferenceWriter) -> None:
     """Add the groups and arrays of a file."""
-    found = contents(file)
+    found = contents(file, decode=False)
     for path, reason in found.skipped.items():
         writer.skip(path, reason)
     for path, attributes in found.groups.items():
@@ -70,6 +106,10 @@ def _copy(path: str, entry: ArrayEntry, dataset: Any, reason: str, writer: Refer
     """Store a small array in the references, and leave out a larger one."""
     if dataset.size * max(1, dataset.dtype.itemsize) > writer.inline:
         writer.skip(path, f"{reason}, and it is larger than {writer.inline} bytes")
+        return
+    missing = missing_filter(dataset)
+    if missing is not None:
+        writer.skip(path, missing)
         return
     values = entry.values.read(tuple(slice(0, n) for n in entry.shape))
     writer.add_copy(
@@ -255,10 +295,13 @@ def _codecs(dataset: Any, chunks: list[_Chunk]) -> list[dict[str, Any]]:
         if unused >> place & 1:
             continue
         if number not in _FILTERS:
-            raise Unreferable(
-                f"its chunks have the HDF5 filter number {number}, which has no codec"
-            )
+            raise Unreferable(f"its chunks have the HDF5 filter {filter_name(number)}, {_NO_CODEC}")
         found.append(_FILTERS[number](values))
+    if found and found[-1].get("itemsize", 1) > 1:
+        raise Unreferable(
+            "its chunks have the HDF5 filter bitshuffle without compression, which zarr-python"
+            " decodes to other values; import the file to read it"
+        )
     return found
 
 
@@ -272,22 +315,39 @@ def _recoded(
         raise Unreferable(
             f"{len(different)} of its {len(chunks)} chunks lack filters that others have"
         )
+    if not different:
+        return {}
     codecs = [
-        (place, numcodecs.get_codec(_FILTERS[number](values)))
+        (place, bytes_codec(_FILTERS[number](values)))
         for place, (number, values) in enumerate(_filters(dataset))
         if not unused >> place & 1 and number in _FILTERS
     ]
     found = {}
     for chunk in different:
         raw.seek(chunk.offset)
-        data: Any = raw.read(chunk.size)
-        for place, codec in reversed(codecs):
-            if not chunk.skipped >> place & 1:
-                data = codec.decode(data)
-        for _, codec in codecs:
-            data = codec.encode(np.frombuffer(data, "u1"))
-        found[chunk.coords] = bytes(memoryview(data).cast("B"))
+        found[chunk.coords] = _with_filters(raw.read(chunk.size), chunk, codecs, _size(dataset))
     return found
+
+
+def _size(dataset: Any) -> int:
+    return int(math.prod(dataset.chunks) * dataset.dtype.itemsize)
+
+
+def _with_filters(
+    data: Any, chunk: _Chunk, codecs: list[tuple[int, BytesBytes]], size: int
+) -> bytes:
+    """Return the bytes of a chunk with all filters, also those that it lacks."""
+    applied = []
+    before: int | None = size
+    for place, codec in codecs:
+        if not chunk.skipped >> place & 1:
+            applied.append((codec, before))
+            before = None if before is None else codec.encoded_size(before)
+    for codec, decoded in reversed(applied):
+        data = codec.decode(data, decoded)
+    for _, codec in codecs:
+        data = codec.encode(data)
+    return bytes(data)
 
 
 def _fill(

@@ -28,7 +28,7 @@ from omnizarr.conventions.ome.pyramid import (
     planned_array,
 )
 from omnizarr.conventions.ome.versions import to_attributes, version_on
-from omnizarr.errors import CannotExpress, InvalidArgument, InvalidName
+from omnizarr.errors import CannotExpress, InvalidArgument, InvalidName, MissingModule, warn
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import new_location
 from omnizarr.hierarchy.location import Location
@@ -109,6 +109,7 @@ class Import(Job[Filled]):
         if self.strict and contents.skipped:
             lines = "".join(f"\n  - {k}: {v}" for k, v in contents.skipped.items())
             raise CannotExpress(f"{len(contents.skipped)} parts cannot be imported:{lines}")
+        _warn_of_uninstalled(contents)
         what = names[0] if len(names) == 1 else f"{len(names)} files"
         operation = f"import {what} to {location}"
         digest = key_digest(
@@ -141,9 +142,20 @@ class Import(Job[Filled]):
             if not gone:
                 raise InvalidArgument(f"exclude: nothing in the files matches {pattern!r}")
             for path in gone:
-                for members in (contents.arrays, contents.groups, contents.skipped):
+                for members in (
+                    contents.arrays, contents.groups, contents.skipped, contents.uninstalled,
+                ):  # fmt: skip
                     members.pop(path, None)
         return contents
+
+
+def _warn_of_uninstalled(contents: Contents) -> None:
+    """Warn of arrays that need a package; raise if there are no others."""
+    lines = [f"{path}: {reason}" for path, reason in contents.uninstalled.items()]
+    if lines and not contents.arrays:
+        raise MissingModule(f"nothing can be imported; {'; '.join(lines)}")
+    for line in lines:
+        warn(f"left out: {line}")
 
 
 def _matches(path: str, pattern: str) -> bool:
@@ -170,6 +182,7 @@ def _joined(files: list[str]) -> Contents:
         joined.arrays.update({paths.join(name, p): e for p, e in found.arrays.items()})
         joined.groups.update({paths.join(name, p): a for p, a in found.groups.items()})
         joined.skipped.update({f"{name}/{p}": r for p, r in found.skipped.items()})
+        joined.uninstalled.update({f"{name}/{p}": r for p, r in found.uninstalled.items()})
         joined.notes.extend(f"{name}: {note}" for note in found.notes)
     return joined
 

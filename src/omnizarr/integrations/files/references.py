@@ -13,17 +13,21 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from omnizarr import registry
-from omnizarr.errors import InvalidArgument, NodeExists
+from omnizarr.codecs.codec import BytesBytes
+from omnizarr.codecs.pipeline import bind_codec
+from omnizarr.errors import InvalidArgument, MissingPackage, NodeExists
 from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.create import create_array
 from omnizarr.hierarchy.options import DEFAULT_FILL
 from omnizarr.integrations.files.contents import NAMES, detect
+from omnizarr.model import Named
+from omnizarr.model.node import PREFIX
 
 INLINE = 2**16  # bytes of an array that is stored in the references themselves
 WRITERS = {
@@ -192,6 +196,15 @@ def _write(target: str, data: bytes) -> None:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def bytes_codec(config: Mapping[str, Any]) -> BytesBytes:
+    """Return the codec on bytes that version 2 metadata describe so."""
+    members = {name: value for name, value in config.items() if name != "id"}
+    try:
+        return cast(BytesBytes, bind_codec(Named(PREFIX + config["id"], members), "codecs"))
+    except MissingPackage as e:
+        raise Unreferable(f"some of its chunks have to be encoded again, and the {e}") from e
 
 
 def stored_dtype(dtype: np.dtype[Any]) -> Any:

@@ -2,7 +2,8 @@
 
 Each series of pages is an array with the axes of tifffile; a chunk is a tile, a strip, or a page
 that is stored without compression in one piece. The last strip of a page may be shorter than the
-others, which chunks cannot be: it is padded, encoded again and stored in the references.
+others, which chunks cannot be: it is padded, encoded again and stored in the references. LZW,
+PackBits and predictors are codecs of the package imagecodecs.
 """
 
 from __future__ import annotations
@@ -11,20 +12,28 @@ import itertools
 import math
 from typing import Any
 
-import numcodecs
 import numpy as np
 
 from omnizarr.errors import InvalidArgument
-from omnizarr.integrations.files.references import ReferenceWriter, Unreferable, stored_fill
+from omnizarr.integrations.files.references import (
+    ReferenceWriter,
+    Unreferable,
+    bytes_codec,
+    stored_fill,
+)
 from omnizarr.integrations.files.tiff import open_file
 
 # Compression by its number in the file.
 _CODECS: dict[int, dict[str, Any] | None] = {
     1: None,
+    5: {"id": "imagecodecs_lzw"},
     8: {"id": "zlib", "level": 6},
+    32773: {"id": "imagecodecs_packbits"},
     32946: {"id": "zlib", "level": 6},
     50000: {"id": "zstd", "level": 3},
 }
+# Predictors by their number in the file: differences along the rows.
+_PREDICTORS = {2: "imagecodecs_delta", 3: "imagecodecs_floatpred"}
 _PAGE = {"S": 4, "Z": 1, "Y": 2, "X": 3}  # the place of an axis in the shape that pages decode to
 
 
@@ -56,6 +65,7 @@ def _add_series(path: str, opened: Any, series: Any, writer: ReferenceWriter) ->
         "shape": list(series.shape),
         "chunks": [*(1 for _ in leading), *inner],
         "dtype": dtype.str,
+        "filters": _filters(keyframe, (*(1 for _ in leading), *inner), dtype),
         "compressor": codec,
         "fill_value": stored_fill(keyframe.nodata or 0, dtype),
     }
@@ -92,13 +102,25 @@ def _check(opened: Any, series: Any) -> None:
         raise Unreferable("its pages are arranged in a way that chunks cannot be")
     if int(keyframe.compression) not in _CODECS:
         raise Unreferable(f"its compression is {keyframe.compression.name}, which is no codec")
-    if keyframe.predictor not in (None, 0, 1):
-        raise Unreferable("its pixels are stored as differences (predictor), which is no codec")
+    if (keyframe.predictor or 1) not in (1, *_PREDICTORS):
+        name = getattr(keyframe.predictor, "name", keyframe.predictor)
+        raise Unreferable(f"its pixels have the predictor {name}, which is no codec")
     bits = keyframe.bitspersample
     if bits != 8 * series.dtype.itemsize or keyframe.fillorder != 1:
         raise Unreferable(f"its pixels have {bits} bits, which are packed")
     if keyframe.is_subsampled or keyframe.jpegtables is not None:
         raise Unreferable("its colours are stored with fewer pixels than its brightness")
+
+
+def _filters(
+    keyframe: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> list[dict[str, Any]] | None:
+    """Return the predictor, whose differences are those of one sample to the next."""
+    name = _PREDICTORS.get(keyframe.predictor)
+    if name is None:
+        return None
+    axis = keyframe.axes.index("X") - len(keyframe.axes)
+    return [{"id": name, "shape": list(shape), "dtype": dtype.str, "axis": axis, "dist": 1}]
 
 
 def _page(opened: Any, series: Any, number: int) -> Any:
@@ -155,15 +177,16 @@ def _last_strips(
         return {}
     strips = -(-keyframe.imagelength // keyframe.rowsperstrip)
     size = math.prod(_sizes(keyframe)) * dtype.itemsize
+    last = size // _sizes(keyframe)[2] * (keyframe.imagelength % keyframe.rowsperstrip)
     found: dict[tuple[int, int], bytes] = {}
-    encoder = None if codec is None else numcodecs.get_codec(codec)
+    encoder = None if codec is None else bytes_codec(codec)
     for number, page in enumerate(pages):
         for segment in range(strips - 1, 0 if page is None else len(page.dataoffsets), strips):
             data: Any = _read(page, segment)
             if data is None:
                 continue
-            plain = data if encoder is None else bytes(encoder.decode(data))
-            padded = plain + bytes(size - len(plain))
+            plain = data if encoder is None else bytes(encoder.decode(data, last))
+            padded = plain + bytes(size - len(plain))  # rows of zeros have differences of zero
             found[number, segment] = padded if encoder is None else bytes(encoder.encode(padded))
             if sum(map(len, found.values())) > limit:
                 raise Unreferable(
