@@ -15,7 +15,6 @@ import omnizarr as oz
 from omnizarr.integrations.files.contents import read_contents
 from tests.integrations.files.tiff_layouts import LAYOUTS, write_tiff
 
-
 IMPORTED = sorted({*LAYOUTS} - {"ome"})  # whose axes have another order
 
 
