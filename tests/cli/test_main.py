@@ -181,10 +181,10 @@ def _interrupt(words: list[str], target: str) -> tuple[int, str]:
 @pytest.mark.skipif(os.name == "nt", reason="needs signals")
 def test_an_interrupted_job_says_so_and_goes_on_with_resume(in_tmp: Path) -> None:
     rng = np.random.default_rng(0)
-    data = rng.integers(0, 1000, (1000, 200))
-    oz.create_array("a.zarr", data=data, chunks=(4, 50))
     words = ["rechunk", "a.zarr", "b.zarr", "--chunks", "50,4", "--workers", "1"]
-    for _ in range(5):  # it may end before the signal comes
+    for size in (1, 2, 4, 8, 16):  # it may end before the signal comes
+        data = rng.integers(0, 1000, (1000 * size, 200))
+        oz.create_array("a.zarr", data=data, chunks=(4, 50), overwrite=True)
         code, text = _interrupt(words, "b.zarr")
         if code:
             break

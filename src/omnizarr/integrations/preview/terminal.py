@@ -185,9 +185,9 @@ def half_blocks(image: RGB) -> Iterator[str]:
 
 def shades(image: RGB) -> Iterator[str]:
     """Yield lines of characters, a darker one for a darker pixel; of two rows one is shown."""
-    light = image.astype(float) @ (0.299, 0.587, 0.114)
+    light = image.astype(int) @ (299, 587, 114)  # whole numbers: the same on every processor
     for row in light[::2]:
-        yield "".join(_SHADES[int(v * (len(_SHADES) - 1) / 255)] for v in row)
+        yield "".join(_SHADES[int(v) * (len(_SHADES) - 1) // 255_000] for v in row)
 
 
 def _plot_lines(picture: Picture, width: int, height: int) -> Iterator[str]:
