@@ -28,7 +28,10 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 FOLDER = Path(sys.prefix) / "peers"
-ZARR_2 = ("zarr==2.18.7", "numcodecs==0.15.*", "msgpack")
+# zarr-python 2 asks for numcodecs before 0.16, which has no wheels for aarch64: compiling takes
+# minutes. It is installed without what it asks for, and finds two functions under their old names.
+ZARR_2 = ("numcodecs==0.16.*", "numpy", "asciitree", "fasteners", "msgpack")
+ZARR_2_ALONE = ("zarr==2.18.7",)
 GDAL = ("rasterio",)  # whose wheels bring it
 ZARRITA = ("zarrita@0.7",)
 SCRIPT = Path(__file__).with_name("zarrita.mjs")
@@ -72,6 +75,7 @@ class Python:
     """Another Python with its own packages."""
 
     modules: tuple[str, ...] = ("numpy as np",)
+    before = ""
 
     def __init__(self, python: Path) -> None:
         self.server = Server(python, "-W", "ignore", "-c", _ANSWER)
@@ -79,10 +83,11 @@ class Python:
     def run(self, source: str, **arguments: Any) -> Any:
         """Run Python source there and return its variable `result`.
 
-        `arguments` are variables of the source, and `modules` are imported.
+        `arguments` are variables of the source; `before` is run and `modules` are imported first.
         Arguments and result are what pickle can carry: plain values and NumPy arrays.
         """
-        source = "".join(f"import {module}\n" for module in self.modules) + source
+        modules = "".join(f"import {module}\n" for module in self.modules)
+        source = f"{self.before}\n{modules}{source}"
         error, result = self.server.ask(pickle.dumps((source, arguments), 5), pickle.load)
         if error:
             raise PeerError(error.strip().rpartition("\n")[2] + "\n" + error)
@@ -90,9 +95,13 @@ class Python:
 
 
 class ZarrPython2(Python):
-    """zarr-python 2.18.7 with numcodecs 0.15."""
+    """zarr-python 2.18.7 with numcodecs 0.16."""
 
     modules = ("numpy as np", "zarr", "numcodecs")
+    before = (
+        "import numcodecs.blosc as b\n"
+        "b.cbuffer_sizes, b.cbuffer_metainfo = b._cbuffer_sizes, b._cbuffer_metainfo"
+    )
 
     def read(self, path: Path) -> dict[str, Any]:
         """Return every array below a path by its relative path ("" for an array itself).
@@ -193,7 +202,7 @@ def _read_line(file: IO[bytes]) -> Any:
 def zarr_python_2() -> ZarrPython2:
     """Install zarr-python 2 if necessary; skip the test if that is impossible."""
 
-    return ZarrPython2(_environment("zarr-python-2", ZARR_2, ("3.11", "3.12")))
+    return ZarrPython2(_environment("zarr-python-2", ZARR_2, ("3.11", "3.12"), ZARR_2_ALONE))
 
 
 def gdal() -> Gdal:
@@ -216,17 +225,25 @@ def zarrita() -> Zarrita:
     return Zarrita(folder)
 
 
-def _environment(name: str, needs: tuple[str, ...], versions: tuple[str, ...]) -> Path:
-    """Return the Python of an environment with packages, on the first version available."""
+def _environment(
+    name: str, needs: tuple[str, ...], versions: tuple[str, ...], alone: tuple[str, ...] = ()
+) -> Path:
+    """Return the Python of an environment with packages, on the first version available.
+
+    Packages of `alone` are installed without those that they ask for.
+    """
 
     def make(folder: Path) -> None:
         base = next(filter(None, map(_python, versions)), None)
         if base is None:
             raise OSError(f"none of Python {', '.join(versions)} is installed")
         _run(base, "-m", "venv", folder)
-        _run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", *needs)
+        install = (folder / "bin" / "python", "-m", "pip", "install", "--quiet")
+        _run(*install, *needs)
+        if alone:
+            _run(*install, "--no-deps", *alone)
 
-    return _made(name, needs, make) / "bin" / "python"
+    return _made(name, needs + alone, make) / "bin" / "python"
 
 
 def _made(name: str, needs: tuple[str, ...], make: Callable[[Path], None]) -> Path:
