@@ -192,5 +192,5 @@ def test_the_tour_runs(in_tmp: Path, capsys: pytest.CaptureFixture[str]) -> None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         exec(compile(code, "README.md", "exec"), {})
-    assert "<Array /  float32 (31, 72, 144)" in capsys.readouterr().out
+    assert "<Array /  (31, 72, 144) float32" in capsys.readouterr().out
     assert oz.open("ocean-v2.zarr").zarr_format == 2

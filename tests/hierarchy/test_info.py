@@ -75,7 +75,7 @@ def test_arrays_show_shape_codecs_attributes_and_grid() -> None:
     assert "sharding_indexed[bytes(endian='little')" in found
     assert "index at the end: bytes(endian='little') -> crc32c]" in found
     array[...] = 1
-    assert "2 of 2 values: " in texts(array.info_complete()._repr_html_())
+    assert "2 of 2 shards, " in texts(array.info_complete()._repr_html_())
     assert "<svg" not in oz.create_array(None, shape=(0, 3))._repr_html_()
     assert "<svg" not in oz.create_array(None, shape=())._repr_html_()
 

@@ -177,7 +177,7 @@ def test_no_chunk_is_read_before_values_are_requested() -> None:
     store.read.clear()
     view = array.view[::2].T.view[1:3, [0, 4]]
     assert view.chunk_keys()
-    assert repr(view).startswith("<View int32 (2, 2, 4)  64 bytes  of <Array /")
+    assert repr(view).startswith("<View (2, 2, 4) int32  64 bytes  of <Array /")
     assert "oindex" in repr(array.view)
     assert store.read == set()
 

@@ -17,7 +17,16 @@ from omnizarr.cli.options import Options
 from omnizarr.codecs.specify import inner_chunk_shape, memory_order, plain_member
 from omnizarr.errors import OmnizarrError
 from omnizarr.formats import title
-from omnizarr.hierarchy.info import Info, counted, size_text, stored_text, type_name
+from omnizarr.hierarchy.info import (
+    Info,
+    counted,
+    decoded_bytes,
+    grid_lengths,
+    grid_text,
+    size_text,
+    stored_text,
+    type_name,
+)
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import find_node, resolve_store_path
 from omnizarr.model import ArrayModel, Named, Node, paths
@@ -200,7 +209,7 @@ def _members(location: Location) -> dict[str, Any] | None:
 def summary(facts: dict[str, Any]) -> Info:
     """Return the facts as names and values for people."""
     info = Info()
-    info["type"] = f"{facts['kind']}, {title(facts['zarr_format'], 'version ')}"
+    info["type"] = f"{facts['kind']}, {title(facts['zarr_format'])}"
     info["path"] = f"{facts['node']} in {facts['store']}"
     if facts["kind"] == "array":
         _array_summary(info, facts)
@@ -227,35 +236,41 @@ def chunk_text(facts: dict[str, Any]) -> str:
 
 
 def _array_summary(info: Info, facts: dict[str, Any]) -> None:
+    """Add the facts about an array, in the order and words of `Array.info`."""
     info["shape"] = shape_text(facts["shape"])
-    info["data type"] = facts["dtype"]
-    info["chunk shape"] = chunk_text(facts)
     if facts["dimension_names"] is not None:
         info["dimensions"] = ", ".join(name or "-" for name in facts["dimension_names"])
-    info["order"] = facts["order"]
+    info["data type"] = facts["dtype"]
+    fill = facts["fill_value"]
+    text = repr(fill) if isinstance(fill, str) else str(fill)
+    info["fill value"] = "undefined" if fill is None else text
+    nbytes = facts.get("nbytes")
+    itemsize = 0 if nbytes is None else nbytes // max(1, math.prod(facts["shape"]))
+    if nbytes is not None:
+        info["size in memory"] = size_text(nbytes)
+    if "chunk_grid" in facts:
+        for name, counts in (("chunks", facts["chunk_grid"]), ("shards", facts["shard_grid"])):
+            if counts is not None:
+                text, full = grid_lengths(facts[name], itemsize)
+                info[name] = grid_text(text, full, tuple(counts))
+    else:
+        info["chunks"] = chunk_text(facts)
+    if facts["order"] != "C":
+        info["order"] = facts["order"]
     info["codecs"] = " -> ".join(map(codec_text, facts["codecs"]))
     if "lossy_codecs" in facts:
         info["lossy codecs"] = ", ".join(facts["lossy_codecs"])
     if "storage_transformers" in facts:
         info["transformers"] = ", ".join(map(codec_text, facts["storage_transformers"]))
-    fill = facts["fill_value"]
-    info["fill value"] = "undefined" if fill is None else str(fill)
     if "not_understood" in facts:
         info["not understood"] = facts["not_understood"]
-    if "chunk_grid" not in facts:
-        return
-    counts, shards = facts["chunk_grid"], facts["shard_grid"]
-    info["chunks"] = f"{math.prod(counts)} in a grid of {shape_text(counts)}"
-    if shards is not None:
-        number = counted(math.prod(shards), "shard")
-        info["chunks"] += f", in {number} in a grid of {shape_text(shards)}"
-    if facts["nbytes"] is not None:
-        info["size in memory"] = size_text(facts["nbytes"])
     stored = facts.get("stored")
-    if stored is not None:
-        info["stored"] = stored_text(
-            stored["values"], stored["of"], stored["bytes"], facts["nbytes"] or 0
-        )
+    if stored is not None and stored["of"] is not None:
+        what = "chunk" if facts["shards"] is None else "shard"
+        _, full = grid_lengths(facts["shards"] or facts["chunks"], itemsize)
+        numbers = (stored["values"], stored["of"])
+        decoded = decoded_bytes(*numbers, full, nbytes or 0)
+        info["stored"] = stored_text(*numbers, what, stored["bytes"], decoded)
 
 
 def codec_text(codec: dict[str, Any]) -> str:

@@ -660,12 +660,17 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
         Examples:
             >>> info = oz.array(np.arange(6), chunks=3).info_complete()
-            >>> "2 of 2" in str(info)
+            >>> info["stored"].startswith("2 of 2 chunks, ")
             True
         """
-        found = self.info
-        count, size = stored_chunks.stored_size(self._bound)
-        found["stored"] = info.stored_text(count, self._bound.grid.count, size, self.nbytes)
+        found, bound = self.info, self._bound
+        count, size = stored_chunks.stored_size(bound)
+        nbytes = 0 if bound.data_type.variable else self.nbytes
+        full = math.prod(bound.grid.regular or (0,)) * self.itemsize
+        decoded = info.decoded_bytes(count, bound.grid.count, full, nbytes)
+        what = "chunk" if self.shards is None else "shard"
+        text = info.stored_text(count, bound.grid.count, what, size, decoded)
+        found.add({"stored": text})
         return found
 
     def __repr__(self) -> str:

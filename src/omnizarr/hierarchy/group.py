@@ -913,7 +913,7 @@ class Group(NodeHandle[GroupModel]):
             True
         """
         found = self.info
-        found.update(info.members_info(self._location))
+        found.add(info.members_info(self._location))
         return found
 
     def __repr__(self) -> str:

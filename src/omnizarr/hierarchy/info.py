@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import platform
 import re
+import shutil
 import sys
+import textwrap
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
 
 if TYPE_CHECKING:  # the engine is slow to import, and metadata can be described without it
+    from omnizarr.chunk_grids import Grid as ChunkGrid
     from omnizarr.engine import BoundArray
 
 SPACING = (
@@ -34,6 +37,14 @@ SLANT = 0.45  # of the third axis, of which a part is seen to the right and to t
 # html.escape does the same, but its module is slow to import.
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 _TEXT = "text-align:left;vertical-align:top;white-space:normal;overflow-wrap:anywhere"
+_BORDER = "color-mix(in srgb,currentColor 25%,transparent)"
+_CARD = (
+    "display:inline-block;max-width:100%;box-sizing:border-box;border:1px solid;border-radius:6px;"
+    f"border-color:{_BORDER};padding:8px 14px;overflow-wrap:anywhere"
+)
+_LIST = "list-style:none;margin:0 0 0 .3em;padding:0 0 0 1.2em;border-left:1px solid " + _BORDER
+MOST_LENGTHS = 6  # of chunks along an axis that are shown, if they differ
+LONG_NAME = 24  # characters of the name of a row, above which it may be wrapped
 
 
 _Place = Callable[[float, float], tuple[float, float]]
@@ -59,9 +70,24 @@ class Info(dict[str, str]):
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
-        return "\n".join(f"{name:<{width}} : {value}" for name, value in self.items())
+        room = shutil.get_terminal_size((0, 0)).columns - width - 3
+        pairs = ((name, _wrapped(value, room, width + 3)) for name, value in self.items())
+        return "\n".join(f"{name:<{width}} : {value}" for name, value in pairs)
 
     __str__ = __repr__
+
+    def add_attributes(self, values: Mapping[str, Any]) -> None:
+        """Add the names of attributes as the last row, and keep their values for notebooks."""
+        if values:
+            self["attributes"] = ", ".join(values)
+            self.attributes = values
+
+    def add(self, rows: Mapping[str, str]) -> None:
+        """Add rows, before the attributes."""
+        last = self.pop("attributes", None)
+        self.update(rows)
+        if last is not None:
+            self["attributes"] = last
 
     def _repr_html_(self) -> str:
         rows = dict(self)
@@ -70,6 +96,14 @@ class Info(dict[str, str]):
             rows.pop("attributes", None)
         folded = attributes_section(self.attributes)
         return card("  ·  ".join(about), rows, grid=self.grid, folded=folded)
+
+
+def _wrapped(text: str, room: int, indent: int) -> str:
+    """Return text in lines for a terminal; as it is if there is none, or it is very narrow."""
+    if len(text) <= room or room < 20:
+        return text
+    lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+    return f"\n{' ' * indent}".join(lines)
 
 
 def type_name(named: Named) -> str:
@@ -133,7 +167,7 @@ def chunk_text(array: ArrayModel) -> str:
 def array_line(array: ArrayModel, location: Location) -> str:
     """Describe an array in one line."""
     return (
-        f"<Array {paths.show(location.path)}  {type_name(array.data_type)} {array.shape}"
+        f"<Array {paths.show(location.path)}  {array.shape} {type_name(array.data_type)}"
         f"  chunks {chunk_text(array)}  {title(location.format.name)}  {codec_names(array)}"
         f"  on {location.store!r}>"
     )
@@ -170,30 +204,65 @@ def array_info(
 ) -> Info:
     """Summarise an array without reading a chunk; `counts` are those of chunks along each axis."""
     info = Info()
-    info["type"] = f"array, {title(location.format.name, 'version ')}"
+    info["type"] = f"array, {title(location.format.name)}"
     info["path"] = f"{paths.show(location.path)} in {location.store!r}"
     info["shape"] = str(array.shape)
-    info["data type"] = type_name(array.data_type)
-    info["chunk shape"] = chunk_text(array)
     if array.dimension_names is not None:
         info["dimensions"] = ", ".join(n or "-" for n in array.dimension_names)
-    info["order"] = memory_order(array)
-    info["codecs"] = codecs_text(array.codecs)
-    if array.storage_transformers:
-        info["transformers"] = ", ".join(repr(t) for t in array.storage_transformers)
+    info["data type"] = type_name(array.data_type)
+    problem = None
     try:
-        info["fill value"] = str(bound.shown(bound.fill[()])) if bound.fill_defined else "undefined"
-        info["chunks"] = grid_text(array, counts(), bound.grid.shape)
-        info["size in memory"] = size_text(bound.dtype.itemsize * math.prod(array.shape))
-        if lossy := bound.lossy_codecs:
+        fill = bound.shown(bound.fill[()])
+        text = repr(str(fill)) if isinstance(fill, str) else str(fill)
+        info["fill value"] = text if bound.fill_defined else "undefined"
+        itemsize = 0 if bound.data_type.variable else bound.dtype.itemsize
+        if itemsize:
+            info["size in memory"] = size_text(itemsize * math.prod(array.shape))
+        inner = inner_chunk_shape(array)
+        if inner is not None:
+            info["chunks"] = grid_text(str(inner), math.prod(inner) * itemsize, counts())
+        lengths = _chunk_lengths(bound.grid)
+        stored = grid_text(*grid_lengths(lengths, itemsize), bound.grid.shape)
+        info["chunks" if inner is None else "shards"] = stored
+    except OmnizarrError as e:
+        problem = str(e)
+        info.setdefault("chunks", chunk_text(array))
+    if memory_order(array) != "C":
+        info["order"] = memory_order(array)
+    info["codecs"] = codecs_text(array.codecs)
+    try:
+        if problem is None and (lossy := bound.lossy_codecs):
             info["lossy codecs"] = ", ".join(lossy)
     except OmnizarrError as e:
-        info["not understood"] = str(e)
-    if array.attributes:
-        info["attributes"] = ", ".join(array.attributes)
-        info.attributes = array.attributes
+        problem = str(e)
+    if array.storage_transformers:
+        info["transformers"] = ", ".join(repr(t) for t in array.storage_transformers)
+    if problem is not None:
+        info["not understood"] = problem
+    info.add_attributes(array.attributes)
     info.grid = drawn_grid(array)
     return info
+
+
+def _chunk_lengths(grid: ChunkGrid) -> list[Any]:
+    """Return the length of stored values along each axis, or a list of them if they differ."""
+    if grid.regular is not None:
+        return list(grid.regular)
+    few = [(axis, range(min(axis.count, MOST_LENGTHS + 1))) for axis in grid.axes]
+    return [[int(axis.size(k)) for k in numbers] for axis, numbers in few]
+
+
+def grid_lengths(lengths: Sequence[Any], itemsize: int) -> tuple[str, int]:
+    """Return a chunk shape as text, and its bytes in memory; 0 bytes if chunks differ."""
+    if not any(isinstance(each, (list, tuple)) for each in lengths):
+        return str(tuple(lengths)), math.prod(lengths) * itemsize
+    axes = []
+    for each in lengths:
+        sizes = [str(n) for n in each] if isinstance(each, (list, tuple)) else [str(each)]
+        if len(sizes) > MOST_LENGTHS:
+            sizes[MOST_LENGTHS:] = ["…"]
+        axes.append(f"({', '.join(sizes)})")
+    return f"lengths {' × '.join(axes)}", 0
 
 
 def drawn_grid(array: ArrayModel) -> Grid | None:
@@ -208,29 +277,36 @@ def drawn_grid(array: ArrayModel) -> Grid | None:
     return Grid(array.shape, chunks, shards, array.dimension_names)
 
 
-def grid_text(array: ArrayModel, counts: tuple[int, ...], shards: tuple[int, ...]) -> str:
-    """Describe the number of chunks and of shards."""
-    text = f"{math.prod(counts)} in a grid of {counts}"
-    if inner_chunk_shape(array) is None:
-        return text
-    return f"{text}, in {counted(math.prod(shards), 'shard')} in a grid of {shards}"
+def grid_text(shape: str, nbytes: int, counts: tuple[int, ...]) -> str:
+    """Describe the shape of chunks or shards, their bytes in memory if not 0, and their number."""
+    size = f", {size_text(nbytes)}" if nbytes else ""
+    grid = f" in a grid of {counts}" if counts else ""
+    return f"{shape}{size}; {math.prod(counts)}{grid}"
 
 
-def stored_text(count: int, expected: int, stored: int, nbytes: int) -> str:
-    """Describe the number and bytes of stored chunks or shards."""
-    times = round(nbytes / stored, 1) if stored else 0
-    ratio = f", {times} times smaller" if times > 1 else ""
-    return f"{count} of {expected} values: {size_text(stored)}{ratio}"
+def decoded_bytes(count: int, expected: int, full: int, nbytes: int) -> float:
+    """Return the bytes in memory of some of the chunks of an array of `nbytes` bytes.
+
+    `full` are those of one chunk, 0 if chunks differ.
+    """
+    return min(count * full, nbytes) if full else nbytes * count / max(1, expected)
+
+
+def stored_text(count: int, expected: int, what: str, stored: int, decoded: float) -> str:
+    """Describe the number and bytes of stored chunks or shards, and the compression ratio.
+
+    `decoded` are their bytes in memory, 0 if not known.
+    """
+    ratio = f"; compression ratio {decoded / stored:.1f}" if stored and decoded else ""
+    return f"{count} of {counted(expected, what)}, {size_text(stored)}{ratio}"
 
 
 def group_info(group: GroupModel, location: Location) -> Info:
     """Summarise the metadata of a group."""
     info = Info()
-    info["type"] = f"group, {title(location.format.name, 'version ')}"
+    info["type"] = f"group, {title(location.format.name)}"
     info["path"] = f"{paths.show(location.path)} in {location.store!r}"
-    if group.attributes:
-        info["attributes"] = ", ".join(group.attributes)
-        info.attributes = group.attributes
+    info.add_attributes(group.attributes)
     return info
 
 
@@ -272,13 +348,15 @@ class _Branch:
 
     def html(self, opened: bool) -> str:
         """Return the node and all below it as an HTML list that folds."""
-        label = f"<b>{escape(self.name)}</b>{escape(self.about)}"
+        about = f"<span style='opacity:.75'>{escape(self.about)}</span>" if self.about else ""
+        label = f"<b>{escape(self.name)}</b>{about}"
         inner = "".join(f"<li>{b.html(opened)}</li>" for b in self.below)
         inner += f"<li>{escape(self.left_out)}</li>" if self.left_out else ""
         if not inner:
             return label
-        start = "<details open>" if opened else "<details>"
-        return f"{start}<summary>{label}</summary><ul>{inner}</ul></details>"
+        start = "<details open='open'>" if opened else "<details>"
+        summary = f"<summary style='cursor:pointer'>{label}</summary>"
+        return f"{start}{summary}<ul style='{_LIST}'>{inner}</ul></details>"
 
 
 class Tree:
@@ -292,7 +370,7 @@ class Tree:
         return "\n".join([self._root.name + self._root.about, *self._root.lines("")])
 
     def _repr_html_(self) -> str:
-        return f"<div>{self._root.html(self._opened)}</div>"
+        return f"<div style='{_CARD}'>{self._root.html(self._opened)}</div>"
 
 
 def tree(
@@ -307,7 +385,7 @@ def tree(
         if depth == level:
             continue
         if max_nodes <= 0:
-            branch.left_out = "…"
+            branch.about = "  …"
             continue
         children = sorted(below.children().items())
         shown = children[:max_nodes]
@@ -343,27 +421,28 @@ def card(
     *,
     grid: Grid | None = None,
     folded: Mapping[str, str] | None = None,
+    opened: bool = False,
 ) -> str:
     """Return a title, a table of names and texts, a drawing, and sections of HTML that unfold."""
+    start = "<details open='open'>" if opened else "<details>"
     cells = "".join(
-        f"<tr><th style='{_TEXT};padding:1px 14px 1px 0;font-weight:600;opacity:.75;"
-        "white-space:nowrap'>"
+        f"<tr><th style='{_TEXT};padding:1px 14px 1px 0;font-weight:600;opacity:.75"
+        f"{'' if len(name) > LONG_NAME else ';white-space:nowrap'}'>"
         f"{escape(name)}</th><td style='{_TEXT};padding:1px 0'>{escape(value)}</td></tr>"
         for name, value in rows.items()
     )
     below = "".join(
-        f"<details><summary style='cursor:pointer;opacity:.75'>{escape(label)}</summary>"
+        f"{start}<summary style='cursor:pointer;opacity:.75'>{escape(label)}</summary>"
         f"{content}</details>"
         for label, content in (folded or {}).items()
     )
     return (
-        "<div style='display:inline-block;max-width:100%;border:1px solid;border-radius:6px;"
-        "border-color:color-mix(in srgb,currentColor 25%,transparent);padding:8px 14px'>"
+        f"<div style='{_CARD}'>"
         f"<div style='font-weight:600;padding-bottom:4px'>{escape(title)}</div>"
         "<div style='display:flex;flex-wrap:wrap;gap:8px 28px;align-items:flex-start'>"
-        "<table style='margin:0;border-collapse:collapse;flex:1 1 22em;max-width:40em'>"
-        f"{cells}</table>"
-        f"{'' if grid is None else drawing(grid)}</div>{below}</div>"
+        "<div style='flex:1 1 22em;min-width:0;max-width:44em'>"
+        f"<table style='margin:0;border-collapse:collapse'>{cells}</table>{below}</div>"
+        f"{'' if grid is None else drawing(grid)}</div></div>"
     )
 
 
@@ -381,11 +460,6 @@ def attributes_section(values: Mapping[str, object]) -> dict[str, str]:
         text = f"{text[:MAX_ATTRIBUTES]}\n… {len(text) - MAX_ATTRIBUTES} more characters"
     count = f"{len(values)} attribute{'' if len(values) == 1 else 's'}"
     return {count: preformatted(text)}
-
-
-def line_card(line: str, values: Mapping[str, object]) -> str:
-    """Return a card with the line that `repr` gives, and attributes."""
-    return card(line.strip("<>"), {}, folded=attributes_section(values))
 
 
 def report_card(title: str, values: Mapping[str, object]) -> str:

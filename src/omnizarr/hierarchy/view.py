@@ -12,7 +12,7 @@ from omnizarr.data_types.data_type import as_elements, fill_masked
 from omnizarr.engine import Missing
 from omnizarr.errors import SelectionError
 from omnizarr.hierarchy import selection as access
-from omnizarr.hierarchy.info import size_text
+from omnizarr.hierarchy.info import card, size_text
 from omnizarr.hierarchy.selection import Shaped
 from omnizarr.indexing import Plan, Selection, everything
 from omnizarr.storage_transformers import stored_key
@@ -179,7 +179,16 @@ class View(Shaped):
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
-        return f"<View {self.dtype} {self.shape}  {size_text(self.nbytes)}  of {self.array!r}>"
+        return f"<View {self.shape} {self.dtype}  {size_text(self.nbytes)}  of {self.array!r}>"
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "shape": str(self.shape),
+            "data type": str(self.dtype),
+            "size in memory": size_text(self.nbytes),
+            "array": repr(self.array).strip("<>"),
+        }
+        return card(f"{self.array.name} in {self.array.store!r}  ·  view", rows)
 
 
 class Viewer:

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from omnizarr import config
 from omnizarr.concurrency.executors import On, for_each_on, runs_in_process, tasks_at_once
 from omnizarr.errors import InvalidArgument, OmnizarrError, StoreError, warn
-from omnizarr.hierarchy.info import counted, report_card, size_text
+from omnizarr.hierarchy.info import card, counted, preformatted, report_card, size_text
 from omnizarr.ops.checksums import write_checksums
 from omnizarr.ops.output import Begun
 from omnizarr.stores import (
@@ -191,6 +191,12 @@ class Plan(Generic[O]):
         if self.memory is not None:
             lines.append(f"  memory: at most {size_text(self.memory)} for each process")
         return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        operation, _, rest = str(self).partition("\n")
+        return card(f"{operation}  ·  plan", {}, folded={"steps": preformatted(rest)}, opened=True)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON."""

@@ -113,7 +113,7 @@ def test_units_are_converted() -> None:
 def test_the_repr_of_an_image_is_informative() -> None:
     image = example(name="cell")
     assert repr(image) == (
-        "<Image cell  OME-Zarr 0.5  uint16 (c 2, z 10, y 40, x 50)"
+        "<Image cell  OME-Zarr 0.5  (c: 2, z: 10, y: 40, x: 50) uint16"
         "  pixel (z 0.5 micrometer, y 0.1 micrometer, x 0.2 micrometer)  3 levels"
         "  channels DAPI, GFP  on memory>"
     )

@@ -34,7 +34,7 @@ from omnizarr.errors import (
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import create_group
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.info import attributes_section, card
+from omnizarr.hierarchy.info import attributes_section, card, type_name
 from omnizarr.hierarchy.open import open as open_zarr
 from omnizarr.hierarchy.options import ArrayOptions, document_options
 
@@ -293,11 +293,12 @@ class Dataset(Mapping[str, Variable]):
         return f"<Dataset {self.group.name}  ({sizes})  {', '.join(self) or 'no variables'}>"
 
     def _repr_html_(self) -> str:
-        rows = {"dimensions": ", ".join(f"{n} {s}" for n, s in self.dimensions.items())}
+        rows = {"dimensions": ", ".join(f"{n}: {s}" for n, s in self.dimensions.items())}
         for name, array in self._arrays.items():
             axes = ", ".join(n or "-" for n in array.dimension_names or ()) or str(array.shape)
             about = [array.attrs.get(key) for key in ("long_name", "units")]
-            rows[name] = "  ·  ".join([axes, str(array.dtype), *(str(a) for a in about if a)])
+            type_ = type_name(array._model.data_type)
+            rows[name] = "  ·  ".join([axes, type_, *(str(a) for a in about if a)])
         if self.groups:
             rows["groups"] = ", ".join(self.groups)
         title = f"{self.group.name} in {self.group.store!r}  ·  dataset"

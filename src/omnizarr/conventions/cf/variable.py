@@ -20,7 +20,7 @@ from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import InvalidArgument, InvalidMetadata, SelectionError
 from omnizarr.formats.format import ARRAY_DIMENSIONS, is_nczarr
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.info import line_card
+from omnizarr.hierarchy.info import attributes_section, card
 from omnizarr.hierarchy.selection import Shaped
 from omnizarr.hierarchy.view import View
 
@@ -277,10 +277,19 @@ class Variable(Shaped):
     def __repr__(self) -> str:
         names = self.dimensions or (None,) * self.ndim
         axes = ", ".join(f"{n or '-'}: {k}" for n, k in zip(names, self.shape, strict=True))
-        return f"<Variable {self.array.name}  {self.dtype} ({axes})>"
+        return f"<Variable {self.array.name}  ({axes}) {self.dtype}>"
 
     def _repr_html_(self) -> str:
-        return line_card(repr(self), self.array.attrs.asdict())
+        axes = zip(self.dimensions or (None,) * self.ndim, self.shape, strict=True)
+        about = {key: self.attributes.get(key) for key in ("long_name", "units")}
+        rows = {
+            "shape": str(self.shape),
+            "dimensions": ", ".join(f"{n or '-'}: {k}" for n, k in axes),
+            "data type": str(self.dtype),
+            **{key.replace("_", " "): str(text) for key, text in about.items() if text},
+        }
+        title = f"{self.array.name} in {self.array.store!r}  ·  variable"
+        return card(title, rows, folded=attributes_section(self.array.attrs.asdict()))
 
 
 class Viewer:

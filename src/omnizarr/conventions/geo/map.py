@@ -41,7 +41,7 @@ from omnizarr.errors import (
 )
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.info import line_card
+from omnizarr.hierarchy.info import attributes_section, card
 from omnizarr.hierarchy.open import open as open_zarr
 from omnizarr.model import paths
 
@@ -199,7 +199,13 @@ class Map:
         return f"<Map {name}  {self.crs or 'no CRS'}  {len(self.levels)} levels: {shapes}>"
 
     def _repr_html_(self) -> str:
-        return line_card(repr(self), self.levels[0].array.attrs.asdict())
+        finest = self.levels[0].array
+        rows = {"CRS": str(self.crs or "none"), "data type": str(finest.dtype)}
+        for number, level in enumerate(self.levels):
+            rows[f"level {number}"] = f"{level.shape}, chunks {level.array.chunks}"
+        title = f"{finest.name} in {finest.store!r}  ·  map"
+        folded = attributes_section(finest.attrs.asdict())
+        return card(title, rows, grid=finest.info.grid, folded=folded)
 
 
 def open(

@@ -32,7 +32,7 @@ from omnizarr.conventions.ome.versions import (
 from omnizarr.errors import InvalidMetadata, NodeNotFound, Problem, SelectionError, WrongNode, warn
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.info import Info, line_card
+from omnizarr.hierarchy.info import Info, attributes_section, card
 from omnizarr.hierarchy.location import existing_node
 from omnizarr.model import paths
 
@@ -77,7 +77,13 @@ class OmeGroup:
         return self._loaded.metadata
 
     def _repr_html_(self) -> str:
-        return line_card(repr(self), self.group.attrs.asdict())
+        kind = f"OME-Zarr {self.version} {type(self).__name__.lower()}"
+        title = f"{self.group.name} in {self.group.store!r}  ·  {kind}"
+        return card(title, self._rows(), folded=attributes_section(self.group.attrs.asdict()))
+
+    def _rows(self) -> dict[str, str]:
+        """Return what notebooks show besides the attributes."""
+        return {}
 
 
 def load(group: Group, parent: Loaded | None = None) -> Loaded | None:
@@ -303,7 +309,7 @@ class Image(OmeGroup):
         return registry.lookup("integration", "preview")(self, at=at, pixels=pixels)
 
     def _sizes(self) -> str:
-        parts = (f"{a.name} {n}" for a, n in zip(self.axes, self.shape, strict=True))
+        parts = (f"{a.name}: {n}" for a, n in zip(self.axes, self.shape, strict=True))
         return ", ".join(parts)
 
     def _pixel(self, level: int) -> str:
@@ -319,7 +325,7 @@ class Image(OmeGroup):
         parts = [
             f"<Image {self.name or self.group.name}",
             f"OME-Zarr {self.version}",
-            f"{self.dtype} ({self._sizes()})",
+            f"({self._sizes()}) {self.dtype}",
             f"pixel ({self._pixel(0)})",
             f"{count} level{'s' if count > 1 else ''}",
         ]
@@ -333,7 +339,7 @@ class Image(OmeGroup):
     def info(self) -> Info:
         """A summary."""
         info = Info()
-        info["type"] = f"OME-Zarr {self.version} image, zarr version {self.group.zarr_format}"
+        info["type"] = f"OME-Zarr {self.version} image, zarr v{self.group.zarr_format}"
         info["path"] = f"{self.group.name} in {self.group.store!r}"
         if self.name:
             info["name"] = self.name

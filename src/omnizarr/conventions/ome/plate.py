@@ -39,6 +39,9 @@ class Well(OmeGroup, Mapping[str, Image]):
     def __len__(self) -> int:
         return len(self.layout.fields)
 
+    def _rows(self) -> dict[str, str]:
+        return {"fields": ", ".join(self)}
+
     def __repr__(self) -> str:
         return (
             f"<Well {self.group.name}  OME-Zarr {self.version}  fields {', '.join(self)}"
@@ -84,6 +87,17 @@ class Plate(OmeGroup, Mapping[str, Well]):
     def __len__(self) -> int:
         return len(self.layout.wells)
 
+    def _rows(self) -> dict[str, str]:
+        runs = len(self.layout.acquisitions)
+        found = {
+            "name": self.layout.name or "",
+            "rows": ", ".join(self.rows),
+            "columns": ", ".join(self.columns),
+            "wells": str(len(self)),
+            "acquisitions": str(runs) if runs else "",
+        }
+        return {name: text for name, text in found.items() if text}
+
     def __repr__(self) -> str:
         name = self.layout.name or self.group.name
         runs = len(self.layout.acquisitions)
@@ -124,6 +138,9 @@ class Series(OmeGroup, Sequence[Image]):
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    def _rows(self) -> dict[str, str]:
+        return {"images": f"{len(self)}: {', '.join(self.paths[:20])}"}
 
     def __repr__(self) -> str:
         return (

@@ -26,7 +26,7 @@ from omnizarr.hierarchy.chunk_shapes import (
     item_bytes,
     shard_shape,
 )
-from omnizarr.hierarchy.info import size_text, type_name
+from omnizarr.hierarchy.info import card, preformatted, size_text, type_name
 from omnizarr.hierarchy.options import ArrayOptions, array_model, lengths_of
 from omnizarr.model import ArrayModel, Named
 
@@ -107,6 +107,16 @@ class Suggestion:
     def nfiles(self) -> int:
         """The number of files or objects: shards, or else chunks."""
         return self.nchunks if self.shards is None else _count(self.shape, self.shards)
+
+    def _repr_html_(self) -> str:
+        sizes, _, costs = str(self).partition("\n\n")
+        title = f"{self.shape} {self.dtype}  ·  suggested chunks"
+        return card(
+            title,
+            {},
+            folded={"sizes": preformatted(sizes), "reads": preformatted(costs)},
+            opened=True,
+        )
 
     def __str__(self) -> str:
         rows = [
