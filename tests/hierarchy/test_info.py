@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -128,3 +130,74 @@ def test_irregular_grids_have_no_drawing() -> None:
     array = oz.create_array(None, shape=(6,), chunks=((1, 2, 3),))
     assert array.metadata.to_dict()["chunk_grid"]["name"] == "rectilinear"
     assert "<svg" not in array._repr_html_()
+
+
+def test_lists_of_numbers_in_attributes_stay_in_one_line() -> None:
+    values = {"scale": [1.0, 0.5], "names": ["a [ 1,\n  2 ]"], "empty": []}
+    text = "".join(parsed(info.attributes_section(values)["3 attributes"]).itertext())
+    assert '"scale": [1.0, 0.5],' in text
+    assert json.loads(text) == values
+
+
+def test_facts_about_an_array_are_in_one_order() -> None:
+    array = oz.create_array(
+        None, shape=(4, 8), chunks=(2, 4), shards=(4, 8), dimension_names=["y", "x"],
+        attributes={"a": 1},
+    )  # fmt: skip
+    names = ["type", "path", "shape", "dimensions", "data type", "fill value", "size in memory"]
+    names += ["chunks", "shards", "codecs"]
+    assert list(array.info) == [*names, "attributes"]
+    assert list(array.info_complete()) == [*names, "stored", "attributes"]
+    assert array.info["chunks"] == "(2, 4), 64 bytes; 4 in a grid of (2, 2)"
+    assert array.info["shards"] == "(4, 8), 256 bytes; 1 in a grid of (1, 1)"
+
+
+def test_sizes_are_left_out_where_they_are_not_known() -> None:
+    scalar = oz.create_array(None, shape=(), dtype="f8")
+    assert scalar.info["chunks"] == "(), 8 bytes; 1"
+    lengths = oz.create_array(None, shape=(45, 4), chunks=[list(range(10)[1:]), [2, 2]])
+    assert (
+        lengths.info["chunks"] == "lengths (1, 2, 3, 4, 5, 6, …) × (2, 2); 18 in a grid of (9, 2)"
+    )
+    texts = oz.create_array(None, data=np.array(["a"], dtype=object), dtype=str)
+    assert texts.info["fill value"] == "''"
+    assert texts.info["chunks"] == "(1,); 1 in a grid of (1,)"
+    assert "size in memory" not in texts.info
+    assert "ratio" not in texts.info_complete()["stored"]
+
+
+def test_long_values_are_wrapped_at_the_width_of_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = oz.create_array(None, shape=(100, 100), chunks=(10, 10)).info
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = str(found).splitlines()
+    assert len(lines) > len(found)
+    assert max(map(len, lines)) <= 60
+    monkeypatch.setenv("COLUMNS", "24")  # too narrow for columns
+    assert len(str(found).splitlines()) == len(found)
+
+
+def test_long_names_are_wrapped_and_trees_are_escaped() -> None:
+    group = oz.create_group(None)
+    group.create_array("<b>&" + "x" * 200, shape=(2,), attributes={"<script>": "</pre>"})
+    for html in (group.tree()._repr_html_(), next(group.array_values())._repr_html_()):
+        assert "<b>&x" not in html
+        assert "<script>" not in html
+        assert "overflow-wrap:anywhere" in html[: html.index(">")]
+        assert "<b>&" in texts(html)
+    parsed(oz.create_group(None).tree()._repr_html_())
+
+
+def test_plans_views_and_plates_have_cards() -> None:
+    array = oz.create_array(None, shape=(4, 4))
+    plan = oz.jobs.Rechunk(array, {}, chunks=2).plan()
+    assert "rechunk" in texts(plan._repr_html_())
+    assert repr(plan) == str(plan)
+    found = texts(array.view[:2]._repr_html_())
+    for text in ("view", "(2, 4)", "float64", "64 bytes", "Array /  (4, 4) float64"):
+        assert text in found
+    plate = ome.write_plate(None, {"A/1": [np.ones((2, 2))]}, axes="yx")
+    found = texts(plate._repr_html_())
+    for text in ("plate", "rows", "columns", "wells", "A", "1"):
+        assert text in found

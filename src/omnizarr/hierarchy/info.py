@@ -37,6 +37,7 @@ SLANT = 0.45  # of the third axis, of which a part is seen to the right and to t
 # html.escape does the same, but its module is slow to import.
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 _TEXT = "text-align:left;vertical-align:top;white-space:normal;overflow-wrap:anywhere"
+_NUMBERS = re.compile(r"\[\n +([^\[\]{}\"]{1,200})\n +\]")  # a list of them in indented JSON
 _BORDER = "color-mix(in srgb,currentColor 25%,transparent)"
 _CARD = (
     "display:inline-block;max-width:100%;box-sizing:border-box;border:1px solid;border-radius:6px;"
@@ -455,11 +456,15 @@ def attributes_section(values: Mapping[str, object]) -> dict[str, str]:
     """Return attributes as a section of a card, cut if they are long; none if there are none."""
     if not values:
         return {}
-    text = _json.dumps(dict(values), indent=2).decode()
+    text = _NUMBERS.sub(_in_one_line, _json.dumps(dict(values), indent=2).decode())
     if len(text) > MAX_ATTRIBUTES:
         text = f"{text[:MAX_ATTRIBUTES]}\n… {len(text) - MAX_ATTRIBUTES} more characters"
     count = f"{len(values)} attribute{'' if len(values) == 1 else 's'}"
     return {count: preformatted(text)}
+
+
+def _in_one_line(found: re.Match[str]) -> str:
+    return f"[{' '.join(found[1].split())}]"
 
 
 def report_card(title: str, values: Mapping[str, object]) -> str:
@@ -473,6 +478,8 @@ def report_card(title: str, values: Mapping[str, object]) -> str:
             text = "\n".join(map(str, lines[:MAX_LINES]))
             more = f"\n… {len(lines) - MAX_LINES} more" if len(lines) > MAX_LINES else ""
             folded |= {f"{name}: {len(lines)}": preformatted(text + more)} if lines else {}
+        elif isinstance(value, int) and "bytes" in name.split():
+            rows[name] = size_text(value)
         elif value is not None:
             rows[name] = str(value)
     return card(title, rows, folded=folded)
