@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,53 @@ def test_text_of_length_0_in_metadata_is_read_and_nothing_is_stored(dtype: str) 
         array[:] = "abc"
     problems = oz.validate(v1_store(dtype=[["a", dtype], ["b", "<f4"]]))
     assert ["no bytes" in p.message for p in problems if p.level == "error"] == [True]
+
+
+@pytest.mark.parametrize("mask", [[0, 1, 1], True])
+def test_masked_values_are_not_stored_as_if_they_were_not_masked(mask: Any) -> None:
+    values = np.ma.array([1.0, 2.0, 3.0], mask=mask)
+    array = oz.create_array({}, data=[7.0, 7.0, 7.0])
+    message = rf"{values.mask.sum()} of 3 values are masked.*filled\(x\).*'zarrs.optional'"
+
+    def create() -> None:
+        oz.create_array({}, data=values)
+
+    def assign() -> None:
+        array[:] = values
+
+    def assign_view() -> None:
+        array.view[::-1][:] = values
+
+    for store in (create, assign, assign_view, lambda: array.append(values)):
+        with pytest.raises(ValueError, match=message):
+            store()
+    assert array[...].tolist() == [7.0, 7.0, 7.0]
+    with pytest.raises(ValueError, match="1 of 1 values are masked"):
+        array[0] = np.ma.masked
+    array[:] = values.filled(-1)
+    assert array[...].tolist() == values.filled(-1).tolist()
+    array[:] = np.ma.array([1.0, 2.0, 3.0])
+    assert array[...].tolist() == [1, 2, 3]
+
+
+def test_masked_fields_are_not_stored() -> None:
+    dtype = np.dtype([("a", "i4"), ("b", "f8")])
+    array = oz.create_array({}, shape=2, dtype=dtype)
+    with pytest.raises(ValueError, match="1 of 2 values are masked"):
+        array[:] = np.ma.array([(1, 2.0), (3, 4.0)], dtype, mask=[(0, 1), (0, 0)])
+
+
+def test_version_3_has_no_text_of_length_0() -> None:
+    """The register says that 4 bytes are the least."""
+    store: dict[str, bytes] = {}
+    oz.create_array(store, shape=2, dtype="U1")
+    document = json.loads(store["zarr.json"])
+    document["data_type"]["configuration"]["length_bytes"] = 0
+    store["zarr.json"] = json.dumps(document).encode()
+    with pytest.raises(InvalidMetadata, match="length_bytes of 0"):
+        oz.open(store)
+    with pytest.raises(oz.OmnizarrError, match=r"cannot convert .* to zarr 3: .* no length"):
+        oz.convert(v1_store(dtype="<U0"), {}, zarr_format=3)
 
 
 def test_the_error_for_an_unknown_type_names_a_few_types() -> None:

@@ -224,7 +224,13 @@ def as_elements(value: Any, data_type: DataType) -> npt.NDArray[Any]:
 
 
 def as_values(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Convert assigned values to an array of the stored type."""
+    """Convert assigned values to an array of the stored type; raise if some are masked."""
+    if isinstance(value, np.ma.MaskedArray) and (count := np.count_nonzero(np.ma.getmask(value))):
+        raise CannotExpress(
+            f"{count} of {value.size} values are masked, and an array of {dtype} has no missing"
+            " elements; assign values.filled(x), with an x to store in their place, or create the"
+            " array with the data type 'zarrs.optional'"
+        )
     if isinstance(value, np.ndarray) or not np.isscalar(value):
         array = to_numpy(value) if hasattr(value, "dtype") else _typed(value, dtype)
         # NumPy would otherwise turn months into days by their average length.

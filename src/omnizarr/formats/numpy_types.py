@@ -148,6 +148,8 @@ def only_old(named: Named) -> str | None:
     """Return the part of a type that only versions 1 and 2 can express, or None."""
     if named.name in ("numpy.longdouble", "numpy.clongdouble"):
         return f"{named.name.removeprefix('numpy.')}, a float of 80 bits"
+    if named.name == "fixed_length_utf32" and named.configuration.get("length_bytes") == 0:
+        return "'fixed_length_utf32' with a length_bytes of 0 (the least is 4)"
     if named.name not in ("struct", "structured"):
         return None
     try:

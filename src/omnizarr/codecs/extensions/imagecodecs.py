@@ -63,8 +63,10 @@ _LOSSLESS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "zfp": lambda c: c.get("mode") in (None, 5, "R", "reversible", "REVERSIBLE"),
     "sz3": lambda c: not c.get("abs") and not c.get("rel"),
 }
-# Codecs that take no such memory; how much they make depends on the bytes that they are given.
+# Codecs that take no memory to fill; how much they make depends on the bytes that they are given.
 _NO_ROOM = {"bfloat16", "float24", "packints", "dicomrle"}
+# Codecs that fill an array only, no other memory.
+_FILL_ARRAY = {"meshopt", "rgbe"}
 
 
 class Filters:
@@ -232,9 +234,7 @@ class ImageFormat:
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         dtype, size = spec.data_type.dtype, spec.nbytes or 0
         data = checked(bytes(data), self.maker.short, size)
-        # Decoders fill this memory, whatever shape they find, or raise if it is not enough.
-        room = np.zeros(size, np.uint8).data if self.maker.short not in _NO_ROOM else None
-        out = np.asarray(self.codec.decode(data, out=room))
+        out = np.asarray(self.codec.decode(data, out=self._room(spec)))
         if out.nbytes != size:
             raise ValueError(
                 f"the chunk has {out.dtype} of shape {out.shape}, expected {dtype} {spec.shape}"
@@ -242,6 +242,14 @@ class ImageFormat:
         if out.dtype.newbyteorder("=") == dtype.newbyteorder("="):
             return out.astype(dtype, copy=False).reshape(spec.shape)
         return np.ascontiguousarray(out).reshape(-1).view(dtype).reshape(spec.shape)
+
+    def _room(self, spec: Spec) -> Any:
+        """Return memory that decoders fill, or raise if it is not enough for what they find."""
+        if self.maker.short in _NO_ROOM:
+            return None
+        if self.maker.short in _FILL_ARRAY:
+            return np.zeros(spec.shape, spec.data_type.dtype.newbyteorder("="))
+        return np.zeros(spec.nbytes or 0, np.uint8).data
 
 
 @dataclass(frozen=True, slots=True)
