@@ -215,6 +215,23 @@ class ArrayBytesCodec(Configured, ABC):
         """Return the array that was encoded, which `spec` describes."""
 
 
+class ChunkwiseCodec(ArrayBytesCodec):
+    """Turns an array into bytes by an object for the chunks of one shape and type.
+
+    A pipeline replaces the codec by that object; the other methods complete the protocol.
+    """
+
+    @abstractmethod
+    def for_spec(self, spec: Spec) -> ArrayBytes:
+        """Return the codec for such chunks; raise if it cannot take them."""
+
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
+        return self.for_spec(spec).encode(array, spec)
+
+    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
+        return self.for_spec(spec).decode(data, spec)
+
+
 class BytesBytesCodec(Configured, ABC):
     """Turns bytes into bytes."""
 

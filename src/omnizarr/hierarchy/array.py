@@ -183,15 +183,10 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         """The value of elements without a chunk; None if the metadata leave it undefined."""
         if not self._bound.fill_defined:
             return None
-        fill, masking = self._bound.fill, self._bound.data_type.masking
-        if masking is not None:
-            value = masking.item(fill[()])
-            return None if value is np.ma.masked else value
-        if fill.dtype.kind == "V":  # scalars of other kinds are immutable
-            own = np.empty((), self.dtype)
-            own[...] = fill
-            fill = own
-        return fill[()]
+        fill = self._bound.shown(self._bound.fill[()])
+        if fill is np.ma.masked:
+            return None
+        return fill.copy() if isinstance(fill, np.void) else fill  # others are immutable
 
     @property
     def chunks(self) -> tuple[Any, ...]:
@@ -317,6 +312,11 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         return handle
 
     # Reading and writing
+
+    def _check_codecs(self) -> None:
+        """Raise if a codec is not known here, so that values cannot be read."""
+        if self.size:
+            _ = self._bound.first_pipeline
 
     def _check_writable(self) -> None:
         self._location.check_writable()

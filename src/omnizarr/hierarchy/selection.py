@@ -133,9 +133,7 @@ class Selectable(Shaped):
             chosen = plan(array.grid, selection)
         except SelectionError:  # it may name fields, or have stored arrays as indices
             return self._read(plan, selection)
-        values = engine.read(array, chosen, None, self._missing, settings=settings)
-        if array.data_type.masking is not None:
-            values = array.shown(values)
+        values = array.shown(engine.read(array, chosen, None, self._missing, settings=settings))
         return values if self._config.order == "C" else _as_fortran(values)
 
     def _ipython_key_completions_(self) -> list[str]:

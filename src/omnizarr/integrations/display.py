@@ -77,7 +77,7 @@ def display(node: Array | Group, message: Callable[[OmnizarrError], str] = str) 
 
 
 def _display_array(array: Array) -> Json:
-    check_codecs(array)
+    array._check_codecs()
     axes = [_axis(array, number) for number in range(array.ndim)]
     scale, translation = [1.0] * array.ndim, [0.0] * array.ndim
     plane = None
@@ -355,11 +355,6 @@ def is_image(attributes: Mapping[str, Any], zarr_format: int | str) -> bool:
     if found.namespaced or "axes" in first:
         return True
     return any(v.name == found.version and v.stands_on(zarr_format) for v in VERSIONS)
-
-
-def check_codecs(array: Array) -> None:
-    """Raise if a codec of an array is not known here, so that its values cannot be read."""
-    array._bound.first_pipeline  # noqa: B018 - which is made on first use
 
 
 def largest_sizes(sizes: Iterable[Any]) -> list[Any]:

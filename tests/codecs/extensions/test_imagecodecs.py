@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ import numpy.typing as npt
 import pytest
 
 import omnizarr as oz
+from omnizarr.codecs.extensions.imagecodecs import checked
 from omnizarr.errors import InvalidMetadata, UnknownExtension
 from omnizarr.model.node import IMAGE_COMPRESSORS, IMAGE_FILTERS, IMAGECODECS
-from tests.codecs.extensions.damage import check_damage
+from tests.codecs.extensions.damage import try_images
 from tests.codecs.extensions.samples import chunk_of, reads, smooth, written
 from tests.plain_install import run_plain
 
@@ -61,7 +63,9 @@ FORMATS: dict[str, tuple[dict[str, Any], npt.NDArray[Any]]] = {
     "bfloat16": ({}, FLOATS),
     "float24": ({}, FLOATS),
     "packints": ({"bitspersample": 12}, (DEEP % 4096).astype("u2")),
+    "meshopt": ({}, FLOATS),
     "rgbe": ({"header": True}, np.abs(RGB).astype("f4") + 1),
+    "rgbe:plain": ({"header": False}, np.abs(RGB).astype("f4") + 1),
 }
 
 
@@ -275,13 +279,18 @@ def test_an_image_of_another_size_is_an_error() -> None:
                 oz.open_array(store)[...]
 
 
-@pytest.mark.parametrize("name", ["jpeg2k", "avif", "heif", "gif"])
+@pytest.mark.parametrize("name", ["jpeg2k", "htj2k", "png", "qoi", "avif", "heif", "gif"])
 def test_the_stated_size_is_looked_at_before_memory_is_allocated(name: str) -> None:
     made(name, FORMATS[name][1])
     _, store = image_array(name, 3)
     [key] = [k for k in store if k != "zarr.json"]
     data = bytearray(store[key])
-    if name == "jpeg2k":
+    if name == "png":
+        struct.pack_into(">2I", data, 16, 2**14, 2**14)
+        struct.pack_into(">I", data, 29, zlib.crc32(data[12:29]))
+    elif name == "qoi":
+        struct.pack_into(">2I", data, 4, 2**14, 2**14)
+    elif name in ("jpeg2k", "htj2k"):
         struct.pack_into(">2I", data, data.index(b"\xff\x4f\xff\x51") + 8, 2**30, 2**30)
     elif name == "gif":
         struct.pack_into("<2H", data, 6, 65535, 65535)
@@ -302,17 +311,66 @@ def test_compressed_blobs_are_bounded(name: str) -> None:
         oz.open_array(store)[...]
 
 
-@pytest.mark.parametrize("name", ["png", "jpeg", "jpeg2k", "gif", "bmp"])
-def test_damaged_chunks_are_errors_or_values(name: str) -> None:
+def test_damaged_chunks_are_errors_or_values() -> None:
     """Of formats whose decoders survive it; those of some others do not."""
+    images = ["png", "apng", "jpeg", "jpeg2k", "gif", "bmp", "qoi", "lerc", "webp"]
+    compressors = [f"bytes:{name}" for name in ("lzw", "zstd", "deflate", "brotli", "packbits")]
+    for name, tally in try_images([*images, *compressors], 100).items():
+        assert tally["errors"], name
+
+
+def store_and_key(name: str) -> tuple[dict[str, Any], str]:
     _, store = image_array(name, 3)
-    assert check_damage(store, 100)["errors"]
+    [key] = [k for k in store if k != "zarr.json"]
+    return store, key
 
 
-@pytest.mark.parametrize("name", ["lzw", "zstd", "deflate", "brotli", "packbits"])
-def test_damaged_bytes_are_errors_or_values(name: str) -> None:
-    _, store = written(DEEP, compressors=IMAGECODECS + name)
-    assert check_damage(store, 100)["errors"]
+@pytest.mark.parametrize("name", ["png", "apng"])
+def test_parts_of_png_images_are_checked_before_they_are_decoded(name: str) -> None:
+    """The package reads freed memory when libpng finds an error."""
+    store, key = store_and_key(name)
+    sound = bytes(store[key])
+    damaged = bytearray(sound)
+    damaged[damaged.index(b"IDAT") + 9] ^= 1
+    for value, message in (
+        (bytes(damaged), "checksum mismatch in the part 'IDAT'"),
+        (sound[:-5], "cut off"),
+        (sound[:40], "cut off"),
+        (sound[1:], "does not start as a PNG"),
+    ):
+        store[key] = value
+        with pytest.raises(oz.ChunkError, match=message):
+            oz.open_array(store)[...]
+
+
+@pytest.mark.parametrize("name", ["jpegls", "ljpeg"])
+def test_images_that_are_cut_off_are_not_decoded(name: str) -> None:
+    """JPEG-LS would never return."""
+    store, key = store_and_key(name)
+    store[key] = store[key][: len(store[key]) // 2]
+    with pytest.raises(oz.ChunkError, match="marker of its end is missing"):
+        oz.open_array(store)[...]
+
+
+@pytest.mark.parametrize("name", ["htj2k", "jpeg2k"])
+@pytest.mark.parametrize("at", [8, 16, 20, 24, 32])  # sizes and offsets of the image and its tiles
+def test_images_and_tiles_that_end_before_they_begin_are_not_decoded(name: str, at: int) -> None:
+    """HTJ2K would count tiles for hours."""
+    store, key = store_and_key(name)
+    data = bytearray(store[key])
+    struct.pack_into(
+        ">I", data, data.index(b"\xff\x4f\xff\x51") + at, 0 if at in (8, 24) else 2**21
+    )
+    store[key] = bytes(data)
+    with pytest.raises(oz.ChunkError, match="no pixels"):
+        oz.open_array(store)[...]
+
+
+@pytest.mark.parametrize(("name", "mark"), [("jpeg2k", b"\xff\x4f\xff\x51"), ("avif", b"ispe")])
+def test_bytes_of_an_image_are_not_taken_for_its_header(name: str, mark: bytes) -> None:
+    data = FORMATS[name][1]
+    image = bytes(made(name, data).encode(data)) + mark + b"\xff" * 40
+    assert checked(image, name, data.nbytes) == image
 
 
 def test_wrong_and_unknown_configurations_are_refused() -> None:

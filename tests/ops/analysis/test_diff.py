@@ -57,7 +57,8 @@ def test_changed_elements_of_any_array_are_found_exactly(
     if bits(before) == bits(after):
         assert changed.equal
     elif array.dtype.kind in "fc" or array.dtype.kind in "mM":
-        same = bool(before == after) or bool((before != before) and (after != after))
+        with np.errstate(invalid="ignore"):  # some processors raise the flag for complex NaN
+            same = bool(before == after) or bool((before != before) and (after != after))
         assert changed.equal == same
     if not changed.equal:
         (row,) = changed.values["/"].first

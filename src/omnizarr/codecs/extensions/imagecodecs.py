@@ -10,13 +10,15 @@ defines them there. Some writers of version 3 list an image format after ``bytes
 on bytes; it then gets and returns the bytes of the image.
 
 Images say how large they are. Formats whose decoders would allocate that before the size can be
-compared with the chunk's are looked at first.
+compared with the chunk's are looked at first, and so are those whose decoders can crash or never
+return when an image is cut off or fails its own checksums.
 """
 
 from __future__ import annotations
 
 import inspect
 import struct
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -344,26 +346,67 @@ def to_bytes(made: Any) -> bytes:
     return bytes(made)
 
 
-# Sizes that images state
+# Images before they are decoded
 
 
 def checked(data: bytes, short: str, size: int) -> bytes:
-    """Return an image to decode into `size` bytes; raise if it states to be larger."""
+    """Return an image to decode into `size` bytes; raise if it states to be larger or is cut."""
     find = _PIXELS.get(short)
     pixels = 0 if find is None else max(find(data), default=0)
     if pixels > size:
         raise ValueError(f"the chunk is an image of {pixels} pixels, expected {size} bytes")
+    if short in _WITH_END and b"\xff\xd9" not in data[-4:]:
+        raise ValueError("the image is cut off: the marker of its end is missing")
     return _inflated(data, size) if short == "lerc" else data
 
 
+def _png(data: bytes) -> Iterator[int]:
+    """Yield the pixels of the header; raise unless all parts are whole and pass their checksums.
+
+    The package reads freed memory to report an error of libpng, so that should not find one.
+    """
+    if data[:8] != b"\x89PNG\r\n\x1a\n" or data[12:16] != b"IHDR":
+        raise ValueError("it does not start as a PNG image does")
+    at, name = 8, b""
+    while name != b"IEND":
+        length = int.from_bytes(data[at : at + 4], "big")
+        name, end = data[at + 4 : at + 8], at + 8 + length
+        if end + 4 > len(data):
+            raise ValueError("the PNG image is cut off")
+        if zlib.crc32(data[at + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+            raise ValueError(f"checksum mismatch in the part {name.decode('latin-1')!r} of the PNG")
+        at = end + 4
+    width, height = struct.unpack_from(">2I", data, 16)
+    yield width * height
+
+
+def _boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the types and contents of the boxes that a file is made of."""
+    at = 0
+    while at + 8 <= len(data):
+        size, header = int.from_bytes(data[at : at + 4], "big"), 8
+        if size == 1:
+            size, header = int.from_bytes(data[at + 8 : at + 16], "big"), 16
+        size = size or len(data) - at  # the last box may leave it out
+        yield data[at + 4 : at + 8], data[at + header : at + size]
+        at += max(size, header)
+
+
 def _jpeg2k(data: bytes) -> Iterator[int]:
-    """Yield the pixels that markers of sizes state, of the image and its components."""
-    at = data.find(b"\xff\x4f\xff\x51")
-    while 0 <= at <= len(data) - 42:
-        right, bottom, left, top = struct.unpack_from(">4I", data, at + 8)
-        [count] = struct.unpack_from(">H", data, at + 40)
-        yield max(right - left, 0) * max(bottom - top, 0) * count
-        at = data.find(b"\xff\x4f\xff\x51", at + 4)
+    """Yield the pixels of the image and its components.
+
+    Raise for an image or tiles that begin after their end, with which decoders count forever.
+    """
+    if not data.startswith(b"\xff\x4f"):
+        data = next((content for kind, content in _boxes(data) if kind == b"jp2c"), b"")
+    if not data.startswith(b"\xff\x4f\xff\x51") or len(data) < 42:
+        raise ValueError("it has no image of JPEG 2000")
+    right, bottom, left, top, *tile = struct.unpack_from(">8I", data, 8)
+    width, height, tile_left, tile_top = tile
+    across = tile_left <= left < min(right, tile_left + width)
+    if not across or not tile_top <= top < min(bottom, tile_top + height):
+        raise ValueError("the image has no pixels, or its first tile has none")
+    yield (right - left) * (bottom - top) * int.from_bytes(data[40:42], "big")
 
 
 def _jpegxs(data: bytes) -> Iterator[int]:
@@ -375,12 +418,13 @@ def _jpegxs(data: bytes) -> Iterator[int]:
 
 
 def _heif(data: bytes) -> Iterator[int]:
-    """Yield the pixels of all image spatial extents."""
-    at = data.find(b"ispe")
-    while 0 <= at <= len(data) - 16:
-        width, height = struct.unpack_from(">2I", data, at + 8)
-        yield width * height
-        at = data.find(b"ispe", at + 4)
+    """Yield the pixels of all image spatial extents in the boxes of metadata."""
+    for kind, content in _boxes(data):
+        at = content.find(b"ispe") if kind in (b"meta", b"moov") else -1
+        while 0 <= at <= len(content) - 16:
+            width, height = struct.unpack_from(">2I", content, at + 8)
+            yield width * height
+            at = content.find(b"ispe", at + 4)
 
 
 def _gif(data: bytes) -> Iterator[int]:
@@ -390,13 +434,26 @@ def _gif(data: bytes) -> Iterator[int]:
         yield width * height
 
 
+def _qoi(data: bytes) -> Iterator[int]:
+    """Yield the pixels of the header."""
+    if len(data) >= 12:
+        width, height = struct.unpack_from(">2I", data, 4)
+        yield width * height
+
+
 _PIXELS: dict[str, Callable[[bytes], Iterator[int]]] = {
+    "png": _png,
+    "apng": _png,
     "jpeg2k": _jpeg2k,
+    "htj2k": _jpeg2k,
     "jpegxs": _jpegxs,
     "avif": _heif,
     "heif": _heif,
     "gif": _gif,
+    "qoi": _qoi,
 }
+# Formats that end with a marker, beyond which their decoders read.
+_WITH_END = {"jpegls", "ljpeg"}
 
 
 def _inflated(data: bytes, size: int) -> bytes:

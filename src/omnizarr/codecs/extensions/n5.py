@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs import lz4
 
-from omnizarr.codecs.codec import Buffer, Configured, Kind, Spec, limit_of
+from omnizarr.codecs.codec import Buffer, ChunkwiseCodec, Configured, Kind, Spec, limit_of
 from omnizarr.codecs.pipeline import CodecPipeline, bind_pipeline
 from omnizarr.codecs.specify import to_named
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem, error_context
@@ -56,13 +56,12 @@ MAX_LENGTH = 2**32 - 1  # of an axis
 
 
 @dataclass(frozen=True, slots=True)
-class N5Default(Configured):
+class N5Default(ChunkwiseCodec):
     """The registered extension ``n5_default``; see the module."""
 
     codecs: tuple[Named, ...]
 
     name: ClassVar[str] = "n5_default"
-    kind: ClassVar[Kind] = "array->bytes"
 
     def __post_init__(self) -> None:
         codecs = tuple(to_named(codec, None) for codec in self.codecs)
@@ -84,9 +83,6 @@ class N5Default(Configured):
             placed = [Problem("", f"configuration.{p.field}", p.message) for p in problems]
             raise InvalidMetadata.of(placed, f"codec {cls.name!r}")
         return cls(tuple(found))
-
-    def encoded_size(self, spec: Spec) -> int | None:
-        return None
 
     def for_spec(self, spec: Spec) -> N5Blocks:
         """Return the codec bound to chunks of one shape and type; raise if N5 cannot have them."""
@@ -122,14 +118,6 @@ class N5Default(Configured):
         if endian != "big" and not (single and endian is None):
             found.append(("[1].configuration.endian", f"expected 'big', got {endian!r}"))
         return found
-
-    # A pipeline replaces this object by `for_spec`; these complete the protocol.
-
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
-        return self.for_spec(spec).encode(array, spec)
-
-    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        return self.for_spec(spec).decode(data, spec)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.codecs.codec import Buffer, Configured, Kind, Spec
+from omnizarr.codecs.codec import Buffer, ChunkwiseCodec, Kind, Spec
 from omnizarr.codecs.pipeline import CodecPipeline, bind_pipeline
 from omnizarr.codecs.specify import codec_list, to_named
 from omnizarr.data_types import bind as bind_type
@@ -31,14 +31,13 @@ HEADER = 16  # bytes of the two lengths
 
 
 @dataclass(frozen=True, slots=True)
-class Optional(Configured):
+class Optional(ChunkwiseCodec):
     """The codec ``zarrs.optional`` (earlier ``optional``)."""
 
     mask_codecs: tuple[Named, ...] = (Named("packbits"),)
     data_codecs: tuple[Named, ...] = (Named("bytes", {"endian": "little"}),)
 
     name: ClassVar[str] = "zarrs.optional"
-    kind: ClassVar[Kind] = "array->bytes"
 
     def __post_init__(self) -> None:
         for member in ("mask_codecs", "data_codecs"):
@@ -50,9 +49,6 @@ class Optional(Configured):
         members = ("mask_codecs", "data_codecs")
         check_members(named, "codec", required=members)
         return cls(*(codec_list(named, member) for member in members))
-
-    def encoded_size(self, spec: Spec) -> int | None:
-        return None
 
     def for_spec(self, spec: Spec) -> OptionalChunks:
         """Return the codec bound to chunks of one shape and type."""
@@ -68,14 +64,6 @@ class Optional(Configured):
         chunks = OptionalChunks(spec, masking, mask, self.data_codecs)
         chunks.data_pipeline(1)  # which raises if the codecs do not fit
         return chunks
-
-    # A pipeline replaces this object by `for_spec`; these complete the protocol.
-
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
-        return self.for_spec(spec).encode(array, spec)
-
-    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        return self.for_spec(spec).decode(data, spec)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,16 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.codecs import numcodecs
-from omnizarr.codecs.codec import Buffer, Codec, Configured, Kind, Spec, as_bytes_array, limit_of
+from omnizarr.codecs.codec import (
+    Buffer,
+    ChunkwiseCodec,
+    Codec,
+    Configured,
+    Kind,
+    Spec,
+    as_bytes_array,
+    limit_of,
+)
 from omnizarr.codecs.pipeline import CodecPipeline, bind_pipeline
 from omnizarr.codecs.specify import codec_list, to_named
 from omnizarr.codecs.vlen import VlenBytes, VlenUtf8
@@ -39,7 +48,7 @@ DATA_CODECS = (Named("bytes"),)
 
 
 @dataclass(frozen=True, slots=True)
-class Vlen(Configured):
+class Vlen(ChunkwiseCodec):
     """The codec ``zarrs.vlen`` (earlier ``vlen``); without a location the index comes first."""
 
     index_codecs: tuple[Named, ...] = INDEX_CODECS
@@ -48,7 +57,6 @@ class Vlen(Configured):
     index_location: str = "start"
 
     name: ClassVar[str] = "zarrs.vlen"
-    kind: ClassVar[Kind] = "array->bytes"
 
     def __post_init__(self) -> None:
         for member in ("index_codecs", "data_codecs"):
@@ -66,10 +74,6 @@ class Vlen(Configured):
         stated = named.configuration
         return cls(index, data, stated["index_data_type"], stated.get("index_location", "start"))
 
-    def encoded_size(self, spec: Spec) -> int | None:
-        check_variable(self.name, spec)
-        return None
-
     def for_spec(self, spec: Spec) -> VlenChunks:
         """Return the codec bound to chunks of one shape and type."""
         check_variable(self.name, spec)
@@ -79,14 +83,6 @@ class Vlen(Configured):
         chunks = VlenChunks(spec, index, self.data_codecs, self.index_location == "end")
         chunks.data_pipeline(1)  # which raises if the codecs do not fit
         return chunks
-
-    # A pipeline replaces this object by `for_spec`; these complete the protocol.
-
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
-        return self.for_spec(spec).encode(array, spec)
-
-    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        return self.for_spec(spec).decode(data, spec)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from omnizarr.codecs.codec import (
     Buffer,
+    ChunkwiseCodec,
     Configured,
     Kind,
     Spec,
@@ -336,7 +337,7 @@ def _field_shape(spec: Spec, codec: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Zfp(Configured):
+class Zfp(ChunkwiseCodec):
     """The registered extension ``zfp`` of version 3."""
 
     mode: str
@@ -350,7 +351,6 @@ class Zfp(Configured):
     write_header: bool | None = None
 
     name: ClassVar[str] = "zfp"
-    kind: ClassVar[Kind] = "array->bytes"
 
     @classmethod
     def bind(cls, named: Named) -> Zfp:
@@ -411,17 +411,6 @@ class Zfp(Configured):
             bits = _rate_bits(self.rate or 0.0, 3, numbers.stored)
             other = Limits(bits, bits)
         return ZfpChunks(shape, numbers, limits, other, bool(self.write_header))
-
-    # A pipeline replaces this object by `for_spec`; these complete the protocol.
-
-    def encoded_size(self, spec: Spec) -> int | None:
-        return None
-
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
-        return self.for_spec(spec).encode(array, spec)
-
-    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        return self.for_spec(spec).decode(data, spec)
 
 
 @dataclass(frozen=True, slots=True)

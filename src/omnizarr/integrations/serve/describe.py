@@ -20,7 +20,7 @@ from omnizarr.hierarchy.group import Group, open_node
 from omnizarr.hierarchy.info import type_name
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import find_node
-from omnizarr.integrations.display import check_codecs, display, is_image, largest_sizes, nothing
+from omnizarr.integrations.display import display, is_image, largest_sizes, nothing
 from omnizarr.integrations.serve.values import plain
 from omnizarr.model import GroupModel, Node, paths
 from omnizarr.stores import Store, can_list, has_cheap_requests, list_dir
@@ -146,7 +146,7 @@ def summary(location: Location, node: Node | Exception, store: Store) -> Json:
         if array.shards is not None:
             found["shards"] = largest_sizes(array.shards)
         found["nbytes"] = array.nbytes
-        check_codecs(array)
+        array._check_codecs()
     except OmnizarrError as e:
         found["error"] = public_message(e, store)
     return found

@@ -341,8 +341,8 @@ class Diff(Job[DiffReport]):
             one, two = (Array.at(where.without_listing(), node) for where, node in (a, b))
             if not are_comparable(one._bound.dtype, two._bound.dtype):
                 return None
-            for array in (one, two) if one.size else ():
-                _ = array._bound.first_pipeline
+            one._check_codecs()
+            two._check_codecs()
             pair = Pair.of(path, one, two, nbytes, tolerance)
         except OmnizarrError as e:
             report.not_compared[path] = str(e)

@@ -164,8 +164,7 @@ class Stats(Job[StatsReport]):
                 try:
                     array = Array.at(location.without_listing(), model)
                     tiling = tile(array, nbytes)
-                    if 0 not in array.shape:
-                        _ = array._bound.first_pipeline
+                    array._check_codecs()
                 except OmnizarrError as e:
                     outcome.errors[paths.show(location.path)] = str(e)
                     continue
