@@ -8,7 +8,8 @@ package zfpy; settings of the expert mode that no other mode has are written by 
 
 A stream says neither where it ends nor whether it is whole, and the library reads beyond its end.
 Chunks are therefore padded to the most bytes that their blocks can have. Those that are too short
-are an error; in modes of variable length only ``crc32c`` detects all damage.
+for their mode are an error, and so are those in modes of variable length whose last block comes
+from the padding; what else is damaged only ``crc32c`` detects.
 
 zarrs counts 64 numbers in every block for the rate, also in blocks of 4, 16 and 256 (of arrays with
 one, two and four axes). Such chunks are recognised by their size.
@@ -17,7 +18,7 @@ one, two and four axes). Such chunks are recognised by their size.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -198,14 +199,16 @@ def compress(items: npt.NDArray[Any], limits: Limits, header: bool) -> bytes:
 
 def decompress(data: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -> Any:
     """Return the array of a stream without a header."""
-    stream = padded(data, shape, dtype, limits)
-    arguments = limits.arguments(len(shape), dtype)
-    zfpy = _zfpy()
-    if arguments is not None:
-        return zfpy._decompress(stream, zfpy.dtype_to_ztype(dtype), shape, **arguments)
-    header, count = make_header(shape, dtype, limits)
-    bits = int.from_bytes(stream, "little") << count | header
-    return zfpy.decompress_numpy(bits.to_bytes(len(stream) + 24, "little"))
+    zfpy, arguments = _zfpy(), limits.arguments(len(shape), dtype)
+
+    def decode(stream: bytes) -> Any:
+        if arguments is not None:
+            return zfpy._decompress(stream, zfpy.dtype_to_ztype(dtype), shape, **arguments)
+        header, count = make_header(shape, dtype, limits)
+        bits = int.from_bytes(stream, "little") << count | header
+        return zfpy.decompress_numpy(bits.to_bytes(len(stream) + 24, "little"))
+
+    return _decode_padded(decode, data, _size_range(shape, dtype, limits))
 
 
 def decompress_with_header(data: Buffer, dtype: np.dtype[Any], size: int) -> npt.NDArray[Any]:
@@ -215,9 +218,8 @@ def decompress_with_header(data: Buffer, dtype: np.dtype[Any], size: int) -> npt
         raise ValueError(
             f"the chunk has {found.dtype} of shape {found.shape}, expected {size} items of {dtype}"
         )
-    stream = padded(data, found.shape, dtype, found.limits, 148)
-    out: npt.NDArray[Any] = _zfpy().decompress_numpy(stream)
-    return out
+    sizes = _size_range(found.shape, dtype, found.limits, 148)
+    return _decode_padded(_zfpy().decompress_numpy, data, sizes)
 
 
 def _blocks(shape: tuple[int, ...]) -> int:
@@ -231,22 +233,34 @@ def _most_bytes(
     return -(-(header + _blocks(shape) * limits.block_bits(len(shape), dtype)) // 64) * 8
 
 
-def padded(
-    data: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits, header: int = 0
-) -> bytes:
-    """Return a stream with zeros up to the most bytes that can be read; raise if it is too short.
+def _size_range(
+    shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits, header: int = 0
+) -> tuple[int, int]:
+    """Return the fewest and the most bytes of a stream; `header` is the most bits of its header."""
+    least = -(-_blocks(shape) * max(limits.minbits, 1) // 8)
+    return least, _most_bytes(shape, dtype, limits, header)
 
-    `header` is the most bits of one that it starts with.
+
+def _decode_padded(
+    decode: Callable[[bytes], npt.NDArray[Any]], data: Buffer, sizes: tuple[int, int]
+) -> npt.NDArray[Any]:
+    """Return the array of a stream, with as many bytes after it as the library can read.
+
+    Raise if the last block came from these bytes. It is then zero, or not, as they are.
     """
-    blocks = _blocks(shape)
-    least = -(-blocks * max(limits.minbits, 1) // 8)
-    most = _most_bytes(shape, dtype, limits, header)
+    least, most = sizes
     if not least <= len(data) <= most:
         raise ValueError(
-            f"it has {len(data)} bytes, but {blocks} blocks take {least} to {most}; it is damaged,"
-            " or other settings were used"
+            f"it has {len(data)} bytes, but the blocks of a chunk take {least} to {most}; it is"
+            " damaged, or other settings were used"
         )
-    return bytes(data).ljust(most + 16, b"\0")
+    out = decode(bytes(data).ljust(most + 16, b"\0"))
+    last = tuple(slice((n - 1) // 4 * 4, None) for n in out.shape)
+    if len(data) < most and not out[last].any():
+        again = decode(bytes(data).ljust(most + 16, b"\xff"))
+        if again[last].any():
+            raise ValueError(f"it ends after {len(data)} bytes, before its last block")
+    return out
 
 
 def _zfpy() -> Any:
