@@ -37,7 +37,7 @@ def test_arrays_of_every_compression_are_converted(name: str, tmp_path: Path) ->
     oz.convert(write(VALUES, (4, 2, 2), name, attributes=attributes), made, verify=True)
     array = oz.open_array(made)
     assert np.array_equal(array[...], VALUES)
-    assert array.attrs["a"] == 1
+    assert array.attrs == {"a": 1}
     assert array.dimension_names == ("z", "y", "x")
 
 
@@ -47,6 +47,36 @@ def test_missing_blocks_stay_missing() -> None:
     oz.convert(source, made)
     assert "c/0/1/0" not in made
     assert len(made) == len(source)
+
+
+def test_arrays_and_hierarchies_are_rechunked(tmp_path: Path) -> None:
+    source = hierarchy()
+    oz.rechunk(source, tmp_path / "all.zarr", chunks=2)
+    old, new = oz.open_group(source), oz.open_group(tmp_path / "all.zarr")
+    assert (new.zarr_format, new.attrs) == (3, {"title": "cells"})
+    assert new["setup0"].attrs == SCALES
+    assert {name for name, _ in new.members(None)} == {name for name, _ in old.members(None)}
+    for name, array in old.members(None):
+        if isinstance(array, oz.Array):
+            np.testing.assert_array_equal(new[name][...], array[...])
+            assert new[name].chunks == tuple(min(2, n) for n in array.shape)
+    one = tmp_path / "one.zarr"
+    with oz.configure(zarr_format=2):
+        oz.rechunk(old["setup0/s0"], one, chunks=old["setup0/s0"].chunks)
+    assert oz.open_array(one).zarr_format == 2
+    np.testing.assert_array_equal(oz.open_array(one)[...], VALUES)
+    with pytest.raises(oz.ReadOnly, match="N5 is read but never written"):
+        oz.rechunk(source, in_place=True, chunks=2)
+
+
+def test_rechunked_arrays_keep_no_copy_of_dimension_names(tmp_path: Path) -> None:
+    attributes = {"_ARRAY_DIMENSIONS": ["z", "y", "x"], "a": 1}
+    oz.rechunk(
+        write(VALUES, (4, 2, 2), attributes=attributes), tmp_path / "a.zarr", chunks={"x": 1}
+    )
+    array = oz.open_array(tmp_path / "a.zarr")
+    assert (array.dimension_names, array.attrs) == (("z", "y", "x"), {"a": 1})
+    assert array.chunks[-1] == 1
 
 
 def test_copies_have_the_same_keys(tmp_path: Path) -> None:

@@ -287,7 +287,7 @@ def _below(store: Store, prefix: str, root: str | None) -> Iterator[str]:
 
 def _is_hierarchy(store: Store, path: str) -> bool:
     """Return True if there are metadata of a node, valid or not, or one is being written."""
-    names = [*Probe("").keys(), "attrs", MARKER]
+    names = [*Probe("").every_key(), "attrs", MARKER]
     found = get_existing(store, [f"{path}/{name}" if path else name for name in names])
     present = {key.rpartition("/")[2] for key in found}
     # "meta" is of version 1 only beside "attrs"; other folders may have a file of that name.

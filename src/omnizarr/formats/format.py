@@ -177,6 +177,12 @@ def title(format_name: object, before: str = "v") -> str:
     return "N5" if format_name == "n5" else f"zarr {before}{format_name}"
 
 
+def node_title(format_name: object, kind: str) -> str:
+    """Return a node as messages name it: "a zarr 3 group", "an N5 group"."""
+    found = title(format_name, "")
+    return f"{'an' if found == 'N5' else 'a'} {found} {kind}"
+
+
 def ascii_advice(path: str, format_name: str) -> str | None:
     """Return the advice of formats whose paths should be ASCII, although readers accept any."""
     if path.isascii():

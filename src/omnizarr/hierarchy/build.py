@@ -26,6 +26,7 @@ from omnizarr.errors import (
     WrongType,
 )
 from omnizarr.formats import Format, Probe, consolidated, is_metadata
+from omnizarr.formats.format import node_title
 from omnizarr.hierarchy.array import Array, data_type_of
 from omnizarr.hierarchy.chunks import erase_stray_chunks
 from omnizarr.hierarchy.consolidated import has_consolidated, mark_changed, update_consolidated
@@ -186,7 +187,7 @@ def create_nodes(
         if node is not None and existing is not None and not overwrite:
             kind = "node" if isinstance(existing[1], Exception) else existing[1].kind
             raise NodeExists(
-                f"there is already a zarr {existing[0].name} {kind} at {locations[path]};"
+                f"there is already {node_title(existing[0].name, kind)} at {locations[path]};"
                 " give overwrite=True to replace it; nothing was created",
                 kind="" if kind == "node" else kind,
             )

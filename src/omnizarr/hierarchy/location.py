@@ -21,6 +21,7 @@ from omnizarr.errors import (
     warn,
 )
 from omnizarr.formats import Documents, Format, Probe, consolidated
+from omnizarr.formats.format import node_title
 from omnizarr.hierarchy.consolidated import ConsolidatedMetadata, fetch_groups, update_consolidated
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
@@ -365,9 +366,9 @@ class Location:
     def node_exists(self, existing: tuple[Format, Node | Exception]) -> NodeExists:
         """Return the error for a node that prevents a new one."""
         kind = existing[1].kind if not isinstance(existing[1], Exception) else "node"
+        remedy = "give another path" if existing[0].frozen else "give overwrite=True to replace it"
         return NodeExists(
-            f"there is already a zarr {existing[0].name} {kind} at {self};"
-            " give overwrite=True to replace it",
+            f"there is already {node_title(existing[0].name, kind)} at {self}; {remedy}",
             kind="" if kind == "node" else kind,
         )
 

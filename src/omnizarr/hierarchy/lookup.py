@@ -27,6 +27,7 @@ from omnizarr.errors import (
 )
 from omnizarr.formats import Documents, Format, Probe, by_name, consolidated
 from omnizarr.formats.detect import ROOT_KEYS, backslash_hint, own_documents
+from omnizarr.formats.format import title
 from omnizarr.hierarchy.consolidated import ConsolidatedMetadata
 from omnizarr.hierarchy.location import Location, default_separator, warn_of_problems
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
@@ -313,7 +314,7 @@ def _root_formats(store: Store, wanted: str | None = None, separator: str = ".")
 
 def absence_reason(store: Store, path: str, wanted: str | None) -> str:
     """Return the message for a path without a node, with what was found instead."""
-    kind = "" if wanted is None else f"zarr {wanted} "
+    kind = "" if wanted is None else f"{title(wanted, '')} "
     message = f"there is no {kind}array or group at {paths.show(path)} in {store!r}"
     try:
         return message + _found_instead(store, path)

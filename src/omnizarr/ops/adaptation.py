@@ -15,6 +15,7 @@ from omnizarr.engine import BoundArray
 from omnizarr.errors import CannotExpress, OmnizarrError, Problem, UnknownExtension
 from omnizarr.formats import Format, consolidated
 from omnizarr.formats.codec_names import N5_BLOCKS, without_checksums
+from omnizarr.formats.format import without_duplicate_names
 from omnizarr.hierarchy.chunk_shapes import guess_chunks
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.options import default_codecs
@@ -133,7 +134,10 @@ def cannot_convert(
 
 def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptation:
     """Return an array in another format; raise CannotExpress if that is impossible."""
-    model = source.model if options.same_format else source.model.with_(extra={})
+    model = source.model
+    if not options.same_format:
+        own = model.attributes if goal.names_in_attributes else without_duplicate_names(model)
+        model = model.with_(extra={}, attributes=own)
     reason = None
     left_out: tuple[str, ...] = ()
     changed = 0, 0

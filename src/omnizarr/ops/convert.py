@@ -18,6 +18,7 @@ from omnizarr import registry, stores
 from omnizarr.concurrency.executors import On
 from omnizarr.errors import CannotExpress, InvalidArgument, StoreError
 from omnizarr.formats import by_name, consolidated
+from omnizarr.formats.format import title
 from omnizarr.hierarchy.info import counted, size_text
 from omnizarr.hierarchy.location import Location, default_separator, require_readable_nodes
 from omnizarr.hierarchy.lookup import find_node
@@ -189,7 +190,8 @@ class _Planning:
             self._measure(transfers, stage, report, decisions)
         into = "in place" if job.in_place else f"at {self.target.store!r}"
         return Plan(
-            f"convert {start.store!r} from zarr {start.format.name} to zarr {goal.name} {into}",
+            f"convert {start.store!r} from {title(start.format.name, '')} to zarr {goal.name}"
+            f" {into}",
             digest,
             [stage] if transfers else [],
             report,

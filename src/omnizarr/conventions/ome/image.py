@@ -30,6 +30,7 @@ from omnizarr.conventions.ome.versions import (
     upgrade,
 )
 from omnizarr.errors import InvalidMetadata, NodeNotFound, Problem, SelectionError, WrongNode, warn
+from omnizarr.formats.format import title
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.info import Info, attributes_section, card
@@ -119,7 +120,7 @@ def _check_zarr(group: Group, found: RawMetadata, version: Version, where: str) 
         return
     message = (
         f"{where}: OME-Zarr {version.name} requires zarr {version.zarr_format},"
-        f" but this is zarr {group.zarr_format}"
+        f" but this is {title(group.zarr_format, '')}"
     )
     if found.namespaced:
         raise InvalidMetadata(message)
@@ -158,8 +159,9 @@ def member(parent: Loaded, path: str, kind: type[N]) -> N:
         if other is None:
             raise
         raise InvalidMetadata(
-            f"{paths.show(full)} is zarr {other[0].name}, but its parent {parent.group.name} is"
-            f" zarr {parent.group.zarr_format}; an image or plate must have a single Zarr version"
+            f"{paths.show(full)} is {title(other[0].name, '')}, but its parent"
+            f" {parent.group.name} is {title(parent.group.zarr_format, '')};"
+            " an image or plate must have a single Zarr version"
         ) from e
     if not isinstance(found, kind):
         raise WrongNode(

@@ -25,6 +25,7 @@ from omnizarr.conventions.ome.versions import (
 )
 from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
 from omnizarr.formats import Probe
+from omnizarr.formats.format import title
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.lookup import fetch_probe, find_node
 from omnizarr.model import ArrayModel, GroupModel, paths
@@ -278,8 +279,8 @@ class _Walk:
         self.version = version
         if not version.stands_on(location.format.name):
             message = (
-                f"OME-Zarr {version.name} requires zarr {version.zarr_format}, but this is zarr"
-                f" {location.format.name}"
+                f"OME-Zarr {version.name} requires zarr {version.zarr_format}, but this is"
+                f" {title(location.format.name, '')}"
             )
             self.error(location, found.field.rstrip("."), message)
         return True
@@ -297,8 +298,9 @@ class _Walk:
         other = existing_node(location.store, child.path)
         if node is None and other is not None:
             message = (
-                f"{paths.show(child.path)} is zarr {other[0].name}, but {paths.show(location.path)}"
-                f" is zarr {location.format.name}; Zarr versions must not be mixed"
+                f"{paths.show(child.path)} is {title(other[0].name, '')}, but"
+                f" {paths.show(location.path)} is {title(location.format.name, '')}; Zarr versions"
+                " must not be mixed"
             )
         else:
             what = "array" if kind is ArrayModel else "group"

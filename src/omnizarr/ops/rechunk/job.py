@@ -36,8 +36,9 @@ from omnizarr.hierarchy.location import (
     readable_nodes,
     require_readable_nodes,
 )
-from omnizarr.hierarchy.lookup import find_node, resolve_store_path
+from omnizarr.hierarchy.lookup import find_node, format_for, resolve_store_path
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.ops.adaptation import Options, adapt_array
 from omnizarr.ops.job import MEMORY, Job, Plan, RunOptions, Stage, Task, launch, task_id
 from omnizarr.ops.output import settle_stages
 from omnizarr.ops.rechunk.layout import intermediate_model, read_layout, write_layout
@@ -274,7 +275,8 @@ def _destination(job: Rechunk, start: Location, options: Mapping[str, Any] | Non
         )
     if job.append_dim is not None:
         return find_node(store, path)[0]
-    return Location(store, path, start.format)
+    frozen = start.format.frozen is not None  # as N5 is
+    return Location(store, path, format_for(store, "", None) if frozen else start.format)
 
 
 class _Planner:
@@ -344,12 +346,16 @@ class _Planner:
         arrays: Arrays = {}
         for path, node in nodes.items():
             if isinstance(node, GroupModel):
-                self.nodes[path] = GroupModel(node.attributes, node.extra)
+                kept = node.extra if format is self.start.format else {}
+                self.nodes[path] = GroupModel(node.attributes, kept)
                 continue
             source = self._bound(self.start, path, node)
             try:
                 names = dimension_names(nodes, path)
-                model = apply_rule(source, names, rules[path], format, job.casting)
+                new = source
+                if format is not self.start.format:
+                    new = self._bound(self.goal, path, adapt_array(source, format, Options()).model)
+                model = apply_rule(new, names, rules[path], format, job.casting)
                 format.write(path, model)
                 target = self._bound(self.goal, path, model)
             except OmnizarrError as e:
