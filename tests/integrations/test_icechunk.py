@@ -17,8 +17,11 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.errors import ReadOnly, StoreError
 from omnizarr.integrations.icechunk import RepositoryStore
+from omnizarr.integrations.zarr_python import from_zarr
+from omnizarr.storage import PrefixStore
 from omnizarr.stores import resolve
 from omnizarr.stores.identity import same_storage, storage_identity
+from omnizarr.stores.wrappers import WrapperStore
 from tests.servers.fixtures import Cloud
 
 DATA = np.arange(60).reshape(6, 10)
@@ -221,6 +224,35 @@ def test_a_part_of_a_session_is_written() -> None:
         oz.create_array(part, path="b", data=np.arange(size), chunks=2, overwrite=size == 7)
     oz.open_array(part, mode="r+", path="b").append(np.arange(3))
     assert oz.open_array(session.store, path="g/b")[...].tolist() == [*range(7), *range(3)]
+
+
+def test_a_session_behind_another_store_is_written() -> None:
+    repository, _ = make(icechunk.in_memory_storage())
+    session = repository.writable_session("main")
+    whole = from_zarr(session.store)
+    before = {*whole.list_prefix("")}
+    for part in (PrefixStore(whole, "g"), WrapperStore(PrefixStore(whole, "g"))):
+        for size in (5, 7):
+            oz.create_array(part, path="b", data=np.arange(size), chunks=4, overwrite=True)
+        assert oz.open_array(session.store, path="g/b")[...].tolist() == [*range(7)]
+    new = {"g/b/zarr.json", "g/b/c/0", "g/b/c/1"}
+    assert {*whole.list_prefix("")} - {"g/zarr.json"} == {*before, *new} - {"g/zarr.json"}
+
+
+def test_a_listing_of_what_is_no_node_is_empty_and_other_failures_are_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    repository, _ = make(icechunk.in_memory_storage())
+    store: Any = from_zarr(repository.readonly_session("main").store)
+    assert [*store.list_prefix("none/")] == []
+    assert store.list_dir("none/") == ([], [])
+
+    def fails(prefix: str) -> Any:
+        raise icechunk.IcechunkError("the network is down")
+
+    monkeypatch.setattr(store._lists, "list_prefix", fails)
+    with pytest.raises(oz.StoreError, match="the network is down"):
+        [*store.list_prefix("")]
 
 
 STEPS = st.lists(

@@ -58,9 +58,6 @@ T = TypeVar("T")
 _MAX_CONCURRENT = 64
 # Packages whose stores list all their keys; those of tifffile list only metadata.
 _LIST_ALL = ("zarr", "icechunk", "omnizarr")
-# Packages whose stores accept only keys of nodes, and show changes when they are committed.
-_SESSIONS = ("icechunk",)
-_NO_NODE = "Only prefixes pointing to a group or array are allowed"  # says icechunk of a listing
 
 
 def from_zarr(store: Any, *, read_only: bool = False) -> Store:
@@ -69,17 +66,17 @@ def from_zarr(store: Any, *, read_only: bool = False) -> Store:
     is_part = isinstance(inner, abc.Store) and hasattr(store, "path")
     whole: Any = inner if is_part else store
     kind = ListedZarrPythonStore if whole.supports_listing else ZarrPythonStore
-    if _package(whole) in _SESSIONS:
+    if hasattr(getattr(_innermost(whole), "session", None), "commit"):
         kind = SessionStore
     made = kind(whole, read_only=read_only)
     return PrefixStore(made, store.path) if is_part and store.path else made
 
 
-def _package(store: Any) -> str:
-    """Return the name of the package that a store comes from."""
-    while isinstance(getattr(store, "_store", None), abc.Store):  # a wrapper of zarr-python
+def _innermost(store: Any) -> Any:
+    """Return the store that wrappers of zarr-python are around."""
+    while isinstance(getattr(store, "_store", None), abc.Store):
         store = store._store
-    return type(store).__module__.partition(".")[0]
+    return store
 
 
 def to_zarr(
@@ -122,7 +119,7 @@ class ZarrPythonStore(Closeable):
     @property
     def lists_all(self) -> bool:
         """False if the store may not list all its keys."""
-        return _package(self.inner) in _LIST_ALL
+        return type(_innermost(self.inner)).__module__.partition(".")[0] in _LIST_ALL
 
     @property
     def erases(self) -> bool:
@@ -315,25 +312,27 @@ class ListedZarrPythonStore(ZarrPythonStore):
 
 
 class SessionStore(ListedZarrPythonStore):
-    """A store that accepts only keys of nodes, and no chunks outside of their array."""
+    """The store of a session of icechunk, whose changes are visible when it is committed.
+
+    It accepts only keys of nodes, and no chunks outside of their array.
+    """
 
     commits_changes = True
 
     async def _below(self, prefix: str) -> Names:
-        try:
-            return await super()._below(prefix)
-        except Exception as e:
-            if _NO_NODE in str(e):
-                return []
-            raise
+        return await self._listed(prefix, super()._below(prefix), [])
 
     async def _list_dir(self, prefix: str) -> tuple[Names, Names]:
+        return await self._listed(prefix, super()._list_dir(prefix), ([], []))
+
+    async def _listed(self, prefix: str, listing: Coroutine[Any, Any, T], nothing: T) -> T:
+        """Return a listing; `nothing` for what is no node, which icechunk refuses to list."""
         try:
-            return await super()._list_dir(prefix)
-        except Exception as e:
-            if _NO_NODE in str(e):
-                return [], []
-            raise
+            return await listing
+        except Exception:  # icechunk has one class for all its errors
+            if await self._is_key(f"{prefix}zarr.json"):
+                raise
+            return nothing
 
     def identity(self, prefix: str = "") -> StorageIdentity:
         return inside(("session", Session(self.inner)), prefix)
@@ -394,8 +393,8 @@ class SessionStage(Stage):
 def _cannot_be(error: Exception, key: str) -> bool:
     """Return True if the error says that the store cannot have such a key.
 
-    icechunk and VirtualiZarr accept only keys of version 3; tifffile raises KeyError for keys that
-    are neither metadata nor chunks.
+    icechunk and VirtualiZarr accept only keys of version 3, and have no class for this error;
+    tifffile raises KeyError for keys that are neither metadata nor chunks.
     """
     named = isinstance(error, KeyError) and error.args == (key,)
     refusals = (

@@ -33,6 +33,7 @@ from omnizarr.stores.operations import (
     can_list,
     check_key,
     check_writable,
+    commits_changes,
     erase_prefix,
     erase_values,
     get_many,
@@ -232,7 +233,16 @@ class Stages(Protocol):
 
 def stage(store: Store, name: str | None = None) -> Stage:
     """Return a new stage of a store, or the one with a name that a killed writer left."""
-    return store.stage(name) if isinstance(store, Stages) else Stage(store, name)
+    if isinstance(store, Stages):
+        return store.stage(name)
+    inner = getattr(store, "inner", None) if commits_changes(store) else None
+    while inner is not None:  # a session takes nothing but nodes, also through other stores
+        if isinstance(inner, Stages):
+            made = inner.stage(name)
+            made.target = store
+            return made
+        inner = getattr(inner, "inner", None)
+    return Stage(store, name)
 
 
 @dataclass(frozen=True, slots=True)
