@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 from omnizarr import stores
 from omnizarr.concurrency import event_loop
 from omnizarr.errors import MissingModule, StoreError
-from omnizarr.formats import is_metadata
+from omnizarr.formats import by_name, is_metadata
 from omnizarr.stores import fsspec
 from omnizarr.stores.base import Bytes, Closeable, Range, Store
 from omnizarr.stores.identity import (
@@ -330,8 +330,9 @@ class SessionStore(ListedZarrPythonStore):
         try:
             return await listing
         except Exception:  # icechunk has one class for all its errors
-            if await self._is_key(f"{prefix}zarr.json"):
-                raise
+            for key in by_name(3).keys(prefix[:-1]):
+                if await self._is_key(key):
+                    raise
             return nothing
 
     def identity(self, prefix: str = "") -> StorageIdentity:
