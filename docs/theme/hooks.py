@@ -18,6 +18,8 @@ from mkdocs.structure.pages import Page
 from pymdownx.slugs import slugify
 
 ROOT = Path(__file__).parents[2]
+ALONE = ("index.md", "troubleshooting.md")  # pages that are not part of a section
+LAST = ("benchmarks", "conformance", "design/", "downstream", "kernel", "project/", "reliability")
 FENCE = re.compile(r"^ *(```+|~~~+)")
 ITEM = re.compile(r"^( *)(?:[-*+]|\d+[.)]) +")
 LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
@@ -56,6 +58,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Change what the repository host and Python-Markdown treat differently."""
     uri = page.file.src_uri
     path = origin(uri)
+    if uri in ALONE:
+        page.meta["hide"] = ["navigation"]
+    page.meta["search"] = {"boost": search_boost(uri)}
 
     def change(line: str) -> str:
         picture = PICTURE.match(line)
@@ -69,6 +74,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Let tables and blocks of code be scrolled with the keyboard."""
     return output.replace("<pre>", '<pre tabindex="0">')
+
+
+def search_boost(uri: str) -> float:
+    """Return the weight of a page in search results: tables of figures come last."""
+    if uri.startswith("reference/"):
+        return 2
+    return 0.3 if uri.startswith(LAST) else 1
 
 
 def origin(uri: str) -> str:
