@@ -3,6 +3,8 @@
 #   make test   style, types, layers, tests
 # make test-newest runs the half of the tests that is quick, and where other packages matter, on the
 # newest Python that is installed, with the packages that are newest there.
+# make test-pure runs a part of the tests without the compiled modules.
+# make dist builds the source distribution and wheels into dist/, and tries to install them.
 # make soak runs for hours what must never go wrong, and writes docs/reliability.md.
 # make docs builds the documentation site into site/ (open site/index.html).
 # make bench (make bench QUICK=1: under three minutes) compares with other Zarr libraries.
@@ -16,7 +18,7 @@ SUM := $(shell cat $(SOURCES) | cksum | cut -d" " -f1)
 STAMP := $(VENV)/.installed-$(SUM)
 LIGHT := $(VENV)/.package-$(SUM)
 
-.PHONY: demo test test-newest lint types layers tests servers sanitize format bench soak docs changelog clean
+.PHONY: demo test test-newest test-pure dist lint types layers tests servers sanitize format bench soak docs changelog clean
 
 demo: $(LIGHT)
 	$(BIN)/python examples/demo.py demo-data
@@ -85,6 +87,12 @@ QUICK_HALF := $(addprefix tests/,integrations compatibility hierarchy codecs dat
 test-newest: $(NEWEST_STAMP) servers
 	$(NEWEST)/$(SCRIPTS)/pytest -q -n auto --dist worksteal $(QUICK_HALF)
 
+test-pure: $(STAMP)
+	$(BIN)/python -m tests.pure
+
+dist:
+	$(PYTHON) -m tests.dist
+
 $(NEWEST_STAMP): $(SOURCES)
 	test -x $(NEWEST)/$(SCRIPTS)/python || $(NEWEST_PYTHON) -m venv $(NEWEST)
 	$(NEWEST)/$(SCRIPTS)/python -m pip install --quiet --upgrade 'pip>=25.1'
@@ -128,4 +136,4 @@ changelog:
 	$(PYTHON) changes/merge.py $(VERSION)
 
 clean:
-	rm -rf $(VENV) $(NEWEST) $(BENCH) $(DOCS) $(SERVERS) build site demo-data .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf dist $(VENV) $(NEWEST) $(BENCH) $(DOCS) $(SERVERS) build site demo-data .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -39,6 +39,8 @@ from omnizarr.registry import register
 
 if _typing.TYPE_CHECKING:
     from omnizarr import aio, cf, codecs, geo, jobs, ome, storage, xarray
+    from omnizarr._version import show_versions
+    from omnizarr._version import show_versions as print_debug_info
     from omnizarr.as_zarr import as_zarr
     from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
     from omnizarr.codecs.compressors import Bz2 as BZ2
@@ -70,7 +72,6 @@ if _typing.TYPE_CHECKING:
         zeros_like,
     )
     from omnizarr.hierarchy.group import Group
-    from omnizarr.hierarchy.info import print_debug_info
     from omnizarr.hierarchy.open import (
         consolidate_metadata,
         load,
@@ -206,6 +207,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "serve",
     "serving",
     "show",
+    "show_versions",
     "stats",
     "storage",
     "suggest_chunks",
@@ -280,7 +282,7 @@ _LATER = {
     "jobs": "jobs",
     "load": "hierarchy.open:load",
     "open_consolidated": "hierarchy.open:open_consolidated",
-    "print_debug_info": "hierarchy.info:print_debug_info",
+    "print_debug_info": "_version:show_versions",
     "pyramid": "conventions.ome.pyramid:pyramid",
     "rechunk": "ops.rechunk.job:rechunk",
     "reference": "integrations.files.references:reference",
@@ -292,6 +294,7 @@ _LATER = {
     "serve": "integrations.serve.server:serve",
     "serving": "integrations.serve.server:serving",
     "show": "integrations.serve.embed:show",
+    "show_versions": "_version:show_versions",
     "preview": "integrations.preview.figure:preview",
     "tree": "hierarchy.create:tree",
     "undo_conversion": "ops.in_place:undo_conversion",

@@ -116,6 +116,7 @@ PUBLIC = [
     "serve",
     "serving",
     "show",
+    "show_versions",
     "stats",
     "storage",
     "suggest_chunks",

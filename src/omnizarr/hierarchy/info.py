@@ -1,12 +1,10 @@
-"""Descriptions of nodes as text and HTML: one line, a summary, a tree; and debug information."""
+"""Descriptions of nodes as text and HTML: one line, a summary, a tree."""
 
 from __future__ import annotations
 
 import math
-import platform
 import re
 import shutil
-import sys
 import textwrap
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +13,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from omnizarr import _json
-from omnizarr._version import VERSION
 from omnizarr.codecs.specify import inner_chunk_shape, memory_order, to_named
 from omnizarr.errors import OmnizarrError
 from omnizarr.formats import title
@@ -574,40 +571,3 @@ def _label(x: float, y: float, anchor: str, text: str) -> str:
         return ""
     style = f"text-anchor='{anchor}' fill='currentColor' stroke='none'"
     return f"<text x='{x:.1f}' y='{y:.1f}' {style}>{escape(text)}</text>"
-
-
-def print_debug_info() -> None:
-    """Print the versions of omnizarr, Python and its packages, and which parts are compiled.
-
-    Examples:
-        >>> oz.print_debug_info()
-        omnizarr...
-    """
-    # Only this report needs them, and they take long to import.
-    from importlib.metadata import PackageNotFoundError, requires, version  # noqa: PLC0415
-
-    from omnizarr.engine import kernel  # noqa: PLC0415
-
-    try:
-        required = requires("omnizarr") or []
-    except PackageNotFoundError:  # not installed: run from its sources
-        required = []
-    print(f"omnizarr: {VERSION}")
-    print(f"compiled kernel: {'yes' if kernel.available() else 'no'}")
-    print(f"python: {sys.version.split()[0]} on {platform.platform()}")
-    for package in (*_packages(required), "zarr"):
-        try:
-            print(f"{package}: {version(package)}")
-        except PackageNotFoundError:
-            print(f"{package}: not installed")
-
-
-def _packages(required: list[str]) -> list[str]:
-    """Return the names of the packages in requirements, but for those of tests."""
-    return sorted(
-        {re.split(r"[^\w.-]", line)[0] for line in required if "'testing'" not in _marker(line)}
-    )
-
-
-def _marker(line: str) -> str:
-    return line.partition(";")[2].replace('"', "'")

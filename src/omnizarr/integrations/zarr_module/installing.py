@@ -19,9 +19,9 @@ from typing import Any
 from omnizarr import codecs as own_codecs
 from omnizarr import errors, registry, storage
 from omnizarr._json import keep_bare_nan
+from omnizarr._version import show_versions
 from omnizarr.errors import MissingModule, OmnizarrWarning
 from omnizarr.formats.v3 import RESERVED
-from omnizarr.hierarchy.info import print_debug_info
 from omnizarr.integrations.zarr_module import codecs, config, library
 from omnizarr.integrations.zarr_module.arrays import Array
 from omnizarr.integrations.zarr_module.asynchronous import (
@@ -41,7 +41,7 @@ _CLASSES: dict[str, Any] = {
     "Group": Group,
     "AsyncGroup": AsyncGroup,
 }
-_MAIN = {**FUNCTIONS, **_CLASSES, "print_debug_info": print_debug_info}
+_MAIN = {**FUNCTIONS, **_CLASSES, "print_debug_info": show_versions}
 
 # What takes the place of zarr-python's names, by module.
 NAMES: dict[str, dict[str, Any]] = {
