@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +62,7 @@ def write(folder: Path, zarr_format: int | str, data: dict[str, npt.NDArray[np.g
             folder, zarr_format=zarr_format, attributes=title, overwrite=folder.exists()
         )
     for name, values in data.items():
-        options = {
+        options: dict[str, Any] = {
             "chunks": (20, 90, 180) if name == "temperature" else "auto",
             "fill_value": np.nan if name == "temperature" else "auto",
             "dimension_names": DIMENSIONS[name],
@@ -70,14 +71,14 @@ def write(folder: Path, zarr_format: int | str, data: dict[str, npt.NDArray[np.g
         if name == "station":
             options["fill_value"] = ""
         if group is not None:
-            group.create_array(name, data=values, **options)  # type: ignore[arg-type]
+            group.create_array(name, data=values, **options)
         else:
             oz.create_array(
                 folder / name,
                 data=values,
                 zarr_format=1,
                 overwrite=(folder / name).exists(),
-                **options,  # type: ignore[arg-type]
+                **options,
             )
 
 

@@ -1,14 +1,21 @@
-"""User programs pass mypy --strict, and their mistakes do not (D10)."""
+"""User programs pass mypy --strict and pyright, and their mistakes do not (D10)."""
 
 from __future__ import annotations
 
+import json
 import re
+import runpy
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from mypy import api
 
 ROOT = Path(__file__).parents[1]
-# Lines with a mistake end in `# wrong`; mypy has to complain of them and of no other.
+EXAMPLE = ROOT / "examples" / "typed.py"  # strict, with types that `assert_type` states
+# Lines with a mistake end in `# wrong`; type checkers have to complain of them and of no other.
 PROGRAM = """
 from typing import Any
 import numpy as np
@@ -43,6 +50,12 @@ oz.create_array("x.zarr", shape=3, chunk=3)  # wrong
 oz.zeros(3, chunks=2, dtype="i4", compressors="zstd")
 oz.zeros(3, chunk=2)  # wrong
 oz.creat_array("x")  # wrong
+small = oz.zeros(3, dtype=np.int16)
+number: npt.NDArray[np.int16] = small[1:]
+wrong: npt.NDArray[np.float32] = small[1:]  # wrong
+oz.open("new.zarr", "w").create_array("x", shape=3)
+oz.open("new.zarr", "w").shape  # wrong
+oz.open("new.zarr", "w", shape=3).shape
 oz.codecs.ZstdCodec(level=3)
 LocalStore("x").get("k")
 LMDBStore("x").get("k")
@@ -69,15 +82,42 @@ plate["A/1"][0].read()
 """
 
 
+WRONG = {n for n, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# wrong")}
+
+
 def test_user_programs_type_check(tmp_path: Path) -> None:
     """D10: the result of `open` can be used, and misspelt names are found."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     config = ROOT / "pyproject.toml"
-    said, errors, _ = api.run(
-        [f"--config-file={config}", f"--cache-dir={ROOT / '.mypy_cache'}", str(program)]
-    )
+    options = [f"--config-file={config}", f"--cache-dir={ROOT / '.mypy_cache'}"]
+    said, errors, _ = api.run([*options, str(program), str(EXAMPLE)])
     assert errors == ""
-    found = {int(line) for line in re.findall(r"program\.py:(\d+): error", said)}
-    lines = enumerate(PROGRAM.splitlines(), 1)
-    assert found == {number for number, line in lines if line.endswith("# wrong")}, said
+    assert "typed.py" not in said, said
+    assert {int(line) for line in re.findall(r"program\.py:(\d+): error", said)} == WRONG, said
+
+
+def test_user_programs_pass_pyright(tmp_path: Path) -> None:
+    pytest.importorskip("pyright", reason="pyright is not installed (`make test` installs it)")
+    shutil.copy(EXAMPLE, tmp_path)
+    # Expressions that only stand there are no mistakes here.
+    (tmp_path / "program.py").write_text(f"# pyright: basic, reportUnusedExpression=false{PROGRAM}")
+    settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT / "src")]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [sys.executable, "-m", "pyright", "-p", str(tmp_path), "--outputjson"]
+    command += ["--pythonpath", sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True)
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    texts = [
+        f"{Path(d['file']).name}:{d['range']['start']['line'] + 1}: {d['message']}" for d in found
+    ]
+    lines = {int(text.split(":")[1]) for text in texts if text.startswith("program.py")}
+    assert lines == WRONG, texts
+    assert not any(text.startswith("typed.py") for text in texts), texts
+
+
+def test_the_typed_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    example = runpy.run_path(str(EXAMPLE))
+    example["main"](tmp_path / "station.zarr")
+    example["main"](tmp_path / "station.zarr")
+    assert capsys.readouterr().out.splitlines()[:2] == ["(30,) -10.0", "daily hourly"]

@@ -45,7 +45,7 @@ from omnizarr.hierarchy.location import (
 )
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.options import lengths_of
-from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, Selectable, as_source
+from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, S, Selectable, as_source
 from omnizarr.hierarchy.view import View, Viewer
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
@@ -62,7 +62,7 @@ registry.register("integration", "preview", "omnizarr.integrations.preview.figur
 registry.register("integration", "dask_token", "omnizarr.integrations.dask:token")
 
 
-class Array(Selectable, NodeHandle[ArrayModel]):
+class Array(Selectable[S], NodeHandle[ArrayModel]):
     """An N-dimensional array of chunks in a store.
 
     Slicing reads, assigning writes. ``Array(store, path)`` opens an existing array; usually
@@ -164,7 +164,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         self.resize(lengths)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[S]:
         """The NumPy type of the elements."""
         return own_type(self._bound.data_type.value_dtype)
 
@@ -323,10 +323,11 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         if self._model.storage_transformers:
             check_writable(self._bound.chunk_store)
 
-    @classmethod
-    def __class_getitem__(cls, item: Any) -> type[Self]:
-        """Return the class itself; annotations for zarr-python name a kind of metadata here."""
-        return cls
+    if not TYPE_CHECKING:  # for which the type of the elements is in the brackets
+
+        def __class_getitem__(cls, item: Any) -> type[Self]:
+            """Return the class itself; annotations for zarr-python name metadata here."""
+            return cls
 
     @property
     def config(self) -> ArrayConfig:

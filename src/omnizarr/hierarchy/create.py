@@ -6,7 +6,7 @@ Options are those of `create_array`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +24,49 @@ from omnizarr.hierarchy.info import Tree
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import find_node, format_for, resolve_store_path
 from omnizarr.hierarchy.open import check_group_options, one_format
-from omnizarr.hierarchy.options import ZERO, ArrayOptions, CreateOptions, document_options
-from omnizarr.hierarchy.selection import as_source
+from omnizarr.hierarchy.options import (
+    ZERO,
+    ArrayOptions,
+    CreateOptions,
+    PlaceOptions,
+    document_options,
+)
+from omnizarr.hierarchy.selection import S, as_source
 from omnizarr.stores import Store
 
 _OPTIONS = {*ArrayOptions.__annotations__, "overwrite"}
 
 
+@overload
+def create_array(
+    store: Any = None,
+    *,
+    shape: int | Iterable[int] | None = None,
+    dtype: type[S] | np.dtype[S],
+    data: Any = None,
+    write_data: bool = True,
+    **options: Unpack[PlaceOptions],
+) -> Array[S]: ...
+@overload
+def create_array(
+    store: Any = None,
+    *,
+    shape: int | Iterable[int] | None = None,
+    dtype: None = None,
+    data: npt.NDArray[S],
+    write_data: bool = True,
+    **options: Unpack[PlaceOptions],
+) -> Array[S]: ...
+@overload
+def create_array(
+    store: Any = None,
+    *,
+    shape: int | Iterable[int] | None = None,
+    dtype: Any = None,
+    data: Any = None,
+    write_data: bool = True,
+    **options: Unpack[PlaceOptions],
+) -> Array: ...
 @document_options(ArrayOptions, explained=True)
 def create_array(
     store: Any = None,
@@ -242,6 +278,18 @@ def _group_at(store: Store, path: str, zarr_format: int | str | None) -> Group |
         return None
 
 
+@overload
+def empty(
+    shape: int | Iterable[int],
+    *,
+    store: Any = None,
+    dtype: type[S] | np.dtype[S],
+    **options: Unpack[PlaceOptions],
+) -> Array[S]: ...
+@overload
+def empty(
+    shape: int | Iterable[int], *, store: Any = None, **options: Unpack[CreateOptions]
+) -> Array: ...
 @document_options(CreateOptions)
 def empty(
     shape: int | Iterable[int], *, store: Any = None, **options: Unpack[CreateOptions]
@@ -263,6 +311,18 @@ def empty(
     return create_array(store, shape=shape, **options)
 
 
+@overload
+def zeros(
+    shape: int | Iterable[int],
+    *,
+    store: Any = None,
+    dtype: type[S] | np.dtype[S],
+    **options: Unpack[PlaceOptions],
+) -> Array[S]: ...
+@overload
+def zeros(
+    shape: int | Iterable[int], *, store: Any = None, **options: Unpack[CreateOptions]
+) -> Array: ...
 @document_options(CreateOptions)
 def zeros(
     shape: int | Iterable[int], *, store: Any = None, **options: Unpack[CreateOptions]
@@ -285,6 +345,18 @@ def zeros(
     return create_array(store, shape=shape, **given)
 
 
+@overload
+def ones(
+    shape: int | Iterable[int],
+    *,
+    store: Any = None,
+    dtype: type[S] | np.dtype[S],
+    **options: Unpack[PlaceOptions],
+) -> Array[S]: ...
+@overload
+def ones(
+    shape: int | Iterable[int], *, store: Any = None, **options: Unpack[CreateOptions]
+) -> Array: ...
 @document_options(CreateOptions)
 def ones(
     shape: int | Iterable[int], *, store: Any = None, **options: Unpack[CreateOptions]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from omnizarr import data_types
 from omnizarr.errors import (
@@ -41,6 +42,7 @@ from omnizarr.hierarchy.options import (
     document_options,
     plain_type,
 )
+from omnizarr.hierarchy.selection import S
 from omnizarr.model import ArrayModel, GroupModel, Node
 
 
@@ -511,6 +513,42 @@ class Group(NodeHandle[GroupModel]):
         for name, location, node in create_nodes(self._location, wanted, overwrite):
             yield name, open_node(location, node)
 
+    @overload
+    def create_array(
+        self,
+        name: str,
+        *,
+        shape: int | Iterable[int] | None = None,
+        dtype: type[S] | np.dtype[S],
+        data: Any = None,
+        overwrite: bool = False,
+        write_data: bool = True,
+        **options: Unpack[ArrayOptions],
+    ) -> Array[S]: ...
+    @overload
+    def create_array(
+        self,
+        name: str,
+        *,
+        shape: int | Iterable[int] | None = None,
+        dtype: None = None,
+        data: npt.NDArray[S],
+        overwrite: bool = False,
+        write_data: bool = True,
+        **options: Unpack[ArrayOptions],
+    ) -> Array[S]: ...
+    @overload
+    def create_array(
+        self,
+        name: str,
+        *,
+        shape: int | Iterable[int] | None = None,
+        dtype: Any = None,
+        data: Any = None,
+        overwrite: bool = False,
+        write_data: bool = True,
+        **options: Unpack[ArrayOptions],
+    ) -> Array: ...
     def create_array(
         self,
         name: str,

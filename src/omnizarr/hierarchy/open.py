@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack, overload
+
+import numpy as np
 
 from omnizarr._json import load_object
 from omnizarr.concurrency.retry import Overtaken, retry_conflicts
@@ -39,12 +41,68 @@ from omnizarr.hierarchy.options import (
     document_options,
     runtime_config,
 )
+from omnizarr.hierarchy.selection import S
 from omnizarr.model import GroupModel, paths
 from omnizarr.stores import Store, get_existing, update_value
 
 BATCH = 1000  # nodes whose metadata are fetched at once
 
 
+@overload
+def open(
+    store: Any,
+    mode: Literal["w", "w-"],
+    *,
+    shape: int | Iterable[int],
+    dtype: type[S] | np.dtype[S],
+    data: Any = None,
+    path: str | None = None,
+    zarr_format: int | str | None = None,
+    zarr_version: int | str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    missing: Missing = "fill",
+    **options: Unpack[ArrayOptions],
+) -> Array[S]: ...
+@overload
+def open(
+    store: Any,
+    mode: Literal["w", "w-"],
+    *,
+    shape: int | Iterable[int],
+    dtype: Any = None,
+    data: Any = None,
+    path: str | None = None,
+    zarr_format: int | str | None = None,
+    zarr_version: int | str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    missing: Missing = "fill",
+    **options: Unpack[ArrayOptions],
+) -> Array: ...
+@overload
+def open(
+    store: Any,
+    mode: Literal["w", "w-"],
+    *,
+    path: str | None = None,
+    zarr_format: int | str | None = None,
+    zarr_version: int | str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    missing: Missing = "fill",
+    attributes: Mapping[str, Any] | None = None,
+) -> Group: ...
+@overload
+def open(
+    store: Any = None,
+    mode: Mode | None = None,
+    *,
+    path: str | None = None,
+    zarr_format: int | str | None = None,
+    zarr_version: int | str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    use_consolidated: bool | str | None = None,
+    missing: Missing = "fill",
+    **options: Unpack[OpenOptions],
+) -> Any: ...
 @document_options(OpenOptions, returns="Array | Group")
 def open(
     store: Any = None,
@@ -64,8 +122,9 @@ def open(
     creates, ``w`` replaces an existing node, ``w-`` fails if one exists: with a shape or data they
     create an array as `open_array` does, else a group.
 
-    The type of the result is known only at run time; a program with type checks declares it, ``a:
-    Array = open(…)``, or uses `open_array` or `open_group`.
+    For type checkers, modes ``w`` and ``w-`` return an array with a `shape`, else a group. In other
+    modes the type is known only at run time; a program with type checks declares it, ``a: Array =
+    open(…)``, or uses `open_array` or `open_group`.
 
     Args:
         store: A path, URL, dict, store or `StorePath`.

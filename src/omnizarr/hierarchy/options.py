@@ -143,14 +143,19 @@ class NewOptions(ArrayOptions, total=False):
     overwrite: bool
 
 
-class CreateOptions(NewOptions, total=False):
-    """Options of functions that create an array in a store."""
+class PlaceOptions(ArrayOptions, total=False):
+    """Options of functions that create an array of a given type in a store."""
 
+    overwrite: bool
     path: str | None
     name: str | None
     zarr_format: int | str | None
     zarr_version: int | str | None
     storage_options: Mapping[str, Any] | None
+
+
+class CreateOptions(NewOptions, PlaceOptions, total=False):
+    """Options of functions that create an array in a store."""
 
 
 class _Default:

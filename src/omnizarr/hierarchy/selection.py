@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,17 @@ from omnizarr.data_types.data_type import (
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import InvalidArgument, SelectionError, WrongType, known_names
 from omnizarr.indexing import Plan, axis_plan, block_plan, mask_plan, plan, point_plan
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # part of type checkers, not needed to run
+
+    S = TypeVar("S", bound=np.generic, default=Any)
+else:
+    from typing import TypeVar
+
+    S = TypeVar("S")
+
+Whole: TypeAlias = slice | EllipsisType
 
 
 class Lazy:
@@ -68,7 +80,7 @@ class Shaped(Lazy):
         return self.shape[0]
 
 
-class Selectable(Shaped):
+class Selectable(Shaped, Generic[S]):
     """An array that is read and written by selection.
 
     In the methods of zarr-python, `out` is an array to fill, `fields` names fields of a structured
@@ -118,6 +130,24 @@ class Selectable(Shaped):
         with self._configured():
             write(self._target, planner, selection, value)
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __array__(self, dtype: None = None, copy: bool | None = None) -> npt.NDArray[S]: ...
+        @overload
+        def __array__(
+            self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+        ) -> npt.NDArray[Any]: ...
+        def __array__(
+            self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+        ) -> npt.NDArray[Any]: ...
+
+    @overload
+    def __getitem__(self, selection: tuple[()]) -> Any: ...
+    @overload
+    def __getitem__(self, selection: Whole | tuple[Whole, ...]) -> npt.NDArray[S]: ...
+    @overload
+    def __getitem__(self, selection: Any) -> Any: ...
     def __getitem__(self, selection: Any) -> Any:
         array, settings = self._data, config.get()
         if (
