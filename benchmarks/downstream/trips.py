@@ -27,43 +27,39 @@ def round_trip(python: Path, package: str, folder: Path) -> None:
     """
     shutil.rmtree(folder, ignore_errors=True)
     theirs, ours = folder / "zarr", folder / "omnizarr"
-    expected = write_and_read(python, package, theirs)
-    step(python, "write", package, ours, ours=True)
+    expected = run(python, package, write=theirs, read=theirs, ours=False)
     crossed = {
-        "written on omnizarr, read on zarr-python": step(python, "read", package, ours, ours=False),
-        "written on zarr-python, read on omnizarr": step(
-            python, "read", package, theirs, ours=True
+        "written on zarr-python, read on omnizarr": run(
+            python, package, write=ours, read=theirs, ours=True
         ),
+        "written on omnizarr, read on zarr-python": run(python, package, read=ours, ours=False),
     }
     varying: set[str] = set()
     if any(found != expected for found in crossed.values()):
-        repeated = write_and_read(python, package, folder / "zarr-again")
+        again = folder / "zarr-again"
+        repeated = run(python, package, write=again, read=again, ours=False)
         varying = {key for key in expected if expected[key] != repeated.get(key)}
     for where, found in crossed.items():
         compare(expected, found, varying, where)
-
-
-def write_and_read(python: Path, package: str, path: Path) -> Found:
-    """Write and read with zarr-python."""
-    step(python, "write", package, path, ours=False)
-    return step(python, "read", package, path, ours=False)
 
 
 def name_of(ours: bool) -> str:
     return "omnizarr" if ours else "zarr"
 
 
-def step(python: Path, verb: str, package: str, path: Path, *, ours: bool) -> Found:
-    """Write or read in a process of its own, and return what was read."""
-    path.mkdir(parents=True, exist_ok=True)
-    answer = path.with_name(f"{path.name}-{verb}-{name_of(ours)}.json")
+def run(python: Path, package: str, *, write: Path | None = None, read: Path, ours: bool) -> Found:
+    """Write in one folder and read another in a process of its own; return what was read."""
+    folders = [str(write) if write else "-", str(read)]
+    for folder in filter(None, (write, read)):
+        folder.mkdir(parents=True, exist_ok=True)
+    answer = read.with_name(f"{read.name}-read-on-{name_of(ours)}.json")
     command = [str(python), *(["-m", "omnizarr.as_zarr"] if ours else []), str(SCRIPT)]
-    command += [verb, package, str(path), str(answer)]
+    command += [package, *folders, str(answer)]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    where = f"{verb} on {name_of(ours)}"
+    where = f"{package} on {name_of(ours)}"
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=LIMIT, env=environment, cwd=path
+            command, capture_output=True, text=True, timeout=LIMIT, env=environment, cwd=read
         )
     except subprocess.TimeoutExpired:
         raise TripFailed(f"{where}: out of time") from None

@@ -1,8 +1,9 @@
-"""Write a small dataset with a package, or read it back, on whichever library `zarr` is.
+"""Write a small dataset with a package and read one back, on whichever library `zarr` is.
 
-``workloads/__main__.py write|read PACKAGE FOLDER ANSWER`` runs in the environment of the package,
-by itself or with ``python -m omnizarr.as_zarr``. What was read is stored as JSON in the file
-ANSWER: what the package returns, and every array and attribute that `zarr` finds in the folder.
+``workloads/__main__.py PACKAGE WRITTEN READ ANSWER`` runs in the environment of the package, by
+itself or with ``python -m omnizarr.as_zarr``. It writes in the folder WRITTEN, unless that is a
+hyphen, and reads the folder READ. What was read is stored as JSON in the file ANSWER: what the
+package returns, and every array and attribute that `zarr` finds in the folder.
 """
 
 # ruff: noqa: PLC0415 - zarr is whichever library the process runs on
@@ -23,17 +24,17 @@ MODULES = {
 }
 
 
-def main(verb: str, package: str, folder: str, answer: str) -> None:
+def main(package: str, written: str, read: str, answer: str) -> None:
     from benchmarks.downstream.workloads.contents import find_nodes, flatten
 
     (name,) = (module for module, packages in MODULES.items() if package in packages)
     module = importlib.import_module(f"benchmarks.downstream.workloads.{name}")
-    work = getattr(module, f"{verb}_{package.replace('-', '_')}")
-    returned = work(Path(folder))
+    work = package.replace("-", "_")
+    if written != "-":
+        getattr(module, f"write_{work}")(Path(written))
     found: dict[str, Any] = {}
-    if verb == "read":
-        found.update(flatten(returned, ""))
-        found.update(flatten(find_nodes(Path(folder)), "zarr"))
+    found.update(flatten(getattr(module, f"read_{work}")(Path(read)), ""))
+    found.update(flatten(find_nodes(Path(read)), "zarr"))
     import zarr
 
     found["library"] = zarr.Array.__module__
