@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import random
 import struct
 import zlib
 from typing import Any
@@ -120,6 +122,27 @@ def test_axes_of_one_element_are_left_out_of_images(name: str) -> None:
     assert reads(store).shape == lead + FORMATS[name][1].shape
     if name != "zfp":
         assert chunk_of(store) == chunk_of(image_array(name, 3)[1])
+
+
+@pytest.mark.parametrize("name", ["ccittrle", "ccittfax3", "ccittfax4"])
+def test_what_can_only_be_decoded_is_read(name: str) -> None:
+    config, chunk = {"height": 16, "width": 24}, random.Random(1).randbytes(60)
+    if IMAGECODECS + name not in CLASSES:
+        pytest.skip("this version of imagecodecs lacks it")
+    codec = {"name": IMAGECODECS + name, "configuration": config}
+    store: dict[str, Any] = {}
+    oz.create_array(store, shape=(16, 24), dtype="u1", compressors=None, serializer=codec)
+    store["c/0/0"] = chunk
+    wanted = getattr(imagecodecs, f"{name}_decode")(chunk, **config)
+    assert reads(store).tolist() == wanted.tolist()
+
+
+def test_subsampled_colours_of_a_tiff_image_are_read() -> None:
+    tifffile, file = pytest.importorskip("tifffile"), io.BytesIO()
+    tifffile.imwrite(file, COLOUR, compression="jpeg")
+    _, store = written(COLOUR, serializer={"name": f"{IMAGECODECS}tiff"})
+    store["c/0/0/0"] = file.getvalue()
+    assert reads(store).tolist() == imagecodecs.tiff_decode(file.getvalue()).tolist()
 
 
 # Bytes and filters

@@ -68,7 +68,7 @@ _LOSSLESS: dict[str, Callable[[dict[str, Any]], bool]] = {
 # Codecs that take no memory to fill; how much they make depends on the bytes that they are given.
 _NO_ROOM = {"bfloat16", "float24", "packints", "dicomrle"}
 # Codecs that fill an array only, no other memory.
-_FILL_ARRAY = {"meshopt", "rgbe"}
+_FILL_ARRAY = {"ccittfax3", "ccittfax4", "ccittrle", "meshopt", "rgbe"}
 
 
 class Filters:
@@ -251,7 +251,9 @@ class ImageFormat:
             return None
         if self.maker.short in _FILL_ARRAY:
             return np.zeros(spec.shape, spec.data_type.dtype.newbyteorder("="))
-        return np.zeros(spec.nbytes or 0, np.uint8).data
+        # Three colours of a TIFF image are decoded as four, if they are subsampled.
+        share = (4, 3) if self.maker.short == "tiff" else (1, 1)
+        return np.zeros((spec.nbytes or 0) * share[0] // share[1], np.uint8).data
 
 
 @dataclass(frozen=True, slots=True)
