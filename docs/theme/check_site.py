@@ -79,7 +79,7 @@ def main(site: Path) -> None:
     if found:
         raise SystemExit(1)
     pages = sum(1 for _ in site.rglob("*.html"))
-    print(f"{pages} pages in {site}: open {site / 'index.html'}")
+    print(f"{pages} pages in {site}; to read them: python3 -m http.server -d {site}")
 
 
 if __name__ == "__main__":
