@@ -287,7 +287,19 @@ class _AsyncNode:
 
 
 class AsyncArray(_AsyncNode):
-    """An array that is read and written with ``await``."""
+    """An array that is read and written with ``await``.
+
+    Properties that need no access to the store, such as `shape` and `dtype`, are ordinary ones.
+
+    Args:
+        blocking: The ordinary array, which is also an attribute.
+
+    Examples:
+        >>> import asyncio
+        >>> a = oz.aio.AsyncArray(oz.array(np.arange(6)))
+        >>> asyncio.run(a.getitem(slice(2)))
+        array([0, 1])
+    """
 
     _plain = _AsyncNode._plain | {
         *("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "fill_value", "order"),
@@ -302,26 +314,84 @@ class AsyncArray(_AsyncNode):
     chunks_present = _method(Array.chunks_present)
 
     async def resize(self, *shape: Any, outside: Any = "keep") -> None:
-        """Resize the array; see `Array.resize`."""
+        """Resize the array; see `Array.resize`.
+
+        Args:
+            *shape: The new length of every axis.
+            outside: The treatment of chunks outside, as in `Array.resize`.
+
+        Examples:
+            >>> import asyncio
+            >>> a = oz.aio.AsyncArray(oz.zeros(6))
+            >>> asyncio.run(a.resize(8))
+            >>> a.shape
+            (8,)
+        """
         await run(lambda: self.blocking.resize(*shape, outside=outside))
 
     async def get_orthogonal_selection(self, selection: Any) -> Any:
-        """Read the elements selected by a list, mask, slice or integer for each axis."""
+        """Return the elements selected by a list, mask, slice or integer for each axis.
+
+        Args:
+            selection: A list, mask, slice or integer for each axis.
+
+        Raises:
+            SelectionError: If the selection does not fit the shape.
+
+        Examples:
+            >>> import asyncio
+            >>> a = oz.aio.AsyncArray(oz.array(np.arange(6).reshape(2, 3)))
+            >>> asyncio.run(a.get_orthogonal_selection(([1], [0, 2])))
+            array([[3, 5]])
+        """
         return await run(lambda: self.blocking.oindex[selection])
 
     async def get_coordinate_selection(self, selection: Any) -> Any:
-        """Read single elements by lists of coordinates."""
+        """Return single elements by lists of coordinates, or by a mask.
+
+        Args:
+            selection: A list of positions for each axis, or booleans in the shape of the array.
+
+        Raises:
+            SelectionError: If the selection does not fit the shape.
+
+        Examples:
+            >>> import asyncio
+            >>> a = oz.aio.AsyncArray(oz.array(np.arange(6).reshape(2, 3)))
+            >>> asyncio.run(a.get_coordinate_selection(([0, 1], [0, 2])))
+            array([0, 5])
+        """
         return await run(lambda: self.blocking.vindex[selection])
 
     get_mask_selection = get_coordinate_selection
 
     async def nchunks_initialized(self) -> int:
-        """Return the number of stored chunks."""
+        """Return the number of stored chunks.
+
+        Examples:
+            >>> import asyncio
+            >>> a = oz.aio.AsyncArray(oz.array(np.arange(6), chunks=3))
+            >>> asyncio.run(a.nchunks_initialized())
+            2
+        """
         return await run(lambda: int(self.blocking.nchunks_initialized))
 
 
 class AsyncGroup(_AsyncNode):
-    """A group whose members are opened and changed with ``await``."""
+    """A group whose members are opened and changed with ``await``.
+
+    Args:
+        blocking: The ordinary group, which is also an attribute.
+
+    Examples:
+        >>> import asyncio
+        >>> async def shapes(path):
+        ...     group = await oz.aio.open_group(path)
+        ...     return [array.shape async for name, array in group.arrays()]
+        >>> oz.save("run.zarr", a=np.arange(3), b=np.ones(2))
+        >>> asyncio.run(shapes("run.zarr"))
+        [(3,), (2,)]
+    """
 
     getitem = _method(Group.__getitem__)
     setitem = _method(Group.__setitem__)

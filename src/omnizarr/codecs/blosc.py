@@ -70,6 +70,18 @@ class NumcodecsBlosc(Configured):
     ``{"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}``; the shuffle is a number (0
     none, 1 bytes, 2 bits, -1 by item size), and the item size is that of the array.
     ``numcodecs.blosc`` in version 3.
+
+    Attributes:
+        cname: The compressor: ``"lz4"``, ``"lz4hc"``, ``"blosclz"``, ``"snappy"``, ``"zlib"`` or
+            ``"zstd"``.
+        clevel: 0 (none) to 9 (smallest).
+        shuffle: 0 (none), 1 (bytes), 2 (bits) or -1 (by the size of items).
+        blocksize: The bytes of a block; 0 for the library's choice.
+        typesize: The bytes of an item; by default that of the array.
+
+    Examples:
+        >>> oz.zeros(3, compressor=oz.Blosc(cname="zstd"), zarr_format=2).compressor.cname
+        'zstd'
     """
 
     cname: str = "lz4"
@@ -146,6 +158,18 @@ class Blosc(NumcodecsBlosc):
 
     ``{"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}``. A new
     array chooses what is None here by the size of its items.
+
+    Attributes:
+        cname: The compressor: ``"lz4"``, ``"lz4hc"``, ``"blosclz"``, ``"snappy"``, ``"zlib"`` or
+            ``"zstd"``.
+        clevel: 0 (none) to 9 (smallest).
+        shuffle: ``"noshuffle"``, ``"shuffle"`` (bytes) or ``"bitshuffle"``.
+        typesize: The bytes of an item.
+        blocksize: The bytes of a block; 0 for the library's choice.
+
+    Examples:
+        >>> oz.zeros(3, compressors=oz.codecs.BloscCodec(cname="lz4")).compressors[0].cname
+        'lz4'
     """
 
     cname: str = "zstd"

@@ -21,6 +21,13 @@ class Bytes(Configured):
     ``endian`` in 2023, and ``https://purl.org/zarr/spec/codecs/endian/1.0`` in the draft; versions
     1 and 2 imply it. Without `endian` the byte order is that of the data type: little, unless an
     older format says otherwise. Version 3 demands it for multi-byte types; we always write it.
+
+    Attributes:
+        endian: ``"little"``, ``"big"`` or None.
+
+    Examples:
+        >>> oz.zeros(3, serializer=oz.codecs.BytesCodec(endian="big")).serializer.endian
+        'big'
     """
 
     endian: str | None = None

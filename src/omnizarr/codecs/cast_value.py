@@ -288,6 +288,17 @@ class CastValue(Configured):
     map comes first, then rounding, then the rule for numbers out of range, which are errors without
     one. Arrays whose fill value changes when it is encoded and decoded can be read, as zarr-python
     writes them, but not written, as the specification demands.
+
+    Attributes:
+        data_type: The stored type.
+        rounding: The rule for rounding, such as ``"nearest-even"`` or ``"towards-zero"``.
+        out_of_range: ``"clamp"`` or ``"wrap"``; None for an error.
+        scalar_map: Values to replace when they are encoded and decoded.
+
+    Examples:
+        >>> cast = {"name": "cast_value", "configuration": {"data_type": "uint8"}}
+        >>> oz.array([1.0, 2.0], filters=[cast])[...]
+        array([1., 2.])
     """
 
     data_type: Named

@@ -45,7 +45,13 @@ KINDS = get_args(Kind)
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The shape, type and fill value of an array between two codecs."""
+    """The shape, type and fill value of an array between two codecs.
+
+    Attributes:
+        shape: The shape.
+        data_type: The data type, with its NumPy type.
+        fill: The fill value, an array without axes.
+    """
 
     shape: tuple[int, ...]
     data_type: DataType
@@ -126,7 +132,14 @@ def is_lossy(codec: object) -> bool:
 
 
 class Configured:
-    """Converts between a frozen dataclass and a configuration."""
+    """Converts between a frozen dataclass and a configuration.
+
+    Its fields are the members of the configuration in the metadata.
+
+    Examples:
+        >>> oz.Zstd(level=5).to_dict()
+        {'name': 'zstd', 'configuration': {'level': 5, 'checksum': False}}
+    """
 
     name: ClassVar[str]
     # Members that metadata must state although the class has defaults for them.
@@ -180,7 +193,23 @@ def _frozen(value: Any) -> Any:
 
 
 class ArrayArrayCodec(Configured, ABC):
-    """Turns an array into another array."""
+    """Turns an array into another array.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Negate(oz.codecs.ArrayArrayCodec):
+        ...     name = "example.negate"
+        ...
+        ...     def encode(self, array, spec):
+        ...         return -array
+        ...
+        ...     def decode(self, array, spec):
+        ...         return -array
+        >>> oz.register("codec", "example.negate", Negate)
+        >>> oz.array([1, 2], filters=[Negate()])[...]
+        array([1, 2])
+    """
 
     kind: ClassVar[Kind] = "array->array"
 
@@ -198,7 +227,23 @@ class ArrayArrayCodec(Configured, ABC):
 
 
 class ArrayBytesCodec(Configured, ABC):
-    """Turns an array into bytes."""
+    """Turns an array into bytes.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Raw(oz.codecs.ArrayBytesCodec):
+        ...     name = "example.raw"
+        ...
+        ...     def encode(self, array, spec):
+        ...         return array.tobytes()
+        ...
+        ...     def decode(self, data, spec):
+        ...         return np.frombuffer(data, spec.data_type.dtype).reshape(spec.shape)
+        >>> oz.register("codec", "example.raw", Raw)
+        >>> oz.array([1, 2], serializer=Raw())[...]
+        array([1, 2])
+    """
 
     kind: ClassVar[Kind] = "array->bytes"
 
@@ -233,7 +278,23 @@ class ChunkwiseCodec(ArrayBytesCodec):
 
 
 class BytesBytesCodec(Configured, ABC):
-    """Turns bytes into bytes."""
+    """Turns bytes into bytes.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Reverse(oz.codecs.BytesBytesCodec):
+        ...     name = "example.reverse"
+        ...
+        ...     def encode(self, data):
+        ...         return bytes(data)[::-1]
+        ...
+        ...     def decode(self, data, size):
+        ...         return bytes(data)[::-1]
+        >>> oz.register("codec", "example.reverse", Reverse)
+        >>> oz.array([1, 2], compressors=[Reverse()])[...]
+        array([1, 2])
+    """
 
     kind: ClassVar[Kind] = "bytes->bytes"
 
@@ -296,7 +357,15 @@ def import_optional(package: str) -> Any:
 
 
 def as_bytes_array(data: Buffer) -> npt.NDArray[np.uint8]:
-    """Return the bytes as a flat array, without a copy."""
+    """Return the bytes as a flat array, without a copy.
+
+    Args:
+        data: An object with a contiguous buffer.
+
+    Examples:
+        >>> oz.codecs.as_bytes_array(b"ab")
+        array([97, 98], dtype=uint8)
+    """
     return np.frombuffer(data, np.uint8)
 
 

@@ -35,6 +35,13 @@ class Gzip(Configured):
     """gzip, as ``gzip`` in versions 1 and 2: ``{"level": 1}``, 0 to 9.
 
     ``numcodecs.gzip`` in version 3.
+
+    Attributes:
+        level: 0 (none) to 9 (smallest).
+
+    Examples:
+        >>> oz.zeros(3, compressor=oz.GZip(level=9), zarr_format=2).compressor.level
+        9
     """
 
     level: int = 1
@@ -75,6 +82,13 @@ class StrictGzip(Gzip):
     """gzip, as ``gzip`` of version 3 and ``…/codecs/gzip/1.0`` of its draft: ``{"level": 5}``.
 
     The metadata must state the level.
+
+    Attributes:
+        level: 0 (none) to 9 (smallest).
+
+    Examples:
+        >>> oz.zeros(3, compressors=oz.codecs.GzipCodec(level=9)).compressors[0].level
+        9
     """
 
     level: int = 5
@@ -88,6 +102,13 @@ class Zlib(Configured):
     """zlib, as ``zlib`` in versions 1 and 2: ``{"level": 1}``, -1 to 9.
 
     ``numcodecs.zlib`` in version 3.
+
+    Attributes:
+        level: 0 (none) to 9 (smallest); -1 for the library's choice.
+
+    Examples:
+        >>> oz.zeros(3, compressor=oz.Zlib(level=9), zarr_format=2).compressor.level
+        9
     """
 
     level: int = 1
@@ -151,6 +172,13 @@ class Bz2(Configured):
     """bzip2, as ``bz2`` in versions 1 and 2: ``{"level": 1}``, 1 to 9.
 
     ``numcodecs.bz2`` in version 3.
+
+    Attributes:
+        level: 1 to 9 (smallest).
+
+    Examples:
+        >>> oz.zeros(3, compressor=oz.BZ2(level=9), zarr_format=2).compressor.level
+        9
     """
 
     level: int = 1
@@ -176,8 +204,18 @@ class Bz2(Configured):
 class Lzma(Configured):
     """LZMA, as ``lzma`` in versions 1 and 2, with the options of Python's module `lzma`.
 
-    ``{"format": 1, "check": -1, "preset": null, "filters": null}``. ``numcodecs.lzma`` in
-    version 3.
+    ``{"format": 1, "check": -1, "preset": null, "filters": null}``. ``numcodecs.lzma`` in version
+    3.
+
+    Attributes:
+        format: The container, such as ``lzma.FORMAT_XZ``.
+        check: The integrity check; -1 for that of the format.
+        preset: 0 to 9, or None for the library's choice.
+        filters: A chain of filters instead of the preset.
+
+    Examples:
+        >>> oz.zeros(3, compressor=oz.LZMA(preset=1), zarr_format=2).compressor.preset
+        1
     """
 
     format: int = lzma.FORMAT_XZ

@@ -46,7 +46,12 @@ _value = next(iter(implementations().values()))
 
 @dataclass(frozen=True, slots=True)
 class Crc32c(Configured):
-    """``crc32c`` of version 3; it has no configuration."""
+    """``crc32c`` of version 3; it has no configuration.
+
+    Examples:
+        >>> oz.zeros(3, compressors=[oz.codecs.Crc32cCodec()]).compressors
+        (Crc32c(),)
+    """
 
     name: ClassVar[str] = "crc32c"
     kind: ClassVar[Kind] = "bytes->bytes"

@@ -67,9 +67,15 @@ Decode: TypeAlias = Callable[[npt.NDArray[Any]], None]  # fills an array
 
 
 def bind_pipeline(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") -> CodecPipeline:
-    """Return the pipeline for chunks of that shape and type; raise if the codecs do not fit.
+    """Return the codecs of a chunk as a pipeline that encodes and decodes chunks.
 
-    `field` is the member of the metadata that has the list.
+    Args:
+        codecs: The codecs as metadata name them.
+        spec: The shape, type and fill value of a chunk.
+        field: The place of the codecs in the metadata, for messages.
+
+    Raises:
+        InvalidMetadata: If the codecs do not fit each other or the chunk.
     """
     before: list[tuple[ArrayArray, Spec]] = []
     serializer: ArrayBytes | None = None
@@ -109,7 +115,20 @@ def bind_pipeline(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") 
 
 
 def bind_codec(named: Named, where: str) -> Codec:
-    """Return the codec with its configuration; errors name it, and its place in the metadata."""
+    """Return the codec with its configuration; errors name it, and its place in the metadata.
+
+    Args:
+        named: The codec as metadata name it.
+        where: Its place in the metadata, for messages.
+
+    Raises:
+        UnknownExtension: If there is no codec of that name.
+        InvalidMetadata: If its configuration is not valid.
+
+    Examples:
+        >>> oz.codecs.bind_codec(oz.zeros(3, compressors="zstd").codecs[1], "codecs[1]").level
+        0
+    """
     target = registry.find("codec", named.name)
     if target is None and named.name.startswith(PREFIX):
         target = registry.lookup("codec", f"{PREFIX}*")

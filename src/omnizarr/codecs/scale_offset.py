@@ -22,6 +22,14 @@ class ScaleOffset(Configured):
     Both are optional and spelled like fill values. The type stays, so ``cast_value`` usually
     follows. A result that the type cannot hold is an error, also an integer that is not a multiple
     of the scale; floats are rounded as usual.
+
+    Attributes:
+        offset: The number that is subtracted.
+        scale: The number by which the difference is multiplied.
+
+    Examples:
+        >>> oz.array([10.0, 12.0], filters=[oz.codecs.ScaleOffset(offset=10, scale=2)])[...]
+        array([10., 12.])
     """
 
     offset: Any = 0

@@ -206,6 +206,17 @@ class ShardingIndexed(Configured):
 
     ``{"chunk_shape": [32, 32], "codecs": [{"name": "bytes", …}, …], "index_codecs": [{"name":
     "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}], "index_location": "end"}``
+
+    Attributes:
+        chunk_shape: The shape of the chunks in a shard.
+        codecs: The codecs of these chunks.
+        index_codecs: The codecs of the index.
+        index_location: ``"end"`` or ``"start"``.
+
+    Examples:
+        >>> shards = oz.codecs.ShardingCodec(chunk_shape=(2, 2))
+        >>> oz.zeros((8, 8), chunks=(4, 4), codecs=[shards]).shards
+        (4, 4)
     """
 
     chunk_shape: tuple[int, ...]

@@ -146,14 +146,24 @@ def _completed(named: Named, itemsize: int | None) -> Named:
 
 
 class Endian(StrEnum):
-    """The byte order of `BytesCodec`."""
+    """The byte order of `BytesCodec`.
+
+    Examples:
+        >>> oz.codecs.BytesCodec(endian=oz.codecs.Endian.big).to_dict()["configuration"]
+        {'endian': 'big'}
+    """
 
     big = "big"
     little = "little"
 
 
 class BloscShuffle(StrEnum):
-    """The shuffle of `BloscCodec`, which comes before compression."""
+    """The shuffle of `BloscCodec`, which comes before compression.
+
+    Examples:
+        >>> str(oz.codecs.BloscShuffle.bitshuffle)
+        'bitshuffle'
+    """
 
     noshuffle = "noshuffle"
     shuffle = "shuffle"
@@ -161,7 +171,12 @@ class BloscShuffle(StrEnum):
 
 
 class BloscCname(StrEnum):
-    """The compressor of `BloscCodec`."""
+    """The compressor of `BloscCodec`.
+
+    Examples:
+        >>> oz.codecs.BloscCname.zstd == "zstd"
+        True
+    """
 
     lz4 = "lz4"
     lz4hc = "lz4hc"
@@ -172,7 +187,12 @@ class BloscCname(StrEnum):
 
 
 class ShardingCodecIndexLocation(StrEnum):
-    """The place of the shard index of `ShardingCodec`."""
+    """The place of the shard index of `ShardingCodec`.
+
+    Examples:
+        >>> [str(place) for place in oz.codecs.ShardingCodecIndexLocation]
+        ['start', 'end']
+    """
 
     start = "start"
     end = "end"

@@ -18,6 +18,13 @@ class Transpose(Configured):
 
     Versions 1 and 2 have ``"order": "F"``, and the draft ``"chunk_memory_layout": "F"``, for the
     reversed order.
+
+    Attributes:
+        order: The axes in the order in which they are stored.
+
+    Examples:
+        >>> oz.zeros((2, 3), filters=[oz.codecs.TransposeCodec(order=(1, 0))]).order
+        'F'
     """
 
     order: tuple[int, ...] | str

@@ -29,7 +29,12 @@ def _check_count(data: Buffer, spec: Spec) -> None:
 
 @dataclass(frozen=True, slots=True)
 class VlenUtf8(Configured):
-    """The registered extension ``vlen-utf8``, an object codec of version 2; no configuration."""
+    """The registered extension ``vlen-utf8``, an object codec of version 2; no configuration.
+
+    Examples:
+        >>> oz.array(["a", "bc"], dtype=str, serializer=oz.codecs.VLenUTF8Codec()).shape
+        (2,)
+    """
 
     name: ClassVar[str] = "vlen-utf8"
     kind: ClassVar[Kind] = "array->bytes"
@@ -60,7 +65,15 @@ class VlenUtf8(Configured):
 
 @dataclass(frozen=True, slots=True)
 class VlenBytes(Configured):
-    """The registered extension ``vlen-bytes``, an object codec of version 2; no configuration."""
+    """The registered extension ``vlen-bytes``, an object codec of version 2; no configuration.
+
+    Examples:
+        >>> codec = oz.codecs.VLenBytesCodec()
+        >>> a = oz.create_array(shape=2, dtype=object, zarr_format=2, filters=[codec])
+        >>> a[:] = [b"a", b"bc"]
+        >>> a[1]
+        b'bc'
+    """
 
     name: ClassVar[str] = "vlen-bytes"
     kind: ClassVar[Kind] = "array->bytes"

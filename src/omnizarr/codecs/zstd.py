@@ -43,6 +43,14 @@ class Zstd(Configured):
     """The registered extension ``zstd``, and ``zstd`` in version 2.
 
     ``{"level": 0, "checksum": false}``
+
+    Attributes:
+        level: The level, up to 22 (smallest); 0 for the library's choice.
+        checksum: True to store a checksum with each chunk.
+
+    Examples:
+        >>> oz.zeros(3, compressors=oz.Zstd(level=5)).compressors[0].level
+        5
     """
 
     level: int = 0

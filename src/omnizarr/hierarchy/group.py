@@ -78,6 +78,20 @@ class Group(NodeHandle[GroupModel]):
     # Members
 
     def __getitem__(self, path: str) -> Any:
+        """Return the array or group at a path below this group.
+
+        Args:
+            path: The name or path of the member.
+
+        Raises:
+            NodeNotFound: If there is no such member.
+
+        Examples:
+            >>> g = oz.group()
+            >>> g["day1/salt"] = np.arange(3)
+            >>> g["day1/salt"].shape
+            (3,)
+        """
         node = self._find(path)
         if node is None:
             raise NodeNotFound(no_member_message(self._location, path))
@@ -112,6 +126,15 @@ class Group(NodeHandle[GroupModel]):
         return default if node is None else open_node(self._location.child(path), node)
 
     def __contains__(self, path: object) -> bool:
+        """Return True if there is an array or group at a path below this group.
+
+        Args:
+            path: The name or path of the member.
+
+        Examples:
+            >>> "salt" in oz.group()
+            False
+        """
         if not isinstance(path, str):
             return False
         found = self._find(path) is not None
@@ -802,6 +825,21 @@ class Group(NodeHandle[GroupModel]):
         return self.empty_like(name, data, **{"fill_value": value, **options})
 
     def __setitem__(self, name: str, value: Any) -> None:
+        """Store an array below this group, in place of an existing member.
+
+        Args:
+            name: The name or path of the member.
+            value: The values.
+
+        Raises:
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> g = oz.group()
+            >>> g["salt"] = [34.5, 35]
+            >>> g["salt"][:]
+            array([34.5, 35. ])
+        """
         self.create_array(name, data=value, overwrite=True)
 
     def move(self, source: str, dest: str) -> None:
@@ -826,6 +864,22 @@ class Group(NodeHandle[GroupModel]):
         move(self._location.child(source), self._location.child(dest))
 
     def __delitem__(self, name: str) -> None:
+        """Erase a member and all below it, as `delete` does.
+
+        Args:
+            name: The name or path of the member.
+
+        Raises:
+            NodeNotFound: If there is no such member.
+            ReadOnly: If the node or its store is read-only.
+
+        Examples:
+            >>> g = oz.group()
+            >>> g["salt"] = [34.5, 35]
+            >>> del g["salt"]
+            >>> len(g)
+            0
+        """
         self.delete(name)
 
     def get_array(self, path: str) -> Array:

@@ -58,7 +58,17 @@ _FILE_NAME = re.compile(r"^(~|[a-z0-9]+://)|\.zarr(\.zip)?/?$")  # of a file, no
 
 @dataclass(frozen=True, slots=True)
 class StorePath:
-    """A store and a path in it, given in place of a store: ``StorePath(store) / "group"``."""
+    """A store and a path in it, given in place of a store.
+
+    Attributes:
+        store: The store.
+        path: The path of a node in it.
+
+    Examples:
+        >>> oz.save("run.zarr", a=np.arange(3))
+        >>> oz.load(oz.storage.StorePath(oz.LocalStore("run.zarr")) / "a")
+        array([0, 1, 2])
+    """
 
     store: Store
     path: str = ""

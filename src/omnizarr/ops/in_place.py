@@ -121,7 +121,7 @@ def undo_conversion(
     dry_run: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> tuple[str, ...]:
-    """Erase the metadata of a format that a conversion in place added, and return their keys.
+    """Erase the metadata of a format that a conversion in place added.
 
     What was written to chunks stays.
 
@@ -130,6 +130,9 @@ def undo_conversion(
         zarr_format: The format whose metadata are erased.
         dry_run: True to erase nothing.
         storage_options: Options for the store of a URL, such as credentials.
+
+    Returns:
+        The keys of the metadata.
 
     Raises:
         NodeNotFound: If there are no metadata of the format, or none of another one.

@@ -367,7 +367,7 @@ def run(
     progress: Callable[[Progress], object] | None = None,
     checksums: str | os.PathLike[str] | None = None,
 ) -> O:
-    """Run a job and return its result.
+    """Run a job.
 
     With ``part=(3, 100)`` this call runs the third of a hundred parts, as one of the jobs of a
     batch system may do; the part that completes the job makes its result visible. A job of several
@@ -383,6 +383,9 @@ def run(
         progress: A function that is called with a `jobs.Progress` now and then.
         checksums: A file for the SHA-256 of all values that the job has written, which are read for
             that when the result is visible; ``sha256sum -c`` checks them in a directory.
+
+    Returns:
+        The result of the job.
 
     Raises:
         InvalidArgument: If the options do not fit each other or the job.

@@ -71,7 +71,15 @@ class Range:
 
 @runtime_checkable
 class Store(Protocol):
-    """Bytes at keys. `get` returns None only for a key that is proven absent."""
+    """Bytes at keys. `get` returns None only for a key that is proven absent.
+
+    A class with these methods and `read_only` is a store; `docs/extending.md` has those that make
+    it quicker or safer.
+
+    Examples:
+        >>> isinstance(oz.MemoryStore(), oz.storage.Store)
+        True
+    """
 
     read_only: bool
 

@@ -23,7 +23,17 @@ from omnizarr.stores.operations import check_key, check_writable, translated_err
 class DBMStore(Closeable):
     """The entries of a DBM file, which need not exist yet.
 
-    `flag` is that of `dbm.open`: ``c`` creates, ``w`` needs a file, ``n`` starts over, ``r`` reads.
+    Args:
+        path: The path of the file.
+        flag: That of `dbm.open`: ``"c"`` creates, ``"w"`` needs a file, ``"n"`` starts over,
+            ``"r"`` reads.
+        read_only: True to refuse all writes.
+
+    Examples:
+        >>> with oz.DBMStore("ocean.dbm") as store:
+        ...     oz.save(store, np.arange(3))
+        ...     oz.load(store)
+        array([0, 1, 2])
     """
 
     default_format = "2"

@@ -118,9 +118,19 @@ def _settings(path: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 class LMDBStore(Closeable):
-    """The main database of the environment at `path`, which need not exist yet.
+    """The main database of an LMDB environment, which need not exist yet.
 
-    `options` go to ``lmdb.open``; a `map_size` is the most that the data may take (1 TiB).
+    Args:
+        path: The path of the directory.
+        read_only: True to refuse all writes.
+        **options: Options of ``lmdb.open``; a `map_size` is the most that the data may take (1
+            TiB).
+
+    Examples:
+        >>> with oz.LMDBStore("ocean.lmdb") as store:
+        ...     oz.save(store, np.arange(3))
+        ...     oz.load(store)
+        array([0, 1, 2])
     """
 
     low_latency = True

@@ -11,7 +11,18 @@ from omnizarr.stores.staging import Extent, Stage
 
 
 class MemoryStore(Closeable):
-    """Keys and values in memory; give your own dictionary to share or inspect them."""
+    """Keys and values in memory.
+
+    Args:
+        store_dict: A dictionary of your own, to share or inspect the values.
+        read_only: True to refuse all writes.
+
+    Examples:
+        >>> store = oz.MemoryStore()
+        >>> oz.save(store, np.arange(3))
+        >>> sorted(store.list())
+        ['c/0', 'zarr.json']
+    """
 
     _copies_share_values = True
 

@@ -54,8 +54,13 @@ _GET_VERSIONED = _VALUE + (
 class RedisStore(Closeable):
     """The keys of a Redis database that start with a prefix.
 
-    `url` is ``redis://host:port/db``, ``rediss://…`` (TLS) or ``unix:///path?db=0``; `options` go
-    to the client. Messages do not contain passwords of the URL.
+    Messages do not contain passwords of the URL.
+
+    Args:
+        url: ``redis://host:port/db``, ``rediss://…`` (TLS) or ``unix:///path?db=0``.
+        prefix: The start of all keys, before a slash.
+        read_only: True to refuse all writes.
+        **options: Options of the client.
     """
 
     low_latency = True

@@ -62,9 +62,18 @@ class _ThreadEnd:
 
 
 class SQLiteStore(Closeable):
-    """The rows of a table in the file at `path`, which need not exist yet.
+    """The rows of a table in an SQLite file, which need not exist yet.
 
-    `timeout` is how many seconds to wait for another process that writes.
+    Args:
+        path: The path of the file.
+        read_only: True to refuse all writes.
+        timeout: The seconds to wait for another process that writes.
+
+    Examples:
+        >>> with oz.SQLiteStore("ocean.sqlite") as store:
+        ...     oz.save(store, np.arange(3))
+        ...     oz.load(store)
+        array([0, 1, 2])
     """
 
     low_latency = True

@@ -20,14 +20,37 @@ T = TypeVar("T")
 
 
 class Call(NamedTuple):
-    """One operation on a store, with its keys or prefix."""
+    """One operation on a store, with its keys or prefix.
+
+    Attributes:
+        operation: The name of the method, such as ``"get"``.
+        keys: The keys, or the prefix.
+
+    Examples:
+        >>> from omnizarr.testing import Call
+        >>> Call("get", ("zarr.json",)).operation
+        'get'
+    """
 
     operation: str
     keys: tuple[str, ...]
 
 
 class RecordingStore(WrapperStore):
-    """Records all calls to `inner`; one call is one request to the store."""
+    """Records all calls to another store; one call is one request to the store.
+
+    Args:
+        inner: The other store.
+
+    Examples:
+        >>> from omnizarr.testing import RecordingStore
+        >>> store = RecordingStore(oz.MemoryStore())
+        >>> oz.save(store, np.arange(3))
+        >>> store.calls.clear()
+        >>> values = oz.load(store)
+        >>> [call.keys for call in store.calls][-1]
+        ('c/0',)
+    """
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
@@ -43,9 +66,19 @@ class RecordingStore(WrapperStore):
 
 
 class FaultyStore(WrapperStore):
-    """Injects errors into calls to `inner`: `fault(operation, key)` returns an error, or None.
+    """Injects errors into calls to another store.
 
-    It is called once for each key of a call, before the call.
+    Args:
+        inner: The other store.
+        fault: A function of an operation and a key that returns an error to raise, or None. It is
+            called once for each key of a call, before the call.
+
+    Examples:
+        >>> from omnizarr.testing import FaultyStore
+        >>> store = FaultyStore(oz.MemoryStore(), lambda operation, key: OSError("disk on fire"))
+        >>> oz.save(store, np.arange(3))
+        Traceback (most recent call last):
+        OSError: disk on fire...
     """
 
     def __init__(self, inner: Store, fault: Callable[[str, str], Exception | None]) -> None:
@@ -61,9 +94,17 @@ class FaultyStore(WrapperStore):
 
 
 class SlowStore(WrapperStore):
-    """Delays every call to `inner` by `seconds`, like a request over a network.
+    """Delays every call to another store, like a request over a network.
 
-    `most` is the largest number of concurrent calls.
+    The attribute `most` is the largest number of concurrent calls.
+
+    Args:
+        inner: The other store.
+        seconds: The delay of each call.
+
+    Examples:
+        >>> from omnizarr.testing import SlowStore
+        >>> oz.save(SlowStore(oz.MemoryStore(), 0.001), np.arange(3))
     """
 
     def __init__(self, inner: Store, seconds: float) -> None:

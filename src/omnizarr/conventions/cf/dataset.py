@@ -152,7 +152,20 @@ class Dataset(Mapping[str, Variable]):
         return found
 
     def dimension(self, name: str) -> int:
-        """Return the size of a dimension of this group or of a parent group."""
+        """Return the size of a dimension of this group or of a parent group.
+
+        Args:
+            name: The name of the dimension.
+
+        Raises:
+            NodeNotFound: If there is no such dimension.
+
+        Examples:
+            >>> ocean = oz.cf.create("ocean.zarr")
+            >>> salt = ocean.create_variable("salt", [34.5, 35], dimensions=["depth"])
+            >>> ocean.dimension("depth")
+            2
+        """
         dataset: Dataset | None = self
         while dataset is not None:
             if name in dataset.dimensions:
@@ -182,7 +195,12 @@ class Dataset(Mapping[str, Variable]):
         return {}
 
     def problems(self) -> list[Problem]:
-        """Return inconsistencies here and below: sizes of dimensions, missing variables."""
+        """Return inconsistencies here and below: sizes of dimensions, missing variables.
+
+        Examples:
+            >>> oz.cf.create("ocean.zarr").problems()
+            []
+        """
         found = []
         for array in self._arrays.values():
             for dimension, size in named_axes(array):
@@ -230,10 +248,34 @@ class Dataset(Mapping[str, Variable]):
     ) -> Variable:
         """Create a variable; its values are encoded according to its attributes.
 
-        `dtype` is the stored type, by default that of the values; times are stored as 64-bit
-        integers. Without `values` or `shape`, the shape is that of the dimensions. Elements that
-        were never written are `_FillValue`. Strings with ``dtype="S1"`` and one more dimension are
-        stored as single characters. Other options are those of `create_array`.
+        Elements that were never written are `_FillValue`. Strings with ``dtype="S1"`` and one more
+        dimension are stored as single characters.
+
+        Args:
+            name: The name of the variable.
+            values: Its values.
+            dimensions: The name of each axis.
+            dtype: The stored type, by default that of the values; times are stored as 64-bit
+                integers.
+            shape: The shape; by default that of the values, or of the dimensions.
+            **options: Options of `create_array`, such as `chunks`, `shards` and `compressors`.
+
+        Returns:
+            The variable.
+
+        Raises:
+            NodeExists: If there is a node at the path, and it may not be replaced.
+            InvalidArgument: If a length differs from that of a dimension, or a value cannot be
+                encoded.
+
+        Examples:
+            >>> ocean = oz.cf.create("ocean.zarr")
+            >>> packed = {"scale_factor": 0.5}
+            >>> salt = ocean.create_variable(
+            ...     "salt", [34.5, 35], dimensions=["depth"], dtype="i2", attributes=packed
+            ... )
+            >>> salt.array[:], salt[:]
+            (array([69, 70], dtype=int16), array([34.5, 35. ]))
         """
         attributes = dict(options.get("attributes") or {})
         given = None if values is None else np.asarray(values)
@@ -262,7 +304,24 @@ class Dataset(Mapping[str, Variable]):
         return variable
 
     def create_group(self, name: str, *, attributes: Mapping[str, Any] | None = None) -> Dataset:
-        """Create a group below this one."""
+        """Create a group below this one.
+
+        Args:
+            name: The name of the group.
+            attributes: User attributes of a new node.
+
+        Returns:
+            The group as a dataset.
+
+        Raises:
+            NodeExists: If there is a node at the path, and it may not be replaced.
+
+        Examples:
+            >>> ocean = oz.cf.create("ocean.zarr")
+            >>> deep = ocean.create_group("deep")
+            >>> list(ocean.groups)
+            ['deep']
+        """
         group = self.group.create_group(name, attributes=dict(attributes or {}))
         self._clear_cache()
         return self._below(group)
@@ -285,7 +344,13 @@ class Dataset(Mapping[str, Variable]):
             self.__dict__.pop(name, None)
 
     def header(self) -> str:
-        """Return dimensions, variables and attributes as indented text, including all groups."""
+        """Return dimensions, variables and attributes as indented text, including all groups.
+
+        Examples:
+            >>> ocean = oz.cf.create("ocean.zarr", attributes={"title": "Ocean"})
+            >>> "title" in ocean.header()
+            True
+        """
         return "\n".join(_header(self, ""))
 
     def __repr__(self) -> str:
@@ -315,9 +380,28 @@ def open(
     valid_only: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """Open a group as a dataset; `store` is as in `omnizarr.open`.
+    """Open a group as a dataset.
 
-    `times`, `fill_value_is_missing` and `valid_only` are those of `decode`, for all variables.
+    Args:
+        store: A path, URL, dict, store or `StorePath`.
+        mode: ``"r"`` to read, ``"r+"`` to read and write.
+        path: The path of the group in the store; by default the root.
+        times: The type of times, as in `decode`, for all variables.
+        fill_value_is_missing: True if the fill value is a missing value, as in `decode`.
+        valid_only: False to ignore valid ranges, as in `decode`.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+        WrongNode: If there is an array.
+
+    Examples:
+        >>> oz.save("ocean.zarr", salt=np.array([34.5, 35]))
+        >>> oz.cf.open("ocean.zarr")["salt"][:]
+        array([34.5, 35. ])
     """
     group = open_zarr(store, mode, path=path, storage_options=storage_options)
     if not isinstance(group, Group):
@@ -334,7 +418,26 @@ def create(
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """Create an empty dataset."""
+    """Create an empty dataset.
+
+    Args:
+        store: A path, URL, dict, store or `StorePath`; None for memory.
+        path: The path of the group in the store; by default the root.
+        attributes: User attributes of a new node.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of the hierarchy, or version 3.
+        overwrite: True to replace an existing node.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Returns:
+        The dataset, for reading and writing.
+
+    Raises:
+        NodeExists: If there is a node at the path, and it may not be replaced.
+
+    Examples:
+        >>> oz.cf.create("ocean.zarr", attributes={"title": "Ocean"}).attributes
+        {'title': 'Ocean'}
+    """
     group = create_group(
         store, path=path, attributes=dict(attributes or {}), zarr_format=zarr_format,
         overwrite=overwrite, storage_options=storage_options,

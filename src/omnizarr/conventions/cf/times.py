@@ -52,7 +52,18 @@ def is_time(attributes: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Times:
-    """A unit, a reference date and a calendar."""
+    """A unit, a reference date and a calendar.
+
+    Attributes:
+        units: The unit and the reference date, such as ``"days since 2026-01-01"``.
+        calendar: The calendar, such as ``"standard"`` or ``"noleap"``.
+        objects: True to use cftime even if NumPy could represent the dates.
+
+    Examples:
+        >>> times = oz.cf.Times("days since 2026-01-01")
+        >>> times.decode(np.array([1]), np.array([False])).astype("M8[D]")
+        array(['2026-01-02'], dtype='datetime64[D]')
+    """
 
     units: str
     calendar: str = "standard"
@@ -68,7 +79,22 @@ class Times:
 
     @classmethod
     def of(cls, attributes: Mapping[str, Any], objects: bool = False) -> Times:
-        """Return the times described by the attributes `units` and `calendar`."""
+        """Return the times described by the attributes `units` and `calendar`.
+
+        Args:
+            attributes: The attributes of the variable.
+            objects: True to use cftime even if NumPy could represent the dates.
+
+        Returns:
+            The times.
+
+        Raises:
+            InvalidMetadata: If the units or the calendar are not valid.
+
+        Examples:
+            >>> oz.cf.Times.of({"units": "days since 2026-01-01"}).calendar
+            'standard'
+        """
         calendar = str(attributes.get("calendar", "standard")).lower()
         return cls(attributes["units"], calendar, objects)
 
@@ -83,7 +109,20 @@ class Times:
         return np.dtype(object if self.with_objects else f"M8[{self._tick()[0]}]")
 
     def decode(self, numbers: Values, absent: npt.NDArray[np.bool_]) -> Values:
-        """Return the times of numbers; missing ones are NaT, or None among objects."""
+        """Return the times of numbers; missing ones are NaT, or None among objects.
+
+        Args:
+            numbers: The stored numbers.
+            absent: A mask of missing times.
+
+        Raises:
+            InvalidMetadata: If a number is outside the range of dates.
+
+        Examples:
+            >>> times = oz.cf.Times("days since 2026-01-01")
+            >>> times.decode(np.array([1, 0]), np.array([False, True])).astype("M8[D]")
+            array(['2026-01-02',        'NaT'], dtype='datetime64[D]')
+        """
         if numbers.dtype.kind not in "iuf":
             raise InvalidMetadata(f"units {self.units!r} need numbers, got {numbers.dtype}")
         absent = absent | np.isnan(numbers) if numbers.dtype.kind == "f" else absent
@@ -101,7 +140,20 @@ class Times:
         return np.where(absent, np.array("NaT", self.dtype), out)
 
     def encode(self, times: Values) -> tuple[Values, npt.NDArray[np.bool_]]:
-        """Return the numbers of times, integers if all are whole, and a mask of missing times."""
+        """Return the numbers of times, integers if all are whole, and a mask of missing times.
+
+        Args:
+            times: Times, as datetime64 or objects of cftime.
+
+        Raises:
+            InvalidArgument: If a value is not a time.
+
+        Examples:
+            >>> times = oz.cf.Times("days since 2026-01-01")
+            >>> numbers, absent = times.encode(np.array(["2026-01-03"], "M8[D]"))
+            >>> numbers.tolist()
+            [2]
+        """
         if times.dtype.kind == "O":
             return self._encode_objects(times)
         if times.dtype.kind != "M":

@@ -129,7 +129,19 @@ def write_text(values: Values, encoding: str | None, dtype: np.dtype[Any]) -> Va
 
 @dataclass(frozen=True)
 class Decoding:
-    """The conversion between stored and decoded values."""
+    """The conversion between stored and decoded values.
+
+    Attributes:
+        packing: Scale, offset and missing values.
+        times: The unit and calendar of times.
+        duration: A unit, for numbers that xarray wrote from timedelta64.
+        boolean: True for integers that xarray wrote from booleans.
+        encoding: The character encoding of bytes that are text.
+
+    Examples:
+        >>> oz.cf.Decoding.of(np.dtype("i2"), {"scale_factor": 0.5}).dtype
+        dtype('float64')
+    """
 
     packing: Packing
     times: Times | None = None
@@ -146,7 +158,22 @@ class Decoding:
         times: TimesAs = "auto",
         valid_only: bool = True,
     ) -> Decoding:
-        """Return the decoding described by attributes, for values of a stored type."""
+        """Return the decoding described by attributes, for values of a stored type.
+
+        Args:
+            dtype: The stored type.
+            attributes: The attributes of the variable.
+            fill: Another missing value.
+            times: The type of times, as in `decode`.
+            valid_only: False to ignore valid ranges.
+
+        Raises:
+            InvalidArgument: If `times` is not one of these.
+
+        Examples:
+            >>> oz.cf.Decoding.of(np.dtype("i2"), {"scale_factor": 0.5}).decode(np.array([3], "i2"))
+            array([1.5])
+        """
         if times not in ("auto", "cftime", None):
             raise InvalidArgument(f"times must be 'auto', 'cftime' or None, got {times!r}")
         packing = Packing.of(dtype, attributes, fill, valid_only)
@@ -175,7 +202,15 @@ class Decoding:
         return np.dtype(bool) if self.boolean else self.packing.dtype
 
     def decode(self, stored: Any) -> Values:
-        """Return decoded values."""
+        """Return decoded values.
+
+        Args:
+            stored: The stored values.
+
+        Examples:
+            >>> oz.cf.Decoding.of(np.dtype("i2"), {"scale_factor": 0.5}).decode(np.array([3], "i2"))
+            array([1.5])
+        """
         values = np.asarray(stored)
         if self.boolean:
             return values.astype(bool)
@@ -194,9 +229,17 @@ class Decoding:
         return np.where(absent, np.timedelta64("NaT", "ns"), ticks.astype("m8[ns]"))
 
     def encode(self, values: Any) -> Values:
-        """Return the values to store; raise if one cannot be stored without loss.
+        """Return the values to store.
 
-        Numbers for times are in the units of the variable.
+        Args:
+            values: Decoded values; numbers for times are in the units of the variable.
+
+        Raises:
+            InvalidArgument: If a value cannot be stored without loss.
+
+        Examples:
+            >>> oz.cf.Decoding.of(np.dtype("i2"), {"scale_factor": 0.5}).encode(np.array([1.5]))
+            array([3], dtype=int16)
         """
         given = np.asarray(values)
         if self.times is not None and given.dtype.kind not in "iuf":
@@ -262,7 +305,15 @@ class Variable(Shaped):
         return Viewer(self)
 
     def read(self) -> Any:
-        """Read all decoded values."""
+        """Return all decoded values.
+
+        Raises:
+            ChunkError: If a chunk cannot be read or decoded.
+
+        Examples:
+            >>> oz.cf.decode(oz.array([1, 2], attributes={"scale_factor": 0.5})).read()
+            array([0.5, 1. ])
+        """
         return self[...]
 
     def __getitem__(self, selection: Any) -> Any:
@@ -331,18 +382,25 @@ def decode(
     Supported are scale_factor, add_offset, _Unsigned, _FillValue, missing_value, valid_range,
     valid_min, valid_max, and times. Single characters are joined along the last axis.
 
-    times
-        ``"auto"``: datetime64 if the calendar is that of NumPy, otherwise objects of cftime;
-        ``"cftime"``: always objects of cftime; None: numbers.
-    fill_value_is_missing
-        If True, elements equal to the array's fill value are missing even without `_FillValue`.
-        The default is True in versions 1 and 2, where xarray and NetCDF-C store it there, and
-        False in the draft and version 3.
-    valid_only
-        If True, values outside the valid range are missing; xarray ignores the valid range.
-    inherited
-        Attributes for those that the array does not have: those of the variable whose bounds it
-        contains.
+    Args:
+        array: The array.
+        times: ``"auto"``: datetime64 if the calendar is that of NumPy, otherwise objects of cftime;
+            ``"cftime"``: always objects of cftime; None: numbers.
+        fill_value_is_missing: True if elements equal to the array's fill value are missing even
+            without `_FillValue`. The default is True in versions 1 and 2, where xarray and NetCDF-C
+            store it there, and False in the draft and version 3.
+        valid_only: False to keep values outside the valid range, as xarray does; otherwise they are
+            missing.
+        inherited: Attributes for those that the array does not have: those of the variable whose
+            bounds it contains.
+
+    Raises:
+        InvalidMetadata: If an attribute is not valid.
+
+    Examples:
+        >>> a = oz.array([0, 1], attributes={"units": "days since 2026-01-01"})
+        >>> oz.cf.decode(a)[:].astype("M8[D]")
+        array(['2026-01-01', '2026-01-02'], dtype='datetime64[D]')
     """
     if fill_value_is_missing is None:
         fill_value_is_missing = array._location.format.undefined_fill

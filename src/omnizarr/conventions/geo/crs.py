@@ -62,7 +62,19 @@ PROJ = {
 
 @dataclass(frozen=True)
 class CRS:
-    """A coordinate reference system with all known definitions; the others are None."""
+    """A coordinate reference system with all known definitions; the others are None.
+
+    Attributes:
+        url: A URL, such as that of an EPSG code.
+        wkt: Well-known text.
+        projjson: PROJJSON.
+        parameters: The parameters of a CF grid mapping.
+        stated_code: A code, such as ``"EPSG:4326"``.
+
+    Examples:
+        >>> oz.geo.CRS.of("EPSG:4326").code
+        'EPSG:4326'
+    """
 
     url: str | None = None
     wkt: str | None = None
@@ -72,7 +84,21 @@ class CRS:
 
     @classmethod
     def of(cls, given: Any) -> CRS:
-        """Create one from a code, URL, well-known text, PROJJSON, EPSG number, or pyproj CRS."""
+        """Create one from a code, URL, well-known text, PROJJSON, EPSG number, or pyproj CRS.
+
+        Args:
+            given: A code, URL, well-known text, PROJJSON, EPSG number, or pyproj CRS.
+
+        Returns:
+            The system.
+
+        Raises:
+            InvalidArgument: If it is none of these.
+
+        Examples:
+            >>> oz.geo.CRS.of(32633).code
+            'EPSG:32633'
+        """
         if isinstance(given, CRS):
             return given
         if isinstance(given, int) and not isinstance(given, bool):
@@ -120,7 +146,15 @@ class CRS:
         return None
 
     def same(self, other: CRS) -> bool | None:
-        """Return True if both are the same system; None if that cannot be decided."""
+        """Return True if both are the same system; None if that cannot be decided.
+
+        Args:
+            other: Another system.
+
+        Examples:
+            >>> oz.geo.CRS.of(4326).same(oz.geo.CRS.of("EPSG:4326"))
+            True
+        """
         if self.definition == other.definition:
             return True
         if self.code is not None and other.code is not None:
@@ -133,7 +167,16 @@ class CRS:
             return None
 
     def to_pyproj(self) -> Any:
-        """Return the system as a CRS of pyproj."""
+        """Return the system as a CRS of pyproj.
+
+        Raises:
+            InvalidMetadata: If pyproj does not understand it.
+            MissingPackage: If pyproj is not installed.
+
+        Examples:
+            >>> oz.geo.CRS.of(4326).to_pyproj().to_epsg()
+            4326
+        """
         pyproj = _pyproj("as an object of pyproj")
         definition = self.definition
         try:
@@ -146,7 +189,16 @@ class CRS:
             raise InvalidMetadata(f"pyproj does not understand {definition!r}: {e}") from e
 
     def to_wkt2(self) -> str:
-        """Return the system as WKT:2019, converted by pyproj if necessary."""
+        """Return the system as WKT:2019, converted by pyproj if necessary.
+
+        Raises:
+            InvalidArgument: If pyproj, which is needed for that, does not understand it.
+            CannotExpress: If there is no such text for it.
+
+        Examples:
+            >>> oz.geo.CRS.of(4326).to_wkt2()[:6]
+            'GEOGCR'
+        """
         if self.wkt is not None and WKT2.fullmatch(_keyword(self.wkt)):
             return self.wkt
         if not self:
@@ -160,7 +212,12 @@ class CRS:
             ) from e
 
     def with_wkt2(self) -> CRS:
-        """Return the system with its well-known text in WKT:2019."""
+        """Return the system with its well-known text in WKT:2019.
+
+        Examples:
+            >>> oz.geo.CRS.of(4326).with_wkt2().wkt[:6]
+            'GEOGCR'
+        """
         return replace(self, wkt=self.to_wkt2())
 
     def __str__(self) -> str:
@@ -280,6 +337,17 @@ def read_crs(array: Array) -> CRS | None:
     """Return the coordinate reference system of an array, or None.
 
     A reference to a missing variable, or one that differs from a preferred one, is a warning.
+
+    Args:
+        array: The array.
+
+    Raises:
+        InvalidMetadata: If the system is not valid.
+
+    Examples:
+        >>> earth = oz.geo.write("earth.zarr", np.zeros((4, 8)), crs="EPSG:4326", variable="height")
+        >>> oz.geo.read_crs(earth.levels[0].array).code
+        'EPSG:4326'
     """
     found = [(way, crs) for way, crs in _systems(array) if crs is not None]
     for way, crs in found[1:]:
@@ -343,11 +411,28 @@ def parent_group(array: Array) -> Group | None:
 
 
 def write_crs(array: Array, crs: Any, *, way: Way = "cf", name: str = GRID_MAPPING) -> CRS:
-    """Set the coordinate reference system of an array, and return it.
+    """Set the coordinate reference system of an array.
 
-    `crs` is anything that `CRS.of` accepts. `way` is ``"cf"``: a grid mapping variable `name` in
-    the group of the array; ``"gdal"``: the attribute `_CRS`; ``"both"``; or ``"proj"``: the
-    convention `proj:`. References in the other ways are removed, so that none contradicts it.
+    References in other ways are removed, so that none contradicts it.
+
+    Args:
+        array: The array.
+        crs: Anything that `CRS.of` accepts.
+        way: ``"cf"``: a grid mapping variable in the group of the array; ``"gdal"``: the attribute
+            `_CRS`; ``"both"``; or ``"proj"``: the convention `proj:`.
+        name: The name of the grid mapping variable.
+
+    Returns:
+        The system.
+
+    Raises:
+        InvalidArgument: If it is not understood, or the array has no group for the variable.
+        ReadOnly: If the node or its store is read-only.
+
+    Examples:
+        >>> a = oz.group("earth.zarr").create_array("height", shape=(4, 8), dtype="f4")
+        >>> oz.geo.write_crs(a, "EPSG:4326").code
+        'EPSG:4326'
     """
     if way not in ("cf", "gdal", "both", "proj"):
         raise InvalidArgument(f"way must be 'cf', 'gdal', 'both' or 'proj', got {way!r}")

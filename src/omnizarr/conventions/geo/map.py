@@ -134,7 +134,20 @@ class Level:
         return None if self.transform is None else self.transform.bounds(self.shape)
 
     def select(self, bounds: Sequence[float]) -> tuple[slice, ...]:
-        """Return the selection of the pixels that a box touches; raise if there are none."""
+        """Return the selection of the pixels that a box touches.
+
+        Args:
+            bounds: The box ``(xmin, ymin, xmax, ymax)``.
+
+        Raises:
+            InvalidMetadata: If the transform is unknown.
+            SelectionError: If the box touches no pixel.
+
+        Examples:
+            >>> earth = oz.geo.write("earth.zarr", np.zeros((4, 8)), bounds=(0, 0, 8, 4))
+            >>> earth.levels[0].select((0, 0, 2, 2))
+            (slice(2, 4, None), slice(0, 2, None))
+        """
         if self.transform is None:
             raise InvalidMetadata(f"{self.array.name} has no coordinates; read it by index")
         if not self.transform.upright:
@@ -176,7 +189,20 @@ class Map:
         return [level.transform for level in self.levels]
 
     def level(self, resolution: float) -> Level:
-        """Return the coarsest level whose pixels are at most this long, or else the finest."""
+        """Return the coarsest level whose pixels are at most this long, or else the finest.
+
+        Args:
+            resolution: The length of a pixel, in the units of the coordinates.
+
+        Raises:
+            InvalidMetadata: If the transform of a level is unknown.
+            SelectionError: If the resolution is not a positive number.
+
+        Examples:
+            >>> earth = oz.geo.write("earth.zarr", np.zeros((4, 8)), bounds=(0, 0, 8, 4), levels=2)
+            >>> earth.level(2).shape
+            (2, 4)
+        """
         if resolution <= 0:
             raise SelectionError(f"resolution must be greater than 0, got {resolution!r}")
         known = [r for r in self.resolutions if r is not None]
@@ -188,7 +214,21 @@ class Map:
     def read(
         self, bounds: Sequence[float] | None = None, *, resolution: float | None = None
     ) -> npt.NDArray[Any]:
-        """Read the values in ``(xmin, ymin, xmax, ymax)`` from the level for a resolution."""
+        """Return the values in a box, from the level for a resolution.
+
+        Args:
+            bounds: The box ``(xmin, ymin, xmax, ymax)``; by default all of the map.
+            resolution: The length of a pixel, in the units of the coordinates; by default the
+                finest.
+
+        Raises:
+            SelectionError: If the box touches no pixel.
+
+        Examples:
+            >>> earth = oz.geo.write("earth.zarr", np.zeros((4, 8)), bounds=(0, 0, 8, 4))
+            >>> earth.read((0, 0, 2, 2)).shape
+            (2, 2)
+        """
         level = self.levels[0] if resolution is None else self.level(resolution)
         selection = ... if bounds is None else level.select(bounds)
         return as_plain(level.array[selection])
@@ -219,9 +259,26 @@ def open(
 ) -> Map:
     """Open a map: a group with multiscales, an array, or a group with one such array.
 
-    `store` is as in `omnizarr.open`; `variable` names the array if a group has several.
-    `multiscale` selects one of several pyramids in a group by name or number; by default, the first
-    is used, with a warning.
+    Args:
+        store: A path, URL, dict, store or `StorePath`.
+        mode: ``"r"`` to read, ``"r+"`` to read and write.
+        path: The path of the node in the store; by default the root.
+        variable: The name of the array if a group has several.
+        multiscale: The name or number of one of several pyramids in a group; by default, the first
+            is used, with a warning.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Returns:
+        The map.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+        InvalidMetadata: If the metadata of the map are not valid.
+
+    Examples:
+        >>> earth = oz.geo.write("earth.zarr", np.zeros((4, 8)), bounds=(0, 0, 8, 4))
+        >>> oz.geo.open("earth.zarr").bounds
+        (0.0, 0.0, 8.0, 4.0)
     """
     node = open_zarr(store, mode, path=path, storage_options=storage_options)
     if isinstance(node, Array):

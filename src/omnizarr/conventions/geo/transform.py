@@ -28,7 +28,20 @@ _EVEN = 1e-4
 
 @dataclass(frozen=True)
 class Affine:
-    """``x = a*column + b*row + c``, ``y = d*column + e*row + f``."""
+    """``x = a*column + b*row + c``, ``y = d*column + e*row + f``.
+
+    Attributes:
+        a: The width of a pixel.
+        b: The shift in x from row to row.
+        c: The x of the upper left corner.
+        d: The shift in y from column to column.
+        e: The height of a pixel, negative if north is at the top.
+        f: The y of the upper left corner.
+
+    Examples:
+        >>> oz.geo.Affine(1, 0, -180, 0, -1, 90).xy(10, 20)
+        (-170, 70)
+    """
 
     a: float
     b: float
@@ -45,7 +58,21 @@ class Affine:
 
     @classmethod
     def of(cls, given: Any) -> Affine:
-        """Create one from six numbers in the order of `spatial:transform`, or from an Affine."""
+        """Create one from six numbers in the order of `spatial:transform`, or from an Affine.
+
+        Args:
+            given: Six numbers ``[a, b, c, d, e, f]``, or an Affine of this or another package.
+
+        Returns:
+            The transform.
+
+        Raises:
+            InvalidMetadata: If there are not six numbers.
+
+        Examples:
+            >>> oz.geo.Affine.of([1, 0, -180, 0, -1, 90]).resolution
+            (1.0, 1.0)
+        """
         if isinstance(given, Affine):
             return given
         try:
@@ -56,7 +83,21 @@ class Affine:
 
     @classmethod
     def from_gdal(cls, given: Any) -> Affine:
-        """Create one from numbers, or text, in GDAL's order: ``[c, a, b, f, d, e]``."""
+        """Create one from numbers, or text, in GDAL's order: ``[c, a, b, f, d, e]``.
+
+        Args:
+            given: The numbers, or text of them.
+
+        Returns:
+            The transform.
+
+        Raises:
+            InvalidMetadata: If there are not six numbers.
+
+        Examples:
+            >>> oz.geo.Affine.from_gdal("-180 1 0 90 0 -1").c
+            -180.0
+        """
         values = given.split() if isinstance(given, str) else list(given)
         if len(values) != 6:
             raise InvalidMetadata(f"GeoTransform: expected six numbers, got {given!r}")
@@ -65,7 +106,19 @@ class Affine:
 
     @classmethod
     def from_bounds(cls, bounds: Sequence[float], shape: Sequence[int]) -> Affine:
-        """Create the north-up transform of an array of shape (rows, columns) with bounds."""
+        """Create the north-up transform of an array of shape (rows, columns) with bounds.
+
+        Args:
+            bounds: The box ``(xmin, ymin, xmax, ymax)``.
+            shape: The numbers of rows and columns.
+
+        Returns:
+            The transform.
+
+        Examples:
+            >>> oz.geo.Affine.from_bounds((-180, -90, 180, 90), (180, 360)).a
+            1.0
+        """
         left, bottom, right, top = bounds
         rows, columns = shape
         return cls((right - left) / columns, 0.0, left, 0.0, (bottom - top) / rows, top)
@@ -91,33 +144,78 @@ class Affine:
         return self.b == 0 and self.d == 0
 
     def xy(self, column: Any, row: Any) -> tuple[Any, Any]:
-        """Return the coordinates of a column and row."""
+        """Return the coordinates of a column and row.
+
+        Args:
+            column: A column, from 0 at the left edge, or an array of them.
+            row: A row, from 0 at the top edge, or an array of them.
+
+        Examples:
+            >>> oz.geo.Affine(1, 0, -180, 0, -1, 90).xy(10, 20)
+            (-170, 70)
+        """
         return (
             self.a * column + self.b * row + self.c,
             self.d * column + self.e * row + self.f,
         )
 
     def column_row(self, x: Any, y: Any) -> tuple[Any, Any]:
-        """Return the column and row of coordinates, with fractions."""
+        """Return the column and row of coordinates, with fractions.
+
+        Args:
+            x: An x coordinate, or an array of them.
+            y: A y coordinate, or an array of them.
+
+        Examples:
+            >>> column, row = oz.geo.Affine(1, 0, -180, 0, -1, 90).column_row(-169.5, 70)
+            >>> float(column), float(row)
+            (10.5, 20.0)
+        """
         scale = self.a * self.e - self.b * self.d
         dx, dy = x - self.c, y - self.f
         return (self.e * dx - self.b * dy) / scale, (self.a * dy - self.d * dx) / scale
 
     def bounds(self, shape: Sequence[int]) -> Bounds:
-        """Return ``(xmin, ymin, xmax, ymax)`` of an array of shape (rows, columns)."""
+        """Return ``(xmin, ymin, xmax, ymax)`` of an array of shape (rows, columns).
+
+        Args:
+            shape: The numbers of rows and columns.
+
+        Examples:
+            >>> tuple(float(n) for n in oz.geo.Affine(1, 0, -180, 0, -1, 90).bounds((180, 360)))
+            (-180.0, -90.0, 180.0, 90.0)
+        """
         rows, columns = shape
         corners = [self.xy(i, j) for i in (0, columns) for j in (0, rows)]
         xs, ys = zip(*corners, strict=True)
         return min(xs), min(ys), max(xs), max(ys)
 
     def scaled(self, columns: float, rows: float) -> Affine:
-        """Return the transform for pixels that are larger by these factors."""
+        """Return the transform for pixels that are larger by these factors.
+
+        Args:
+            columns: The factor of the width.
+            rows: The factor of the height.
+
+        Examples:
+            >>> oz.geo.Affine(1, 0, -180, 0, -1, 90).scaled(2, 2).a
+            2
+        """
         return Affine(
             self.a * columns, self.b * rows, self.c, self.d * columns, self.e * rows, self.f
         )
 
     def shifted(self, columns: float, rows: float) -> Affine:
-        """Return the transform for an array that starts at another column and row."""
+        """Return the transform for an array that starts at another column and row.
+
+        Args:
+            columns: The first column.
+            rows: The first row.
+
+        Examples:
+            >>> oz.geo.Affine(1, 0, -180, 0, -1, 90).shifted(10, 20).c
+            -170
+        """
         x, y = self.xy(columns, rows)
         return Affine(self.a, self.b, x, self.d, self.e, y)
 
@@ -136,7 +234,19 @@ def spatial_axes(array: Array, attributes: Mapping[str, Any] | None = None) -> t
 
 
 def read_transform(array: Array) -> Affine | None:
-    """Return the affine transform of an array, or None."""
+    """Return the affine transform of an array, or None.
+
+    Args:
+        array: The array.
+
+    Raises:
+        InvalidMetadata: If the transform is not valid.
+
+    Examples:
+        >>> earth = oz.geo.write("earth.zarr", np.zeros((4, 8)), bounds=(0, 0, 8, 4))
+        >>> oz.geo.read_transform(earth.levels[0].array).resolution
+        (1.0, 1.0)
+    """
     group = parent_group(array)
     for attributes in (array.attrs, {} if group is None else group.attrs):
         found = from_attributes(attributes)

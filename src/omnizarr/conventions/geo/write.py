@@ -65,27 +65,46 @@ def write(
     storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Map:
-    """Write a map with its levels, and return it opened; the last two axes are rows and columns.
+    """Write a map with its levels; the last two axes are rows and columns.
 
-    variable
-        With a name, every level is a group with an array of that name and its coordinates, as
-        xarray and GDAL expect; otherwise, every level is an array.
-    crs, way
-        Anything that `CRS.of` accepts, or None; `way` is as in `write_crs`.
-    transform, bounds
-        The position of the map: six numbers ``[a, b, c, d, e, f]`` from columns and rows to
-        coordinates, or a box ``(xmin, ymin, xmax, ymax)`` with the first row at its top.
-    levels, factor, method
-        Number of levels, including full resolution; downsampling factor from each level to the
-        next; `mean`, `mode`, `nearest`, `max` or `gaussian`. By default, levels are added until
-        both sides are at most 256 long.
-    convention
-        ``"multiscales"``: a list of `datasets`; ``"geozarr"``: a `layout` with
-        `spatial:transform` for every level.
+    The default compression is one that GDAL can read. A map becomes visible when it is complete; an
+    existing one that it replaces stays until then.
 
-    The other options are those of `create_array`, for every level. The default compression is one
-    that GDAL can read. A map becomes visible when it is complete; an existing one that it replaces
-    stays until then.
+    Args:
+        store: A path, URL, dict, store or `StorePath`; None for memory.
+        data: The values of the finest level.
+        path: The path of the map in the store; by default the root.
+        variable: With a name, every level is a group with an array of that name and its
+            coordinates, as xarray and GDAL expect; otherwise, every level is an array.
+        crs: Anything that `CRS.of` accepts, or None.
+        transform: The position of the map: six numbers ``[a, b, c, d, e, f]`` from columns and rows
+            to coordinates.
+        bounds: The same as a box ``(xmin, ymin, xmax, ymax)`` with the first row at its top.
+        levels: The number of levels, including full resolution; by default, levels are added until
+            both sides are at most 256 long.
+        factor: The downsampling factor from each level to the next.
+        method: ``"mean"``, ``"mode"``, ``"nearest"``, ``"max"`` or ``"gaussian"``.
+        convention: ``"multiscales"``: a list of `datasets`; ``"geozarr"``: a `layout` with
+            `spatial:transform` for every level.
+        way: The way to state the system, as in `write_crs`.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of the hierarchy, or version 3.
+        overwrite: True to replace an existing node.
+        progress: A function that is called while levels are written.
+        storage_options: Options for the store of a URL, such as credentials.
+        **options: Options of `create_array`, for every level.
+
+    Returns:
+        The map.
+
+    Raises:
+        NodeExists: If there is a node at the path, and it may not be replaced.
+        InvalidArgument: If the options do not fit the data or each other.
+
+    Examples:
+        >>> heights = np.zeros((4, 8))
+        >>> earth = oz.geo.write("earth.zarr", heights, crs=4326, bounds=(0, 0, 8, 4), levels=2)
+        >>> [level.shape for level in earth.levels]
+        [(4, 8), (2, 4)]
     """
     source = as_source(data)
     _check(source, factor, method, convention, options)

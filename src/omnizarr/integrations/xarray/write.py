@@ -216,19 +216,42 @@ def write(
     write_inherited_coords: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Store a dataset, an array or a tree, and return the group.
+    """Store a dataset, an array or a tree.
 
-    Modes: ``w-``, the default, creates; ``w`` replaces; ``a`` overwrites or adds variables; ``a-``,
-    with `append_dim`, does not change variables without that dimension; ``r+`` changes only values.
-    `append_dim` appends along a dimension: the new length is stored after all values. `region`
-    writes to a part: slices by dimension, or ``"auto"`` to find them by coordinates. `encoding` has
-    the options of `create_array`, and those of CF, by variable (for a tree by path, then variable).
+    Dask arrays may have any blocks: every task stores whole chunks or shards.
 
-    Dask arrays may have any blocks: every task stores whole chunks or shards. With
-    ``compute=False``, everything but their values is stored, and a `dask.delayed.Delayed` is
-    returned; while it appends, there must be no other writer. `consolidated`: None writes
-    consolidated metadata if the format has it. `write_inherited_coords` also stores the coordinates
-    that groups of a tree inherit from their parents.
+    Args:
+        data: An xarray `Dataset`, `DataArray` or `DataTree`.
+        store: A path, URL, dict, store or `StorePath`.
+        mode: ``"w-"``, the default, creates; ``"w"`` replaces; ``"a"`` overwrites or adds
+            variables; ``"a-"``, with `append_dim`, does not change variables without that
+            dimension; ``"r+"`` changes only values.
+        group: The path of the group in the store.
+        encoding: Options of `create_array`, and those of CF, by variable (for a tree by path, then
+            variable).
+        append_dim: The dimension along which to append: the new length is stored after all values.
+        region: The part to write to: slices by dimension, or ``"auto"`` to find them by
+            coordinates.
+        compute: False to store everything but the values of Dask arrays, and return a
+            `dask.delayed.Delayed`; while it appends, there must be no other writer.
+        consolidated: None to write consolidated metadata if the format has it.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of the hierarchy, or version 3.
+        write_empty_chunks: True to store chunks that hold nothing but the fill value.
+        write_inherited_coords: True to store the coordinates that groups of a tree inherit, too.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Returns:
+        The group, or with ``compute=False`` the tasks that store the values.
+
+    Raises:
+        NodeExists: If there is something, and the mode is ``"w-"``.
+        InvalidArgument: If the data do not fit what is stored, or an option is not valid.
+
+    Examples:
+        >>> import xarray
+        >>> dataset = xarray.Dataset({"salt": ("time", [34.5, 35.0])})
+        >>> list(oz.xarray.write(dataset, "ocean.zarr"))
+        ['salt']
     """
     options = WriteOptions(_mode(mode, append_dim, region), append_dim, region, write_empty_chunks)
     if isinstance(data, xr.DataArray):

@@ -152,7 +152,18 @@ class OpenFile:
 
 
 class LocalStore(Closeable):
-    """The files below a directory, which need not exist yet."""
+    """The files below a directory, which need not exist yet.
+
+    Args:
+        root: The path of the directory.
+        read_only: True to refuse all writes.
+
+    Examples:
+        >>> store = oz.LocalStore("ocean.zarr")
+        >>> oz.save(store, np.arange(3))
+        >>> sorted(store.list())
+        ['c/0', 'zarr.json']
+    """
 
     _copies_share_values = True
 
@@ -501,7 +512,18 @@ class LocalStore(Closeable):
 
 
 class DirectoryStore(LocalStore):
-    """A directory under the name of zarr-python 1 and 2; new arrays and groups are version 2."""
+    """A directory under the name of zarr-python 1 and 2; new arrays and groups are version 2.
+
+    Args:
+        root: The path of the directory.
+        read_only: True to refuse all writes.
+
+    Examples:
+        >>> store = oz.DirectoryStore("ocean.zarr")
+        >>> oz.save(store, np.arange(3))
+        >>> sorted(store.list())
+        ['.zarray', '0']
+    """
 
     default_format = "2"
     identity_details = LocalStore.identity_details
@@ -512,6 +534,16 @@ class NestedDirectoryStore(DirectoryStore):
     """A directory in which chunk keys of version 2 have slashes, as in zarr-python 2.
 
     Metadata that states no separator is read so too.
+
+    Args:
+        root: The path of the directory.
+        read_only: True to refuse all writes.
+
+    Examples:
+        >>> store = oz.NestedDirectoryStore("ocean.zarr")
+        >>> oz.save(store, np.ones((2, 2)))
+        >>> sorted(store.list())
+        ['.zarray', '0/0']
     """
 
     dimension_separator = "/"

@@ -47,8 +47,22 @@ Values: TypeAlias = list[bytes | None]
 class ZipStore(Closeable):
     """The entries of a ZIP file.
 
-    Mode ``r`` reads, ``a`` and ``r+`` also write, ``w`` replaces the file, ``x`` and ``w-`` refuse
-    an existing one. `compression` is 0 (stored) or 8 (deflated), as in the module `zipfile`.
+    Args:
+        path: The path of the file.
+        mode: ``"r"`` reads, ``"a"`` and ``"r+"`` also write, ``"w"`` replaces the file, ``"x"`` and
+            ``"w-"`` refuse an existing one.
+        read_only: True to refuse all writes.
+        compression: 0 (stored) or 8 (deflated), as in the module `zipfile`.
+        allowZip64: False to refuse files of more than 4 GiB.
+
+    Raises:
+        InvalidArgument: If the mode or compression is not one of these.
+
+    Examples:
+        >>> with oz.storage.ZipStore("ocean.zip", mode="w") as store:
+        ...     oz.save(store, np.arange(3))
+        >>> oz.load("ocean.zip")
+        array([0, 1, 2])
     """
 
     low_latency = True
@@ -302,7 +316,21 @@ class ZipStore(Closeable):
 
 
 class ZipStoreV2(ZipStore):
-    """`ZipStore` with the parameters of zarr-python 2: created by default, for version 2."""
+    """`ZipStore` with the parameters of zarr-python 2: created by default, for version 2.
+
+    Args:
+        path: The path of the file.
+        compression: 0 (stored) or 8 (deflated), as in the module `zipfile`.
+        allowZip64: False to refuse files of more than 4 GiB.
+        mode: The mode, as in `storage.ZipStore`; by default the file is created or changed.
+        read_only: True to refuse all writes.
+
+    Examples:
+        >>> with oz.ZipStore("ocean.zip") as store:
+        ...     oz.save(store, np.arange(3))
+        >>> oz.load("ocean.zip")
+        array([0, 1, 2])
+    """
 
     default_format = "2"
     identity_details = ZipStore.identity_details
