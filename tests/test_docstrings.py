@@ -71,17 +71,6 @@ SAME_AS = {
     "jobs.Stats": "omnizarr.stats",
     "jobs.Verify": "omnizarr.verify",
 }
-# Names that are not documented in full so far; the list only shrinks.
-_NAMES_NOT_YET = """
-    jobs.BuildPyramid jobs.Convert jobs.Copy jobs.Diff jobs.DiskUsage jobs.Export
-    jobs.Import jobs.Job jobs.Outcome jobs.Outcome.from_json jobs.Outcome.merge
-    jobs.Outcome.to_json jobs.Plan.to_json jobs.Rechunk jobs.Stage.to_json jobs.Stats
-    jobs.Verify ome.Acquisition ome.Axis ome.Channel ome.Image.level_for ome.Image.preview
-    ome.Image.read ome.Image.selection ome.Image.transform ome.ImageLabel ome.Multiscale
-    ome.Transform ome.Transform.after ome.Version.stands_on ome.migrate ome.open
-    ome.undo_migration ome.validate ome.write ome.write_labels ome.write_plate
-"""
-NOT_YET = set(_NAMES_NOT_YET.split())
 
 SECTION = re.compile(r"(Args|Attributes|Returns|Yields|Raises|Examples|Note|Warns):")
 ENTRY = re.compile(r" {4}(\*{0,2}\w+)(?: \([^)]*\))?: \S")
@@ -234,20 +223,19 @@ NAMES = {item.name: item for item in public()}
 def test_docstrings_have_parameters_result_errors_and_an_example() -> None:
     found = {name: item.problems() for name, item in NAMES.items()}
     missing = {name: problems for name, problems in found.items() if problems}
-    assert {name: problems for name, problems in missing.items() if name not in NOT_YET} == {}
-    assert {name for name in NOT_YET if name not in missing} == set(), "remove them from the list"
+    assert missing == {}
 
 
 def test_the_lists_name_what_exists() -> None:
     stated = {*MADE_BY_OTHERS, *NO_EXAMPLE, *SAME_AS, *SAME_AS.values()}
-    assert NOT_YET | stated <= NAMES.keys()
+    assert stated <= NAMES.keys()
 
 
 # The awaitable functions have the docstrings of the blocking ones.
 EXAMPLES = {item.doc.text: name for name, item in reversed(NAMES.items()) if ">>>" in item.doc.text}
 
 
-@pytest.mark.parametrize("name", sorted({*EXAMPLES.values()} - NOT_YET))
+@pytest.mark.parametrize("name", sorted(EXAMPLES.values()))
 def test_an_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_examples(name, NAMES[name].doc.text, tmp_path, monkeypatch)
 

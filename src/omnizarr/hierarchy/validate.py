@@ -45,7 +45,7 @@ def validate(
     Errors prevent reading; warnings do not. Without any problem the list is empty.
 
     Args:
-        what: JSON metadata as a dict or text, or a path, URL, store, array or group.
+        what: JSON metadata as a dict or text, or a path, URL or store.
         path: The path of the node in the store; by default the root.
         storage_options: Options for the store of a URL, such as credentials.
 

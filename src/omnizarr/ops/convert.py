@@ -76,9 +76,15 @@ class Report(Transferred):
 
 @dataclass
 class Convert(Job[Report]):
-    """The conversion of a hierarchy to another format; see `convert`.
+    """The job of `convert`, which explains the other fields.
 
-    `measure` has the chunks counted beforehand, for the totals of the plan and the progress.
+    Attributes:
+        measure: True to count the chunks beforehand, for the totals of the plan and the progress.
+
+    Examples:
+        >>> oz.save("old.zarr", np.arange(6), zarr_format=2)
+        >>> oz.run(oz.jobs.Convert("old.zarr", "new.zarr", zarr_format=3)).arrays
+        1
     """
 
     source: Any
@@ -383,7 +389,7 @@ def convert(
     report names them in `left_out`.
 
     Args:
-        source: A path, URL, store, array or group.
+        source: A path, URL, dict or store.
         destination: A path, URL or store; None with `in_place`.
         zarr_format: The format to write: 1, 2, 3 or ``"3-draft"``.
         overwrite: True to replace an existing hierarchy once the new one is complete.

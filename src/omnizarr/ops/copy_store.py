@@ -61,9 +61,18 @@ Log: TypeAlias = Callable[[str], object] | None
 
 @dataclass
 class Copy(Job[Copied]):
-    """Copy all keys of a hierarchy to another store, or some, or those that differ.
+    """The job of `copy_hierarchy`, which explains the other fields.
 
-    See `copy_hierarchy` for the options.
+    Attributes:
+        dry_run: True to compare and count; nothing is written.
+        destination_path: The path of the copy in its store.
+        choose: A function of a key that returns True for those to copy; it is called where tasks
+            are planned.
+
+    Examples:
+        >>> oz.save("run.zarr", a=np.arange(3), b=np.ones(2))
+        >>> oz.run(oz.jobs.Copy("run.zarr", "copy.zarr")).copied
+        5
     """
 
     source: Any
@@ -414,7 +423,7 @@ def copy_hierarchy(
     alone; ``"checksum"`` reads both. Chunks that an array of the source no longer has are erased.
 
     Args:
-        source: A path, URL, store, array or group.
+        source: A path, URL, dict or store.
         destination: A path, URL or store.
         path: The path of the node to copy; by default the root.
         zarr_format: The format of the copy; by default that of the source.

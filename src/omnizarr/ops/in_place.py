@@ -126,7 +126,7 @@ def undo_conversion(
     What was written to chunks stays.
 
     Args:
-        store: A path, URL, dict, store or `StorePath`.
+        store: A path, URL, dict or store.
         zarr_format: The format whose metadata are erased.
         dry_run: True to erase nothing.
         storage_options: Options for the store of a URL, such as credentials.

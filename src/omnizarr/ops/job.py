@@ -61,10 +61,28 @@ class Outcome:
     """The result of a task or of a job: numbers are added, lists and dictionaries are joined.
 
     Every field has a default, so that there is an empty result.
+
+    Examples:
+        >>> oz.run(oz.jobs.Stats(oz.ones(3))).to_json()["errors"]
+        {}
     """
 
     def merge(self, other: Self) -> None:
-        """Add the result of another part of the same job."""
+        """Add the result of another part of the same job.
+
+        Args:
+            other: The other result.
+
+        Examples:
+            >>> from dataclasses import dataclass
+            >>> @dataclass
+            ... class Count(oz.jobs.Outcome):
+            ...     done: int = 0
+            >>> count = Count(2)
+            >>> count.merge(Count(3))
+            >>> count.done
+            5
+        """
         for each in dataclasses.fields(other):
             mine, theirs = getattr(self, each.name), getattr(other, each.name)
             if isinstance(mine, dict):
@@ -79,12 +97,28 @@ class Outcome:
         return report_card(type(self).__name__, shown)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON; `from_json` reads it."""
+        """Return the result as JSON; `from_json` reads it.
+
+        Examples:
+            >>> oz.save("a.zarr", np.arange(3))
+            >>> oz.verify("a.zarr").to_json()["arrays"]
+            1
+        """
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Return the result that `to_json` wrote."""
+        """Return the result that `to_json` wrote.
+
+        Args:
+            stored: The JSON.
+
+        Examples:
+            >>> oz.save("a.zarr", np.arange(3))
+            >>> report = oz.verify("a.zarr")
+            >>> type(report).from_json(report.to_json()) == report
+            True
+        """
         return cls(**stored)
 
 
@@ -135,7 +169,13 @@ class Stage(Generic[O]):
         return f"{self.name}: {', '.join(parts)}" if parts else self.name
 
     def to_json(self) -> dict[str, Any]:
-        """Return the expected numbers as JSON."""
+        """Return the expected numbers as JSON.
+
+        Examples:
+            >>> plan = oz.jobs.Rechunk(oz.zeros(6), "b.zarr", chunks=3).plan()
+            >>> plan.stages[0].to_json()["name"]
+            'rechunk'
+        """
         names = "name", "count", "size", "reads", "writes", "bytes_read", "bytes_written"
         return {name: getattr(self, name) for name in names}
 
@@ -172,7 +212,18 @@ class Output(Protocol):
 
 @dataclass
 class Plan(Generic[O]):
-    """The stages of a job, what was decided and why, and its output."""
+    """The stages of a job, what was decided and why, and its output.
+
+    Attributes:
+        operation: The operation, such as "rechunk a.zarr to b.zarr".
+        digest: A digest of everything that the job depends on; a job is resumed by the same plan
+            only.
+        stages: The stages, which run one after another.
+        outcome: The result so far: what is known without running the tasks.
+        output: The output; None for a job that only reads.
+        decisions: The choices that were made, and the reasons.
+        memory: The bytes that the tasks need at a time in one process.
+    """
 
     operation: str  # such as "rechunk a.zarr to b.zarr"
     digest: str  # of everything that the job depends on; a job is resumed by the same plan only
@@ -199,7 +250,13 @@ class Plan(Generic[O]):
         return card(f"{operation}  ·  plan", {}, folded={"steps": preformatted(rest)}, opened=True)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as JSON."""
+        """Return the plan as JSON.
+
+        Examples:
+            >>> plan = oz.jobs.Rechunk(oz.zeros(6), "b.zarr", chunks=3).plan()
+            >>> len(plan.to_json()["stages"])
+            1
+        """
         return {
             "operation": self.operation,
             "decisions": self.decisions,
@@ -209,7 +266,15 @@ class Plan(Generic[O]):
 
 
 class Job(ABC, Generic[O]):
-    """The description of a bulk operation; it can be pickled if its stores can."""
+    """The description of a bulk operation; it can be pickled if its stores can.
+
+    A subclass has a method `plan`, which reads metadata, decides what to do and writes nothing.
+
+    Examples:
+        >>> job = oz.jobs.Rechunk(oz.zeros(6), "b.zarr", chunks=3)
+        >>> isinstance(job, oz.jobs.Job)
+        True
+    """
 
     @abstractmethod
     def plan(self, tasks_at_once: int = 1) -> Plan[O]:

@@ -109,7 +109,7 @@ def repair(
     journal and the marker of the incomplete node are erased, too.
 
     Args:
-        store: A path, URL, dict, store or `StorePath`.
+        store: A path, URL, dict or store.
         dry_run: False to remove or repair what is found.
         older_than: The age in seconds of files that may be removed.
         remove_jobs: True to remove interrupted jobs, too.

@@ -49,7 +49,13 @@ for _name in CONVENTIONS:
 
 @dataclass
 class Verify(Job[VerifyReport]):
-    """Check everything stored at and below a path; see `verify` for the options."""
+    """The job of `verify`, which explains the fields.
+
+    Examples:
+        >>> oz.save("ocean.zarr", np.arange(3))
+        >>> oz.run(oz.jobs.Verify("ocean.zarr", depth="present")).ok
+        True
+    """
 
     store: Any
     path: str | None = None
@@ -166,7 +172,7 @@ def verify(
     have one; ``decode`` also decodes every chunk. Missing chunks are counted.
 
     Args:
-        store: A path, URL, dict, store or `StorePath`.
+        store: A path, URL, dict or store.
         path: The path of the node in the store; by default the root.
         depth: ``"present"``, ``"checksums"`` or ``"decode"``, as above.
         missing: With ``"warn"`` or ``"error"``, each missing chunk is a finding with its key, for

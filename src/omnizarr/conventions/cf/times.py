@@ -146,7 +146,7 @@ class Times:
             times: Times, as datetime64 or objects of cftime.
 
         Raises:
-            InvalidArgument: If a value is not a time.
+            InvalidArgument: If the values are not times, or not those of the calendar.
 
         Examples:
             >>> times = oz.cf.Times("days since 2026-01-01")

@@ -192,8 +192,9 @@ class CRS:
         """Return the system as WKT:2019, converted by pyproj if necessary.
 
         Raises:
-            InvalidArgument: If pyproj, which is needed for that, does not understand it.
-            CannotExpress: If there is no such text for it.
+            InvalidArgument: If there is no definition.
+            CannotExpress: If pyproj is needed and not installed.
+            InvalidMetadata: If pyproj does not understand it.
 
         Examples:
             >>> oz.geo.CRS.of(4326).to_wkt2()[:6]
@@ -426,7 +427,8 @@ def write_crs(array: Array, crs: Any, *, way: Way = "cf", name: str = GRID_MAPPI
         The system.
 
     Raises:
-        InvalidArgument: If it is not understood, or the array has no group for the variable.
+        InvalidArgument: If `crs` or `way` is not understood.
+        CannotExpress: If the array has no group for the variable.
         ReadOnly: If the node or its store is read-only.
 
     Examples:

@@ -217,6 +217,14 @@ class Image(OmeGroup):
         """Return the transform from the pixels of a level to the axes' units.
 
         Versions before 0.4 have no scale; there it is the level's downsampling factor.
+
+        Args:
+            level: The number of the level, from 0.
+
+        Examples:
+            >>> image = oz.ome.write("cell.zarr", np.ones((8, 8)), axes="yx", scale=(0.5, 0.5))
+            >>> image.transform().scale
+            (0.5, 0.5)
         """
         own = self.multiscale.datasets[level].transform
         if own is None:
@@ -254,7 +262,18 @@ class Image(OmeGroup):
     def level_for(self, scale: float | Mapping[str, float], unit: Unit = None) -> int:
         """Return the coarsest level whose pixels are at most as large as `scale`, or 0.
 
-        A single number applies to all spatial axes.
+        Args:
+            scale: The size of a pixel: a number for all spatial axes, or numbers by axis.
+            unit: Its unit; by default the axes' own.
+
+        Raises:
+            SelectionError: If there is no such axis.
+
+        Examples:
+            >>> data = np.ones((8, 8))
+            >>> image = oz.ome.write("cell.zarr", data, axes="yx", scale=(0.5, 0.5), levels=2)
+            >>> image.level_for(1.0)
+            1
         """
         if isinstance(scale, Mapping):
             wanted = dict(scale)
@@ -279,7 +298,21 @@ class Image(OmeGroup):
     def selection(
         self, region: Mapping[str, Any], *, level: int = 0, unit: Unit = None
     ) -> tuple[slice | int, ...]:
-        """Return the selection of a level's pixels in a region; `region` is as in `read`."""
+        """Return the selection of a level's pixels in a region.
+
+        Args:
+            region: Intervals or positions by axis, as in `read`.
+            level: The number of the level, from 0.
+            unit: The unit of the positions; by default the axes' own.
+
+        Raises:
+            SelectionError: If there is no such axis or channel, or no such pixels.
+
+        Examples:
+            >>> image = oz.ome.write("cell.zarr", np.ones((8, 8)), axes="yx", scale=(0.5, 0.5))
+            >>> image.selection({"x": (1, 2)})
+            (slice(None, None, None), slice(2, 4, None))
+        """
         labels = [c.label for c in self.channels]
         shape = self.levels[level].shape
         return select(self.axes, shape, self.transform(level), region, unit, labels)
@@ -292,13 +325,26 @@ class Image(OmeGroup):
         level: int = 0,
         scale: float | Mapping[str, float] | None = None,
     ) -> Any:
-        """Read the pixels of a region as a NumPy array.
+        """Return the pixels of a region as a NumPy array.
 
-        >>> image.read({"c": "DAPI", "y": (10, 50), "x": (10, 50)}, unit="micrometer")
+        Args:
+            region: An interval ``(start, stop)``, or one position, which drops the axis, by axis.
+                Channels are selected by number or label; a slice counts pixels. By default all of
+                the image.
+            unit: The unit of the positions; by default the axes' own.
+            level: The number of the level, from 0.
+            scale: The size of a pixel, to choose the level as `level_for` does.
 
-        For each axis, `region` has an interval ``(start, stop)``, or one position, which drops the
-        axis; both are in `unit`, by default the axis' own. Channels are selected by number or
-        label; a slice counts pixels. `scale` chooses the level by pixel size, as in `level_for`.
+        Raises:
+            SelectionError: If there is no such axis or channel, or no such pixels.
+
+        Examples:
+            >>> data = np.ones((2, 64, 64))
+            >>> image = oz.ome.write(
+            ...     "cell.zarr", data, axes="cyx", scale=(1, 0.1, 0.1), channels=["A", "B"]
+            ... )
+            >>> image.read({"c": "B", "y": (1, 5), "x": (1, 5)}).shape
+            (40, 40)
         """
         if scale is not None:
             level = self.level_for(scale, unit)
@@ -307,7 +353,19 @@ class Image(OmeGroup):
     # Display
 
     def preview(self, *, at: Mapping[str, int] | None = None, pixels: int = 512) -> Any:
-        """Return a picture of the image and of its channels; see `omnizarr.preview`."""
+        """Return a picture of the image and of its channels; see `omnizarr.preview`.
+
+        Args:
+            at: The position along axes that are not shown, by name, such as ``{"t": 3}``.
+            pixels: The least number of pixels along the longer side, if there are as many.
+
+        Raises:
+            MissingPackage: If a package for pictures is not installed.
+
+        Examples:
+            >>> image = oz.ome.write("cell.zarr", np.ones((8, 8)), axes="yx")
+            >>> image.preview().save("cell.png")
+        """
         return registry.lookup("integration", "preview")(self, at=at, pixels=pixels)
 
     def _sizes(self) -> str:

@@ -79,13 +79,36 @@ def migrate(
 ) -> Migration:
     """Migrate an image or plate, with labels, wells and fields, to another version of OME-Zarr.
 
-    With `in_place`, only metadata is written, beside the old metadata, and no chunk is touched; if
-    chunks cannot be kept, it fails before anything is written. `undo_migration` removes the new
-    metadata again; `remove_old` erases the old metadata instead of keeping both. With a
-    destination, everything is copied, and chunks are re-encoded where necessary. `checksum` keeps
-    checksums in 0.4 too, as in `convert`. `dry_run` reports the result without writing anything.
-    `storage_options` apply to both if they are URLs; `destination_options` replace them for the
-    destination.
+    In place, only metadata is written, beside the old metadata, and no chunk is touched; if chunks
+    cannot be kept, it fails before anything is written. With a destination, everything is copied,
+    and chunks are re-encoded where necessary.
+
+    Args:
+        store: A path, URL, dict or store.
+        destination: A path, URL or store; None with `in_place`.
+        to: The version of OME-Zarr.
+        in_place: True to add metadata of the other version; `undo_migration` removes them again.
+        remove_old: With `in_place`, True to erase the old metadata.
+        overwrite: True to replace what is at the destination.
+        dry_run: True to report the result without writing anything.
+        checksum: True to keep checksums in 0.4, too, as in `convert`.
+        progress: A function of the number of chunks done, their total number, and the array's path.
+        storage_options: Options for the stores of URLs, such as credentials.
+        destination_options: Options for the store of the destination, instead of `storage_options`.
+
+    Returns:
+        The versions, and the keys that were written and erased.
+
+    Raises:
+        InvalidMetadata: If the image is not valid, or there is no such version.
+        InvalidArgument: If the image has that version already.
+        TypeError: If there is neither a destination nor `in_place`.
+        CannotExpress: If chunks cannot be kept in place.
+
+    Examples:
+        >>> image = oz.ome.write("old.zarr", np.ones((8, 8)), axes="yx", version="0.4")
+        >>> oz.ome.migrate("old.zarr", "new.zarr").target
+        '0.5'
     """
     if in_place != (destination is None):
         raise TypeError("give a destination, or in_place=True")
@@ -127,10 +150,26 @@ def migrate(
 def undo_migration(
     store: Any, *, to: str = NEWEST, storage_options: Mapping[str, Any] | None = None
 ) -> tuple[str, ...]:
-    """Erase the metadata of version `to` that a migration in place added, and return their keys.
+    """Erase the metadata of a version that a migration in place added.
 
-    Raises, without erasing anything, if that would lose something: if a node has only the new
-    metadata, or the shape of an array was changed since the migration.
+    Args:
+        store: A path, URL, dict or store.
+        to: The version of OME-Zarr whose metadata are erased.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Returns:
+        The keys of the metadata.
+
+    Raises:
+        NodeNotFound: If a node has no metadata of another version.
+        StoreError: If something would be lost: a node has only the new metadata, or the shape of an
+            array was changed since the migration. Nothing is erased then.
+
+    Examples:
+        >>> image = oz.ome.write("cell.zarr", np.ones((8, 8)), axes="yx", version="0.4", levels=1)
+        >>> migration = oz.ome.migrate("cell.zarr", in_place=True)
+        >>> sorted(oz.ome.undo_migration("cell.zarr"))
+        ['0/zarr.json', 'zarr.json']
     """
     where = stores.resolve(store, storage_options=storage_options)
     goal = by_name(writable_version(to).zarr_format)

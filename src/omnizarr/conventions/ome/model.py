@@ -20,7 +20,18 @@ def _no_extra() -> Extra:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis of an image; its type is ``space``, ``time``, ``channel``, another, or None."""
+    """One axis of an image; its type is ``space``, ``time``, ``channel``, another, or None.
+
+    Attributes:
+        name: The name, such as ``"x"``.
+        type: The type.
+        unit: The unit of positions, such as ``"micrometer"``.
+        extra: Further members of the metadata.
+
+    Examples:
+        >>> oz.ome.Axis("x", "space", "micrometer").unit
+        'micrometer'
+    """
 
     name: str
     type: str | None = None
@@ -34,13 +45,30 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """Maps array indices to physical positions: multiplies by `scale`, adds `translation`."""
+    """Maps array indices to physical positions: multiplies by `scale`, adds `translation`.
+
+    Attributes:
+        scale: The factor along each axis.
+        translation: The position of the first pixel along each axis; None for zeros.
+
+    Examples:
+        >>> oz.ome.Transform((0.5, 0.1)).offset
+        (0.0, 0.0)
+    """
 
     scale: tuple[float, ...]
     translation: tuple[float, ...] | None = None
 
     def after(self, first: Transform) -> Transform:
-        """Return the transform that applies `first`, then this one."""
+        """Return the transform that applies `first`, then this one.
+
+        Args:
+            first: The transform that is applied first.
+
+        Examples:
+            >>> oz.ome.Transform((2.0,), (1.0,)).after(oz.ome.Transform((3.0,))).scale
+            (6.0,)
+        """
         scale = tuple(a * b for a, b in zip(first.scale, self.scale, strict=True))
         if first.translation is None and self.translation is None:
             return Transform(scale)
@@ -64,7 +92,22 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Multiscale:
-    """An image at several resolutions, the finest first."""
+    """An image at several resolutions, the finest first.
+
+    Attributes:
+        axes: The axes, in the order of the arrays.
+        datasets: The levels.
+        name: The name of the image.
+        type: The method of downsampling.
+        metadata: Anything about the method.
+        transform: A transform for all levels, after their own.
+        extra: Further members of the metadata.
+
+    Examples:
+        >>> image = oz.ome.write("cell.zarr", np.ones((8, 8)), axes="yx", name="cell")
+        >>> image.multiscale.name
+        'cell'
+    """
 
     axes: tuple[Axis, ...]
     datasets: tuple[Dataset, ...]
@@ -77,7 +120,21 @@ class Multiscale:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """Rendering settings of one channel: colour as ``"RRGGBB"``, window of values to display."""
+    """Rendering settings of one channel.
+
+    Attributes:
+        label: The name of the channel.
+        color: The colour as ``"RRGGBB"``.
+        window: The values to display: ``min``, ``max``, ``start`` and ``end``.
+        active: True if the channel is shown.
+        extra: Further members of the metadata.
+
+    Examples:
+        >>> channels = [oz.ome.Channel("DAPI", "0000FF"), oz.ome.Channel("GFP", "00FF00")]
+        >>> image = oz.ome.write("cell.zarr", np.ones((2, 8, 8)), axes="cyx", channels=channels)
+        >>> image.channels[1].label
+        'GFP'
+    """
 
     label: str | None = None
     color: str | None = None
@@ -101,7 +158,18 @@ class Omero:
 
 @dataclass(frozen=True, slots=True)
 class ImageLabel:
-    """Colours (RGBA, 0 to 255) and properties of the values of a label image, by value."""
+    """Colours (RGBA, 0 to 255) and properties of the values of a label image, by value.
+
+    Attributes:
+        colors: Colours by value.
+        properties: Properties by value.
+        source: The path of the image, relative to the labels.
+        extra: Further members of the metadata.
+
+    Examples:
+        >>> oz.ome.ImageLabel(colors={1: (255, 0, 0, 255)}).colors[1]
+        (255, 0, 0, 255)
+    """
 
     colors: Mapping[int, tuple[int, int, int, int] | None] = field(default_factory=dict)
     properties: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
@@ -111,7 +179,17 @@ class ImageLabel:
 
 @dataclass(frozen=True, slots=True)
 class Acquisition:
-    """One acquisition run of a plate."""
+    """One acquisition run of a plate.
+
+    Attributes:
+        id: The number of the run.
+        name: Its name.
+        extra: Further members of the metadata.
+
+    Examples:
+        >>> oz.ome.Acquisition(1, "morning").name
+        'morning'
+    """
 
     id: int
     name: str | None = None

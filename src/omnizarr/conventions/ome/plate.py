@@ -160,8 +160,27 @@ def open(
 ) -> Any:
     """Open an image, plate, well, series or labels of any version of OME-Zarr.
 
-    `store` is as in `omnizarr.open`. If an image has several multiscales, `multiscale` selects one
-    by number or name. For type checkers, annotate the result: ``image: Image = open(…)``.
+    For type checkers, annotate the result: ``image: Image = open(…)``.
+
+    Args:
+        store: A path, URL, dict, store or `StorePath`.
+        mode: ``"r"`` to read, ``"r+"`` to read and write.
+        path: The path of the node in the store; by default the root.
+        multiscale: The number or name of one of several multiscales of an image.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Returns:
+        An `Image`, `Plate`, `Well`, `Series` or `Labels`.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+        WrongNode: If it is an array, or a group of another kind.
+        InvalidMetadata: If its OME-Zarr metadata are missing or not valid.
+
+    Examples:
+        >>> image = oz.ome.write("cell.zarr", np.ones((8, 8)), axes="yx")
+        >>> oz.ome.open("cell.zarr").shape
+        (8, 8)
     """
     loaded = load_at(store, mode, path, storage_options)
     found = loaded.metadata

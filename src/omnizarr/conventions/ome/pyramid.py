@@ -204,9 +204,29 @@ def planned_array(output: HierarchyOutput, path: str, model: ArrayModel) -> Arra
 class BuildPyramid(Job[Filled]):
     """Write an array or an image as an image with levels, or add levels to an image.
 
-    Without `destination`, coarser levels are added to the image `source`, until it has `levels`
-    levels, or is small. Else the options are those of `ome.write`; `options` are those of
-    `create_array`.
+    Attributes:
+        source: A path, URL, store, array or image.
+        destination: A path, URL or store for a new image; None to add coarser levels to the image
+            `source`.
+        path: The path of the node in the source.
+        axes: The axes, as in `ome.write`.
+        scale: The size of a pixel, as in `ome.write`.
+        unit: The unit, as in `ome.write`.
+        levels: The number of levels; by default until the image is small.
+        factors: The downsampling factors, as in `ome.write`.
+        method: The method of downsampling, as in `ome.write`.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of the hierarchy, or version 3.
+        overwrite: True to replace an existing node.
+        memory: The bytes that may be held in memory at a time, such as ``"512MB"``.
+        storage_options: Options for the stores of URLs, such as credentials.
+        destination_options: Options for the store of the destination, instead of `storage_options`.
+        options: Options of `create_array`.
+
+    Examples:
+        >>> oz.save("cells.zarr", np.ones((64, 64)))
+        >>> report = oz.run(oz.jobs.BuildPyramid("cells.zarr", "image.zarr", axes="yx", levels=2))
+        >>> len(oz.ome.open("image.zarr").levels)
+        2
     """
 
     source: Any

@@ -174,8 +174,21 @@ def validate(
 ) -> list[Problem]:
     """Return every problem of an image, plate, well or label image, and of everything below it.
 
-    `what` is as in `omnizarr.open`, or the attributes of a group as a dictionary. Violations of
-    requirements of the specification are errors, those of recommendations are warnings.
+    Violations of requirements of the specification are errors, those of recommendations are
+    warnings.
+
+    Args:
+        what: A path, URL or store, or the attributes of a group as a dictionary.
+        path: The path of the node in the store; by default the root.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+
+    Examples:
+        >>> image = oz.ome.write("cell.zarr", np.ones((8, 8)), axes="yx")
+        >>> [each.message for each in oz.ome.validate("cell.zarr") if each.level == "error"]
+        []
     """
     if isinstance(what, Mapping) and _looks_like_attributes(what):
         return validate_attributes(what)

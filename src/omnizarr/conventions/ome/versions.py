@@ -24,7 +24,15 @@ class Version:
     writes: bool
 
     def stands_on(self, zarr_format: int | str) -> bool:
-        """Return True if this version of OME-Zarr is based on that version of Zarr."""
+        """Return True if this version of OME-Zarr is based on that version of Zarr.
+
+        Args:
+            zarr_format: The version of Zarr.
+
+        Examples:
+            >>> [version.name for version in oz.ome.VERSIONS if version.stands_on(3)]
+            ['0.5', '0.6']
+        """
         return str(self.zarr_format) == str(zarr_format)
 
     @property

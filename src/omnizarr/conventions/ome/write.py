@@ -97,29 +97,47 @@ def write(
     storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Image:
-    """Write an image with its levels, and return it opened.
+    """Write an image with its levels.
 
-    `data` is an array, a memory map, a Dask array, a Zarr array of any version, or the path of one.
-    If it is an OME-Zarr image, its axes and scale are the defaults. Each block is read once.
+    Each block of the data is read once. An image becomes visible when it is complete; an existing
+    one that it replaces stays until then.
 
-    axes, scale, translation, unit
-        Axes as ``"zyx"``, names or `Axis` objects; pixel size and position of the first pixel for
-        each axis, or by name; a unit for the axes of its kind, or by name.
-    levels, factors, method
-        Number of levels, including full resolution; the downsampling factor from each level to the
-        next: a number for the spatial axes, one per axis or by name, or a list of those for every
-        step. By default, spatial axes are halved until the image is small, the finest axes first.
-        The method is `mean`, `mode`, `nearest`, `max` or `gaussian`.
-    names, name, channels
-        The paths of the levels (``"0"``, ``"1"``, …), the name of the image, and the channels as
-        labels or `Channel` objects. The default display window of a channel is its value range.
-    version
-        ``"0.5"``, which uses Zarr version 3, or ``"0.4"``, which uses version 2.
-    storage_options
-        For `store`, and for `data`, if they are URLs.
+    Args:
+        store: A path, URL, dict, store or `StorePath`; None for memory.
+        data: An array, a memory map, a Dask array, a Zarr array of any version, or the path of one.
+            If it is an OME-Zarr image, its axes and scale are the defaults.
+        path: The path of the image in the store; by default the root.
+        axes: Axes as ``"zyx"``, names or `Axis` objects.
+        scale: The size of a pixel along each axis, or by name.
+        translation: The position of the first pixel along each axis, or by name.
+        unit: A unit for the axes of its kind, or units by name.
+        levels: The number of levels, including full resolution; by default, spatial axes are halved
+            until the image is small, the finest axes first.
+        factors: The downsampling factor from each level to the next: a number for the spatial axes,
+            one for each axis or by name, or a list of those for every step.
+        method: ``"mean"``, ``"mode"``, ``"nearest"``, ``"max"`` or ``"gaussian"``.
+        names: The paths of the levels; by default ``"0"``, ``"1"``, …
+        name: The name of the image.
+        channels: The channels as labels or `Channel` objects. The default display window of a
+            channel is its value range.
+        version: ``"0.5"``, which uses Zarr version 3, or ``"0.4"``, which uses version 2.
+        overwrite: True to replace an existing node.
+        progress: A function that is called while levels are written.
+        storage_options: Options for `store`, and for `data`, if they are URLs.
+        **options: Options of `create_array`, for every level.
 
-    The other options are those of `create_array`, for every level. An image becomes visible when it
-    is complete; an existing one that it replaces stays until then.
+    Returns:
+        The image.
+
+    Raises:
+        NodeExists: If there is a node at the path, and it may not be replaced.
+        InvalidArgument: If the options do not fit the data or each other.
+        InvalidMetadata: If OME-Zarr does not allow such an image.
+
+    Examples:
+        >>> image = oz.ome.write("cell.zarr", np.ones((8, 64, 64)), axes="zyx", levels=2)
+        >>> [level.shape for level in image.levels]
+        [(8, 64, 64), (4, 32, 32)]
     """
     there, here = options_for_two(data, store, storage_options, None)
     source, image = open_source(data, there)
@@ -368,12 +386,39 @@ def write_labels(
     storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Image:
-    """Write a label image for the image at `path`, and return it opened.
+    """Write a label image for an image.
 
-    `data` are integers. They have the axes of the image, with or without channels, or those in
-    `axes`; the length along an axis is that of the image, or 1. Colours (RGBA from 0 to 255) and
-    properties are by label value. Labels have the same levels and scales as their image; `mode`
-    keeps the most frequent label of a block, `nearest` is faster.
+    Labels have the same levels and scales as their image.
+
+    Args:
+        store: A path, URL, dict, store or `StorePath`.
+        name: The name of the labels.
+        data: Integers, with the axes of the image, with or without channels, or those in `axes`;
+            the length along an axis is that of the image, or 1.
+        path: The path of the image in the store; by default the root.
+        axes: The axes of the data, as in `write`.
+        colors: Colours (RGBA from 0 to 255) by label value.
+        properties: Properties by label value.
+        method: ``"mode"`` keeps the most frequent label of a block, ``"nearest"`` is faster.
+        overwrite: True to replace an existing node.
+        progress: A function that is called while levels are written.
+        storage_options: Options for the store of a URL, such as credentials.
+        **options: Options of `create_array`, for every level.
+
+    Returns:
+        The label image.
+
+    Raises:
+        WrongNode: If the node at the path is not an image.
+        InvalidMetadata: If it has no OME-Zarr metadata.
+        InvalidArgument: If the data are not integers, or do not fit the image.
+        NodeExists: If there is a node at the path, and it may not be replaced.
+
+    Examples:
+        >>> image = oz.ome.write("cell.zarr", np.ones((8, 8)), axes="yx")
+        >>> labels = oz.ome.write_labels("cell.zarr", "nuclei", np.eye(8, dtype="u1"))
+        >>> list(oz.ome.open("cell.zarr").labels)
+        ['nuclei']
     """
     there, here = options_for_two(data, store, storage_options, None)
     where = stores.resolve(store, storage_options=here)
@@ -483,11 +528,34 @@ def write_plate(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Plate:
-    """Write a plate of images, and return it opened.
+    """Write a plate of images.
 
-    `wells` maps the path of a well, such as ``"A/1"``, to its fields of view: a list of images, or
-    images by path. Each is written by `write` with the same `options`. By default, rows and columns
-    are those that occur in `wells`.
+    Args:
+        store: A path, URL, dict, store or `StorePath`; None for memory.
+        wells: The fields of view of each well by its path, such as ``"A/1"``: a list of images, or
+            images by path.
+        path: The path of the plate in the store; by default the root.
+        rows: The names of all rows; by default those that occur in `wells`.
+        columns: The names of all columns; by default those that occur in `wells`.
+        name: The name of the plate.
+        acquisition: The run of the images.
+        version: The version of OME-Zarr, as in `write`.
+        overwrite: True to replace an existing node.
+        storage_options: Options for the store of a URL, such as credentials.
+        **options: Options of `write` for every image.
+
+    Returns:
+        The plate.
+
+    Raises:
+        NodeExists: If there is a node at the path, and it may not be replaced.
+        Conflict: If another writer has changed the plate meanwhile.
+        InvalidArgument: If a path is not that of a well.
+
+    Examples:
+        >>> plate = oz.ome.write_plate("plate.zarr", {"A/1": [np.ones((8, 8))]}, axes="yx")
+        >>> list(plate), plate.rows
+        (['A/1'], ('A',))
     """
     target = writable_version(version)
     fields = {

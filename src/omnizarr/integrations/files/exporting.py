@@ -40,17 +40,27 @@ WRITERS = {
 class Export(Job[Filled]):
     """Write an array, a group or an image to a file.
 
-    file, format
-        The name of the file, which says the format (``.npy``, ``.npz``, ``.nc``, ``.h5``, ``.tif``,
-        ``.ome.tif``), unless `format` does: ``"numpy"``, ``"npz"``, ``"netcdf"``, ``"hdf5"``,
-        ``"tiff"`` or ``"ome-tiff"``.
-    dtype
-        The type of arrays of numbers; values must fit it. For text in NumPy files, its length.
-    compression
-        None for none. By default, NetCDF, HDF5 and TIFF files are compressed by Deflate, which all
-        readers know, and NumPy files are not; ``"deflate"`` compresses ``.npz`` files.
-    exclude, strict
-        Patterns of paths to leave out; True to raise for anything else that is left out.
+    Attributes:
+        source: A path, URL, store, array or group.
+        file: The path of the file, whose name says the format (``.npy``, ``.npz``, ``.nc``,
+            ``.h5``, ``.tif``, ``.ome.tif``), unless `format` does.
+        path: The path of the node in the source.
+        format: ``"numpy"``, ``"npz"``, ``"netcdf"``, ``"hdf5"``, ``"tiff"`` or ``"ome-tiff"``.
+        dtype: The type of arrays of numbers; values must fit it. For text in NumPy files, its
+            length.
+        compression: None for none. By default, NetCDF, HDF5 and TIFF files are compressed by
+            Deflate, which all readers know, and NumPy files are not; ``"deflate"`` compresses
+            ``.npz`` files.
+        exclude: Patterns of paths to leave out.
+        strict: True to raise for anything else that is left out.
+        overwrite: True to replace an existing file.
+        memory: The bytes that may be held in memory at a time, such as ``"512MB"``.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Examples:
+        >>> oz.save("a.zarr", np.arange(6))
+        >>> oz.run(oz.jobs.Export("a.zarr", "a.npy")).arrays
+        1
     """
 
     source: Any

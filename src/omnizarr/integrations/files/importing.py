@@ -63,20 +63,30 @@ _VARIABLE = ("filters", "serializer")  # options of codecs that text of any leng
 class Import(Job[Filled]):
     """Write the contents of files as Zarr.
 
-    files
-        The path of a file, or several: HDF5, NetCDF4, TIFF, OME-TIFF, ``.npy``, ``.npz``.
-    chunks, shards
-        As in `create_array`, for all arrays; or lengths by dimension name, such as
-        ``{"time": 100, "lat": -1}``. By default, the chunks of the file.
-    dtype
-        The type of the arrays of numbers, other than coordinates; values must fit it.
-    options
-        Further options of `create_array`, such as ``{"compressors": "zstd"}``.
-    image, levels, method
-        True to write images with levels also for files that are not OME-TIFF, False for plain
-        arrays only; the number of levels, and the method of downsampling.
-    exclude, strict
-        Patterns of paths to leave out; True to raise for anything else that is left out.
+    Attributes:
+        files: The path of a file, or several: HDF5, NetCDF4, TIFF, OME-TIFF, ``.npy``, ``.npz``.
+        destination: A path, URL or store.
+        path: The path of the new node in the destination.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of the hierarchy, or version 3.
+        chunks: As in `create_array`, for all arrays; or lengths by dimension name, such as
+            ``{"time": 100, "lat": -1}``. By default, the chunks of the file.
+        shards: The same for shards.
+        dtype: The type of the arrays of numbers, other than coordinates; values must fit it.
+        image: True to write images with levels also for files that are not OME-TIFF, False for
+            plain arrays only.
+        levels: The number of levels.
+        method: The method of downsampling.
+        exclude: Patterns of paths to leave out.
+        strict: True to raise for anything else that is left out.
+        overwrite: True to replace an existing node.
+        memory: The bytes that may be held in memory at a time, such as ``"512MB"``.
+        storage_options: Options for the store of a URL, such as credentials.
+        options: Further options of `create_array`, such as ``{"compressors": "zstd"}``.
+
+    Examples:
+        >>> np.save("a.npy", np.arange(6))
+        >>> oz.run(oz.jobs.Import("a.npy", "a.zarr")).arrays
+        1
     """
 
     files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

@@ -264,7 +264,12 @@ def _chunk_items(array: Array) -> int:
 
 @dataclass
 class Diff(Job[DiffReport]):
-    """The job of `diff`."""
+    """The job of `diff`, which explains the fields.
+
+    Examples:
+        >>> oz.run(oz.jobs.Diff(oz.zeros(3), oz.zeros(3))).equal
+        True
+    """
 
     a: Any
     b: Any

@@ -138,7 +138,13 @@ def _chunks_in(array: Array, box: Box) -> int:
 
 @dataclass
 class Stats(Job[StatsReport]):
-    """The job of `stats`."""
+    """The job of `stats`, which explains the fields.
+
+    Examples:
+        >>> oz.save("ocean.zarr", np.arange(3))
+        >>> oz.run(oz.jobs.Stats("ocean.zarr"))["/"].mean
+        1.0
+    """
 
     source: Any
     path: str | None = None

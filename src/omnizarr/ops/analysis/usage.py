@@ -227,7 +227,13 @@ class ProbeChunks:
 
 @dataclass
 class DiskUsage(Job[UsageReport]):
-    """The job of `disk_usage`."""
+    """The job of `disk_usage`, which explains the fields.
+
+    Examples:
+        >>> oz.save("ocean.zarr", np.arange(3))
+        >>> oz.run(oz.jobs.DiskUsage("ocean.zarr")).total.chunk_keys
+        1
+    """
 
     source: Any
     path: str | None = None

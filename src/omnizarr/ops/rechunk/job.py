@@ -206,7 +206,39 @@ Arrays: TypeAlias = dict[str, tuple[BoundArray, BoundArray, tuple[int, ...] | No
 class Rechunk(Job[Report]):
     """Other chunks, shards, codecs or types for an array or all arrays of a hierarchy.
 
-    The fields are explained by `RechunkOptions`.
+    Attributes:
+        source: A path, URL, store, array or group.
+        destination: A path, URL or store; None with `in_place`.
+        chunks: The new chunk shape: lengths by name of dimension or number of axis
+            (``{"time": -1, "lat": 100}``, -1 for the whole axis; others stay), or any form of
+            `create_array`.
+        shards: The new shape of shards, in the same forms; False for none. By default those of the
+            source, rounded to whole chunks.
+        codecs: Codecs on bytes instead of those of the source, such as ``["zstd"]`` or ``[]``; with
+            a codec on arrays or from array to bytes among them, the whole list.
+        dtype: The new type.
+        casting: The rule of `numpy.can_cast` that the type has to keep; values that the type cannot
+            hold are an error unless it is ``"unsafe"``.
+        fill_value: The new fill value; elements without a chunk keep their value.
+        rules: The same for some arrays, by pattern of their path or name:
+            ``{"temp": {"chunks": …}, "*": {"shards": …}}``. The first that matches counts.
+        memory: The bytes that one process may use for the values, ``"512MB"`` by default.
+        passes: 1 or 2, if it is not to be chosen.
+        temp: A path, URL or store for intermediate chunks, instead of the destination.
+        node: The path of the array or group inside the source.
+        in_place: True to replace the arrays of the source, each when all are complete.
+        append_dim: The dimension along which to append what the source has more than the arrays at
+            the destination.
+        merge: True to add the arrays to the hierarchy at the destination.
+        overwrite: True to replace what is at the destination; with `merge`, arrays only.
+        storage_options: Options for the stores of URLs, such as credentials.
+        destination_options: Options for the store of the destination, instead of `storage_options`.
+
+    Examples:
+        >>> oz.save("a.zarr", np.arange(6))
+        >>> report = oz.run(oz.jobs.Rechunk("a.zarr", "b.zarr", chunks=3))
+        >>> oz.open("b.zarr").chunks
+        (3,)
     """
 
     source: Any
