@@ -145,6 +145,40 @@ def test_a_plain_file_becomes_an_image_on_demand(tmp_path: Path) -> None:
     assert (array.dimension_names, array.attrs["sample"]) == (("z", "y", "x"), "liver")
 
 
+@pytest.mark.parametrize(
+    ("unit", "size"), [("um", 0.25), ("\\u00B5m", 0.25), ("micron", 0.25), ("pixel", 1.0)]
+)
+def test_a_hyperstack_of_imagej_becomes_an_image_with_its_pixel_sizes(
+    tmp_path: Path, unit: str, size: float
+) -> None:
+    values = np.arange(3 * 2 * 20 * 30, dtype="u2").reshape(3, 2, 20, 30)
+    tifffile.imwrite(
+        tmp_path / "a.tif", values, imagej=True, resolution=(4, 4),
+        metadata={"axes": "ZCYX", "spacing": 1.5, "unit": unit},
+    )  # fmt: skip
+    oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr", image=True)
+    image = oz.ome.open(tmp_path / "a.zarr")
+    np.testing.assert_array_equal(image.read(), values.transpose(1, 0, 2, 3))
+    assert image.scale == (1, 1.5 if size < 1 else 1, size, size)
+    assert image.axes[3].unit == ("micrometer" if size < 1 else None)
+    oz.import_file(tmp_path / "a.tif", tmp_path / "b.zarr")
+    assert oz.open_array(tmp_path / "b.zarr").dimension_names == ("z", "c", "y", "x")
+
+
+def test_colour_samples_become_channels_where_an_image_is_asked_for(tmp_path: Path) -> None:
+    values = np.arange(20 * 30 * 3, dtype="u1").reshape(20, 30, 3)
+    tifffile.imwrite(tmp_path / "a.tif", values, photometric="rgb")
+    oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr", image=True)
+    image = oz.ome.open(tmp_path / "a.zarr")
+    np.testing.assert_array_equal(image.read(), values.transpose(2, 0, 1))
+
+
+def test_axes_without_a_meaning_are_refused_with_a_remedy(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((3, 20, 30), "u2"), photometric="minisblack")
+    with pytest.raises(oz.CannotExpress, match=r"not 'qyx'; .* omnizarr.ome.write"):
+        oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr", image=True)
+
+
 @pytest.mark.parametrize("keep", [6, 40, 200, 3000])
 def test_a_truncated_file_is_damaged_and_nothing_is_visible(tmp_path: Path, keep: int) -> None:
     tifffile.imwrite(tmp_path / "a.tif", np.zeros((100, 100), "u2"))

@@ -48,6 +48,7 @@ class ArrayEntry:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     dimension_names: tuple[str | None, ...] | None = None
     image: ImageEntry | None = None
+    as_image: ArrayEntry | None = None  # the same values in the order of an image, if asked for
 
 
 @dataclass(frozen=True)

@@ -245,6 +245,8 @@ class _Nodes:
         full = paths.join(self.location.path, path)
         format = self.location.format
         format.check_name(full)
+        if self.job.image and entry.as_image is not None:
+            entry = entry.as_image
         image = self._image(entry)
         if image is not None and np.dtype(entry.dtype).kind in "iufb":
             self._add_image(full, entry, image)
@@ -268,7 +270,10 @@ class _Nodes:
         axes = "".join(n or "?" for n in entry.dimension_names or ())
         known = 2 <= len(axes) <= 5 and set(axes) <= set("tczyx")
         if entry.dimension_names is not None and not known:
-            raise CannotExpress(f"an image has the axes t, c, z, y and x, not {axes!r}")
+            raise CannotExpress(
+                f"an image has the axes t, c, z, y and x, not {axes!r}; to name them, read the"
+                " pixels and write them with omnizarr.ome.write(…, axes=…)"
+            )
         return ImageEntry(axes) if known else ImageEntry("tczyx"[5 - len(entry.shape) :])
 
     def _add_image(self, full: str, entry: ArrayEntry, image: ImageEntry) -> None:

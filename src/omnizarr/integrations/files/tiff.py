@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.errors import InvalidArgument, MissingModule, OmnizarrError
-from omnizarr.integrations.files.contents import ArrayEntry, Box, Contents, native
+from omnizarr.integrations.files.contents import ArrayEntry, Box, Contents, ImageEntry, native
 from omnizarr.integrations.files.ome_xml import OmeImage, read_images
 
 try:
@@ -37,6 +38,12 @@ _ERRORS = (
     tifffile.TiffFileError, ValueError, TypeError, OSError, RuntimeError, KeyError, IndexError,
     struct.error, zlib.error,
 )  # fmt: skip
+_IMAGEJ_UNITS = {
+    **dict.fromkeys(("um", "µm", "μm", "micron", "microns", "micrometer"), "micrometer"),
+    **dict.fromkeys((r"\u00b5m", r"\\u00b5m"), "micrometer"),  # as ImageJ escapes it
+    **{"nm": "nanometer", "nanometer": "nanometer", "mm": "millimeter", "cm": "centimeter"},
+    **{"inch": "inch", "m": "meter"},
+}
 # What tifffile and the export add to the metadata of a file.
 _OWN = {"shape", "axes", "truncated", "dimension_names", "array_shape"}
 
@@ -206,21 +213,10 @@ def _entry(
         found.skipped[f"colour map of series {number}"] = "pixels are imported as indices"
     order = tuple(range(len(series.shape)))
     chunks = _tiles(series)
+    arranged = _arranged(file, opened, number, series, image)
+    if image is not None and arranged is not None:
+        return arranged
     if image is not None:
-        arranged = _ome_order(series.axes, series.shape)
-        if arranged is not None:
-            order, axes = arranged
-            shape = tuple(series.shape[i] for i in order)
-            chunks = None if chunks is None else tuple(chunks[i] for i in order)
-            return ArrayEntry(
-                SeriesValues(file, number, order, shape),
-                shape,
-                native(series.dtype),
-                chunks=chunks,
-                attributes=_attributes(opened, series),
-                dimension_names=tuple(axes.lower()),
-                image=image.entry(axes, shape),
-            )
         found.notes.append(
             f"series {number} has the axes {series.axes}, which OME-Zarr does not allow; it is"
             " imported as an array"
@@ -240,7 +236,48 @@ def _entry(
         chunks=None if added else chunks,
         attributes=_attributes(opened, series),
         dimension_names=names,
+        as_image=None if added else arranged,
     )
+
+
+def _arranged(
+    file: str, opened: Any, number: int, series: Any, image: OmeImage | None
+) -> ArrayEntry | None:
+    """Return a series as an image, in the order of OME-Zarr; None if its axes do not allow it."""
+    arranged = _ome_order(series.axes, series.shape)
+    if arranged is None:
+        return None
+    order, axes = arranged
+    shape = tuple(series.shape[i] for i in order)
+    chunks = _tiles(series)
+    return ArrayEntry(
+        SeriesValues(file, number, order, shape),
+        shape,
+        native(series.dtype),
+        chunks=None if chunks is None else tuple(chunks[i] for i in order),
+        attributes=_attributes(opened, series),
+        dimension_names=tuple(axes.lower()),
+        image=_imagej_image(opened, series, axes) if image is None else image.entry(axes, shape),
+    )
+
+
+def _imagej_image(opened: Any, series: Any, axes: str) -> ImageEntry:
+    """Return the description of an image with the pixel sizes that ImageJ states, if it does."""
+    stated = (opened.imagej_metadata or {}) if series.kind == "imagej" else {}
+    sizes = {"z": stated.get("spacing"), "t": stated.get("finterval")}
+    for axis, tag in (("x", "XResolution"), ("y", "YResolution")):
+        if stated and (found := series.keyframe.tags.get(tag)) is not None and found.value[0]:
+            sizes[axis] = found.value[1] / found.value[0]  # the tag has pixels per unit
+    unit = _IMAGEJ_UNITS.get(str(stated.get("unit", "")).strip().lower())
+    scale = {
+        a: float(n)
+        for a, n in sizes.items()
+        if a.upper() in axes and isinstance(n, (int, float)) and 0 < n < math.inf
+    }
+    if unit is None:  # such as "pixel": the numbers are no lengths
+        scale = {a: n for a, n in scale.items() if a == "t"}
+    units = {a: "second" if a == "t" else unit for a in scale}
+    return ImageEntry(axes.lower(), scale, {a: u for a, u in units.items() if u})
 
 
 def _full_shape(stated: Any, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
