@@ -26,6 +26,7 @@ from omnizarr.errors import (
     StoreError,
     UnknownExtension,
     WrongType,
+    did_you_mean,
     known_names,
 )
 
@@ -263,7 +264,7 @@ def lookup(kind: Kind, name: str, where: str = "") -> Any:
     target = find(kind, name)
     if target is None:
         words = kind.replace("_", " ")
-        help_ = _hints.get((kind, name)) or _origin_of(kind, name) + known_names(name, names(kind))
+        help_ = _hints.get((kind, name)) or _origin_of(kind, name) + _suggestion(kind, name)
         if ":" in name:  # a URI, to which no known name is similar
             help_ = f"register what implements it under that URI: omnizarr.register({kind!r}, …)"
         place = f" at {where}" if where else ""
@@ -286,6 +287,24 @@ def _origin_of(kind: Kind, name: str) -> str:
         "it may be private to the program that wrote it, or newer than this version (see"
         f" {REGISTER}); a package can register it; "
     )
+
+
+def _suggestion(kind: Kind, name: str) -> str:
+    """Return the end of the message about an unknown name: similar names, or those that all share.
+
+    The names of other packages, which are many, are listed only where one is similar.
+    """
+    every = names(kind)
+    if kind in EXTENSION_POINTS and "." in name:
+        return did_you_mean(name, every).rstrip() or "omnizarr.register adds it to this program"
+    return similar_or_shared(name, every)
+
+
+def similar_or_shared(name: str, every: Iterable[str]) -> str:
+    """Return the end of a message: the name that is similar, or those that no package prefixes."""
+    listed = list(every)
+    shared = [n for n in listed if not re.search(r"[.:]|^imagecodecs_", n)]
+    return known_names(name, listed if did_you_mean(name, listed) else shared)
 
 
 def names(kind: Kind) -> list[str]:

@@ -39,6 +39,8 @@ def test_a_map_is_shown(tmp_path: Path) -> None:
         "reference system  EPSG:4326\nbounds            -180 -90 180 90\n"
         "/0  20 by 40  uint8  pixels of 9\n/1  10 by 20  uint8  pixels of 18\n",
     )
+    oz.geo.write(tmp_path / "utm", values, bounds=(380_000.5, 5_239_280, 384_000.5, 5_241_280))
+    assert "380000.5 5239280 384000.5 5241280\n" in run("geo", "info", tmp_path / "utm")[1]
     code, text = run("geo", "info", tmp_path, "--node", "spatial_ref")
     assert code == 3
     assert "a map has at least two" in text

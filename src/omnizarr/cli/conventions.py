@@ -180,11 +180,16 @@ def _map_json(found: Map) -> dict[str, Any]:
     }
 
 
+def _shown(coordinate: float) -> str:
+    """Return a coordinate with all digits that a reader may need, such as millimetres in UTM."""
+    return f"{coordinate:.12g}"
+
+
 def _map_lines(found: Map) -> list[str]:
     bounds = found.bounds
     lines = [
         f"reference system  {found.crs or 'none'}",
-        f"bounds            {'unknown' if bounds is None else ' '.join(f'{v:g}' for v in bounds)}",
+        f"bounds            {'unknown' if bounds is None else ' '.join(map(_shown, bounds))}",
     ]
     for level, resolution in zip(found.levels, found.resolutions, strict=True):
         rows, columns = level.shape

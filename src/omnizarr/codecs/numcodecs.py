@@ -20,7 +20,7 @@ from omnizarr.codecs.codec import Buffer, Codec, Kind, Spec, as_bytes_array, lim
 from omnizarr.data_types import as_type, describe
 from omnizarr.data_types import bind as bind_type
 from omnizarr.data_types.data_type import DataType, Scalar
-from omnizarr.errors import InvalidMetadata, MissingModule, UnknownExtension, known_names
+from omnizarr.errors import InvalidMetadata, MissingModule, UnknownExtension
 from omnizarr.model import Named
 from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, CHECKSUMS, IMAGECODECS, PREFIX
 
@@ -50,7 +50,7 @@ def bind(named: Named) -> Codec:
             ) from None
         raise UnknownExtension(
             f"unknown codec {id_!r}; numcodecs has none of that id, and no installed package"
-            f" registers one there; {known_names(id_, _names())}",
+            f" registers one there; {registry.similar_or_shared(id_, _names())}",
             kind="codec",
             name=named.name,
         ) from None

@@ -415,10 +415,8 @@ class Location:
 
 def incomplete_message(location: Location, mark: bytes) -> str:
     """Return the message for a node whose writer was interrupted."""
-    return (
-        f"{location} is incomplete: {Mark.read(mark)} was interrupted, or is still writing;"
-        " give overwrite=True to start again"
-    )
+    by = Mark.read(mark)
+    return f"{location} is incomplete: {by} was interrupted, or is still writing; {by.remedy}"
 
 
 def warn_of_problems(problems: Iterable[Problem]) -> None:

@@ -340,11 +340,12 @@ def _found_instead(store: Store, path: str) -> str:
             f"; it is inside the hierarchy {root!r}, which can only be opened at its root: open"
             " that, with the path of the node"
         )
-    mark = store.get(marker(path))
-    if mark is not None:
+    value = store.get(marker(path))
+    if value is not None:
+        mark = Mark.read(value)
         return (
-            f": it is incomplete, since {Mark.read(mark)} was interrupted, or is still writing; run"
-            " that again"
+            f": it is incomplete, since {mark} was interrupted, or is still writing; run that again"
+            f"{' with resume=True' if mark.attempt else ''}"
         )
     if any(staged.complete for staged in interrupted(store)):
         return (

@@ -336,6 +336,12 @@ class Mark:
         return f"{JOURNAL}/{self.attempt}/"
 
     @property
+    def remedy(self) -> str:
+        """The arguments that finish or repeat the operation, for messages; jobs have an attempt."""
+        finish = "resume=True to finish it, or " if self.attempt else ""
+        return f"give {finish}overwrite=True to start again"
+
+    @property
     def keeps_node(self) -> bool:
         """True if the node is as it was before the operation, while that is not finished."""
         return self.kind is Kind.EXTEND

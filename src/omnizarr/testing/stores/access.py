@@ -82,7 +82,7 @@ class ReadableTests(Suite):
         assert [store.get(key) for key in keys] == [key.encode() for key in keys]
         assert store.get("Foo") is None
 
-    @settings(max_examples=25, suppress_health_check=ONE_STORE)
+    @settings(max_examples=25, suppress_health_check=ONE_STORE, deadline=None)
     @given(parts=st.lists(ranges, min_size=1, max_size=8))
     def test_a_range_is_that_part_of_the_value(self, store: Store, parts: list[Range]) -> None:
         if store.get("k") is None:
@@ -318,7 +318,7 @@ class WritableTests(Suite):
             assert repr(key) in str(caught.value)
         assert store.get("a/b") == b"kept"
 
-    @settings(max_examples=25, suppress_health_check=ONE_STORE)
+    @settings(max_examples=25, suppress_health_check=ONE_STORE, deadline=None)
     @given(history=st.lists(steps, max_size=12))
     def test_any_history_gives_what_a_dictionary_would_hold(
         self, store: Store, history: list[tuple[str, str, Any]]
@@ -454,7 +454,7 @@ class ListableTests(Suite):
         assert len(list(stores.list_prefix(store, "d3/"))) == len(stores.list_dir(store, "d3/")[0])
         assert stores.list_dir(store, "")[1] == [f"d{i}/" for i in range(7)]
 
-    @settings(max_examples=15, suppress_health_check=ONE_STORE)
+    @settings(max_examples=15, suppress_health_check=ONE_STORE, deadline=None)
     @given(names=st.sets(keys, max_size=8), erased=st.sampled_from(["", "a/", "a/Ω/", "ab/"]))
     def test_listings_agree_with_the_keys(self, store: Store, names: set[str], erased: str) -> None:
         stores.erase_prefix(store, "")
