@@ -1,4 +1,4 @@
-"""Every example in the docs runs; README and stores.md have their own tests."""
+"""Every example in the docs runs; README, stores.md and tutorials have their own tests."""
 
 from __future__ import annotations
 
@@ -15,23 +15,11 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.config import Config
+from tests.tutorials import BLOCK, PAGES, examples
 
 ROOT = Path(__file__).parents[1]
-OWN_TEST = {ROOT / "README.md", ROOT / "docs" / "stores.md"}
+OWN_TEST = {ROOT / "README.md", ROOT / "docs" / "stores.md", *PAGES}
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-
-
-def examples(document: Path) -> list[tuple[int, str]]:
-    """Return the Python blocks of a page, each with its line number."""
-    text = document.read_text()
-    return [
-        (text.count("\n", 0, block.start()) + 1, block[2])
-        for block in BLOCK.finditer(text)
-        if block[1] == "python"
-    ]
-
-
 WITH_EXAMPLES = [d for d in DOCUMENTS if d not in OWN_TEST and examples(d)]
 
 
@@ -110,7 +98,7 @@ def test_the_examples_of_a_page_run_in_a_process_of_their_own(name: str, in_tmp:
 
 def test_python_blocks_are_marked_as_python() -> None:
     found = {block[1] for document in DOCUMENTS for block in BLOCK.finditer(document.read_text())}
-    assert found <= {"", "python", "json", "console"}
+    assert found <= {"", "python", "json", "console", "text", "toml"}
     assert {d.name for d in WITH_EXAMPLES} >= {"views.md", "groups.md", "aio.md"}
 
 

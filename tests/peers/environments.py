@@ -207,7 +207,12 @@ def zarr_python_2() -> ZarrPython2:
 
 def gdal() -> Gdal:
     """Install GDAL if necessary; skip the test if that is impossible."""
-    return Gdal(_environment("gdal", GDAL, ("3.13", "3.12", "3.11")))
+    return Gdal(rasterio())
+
+
+def rasterio() -> Path:
+    """Return a Python with rasterio, installed if necessary; skip the test if impossible."""
+    return _environment("gdal", GDAL, ("3.13", "3.12", "3.11"))
 
 
 def zarrita() -> Zarrita:

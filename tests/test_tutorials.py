@@ -1,0 +1,87 @@
+"""The tutorials print what they show, draw their pictures, and the tables of both columns agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.tutorials import LARGEST, PAGES, ROOT, blocks, compare, matches, pictures, renewed
+
+TUTORIALS = [p for p in PAGES if p.parent.name == "tutorials" and p.stem != "README"]
+COMPARISONS = [p for p in PAGES if p.parent.name == "coming-from" and p.stem != "README"]
+
+
+@pytest.mark.parametrize("document", TUTORIALS, ids=lambda d: d.stem)
+def test_a_tutorial_prints_and_draws_what_it_shows(document: Path, tmp_path: Path) -> None:
+    assert renewed(document, tmp_path) == document.read_text()
+    shown = pictures(document)
+    assert len(shown) <= 3
+    for name in shown:
+        with (
+            Image.open(tmp_path / "ours" / name) as drawn,
+            Image.open(document.with_name(name)) as p,
+        ):
+            assert drawn.size == p.size, f"python -m tests.tutorials --write {document.stem}"
+        assert document.with_name(name).stat().st_size <= LARGEST
+
+
+@pytest.mark.parametrize("document", COMPARISONS, ids=lambda d: d.stem)
+def test_both_columns_run_and_have_the_same_values(document: Path, tmp_path: Path) -> None:
+    assert compare(document, tmp_path) >= 3
+
+
+def test_every_page_is_in_the_list_of_pages() -> None:
+    listed = (ROOT / "docs" / "README.md").read_text()
+    assert [p for p in PAGES if f"({p.parent.name}/{p.name})" not in listed] == []
+
+
+def test_every_picture_is_shown() -> None:
+    stored = {p.name for page in PAGES for p in page.parent.glob("*.png")}
+    assert stored == {name for page in PAGES for name in pictures(page)}
+
+
+def test_outputs_are_compared_with_wildcards() -> None:
+    assert matches("wrote 3 files in ... s\n", "wrote 3 files in 0.25 s  \n\n")
+    assert matches("a\n...\nz", "a\nb\nc\nz")
+    assert not matches("wrote 3 files", "wrote 4 files")
+    assert not matches("", "something")
+    assert matches("16 chunks of 820.8 KiB", "16 chunks of 818 KiB")
+    assert not matches("16 chunks of 820.8 KiB", "17 chunks of 820.8 KiB")
+    assert not matches("820.8 KiB", "620.8 KiB")
+
+
+def test_outputs_that_differ_and_those_that_are_missing_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n\n```console\n$ echo a\nb\n```\n"
+    )
+    (tmp_path / "first").mkdir()
+    assert renewed(page, tmp_path / "first") == page.read_text().replace("3", "2").replace("b", "a")
+    page.write_text("```python\nprint(1 + 1)\n```\n")
+    (tmp_path / "second").mkdir()
+    with pytest.raises(ValueError, match="prints what no block shows"):
+        renewed(page, tmp_path / "second")
+    page.write_text("```console\n$ false\n```\n")
+    (tmp_path / "third").mkdir()
+    with pytest.raises(RuntimeError, match="'false' failed"):
+        renewed(page, tmp_path / "third")
+
+
+def test_values_that_differ_between_the_columns_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    table = "```python\nx = 1\n```\n\n| NumPy | omnizarr |\n| --- | --- |\n| `x + 1` | `x + {}` |\n"
+    for other, number in (("one", 1), ("two", 2)):
+        page.write_text(table.format(number))
+        (tmp_path / other).mkdir()
+    with pytest.raises(AssertionError):
+        compare(page, tmp_path / "two")
+    page.write_text(table.format(1))
+    assert compare(page, tmp_path / "one") == 1
+
+
+def test_blocks_that_are_not_executed_say_why() -> None:
+    marks = {b.mark for page in PAGES for b in blocks(page.read_text()) if b.language == "python"}
+    reasons = sorted(m for m in marks if m.startswith("not executed"))
+    assert reasons == ["not executed: PyTorch is large", "not executed: napari needs a display"]
