@@ -27,6 +27,10 @@ FILTERS: dict[str, dict[str, Any]] = {
     "fletcher32": {"fletcher32": True},
     "all": {"compression": "gzip", "shuffle": True, "fletcher32": True},
 }
+LZF: dict[str, dict[str, Any]] = {
+    "lzf": {"compression": "lzf"},
+    "all with lzf": {"compression": "lzf", "shuffle": True, "fletcher32": True},
+}
 TYPES = ["<i2", ">i4", "|u1", "<f2", ">f4", "<f8", "|b1", "<c8", "|S5", "<u8"]
 
 
@@ -64,7 +68,7 @@ def test_chunks_with_filters_are_referred_to(tmp_path: Path, filters: str, dtype
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=3),
     st.lists(st.integers(1, 5), min_size=3, max_size=3),
-    st.sampled_from(sorted(FILTERS)),
+    st.sampled_from(sorted({**FILTERS, **LZF})),
     st.sampled_from(TYPES),
     st.integers(0, 2**32),
     st.booleans(),
@@ -82,7 +86,7 @@ def test_any_dataset_is_equal_to_h5py(
     with h5py.File(tmp_path / "a.h5", "w") as file:
         dataset = file.create_dataset(
             "a", shape, dtype, chunks=tuple(chunks[: len(shape)]),
-            maxshape=(None,) * len(shape), **FILTERS[filters],
+            maxshape=(None,) * len(shape), **{**FILTERS, **LZF}[filters],
         )  # fmt: skip
         if not sparse:
             dataset[...] = values

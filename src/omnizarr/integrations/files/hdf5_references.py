@@ -47,7 +47,14 @@ _BLOSC = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 def _blosc(given: tuple[int, ...]) -> dict[str, Any]:
     level, shuffle, compressor = (*given[4:7], *(5, 1, 0)[max(0, len(given) - 4) :])
     name = _BLOSC[compressor] if compressor < len(_BLOSC) else "lz4"  # chunks say it themselves
-    return {"id": "blosc", "cname": name, "clevel": level, "shuffle": shuffle, "blocksize": 0}
+    shuffle = shuffle if shuffle in (0, 1, 2) else 1
+    return {
+        "id": "blosc",
+        "cname": name,
+        "clevel": min(level, 9),
+        "shuffle": shuffle,
+        "blocksize": 0,
+    }
 
 
 def _bitshuffle(given: tuple[int, ...]) -> dict[str, Any]:
