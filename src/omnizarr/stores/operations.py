@@ -541,12 +541,12 @@ def check_writable(store: Store) -> None:
         raise ReadOnly(f"{store!r} is read-only; to write, {how}")
 
 
-def to_write(store: Store | None) -> str | None:
+def to_write(store: object) -> str | None:
     """Return how to write what is in a store that no mode makes writable; None for others.
 
     It is the attribute `to_write` of the store, or of one that it wraps.
     """
-    while store is not None and store.read_only:
+    while getattr(store, "read_only", False):
         how: str | None = getattr(store, "to_write", None)
         if how is not None:
             return how
