@@ -143,7 +143,8 @@ def test_a_view_starts_at_any_node() -> None:
 
 
 def test_the_example_runs(in_tmp: Any) -> None:
-    [example] = [t for t in doctest.DocTestFinder().find(oz.view_as, "view_as") if t.examples]
+    found = doctest.DocTestFinder().find(oz.view_as, "view_as", globs={"oz": oz})
+    [example] = [test for test in found if test.examples]
     assert doctest.DocTestRunner().run(example).failed == 0
 
 
