@@ -19,6 +19,7 @@ from pymdownx.slugs import slugify
 
 ROOT = Path(__file__).parents[2]
 ALONE = ("index.md", "troubleshooting.md")  # pages that are not part of a section
+FIRST = ("reference/open-create", "reference/operations", "reference/checking")
 LAST = ("benchmarks", "conformance", "design/", "downstream", "kernel", "project/", "reliability")
 FENCE = re.compile(r"^ *(```+|~~~+)")
 ITEM = re.compile(r"^( *)(?:[-*+]|\d+[.)]) +")
@@ -77,9 +78,9 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def search_boost(uri: str) -> float:
-    """Return the weight of a page in search results: tables of figures come last."""
+    """Return the weight of a page in search results: names first, tables of figures last."""
     if uri.startswith("reference/"):
-        return 2
+        return 3 if uri.startswith(FIRST) else 2
     return 0.3 if uri.startswith(LAST) else 1
 
 
