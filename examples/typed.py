@@ -63,6 +63,8 @@ def main(folder: Path) -> None:
     counts = oz.zeros(30, dtype=np.int64)
     assert_type(counts, Array[np.int64])
     assert_type(oz.zeros(30, dtype="i8"), Array[Any])
+    assert_type(oz.array(hourly[:30]), Array[np.float32])
+    assert_type(oz.array(hourly[:30], dtype="f8"), Array[Any])
     new = oz.open({}, "w", shape=(3, 4), dtype=np.uint8)
     assert_type(new, Array[np.uint8])
 

@@ -91,7 +91,7 @@ class Stream:
         budget: int,
         with_locked_shape: Callable[[], AbstractContextManager[BoundArray]],
     ) -> None:
-        self.array = array
+        self.array: BoundArray = array
         self.budget = budget
         self._with_locked_shape = with_locked_shape
         self._chunks: OrderedDict[Coords, PartialChunk] = OrderedDict()

@@ -56,7 +56,7 @@ class ConsolidatedMetadata:
     ) -> None:
         """`fetched` are values by key that were just fetched."""
         self.requested = requested
-        self.trusted = False
+        self.trusted: bool = False
         self._fetched = _changes, fetched or {}
         self._store, self._path, self._format = store, path, format
         self._key = consolidated.key(format, path, name)

@@ -161,6 +161,12 @@ def create(
     return Array(made.store_path, read_only=True) if read_only else made
 
 
+@overload
+def array(
+    data: npt.NDArray[S], *, store: Any = None, **options: Unpack[PlaceOptions]
+) -> Array[S]: ...
+@overload
+def array(data: npt.ArrayLike, *, store: Any = None, **options: Unpack[CreateOptions]) -> Array: ...
 @document_options(CreateOptions)
 def array(data: npt.ArrayLike, *, store: Any = None, **options: Unpack[CreateOptions]) -> Array:
     """Create an array that holds `data`; options are those of `create_array`.

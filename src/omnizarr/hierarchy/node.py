@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from omnizarr._json import dumps, freeze, loads
 from omnizarr.concurrency.cache import typed_key
@@ -231,7 +231,7 @@ class NodeHandle(Generic[M]):
             and other._model == self._model
         )
 
-    __hash__ = None  # type: ignore[assignment]  # two handles of a changing node
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # two handles of a changing node
 
 
 class Metadata:
@@ -292,7 +292,7 @@ class Metadata:
             return bool(self._model == other)
         return (self.zarr_format, self._model) == (other.zarr_format, other._model)
 
-    __hash__ = None  # type: ignore[assignment]  # the model holds dictionaries
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # the model holds dictionaries
 
     def __repr__(self) -> str:
         return f"<{title(self._format.name)} {self._model!r}>"
