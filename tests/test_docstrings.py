@@ -25,6 +25,7 @@ MODULES = [
     *("omnizarr", "omnizarr.aio", "omnizarr.cf", "omnizarr.codecs", "omnizarr.geo"),
     *("omnizarr.jobs", "omnizarr.ome", "omnizarr.storage", "omnizarr.testing", "omnizarr.xarray"),
 ]
+# Not omnizarr.testing.stores: its suites are classes of tests, whose use the module shows.
 # Methods that implement an interface are documented where the interface is, one class or page each.
 INTERFACES = {
     "omnizarr.stores": "docs/extending.md describes the methods of a store",
