@@ -221,9 +221,9 @@ def _make_commands(folder: Path) -> None:
 def renewed(document: Path, folder: Path) -> str:
     """Run a page in `folder`, which is empty; return it with outputs that differ replaced.
 
-    Lines are wrapped as in a terminal of 100 columns.
+    Lines are wrapped as in a terminal of 80 columns, which is the width of the site.
     """
-    with patch.dict(os.environ, {"COLUMNS": "100"}):
+    with patch.dict(os.environ, {"COLUMNS": "80"}):
         return _renewed(document, folder)
 
 
