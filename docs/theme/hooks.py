@@ -79,7 +79,7 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 def search_boost(uri: str) -> float:
     """Return the weight of a page in search results: names first, tables of figures last."""
-    if uri.startswith("reference/"):
+    if uri.startswith("reference/") and uri != "reference/aio.md":  # the same names once more
         return 3 if uri.startswith(FIRST) else 2
     return 0.3 if uri.startswith(LAST) else 1
 
