@@ -145,6 +145,12 @@ def _never_written() -> Iterator[None]:
     assert "r+" not in str(caught.value)
 
 
+def test_a_database_with_such_a_name_is_no_reference(tmp_path: Path) -> None:
+    where = f"sqlite://{tmp_path}/a.json"
+    oz.save(where, np.arange(3))
+    assert oz.load(where).tolist() == [0, 1, 2]
+
+
 def test_references_cannot_be_changed(refs: Path) -> None:
     for mode in ("r", "r+", "a"):
         array: Any = oz.open_array(refs, mode, path="deep/t")

@@ -12,6 +12,10 @@ REFERENCE_ENDINGS = (".json", ".parq", ".parquet")
 _DOCUMENTS = ("zarr.json", "attributes.json")  # of hierarchies
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")  # one letter is a Windows drive
 _WEB = re.compile("https?://", re.IGNORECASE)
+# Where a URL is the path of a file. A database or a store of another package may be named as it likes.
+_FILES = frozenset(
+    "http https s3 s3a gs gcs az azure abfs abfss adl ftp sftp ssh hdfs hf smb webdav github git".split()
+)
 
 
 def is_references(text: str) -> bool:
@@ -27,7 +31,7 @@ def is_references(text: str) -> bool:
         return False
     scheme = _SCHEME.match(plain)
     if scheme is not None and scheme[1].lower() != "file":
-        return "::" not in plain and scheme[1].lower() not in ("memory", "zip")
+        return "::" not in plain and scheme[1].lower() in _FILES
     path = plain if scheme is None else str(LocalStore.from_url(plain).root)
     inside = path if lower.endswith(".json") else os.path.join(path, ".zmetadata")
     return os.path.isfile(inside)
