@@ -12,10 +12,9 @@ REFERENCE_ENDINGS = (".json", ".parq", ".parquet")
 _DOCUMENTS = ("zarr.json", "attributes.json")  # of hierarchies
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")  # one letter is a Windows drive
 _WEB = re.compile("https?://", re.IGNORECASE)
-# Where a URL is the path of a file. A database or a store of another package may be named as it likes.
-_FILES = frozenset(
-    "http https s3 s3a gs gcs az azure abfs abfss adl ftp sftp ssh hdfs hf smb webdav github git".split()
-)
+# Schemes whose URLs are paths of files. A database may have any name.
+_CLOUD = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "hdfs", "hf")
+_FILES = {*_CLOUD, "http", "https", "ftp", "sftp", "ssh", "smb", "webdav", "git", "github"}
 
 
 def is_references(text: str) -> bool:
