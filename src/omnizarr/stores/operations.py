@@ -18,7 +18,7 @@ from typing import Protocol, TypeGuard, TypeVar
 
 from omnizarr.concurrency import leases
 from omnizarr.concurrency.retry import Overtaken, retry_conflicts
-from omnizarr.errors import InvalidArgument, ReadOnly, StoreError, raised_by_system
+from omnizarr.errors import Conflict, InvalidArgument, ReadOnly, StoreError, raised_by_system
 from omnizarr.stores.base import (
     Bytes,
     Entry,
@@ -589,9 +589,14 @@ def check_offset(key: str, start: int) -> None:
 def translated_errors(
     verb: str, what: object, store: object, kinds: tuple[type[Exception], ...] = (OSError,)
 ) -> Iterator[None]:
-    """Turn errors of a back end, of the given kinds, into a `StoreError` that says what failed."""
+    """Turn errors of a back end, of the given kinds, into a `StoreError` that says what failed.
+
+    A `Conflict` stays one: callers try again.
+    """
     try:
         yield
+    except Conflict:
+        raise
     except kinds as e:
         if isinstance(e, TimeoutError | FileNotFoundError) and not raised_by_system(e):
             raise
