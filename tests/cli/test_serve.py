@@ -52,6 +52,7 @@ def test_an_interrupt_ends_it_cleanly(where: Path, signal_: signal.Signals) -> N
         process.send_signal(signal_)
         _, errors = process.communicate(timeout=60)
         assert "Traceback" not in errors
+        assert f"programs open {url}store" in errors
         assert process.returncode in (0, -signal.SIGTERM if signal_ == signal.SIGTERM else 0)
 
 

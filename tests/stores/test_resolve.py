@@ -78,6 +78,35 @@ def test_an_unknown_scheme_is_an_error_that_lists_the_known_ones() -> None:
         assert known in str(caught.value)
 
 
+def test_a_registered_class_that_takes_no_read_only_is_an_error_that_says_so() -> None:
+    omnizarr.register("store", "bare-store", lambda url: {}, replace=True)
+    with pytest.raises(StoreError, match=r"cannot open 'bare-store://x': .*the URL and read_only="):
+        resolve("bare-store://x")
+
+
+def test_the_store_of_a_registered_scheme_may_be_minimal() -> None:
+    values: dict[str, bytes] = {}
+
+    class Minimal:
+        def get(self, key: str) -> bytes | None:
+            return values.get(key)
+
+        def set(self, key: str, value: Any) -> None:
+            values[key] = bytes(value)
+
+        def erase(self, key: str) -> None:
+            values.pop(key, None)
+
+    omnizarr.register("store", "minimal-store", lambda url, read_only: Minimal(), replace=True)
+    omnizarr.create_array("minimal-store://x", data=np.arange(6), chunks=4)
+    assert omnizarr.open("minimal-store://x")[4:].tolist() == [4, 5]
+    with pytest.raises(omnizarr.ReadOnly):
+        resolve("minimal-store://x", read_only=True).set("a", b"b")
+    omnizarr.register("store", "minimal-store", lambda url, read_only: None, replace=True)
+    with pytest.raises(StoreError, match="its function gave None"):
+        resolve("minimal-store://x")
+
+
 def test_options_that_a_store_does_not_know_are_an_error() -> None:
     with pytest.raises(StoreError, match="storage_options for 'memory://x'"):
         resolve("memory://x", storage_options={"nonsense": 1})

@@ -316,7 +316,8 @@ def repair(
 
     These are temporary files, locks, unfinished nodes, interrupted jobs and outdated consolidated
     metadata. With --yes, remove them, finish interrupted replacements, and rebuild the consolidated
-    metadata. Data is never touched, nor is anything that a running process may still use.
+    metadata. Data is never touched, nor is anything that a running process may still use: damaged
+    chunks are found by verify, and restored from a copy by copy --update.
 
     An interrupted job, such as a copy, is kept: run its command again with --resume to finish it.
     --remove-jobs with --yes removes the job and the chunks that it has written.

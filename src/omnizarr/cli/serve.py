@@ -78,7 +78,7 @@ def serve(
             say_json({"url": url, "page": page, "token": secret})
         else:
             say(f"serving {path} at {page}")
-            remark("Ctrl-C ends it")
+            remark(f"programs open {url}store; Ctrl-C ends it")
         if open_page:
             import webbrowser  # noqa: PLC0415 - rarely needed
 

@@ -96,10 +96,17 @@ def resolve(
         return _archive(os.fspath(where), read_only, storage_options)
     if make is not None:
         try:
-            store: Store = make(where, read_only=read_only, **options)
+            made = make(where, read_only=read_only, **options)
         except TypeError as e:
-            raise StoreError(f"storage_options for {redact_url(where)!r}: {e}") from e
-        return store
+            if options:
+                raise StoreError(f"storage_options for {redact_url(where)!r}: {e}") from e
+            raise StoreError(
+                f"cannot open {redact_url(where)!r}: {e}; what is registered for a URL scheme takes"
+                " the URL and read_only="
+            ) from e
+        if isinstance(made, (str, os.PathLike, type(None))):
+            raise StoreError(f"cannot open {redact_url(where)!r}: its function gave {made!r}")
+        where = made  # may be as simple as a store that is given directly
     if isinstance(where, (str, os.PathLike)):
         return LocalStore(os.fspath(where), read_only=read_only)
     if isinstance(where, Store) and takes_range(type(where)):

@@ -350,6 +350,18 @@ def test_levels_with_a_variable_have_coordinates_next_to_it(
         oz.geo.write({}, heights(), variable="height", transform=[1, 1, 0, -1, 1, 0])
 
 
+def test_a_transform_in_the_order_of_gdal_is_refused_with_a_remedy() -> None:
+    given = [4e6, 100, 0, 3e6, 0, -100]
+    with pytest.raises(
+        oz.InvalidArgument, match=r"GDAL's order; pass omnizarr\.geo\.Affine\.from_g"
+    ):
+        oz.geo.write({}, heights(), transform=given)
+    affine = oz.geo.Affine.from_gdal(given)
+    assert oz.geo.write({}, heights(), transform=affine).levels[0].transform == affine
+    turned = [0, 1, 0, 1, 0, 0]  # rows and columns exchanged
+    assert oz.geo.write({}, heights(), transform=turned).levels[0].transform is not None
+
+
 def test_the_compression_of_maps_is_known_to_gdal_and_notices_damage() -> None:
     for zarr_format, known in ((2, {"bytes", "numcodecs.blosc"}), (3, {"bytes", "zstd"})):
         store: dict[str, bytes] = {}

@@ -217,6 +217,8 @@ def test_labels_follow_their_image() -> None:
     assert [p for p in oz.ome.validate(store) if p.level == "error"] == []
     with pytest.raises(oz.InvalidArgument, match="labels must be integers"):
         oz.ome.write_labels(store, "floats", np.zeros((6, 20, 30)))
+    with pytest.raises(oz.WrongType, match="name of the labels comes before the data, got ndarray"):
+        oz.ome.write_labels(store, np.zeros((6, 20, 30), int), "floats")  # type: ignore[arg-type]
     with pytest.raises(oz.InvalidArgument, match="they must be equal"):
         oz.ome.write_labels(store, "short", np.zeros((6, 20, 29), int))
 

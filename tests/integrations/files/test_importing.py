@@ -202,3 +202,14 @@ def test_a_changed_file_is_not_mixed_with_what_was_imported_before(tmp_path: Pat
     np.save(tmp_path / "a.npy", np.ones(10))
     with pytest.raises(oz.NodeExists, match="was not the same"):
         oz.run(job, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("option", "remedy"), [({"axes": "zyx"}, "ome.write"), ({"append_dim": "t"}, "xarray")]
+)
+def test_options_that_belong_elsewhere_name_the_place(
+    tmp_path: Path, option: dict[str, Any], remedy: str
+) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((2, 3)))
+    with pytest.raises(oz.InvalidArgument, match=rf"import has no option '\w+'; .*{remedy}"):
+        oz.import_file(tmp_path / "a.npy", tmp_path / "a.zarr", **option)

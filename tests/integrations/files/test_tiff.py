@@ -173,10 +173,16 @@ def test_colour_samples_become_channels_where_an_image_is_asked_for(tmp_path: Pa
     np.testing.assert_array_equal(image.read(), values.transpose(2, 0, 1))
 
 
-def test_axes_without_a_meaning_are_refused_with_a_remedy(tmp_path: Path) -> None:
-    tifffile.imwrite(tmp_path / "a.tif", np.zeros((3, 20, 30), "u2"), photometric="minisblack")
-    with pytest.raises(oz.CannotExpress, match=r"not 'qyx'; .* omnizarr.ome.write"):
+@pytest.mark.parametrize(("shape", "axes"), [((3,), "qyx"), ((4, 2), "qqyx")])
+def test_axes_without_a_meaning_are_refused_with_a_remedy(
+    tmp_path: Path, shape: tuple[int, ...], axes: str
+) -> None:
+    values = np.zeros((*shape, 20, 30), "u2")
+    tifffile.imwrite(tmp_path / "a.tif", values, photometric="minisblack")
+    message = rf"a\.zarr: an image has .* not '{axes}'; .* omnizarr.ome.write"
+    with pytest.raises(oz.CannotExpress, match=message):
         oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr", image=True)
+    assert not (tmp_path / "a.zarr").exists()
 
 
 @pytest.mark.parametrize("keep", [6, 40, 200, 3000])

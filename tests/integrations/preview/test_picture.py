@@ -146,6 +146,7 @@ def test_texts_and_records_are_tables() -> None:
         ({"lat": 1}, "no other axis 'lat'"),
         ({"time": 5}, "axis 'time' has 5 positions; 5 is not one of them"),
         ({"time": -6}, "-6 is not one of them"),
+        ({"time": "noon"}, "position on axis 'time' is an index, got 'noon'"),
     ],
 )
 def test_a_wrong_position_is_refused(at: dict[str, int], message: str) -> None:

@@ -234,7 +234,8 @@ def test_invalid_options_are_named(options: dict[str, Any], message: str) -> Non
     ("arrays", "message"),
     [
         ((), "at least one array"),
-        ([1, 2], "got list"),
+        ([ROWS, LABELS], "got list; give several arrays as a tuple"),
+        (oz.create_group(None), "got Group; give its arrays as a tuple"),
         (np.zeros(()), "has no axes"),
         ((ROWS, ROWS[:5]), r"different lengths: \[97, 5\]"),
     ],

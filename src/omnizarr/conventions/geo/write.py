@@ -178,7 +178,15 @@ def _transform(
         raise InvalidArgument("transform and bounds are mutually exclusive; pass one of them")
     if bounds is not None:
         return Affine.from_bounds(bounds, shape)
-    return None if transform is None else Affine.of(transform)
+    if transform is None:
+        return None
+    affine = Affine.of(transform)
+    if affine.c == affine.e == 0 and affine.a and affine.b and affine.d:
+        raise InvalidArgument(
+            f"the transform {transform!r} seems to be in GDAL's order; pass"
+            f" omnizarr.geo.Affine.from_gdal({transform!r})"
+        )
+    return affine
 
 
 def _complete_crs(crs: Any, way: Way) -> CRS:

@@ -56,6 +56,7 @@ from omnizarr.errors import (
     InvalidMetadata,
     NodeNotFound,
     WrongNode,
+    WrongType,
     known_names,
 )
 from omnizarr.formats import by_name
@@ -420,6 +421,8 @@ def write_labels(
         >>> list(oz.ome.open("cell.zarr").labels)
         ['nuclei']
     """
+    if not isinstance(name, str):
+        raise WrongType(f"the name of the labels comes before the data, got {type(name).__name__}")
     there, here = options_for_two(data, store, storage_options, None)
     where = stores.resolve(store, storage_options=here)
     image = open_ome(where, path=path)

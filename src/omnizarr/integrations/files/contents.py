@@ -47,6 +47,7 @@ class ArrayEntry:
     missing: Any = None  # the value of the CF attribute `_FillValue`
     attributes: Mapping[str, Any] = field(default_factory=dict)
     dimension_names: tuple[str | None, ...] | None = None
+    stated_axes: str | None = None  # a letter for each axis of a TIFF file; q if it does not say
     image: ImageEntry | None = None
     as_image: ArrayEntry | None = None  # the same values in the order of an image, if asked for
 

@@ -56,6 +56,10 @@ from omnizarr.ops.partition import stored_axes
 from omnizarr.stores.identity import key_digest
 
 Lengths = int | str | Sequence[int] | Mapping[str, int] | None
+_ELSEWHERE = {  # options that users look for here, and where they are
+    "axes": "read the pixels and write them with omnizarr.ome.write(…, axes=…)",
+    "append_dim": "open the file with xarray: dataset.omnizarr.to(destination, append_dim=…)",
+}
 _VARIABLE = ("filters", "serializer")  # options of codecs that text of any length cannot have
 
 
@@ -216,7 +220,8 @@ class _Nodes:
         for path, entry in self.contents.arrays.items():
             self._try(path, lambda p=path, e=entry: self._add_array(p, e))  # type: ignore[misc]
         if not self.sources and not self.nodes:
-            reasons = "; ".join(f"{k}: {v}" for k, v in self.contents.skipped.items())
+            skipped = self.contents.skipped.items()
+            reasons = "; ".join(f"{k}: {v}" if k else v for k, v in skipped)
             raise CannotExpress(f"nothing can be imported to {self.location}: {reasons}")
         self._add_parents()
         self._add_layout()
@@ -267,9 +272,9 @@ class _Nodes:
             return None
         if entry.image is not None or not self.job.image:
             return entry.image
-        axes = "".join(n or "?" for n in entry.dimension_names or ())
+        axes = entry.stated_axes or "".join(n or "?" for n in entry.dimension_names or ())
         known = 2 <= len(axes) <= 5 and set(axes) <= set("tczyx")
-        if entry.dimension_names is not None and not known:
+        if (axes or entry.dimension_names is not None) and not known:
             raise CannotExpress(
                 f"an image has the axes t, c, z, y and x, not {axes!r}; to name them, read the"
                 " pixels and write them with omnizarr.ome.write(…, axes=…)"
@@ -531,6 +536,9 @@ def import_file(files: Any, destination: Any, **options: Any) -> Filled:
 
 
 def _described(files: Any, destination: Any, **options: Any) -> Import:
+    for name, remedy in _ELSEWHERE.items():
+        if name in options:
+            raise InvalidArgument(f"import has no option {name!r}; {remedy}")
     own = {name: options.pop(name) for name in list(options) if name in Import.__dataclass_fields__}
     own["options"] = {**own.get("options", {}), **options}
     return Import(files, destination, **own)

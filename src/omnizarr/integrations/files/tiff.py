@@ -223,12 +223,13 @@ def _entry(
         )
     described = _description(opened, series)
     shape, added = _full_shape(described.get("array_shape") or described.get("shape"), series.shape)
-    names: tuple[str | None, ...] | None = tuple(a.lower() for a in series.axes)
-    if len(series.axes) != len(shape) or len(set(series.axes)) != len(shape):
-        names = None
+    stated = series.axes.lower() if len(series.axes) == len(shape) else None
+    names: tuple[str | None, ...] | None = None
+    if stated is not None and len(set(stated)) == len(stated):
+        names = tuple(stated)
     given = described.get("dimension_names")
     if isinstance(given, list) and len(given) == len(shape):
-        names = tuple(None if n is None else str(n) for n in given)
+        names, stated = tuple(None if n is None else str(n) for n in given), None
     return ArrayEntry(
         SeriesValues(file, number, order, shape, added),
         shape,
@@ -236,6 +237,7 @@ def _entry(
         chunks=None if added else chunks,
         attributes=_attributes(opened, series),
         dimension_names=names,
+        stated_axes=stated,
         as_image=None if added else arranged,
     )
 

@@ -228,6 +228,8 @@ def _fixed(found: Mapping[str, Any], array: Array, at: Mapping[str, int]) -> dic
 
 
 def _position(name: str, position: int, size: int) -> int:
+    if not isinstance(position, (int, np.integer)):
+        raise InvalidArgument(f"the position on axis {name!r} is an index, got {position!r}")
     if not -size <= position < size:
         raise InvalidArgument(f"axis {name!r} has {size} positions; {position} is not one of them")
     return position % size

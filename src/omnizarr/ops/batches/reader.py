@@ -20,6 +20,7 @@ from omnizarr.config import byte_size
 from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import InvalidArgument, WrongType
 from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.view import View
 from omnizarr.indexing import AxisSelection, everything
 from omnizarr.ops.batches.order import (
@@ -282,9 +283,14 @@ def _check_sources(sources: tuple[Any, ...]) -> None:
         raise InvalidArgument("batches needs at least one array")
     for source in sources:
         if not isinstance(source, (Array, View, np.ndarray)):
+            remedy = "open it with omnizarr.open"
+            if isinstance(source, list):
+                remedy = "give several arrays as a tuple or a dictionary"
+            elif isinstance(source, Group):
+                remedy = "give its arrays as a tuple, such as (group['x'], group['y'])"
             raise WrongType(
                 "batches are read from arrays, views and NumPy arrays, got"
-                f" {type(source).__name__}; open it with omnizarr.open"
+                f" {type(source).__name__}; {remedy}"
             )
         if not source.shape:
             raise InvalidArgument("batches needs arrays with rows; this one has no axes")
