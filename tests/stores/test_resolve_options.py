@@ -26,8 +26,8 @@ from tests.servers.fixtures import Cloud
 DATA = np.arange(64, dtype="u2").reshape(8, 8)
 # Names of parameters that a place is given by.
 PLACES = ("store", "source", "what", "destination", "dest")
-# Take nodes that are open, or wrap a store that exists.
-OPEN_NODES = {"copy", "copy_all"}
+# Take nodes that are open, or name a kind of store only.
+OPEN_NODES = {"copy", "copy_all", "suggest_chunks"}
 
 
 @pytest.fixture(autouse=True)
