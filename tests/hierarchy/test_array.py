@@ -399,3 +399,29 @@ def test_rows_are_appended_in_a_directory_with_few_calls(
         sys.setprofile(None)
     assert np.array_equal(array[...], np.concatenate([data] * 3))
     assert len(called) <= calls, [code.co_qualname for code in called]
+
+
+@pytest.mark.parametrize(
+    ("options", "order"),
+    [
+        ({"order": "F"}, "F"),
+        ({"order": "F", "shards": (4, 4, 4)}, "F"),
+        ({"shards": (4, 4, 4)}, "C"),
+        ({"shards": (4, 4, 4), "filters": [oz.codecs.TransposeCodec(order=(1, 0, 2))]}, "C"),
+        ({"shards": (4, 4, 4), "filters": [oz.codecs.TransposeCodec(order="F")]}, "F"),
+    ],
+)
+def test_the_order_is_that_of_items_in_chunks_inside_shards_too(options: Any, order: str) -> None:
+    values = np.arange(64, dtype="u1").reshape(4, 4, 4)
+    store: dict[str, bytes] = {}
+    array = oz.array(values, store=store, chunks=(4, 4, 4), compressors=None, **options)
+    assert array.order == order
+    assert (values.tobytes("F") in store["c/0/0/0"]) == (order == "F")
+    assert (array[...] == values).all()
+
+
+def test_two_reversals_of_the_axes_are_order_c() -> None:
+    reverse = {"name": "transpose", "configuration": {"order": [1, 0]}}
+    inside = {"chunk_shape": [2, 3], "codecs": [reverse, "bytes"], "index_codecs": ["bytes"]}
+    codecs = [reverse, {"name": "sharding_indexed", "configuration": inside}]
+    assert oz.create_array({}, shape=(3, 2), chunks=(3, 2), dtype="u1", codecs=codecs).order == "C"

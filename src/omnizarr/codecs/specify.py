@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any
@@ -248,7 +249,24 @@ def _grouped(codecs: tuple[Named, ...]) -> Pipeline:
 
 
 def memory_order(array: ArrayModel) -> str:
-    """``"F"`` where chunks are stored with reversed axes, else ``"C"``."""
-    first = array.codecs[0] if array.codecs else Named("")
-    axes = list(reversed(range(len(array.shape))))
-    return "F" if first.name == "transpose" and first.configuration.get("order") == axes else "C"
+    """``"F"`` where chunks, inside shards if there are any, have reversed axes, else ``"C"``."""
+    axes = list(range(len(array.shape)))
+    orders = list(_transpositions(array.codecs))
+    backwards = axes[::-1]
+    for order in orders:
+        if order != "F" and {*map(repr, order)} != {*map(repr, backwards)}:
+            return "C"  # not all axes: another codec reshapes the array, or it is not valid
+        axes = axes[::-1] if order == "F" else [axes[i] for i in order]
+    return "F" if orders and axes == backwards else "C"
+
+
+def _transpositions(codecs: Sequence[Named]) -> Iterator[Any]:
+    """Yield the orders of axes of all codecs `transpose`, those inside shards last."""
+    for codec in codecs:
+        order = codec.configuration.get("order")
+        if codec.name == "transpose" and isinstance(order, (str, list, tuple)) and order != "C":
+            yield order
+        inner = codec.configuration.get("codecs")
+        if codec.name == "sharding_indexed" and isinstance(inner, (list, tuple)):
+            with suppress(InvalidArgument, InvalidMetadata):  # which are reported elsewhere
+                yield from _transpositions([to_named(each, None) for each in inner])

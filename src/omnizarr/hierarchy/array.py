@@ -266,7 +266,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
 
     @property
     def order(self) -> str:
-        """``"F"`` if chunks are stored with reversed axes, else ``"C"``."""
+        """``"F"`` if chunks are stored with reversed axes, also inside shards, else ``"C"``."""
         return memory_order(self._model)
 
     @property
