@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from typing import Any
 
 import cftime
@@ -98,6 +99,13 @@ def test_a_fractional_time_is_not_stored_as_an_integer() -> None:
     array = oz.create_array({}, shape=1, dtype="i4", attributes={"units": "days since 2000-01-01"})
     with pytest.raises(oz.InvalidArgument, match="not whole"):
         oz.cf.decode(array)[...] = np.array(["2000-01-01T12"], "M8[h]")
+
+
+@pytest.mark.parametrize("time", ["2000-01-01", 3, datetime(2000, 1, 1)])
+def test_objects_that_are_not_of_cftime_are_refused(time: Any) -> None:
+    times = oz.cf.Times("days since 2000-01-01")
+    with pytest.raises(oz.InvalidArgument, match=r"expected objects of cftime, got .*datetime64"):
+        times.encode(np.array([None, time], object))
 
 
 @pytest.mark.parametrize(

@@ -276,6 +276,12 @@ class Times:
         cftime = _cftime(self.calendar)
         absent = np.array([t is None for t in times.flat], bool).reshape(times.shape)
         present = times[~absent]
+        for time in present:
+            if not isinstance(time, cftime.datetime):
+                raise InvalidArgument(
+                    f"expected objects of cftime, got {time!r} ({type(time).__name__}); pass those,"
+                    " or datetime64: np.asarray(times, 'datetime64[us]')"
+                )
         for other in {t.calendar for t in present} - {self.calendar}:
             same = {other, self.calendar}
             if not any(same <= set(each) for each in (MIXED, *_SAME)):
