@@ -197,3 +197,28 @@ def test_a_view_is_read_later_and_touches_only_its_chunks() -> None:
     np.testing.assert_array_equal(np.asarray(view), [[8, 12], [16, 20]])
     assert oz.cf.decode(array).view[1].dimensions == ("x",)
     assert oz.cf.decode(array).view[[0, 1]].dimensions is None
+
+
+@pytest.mark.parametrize(
+    ("stored", "value", "message"),
+    [
+        ("i1", 1000, "1000 does not fit into int8"),
+        ("u1", -1, "-1 does not fit into uint8"),
+        ("i8", 2**63, "does not fit into int64"),
+        ("i2", 1.5, "not whole"),
+        ("i2", np.nan, "without a _FillValue"),
+        ("f4", 1e300, "does not fit into float32"),
+        ("f4", 1j, "cannot store complex128 values as float32"),
+        ("i2", "1", "cannot store <U1 values as int16"),
+    ],
+)
+def test_values_without_packing_are_not_changed_to_fit(
+    stored: str, value: Any, message: str
+) -> None:
+    variable = oz.cf.decode(oz.create_array({}, shape=1, dtype=stored, fill_value=7))
+    for each in (value, np.array([value], object)):
+        with pytest.raises(oz.InvalidArgument, match=message):
+            variable[...] = each
+    assert variable[...].tolist() == [7]
+    variable[...] = np.array([5], object)
+    assert variable[...].tolist() == [5]

@@ -334,6 +334,8 @@ class Packing:
         """
         if values.dtype.kind not in "iufb":
             raise InvalidArgument(f"cannot store {values.dtype} values as {self.stored}")
+        if absent is None and self.plain and np.can_cast(values.dtype, self.stored):
+            return values.astype(self.stored, copy=False)
         if absent is None:
             absent = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
         packed: Values = values
@@ -363,6 +365,11 @@ class Packing:
         return out
 
     def _unfit(self, value: Any) -> InvalidArgument:
+        if not self.packed:
+            return InvalidArgument(
+                f"{value} does not fit into {self.seen}; give values that fit, or create the array"
+                " with a wider type"
+            )
         return InvalidArgument(
             f"{value} does not fit into {self.seen} with scale_factor {self.scale} and"
             f" add_offset {self.offset}; choose others or a wider type"

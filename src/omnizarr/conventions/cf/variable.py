@@ -248,9 +248,20 @@ class Decoding:
             return self.packing.encode(*_elapsed(given, UNITS[self.duration]))
         if self.packing.stored.kind == "S":
             return write_text(given, self.encoding, self.packing.stored)
-        if self.packing.stored.kind not in "iuf" or self.packing.plain:
+        if self.packing.stored.kind not in "iuf":
             return given
-        return self.packing.encode(given)
+        return self.packing.encode(_numbers(given))
+
+
+def _numbers(values: Values) -> Values:
+    """Return Python numbers in an array of objects as an array of numbers, where None is NaN."""
+    if values.dtype.kind != "O":
+        return values
+    found = [np.nan if each is None else each for each in values.flat]
+    try:
+        return np.asarray(found).reshape(values.shape)
+    except ValueError:  # objects that are arrays of several shapes
+        return values
 
 
 def _elapsed(values: Values, unit: int) -> tuple[Values, npt.NDArray[np.bool_]]:
