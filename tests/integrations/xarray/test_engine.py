@@ -371,6 +371,9 @@ def test_an_invalid_write_is_refused_and_changes_nothing(tmp_path: Path) -> None
         with pytest.raises(kind, match=message):
             dataset.omnizarr.to(path, **options)
     xr.testing.assert_identical(opened(path), data)
+    with pytest.raises(oz.InvalidArgument, match=r"append_dim 'q' is not a dim.*: lat, time"):
+        data.omnizarr.to(tmp_path / "y", append_dim="q")
+    assert not (tmp_path / "y").exists()
     with pytest.raises(NotImplementedError, match="MultiIndex"):
         data[["t"]].stack(z=("time", "lat")).omnizarr.to(tmp_path / "y")
     with pytest.raises(ValueError, match=r"unknown \['color'\]; known: .*chunks"):

@@ -269,6 +269,13 @@ def write(
         _check_creation(new, options, zarr_format)
         location = new_location(store, group, zarr_format, storage_options)
         return _write_new(new, location, options, compute, consolidated)
+    if append_dim is not None:
+        known = {str(dim) for dataset, _ in datasets.values() for dim in dataset.dims}
+        if append_dim not in known and not _has_members(store, group, storage_options):
+            raise InvalidArgument(
+                f"append_dim {append_dim!r} is not a dimension of the data, and nothing is stored"
+                f" yet; known: {', '.join(sorted(known)) or 'none'}"
+            )
     top = _opened(store, group, options, zarr_format, storage_options)
     pieces: list[Piece] = []
     for path, (dataset, given) in datasets.items():
@@ -385,6 +392,14 @@ def _opened(
         )
     except NodeExists as e:
         raise _explained(e) from e
+
+
+def _has_members(store: Any, group: str | None, options: Mapping[str, Any] | None) -> bool:
+    """Return True if there is a group, and it is not empty."""
+    try:
+        return len(open_group(store, "r", path=group, storage_options=options)) > 0
+    except NodeNotFound:
+        return False
 
 
 def _explained(error: NodeExists) -> NodeExists:
