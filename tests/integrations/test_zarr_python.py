@@ -398,3 +398,13 @@ def test_zarr_python_reads_and_writes_our_stores(
     assert sorted(name for name, _ in zarr.open_group(theirs, mode="r").members()) == ["g"]
     del root["g"]
     assert list(oz.open_group(ours)) == []
+
+
+def test_a_part_of_a_store_is_converted_in_place_and_written_to() -> None:
+    theirs = zarr.storage.MemoryStore()
+    part = zarr.storage.StorePath(theirs, "g")
+    oz.save(oz.storage.StorePath(oz.open_group(theirs, "a", zarr_format=2).store, "g"), [1, 2])
+    oz.convert(part, in_place=True)
+    assert oz.open(theirs, path="g", zarr_format=3)[...].tolist() == [1, 2]
+    oz.convert(part, zarr.storage.StorePath(theirs, "h"), zarr_format=2)
+    assert oz.load(theirs, path="h").tolist() == [1, 2]

@@ -84,6 +84,11 @@ class Location:
     def __str__(self) -> str:
         return f"{paths.show(self.path)} in {self.store!r}"
 
+    @property
+    def is_under_one_prefix(self) -> bool:
+        """True if all keys of the node and of those below it begin with its path."""
+        return self.format.chunk_prefix(self.path).startswith(self.format.listing(self.path))
+
     def at(self, path: str) -> Location:
         """Return the location of another path in the same hierarchy."""
         shared = self.listed_keys, self.consolidated, self.missing

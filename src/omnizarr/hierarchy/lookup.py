@@ -20,6 +20,7 @@ from omnizarr.errors import (
     NodeNotFound,
     OmnizarrError,
     Problem,
+    ReadOnly,
     StoreError,
     closest_name,
     did_you_mean,
@@ -40,6 +41,7 @@ from omnizarr.stores import (
     has_low_latency,
     list_dir,
 )
+from omnizarr.stores.resolve import is_zarr_python_store
 from omnizarr.stores.staging import Mark, interrupted, marker
 
 if TYPE_CHECKING:  # the engine is slow to import
@@ -80,6 +82,17 @@ class StorePath:
         return f"{paths.show(self.path)} in {self.store!r}"
 
 
+def has_store_path(where: Any) -> bool:
+    """Return True for an array, a group, or any other object with a store and a path in it."""
+    return hasattr(where, "store") and hasattr(where, "path") and not isinstance(where, Store)
+
+
+def check_node_writable(where: Any) -> None:
+    """Raise if `where` is an array or group that was opened read-only."""
+    if has_store_path(where) and getattr(where, "read_only", False):
+        raise ReadOnly(f"{where!r} is read-only; to write, open it with mode 'r+' or 'a'")
+
+
 def resolve_store_path(
     store: Any,
     path: str | None = None,
@@ -88,15 +101,15 @@ def resolve_store_path(
 ) -> tuple[Store, str]:
     """Turn the arguments of a user into a store and a path in it.
 
-    `store` may also be a `StorePath`, or any other object with a store and a path; `path` is then
-    relative to it.
+    `store` may also be a `StorePath`, or any other object with a store and a path, such as an array
+    or a group; `path` is then relative to it.
     """
     if mode not in MODES:
         raise InvalidArgument(
             f"mode {mode!r} is not known; {_similar_mode(mode)}{_MODES_EXPLAINED}"
         )
     start = ""
-    if hasattr(store, "store") and hasattr(store, "path") and not isinstance(store, Store):
+    if has_store_path(store):
         store, start = store.store, store.path
     if store is None and isinstance(path, str) and _FILE_NAME.search(path):
         warn(
@@ -107,6 +120,18 @@ def resolve_store_path(
     if path is None and not start:
         return resolved, ""
     return resolved, paths.join(paths.normalize(start), paths.normalize(path))
+
+
+def resolve_root(
+    where: Any, mode: str = "r+", storage_options: Mapping[str, Any] | None = None
+) -> tuple[Store, str]:
+    """Return the store and path of `where`, for what treats the root of a store as a whole.
+
+    A path in a store of zarr-python is a store of its own here, whose root it is.
+    """
+    if is_zarr_python_store(where):
+        return stores.resolve(where, read_only=mode == "r", storage_options=storage_options), ""
+    return resolve_store_path(where, None, mode, storage_options)
 
 
 def _similar_mode(mode: object) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from omnizarr import stores
 from omnizarr._json import dumps, loads
 from omnizarr.codecs import bind_codec
 from omnizarr.engine import BoundArray
@@ -28,7 +27,13 @@ from omnizarr.formats import (
     guess_format,
 )
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import absence_reason, fetch_last_resort, fetch_probe
+from omnizarr.hierarchy.lookup import (
+    absence_reason,
+    fetch_last_resort,
+    fetch_probe,
+    has_store_path,
+    resolve_store_path,
+)
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.registry import lookup
 from omnizarr.stores import MemoryStore, Store, get_existing
@@ -45,8 +50,9 @@ def validate(
     Errors prevent reading; warnings do not. Without any problem the list is empty.
 
     Args:
-        what: JSON metadata as a dict or text, or a path, URL or store.
-        path: The path of the node in the store; by default the root.
+        what: JSON metadata as a dict or text, or a path, URL, store, array or group.
+        path: The path of the node in the store, or below the group that is given; by default that
+            itself.
         storage_options: Options for the store of a URL, such as credentials.
 
     Raises:
@@ -59,12 +65,12 @@ def validate(
         >>> oz.validate({"zarr_format": 3, "node_type": "grup"})[0].field
         'node_type'
     """
-    if isinstance(what, Mapping) and not _looks_like_store(what):
+    node = has_store_path(what)
+    if isinstance(what, Mapping) and not node and not _looks_like_store(what):
         return _validate_metadata(dumps(dict(what)))
     if isinstance(what, bytes) or (isinstance(what, str) and what.lstrip().startswith("{")):
         return _validate_metadata(what if isinstance(what, bytes) else what.encode())
-    store = stores.resolve(what, read_only=True, storage_options=storage_options)
-    return _validate_store(store, paths.normalize(path))
+    return _validate_store(*resolve_store_path(what, path, "r", storage_options))
 
 
 def _looks_like_store(what: Mapping[str, Any]) -> bool:

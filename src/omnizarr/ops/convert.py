@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from omnizarr import registry, stores
+from omnizarr import registry
 from omnizarr.concurrency.executors import On
 from omnizarr.errors import CannotExpress, InvalidArgument, StoreError
 from omnizarr.formats import by_name, consolidated
 from omnizarr.formats.format import title
 from omnizarr.hierarchy.info import counted, size_text
 from omnizarr.hierarchy.location import Location, default_separator, require_readable_nodes
-from omnizarr.hierarchy.lookup import find_node
+from omnizarr.hierarchy.lookup import check_node_writable, find_node, resolve_root
 from omnizarr.hierarchy.options import check_separator
 from omnizarr.model import Node, paths
 from omnizarr.ops.adaptation import (
@@ -48,6 +48,7 @@ from omnizarr.stores import Store, check_disjoint, file_root, set_many
 from omnizarr.stores.base import LinksFiles
 from omnizarr.stores.identity import key_digest, portable_key
 from omnizarr.stores.resolve import options_for_two
+from omnizarr.stores.wrappers import PrefixStore
 
 ChunkProgress = Callable[[int, int, str], None]
 SHOWN = 8  # arrays that a line of a plan names
@@ -109,10 +110,15 @@ class Convert(Job[Report]):
         self._check_arguments()
         given = self.storage_options, self.destination_options
         here, there = options_for_two(self.source, self.destination, *given)
-        origin = stores.resolve(self.source, read_only=not self.in_place, storage_options=here)
-        store = origin
+        store = origin = self._origin(here)
         if not self.in_place:
-            store = stores.resolve(self.destination, storage_options=there)
+            store, end = resolve_root(self.destination, storage_options=there)
+            if end:
+                raise InvalidArgument(
+                    f"a conversion writes the root of a store, not {paths.show(end)} in {store!r};"
+                    " convert to another store, and copy the result with copy_hierarchy"
+                )
+            check_node_writable(self.destination)
         goal = by_name(self.zarr_format, default_separator(store))
         start, node = find_source(origin, goal) if self.in_place else find_node(origin, "")
         if self.in_place:
@@ -133,6 +139,27 @@ class Convert(Job[Report]):
         return _Planning(self, start, Location(store, "", goal), adapted).plan(
             stored, changed, tasks_at_once
         )
+
+    def _origin(self, options: Mapping[str, Any] | None) -> Store:
+        """Return the store of the source; that of a node below the root has only its keys."""
+        mode = "r+" if self.in_place else "r"
+        store, path = resolve_root(self.source, mode, options)
+        if self.in_place:
+            check_node_writable(self.source)
+        if not path:
+            return store
+        if self.in_place:
+            raise InvalidArgument(
+                f"in_place=True converts whole hierarchies, and {paths.show(path)} is a part of"
+                f" {store!r}; give the store, or a destination"
+            )
+        location, _ = find_node(store, path)
+        if not location.is_under_one_prefix:
+            raise InvalidArgument(
+                f"zarr {location.format.name} keeps metadata and chunks apart, so"
+                f" {paths.show(path)} cannot be converted alone; convert the whole hierarchy"
+            )
+        return PrefixStore(store, path, read_only=True)
 
     def _check_arguments(self) -> None:
         if self.in_place != (self.destination is None):
@@ -389,7 +416,7 @@ def convert(
     report names them in `left_out`.
 
     Args:
-        source: A path, URL, dict or store.
+        source: A path, URL, dict, store, array or group.
         destination: A path, URL or store; None with `in_place`.
         zarr_format: The format to write: 1, 2, 3 or ``"3-draft"``.
         overwrite: True to replace an existing hierarchy once the new one is complete.

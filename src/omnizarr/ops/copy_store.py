@@ -18,10 +18,14 @@ from typing import Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 
-from omnizarr import stores
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
 from omnizarr.formats import by_name, is_metadata, makes_node
-from omnizarr.hierarchy.lookup import find_node
+from omnizarr.hierarchy.lookup import (
+    check_node_writable,
+    find_node,
+    has_store_path,
+    resolve_store_path,
+)
 from omnizarr.model import paths
 from omnizarr.ops.convert import Convert
 from omnizarr.ops.copy_batches import (
@@ -109,20 +113,23 @@ class Copy(Job[Copied]):
         """List the source; nothing is written."""
         return Copying(self, tasks_at_once).plan()
 
-    def open_stores(self) -> tuple[Store, Store]:
-        """Return the stores of source and destination."""
+    def _places(self) -> tuple[tuple[Store, str], tuple[Store, str]]:
+        """Return the store and path of the source, and those of the destination."""
         options = options_for_two(
             self.source, self.destination, self.storage_options, self.destination_options
         )
-        source = stores.resolve(self.source, read_only=True, storage_options=options[0])
-        return source, stores.resolve(
-            self.destination, read_only=self.dry_run, storage_options=options[1]
+        mode = "r" if self.dry_run else "r+"
+        if not self.dry_run:
+            check_node_writable(self.destination)
+        return (
+            resolve_store_path(self.source, self.path, "r", options[0]),
+            resolve_store_path(self.destination, self.destination_path, mode, options[1]),
         )
 
     def converts(self, zarr_format: int | str) -> bool:
         """Return True if the source has another format, so that its bytes cannot be copied."""
-        source = self.open_stores()[0]
-        return find_node(source, self.path)[0].format.name != by_name(zarr_format).name
+        source, _ = self._places()
+        return find_node(*source)[0].format.name != by_name(zarr_format).name
 
     def conversion(self, zarr_format: int | str) -> Convert:
         """Return the job that writes the destination in another format."""
@@ -145,11 +152,13 @@ class Copy(Job[Copied]):
 
     def opened(self) -> Copy:
         """Return the same job with open stores."""
-        source, destination = self.open_stores()
+        (source, path), (destination, end) = self._places()
         return replace(
             self,
             source=source,
             destination=destination,
+            path=path,
+            destination_path=end,
             storage_options=None,
             destination_options=None,
         )
@@ -159,9 +168,9 @@ class Copying:
     """A copy that is planned and run: the keys of the source, and the tasks made of them."""
 
     def __init__(self, job: Copy, tasks_at_once: int) -> None:
-        self.job = job
-        self.source, self.store = job.open_stores()
-        self.path, self.end = (paths.normalize(p) for p in (job.path, job.destination_path))
+        self.job = job = job.opened()
+        self.source, self.store = job.source, job.destination
+        self.path, self.end = job.path, job.destination_path
         self._check_places()
         self.listed = lists_all(self.source, self.path)
         self.selection = select(self.source, self.path, job.include, job.exclude)
@@ -200,10 +209,9 @@ class Copying:
             )
         if self.path and self.job.choose is None:
             location, _ = find_node(self.source, self.path, use_consolidated=None)
-            format = location.format
-            if not format.chunk_prefix(self.path).startswith(format.listing(self.path)):
+            if not location.is_under_one_prefix:
                 raise InvalidArgument(
-                    f"zarr {format.name} keeps metadata and chunks apart, so"
+                    f"zarr {location.format.name} keeps metadata and chunks apart, so"
                     f" {paths.show(self.path)} cannot be copied alone; copy the whole hierarchy,"
                     " or give the zarr_format of the copy"
                 )
@@ -423,9 +431,10 @@ def copy_hierarchy(
     alone; ``"checksum"`` reads both. Chunks that an array of the source no longer has are erased.
 
     Args:
-        source: A path, URL, dict or store.
-        destination: A path, URL or store.
-        path: The path of the node to copy; by default the root.
+        source: A path, URL, dict, store, array or group.
+        destination: A path, URL, store or `StorePath`, or a group to replace or update.
+        path: The path of the node to copy, in the store or below the group that is given; by
+            default that itself.
         zarr_format: The format of the copy; by default that of the source.
         update: True to copy what differs into an existing copy.
         compare: ``"time"``, ``"size"`` or ``"checksum"``, as above.
@@ -485,8 +494,9 @@ def _convert(job: Copy, zarr_format: int | str, options: RunOptions) -> Copied:
 
 
 def complete(store: Any, given: Any) -> None:
-    """Complete a ZIP file; close a store that was opened here."""
-    end = getattr(store, "flush" if store is given else "close", None)
+    """Complete a ZIP file; close a store that was opened here, not one that is, or has, `given`."""
+    own = given.store if has_store_path(given) else given
+    end = getattr(store, "flush" if store is own else "close", None)
     if end is not None:
         end()
 

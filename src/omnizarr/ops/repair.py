@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from omnizarr.concurrency import file_locks, leases
-from omnizarr.errors import NodeNotFound, OmnizarrError, StoreError, warn
+from omnizarr.errors import InvalidArgument, NodeNotFound, OmnizarrError, StoreError, warn
 from omnizarr.formats import by_name, is_metadata
 from omnizarr.formats.detect import NAMES
+from omnizarr.hierarchy.lookup import check_node_writable, resolve_root
 from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
 from omnizarr.model import paths
 from omnizarr.stores import (
@@ -34,7 +35,6 @@ from omnizarr.stores import (
     list_dir,
     list_prefix,
     list_sizes,
-    resolve,
     supports_compare_and_set,
 )
 from omnizarr.stores.local.atomic_files import OURS, PARTIAL
@@ -109,7 +109,8 @@ def repair(
     journal and the marker of the incomplete node are erased, too.
 
     Args:
-        store: A path, URL, dict or store.
+        store: A path, URL, dict or store. For an array or group, it is the whole store that the
+            node is in, since writers do not leave everything at the node that they write.
         dry_run: False to remove or repair what is found.
         older_than: The age in seconds of files that may be removed.
         remove_jobs: True to remove interrupted jobs, too.
@@ -121,17 +122,25 @@ def repair(
     Raises:
         NodeNotFound: If there is nothing at the path.
         StoreError: If the store cannot list its keys.
+        InvalidArgument: If `remove_jobs` is given with an array or group below the root.
+        ReadOnly: If something would be removed from a read-only store.
 
     Examples:
         >>> oz.save("a.zarr", np.arange(6))
         >>> oz.repair("a.zarr")
         []
     """
-    where = resolve(store, storage_options=storage_options)
+    where, path = resolve_root(store, storage_options=storage_options)
+    if path and remove_jobs and not dry_run:
+        raise InvalidArgument(
+            f"remove_jobs erases the interrupted jobs of the whole store, and {paths.show(path)} is"
+            f" a part of {where!r}; give the store"
+        )
     root = file_root(where)
     if root is not None and not root.is_dir():
         raise NodeNotFound(f"directory {str(root)!r} does not exist")
     if not dry_run:
+        check_node_writable(store)
         check_writable(where)
     if not can_list(where):
         raise StoreError(f"{where!r} cannot list its keys, so leftovers cannot be found")

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from omnizarr import registry, stores
+from omnizarr import registry
 from omnizarr.concurrency.executors import On
 from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, StoreError
 from omnizarr.hierarchy.info import counted
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import find_node
+from omnizarr.hierarchy.lookup import find_node, resolve_store_path
 from omnizarr.hierarchy.validate import validate
 from omnizarr.model import paths
 from omnizarr.ops import job
@@ -78,8 +78,7 @@ class Verify(Job[VerifyReport]):
 
     def plan(self, tasks_at_once: int = 1) -> Plan[VerifyReport]:
         """Read and check all metadata, and plan the checks of chunks."""
-        where = stores.resolve(self.store, read_only=True, storage_options=self.storage_options)
-        path = paths.normalize(self.path)
+        where, path = resolve_store_path(self.store, self.path, "r", self.storage_options)
         report = VerifyReport(self.depth)
         operation = f"verify {paths.show(path)} in {where!r}"
         origin = portable_key(where)
@@ -125,7 +124,7 @@ class Verify(Job[VerifyReport]):
 
     def _listened(self, report: VerifyReport) -> VerifyReport:
         """Return the report of the metadata, to which the job adds what it finds."""
-        file, name = self.report, str(self.store)
+        file, name = self.report, str(getattr(self.store, "store_path", self.store))
         if file is None:
             return report
         if not isinstance(file, FindingsFile):
@@ -172,8 +171,9 @@ def verify(
     have one; ``decode`` also decodes every chunk. Missing chunks are counted.
 
     Args:
-        store: A path, URL, dict or store.
-        path: The path of the node in the store; by default the root.
+        store: A path, URL, dict, store, array or group.
+        path: The path of the node in the store, or below the group that is given; by default that
+            itself.
         depth: ``"present"``, ``"checksums"`` or ``"decode"``, as above.
         missing: With ``"warn"`` or ``"error"``, each missing chunk is a finding with its key, for
             arrays that must have every chunk stored (`write_empty_chunks`).

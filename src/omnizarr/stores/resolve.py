@@ -111,7 +111,7 @@ def resolve(
         return LocalStore(os.fspath(where), read_only=read_only)
     if isinstance(where, Store) and takes_range(type(where)):
         return where
-    if _is_zarr_python_store(where):
+    if is_zarr_python_store(where):
         adapt = registry.lookup("store_adapter", "zarr-python")
         adapted: Store = adapt(where, read_only=read_only)
         return adapted
@@ -183,7 +183,7 @@ def _archive(text: str, read_only: bool, options: Mapping[str, Any] | None) -> S
     return found
 
 
-def _is_zarr_python_store(where: object) -> bool:
+def is_zarr_python_store(where: object) -> bool:
     """Return True for a store of zarr-python 3, or a path in one, by its class or methods."""
     inner = getattr(where, "store", where) if hasattr(where, "path") else where
     theirs = getattr(sys.modules.get("zarr.abc.store"), "Store", None)

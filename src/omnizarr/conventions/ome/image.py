@@ -36,6 +36,7 @@ from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.info import Info, attributes_section, card
 from omnizarr.hierarchy.location import existing_node
 from omnizarr.model import paths
+from omnizarr.stores import Store
 
 N = TypeVar("N", Array, Group)
 Unit = str | Mapping[str, str] | None
@@ -58,7 +59,10 @@ class Loaded:
 
 
 class OmeGroup:
-    """A Zarr group with OME-Zarr metadata: the parent class of images, plates, wells, series."""
+    """A Zarr group with OME-Zarr metadata: the parent class of images, plates, wells, series.
+
+    It has a store and a path, so functions that take a group take it, too.
+    """
 
     _loaded: Loaded
 
@@ -66,6 +70,16 @@ class OmeGroup:
     def group(self) -> Group:
         """The Zarr group."""
         return self._loaded.group
+
+    @property
+    def store(self) -> Store:
+        """The store of the group."""
+        return self.group.store
+
+    @property
+    def path(self) -> str:
+        """The path of the group in its store."""
+        return self.group.path
 
     @property
     def version(self) -> str:

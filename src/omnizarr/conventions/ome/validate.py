@@ -27,7 +27,12 @@ from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
 from omnizarr.formats import Probe
 from omnizarr.formats.format import title
 from omnizarr.hierarchy.location import Location, existing_node
-from omnizarr.hierarchy.lookup import fetch_probe, find_node
+from omnizarr.hierarchy.lookup import (
+    fetch_probe,
+    find_node,
+    has_store_path,
+    resolve_store_path,
+)
 from omnizarr.model import ArrayModel, GroupModel, paths
 
 Json = dict[str, Any]
@@ -178,8 +183,10 @@ def validate(
     warnings.
 
     Args:
-        what: A path, URL or store, or the attributes of a group as a dictionary.
-        path: The path of the node in the store; by default the root.
+        what: A path, URL, store, group, image or plate, or the attributes of a group as a
+            dictionary.
+        path: The path of the node in the store, or below the group that is given; by default that
+            itself.
         storage_options: Options for the store of a URL, such as credentials.
 
     Raises:
@@ -190,10 +197,9 @@ def validate(
         >>> [each.message for each in oz.ome.validate("cell.zarr") if each.level == "error"]
         []
     """
-    if isinstance(what, Mapping) and _looks_like_attributes(what):
+    if isinstance(what, Mapping) and not has_store_path(what) and _looks_like_attributes(what):
         return validate_attributes(what)
-    store = stores.resolve(what, read_only=True, storage_options=storage_options)
-    location, node = _locate(store, paths.normalize(path))
+    location, node = _locate(*resolve_store_path(what, path, "r", storage_options))
     walk = _Walk([], location)
     walk.check_formats(location.path)
     if isinstance(node, ArrayModel):
