@@ -413,6 +413,7 @@ def write_labels(
         WrongNode: If the node at the path is not an image.
         InvalidMetadata: If it has no OME-Zarr metadata.
         InvalidArgument: If the data are not integers, or do not fit the image.
+        WrongType: If the name of the labels is not text.
         NodeExists: If there is a node at the path, and it may not be replaced.
 
     Examples:
