@@ -166,7 +166,11 @@ def test_an_error_with_json_is_an_object(in_tmp: Path) -> None:
 def _interrupt(words: list[str], target: str) -> tuple[int, str]:
     """Run a command, and interrupt it when its target has some files; return code and message."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "omnizarr", *words], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "omnizarr", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell lets programs in the background ignore the signal, and those that they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     end = time.monotonic() + 60
     while sum(len(files) for _, _, files in os.walk(target)) < 50 and time.monotonic() < end:

@@ -40,7 +40,8 @@ def test_a_thread_writes_neighbours_one_after_the_other_and_each_with_few_calls(
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "calls"
-    calls = "trace=mkdir,openat,dup,dup2,dup3,pwrite64,linkat,renameat,close"
+    # With ?, calls that a processor does not have are left out; aarch64 has no mkdir and dup2.
+    calls = "trace=?mkdir,mkdirat,openat,dup,?dup2,dup3,pwrite64,linkat,renameat,close"
     program = [sys.executable, "-c", textwrap.dedent(CODE), str(tmp_path / "x")]
     subprocess.run(["strace", "-f", "-qq", "-e", calls, "-o", log, *program], check=True)
     traced = log.read_text().split("/begin")[1].split("/end")[0].splitlines()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import binascii
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from reprlib import repr as repr_of
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -212,6 +213,15 @@ def _tokens(value: Any) -> Key | None:
 # Assigned values
 
 
+def is_masked_array(value: Any) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
+    """Return True for a masked array, without importing NumPy's module of them.
+
+    The import takes time, and would fail in a signal handler that interrupts it.
+    """
+    module = sys.modules.get("numpy.ma")
+    return module is not None and isinstance(value, getattr(module, "MaskedArray", ()))
+
+
 def as_elements(value: Any, data_type: DataType) -> npt.NDArray[Any]:
     """Convert assigned values to an array of elements as the engine handles them."""
     masking = data_type.masking
@@ -225,7 +235,7 @@ def as_elements(value: Any, data_type: DataType) -> npt.NDArray[Any]:
 
 def as_values(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Convert assigned values to an array of the stored type; raise if some are masked."""
-    if isinstance(value, np.ma.MaskedArray) and (count := np.count_nonzero(np.ma.getmask(value))):
+    if is_masked_array(value) and (count := np.count_nonzero(np.ma.getmask(value))):
         raise CannotExpress(
             f"{count} of {value.size} values are masked, and an array of {dtype} has no missing"
             " elements; assign values.filled(x), with an x to store in their place, or create the"
@@ -281,7 +291,7 @@ def to_numpy(data: Any, dtype: Any = None) -> npt.NDArray[Any]:
 
 def as_plain(values: Any) -> npt.NDArray[Any]:
     """Return values as a plain NumPy array; raise if they are masked and some are missing."""
-    if isinstance(values, np.ma.MaskedArray):
+    if is_masked_array(values):
         missing = int(np.count_nonzero(np.ma.getmaskarray(values)))
         if missing:
             raise CannotExpress(
@@ -294,7 +304,7 @@ def as_plain(values: Any) -> npt.NDArray[Any]:
 
 def fill_masked(out: npt.NDArray[Any], values: Any) -> None:
     """Put masked values into an array, which must itself be masked if some of them are missing."""
-    if isinstance(out, np.ma.MaskedArray):
+    if is_masked_array(out):
         out[...] = values
     else:
         np.copyto(out, as_plain(values), casting="safe")

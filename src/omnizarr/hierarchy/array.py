@@ -18,7 +18,7 @@ from omnizarr.codecs import bind_codec
 from omnizarr.codecs.specify import inner_chunk_shape, memory_order, pipeline
 from omnizarr.config import byte_size
 from omnizarr.data_types import own_type
-from omnizarr.data_types.data_type import as_elements
+from omnizarr.data_types.data_type import as_elements, is_masked_array
 from omnizarr.engine import BoundArray, was_bound
 from omnizarr.errors import (
     OmnizarrError,
@@ -184,9 +184,13 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         if not self._bound.fill_defined:
             return None
         fill = self._bound.shown(self._bound.fill[()])
-        if fill is np.ma.masked:
+        if is_masked_array(fill):
             return None
-        return fill.copy() if isinstance(fill, np.void) else fill  # others are immutable
+        if not isinstance(fill, np.void):
+            return fill
+        own = np.empty((), own_type(fill.dtype))  # scalars of other kinds are immutable
+        own[...] = fill
+        return own[()]
 
     @property
     def chunks(self) -> tuple[Any, ...]:

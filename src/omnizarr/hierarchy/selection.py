@@ -22,6 +22,7 @@ from omnizarr.data_types.data_type import (
     as_plain,
     as_values,
     fill_masked,
+    is_masked_array,
     to_numpy,
 )
 from omnizarr.engine import BoundArray, Missing
@@ -176,7 +177,9 @@ class Selectable(Shaped, Generic[S]):
             chosen = plan(array.grid, selection)
         except SelectionError:  # it may name fields, or have stored arrays as indices
             return self._read(plan, selection)
-        values = array.shown(engine.read(array, chosen, None, self._missing, settings=settings))
+        values = engine.read(array, chosen, None, self._missing, settings=settings)
+        if array.data_type.masking is not None:  # asked here to save ordinary reads a call
+            values = array.shown(values)
         return values if self._config.order == "C" else _as_fortran(values)
 
     def _ipython_key_completions_(self) -> list[str]:
@@ -505,7 +508,7 @@ class Selectable(Shaped, Generic[S]):
 
 
 def _as_fortran(values: Any) -> Any:
-    if isinstance(values, np.ma.MaskedArray):
+    if is_masked_array(values):
         return values.copy(order="F")
     return np.asfortranarray(values) if isinstance(values, np.ndarray) else values
 
@@ -737,7 +740,7 @@ class Converted(Lazy):
 
 
 def _converted(values: Any, dtype: np.dtype[Any]) -> Any:
-    if isinstance(values, np.ma.MaskedArray):
+    if is_masked_array(values):
         return values if values is np.ma.masked else values.astype(dtype)
     return as_type(np.asarray(values), dtype)[()]
 
