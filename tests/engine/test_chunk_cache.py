@@ -25,6 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import omnizarr as oz
 from omnizarr import config
+from omnizarr.concurrency.limits import no_helpers
 from omnizarr.engine import chunk_cache as caches
 from omnizarr.engine.chunk_cache import ENTRY, ChunkCache
 from omnizarr.errors import ChunkError, OmnizarrError
@@ -587,3 +588,52 @@ def test_old_cache_numbers_are_dropped_and_never_reused() -> None:
     assert len(cache._numbers) == caches.MAX_NUMBERS
     assert len({*seen, cache.number(("store", 0))}) == len(seen) + 1
     assert cache.number(("store", len(seen) - 1)) == seen[-1]
+
+
+def test_a_signal_handler_does_not_wait_for_what_its_thread_was_loading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A read inside a read stands for a handler that interrupts the load of a chunk."""
+    decode, began, found = caches._decoded, threading.Event(), list[Any]()
+    data = np.arange(64 * 4096)
+    array = oz.create_array(oz.MemoryStore(), data=data, chunks=4096)
+
+    def interrupted(*args: Any) -> Any:
+        if threading.current_thread() is thread and not began.is_set():
+            began.set()
+            found.append(array[...])
+        return decode(*args)
+
+    def work() -> None:
+        with oz.configure(chunk_cache=10**8, threads=4, engine="reference"):
+            found.append(array[:4096])  # alone, so that the handler gets all helpers
+
+    monkeypatch.setattr(caches, "_decoded", interrupted)
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert np.array_equal(np.concatenate(found), np.concatenate([data, data[:4096]]))
+
+
+def test_a_signal_handler_that_has_the_lock_waits_for_no_other_thread() -> None:
+    cache, name = ChunkCache(10**6), ("store", 1, "c/0", None)
+    loads, go_on, found = threading.Event(), threading.Event(), list[Any]()
+
+    def load(numbers: list[int]) -> list[Any]:
+        loads.set()
+        assert go_on.wait(60)
+        return [np.zeros(1)]
+
+    def handle() -> None:
+        with no_helpers, cache._lock:  # which the other thread wants, to keep what it has loaded
+            go_on.set()
+            found.extend(cache.get([name], lambda numbers: [np.ones(1)]))
+
+    other = threading.Thread(target=cache.get, args=([name], load), daemon=True)
+    other.start()
+    assert loads.wait(60)
+    handler = threading.Thread(target=handle, daemon=True)
+    handler.start()
+    handler.join(10)
+    assert [values.tolist() for values in found] == [[1]]

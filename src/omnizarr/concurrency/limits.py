@@ -108,6 +108,10 @@ class _NoHelpers:
     def __exit__(self, *exception: object) -> None:
         _thread.locks -= 1
 
+    def active(self) -> bool:
+        """Return True if this thread is in such a context."""
+        return _thread.locks > 0
+
 
 no_helpers = _NoHelpers()
 

@@ -110,9 +110,11 @@ class ChunkCache:
                     if self._loading.get(names[i]) is own:
                         del self._loading[names[i]]
                     own.done.set()
-        # Nobody waits before its own are done, so that no two wait for each other.
+        # Nobody waits before its own are done, so that no two wait for each other; nor does a
+        # finaliser or signal handler in a thread that has the lock.
         for i, loading in theirs.items():
-            loading.done.wait()
+            if not no_helpers.active():
+                loading.done.wait()
             found[i] = loading.values
         failed = [i for i, values in enumerate(found) if values is None]
         for i, values in zip(failed, load(failed) if failed else (), strict=True):
@@ -156,7 +158,8 @@ class ChunkCache:
             if key not in self._keys and theirs is None:
                 own = self._loading[key] = Loading()
         try:
-            if theirs is not None and theirs.thread != threading.get_ident():
+            this = threading.get_ident()
+            if theirs is not None and theirs.thread != this and not no_helpers.active():
                 theirs.done.wait()
             yield own is not None
         finally:
@@ -165,6 +168,19 @@ class ChunkCache:
                     if self._loading.get(key) is own:
                         del self._loading[key]
                     own.done.set()
+
+    def begin(self) -> None:
+        """Let nobody wait for what this thread is loading already.
+
+        It does so no more until a finaliser or signal handler has ended, which now begins to read,
+        and whose helpers would wait for it.
+        """
+        this = threading.get_ident()
+        with no_helpers, self._lock:
+            for name, loading in [*self._loading.items()]:
+                if loading.thread == this:
+                    del self._loading[name]
+                    loading.done.set()
 
     def has_key(self, key: Name) -> bool:
         """Return True if something of a value is kept, of whichever generation."""
@@ -324,6 +340,7 @@ def read(
 ) -> None:
     """Fill `out`, of the plan's full shape, from chunks in the cache or in the store."""
     _ = array.fill  # bound before threads ask for it
+    cache.begin()
     store = cache.number(array.source)
 
     @functools.cache
