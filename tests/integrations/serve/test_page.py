@@ -185,6 +185,15 @@ def test_contrast_follows_handles_numbers_and_the_button(page: Viewed) -> None:
     assert int(float(page.page.get_by_label("High end of the contrast").input_value())) < 340
 
 
+def test_a_contrast_typed_before_the_histogram_is_drawn_counts(page: Viewed) -> None:
+    slow = "const set = setTimeout; window.setTimeout = (act, delay) => set(act, 20 * delay)"
+    page.page.add_init_script(slow)
+    page.open("#/plain/ramp?view=100.5,200.5,20&contrast=0,510")
+    page.page.get_by_label("High end of the contrast").fill("300")
+    page.page.keyboard.press("Tab")
+    page.wait_for_link("contrast=0,300")
+
+
 def test_a_damaged_chunk_is_shown_where_it_is(page: Viewed) -> None:
     page.open("#/plain/damaged?view=160.5,224.5,2&contrast=0,1000")
     red, green, _blue = page.color(right=20, down=20)

@@ -57,7 +57,7 @@ export class ContrastPanel {
     this.box = h("div", { class: "histogram", onpointerdown: (event) => this.grab(event) }, this.canvas, this.handles);
     this.inputs = ["Low", "High"].map((label, i) =>
       h("input", {
-        type: "number", step: "any", "aria-label": `${label} end of the contrast`,
+        type: "number", step: "any", disabled: true, "aria-label": `${label} end of the contrast`,
         onchange: (event) => this.move(i, Number(event.target.value)),
       }),
     );
@@ -71,10 +71,16 @@ export class ContrastPanel {
     this.redraw = afterPause(() => this.draw(), 30);
   }
 
-  /** Show a histogram and the range of a band. */
-  show(data, low, high, label) {
-    this.data = data;
+  /** Show the range of a band; without one (null) there is nothing to move yet. */
+  showRange(low, high) {
     this.range = low === null ? null : [low, high];
+    for (const input of this.inputs) input.disabled = !this.range;
+    this.redraw();
+  }
+
+  /** Show the histogram of a band's visible values. */
+  showHistogram(data, label) {
+    this.data = data;
     this.legend.textContent = label;
     this.redraw();
   }

@@ -240,6 +240,7 @@ export class PlaneView {
     this.layers = layers;
     this.loader.want(wanted);
     this.fixContrast();
+    this.controls.contrast.showRange(this.state.band.low, this.state.band.high);
     drawScene(context, {
       camera: this.camera,
       composite: this.state.isComposite,
@@ -285,7 +286,7 @@ export class PlaneView {
     const coarse = this.resolution.rows.factor * this.resolution.columns.factor;
     const about = this.state.isComposite ? `${band.label}, visible pixels` : "visible pixels";
     const level = coarse > 1 ? `${about} (1 of ${Math.round(coarse)})` : about;
-    this.controls.contrast.show(this.histogram(layer?.current ?? []), band.low, band.high, level);
+    this.controls.contrast.showHistogram(this.histogram(layer?.current ?? []), level);
   }
 
   loaded() {
