@@ -39,7 +39,7 @@ from omnizarr.hierarchy.location import (
     readable_nodes,
 )
 from omnizarr.hierarchy.node import node_from_description
-from omnizarr.hierarchy.options import ArrayOptions, array_model, runtime_config
+from omnizarr.hierarchy.options import ArrayOptions, array_model, check_options, runtime_config
 from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, as_source
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
@@ -84,6 +84,7 @@ def make_array(
         shape = data.shape if shape is None else shape
         dtype = data_type_of(data) if dtype is None else dtype
     if shape is None:
+        check_options(options)  # it may be there under a misspelt name
         raise WrongType("give the shape of the new array, or data")
     model = array_model(location.format, shape, dtype, options)
     if data is not None and tuple(data.shape) != model.shape:

@@ -45,6 +45,7 @@ _PARAMETERS = (
     "shape",
     "dtype",
     "data",
+    "mode",
     "overwrite",
     "path",
     "zarr_format",
