@@ -51,7 +51,11 @@ SAMPLES: dict[str, list[str]] = {
     "cat": ["cat ocean.zarr/deep/t"],
     "head": ["head ocean.zarr/deep/t"],
     "stats": ["stats ocean.zarr --bins 4"],
-    "diff": ["diff ocean.zarr/deep/t sharded.zarr", "diff ocean.zarr/deep/t other.zarr"],
+    "diff": [
+        "diff ocean.zarr/deep/t sharded.zarr",
+        "diff ocean.zarr/deep/t other.zarr",
+        "diff lake other-lake",
+    ],
     "du": ["du ocean.zarr"],
     "show": ["show ocean.zarr/deep/t"],
     "preview": ["preview image.zarr image.png"],
@@ -63,7 +67,7 @@ SAMPLES: dict[str, list[str]] = {
     "validate": ["validate ocean.zarr invalid.zarr"],
     "verify": ["verify ocean.zarr damaged.zarr"],
     "repair": ["repair damaged.zarr --older-than 0"],
-    "convert": ["convert ocean.zarr two.zarr --zarr-format 2"],
+    "convert": ["convert ocean.zarr two.zarr --zarr-format 2", "convert lake lake3"],
     "rechunk": ["rechunk ocean.zarr new-chunks.zarr --chunks y=20,x=5"],
     "import": ["import data.npy imported.zarr"],
     "reference": ["reference data.h5 data.json"],
@@ -89,6 +93,8 @@ def make_samples() -> None:
     group.create_array("deep/t", data=data, chunks=(10, 10), dimension_names=["y", "x"])
     oz.create_array("sharded.zarr", data=data, chunks=(5, 5), shards=(10, 10))
     oz.create_array("other.zarr", data=data + 1, chunks=(5, 5))
+    for folder in ("lake", "other-lake"):
+        oz.create_array(f"{folder}/a.zarr", data=data, zarr_format=2)
     np.save("data.npy", data)
     with h5py.File("data.h5", "w") as file:
         file["data"] = data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import omnizarr as oz
@@ -222,3 +223,16 @@ def test_repair_of_a_folder_has_one_summary(ocean: Path) -> None:
     result = run("repair", "lake", "--older-than", "0", "--yes")
     assert result.exit_code == 0
     assert result.output.splitlines()[-1] == "2 paths checked: 1 removed, 1 resumable"
+
+
+def test_remedies_for_outdated_consolidated_metadata_are_commands(ocean: Path) -> None:
+    oz.consolidate_metadata("ocean.zarr")
+    shutil.rmtree("ocean.zarr/name")
+    for command in ("verify", "validate"):
+        result = run(command, "ocean.zarr")
+        assert "run omnizarr consolidate PATH" in result.output
+        data = run(command, "ocean.zarr", "--json").stdout
+        assert "run omnizarr consolidate PATH" in data
+        assert "consolidate_metadata" not in result.output + data
+    assert run("consolidate", "ocean.zarr").exit_code == 0
+    assert run("verify", "ocean.zarr").exit_code == 0

@@ -170,9 +170,9 @@ def test_du_as_json_has_the_documented_members(ocean: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["stats", "diff", "du"])
-def test_the_help_ends_with_two_examples(command: str) -> None:
+def test_the_help_ends_with_examples(command: str) -> None:
     text = run(command, "--help").output
-    assert text.partition("Examples:")[2].count(f"omnizarr {command}") == 2
+    assert text.partition("Examples:")[2].count(f"omnizarr {command}") >= 2
 
 
 def test_a_part_of_a_job_is_not_called_complete(ocean: Path) -> None:

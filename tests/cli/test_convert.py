@@ -167,3 +167,45 @@ def test_memory_and_workers_are_limited(ocean: Path) -> None:
     assert result.exit_code == 2
     assert "give --memory '" in result.output
     assert run("convert", "ocean.zarr", "new.zarr", "--workers", "1").exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["convert", "rechunk"])
+def test_a_new_format_with_chunks_shards_and_codecs_in_one_command(
+    in_tmp: Path, command: str
+) -> None:
+    group = oz.create_group("old.zarr", zarr_format=2, attributes={"title": "sea"})
+    data = np.arange(600, dtype="i4").reshape(20, 30)
+    group.create_array("t", data=data, chunks=(10, 10), dimension_names=["y", "x"])
+    group.create_array("y", data=np.arange(20), chunks=20, dimension_names=["y"])
+    oz.consolidate_metadata("old.zarr")
+    layout = ["--chunks", "5,5", "--shards", "y=20,x=30", "--codecs", "zstd:5"]
+    result = run(command, "old.zarr", "new.zarr", "--zarr-format", "3", *layout)
+    assert result.exit_code == 0, result.output
+    assert "/t: chunks (5, 5) in shards (20, 30), int32, zstd" in result.output
+    new = oz.open_group("new.zarr", zarr_format=3, use_consolidated=True)
+    assert new.attrs["title"] == "sea"
+    assert (new["t"].chunks, new["t"].shards) == ((5, 5), (20, 30))
+    assert run("diff", "old.zarr", "new.zarr").exit_code == 0
+    assert run("verify", "new.zarr").exit_code == 0
+    back = run(command, "new.zarr", "back.zarr", "--zarr-format", "2", "--no-shards", "--json")
+    assert back.exit_code == 0, back.output
+    assert json.loads(back.stdout)["arrays"] == 2
+    assert run("diff", "old.zarr", "back.zarr").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["convert", "ocean.zarr", "--in-place", "--shards", "20,30"], "--shards writes all"),
+        (["convert", "ocean.zarr", "n.zarr", "--link", "--codecs", "zstd"], "--codecs writes all"),
+        (["convert", "ocean.zarr", "n.zarr", "--to", "2", "--shards", "20,30"], "give --zarr-f"),
+        (["rechunk", "ocean.zarr", "--in-place", "--zarr-format", "2"], "needs a DESTINATION"),
+    ],
+)
+def test_what_excludes_a_new_layout_is_named(
+    ocean: Path, arguments: list[str], message: str
+) -> None:
+    result = run(*arguments)
+    assert result.exit_code in (2, 3)
+    assert message in result.output
+    assert not Path("n.zarr").exists()

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.cli.terminal import _plain, find_hierarchies
+from omnizarr.cli.terminal import _plain, command_text, find_hierarchies
 from tests.cli.conftest import run
 from tests.formats.test_n5 import hierarchy as n5_hierarchy
 
@@ -170,3 +170,27 @@ def test_hierarchies_below_the_working_directory_and_the_root_have_short_paths(
     oz.create_array("x/a.zarr", shape=3)
     assert list(find_hierarchies(".")) == ["x/a.zarr"]
     assert list(find_hierarchies(str(in_tmp))) == [str(in_tmp / "x/a.zarr")]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("out of date; call consolidate_metadata again", "run omnizarr consolidate PATH"),
+        ("are used. Call consolidate_metadata again", "are used. Run omnizarr consolidate PATH"),
+        ("; the same call with resume=True goes on", "; the same command with --resume goes on"),
+        ("have them; give zarr_format=3", "give --zarr-format 3"),
+        ("give storage_options={'region': …}", "give --storage-option region=…"),
+        (
+            "takes storage_options={'client_options': {'allow_http': True}}",
+            """--storage-option 'client_options={"allow_http": true}'""",
+        ),
+        (
+            "consent: storage_options={'allow_targets': ['/d']}, or"
+            " omnizarr.configure(allow_targets=['/d'])",
+            """consent: --storage-option 'allow_targets=["/d"]'""",
+        ),
+        ("unknown storage_options 'x'", "unknown --storage-option 'x'"),
+    ],
+)
+def test_texts_name_commands_and_options_in_place_of_calls(text: str, shown: str) -> None:
+    assert command_text(text).endswith(shown)

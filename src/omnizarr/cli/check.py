@@ -20,6 +20,7 @@ from omnizarr.cli.options import (
 )
 from omnizarr.cli.terminal import (
     PROBLEMS,
+    command_text,
     counted,
     examples,
     run_each,
@@ -85,7 +86,7 @@ def _show_problems(problems: list[Problem]) -> None:
 
     for problem in problems:
         say(problem.level, colour="red" if problem.level == "error" else "yellow", end=False)
-        say(f" {problem} [{section_of(problem)}]")
+        say(f" {command_text(str(problem))} [{section_of(problem)}]")
     bad = _errors(problems)
     say(f"{counted(bad, 'error')}, {counted(len(problems) - bad, 'warning')}")
 
@@ -101,7 +102,7 @@ def _problems_json(problems: list[Problem]) -> dict[str, Any]:
             "field": problem.field,
             "pointer": problem.pointer,
             "rule": section_of(problem),
-            "message": problem.message,
+            "message": command_text(problem.message),
         }
         for problem in problems
     ]
@@ -228,7 +229,7 @@ def verify(
                 paths,
                 lambda path: _kept(reports, work(path)),
                 _show_report,
-                to_json=lambda found: found.to_json(),
+                to_json=_report_json,
                 is_problem=lambda found: not where.dry_run and not found.ok,
                 summary=None if where.dry_run else lambda every: _summary(every, as_json),
                 as_json=as_json,
@@ -252,6 +253,13 @@ def _findings_file(path: str | None, where: Where) -> FindingsFile | None:
     from omnizarr.ops.checks.findings import FindingsFile  # noqa: PLC0415 - loaded where needed
 
     return FindingsFile(path, resume=where.resume or where.part is not None)
+
+
+def _report_json(found: Any) -> dict[str, Any]:
+    data: dict[str, Any] = found.to_json()
+    for finding in data.get("findings", ()):
+        finding["message"] = command_text(finding["message"])
+    return data
 
 
 def _show_report(found: Any) -> None:

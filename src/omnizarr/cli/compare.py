@@ -5,12 +5,21 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import omnizarr
-from omnizarr.cli.jobs import Where, job_options, resumed_together, run_job, show_plan
+from omnizarr.cli.jobs import (
+    Done,
+    Where,
+    job_options,
+    planned,
+    resumed_together,
+    run_job,
+    show_plan,
+)
 from omnizarr.cli.options import (
     Options,
     json_option,
@@ -24,8 +33,10 @@ from omnizarr.cli.terminal import (
     FAILED,
     OK,
     PROBLEMS,
+    counted,
     examples,
     find_hierarchies,
+    hierarchies_in,
     progress_bar,
     remark,
     run_each,
@@ -34,7 +45,7 @@ from omnizarr.cli.terminal import (
     show_error,
     show_table,
 )
-from omnizarr.errors import OmnizarrError
+from omnizarr.errors import InvalidArgument, OmnizarrError
 from omnizarr.hierarchy.info import number_text, size_text
 
 if TYPE_CHECKING:  # slow to import, and not needed for the help
@@ -186,6 +197,7 @@ def _show_histogram(found: ArrayStats) -> None:
 @click.command(
     epilog=examples(
         "omnizarr diff ocean.zarr copy.zarr",
+        "omnizarr diff lake/ backup/lake/",
         "omnizarr diff a.zarr s3://bucket/b.zarr --rtol 1e-6 --storage --json",
     )
 )
@@ -231,12 +243,29 @@ def diff(
     A and B are arrays or hierarchies. Nodes, their metadata, and values are compared.
     Values are equal if they differ by at most ATOL + RTOL * abs(b). The exit code is 1 if there are
     differences, or if something could not be compared.
+
+    A and B may also be two folders: each hierarchy in A is compared with that at the same path in
+    B, and one that is only in one of them is a difference.
     """
-    job = omnizarr.jobs.Diff(
-        a, b, node, other_node, rtol, atol, not nan_differs, not metadata_only,
-        omnizarr.jobs.Diff.show if show is None else show, memory, storage_options, other_options,
-    )  # fmt: skip
-    report = run_job(job, where, as_json)
+
+    def job(one: str, other: str) -> Job[DiffReport]:
+        return omnizarr.jobs.Diff(
+            one, other, node, other_node, rtol, atol, not nan_differs, not metadata_only,
+            omnizarr.jobs.Diff.show if show is None else show, memory, storage_options,
+            other_options,
+        )  # fmt: skip
+
+    here, there = hierarchies_in(a, storage_options), None
+    if here is not None:
+        there = hierarchies_in(b, other_options or storage_options)
+    if here is not None and there is None:
+        raise InvalidArgument(
+            f"{a} is a folder of {counted(len(here), 'hierarchy')}, and {b} is not; give two"
+            " hierarchies, or two folders of them"
+        )
+    if here is not None and there is not None:
+        sys.exit(_diff_folders(here, there, job, where, storage, as_json))
+    report = run_job(job(a, b), where, as_json)
     if report is None:
         return
     equal = report.equal and not (storage and report.storage)
@@ -245,6 +274,62 @@ def diff(
     else:
         _show_differences(report, storage, equal)
     sys.exit(OK if equal else PROBLEMS)
+
+
+def _diff_folders(
+    here: dict[str, str],
+    there: dict[str, str],
+    job: Callable[[str, str], Job[DiffReport]],
+    where: Where,
+    storage: bool,
+    as_json: bool,
+) -> int:
+    """Compare the hierarchies of two folders, and return the exit code."""
+
+    def work(name: str) -> Done:
+        one, other = here.get(name), there.get(name)
+        places = {"a": one, "b": other}
+        if one is None or other is None:
+            only = "the second" if one is None else "the first"
+            shows = partial(say, f"{name}: only in {only}", colour="red")
+            return Done({**places, "equal": False}, shows, is_problem=not where.dry_run)
+        if where.dry_run:
+            return planned(job(one, other), where)
+        report: Any = run_job(job(one, other), where)
+        equal = report.equal and not (storage and report.storage)
+
+        def show() -> None:
+            say(f"{name}: " if equal else f"{name}:", end=not equal)
+            _show_differences(report, storage, equal)
+
+        return Done({**places, **report.summary(), "equal": equal}, show, not equal)
+
+    def summary(every: list[Done]) -> Any:
+        equal = sum(not done.is_problem for done in every)
+        only_a, only_b = len(here.keys() - there.keys()), len(there.keys() - here.keys())
+        counts = {"equal": equal, "only_a": only_a, "only_b": only_b}
+        if as_json:
+            return {"hierarchies": len(every), **counts}
+        text = f"{equal} of {counted(len(names), 'hierarchy')} have no differences"
+        others = ((only_a, "only in the first"), (only_b, "only in the second"))
+        return text + "".join(f"; {number} {what}" for number, what in others if number)
+
+    names = sorted({*here, *there})
+    with resumed_together() as ended:
+        return ended(
+            run_each(
+                names,
+                work,
+                lambda done: done.show(),
+                to_json=lambda done: done.data,
+                is_problem=lambda done: done.is_problem,
+                summary=None if where.dry_run else summary,
+                as_json=as_json,
+                folders=False,
+                several=True,
+                headed=where.dry_run,
+            )
+        )
 
 
 def _show_differences(report: DiffReport, storage: bool, equal: bool) -> None:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+from functools import partial
 from typing import Any
 
 import click
 
 import omnizarr
 from omnizarr.cli import convert
-from omnizarr.cli.jobs import Where, may_replace, run_job, show_plan, writing_job_options
+from omnizarr.cli.jobs import (
+    Done,
+    Pair,
+    Where,
+    find_pairs,
+    may_replace,
+    planned,
+    run_job,
+    run_pairs,
+    writing_job_options,
+)
 from omnizarr.cli.options import (
     Options,
     destination_option,
@@ -22,6 +34,7 @@ from omnizarr.cli.options import (
 )
 from omnizarr.cli.terminal import confirm, counted, examples, say, say_json
 from omnizarr.hierarchy.info import size_text
+from omnizarr.ops.convert import Convert
 from omnizarr.ops.copy_batches import Copied
 from omnizarr.ops.copy_store import Copy, complete
 
@@ -34,6 +47,7 @@ _PATTERN = "'temp*' for nodes of that name, 'a/b' for a path, '*.json' for other
         "omnizarr copy ocean.zarr backup/ocean.zarr --update --delete --dry-run",
         "omnizarr copy run.zarr small.zarr --include 'temp*' --exclude 'temp_raw'",
         "omnizarr copy a.zarr b.zarr archive/        # each below archive/",
+        "omnizarr copy lake/ s3://bucket/lake/       # everything in a folder",
     )
 )
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
@@ -80,31 +94,34 @@ def copy(
 ) -> None:
     """Copy SOURCE to DESTINATION, a path or URL each, byte for byte.
 
-    All keys are copied, also those that are not Zarr. DESTINATION becomes visible when it is
-    complete; with --overwrite, what is there is replaced at that moment. Several SOURCEs are copied
-    below DESTINATION, by their names. With another --zarr-format, chunks are converted as by
-    `omnizarr convert`.
+    All keys are copied, also those that are not Zarr, so that SOURCE may be a folder of several
+    hierarchies and other files. DESTINATION becomes visible when it is complete; with --overwrite,
+    what is there is replaced at that moment. Several SOURCEs are copied below DESTINATION, by their
+    names, also after others have failed. With another --zarr-format, each hierarchy is converted as
+    by `omnizarr convert`, and other files of a folder are left out.
 
     With --update, DESTINATION stays visible while what differs is copied into it. Chunks that
     arrays of SOURCE no longer have are erased there; --delete erases all else that SOURCE does not
     have.
     """
-    if len(sources) > 1 and where.checksums is not None:
-        raise click.UsageError("--checksums needs a single SOURCE")
-    results = []
+    pairs = []
+    several = len(sources) > 1
     for source in sources:
         target = destination if len(sources) == 1 else _below(destination, source)
-        replaces = overwrite and not update
-        if not update:
-            options = destination_options or storage_options
-            replaces = may_replace(target, overwrite, where, options)
+        found = None
+        if zarr_format is not None:
+            found = find_pairs(source, target, storage_options, destination_options)
+        several = several or found is not None
+        pairs += [Pair(source, target)] if found is None else found
+
+    def describe(pair: Pair, replaces: bool) -> Copy | Convert:
         job = omnizarr.jobs.Copy(
-            source,
-            target,
+            pair.source,
+            pair.destination,
             node,
             update=update,
             compare=compare,
-            overwrite=replaces,
+            overwrite=replaces and not update,
             delete=delete,
             verify=verify,
             include=include,
@@ -114,23 +131,41 @@ def copy(
             destination_options=destination_options,
         )
         if zarr_format is not None and job.converts(zarr_format):
-            _convert(job, zarr_format, where, as_json)
-            continue
-        if delete and not where.dry_run and not where.resume:
+            return job.conversion(zarr_format)
+        return job
+
+    def work(job: Copy | Convert, pair: Pair) -> Done:
+        if where.dry_run:
+            return _dry_run(job) if isinstance(job, Copy) else planned(job, where)
+        about = {"source": pair.source, "destination": pair.target}
+        if not isinstance(job, Copy):
+            report: Any = run_job(job, where)
+            shows = partial(convert.show, report, str(zarr_format), pair.target, where)
+            return Done({**about, "zarr_format": zarr_format, **report.to_json()}, shows)
+        if delete and not where.resume:
             extra = omnizarr.run(dataclasses.replace(job, dry_run=True)).erased
             if extra:
-                confirm(f"{counted(extra, 'key')} of {target} will be erased.", overwrite)
-        if where.dry_run:
-            _show_dry_run(job, as_json)
-            continue
-        result = _run(job, where)
-        if result is None:
-            continue
-        results.append({"source": source, "destination": target, **result.to_json()})
-        if not as_json:
-            _show(result, target, where)
-    if as_json and results:
-        say_json(results[0] if len(sources) == 1 else {"results": results})
+                confirm(f"{counted(extra, 'key')} of {pair.target} will be erased.", overwrite)
+        result: Any = _run(job, where)
+        return Done({**about, **result.to_json()}, partial(_show, result, pair.target, where))
+
+    options = destination_options or storage_options
+    if several:
+        sys.exit(
+            run_pairs(
+                pairs, describe, work, where, given=(*sources, destination), verb="copied",
+                overwrite=overwrite, asks=not update, as_json=as_json, options=options,
+            )
+        )  # fmt: skip
+    if not update:
+        overwrite = may_replace(destination, overwrite, where, options)
+    done = work(describe(pairs[0], overwrite), pairs[0])
+    if as_json:
+        say_json(done.data)
+        return
+    done.show()
+    if where.dry_run:
+        say("nothing was written (--dry-run)")
 
 
 def _below(destination: str, source: str) -> str:
@@ -149,34 +184,23 @@ def _run(job: Copy, where: Where) -> Copied | None:
         complete(opened.destination, job.destination)
 
 
-def _convert(job: Copy, zarr_format: str, where: Where, as_json: bool) -> None:
-    conversion = job.conversion(zarr_format)
-    report = run_job(conversion, where, as_json)
-    if report is None:
-        return
-    if as_json:
-        about = {"source": job.source, "destination": job.destination, "zarr_format": zarr_format}
-        say_json({**about, **report.to_json()})
-    else:
-        convert._show(report, zarr_format, job.destination, where)
-
-
-def _show_dry_run(job: Copy, as_json: bool) -> None:
-    """Print what would be done; for an update, after comparing everything."""
+def _dry_run(job: Copy) -> Done:
+    """Return what would be done; for an update, after comparing everything."""
     counting = dataclasses.replace(job, dry_run=True)
     plan = counting.plan()
     found = omnizarr.run(counting)
-    if as_json:
-        outcome = {
-            "copied": found.copied,
-            "same": found.same,
-            "erased": found.erased,
-            "bytes_copied": found.bytes_copied,
-        }
-        say_json({"dry_run": True, "plan": plan.to_json(), "outcome": outcome})
-        return
-    show_plan(plan)
-    say(f"would copy {_amount(found)}")
+    outcome = {
+        "copied": found.copied,
+        "same": found.same,
+        "erased": found.erased,
+        "bytes_copied": found.bytes_copied,
+    }
+
+    def show() -> None:
+        say(plan)
+        say(f"would copy {_amount(found)}")
+
+    return Done({"dry_run": True, "plan": plan.to_json(), "outcome": outcome}, show)
 
 
 def _amount(found: Copied) -> str:

@@ -11,17 +11,21 @@ give it the parameter `where`::
         if outcome is None:  # --dry-run has shown the plan
             return
         ...
+
+A command with a source and a destination takes folders of hierarchies, too: `find_pairs` returns
+the hierarchies with their destinations, and `run_pairs` runs a job for each.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -30,15 +34,25 @@ from omnizarr.cli.options import Options, dry_run_option, resume_option
 from omnizarr.cli.terminal import (
     OK,
     PROBLEMS,
+    confirm,
+    counted,
+    hierarchies_in,
+    is_complete,
+    is_interactive,
     is_occupied,
+    listed,
     may_overwrite,
     progress_bar,
     remark,
+    run_each,
     say,
     say_json,
 )
 from omnizarr.concurrency.executors import tasks_at_once
-from omnizarr.errors import MissingPackage
+from omnizarr.errors import InvalidArgument, MissingPackage, NodeExists, OmnizarrError
+from omnizarr.hierarchy.info import size_text
+from omnizarr.stores.identity import check_disjoint, key_digest
+from omnizarr.stores.resolve import is_archive, resolve
 
 if TYPE_CHECKING:
     from omnizarr.ops.job import Job, Outcome, Plan, Progress
@@ -206,6 +220,250 @@ def show_plan(plan: Plan[Any], as_json: bool = False) -> None:
     else:
         say(plan)
         say("nothing was written (--dry-run)")
+
+
+# Folders of hierarchies
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A hierarchy, and where a job writes to; None in place."""
+
+    source: str
+    destination: str | None
+
+    @property
+    def target(self) -> str:
+        """The place that is written."""
+        return self.source if self.destination is None else self.destination
+
+
+@dataclass(frozen=True)
+class Done:
+    """The result of a job for one of several hierarchies."""
+
+    data: dict[str, Any]  # as JSON
+    show: Callable[[], None]
+    is_problem: bool = False
+    kept: bool = False  # it was complete before
+
+
+def find_pairs(
+    source: str, destination: str | None, options: Options, destination_options: Options
+) -> list[Pair] | None:
+    """Return the hierarchies in a folder, each with its place below the destination.
+
+    None if the source is a hierarchy itself, or has none below.
+    """
+    found = hierarchies_in(source, options)
+    if found is None:
+        return None
+    if destination is None:
+        return [Pair(path, None) for path in found.values()]
+    there = destination_options or options
+    file = is_archive(destination) or os.path.isfile(destination)
+    if file or is_complete(destination, there):
+        what = "a file" if file else "a hierarchy itself"
+        raise InvalidArgument(
+            f"{source} is a folder of {counted(len(found), 'hierarchy')}, and {destination} is"
+            f" {what}; give a folder as DESTINATION"
+        )
+    check_disjoint(
+        resolve(source, read_only=True, storage_options=options),
+        resolve(destination, read_only=True, storage_options=there),
+    )
+    start = destination.rstrip("/") or "/"
+    return [Pair(path, f"{start}/{name}") for name, path in found.items()]
+
+
+def run_pairs(
+    pairs: Sequence[Pair],
+    describe: Callable[[Pair, bool], Job[Any]],
+    work: Callable[[Any, Pair], Done],
+    where: Where,
+    *,
+    given: Sequence[str | None],
+    verb: str,
+    overwrite: bool,
+    asks: bool = True,
+    as_json: bool = False,
+    options: Options = None,
+) -> int:
+    """Run a job for each of several hierarchies, go on after errors, and return the exit code.
+
+    `describe` makes the job of a pair, given whether its destination may be replaced, and `work`
+    runs it. `given` are the paths that the user gave, `options` those of the destination. With
+    `asks`, the user is asked once before what exists is replaced. With ``--resume``, jobs that were
+    complete before are not repeated.
+    """
+    if where.checksums is not None:
+        raise click.UsageError("--checksums needs a single SOURCE, not several hierarchies")
+    names = [pair.target for pair in pairs]
+    if len({*names}) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise click.UsageError(f"several SOURCEs would become {twice}; write them one by one")
+    if asks:
+        overwrite = _may_replace_some(pairs, overwrite, where, options)
+    places = {pair.source: pair for pair in pairs}
+    journal = _PairJournal(given, where)
+
+    def each(path: str) -> Done:
+        pair = places[path]
+        job = describe(pair, overwrite)
+        if where.dry_run:
+            return work(job, pair)
+        return journal.run(job, pair, partial(work, job, pair), options)
+
+    code = run_each(
+        [*places],
+        each,
+        lambda done: done.show(),
+        to_json=lambda done: done.data,
+        is_problem=lambda done: done.is_problem,
+        summary=lambda every: _pairs_summary(every, len(pairs), verb, where, as_json),
+        as_json=as_json,
+        folders=False,
+        several=True,
+        headed=where.dry_run,
+    )
+    if code in (OK, PROBLEMS):
+        journal.erase()
+    return code
+
+
+def planned(job: Job[Any], where: Where) -> Done:
+    """Return the plan of a job, for ``--dry-run`` of several hierarchies."""
+    plan = job.plan(tasks_at_once("processes" if where.processes else None, where.workers))
+    return Done({"dry_run": True, "plan": plan.to_json()}, partial(say, plan))
+
+
+def _may_replace_some(
+    pairs: Sequence[Pair], overwrite: bool, where: Where, options: Options
+) -> bool:
+    """Return `overwrite`, or True if the user agrees to replace the destinations that exist."""
+    asks = where.begins and not overwrite and is_interactive()
+    shows = where.dry_run and where.part is None and not where.resume
+    if not asks and not shows:
+        return overwrite
+    targets = [pair.destination for pair in pairs if pair.destination is not None]
+    found = [target for target in targets if is_occupied(target, options)]
+    if shows:
+        for target in found:
+            show_existing(target, overwrite)
+    elif found:
+        some = f"{len(found)} of {counted(len(targets), 'destination')}"
+        verb, them = ("exists", "it") if len(found) == 1 else ("exist", "them")
+        confirm(f"{some} {verb}: {listed(found)}. Replace {them}?", yes=False)
+        return True
+    return overwrite
+
+
+def _pairs_summary(
+    every: Sequence[Done], number: int, verb: str, where: Where, as_json: bool
+) -> Any:
+    """Return the total of the results, as text or for JSON."""
+    good = sum(not done.is_problem for done in every)
+    if where.dry_run:
+        text = f"{counted(len(every), 'hierarchy')}; nothing was written (--dry-run)"
+        return {"hierarchies": len(every), "dry_run": True} if as_json else text
+    totals: dict[str, int] = {}
+    for done in every:
+        for name, value in done.data.items():
+            if type(value) is int:
+                totals[name] = totals.get(name, 0) + value
+    kept = sum(done.kept for done in every)
+    if as_json:
+        return {"hierarchies": len(every), "ok": good, "kept": kept, **totals}
+    size = totals.get("bytes_written", 0) + totals.get("bytes_copied", 0)
+    parts = [size_text(size)]
+    if "arrays" in totals:
+        parts.insert(0, counted(totals["arrays"], "array"))
+    text = f"{where.title}{good} of {counted(number, 'hierarchy')} {verb}: {', '.join(parts)}"
+    if kept:
+        text += f"; {kept} complete from before"
+    if number > len(every):
+        text += f"; {number - len(every)} failed: --resume tries only these again"
+    return text
+
+
+class _PairJournal:
+    """The hierarchies that are complete, in a folder of the user's, for ``--resume``."""
+
+    # What does not change the values of the result, or is for one run only.
+    IGNORED = (
+        "overwrite", "measure", "memory", "verify", "passes", "temp", "dry_run",
+        "storage_options", "destination_options",
+    )  # fmt: skip
+
+    def __init__(self, given: Sequence[str | None], where: Where) -> None:
+        from omnizarr.ops.job import user_journal  # noqa: PLC0415 - loaded when a job runs
+
+        self.where = where
+        places = [_absolute(each) for each in given]
+        self.store, self.prefix = user_journal(key_digest("several", places))
+        self.warned = False
+        if where.begins:
+            self.erase()
+
+    def run(self, job: Job[Any], pair: Pair, work: Callable[[], Done], options: Options) -> Done:
+        """Run a job unless it was complete before, and note that it is complete."""
+        if self.where.part is not None:  # whose journal is with the output
+            return work()
+        key, target = self._key(job), pair.target
+        known = self._read(key) if self.where.resume else None
+        if known is not None and known["complete"] and is_complete(target, options):
+            return _kept(known["data"], target, known["problem"])
+        if known is None and not is_occupied(target, options):
+            self._note(key, {}, complete=False)
+        try:
+            done = work()
+        except NodeExists:
+            # Killed when the result was visible, before that was noted.
+            if known is None or known["complete"] or not is_complete(target, options):
+                raise
+            return _kept({"source": pair.source, "destination": target}, target, False)
+        self._note(key, done.data, complete=True, problem=done.is_problem)
+        return done
+
+    def erase(self) -> None:
+        """Forget everything."""
+        from omnizarr.stores import erase_prefix  # noqa: PLC0415 - loaded when a job runs
+
+        with suppress(OmnizarrError):
+            erase_prefix(self.store, self.prefix)
+
+    def _key(self, job: Job[Any]) -> str:
+        told = {name: value for name, value in vars(job).items() if name not in self.IGNORED}
+        told |= {name: _absolute(told.get(name)) for name in ("source", "destination")}
+        parts = [f"{name}={told[name]!r}" for name in sorted(told)]
+        return f"{self.prefix}{key_digest(type(job).__name__, parts)}"
+
+    def _read(self, key: str) -> dict[str, Any] | None:
+        try:
+            found = json.loads(self.store.get(key) or b"null")
+        except (OmnizarrError, ValueError):
+            return None
+        return found if isinstance(found, dict) and "complete" in found else None
+
+    def _note(
+        self, key: str, data: dict[str, Any], *, complete: bool, problem: bool = False
+    ) -> None:
+        try:
+            entry = {"complete": complete, "problem": problem, "data": data}
+            self.store.set(key, json.dumps(entry, default=str).encode())
+        except OmnizarrError as e:
+            if not self.warned:
+                remark(f"--resume will not know what is complete: {e}", label="warning")
+            self.warned = True
+
+
+def _kept(data: dict[str, Any], target: str, problem: bool) -> Done:
+    shows = partial(say, f"{target}: complete from before")
+    return Done({**data, "kept": True}, shows, problem, kept=True)
+
+
+def _absolute(place: str | None) -> str | None:
+    return place if place is None or "://" in place else os.path.abspath(place)
 
 
 @contextmanager

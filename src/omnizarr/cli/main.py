@@ -20,6 +20,7 @@ from omnizarr.cli.terminal import (
     FAILED,
     INTERRUPTED,
     USAGE,
+    command_text,
     error_json,
     error_message,
     remark,
@@ -116,7 +117,7 @@ class Main(CommandGroup):
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    remark(message, label="warning")
+    remark(command_text(str(message)), label="warning")
 
 
 def _fail(ctx: click.Context, error: BaseException) -> NoReturn:

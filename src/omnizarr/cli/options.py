@@ -14,7 +14,8 @@ resume_option        ``--resume`` (`resume`)
 overwrite_option     ``--overwrite``, ``--yes`` (`overwrite`); see `terminal.may_overwrite`
 yes_option           ``--yes`` (`yes`); see `terminal.confirm`
 zarr_format_option   ``--zarr-format`` (`zarr_format`)
-chunks_option        ``--chunks`` (`chunks`); `shards_option`: ``--shards`` (`shards`)
+chunks_option        ``--chunks`` (`chunks`); `shards_option`: ``--shards`` (`shards`);
+                     `no_shards_option`: ``--no-shards`` (`no_shards`), see `shards_or_none`
 codecs_option        ``--codecs`` (`codecs`)
 checksum_option      ``--checksum`` (`checksum`)
 memory_option        ``--memory`` (`memory`)
@@ -246,6 +247,14 @@ shards_option = click.option(
     "--shards", metavar="SHAPE", callback=_parsed(parse_chunks),
     help="Shard shape, or a size such as 64MB.",
 )  # fmt: skip
+no_shards_option = click.option("--no-shards", is_flag=True, help="Store chunks without shards.")
+
+
+def shards_or_none(shards: Any, no_shards: bool) -> Any:
+    """Return the shards, or False for none of them."""
+    if no_shards and shards is not None:
+        raise click.UsageError("give --shards or --no-shards, not both")
+    return False if no_shards else shards
 
 
 # Codecs

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
+import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import omnizarr
-from omnizarr.cli.jobs import Where, may_replace, run_job, writing_job_options
+from omnizarr.cli.jobs import (
+    Done,
+    Pair,
+    Where,
+    find_pairs,
+    may_replace,
+    planned,
+    run_job,
+    run_pairs,
+    writing_job_options,
+)
 from omnizarr.cli.options import (
     Options,
     chunks_option,
@@ -17,18 +29,22 @@ from omnizarr.cli.options import (
     destination_option,
     json_option,
     memory_option,
+    no_shards_option,
     node_option,
     overwrite_option,
     parse_chunks,
     parse_codecs,
     parse_value,
     shards_option,
+    shards_or_none,
     storage_option,
+    zarr_format_option,
 )
 from omnizarr.cli.terminal import confirm, counted, examples, say, say_json
 from omnizarr.hierarchy.info import size_text
 
 if TYPE_CHECKING:  # slow to import, and not needed for the help
+    from omnizarr.ops.job import Job
     from omnizarr.ops.rechunk.tasks import Report
 
 
@@ -59,6 +75,8 @@ def _parse_rule(rule: dict[str, Any]) -> dict[str, Any]:
     epilog=examples(
         "omnizarr rechunk by-time.zarr by-place.zarr --chunks time=-1,lat=100,lon=100",
         "omnizarr rechunk raw.zarr small.zarr --codecs zstd:5 --dtype f4 --dry-run",
+        "omnizarr rechunk old.zarr sharded.zarr --zarr-format 3 --shards 64MB",
+        "omnizarr rechunk lake/ small-lake/ --codecs zstd:9    # every hierarchy in the folder",
         "omnizarr rechunk by-time.zarr by-place.zarr --append time",
         """omnizarr rechunk a.zarr --in-place --rules '{"temp": {"chunks": "1,100,100"}}'""",
     )
@@ -67,7 +85,7 @@ def _parse_rule(rule: dict[str, Any]) -> dict[str, Any]:
 @click.argument("destination", required=False)
 @chunks_option
 @shards_option
-@click.option("--no-shards", is_flag=True, help="Store chunks without shards.")
+@no_shards_option
 @codecs_option
 @click.option("--dtype", metavar="TYPE", help="Data type, such as f4 or int16.")
 @click.option(
@@ -87,6 +105,7 @@ def _parse_rule(rule: dict[str, Any]) -> dict[str, Any]:
     help="Options by pattern of arrays, as JSON or in a file (@rules.json).",
 )  # fmt: skip
 @node_option
+@zarr_format_option
 @memory_option
 @click.option("--passes", type=click.IntRange(1, 2), help="Number of passes, if not to be chosen.")
 @click.option("--temp", metavar="PATH", help="Where to store intermediate chunks.")
@@ -121,50 +140,76 @@ def rechunk(
     SOURCE is an array or a group; groups, attributes and the bytes of arrays that do not change are
     carried over. Dimensions that are not named keep their chunk length. --dry-run shows the plan:
     one pass or two, what is read and written, and the memory.
+
+    SOURCE may be a folder: each hierarchy in it is written to the same path below DESTINATION, also
+    after others have failed, and --resume repeats none that is complete.
     """
     if (destination is None) != in_place:
         both = ", not both" if in_place else ""
         raise click.UsageError(f"give a DESTINATION or --in-place{both}")
-    if no_shards and shards is not None:
-        raise click.UsageError("give --shards or --no-shards, not both")
+    if in_place and given["zarr_format"] is not None:
+        raise click.UsageError("--zarr-format needs a DESTINATION; leave out --in-place")
     layout = {name: given.pop(name) for name in ("chunks", "codecs", "dtype")}
-    layout["shards"] = False if no_shards else shards
+    layout["shards"] = shards_or_none(shards, no_shards)
     layout["fill_value"] = None if fill_value is None else parse_value(fill_value)
     if patterns:
         chosen = {name: value for name, value in layout.items() if value is not None}
         rules = {**(rules or {}), **dict.fromkeys(patterns, chosen)}
         layout = dict.fromkeys(layout)
+    pairs = find_pairs(source, destination, storage_options, destination_options)
     if in_place and where.begins:
-        confirm(f"The arrays of {source} will be replaced when the new ones are complete.",
+        many = "" if pairs is None else f" the {counted(len(pairs), 'hierarchy')} in"
+        confirm(f"The arrays of{many} {source} will be replaced when the new ones are complete.",
                 overwrite)  # fmt: skip
-    if destination is not None and append is None and not merge:
-        options = destination_options or storage_options
+
+    def describe(pair: Pair, replaces: bool) -> Job[Any]:
+        return omnizarr.jobs.Rechunk(
+            pair.source,
+            pair.destination,
+            rules=rules,
+            in_place=in_place,
+            append_dim=append,
+            merge=merge,
+            overwrite=replaces and not in_place,
+            storage_options=storage_options,
+            destination_options=destination_options,
+            **layout,
+            **given,
+        )
+
+    def work(job: Job[Any], pair: Pair) -> Done:
+        if where.dry_run:
+            return planned(job, where)
+        report: Any = run_job(job, where)
+        about = {"source": pair.source, "destination": pair.target}
+        shows = partial(show, report, pair.target, where, brief=pairs is not None)
+        return Done({**about, **report.to_json()}, shows)
+
+    options = destination_options or storage_options
+    asks = append is None and not merge
+    if pairs is not None:
+        sys.exit(
+            run_pairs(
+                pairs, describe, work, where, given=(source, destination), verb="rechunked",
+                overwrite=overwrite, asks=asks, as_json=as_json, options=options,
+            )
+        )  # fmt: skip
+    if destination is not None and asks:
         overwrite = may_replace(destination, overwrite, where, options)
-    job = omnizarr.jobs.Rechunk(
-        source,
-        destination,
-        rules=rules,
-        in_place=in_place,
-        append_dim=append,
-        merge=merge,
-        overwrite=overwrite and not in_place,
-        storage_options=storage_options,
-        destination_options=destination_options,
-        **layout,
-        **given,
-    )
-    report = run_job(job, where, as_json)
-    if report is None:
+    pair = Pair(source, destination)
+    job = describe(pair, overwrite)
+    if where.dry_run:
+        run_job(job, where, as_json)
         return
-    target = source if destination is None else destination
+    done = work(job, pair)
     if as_json:
-        say_json({"source": source, "destination": target, **report.to_json()})
+        say_json(done.data)
     else:
-        _show(report, target, where)
+        done.show()
 
 
-def _show(report: Report, target: str, where: Where) -> None:
-    """Print the result."""
+def show(report: Report, target: str, where: Where, what: str = "", *, brief: bool = False) -> None:
+    """Print the result: in one line if it is brief, else with the layout of each array."""
     parts = [
         counted(report.groups, "group"),
         counted(report.arrays, "array"),
@@ -174,6 +219,6 @@ def _show(report: Report, target: str, where: Where) -> None:
     ]
     if report.chunks_copied:
         parts.append(f"{counted(report.chunks_copied, 'chunk')} copied")
-    say(f"{where.title}wrote {target}: {', '.join(parts)}")
-    for path, layout in report.rechunked.items():
+    say(f"{where.title}wrote {what}{target}: {', '.join(parts)}")
+    for path, layout in () if brief else report.rechunked.items():
         say(f"  {path}: {layout}")

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -68,8 +69,18 @@ BROKEN_PIPE = 141  # the reader has closed the pipe; what the shell says of othe
 
 LISTED = 8  # names in a line
 
-# Arguments that the library's messages recommend, and the options that replace them.
+# Calls and arguments that the library's messages recommend, and the commands and options in their
+# place; longer ones first.
 OPTIONS = {
+    "call consolidate_metadata again": "run omnizarr consolidate PATH",
+    "Call consolidate_metadata again": "Run omnizarr consolidate PATH",
+    "with consolidate_metadata": "with omnizarr consolidate PATH",
+    "with copy_hierarchy": "with omnizarr copy",
+    "The same call with resume=True": "The same command with --resume",
+    "the same call with resume=True": "the same command with --resume",
+    "read the pixels and write them with omnizarr.ome.write(…, axes=…)": (
+        "import it with --no-image, then write the image with omnizarr pyramid --axes"
+    ),
     "overwrite=True": "--overwrite",
     "in_place=True": "--in-place",
     "checksum=True": "--checksum",
@@ -83,6 +94,12 @@ OPTIONS = {
     "memory=": "--memory ",
     "storage_options": "--storage-option",
     "casting='unsafe'": "--casting unsafe",
+    "method='nearest'": "--method nearest",
+    "dry_run=True": "--dry-run",
+    "zarr_format=": "--zarr-format ",
+    "leave zarr_format": "leave --zarr-format",
+    "give the zarr_format": "give the --zarr-format",
+    "give fill_value": "give --fill-value",
     "append_dim": "--append",
 }
 
@@ -94,7 +111,9 @@ def examples(*lines: str) -> str:
 
 def counted(number: int, what: str) -> str:
     """Return a number with a noun in singular or plural."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    if number != 1:
+        what = f"{what[:-1]}ies" if what == "hierarchy" else f"{what}s"
+    return f"{number} {what}"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -197,7 +216,13 @@ def problems_json(problems: Sequence[Problem]) -> dict[str, Any]:
     """Return problems for JSON."""
     bad = sum(problem.level == "error" for problem in problems)
     listed = [
-        {"level": p.level, "key": p.key, "field": p.field, "message": p.message} for p in problems
+        {
+            "level": p.level,
+            "key": p.key,
+            "field": p.field,
+            "message": command_text(p.message),
+        }
+        for p in problems
     ]
     return {"ok": not bad, "errors": bad, "warnings": len(problems) - bad, "problems": listed}
 
@@ -206,7 +231,7 @@ def show_findings(findings: Sequence[Problem | Finding]) -> None:
     """Print one line per finding, coloured by its level."""
     for finding in findings:
         say(finding.level, colour="red" if finding.level == "error" else "yellow", end=False)
-        say(f" {finding}")
+        say(f" {command_text(str(finding))}")
 
 
 def show_left_out(left_out: Mapping[str, str]) -> None:
@@ -224,12 +249,30 @@ def show_left_out(left_out: Mapping[str, str]) -> None:
 # Errors
 
 
+_STORAGE_OPTION = re.compile(r"storage_options=\{'(\w+)': ([^{}]*|\{[^{}]*\})\}")
+
+
+_CONFIGURED = re.compile(r", or omnizarr\.configure\([^()]*\)")  # only in a program
+
+
+def _storage_option(found: re.Match[str]) -> str:
+    name, value = found[1], found[2].replace("True", "true").replace("'", '"')
+    return (
+        f"--storage-option '{name}={value}'" if '"' in value else f"--storage-option {name}={value}"
+    )
+
+
+def command_text(text: str) -> str:
+    """Return a text of the library with commands and options in place of calls and arguments."""
+    text = _CONFIGURED.sub("", _STORAGE_OPTION.sub(_storage_option, text))
+    for call, command in OPTIONS.items():
+        text = text.replace(call, command)
+    return text
+
+
 def error_message(error: BaseException) -> str:
     """Return the message of an error, with options in place of the library's arguments."""
-    message = str(error) or type(error).__name__
-    for argument, option in OPTIONS.items():
-        message = message.replace(argument, option)
-    return message
+    return command_text(str(error) or type(error).__name__)
 
 
 def show_error(error: BaseException, path: str = "", advice: str = "") -> None:
@@ -285,13 +328,27 @@ def _below(store: Store, prefix: str, root: str | None) -> Iterator[str]:
                 yield from _below(store, f"{name}/", root)
 
 
-def _is_hierarchy(store: Store, path: str) -> bool:
-    """Return True if there are metadata of a node, valid or not, or one is being written."""
+def _is_hierarchy(store: Store, path: str, unfinished: bool = True) -> bool:
+    """Return True if there are metadata of a node, valid or not, or one is being written.
+
+    Without `unfinished`, one that is being written is none.
+    """
     names = [*Probe("").every_key(), "attrs", MARKER]
     found = get_existing(store, [f"{path}/{name}" if path else name for name in names])
     present = {key.rpartition("/")[2] for key in found}
+    if MARKER in present and not unfinished:
+        return False
     # "meta" is of version 1 only beside "attrs"; other folders may have a file of that name.
     return bool(present - {"meta", "attrs"}) or {"meta", "attrs"} <= present
+
+
+def is_complete(where: str, options: Options = None) -> bool:
+    """Return True if there is a hierarchy at a path or URL, and nobody is writing it."""
+    try:
+        store = resolve(where, read_only=True, storage_options=options)
+        return _is_hierarchy(store, "", unfinished=False)
+    except OmnizarrError:
+        return False
 
 
 def is_occupied(where: str, options: Options = None) -> bool:
@@ -323,6 +380,18 @@ def find_hierarchies(where: str, storage_options: Options = None) -> Iterator[st
         yield where
 
 
+def hierarchies_in(folder: str, storage_options: Options = None) -> dict[str, str] | None:
+    """Return the hierarchies of a folder by their paths relative to it.
+
+    None for what is a hierarchy itself, or has none below.
+    """
+    found = [*find_below(folder, storage_options)]
+    if found in ([], [folder]):
+        return None
+    start = "" if folder == "." else folder.rstrip("/")
+    return {path.removeprefix(start).lstrip("/"): path for path in found}
+
+
 def run_each(
     paths: Sequence[str],
     work: Callable[[str], T],
@@ -334,18 +403,21 @@ def run_each(
     as_json: bool = False,
     storage_options: Options = None,
     folders: bool = True,
+    several: bool = False,
+    headed: bool = True,
 ) -> int:
     """Do the work for each path, show its result, go on after errors, and return the exit code.
 
-    Folders of hierarchies count as the hierarchies in them. As JSON: ``{"results": [{"path": …,
-    …}], "failures": [{"path": …, "error": …, "message": …}], "summary": …}``, where `to_json`
-    makes an object of a result. As text: what `show` prints, below the path if there are several,
-    and at the end the text that `summary` returns.
+    Folders of hierarchies count as the hierarchies in them, unless `folders` is False; `several`
+    says that a single path is one of a folder, `headed` that the paths are shown. As JSON:
+    ``{"results": [{"path": …, …}], "failures": [{"path": …, "error": …, "message": …}], "summary":
+    …}``, where `to_json` makes an object of a result. As text: what `show` prints, below the path
+    if there are several, and at the end the text that `summary` returns.
     """
     results: list[T] = []
     shown: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []
-    several, usage = len(paths) > 1, True
+    several, usage = several or len(paths) > 1, True
     for given in paths:
         for path in find_hierarchies(given, storage_options) if folders else (given,):
             several = several or path != given
@@ -362,10 +434,10 @@ def run_each(
             if as_json:
                 shown.append({"path": path, **to_json(result)})
                 continue
-            if several:
+            if several and headed:
                 say(f"{path}:", colour="cyan")
             show(result)
-            if several:
+            if several and headed:
                 say()
     end = summary(results) if summary is not None and (several or as_json) else None
     if as_json:

@@ -168,7 +168,7 @@ class V1(BesideChunks):
     def sharded(
         self, array: ArrayModel, shards: tuple[Any, ...], index_location: str = "end"
     ) -> ArrayModel:
-        raise cannot(self.name, "shards", "versions 3-draft and 3 have them")
+        raise cannot(self.name, "shards", "versions 3-draft and 3 have them; give zarr_format=3")
 
     def key_encoding(self, separator: str | None) -> Named:
         if separator not in (None, "."):

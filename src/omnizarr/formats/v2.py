@@ -190,7 +190,7 @@ class V2(BesideChunks):
     def sharded(
         self, array: ArrayModel, shards: tuple[Any, ...], index_location: str = "end"
     ) -> ArrayModel:
-        raise cannot(self.name, "shards", "versions 3-draft and 3 have them")
+        raise cannot(self.name, "shards", "versions 3-draft and 3 have them; give zarr_format=3")
 
     def key_encoding(self, separator: str | None) -> Named:
         return Named("v2", {"separator": separator or self.separator})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from omnizarr import engine
+from omnizarr import engine, registry
 from omnizarr.codecs.specify import inner_chunk_shape
 from omnizarr.data_types import describe
 from omnizarr.engine import BoundArray
@@ -25,6 +25,9 @@ from omnizarr.ops.transfer import Method, Transfer, check_readable, is_readable
 from omnizarr.stores import Store, sizes
 
 SHOWN = 20  # nodes that a message names
+
+# Conventions are above this module in the layers, so OME-Zarr is found by its registered name.
+registry.register("integration", "ome", "omnizarr.conventions.ome.migrate:for_format")
 
 
 @dataclass(frozen=True)

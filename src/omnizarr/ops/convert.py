@@ -53,9 +53,6 @@ from omnizarr.stores.wrappers import PrefixStore
 ChunkProgress = Callable[[int, int, str], None]
 SHOWN = 8  # arrays that a line of a plan names
 
-# Conventions are above this module in the layers, so OME-Zarr is found by its registered name.
-registry.register("integration", "ome", "omnizarr.conventions.ome.migrate:for_format")
-
 
 @dataclass
 class Report(Transferred):

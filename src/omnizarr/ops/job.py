@@ -520,7 +520,7 @@ class _Run(Generic[O]):
         self._check_checksums()
         if output is None:
             begun = resume or self.part is not None
-            store, prefix = _state(self.plan.digest)
+            store, prefix = user_journal(self.plan.digest)
             journal = Journal(store, prefix, self.plan.outcome, optional=True)
             if not begun:
                 journal.erase()
@@ -662,8 +662,8 @@ def _run_task(task: Task[O]) -> O:
     return task.work()
 
 
-def _state(digest: str) -> tuple[Store, str]:
-    """Return the place of the journal of a job that writes nothing: a folder of the user's."""
+def user_journal(digest: str) -> tuple[Store, str]:
+    """Return the place of a journal that is not beside an output: a folder of the user's."""
     home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     if sys.platform == "win32":
         home = os.environ.get("LOCALAPPDATA") or home

@@ -528,3 +528,36 @@ def test_an_image_stays_valid(tmp_path: Path) -> None:
     assert image.levels[0].chunks == (8, 32, 32)
     assert image.levels[0].shards is not None
     assert [p for p in oz.ome.validate(tmp_path / "b") if p.level == "error"] == []
+
+
+@pytest.mark.parametrize(("first", "second"), [("0.4", 3), ("0.5", 2)])
+def test_an_image_gets_the_ome_zarr_version_of_the_new_format(
+    in_tmp: Path, first: str, second: int
+) -> None:
+    pixels = np.arange(64 * 64, dtype="u2").reshape(64, 64)
+    oz.ome.write("image.zarr", pixels, axes="yx", levels=2, version=first, unit="micrometer")
+    oz.rechunk("image.zarr", "new.zarr", zarr_format=second, chunks=(16, 16))
+    assert oz.open("new.zarr").zarr_format == second
+    assert not [p for p in oz.ome.validate("new.zarr") if p.level == "error"]
+    assert np.array_equal(oz.open_array("new.zarr", path="0")[...], pixels)
+
+
+def test_another_format_keeps_what_has_the_same_layout_readable(in_tmp: Path) -> None:
+    """Chunks of the same bytes have other keys in another format."""
+    group = oz.create_group("a.zarr", zarr_format=2)
+    group.create_array("deep/x", data=np.arange(12).reshape(3, 4), chunks=(2, 2))
+    group.create_array("deep/text", data=np.array(["a", "bc"], np.dtypes.StringDType()))
+    oz.rechunk("a.zarr", "b.zarr", zarr_format=3, rules={"text": {"chunks": 1}})
+    assert oz.diff("a.zarr", "b.zarr").equal
+    assert oz.verify("b.zarr").ok
+    oz.rechunk("a.zarr", "x.zarr", node="deep/x", zarr_format=3)
+    assert np.array_equal(oz.open_array("x.zarr")[...], np.arange(12).reshape(3, 4))
+
+
+def test_another_format_needs_a_new_destination(in_tmp: Path) -> None:
+    oz.save("a.zarr", np.arange(6), zarr_format=2)
+    with pytest.raises(oz.InvalidArgument, match="leave zarr_format or in_place out"):
+        oz.rechunk("a.zarr", in_place=True, zarr_format=3)
+    oz.create_group("g.zarr")
+    with pytest.raises(oz.CannotExpress, match="has only arrays"):
+        oz.rechunk("g.zarr", "b.zarr", zarr_format=1)

@@ -16,10 +16,11 @@ from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 
-from omnizarr import config
+from omnizarr import config, registry
 from omnizarr.codecs.specify import inner_chunk_shape, pipeline
 from omnizarr.engine import BoundArray
 from omnizarr.errors import (
+    CannotExpress,
     Conflict,
     InvalidArgument,
     NodeNotFound,
@@ -102,6 +103,8 @@ class RechunkOptions(RunOptions, total=False):
         A path, URL or store for intermediate chunks, instead of the destination.
     node
         The path of the array or group inside the source.
+    zarr_format
+        The format to write: 1, 2, 3 or ``"3-draft"``; by default that of the source.
     in_place
         Replace the arrays of the source, each when all are complete.
     append_dim
@@ -127,6 +130,7 @@ class RechunkOptions(RunOptions, total=False):
     passes: int | None
     temp: Any
     node: str
+    zarr_format: int | str | None
     in_place: bool
     append_dim: str | None
     merge: bool
@@ -226,6 +230,7 @@ class Rechunk(Job[Report]):
         passes: 1 or 2, if it is not to be chosen.
         temp: A path, URL or store for intermediate chunks, instead of the destination.
         node: The path of the array or group inside the source.
+        zarr_format: The format to write: 1, 2, 3 or ``"3-draft"``; by default that of the source.
         in_place: True to replace the arrays of the source, each when all are complete.
         append_dim: The dimension along which to append what the source has more than the arrays at
             the destination.
@@ -254,6 +259,7 @@ class Rechunk(Job[Report]):
     passes: int | None = None
     temp: Any = None
     node: str = ""
+    zarr_format: int | str | None = None
     in_place: bool = False
     append_dim: str | None = None
     merge: bool = False
@@ -289,6 +295,11 @@ def _check_options(job: Rechunk) -> None:
     one = [name for name in ("in_place", "append_dim", "merge") if getattr(job, name)]
     if len(one) > 1:
         raise InvalidArgument(f"{one[0]} and {one[1]} exclude each other; give one of them")
+    if job.zarr_format is not None and (job.in_place or job.append_dim is not None):
+        raise InvalidArgument(
+            "another zarr_format needs a new destination: leave zarr_format or"
+            f" {'in_place' if job.in_place else 'append_dim'} out"
+        )
     layout = [each for each in LAYOUT if getattr(job, each) is not None]
     if job.append_dim is not None and (layout or job.rules):
         raise InvalidArgument(
@@ -308,7 +319,10 @@ def _destination(job: Rechunk, start: Location, options: Mapping[str, Any] | Non
     if job.append_dim is not None:
         return find_node(store, path)[0]
     frozen = start.format.frozen is not None  # as N5 is
-    return Location(store, path, format_for(store, "", None) if frozen else start.format)
+    wanted = start.format
+    if frozen or job.zarr_format is not None:
+        wanted = format_for(store, "", job.zarr_format)
+    return Location(store, path, start.format if wanted.name == start.format.name else wanted)
 
 
 class _Planner:
@@ -332,7 +346,7 @@ class _Planner:
         digest = self._digest()
         prefix = f"{INTERMEDIATE}/{digest[:20]}/"
         for number, (path, (source, target, begin)) in enumerate(arrays.items()):
-            if begin is None and same_layout(source.model, target.model):
+            if begin is None and _same_chunks(source.model, target.model):
                 self.kept.append((path, source))
             else:
                 self._plan_array(path, source, target, begin, f"{prefix}{number}/")
@@ -354,7 +368,9 @@ class _Planner:
         if self.job.in_place:
             return f"rechunk {self.start} in place"
         verb = "append the new part of" if self.job.append_dim is not None else "rechunk"
-        return f"{verb} {self.start} to {self.goal}"
+        other = self.goal.format.name != self.start.format.name and self.job.append_dim is None
+        suffix = f" as zarr {self.goal.format.name}" if other else ""
+        return f"{verb} {self.start} to {self.goal}{suffix}"
 
     def _digest(self) -> str:
         """Return what identifies the job, also when some arrays are replaced already."""
@@ -376,17 +392,22 @@ class _Planner:
         job, format = self.job, self.goal.format
         rules = choose_rules(nodes, job.rules, Rule(*(getattr(job, name) for name in LAYOUT)))
         arrays: Arrays = {}
+        translated, separator = self._translated(nodes)
         for path, node in nodes.items():
-            if isinstance(node, GroupModel):
-                kept = node.extra if format is self.start.format else {}
-                self.nodes[path] = GroupModel(node.attributes, kept)
+            goal = translated[path]
+            if isinstance(goal, GroupModel) or isinstance(node, GroupModel):
+                kept = goal.extra if format is self.start.format else {}
+                self.nodes[path] = GroupModel(goal.attributes, kept)
                 continue
             source = self._bound(self.start, path, node)
             try:
                 names = dimension_names(nodes, path)
                 new = source
                 if format is not self.start.format:
-                    new = self._bound(self.goal, path, adapt_array(source, format, Options()).model)
+                    format.check_name(path)
+                    other = self._bound(self.start, path, goal)
+                    adapted = adapt_array(other, format, Options(separator=separator)).model
+                    new = self._bound(self.goal, path, adapted)
                 model = apply_rule(new, names, rules[path], format, job.casting)
                 format.write(path, model)
                 target = self._bound(self.goal, path, model)
@@ -396,6 +417,21 @@ class _Planner:
                 self.nodes[path] = model
                 arrays[path] = source, target, None
         return arrays
+
+    def _translated(self, nodes: Mapping[str, Node]) -> tuple[Mapping[str, Node], str | None]:
+        """Return the nodes with the OME-Zarr version of the new format, and the key separator."""
+        start, goal = self.start, self.goal.format
+        if goal is start.format:
+            return nodes, None
+        if not goal.has_groups and isinstance(nodes.get(""), GroupModel):
+            raise CannotExpress(
+                f"{start} is a group, and zarr {goal.name} has only arrays; rechunk its arrays one"
+                " by one"
+            )
+        translate = registry.lookup("integration", "ome")
+        full = {paths.join(start.path, path): node for path, node in nodes.items()}
+        found, separator = translate(start, full, goal, False, None)
+        return {path: found[paths.join(start.path, path)] for path in nodes}, separator
 
     def _bound(self, root: Location, path: str, model: ArrayModel) -> BoundArray:
         where = paths.join(root.path, path)
@@ -572,6 +608,11 @@ class _Planner:
             overwrite=job.overwrite,
             consolidate=_is_consolidated(self.start),
         )
+
+
+def _same_chunks(one: ArrayModel, other: ArrayModel) -> bool:
+    """Return True if the stored chunks of one array are those of the other, under their keys."""
+    return same_layout(one, other) and one.chunk_key_encoding == other.chunk_key_encoding
 
 
 def _keys_from(array: BoundArray, axis: int, start: int) -> Iterator[str]:

@@ -1,0 +1,230 @@
+"""Jobs for folders of hierarchies: `convert`, `rechunk`, `copy` and `diff`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.cli import jobs, terminal
+from tests.cli.conftest import run
+
+VALUES = np.arange(600, dtype="i4").reshape(20, 30)
+
+
+@pytest.fixture
+def lake(in_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three hierarchies at two depths, among other files, and a state folder of the test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(in_tmp / "state"))
+    for number, (name, format_) in enumerate({"a.zarr": 2, "b.zarr": 2, "sub/c.zarr": 3}.items()):
+        group = oz.create_group(f"lake/{name}", zarr_format=format_)
+        group.create_array(
+            "t", data=VALUES + number, chunks=(10, 10), dimension_names=["y", "x"], compressors=[]
+        )
+    Path("lake/notes.txt").write_text("not Zarr")
+    return in_tmp / "lake"
+
+
+def damage(path: str) -> bytes:
+    """Truncate a chunk, and return its bytes."""
+    stored = Path(path).read_bytes()
+    Path(path).write_bytes(stored[:7])
+    return stored
+
+
+def modified(*paths: str) -> list[int]:
+    return [os.stat(path).st_mtime_ns for path in paths]
+
+
+@pytest.mark.parametrize(
+    ("command", "verb"),
+    [
+        (["convert", "--zarr-format", "3"], "converted"),
+        (["rechunk", "--chunks", "y=20,x=5", "--zarr-format", "3"], "rechunked"),
+        (["copy", "--zarr-format", "3"], "copied"),
+    ],
+)
+def test_each_hierarchy_of_a_folder_is_written_below_the_destination(
+    lake: Path, command: list[str], verb: str
+) -> None:
+    name, *options = command
+    planned = run(name, "lake/", "out", *options, "--dry-run")
+    assert planned.exit_code == 0, planned.output
+    assert planned.output.endswith("3 hierarchies; nothing was written (--dry-run)\n")
+    assert not Path("out").exists()
+    result = run(name, "lake/", "out", *options)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert [line.split(":")[0].split()[-1] for line in lines[:3]] == [
+        "out/a.zarr",
+        "out/b.zarr",
+        "out/sub/c.zarr",
+    ]
+    assert lines[3].startswith(f"3 of 3 hierarchies {verb}: ")
+    assert len(lines) == 4
+    for number, path in enumerate(("out/a.zarr", "out/b.zarr", "out/sub/c.zarr")):
+        group = oz.open_group(path)
+        assert group.zarr_format == 3
+        assert np.array_equal(group["t"][...], VALUES + number)
+
+
+def test_a_failing_hierarchy_does_not_stop_the_others_and_resume_repeats_none(lake: Path) -> None:
+    stored = damage("lake/b.zarr/t/0.0")
+    result = run("convert", "lake", "out", "--json")
+    assert result.exit_code == 3
+    found = json.loads(result.stdout)
+    assert [each["path"] for each in found["results"]] == ["lake/a.zarr", "lake/sub/c.zarr"]
+    assert [each["path"] for each in found["failures"]] == ["lake/b.zarr"]
+    assert found["failures"][0]["error"] == "ChunkError"
+    assert found["summary"]["hierarchies"] == found["summary"]["ok"] == 2
+    assert found["summary"]["chunks_copied"] == 12
+    keys = "out/a.zarr/zarr.json", "out/sub/c.zarr/t/c/0/0"
+    before = modified(*keys)
+    Path("lake/b.zarr/t/0.0").write_bytes(stored)
+    again = run("convert", "lake/", "out/", "--resume")
+    assert again.exit_code == 0, again.output
+    assert "out/a.zarr: complete from before\n" in again.output
+    assert again.output.endswith("; 2 complete from before\n")
+    assert modified(*keys) == before
+    assert run("diff", "lake", "out").exit_code == 0
+
+
+def test_resume_finds_what_was_complete_when_a_run_was_killed(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed when a result was visible, before that was noted."""
+    note = jobs._PairJournal._note
+
+    def killed(self: Any, key: str, data: Any, *, complete: bool, problem: bool = False) -> None:
+        if complete and data["source"] == "lake/b.zarr":
+            raise KeyboardInterrupt
+        note(self, key, data, complete=complete, problem=problem)
+
+    monkeypatch.setattr(jobs._PairJournal, "_note", killed)
+    assert run("rechunk", "lake", "out", "--chunks", "5,5").exit_code == 4
+    assert not Path("out/sub").exists()
+    monkeypatch.setattr(jobs._PairJournal, "_note", note)
+    before = modified("out/b.zarr/t/.zarray")
+    result = run("rechunk", "lake", "out", "--chunks", "5,5", "--resume")
+    assert result.exit_code == 0, result.output
+    assert result.output.count("complete from before") == 3
+    assert modified("out/b.zarr/t/.zarray") == before
+    assert oz.open_array("out/sub/c.zarr", path="t").chunks == (5, 5)
+
+
+def test_what_another_run_has_written_is_not_taken_for_complete(lake: Path) -> None:
+    oz.create_group("out/b.zarr")
+    assert run("convert", "lake", "out").exit_code == 3
+    again = run("convert", "lake", "out", "--resume")
+    assert again.exit_code == 3
+    assert "lake/b.zarr: there is already a zarr 3 group" in again.output
+    assert "2 complete from before; 1 failed" in again.output
+    other = run("convert", "lake", "out", "--resume", "--zarr-format", "2")
+    assert "0 of 3 hierarchies converted" in other.output
+    replaced = run("convert", "lake", "out", "--resume", "--overwrite")
+    assert replaced.exit_code == 0, replaced.output
+    assert "t" in oz.open_group("out/b.zarr")
+
+
+def test_what_exists_in_a_folder_is_replaced_after_one_question(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oz.create_group("out/a.zarr")
+    dry = run("convert", "lake", "out", "--dry-run")
+    assert "out/a.zarr exists, and is replaced only with --overwrite" in dry.output
+    asked = []
+    monkeypatch.setattr(jobs, "is_interactive", lambda: True)
+    monkeypatch.setattr(terminal, "is_interactive", lambda: True)
+
+    def confirm(question: str, **_: Any) -> None:
+        asked.append(question)
+
+    monkeypatch.setattr(terminal.click, "confirm", confirm)
+    assert run("convert", "lake", "out").exit_code == 0
+    assert asked == ["1 of 3 destinations exists: out/a.zarr. Replace it?"]
+    assert "t" in oz.open_group("out/a.zarr")
+
+
+def test_hierarchies_of_a_folder_are_changed_in_place(lake: Path) -> None:
+    refused = run("rechunk", "lake", "--in-place", "--chunks", "5,5")
+    assert refused.exit_code == 2
+    assert "The arrays of the 3 hierarchies in lake will be replaced" in refused.output
+    assert run("rechunk", "lake", "--in-place", "--chunks", "5,5", "--yes").exit_code == 0
+    assert oz.open_array("lake/sub/c.zarr", path="t").chunks == (5, 5)
+    Path("lake/sub/c.zarr").rename("c.zarr")
+    result = run("convert", "lake", "--in-place")
+    assert result.exit_code == 0, result.output
+    assert oz.open_group("lake/b.zarr", zarr_format=3)["t"].chunks == (5, 5)
+    undone = run("convert", "--undo", "lake")
+    assert undone.output.splitlines() == [
+        f"removed 2 documents of zarr 3 from lake/{name}.zarr" for name in "ab"
+    ]
+    assert not Path("lake/a.zarr/zarr.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["convert", "lake", "lake/out"], 3, "one is inside the other; give another destination"),
+        (["convert", "lake", "one.zarr"], 2, "is a hierarchy itself; give a folder as DEST"),
+        (["convert", "lake", "out.zip"], 2, "out.zip is a file; give a folder as DESTINATION"),
+        (["rechunk", "lake", "lake", "--chunks", "5"], 3, "source and destination are both"),
+        (["convert", "lake", "out", "--checksums", "sums"], 2, "--checksums needs a single SOURCE"),
+        (["diff", "lake", "one.zarr"], 2, "lake is a folder of 3 hierarchies, and one.zarr is not"),
+        (["diff", "lake", "none"], 2, "lake is a folder of 3 hierarchies, and none is not"),
+        (["copy", "lake/a.zarr", "./lake/a.zarr/", "out"], 2, "would become out/a.zarr"),
+    ],
+)
+def test_wrong_destinations_of_folders_are_one_line(
+    lake: Path, arguments: list[str], code: int, message: str
+) -> None:
+    oz.create_group("one.zarr")
+    before = sorted(lake.rglob("*"))
+    result = run(*arguments)
+    assert result.exit_code == code, result.output
+    assert message in " ".join(result.output.split())
+    assert sorted(lake.rglob("*")) == before
+    assert not Path("out").exists()
+
+
+def test_a_copy_of_a_folder_has_everything_and_other_sources_go_on(lake: Path) -> None:
+    assert run("copy", "lake", "backup/lake").exit_code == 0
+    assert Path("backup/lake/notes.txt").exists()
+    assert run("diff", "lake", "backup/lake").exit_code == 0
+    result = run("copy", "lake/a.zarr", "none.zarr", "lake/b.zarr", "out", "--json")
+    assert result.exit_code == 3
+    found = json.loads(result.stdout)
+    assert [each["destination"] for each in found["results"]] == ["out/a.zarr", "out/b.zarr"]
+    assert [each["path"] for each in found["failures"]] == ["none.zarr"]
+    assert found["summary"]["hierarchies"] == 2
+
+
+def test_diff_compares_the_hierarchies_of_two_folders(lake: Path) -> None:
+    assert run("copy", "lake", "other").exit_code == 0
+    same = run("diff", "lake/", "other")
+    assert same.exit_code == 0, same.output
+    assert same.output.splitlines()[0] == "a.zarr: no differences"
+    assert same.output.splitlines()[-1] == "3 of 3 hierarchies have no differences"
+    planned = run("diff", "lake", "other", "--dry-run")
+    assert planned.exit_code == 0
+    assert "sub/c.zarr:\n" in planned.output
+    oz.open_array("other/b.zarr", mode="r+", path="t")[0, 0] = -1
+    Path("other/sub/c.zarr").rename("other/d.zarr")
+    result = run("diff", "lake", "other")
+    assert result.exit_code == 1
+    assert "b.zarr:\n/t: 1 of 600 values differ" in result.output
+    assert "d.zarr: only in the second\nsub/c.zarr: only in the first\n" in result.output
+    end = "1 of 4 hierarchies have no differences; 1 only in the first; 1 only in the second\n"
+    assert result.output.endswith(end)
+    found = json.loads(run("diff", "lake", "other", "--json").stdout)
+    assert [each["equal"] for each in found["results"]] == [True, False, False, False]
+    assert found["results"][2] == {
+        "path": "d.zarr", "a": None, "b": "other/d.zarr", "equal": False,
+    }  # fmt: skip
+    assert found["summary"] == {"hierarchies": 4, "equal": 1, "only_a": 1, "only_b": 1}
+    assert found["failures"] == []
