@@ -206,3 +206,97 @@ def test_a_codec_that_is_not_installed_is_named(
     monkeypatch.setattr(tifffile.TiffPage, "decode", property(lambda page: decode))
     with pytest.raises(oz.MissingPackage, match="pip install imagecodecs"):
         oz.import_file(tmp_path / "a.tif", tmp_path / "out.zarr")
+
+
+GEO_KEYS = {
+    "projected": [1, 1, 0, 3, 1024, 0, 1, 1, 1025, 0, 1, 1, 3072, 0, 1, 32633],
+    "point": [1, 1, 0, 3, 1024, 0, 1, 2, 1025, 0, 1, 2, 2048, 0, 1, 4326],
+    "own": [1, 1, 0, 2, 1024, 0, 1, 1, 3072, 0, 1, 32767],
+    "height": [1, 1, 0, 3, 1024, 0, 1, 2, 2048, 0, 1, 4326, 4096, 0, 1, 5773],
+}
+SCALE = (33550, "d", 3, (10.0, 5.0, 0.0), True)
+TIE = (33922, "d", 6, (1.0, 2.0, 0.0, 500010.0, 4599990.0, 0.0), True)
+MATRIX = (34264, "d", 16, (10.0, 1, 0, 500000, 2, -5, 0, 4600000, *(0.0,) * 7, 1), True)
+CONTROL = (33922, "d", 12, (0.0, 0, 0, 5, 5, 0, 1, 1, 0, 6, 4, 0), True)
+
+
+def write_geotiff(
+    path: Path,
+    keys: str,
+    *places: Any,
+    dtype: str = "f4",
+    nodata: str | None = None,
+    **options: Any,
+) -> None:
+    directory = GEO_KEYS[keys]
+    tags: list[Any] = [(34735, "H", len(directory), directory, True), *places]
+    if nodata is not None:
+        tags.append((42113, "s", 0, nodata, True))
+    shape = (3, 4, 3) if options else (3, 4)
+    tifffile.imwrite(path, np.ones(shape, dtype), extratags=tags, **options)
+
+
+@pytest.mark.parametrize(
+    ("keys", "places", "options", "code", "coefficients"),
+    [
+        ("projected", (SCALE, TIE), {}, "EPSG:32633", (10, 0, 500000, 0, -5, 4600000)),
+        ("projected", (MATRIX,), {}, "EPSG:32633", (10, 1, 500000, 2, -5, 4600000)),
+        ("point", (SCALE, TIE), {}, "EPSG:4326", (10, 0, 499995, 0, -5, 4600002.5)),
+        ("height", (SCALE, TIE), {}, "EPSG:4326", (10, 0, 500000, 0, -5, 4600000)),
+        (
+            "projected", (SCALE, TIE), {"photometric": "rgb"},
+            "EPSG:32633", (10, 0, 500000, 0, -5, 4600000),
+        ),
+    ],
+)  # fmt: skip
+def test_a_geotiff_keeps_its_place(
+    tmp_path: Path, keys: str, places: Any, options: Any, code: str, coefficients: Any
+) -> None:
+    write_geotiff(tmp_path / "a.tif", keys, *places, **options)
+    report = oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr")
+    assert report.notes == [f"kept as attributes: the transform and {code}"]
+    assert [*report.skipped] == (["vertical reference system"] if keys == "height" else [])
+    array = oz.open_array(tmp_path / "a.zarr")
+    place = oz.geo.read_transform(array)
+    assert place is not None
+    assert place.coefficients == coefficients
+    crs = oz.geo.read_crs(array)
+    assert crs is not None
+    assert crs.code == code
+    assert array.attrs["spatial:shape"] == [3, 4]
+    assert oz.geo.open(tmp_path / "a.zarr").levels[0].shape[:2] == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("keys", "places", "options", "lost"),
+    [
+        ("own", (SCALE, TIE), {}, "coordinate reference system"),
+        ("projected", (CONTROL,), {}, "coordinates of the pixels"),
+        ("projected", (SCALE, TIE), {"image": True}, "place on the Earth"),
+    ],
+)
+def test_what_is_lost_of_the_place_of_a_geotiff_is_listed(
+    tmp_path: Path, keys: str, places: Any, options: Any, lost: str
+) -> None:
+    write_geotiff(tmp_path / "a.tif", keys, *places)
+    report = oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr", **options)
+    assert [*report.skipped] == [lost]
+
+
+@pytest.mark.parametrize("format_", [2, 3])
+@pytest.mark.parametrize(
+    ("dtype", "text", "value"), [("f4", "-9999", -9999), ("u2", "0", 0), ("f4", "nan", None)]
+)
+def test_the_no_data_value_of_a_geotiff_is_the_fill_value(
+    tmp_path: Path, dtype: str, text: str, value: Any, format_: int
+) -> None:
+    write_geotiff(tmp_path / "a.tif", "projected", SCALE, TIE, dtype=dtype, nodata=text)
+    oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr", zarr_format=format_)
+    fill = oz.open_array(tmp_path / "a.zarr").fill_value
+    assert np.isnan(fill) if value is None else fill == value
+
+
+def test_a_no_data_value_that_the_pixels_cannot_have_is_listed(tmp_path: Path) -> None:
+    write_geotiff(tmp_path / "a.tif", "projected", SCALE, TIE, dtype="u1", nodata="-9999")
+    report = oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr")
+    assert report.skipped == {"no-data value": "'-9999' is no value of type uint8"}

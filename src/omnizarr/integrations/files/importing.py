@@ -251,6 +251,8 @@ class _Nodes:
         format = self.location.format
         format.check_name(full)
         if self.job.image and entry.as_image is not None:
+            if entry.attributes.keys() & {"spatial:transform", "_CRS"}:
+                self.contents.skipped["place on the Earth"] = "an image has none; import an array"
             entry = entry.as_image
         image = self._image(entry)
         if image is not None and np.dtype(entry.dtype).kind in "iufb":

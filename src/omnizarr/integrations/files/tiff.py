@@ -5,6 +5,9 @@ Specifications: TIFF 6.0, BigTIFF, and https://ome-model.readthedocs.io for OME-
 Only the strips and tiles that a box needs are read and decoded. Axes have the letters of tifffile
 in lower case; OME-TIFF images are brought to the order of OME-Zarr: time, channel, z, y, x. Levels
 of a pyramid are computed anew from full resolution.
+
+The place of a GeoTIFF (OGC 19-008r4) becomes attributes of the array: `spatial:transform`, `_CRS`
+and `proj:code`, as `geo.write` and `geo.write_crs` have them; its no-data value the fill value.
 """
 
 from __future__ import annotations
@@ -22,7 +25,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr.conventions.geo.crs import CRS, PROJ, registered, to_gdal, to_proj
+from omnizarr.conventions.geo.transform import Affine
+from omnizarr.conventions.geo.write import SPATIAL
 from omnizarr.errors import InvalidArgument, MissingModule, OmnizarrError
+from omnizarr.hierarchy.options import DEFAULT_FILL
 from omnizarr.integrations.files.contents import ArrayEntry, Box, Contents, ImageEntry, native
 from omnizarr.integrations.files.ome_xml import OmeImage, read_images
 
@@ -193,10 +200,6 @@ def contents(file: str) -> Contents:
             found.arrays[path] = _entry(file, opened, number, each, image, found)
         if len(series) > 1:
             found.groups[""] = {}
-        if opened.is_geotiff:
-            found.skipped["GeoTIFF tags"] = (
-                "the coordinate system is not imported; see docs/maps.md"
-            )
     return found
 
 
@@ -230,12 +233,15 @@ def _entry(
     given = described.get("dimension_names")
     if isinstance(given, list) and len(given) == len(shape):
         names, stated = tuple(None if n is None else str(n) for n in given), None
+    nodata = _nodata(series, found)
     return ArrayEntry(
         SeriesValues(file, number, order, shape, added),
         shape,
         native(series.dtype),
         chunks=None if added else chunks,
-        attributes=_attributes(opened, series),
+        fill_value=DEFAULT_FILL if nodata is None else nodata,
+        missing=nodata,
+        attributes={**_attributes(opened, series), **_place(series, shape, names, found)},
         dimension_names=names,
         stated_axes=stated,
         as_image=None if added else arranged,
@@ -362,3 +368,104 @@ def _json_members(metadata: dict[str, Any]) -> dict[str, Any]:
             continue
         out[str(name)] = value
     return out
+
+
+# GeoTIFF
+
+_NODATA = 42113  # the tag of GDAL
+_USER_DEFINED = 32767  # a reference system that is described by parameters, not by a code
+
+
+def _place(
+    series: Any, shape: tuple[int, ...], names: tuple[str | None, ...] | None, found: Contents
+) -> dict[str, Any]:
+    """Return the attributes of a GeoTIFF's transform and reference system; note what is lost."""
+    keyframe = series.keyframe
+    try:
+        tags = keyframe.geotiff_tags if keyframe.is_geotiff else None
+        if not tags:
+            return {}
+        where, code = _transform(tags), _epsg_code(tags)
+    except (*_ERRORS, OmnizarrError) as e:
+        found.skipped["coordinate system"] = f"the GeoTIFF tags cannot be read: {e}"
+        return {}
+    attributes: dict[str, Any] = {}
+    used = []
+    if where is None or names is None or not {"y", "x"} <= {*names}:
+        found.skipped["coordinates of the pixels"] = (
+            "the file has control points instead of a transform" if where is None
+            else f"the axes {series.axes} have no rows and columns"
+        )  # fmt: skip
+    else:
+        attributes["spatial:dimensions"] = ["y", "x"]
+        attributes["spatial:shape"] = [shape[names.index(name)] for name in ("y", "x")]
+        attributes["spatial:transform"] = list(where.coefficients)
+        used.append(SPATIAL)
+    if code is None:
+        about = tags.get("PCSCitationGeoKey") or tags.get("GTCitationGeoKey")
+        text = f"{about!r} " if isinstance(about, str) else ""
+        found.skipped["coordinate reference system"] = (
+            f"{text}has no EPSG code in the file; add one as the attribute proj:code"
+        )
+    else:
+        crs = CRS.of(f"EPSG:{code}")
+        attributes |= {"_CRS": to_gdal(crs), **to_proj(crs)}
+        used.append(PROJ)
+    if _code(tags.get("VerticalCSTypeGeoKey")) is not None:
+        found.skipped["vertical reference system"] = "only the horizontal one is imported"
+    if used:
+        kept = ["the transform" if each is SPATIAL else f"EPSG:{code}" for each in used]
+        found.notes.append(f"kept as attributes: {' and '.join(kept)}")
+        attributes["zarr_conventions"] = registered(None, *used)
+    return attributes
+
+
+def _transform(tags: dict[str, Any]) -> Affine | None:
+    """Return the transform of a GeoTIFF, from the corner of the first pixel; None without one."""
+    matrix = np.ravel(tags.get("ModelTransformation", ()))
+    scale, tie = np.ravel(tags.get("ModelPixelScale", ())), np.ravel(tags.get("ModelTiepoint", ()))
+    if matrix.size == 16:
+        a, b, _, c, d, e, _, f = map(float, matrix[:8])
+        where = Affine(a, b, c, d, e, f)
+    elif scale.size >= 2 and tie.size == 6:
+        column, row, _, x, y, _ = map(float, tie)
+        width, height = map(float, scale[:2])
+        where = Affine(width, 0.0, x - column * width, 0.0, -height, y + row * height)
+    else:
+        return None
+    is_point = tags.get("GTRasterTypeGeoKey") == 2  # the transform is for centres of pixels
+    return where.shifted(-0.5, -0.5) if is_point else where
+
+
+def _epsg_code(tags: dict[str, Any]) -> int | None:
+    """Return the EPSG code of the horizontal reference system; None if the file has none."""
+    projected = _code(tags.get("ProjectedCSTypeGeoKey"))
+    if tags.get("GTModelTypeGeoKey") == 1 or tags.get("ProjectedCSTypeGeoKey") is not None:
+        return projected
+    return _code(tags.get("GeographicTypeGeoKey"))
+
+
+def _code(value: Any) -> int | None:
+    known = isinstance(value, int) and 1024 <= value < _USER_DEFINED
+    return int(value) if known else None
+
+
+def _nodata(series: Any, found: Contents) -> Any:
+    """Return GDAL's no-data value as the type of the pixels; None if there is none."""
+    keyframe = series.keyframe
+    tag = keyframe.tags.get(_NODATA)
+    dtype = native(series.dtype)
+    if tag is None or dtype.kind not in "iuf":
+        return None
+    text = str(tag.value).strip().rstrip("\0")
+    try:
+        value = float(text) if dtype.kind == "f" else int(float(text))
+        same = dtype.kind == "f" or value == float(text)
+        with np.errstate(over="raise"):
+            return np.array(value, dtype)[()] if same else _unfit(text, dtype, found)
+    except (ValueError, OverflowError, FloatingPointError):
+        return _unfit(text, dtype, found)
+
+
+def _unfit(text: str, dtype: np.dtype[Any], found: Contents) -> None:
+    found.skipped["no-data value"] = f"{text!r} is no value of type {dtype}"
