@@ -30,6 +30,7 @@ from omnizarr.cli.options import (
     json_option,
     node_option,
     overwrite_option,
+    quiet_option,
     storage_option,
 )
 from omnizarr.stores.local.atomic_files import PARTIAL
@@ -144,6 +145,7 @@ def _common() -> dict[str, click.Option]:
     @storage_option
     @destination_option
     @json_option
+    @quiet_option
     @dry_run_option
     @overwrite_option
     @node_option

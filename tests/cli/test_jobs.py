@@ -228,3 +228,32 @@ def test_diff_compares_the_hierarchies_of_two_folders(lake: Path) -> None:
     }  # fmt: skip
     assert found["summary"] == {"hierarchies": 4, "equal": 1, "only_a": 1, "only_b": 1}
     assert found["failures"] == []
+
+
+def test_quiet_prints_only_problems(lake: Path) -> None:
+    for words in (
+        ["convert", "lake", "out"],
+        ["rechunk", "lake/a.zarr", "a.zarr", "--chunks", "5,5"],
+        ["copy", "lake", "copied"],
+        ["consolidate", "copied"],
+        ["diff", "lake", "out"],
+        ["verify", "lake", "lake/b.zarr"],
+        ["validate", "lake"],
+    ):
+        result = run(*words, "--quiet")
+        assert (result.exit_code, result.output) == (0, ""), words
+    damage("lake/b.zarr/t/0.0")
+    oz.open_array("out/a.zarr", mode="r+", path="t")[0, 0] = -1
+    verified = run("verify", "lake", "-q")
+    assert verified.exit_code == 1
+    assert [line.split(" (")[0] for line in verified.output.splitlines()] == [
+        "lake/b.zarr:",
+        "error /t chunk",
+    ]
+    skipped = run("convert", "lake", "rest", "-q", "--skip-damaged").output.splitlines()
+    assert skipped[0].startswith("wrote zarr 3 to rest/b.zarr: ")
+    assert skipped[1].startswith("  skipped damaged chunk 't/0.0': ")
+    assert len(skipped) == 2
+    Path("lake/b.zarr/t/0.0").unlink()
+    compared = run("diff", "lake/a.zarr", "out/a.zarr", "-q")
+    assert compared.output.startswith("/t: 1 of 600 values differ")

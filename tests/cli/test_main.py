@@ -18,9 +18,11 @@ import pytest
 from click.testing import Result
 
 import omnizarr as oz
+from omnizarr.cli import options
 from omnizarr.cli.main import TARGETS, main
 from omnizarr.cli.options import json_option, resume_option
 from tests.cli.conftest import run
+from tests.cli.page import all_commands
 
 
 def test_a_missing_path_is_a_helpful_one_line_error(in_tmp: Path) -> None:
@@ -96,11 +98,24 @@ def test_a_misspelt_command_or_option_gets_a_suggestion(in_tmp: Path) -> None:
         (("inf",), "'info'"),
         (("ome", "valdate"), "'validate'"),
         (("info", "--jsn", "x"), "--json"),
+        (("cp", "a", "b"), "'copy'"),
+        (("recompress", "a", "b"), "'rechunk'"),
+        (("rechunk", "a", "b", "--compressor", "zstd"), "--codecs"),
+        (("convert", "a", "b", "--force"), "--overwrite"),
+        (("verify", "a", "--silent"), "--quiet"),
     ):
         done = run(*words)
         assert done.exit_code == 2
         assert "did you mean" in done.output.lower()
         assert meant in done.output
+
+
+def test_names_of_other_tools_lead_to_names_that_exist() -> None:
+    assert not {*options._COMMANDS} & {*TARGETS}
+    assert {*options._COMMANDS.values()} <= {*TARGETS}
+    known = {name for command in dict(all_commands(main)).values()
+             for each in command.params for name in each.opts}  # fmt: skip
+    assert {*options._OPTIONS.values()} <= known
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> Result:

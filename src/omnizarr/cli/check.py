@@ -16,6 +16,7 @@ from omnizarr.cli.options import (
     json_option,
     node_option,
     paths_argument,
+    quiet_option,
     storage_option,
 )
 from omnizarr.cli.terminal import (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     )
 )
 @paths_argument
+@quiet_option
 @json_option
 @storage_option
 def validate(paths: tuple[str, ...], as_json: bool, storage_options: Options) -> None:
@@ -85,8 +87,9 @@ def _show_problems(problems: list[Problem]) -> None:
     from omnizarr.formats.sections import section_of  # noqa: PLC0415 - loaded where needed
 
     for problem in problems:
-        say(problem.level, colour="red" if problem.level == "error" else "yellow", end=False)
-        say(f" {command_text(str(problem))} [{section_of(problem)}]")
+        wrong = problem.level == "error"
+        say(problem.level, colour="red" if wrong else "yellow", end=False, problem=wrong)
+        say(f" {command_text(str(problem))} [{section_of(problem)}]", problem=wrong)
     bad = _errors(problems)
     say(f"{counted(bad, 'error')}, {counted(len(problems) - bad, 'warning')}")
 
@@ -142,6 +145,7 @@ _KIND = click.Choice(list(EXIT_CODES))
 @click.command(
     epilog=examples(
         "omnizarr verify ocean.zarr --depth checksums",
+        "omnizarr verify lake/ --quiet               # only what is damaged",
         "omnizarr verify lake/ --json --report findings.jsonl",
         "omnizarr verify s3://bucket/big.zarr --sample 0.01 --missing error",
         "omnizarr verify huge.zarr --dask tcp://10.0.0.1:8786 --resume",
@@ -176,6 +180,7 @@ _KIND = click.Choice(list(EXIT_CODES))
 @click.option("--ignore", type=_KIND, multiple=True, help="Findings to leave out.")
 @click.option("--exit-by-kind", is_flag=True, help="Exit codes 10 to 19 by the kind of error.")
 @job_options
+@quiet_option
 @json_option
 @storage_option
 def verify(

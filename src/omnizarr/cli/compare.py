@@ -27,6 +27,7 @@ from omnizarr.cli.options import (
     node_option,
     other_option,
     paths_argument,
+    quiet_option,
     storage_option,
 )
 from omnizarr.cli.terminal import (
@@ -219,6 +220,7 @@ def _show_histogram(found: ArrayStats) -> None:
 @memory_option
 @json_option
 @job_options
+@quiet_option
 @storage_option
 @other_option
 def diff(
@@ -291,7 +293,7 @@ def _diff_folders(
         places = {"a": one, "b": other}
         if one is None or other is None:
             only = "the second" if one is None else "the first"
-            shows = partial(say, f"{name}: only in {only}", colour="red")
+            shows = partial(say, f"{name}: only in {only}", colour="red", problem=True)
             return Done({**places, "equal": False}, shows, is_problem=not where.dry_run)
         if where.dry_run:
             return planned(job(one, other), where)
@@ -299,7 +301,7 @@ def _diff_folders(
         equal = report.equal and not (storage and report.storage)
 
         def show() -> None:
-            say(f"{name}: " if equal else f"{name}:", end=not equal)
+            say(f"{name}: " if equal else f"{name}:", end=not equal, problem=not equal)
             _show_differences(report, storage, equal)
 
         return Done({**places, **report.summary(), "equal": equal}, show, not equal)
@@ -334,7 +336,7 @@ def _diff_folders(
 
 def _show_differences(report: DiffReport, storage: bool, equal: bool) -> None:
     for line in report.lines(storage=storage):
-        say(line)
+        say(line, problem=not equal)
     if not report.complete:
         remark(INCOMPLETE, label="warning")
     if equal:

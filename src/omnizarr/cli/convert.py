@@ -272,11 +272,11 @@ def show(
               (report.chunks_verified, "verified"))  # fmt: skip
     parts += [f"{number} {what}" for number, what in others if number]
     say(f"{where.title}wrote zarr {zarr_format} to {target}: {', '.join(parts)}, "
-        f"{size_text(report.bytes_written)}")  # fmt: skip
+        f"{size_text(report.bytes_written)}", problem=bool(report.damaged))  # fmt: skip
     if not brief:
         _show_decisions(report)
     for key, reason in report.damaged.items():
-        say(f"  skipped damaged chunk {key!r}: {reason}")
+        say(f"  skipped damaged chunk {key!r}: {reason}", problem=True)
 
 
 def _show_decisions(report: Report) -> None:

@@ -25,6 +25,7 @@ from omnizarr.cli.options import (
     parse_value,
     path_argument,
     paths_argument,
+    quiet_option,
     shards_option,
     storage_option,
     zarr_format_option,
@@ -289,6 +290,7 @@ def _resolve_names(options: dict[str, Any], names: list[str] | None) -> None:
 @paths_argument
 @node_option
 @dry_run_option
+@quiet_option
 @json_option
 @storage_option
 def consolidate(

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from omnizarr.cli.options import Options, dry_run_option, resume_option
+from omnizarr.cli.options import Options, dry_run_option, quiet_option, resume_option
 from omnizarr.cli.terminal import (
     OK,
     PROBLEMS,
@@ -122,7 +122,7 @@ def job_options(command: F) -> F:
 
 def writing_job_options(command: F) -> F:
     """Add the options of jobs that write."""
-    return _with_options(command, (*_OPTIONS, _CHECKSUMS))
+    return _with_options(command, (*_OPTIONS, _CHECKSUMS, quiet_option))
 
 
 def _with_options(command: F, options: Iterable[Callable[[Any], Any]]) -> F:

@@ -14,7 +14,7 @@ import click
 
 from omnizarr import registry
 from omnizarr._version import VERSION
-from omnizarr.cli.options import JSON, RESUME, CommandGroup
+from omnizarr.cli.options import JSON, RESUME, CommandGroup, suggest_option
 from omnizarr.cli.terminal import (
     BROKEN_PIPE,
     FAILED,
@@ -107,6 +107,9 @@ class Main(CommandGroup):
         warnings.showwarning = _show_warning
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as e:
+            suggest_option(e)
+            raise
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except BrokenPipeError:  # the reader, such as head, has closed the pipe

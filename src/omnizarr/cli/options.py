@@ -9,6 +9,7 @@ storage_option       ``--storage-option``, ``--profile`` (`storage_options`)
 destination_option   ``--destination-option`` (`destination_options`)
 other_option         ``--other-option`` (`other_options`)
 json_option          ``--json`` (`as_json`)
+quiet_option         ``--quiet`` (no parameter; see `terminal.say`)
 dry_run_option       ``--dry-run`` (`dry_run`)
 resume_option        ``--resume`` (`resume`)
 overwrite_option     ``--overwrite``, ``--yes`` (`overwrite`); see `terminal.may_overwrite`
@@ -39,6 +40,44 @@ Options: TypeAlias = dict[str, Any] | None
 Chunks: TypeAlias = "int | str | tuple[int, ...] | dict[str, int] | None"
 
 
+# Names that other tools have for commands and options.
+_COMMANDS = {
+    "cp": "copy", "sync": "copy", "rsync": "copy", "mirror": "copy", "backup": "copy",
+    "migrate": "convert", "upgrade": "convert", "translate": "convert",
+    "recompress": "rechunk", "compress": "rechunk", "reshard": "rechunk", "shard": "rechunk",
+    "repack": "rechunk", "cast": "rechunk", "astype": "rechunk",
+    "check": "verify", "fsck": "verify", "scrub": "verify", "test": "verify", "lint": "validate",
+    "fix": "repair", "clean": "repair", "gc": "repair", "list": "ls", "dir": "ls",
+    "describe": "info", "inspect": "info", "stat": "info", "dump": "cat", "print": "cat",
+    "size": "du", "usage": "du", "compare": "diff", "cmp": "diff", "attributes": "attrs",
+    "metadata": "info", "meta": "info", "summary": "stats", "view": "serve", "browse": "serve",
+    "plot": "show", "new": "create", "init": "create", "multiscale": "pyramid",
+    "downsample": "pyramid", "kerchunk": "reference", "virtualize": "reference",
+}  # fmt: skip
+_OPTIONS = {
+    "--force": "--overwrite", "--clobber": "--overwrite", "--replace": "--overwrite",
+    "--format": "--zarr-format", "--zarr-version": "--zarr-format", "--version": "--zarr-format",
+    "--to": "--zarr-format", "--compressor": "--codecs", "--compression": "--codecs",
+    "--compress": "--codecs", "--codec": "--codecs", "--chunk-shape": "--chunks",
+    "--chunk-size": "--chunks", "--chunksize": "--chunks", "--shard-shape": "--shards",
+    "--shard-size": "--shards", "--threads": "--workers", "--jobs": "--workers",
+    "--processors": "--workers", "--mem": "--memory", "--max-mem": "--memory",
+    "--max-memory": "--memory", "--variable": "--array", "--var": "--array", "--path": "--node",
+    "--group": "--node", "--continue": "--resume", "--restart": "--resume",
+    "--check": "--verify", "--simulate": "--dry-run", "--plan": "--dry-run", "--silent": "--quiet",
+    "--inplace": "--in-place", "--in-situ": "--in-place", "--type": "--dtype",
+    "--data-type": "--dtype", "--sharding": "--shards", "--storage-options": "--storage-option",
+}  # fmt: skip
+
+
+def suggest_option(error: click.NoSuchOption) -> None:
+    """Have the error of an unknown option name the one that other tools call so."""
+    meant = _OPTIONS.get(error.option_name)
+    command = None if error.ctx is None else error.ctx.command
+    if meant is not None and command is not None and any(meant in p.opts for p in command.params):
+        vars(error)["possibilities"] = [meant]
+
+
 class CommandGroup(click.Group):
     """A group that suggests a name for one that it does not know."""
 
@@ -48,7 +87,8 @@ class CommandGroup(click.Group):
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             names = self.list_commands(ctx)
-            meant = closest_name(name, names)
+            meant = _COMMANDS.get(name.lower())
+            meant = meant if meant in names else closest_name(name, names)
             hint = f"did you mean {meant!r}?" if meant else f"known: {', '.join(names)}"
             ctx.fail(f"there is no command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
@@ -162,6 +202,17 @@ def _keep_json(context: click.Context, parameter: click.Parameter, given: bool) 
 json_option = click.option(
     "--json", "as_json", is_flag=True, is_eager=True, callback=_keep_json,
     help="Print JSON, and nothing else, on standard output.",
+)  # fmt: skip
+QUIET = "omnizarr.quiet"  # in the meta of a context, True if only problems are to be printed
+
+
+def _keep_quiet(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    context.meta[QUIET] = given
+
+
+quiet_option = click.option(
+    "--quiet", "-q", is_flag=True, expose_value=False, callback=_keep_quiet,
+    help="Print only problems: damage, differences, errors.",
 )  # fmt: skip
 RESUME = "omnizarr.resume"  # in the meta of a context, True if the command can go on
 

@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from omnizarr.cli.options import Options
+from omnizarr.cli.options import QUIET, Options
 from omnizarr.errors import InvalidArgument, OmnizarrError, Problem
 from omnizarr.formats.detect import Probe
 from omnizarr.stores.base import Store
@@ -130,8 +130,17 @@ def _colour(file: Any) -> bool | None:
     return False if os.environ.get("NO_COLOR") else None
 
 
-def say(text: object = "", *, colour: str | None = None, end: bool = True) -> None:
-    """Print to standard output."""
+def _is_quiet() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(QUIET))
+
+
+def say(
+    text: object = "", *, colour: str | None = None, end: bool = True, problem: bool = False
+) -> None:
+    """Print to standard output; with ``--quiet``, only what is a problem."""
+    if not problem and _is_quiet():
+        return
     styled = str(text) if colour is None else click.style(str(text), fg=colour)
     click.echo(styled, nl=end, color=_colour(sys.stdout))
 
@@ -230,8 +239,9 @@ def problems_json(problems: Sequence[Problem]) -> dict[str, Any]:
 def show_findings(findings: Sequence[Problem | Finding]) -> None:
     """Print one line per finding, coloured by its level."""
     for finding in findings:
-        say(finding.level, colour="red" if finding.level == "error" else "yellow", end=False)
-        say(f" {command_text(str(finding))}")
+        bad = finding.level == "error"
+        say(finding.level, colour="red" if bad else "yellow", end=False, problem=bad)
+        say(f" {command_text(str(finding))}", problem=bad)
 
 
 def show_left_out(left_out: Mapping[str, str]) -> None:
@@ -435,7 +445,7 @@ def run_each(
                 shown.append({"path": path, **to_json(result)})
                 continue
             if several and headed:
-                say(f"{path}:", colour="cyan")
+                say(f"{path}:", colour="cyan", problem=is_problem(result))
             show(result)
             if several and headed:
                 say()
@@ -492,7 +502,7 @@ def progress_bar(unit: str = "chunks") -> Iterator[Step | None]:
     It takes the amount done, the total and the path at work; with the unit "bytes", the bar shows
     the rate. The total may be zero while it is not known.
     """
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or _is_quiet():
         yield None
         return
     # Slow to import, and needed on a terminal only.
