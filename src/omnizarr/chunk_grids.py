@@ -173,8 +173,8 @@ class Grid:
     @property
     def regular(self) -> tuple[int, ...] | None:
         """The shape of all chunks, or None if they differ."""
-        chunks = tuple(a.chunk for a in self.axes if isinstance(a, RegularAxis))
-        return chunks if len(chunks) == len(self.axes) else None
+        chunks = [a.chunk for a in self.axes if isinstance(a, RegularAxis)]
+        return tuple(chunks) if len(chunks) == len(self.axes) else None
 
     def resized(self, shape: tuple[int, ...]) -> Grid | None:
         """Return the grid of an array of another shape, or None if the chunks differ in shape."""

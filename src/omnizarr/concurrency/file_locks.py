@@ -30,6 +30,8 @@ _BYTES = 2**32
 # Elsewhere the structure that is packed below has another order.
 _HAS_RANGES = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLKW")
 _PASSING = {errno.ENOMEM, errno.EIO, errno.EDEADLK}  # also of file systems that have locks
+_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+_pack = struct.Struct("hhqqi4x").pack
 _open_files: set[_File] = set()
 
 
@@ -52,16 +54,18 @@ class _File:
     __slots__ = ("descriptor", "identity")
 
     def __init__(self, path: str) -> None:
-        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self.descriptor = os.open(path, _FLAGS, 0o666)
         _open_files.add(self)
-        self.identity = os.fstat(self.descriptor)
+        found = os.fstat(self.descriptor)
+        self.identity = found.st_ino, found.st_dev
 
     def is_at(self, path: str) -> bool:
         """Return True if this is still the file at its path."""
         try:
-            return os.path.samestat(self.identity, os.stat(path))
+            found = os.stat(path)
         except FileNotFoundError:
             return False
+        return (found.st_ino, found.st_dev) == self.identity
 
     def close(self) -> None:
         _open_files.discard(self)
@@ -85,17 +89,17 @@ class locked:
         keys, path = self._keys, self._path
         if not keys:
             return
-        outer = _held.claims.setdefault(path, [])
+        outer, has_all = _held.claims.setdefault(path, []), False
         for other in outer:
             for byte in other._keys.keys() & keys.keys():
                 refuse_reentry(keys[byte], os.path.dirname(path))
+            has_all = has_all or other._has_all
         whole = not _HAS_RANGES or (len(keys) > MANY and not outer)
         ranges = [(0, _BYTES)] if whole else [(byte, 1) for byte in sorted(keys)]
-        has_all = any(other._has_all for other in outer)
         outer.append(self)
         try:
             if not has_all:
-                self._file = retry_on_emfile(lambda: _enter(path, ranges))
+                self._file = retry_on_emfile(_enter, path, ranges)
             self._has_all = whole
         except BaseException as e:
             self.__exit__()
@@ -220,7 +224,7 @@ def _lock(descriptor: int, kind: int, start: int, length: int, *, wait: bool = T
         fcntl.flock(descriptor, operation | (0 if wait else fcntl.LOCK_NB))
         return
     command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
-    fcntl.fcntl(descriptor, command, struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0))
+    fcntl.fcntl(descriptor, command, _pack(kind, os.SEEK_SET, start, length, 0))
 
 
 def _close_all() -> None:

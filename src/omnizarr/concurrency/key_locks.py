@@ -128,8 +128,8 @@ def _refuse_to_wait(key: str) -> None:
 
 def _find(level: int, keys: set[str]) -> list[_Lock]:
     """Return the locks of keys, in the order in which they are to be taken."""
-    slots = [(level, number) for number in sorted({hash(key) % SLOTS for key in keys})]
-    return [_locks.get(slot) or _locks.setdefault(slot, _Lock()) for slot in slots]
+    slots = sorted({hash(key) % SLOTS for key in keys})
+    return [_locks.get((level, n)) or _locks.setdefault((level, n), _Lock()) for n in slots]
 
 
 def _reset() -> None:
