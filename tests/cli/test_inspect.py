@@ -231,3 +231,23 @@ def test_wrong_arguments_have_one_exit_code_as_text_and_as_json(ocean: Path) -> 
     for more in ((), ("--json",)):
         assert run("attrs", "ocean.zarr", "--delete", "nothing", *more).exit_code == 2
         assert run("info", "nothing.zarr", *more).exit_code == 3
+
+
+TIME = np.dtype("<M8[7Y]")
+
+
+@pytest.mark.parametrize("command", ["info", "head", "cat", "show", "stats"])
+@pytest.mark.parametrize(
+    "dtype",
+    [TIME, [("a", "i4"), ("t", TIME)], [("t", TIME, (2,))]],
+    ids=["time", "field", "fields"],
+)
+def test_times_beyond_the_years_of_numpy_are_shown(in_tmp: Path, command: str, dtype: Any) -> None:
+    """NumPy 2.5 raises an error for their text, earlier ones show another year."""
+    data = np.zeros(3, dtype)
+    data.view("u1")[-1] = 0x13
+    array = oz.create_array("t.zarr", data=data, zarr_format=2, fill_value=data[2])
+    assert "fill value" in str(array.info)
+    for options in ((), ("--json",)):
+        if command != "show" or not options:
+            assert run(command, "t.zarr", *options).exit_code == 0

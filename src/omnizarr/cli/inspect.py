@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,7 +27,7 @@ from omnizarr.cli.options import (
 from omnizarr.cli.terminal import examples, run_each, say, say_json, show_table
 from omnizarr.errors import InvalidArgument, WrongNode
 from omnizarr.hierarchy import info as summaries
-from omnizarr.hierarchy.info import codec_names, size_text, type_name
+from omnizarr.hierarchy.info import codec_names, size_text, type_name, value_text
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, GroupModel, Node
 from omnizarr.model import paths as node_paths
@@ -314,13 +315,17 @@ def _show_values(path: str, array: Array, selection: tuple[Any, ...], as_json: b
         )
         return
     width = shutil.get_terminal_size().columns
-    say(np.array2string(values, threshold=sys.maxsize, max_line_width=max(width, 40)))
+    shown = partial(np.array2string, values, threshold=sys.maxsize, max_line_width=max(width, 40))
+    try:
+        say(shown())
+    except OverflowError:  # see `value_text`
+        say(shown(formatter={"datetime": value_text}))
 
 
 def _json_values(values: Any) -> Any:
     """Return values as lists of JSON: complex numbers as pairs, times and raw bytes as text."""
     if values.dtype.kind in "cmMV":
-        return _nested(values, str) if values.dtype.kind != "c" else _nested(values, _pair)
+        return _nested(values, value_text) if values.dtype.kind != "c" else _nested(values, _pair)
     return values.tolist()
 
 

@@ -184,7 +184,22 @@ def number_text(value: Any) -> str:
         return "-"
     if isinstance(value, complex):
         return f"{value.real:.6g}{value.imag:+.6g}j"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else value_text(value)
+
+
+def value_text(value: Any) -> str:
+    """Return the text of a value as NumPy shows it; of a time that it cannot show, the count."""
+    try:
+        return str(value)
+    except OverflowError:  # NumPy 2.5 refuses years that 64 bits do not hold
+        import numpy as np  # noqa: PLC0415 - needed by few
+
+    if isinstance(value, np.ndarray):
+        return f"[{' '.join(map(value_text, value))}]" if value.ndim else value_text(value[()])
+    if value.dtype.names is not None:
+        return f"({', '.join(value_text(value[name]) for name in value.dtype.names)})"
+    unit, step = np.datetime_data(value.dtype)
+    return f"{int(value.view(np.int64))} times {step}{unit}"
 
 
 def size_text(size: int) -> str:
@@ -211,7 +226,7 @@ def array_info(
     problem = None
     try:
         fill = bound.shown(bound.fill[()])
-        text = repr(str(fill)) if isinstance(fill, str) else str(fill)
+        text = repr(str(fill)) if isinstance(fill, str) else value_text(fill)
         info["fill value"] = text if bound.fill_defined else "undefined"
         itemsize = 0 if bound.data_type.variable else bound.dtype.itemsize
         if itemsize:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from omnizarr.errors import InvalidArgument, OmnizarrError, WrongNode
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.info import value_text
 from omnizarr.hierarchy.open import open as open_zarr
 from omnizarr.hierarchy.open import open_array
 from omnizarr.integrations.display import (
@@ -349,10 +350,13 @@ def table_lines(picture: Picture) -> list[str]:
     values = np.atleast_1d(picture.layers[0].values)
     names = values.dtype.names
     if names is None:
-        rows = [[_short(str(v)) for v in np.atleast_1d(row)] for row in values]
+        rows = [[_short(value_text(v)) for v in np.atleast_1d(row)] for row in values]
     else:
         records = values.reshape(-1)
-        rows = [list(names), *([_short(str(record[n])) for n in names] for record in records)]
+        rows = [
+            list(names),
+            *([_short(value_text(record[n])) for n in names] for record in records),
+        ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = ([c.ljust(w) for c, w in zip(row, widths, strict=True)] for row in rows)
     return ["  ".join(row).rstrip() for row in padded]

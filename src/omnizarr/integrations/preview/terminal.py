@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.errors import InvalidArgument
+from omnizarr.hierarchy.info import value_text
 from omnizarr.integrations.preview.picture import Picture, choose, colors, table_lines
 
 Protocol: TypeAlias = Literal["kitty", "sixel", "colors", "plain"]
@@ -95,7 +96,7 @@ def _ends(places: Any) -> str:
     if not len(places):
         return ""
     first, last = (
-        str(p) if places.dtype.kind == "M" else f"{p:g}" for p in (places[0], places[-1])
+        value_text(p) if places.dtype.kind == "M" else f"{p:g}" for p in (places[0], places[-1])
     )
     return f"{first} to {last}"
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import SelectionError
 from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.info import value_text
 from omnizarr.integrations.display import TEXT, decoding, transfer_type, work
 
 MAX_BYTES = 2**24  # of the values in one answer
@@ -210,7 +211,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return [plain(item) for item in value] if value.ndim else plain(value[()])
     if isinstance(value, (np.datetime64, np.timedelta64)):
-        return None if np.isnat(value) else str(value)
+        return None if np.isnat(value) else value_text(value)
     if isinstance(value, (bytes, bytearray)):
         return bytes(value).decode("utf-8", "backslashreplace")
     if isinstance(value, (np.bool_, np.str_)):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from omnizarr.errors import InvalidArgument
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.info import type_name
+from omnizarr.hierarchy.info import type_name, value_text
 from omnizarr.ops.analysis.moments import Histogram, Moments, Number
 
 SLICE = 2**15  # elements at a time, which the processor's cache holds
@@ -261,7 +261,7 @@ def _json(value: Any) -> Any:
     """Return a value as plain data."""
     if isinstance(value, complex):
         return [value.real, value.imag]
-    return str(value) if isinstance(value, np.generic) else value
+    return value_text(value) if isinstance(value, np.generic) else value
 
 
 def _is_extension(dtype: np.dtype[Any]) -> bool:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrError
 from omnizarr.formats.format import ARRAY_DIMENSIONS
-from omnizarr.hierarchy.info import type_name
+from omnizarr.hierarchy.info import type_name, value_text
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, Named, Node
 
@@ -141,17 +141,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic) and is_extension(value.dtype):
         return float(value)
     if isinstance(value, (np.datetime64, np.timedelta64)):
-        try:
-            return str(value)
-        except OverflowError:  # of NumPy, for times that its text has no room for
-            unit, step = np.datetime_data(value.dtype)
-            return f"{int(value.view(np.int64))} times {step}{unit}"
+        return value_text(value)
     if isinstance(value, np.void) and value.dtype.names is not None:
         return str(tuple(plain(value[name]) for name in value.dtype.names))
     found = value.item() if isinstance(value, np.generic) else value
     if found is None or isinstance(found, (bool, int, float, str)):
         return found
-    return str(found)
+    return value_text(found)
 
 
 # Metadata
