@@ -134,3 +134,13 @@ def test_consolidate_counts_nodes_and_writes_only_without_dry_run(ocean: Path) -
     assert oz.open_consolidated("ocean.zarr")["deep/t"].shape == (20, 30)
     array = run("consolidate", "ocean.zarr", "--node", "deep/t")
     assert (array.exit_code, "is an array" in array.output) == (3, True)
+
+
+def test_arrays_in_a_folder_do_not_stop_consolidation(ocean: Path) -> None:
+    oz.create_array("lake/a.zarr", data=[1, 2])
+    oz.create_group("lake/b.zarr").create_array("x", data=[1, 2])
+    result = run("consolidate", "lake")
+    assert result.exit_code == 0, result.output
+    assert "lake/a.zarr:\nan array, which has no metadata to consolidate\n" in result.output
+    assert oz.open_consolidated("lake/b.zarr")["x"].shape == (2,)
+    assert run("consolidate", "lake/a.zarr").exit_code == 3

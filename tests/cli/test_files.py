@@ -74,7 +74,7 @@ def test_export_writes_files_by_their_names(ocean: Path) -> None:
     assert run("export", "ocean.zarr", "t.npy", "--node", "deep/t", "--overwrite").exit_code == 0
     assert run("export", "ocean.zarr", "t.xyz").exit_code == 2
     one = run("export", "ocean.zarr", "b.npy")
-    assert "can hold one array only; give the path of one: deep/t, name" in one.stderr
+    assert "a .npy file can hold one array only; give one with --node: deep/t, name" in one.stderr
 
 
 def test_pyramid_writes_and_adds_levels(in_tmp: Path) -> None:
@@ -125,3 +125,13 @@ def test_a_dry_run_says_that_the_destination_exists(ocean: Path, words: str) -> 
     assert "there exists, and is replaced only with --overwrite" in found.stderr
     found = run(*words.split(), "--dry-run", "--overwrite")
     assert "there exists, and would be replaced" in found.stderr
+
+
+def test_a_group_that_is_no_image_lists_the_arrays_for_a_tiff_file(ocean: Path) -> None:
+    pytest.importorskip("tifffile")
+    result = run("export", "ocean.zarr", "a.tif")
+    assert result.exit_code == 3
+    assert "a .tif file can hold one array only; give one with --node: deep/t" in result.output
+    oz.create_group("flat.zarr").create_array("x", shape=(4, 4))
+    image = run("pyramid", "flat.zarr", "image.zarr")
+    assert "has no OME-Zarr metadata; its attributes: none; its arrays: x" in image.output

@@ -123,7 +123,7 @@ def test_what_another_run_has_written_is_not_taken_for_complete(lake: Path) -> N
     again = run("convert", "lake", "out", "--resume")
     assert again.exit_code == 3
     assert "lake/b.zarr: there is already a zarr 3 group" in again.output
-    assert "2 complete from before; 1 failed" in again.output
+    assert again.output.endswith("; 2 complete from before; 1 not replaced\n")
     other = run("convert", "lake", "out", "--resume", "--zarr-format", "2")
     assert "0 of 3 hierarchies converted" in other.output
     replaced = run("convert", "lake", "out", "--resume", "--overwrite")

@@ -303,6 +303,8 @@ def consolidate(
 
     def work(path: str) -> dict[str, Any]:
         location, found = find(path, node, storage_options)
+        if isinstance(found, ArrayModel) and path not in paths:  # one of a folder
+            return {"nodes": 0, "dry_run": dry_run}
         if isinstance(found, ArrayModel):
             raise WrongNode(f"{location} is an array; only metadata of groups are consolidated")
         count = len(list(readable_nodes(location, found)))
@@ -311,6 +313,9 @@ def consolidate(
         return {"nodes": count, "dry_run": dry_run}
 
     def show(result: dict[str, Any]) -> None:
+        if not result["nodes"]:
+            say("an array, which has no metadata to consolidate")
+            return
         would = "would consolidate" if dry_run else "consolidated"
         say(f"{would} the metadata of {counted(result['nodes'], 'node')}")
 

@@ -306,13 +306,18 @@ def run_pairs(
         overwrite = _may_replace_some(pairs, overwrite, where, options)
     places = {pair.source: pair for pair in pairs}
     journal = _PairJournal(given, where)
+    existing: list[str] = []
 
     def each(path: str) -> Done:
         pair = places[path]
-        job = describe(pair, overwrite)
-        if where.dry_run:
-            return work(job, pair)
-        return journal.run(job, pair, partial(work, job, pair), options)
+        try:
+            job = describe(pair, overwrite)
+            if where.dry_run:
+                return work(job, pair)
+            return journal.run(job, pair, partial(work, job, pair), options)
+        except NodeExists:
+            existing.append(path)
+            raise
 
     code = run_each(
         [*places],
@@ -320,7 +325,9 @@ def run_pairs(
         lambda done: done.show(),
         to_json=lambda done: done.data,
         is_problem=lambda done: done.is_problem,
-        summary=lambda every: _pairs_summary(every, len(pairs), verb, where, as_json),
+        summary=lambda every: _pairs_summary(
+            every, len(pairs), len(existing), verb, where, as_json
+        ),
         as_json=as_json,
         folders=False,
         several=True,
@@ -359,9 +366,9 @@ def _may_replace_some(
 
 
 def _pairs_summary(
-    every: Sequence[Done], number: int, verb: str, where: Where, as_json: bool
+    every: Sequence[Done], number: int, existing: int, verb: str, where: Where, as_json: bool
 ) -> Any:
-    """Return the total of the results, as text or for JSON."""
+    """Return the total of the results, as text or for JSON, with the number that exist already."""
     good = sum(not done.is_problem for done in every)
     if where.dry_run:
         text = f"{counted(len(every), 'hierarchy')}; nothing was written (--dry-run)"
@@ -381,8 +388,11 @@ def _pairs_summary(
     text = f"{where.title}{good} of {counted(number, 'hierarchy')} {verb}: {', '.join(parts)}"
     if kept:
         text += f"; {kept} complete from before"
-    if number > len(every):
-        text += f"; {number - len(every)} failed: --resume tries only these again"
+    failed = number - len(every) - existing
+    if existing:
+        text += f"; {existing} not replaced"
+    if failed:
+        text += f"; {failed} failed: --resume tries only these again"
     return text
 
 

@@ -76,6 +76,8 @@ OPTIONS = {
     "Call consolidate_metadata again": "Run omnizarr consolidate PATH",
     "with consolidate_metadata": "with omnizarr consolidate PATH",
     "with copy_hierarchy": "with omnizarr copy",
+    "give the path of one": "give one with --node",
+    "rules: no array matches": "no array matches",
     "The same call with resume=True": "The same command with --resume",
     "the same call with resume=True": "the same command with --resume",
     "read the pixels and write them with omnizarr.ome.write(…, axes=…)": (

@@ -11,6 +11,7 @@ from omnizarr.conventions.ome.model import PlateLayout, WellLayout
 from omnizarr.errors import InvalidMetadata, NodeNotFound, WrongNode
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.open import open as open_zarr
+from omnizarr.stores import can_list
 
 
 class Well(OmeGroup, Mapping[str, Image]):
@@ -210,7 +211,10 @@ def load_at(
     loaded = load(group)
     if loaded is None:
         names = ", ".join(group.attrs) or "none"
+        arrays = [] if group.attrs or not can_list(group.store) else [*group.array_keys()]
+        inside = f"; its arrays: {', '.join(arrays[:8])}" if arrays else ""
         raise InvalidMetadata(
             f"{group.name} in {group.store!r} has no OME-Zarr metadata; its attributes: {names}"
+            f"{inside}"
         )
     return loaded

@@ -39,7 +39,7 @@ class NpyWriter(FileWriter):
 
     def check(self) -> None:
         """Raise if the array cannot be written."""
-        array = self.one_array("file.npy")
+        array = self.one_array(".npy")
         _check_type(array, self.type_of(array))
 
     def prepare(self, file: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.conventions.ome.image import Image
+from omnizarr.conventions.ome.image import Image, load
 from omnizarr.conventions.ome.plate import open as open_ome
 from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import CannotExpress, MissingModule
@@ -48,13 +48,15 @@ class TiffWriter(FileWriter):
     def check(self) -> None:
         """Raise if there is no array that TIFF can hold."""
         if isinstance(self.node, Group):
+            if load(self.node) is None:
+                self.one_array(".tif")
             found = open_ome(self.node.store, path=self.node.path)
             if not isinstance(found, Image):
                 raise CannotExpress(f"{found!r} is not a single image; give the path of one")
             self.image, self.levels = found, list(found.levels)
             self.groups = {}
         else:
-            self.levels = [self.one_array("file.tif")]
+            self.levels = [self.one_array(".tif")]
         first = self.levels[0]
         self.arrays = {first.path: first}
         dtype = self.type_of(first)

@@ -87,13 +87,13 @@ class FileWriter(ABC):
         self.skipped[path or "/"] = reason
         self.arrays.pop(path, None)
 
-    def one_array(self, file: str) -> Array:
+    def one_array(self, suffix: str) -> Array:
         """Return the array of a format that holds only one."""
         if list(self.arrays) == [""]:
             return self.arrays[""]
         names = ", ".join(sorted(self.arrays)[:8]) or "none"
         raise CannotExpress(
-            f"{os.path.basename(file)!r} can hold one array only; give the path of one: {names}"
+            f"a {suffix} file can hold one array only; give the path of one: {names}"
         )
 
 
