@@ -171,10 +171,6 @@ def test_a_cancelled_write_finishes_before_the_cancellation(loop: str) -> None:
         order.append("cancelled")
 
     async def in_trio() -> None:
-        async def later() -> None:
-            await trio.sleep(0.05)
-            let_go()
-
         async with trio.open_nursery() as nursery:
             with trio.CancelScope() as scope:
 
@@ -182,9 +178,10 @@ def test_a_cancelled_write_finishes_before_the_cancellation(loop: str) -> None:
                     while not store.begun.is_set():
                         await trio.sleep(0.001)
                     scope.cancel()
+                    await trio.sleep(0.05)
+                    let_go()
 
                 nursery.start_soon(stop)
-                nursery.start_soon(later)
                 await array.setitem(..., 7)
             assert scope.cancelled_caught
             order.append("cancelled")

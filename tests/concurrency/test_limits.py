@@ -25,32 +25,35 @@ def nothing() -> None:
 
 
 class Watched(oz.MemoryStore):
-    """Counts the threads that are inside it at the same time."""
+    """Counts the threads that are inside it at the same time, once it has seen some at all."""
 
-    def __init__(self) -> None:
+    def __init__(self, some: int) -> None:
         super().__init__()
-        self.lock = threading.Lock()
+        self.some, self.changed = some, threading.Condition()
         self.now = self.most = 0
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
-        with self.lock:
-            self.now += 1
-            self.most = max(self.most, self.now)
-        time.sleep(2e-3)
-        with self.lock:
-            self.now -= 1
+        if key.startswith("c/"):
+            with self.changed:
+                self.now += 1
+                self.most = max(self.most, self.now)
+                self.changed.notify_all()
+                assert self.changed.wait_for(lambda: self.most >= self.some, 60)
+            time.sleep(2e-3)
+            with self.changed:
+                self.now -= 1
         return super().get(key, range)
 
 
-def watched() -> tuple[Watched, oz.Array]:
-    store = Watched()
+def watched(some: int) -> tuple[Watched, oz.Array]:
+    store = Watched(some)
     data = np.arange(2**18, dtype="u4")
     array = oz.create_array(store, data=data, chunks=(2**13,), codecs=["bytes", "zstd"])
     return store, array
 
 
 def test_a_call_alone_uses_all_threads_and_not_more() -> None:
-    store, array = watched()
+    store, array = watched(4)
     with oz.configure(threads=4, engine="reference"):
         assert array[...][-1] == 2**18 - 1
     assert store.most == 4
@@ -82,7 +85,7 @@ def test_helpers_leave_when_other_calls_begin() -> None:
 
 
 def test_many_callers_do_not_multiply_threads() -> None:
-    store, array = watched()
+    store, array = watched(6)
     ready = threading.Barrier(6)
 
     def read(_: int) -> None:
@@ -146,7 +149,7 @@ def test_workers_have_the_settings_of_their_caller() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_forked_while_all_threads_are_busy_has_its_own() -> None:
-    _, array = watched()
+    _, array = watched(1)
     with oz.configure(threads=2, engine="reference"), limits.threads(2):
         child = os.fork()
         if child == 0:
@@ -168,7 +171,7 @@ def test_a_call_of_a_thread_that_has_a_lock_gets_no_helpers() -> None:
 
 
 def test_no_more_tasks_of_a_job_run_at_a_time_than_its_limit() -> None:
-    lock, running, most = threading.Lock(), 0, 0
+    lock, both, running, most = threading.Lock(), threading.Barrier(2), 0, 0
 
     def work(number: int) -> None:
         nonlocal running, most
@@ -176,7 +179,7 @@ def test_no_more_tasks_of_a_job_run_at_a_time_than_its_limit() -> None:
             with lock:
                 running += 1
                 most = max(most, running)
-            time.sleep(0.005)
+            both.wait(60)  # breaks, and fails the task, unless two run at a time
             with lock:
                 running -= 1
 

@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -466,20 +467,19 @@ def test_a_store_error_is_reported_as_without_the_cache(kept: ChunkCache) -> Non
 
 
 class Far(Counted):
-    """A slow store that counts how many requests it serves concurrently."""
+    """A store that counts how many requests it serves concurrently, and waits for the least."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.lock = threading.Lock()
-        self.now = self.most = 0
-        self.wait = 0.0
+        self.changed = threading.Condition()
+        self.now = self.most = self.least = 0
 
     def _serve(self) -> None:
-        with self.lock:
+        with self.changed:
             self.now += 1
             self.most = max(self.most, self.now)
-        time.sleep(self.wait)
-        with self.lock:
+            self.changed.notify_all()
+            assert self.changed.wait_for(lambda: self.most >= self.least, 60)
             self.now -= 1
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
@@ -501,10 +501,10 @@ def test_chunks_of_a_remote_store_are_fetched_concurrently(kept: ChunkCache, lay
     store = Far()
     array = oz.create_array(store, data=DATA, **LAYOUTS[layout])
     store.fetched.clear()
-    store.wait = 0.02
+    store.least = 3  # requests wait until that many have come at a time
     with oz.configure(threads=1):
         assert np.array_equal(array[1:31, 1:31], DATA[1:31, 1:31])
-        assert store.most > 2
+        assert store.most >= 3
         first = len(store.fetched)
         assert np.array_equal(array[1:31, 1:31], DATA[1:31, 1:31])
         assert len(store.fetched) == first
@@ -527,6 +527,13 @@ def test_errors_of_a_remote_store_name_the_chunk(kept: ChunkCache) -> None:
     assert np.array_equal(array[:8], DATA[:8])
 
 
+def open_files() -> Iterator[str]:
+    """Return the paths of the files that this process has open."""
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # another thread closed it
+            yield os.readlink(f"/proc/self/fd/{number}")
+
+
 def test_the_cache_keeps_no_store_alive(tmp_path: Path) -> None:
     """A16: every store ever read was kept, with its values and open files."""
     for i in range(3):
@@ -534,7 +541,6 @@ def test_the_cache_keeps_no_store_alive(tmp_path: Path) -> None:
             oz.create_array(archive, data=DATA, chunks=(8, 8))
     stores: list[weakref.ref[Any]] = []
     with oz.configure(chunk_cache="1MB"):
-        before = len(os.listdir("/proc/self/fd"))
         for i in range(3):
             memory = Counted()
             oz.create_array(memory, data=DATA, chunks=(8, 8))
@@ -548,7 +554,7 @@ def test_the_cache_keeps_no_store_alive(tmp_path: Path) -> None:
             del memory, store
         gc.collect()
         assert [found() for found in stores] == [None] * len(stores)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert not [f for f in open_files() if f.startswith(str(tmp_path))]
 
 
 def test_stores_that_differ_in_more_than_their_location_share_nothing(kept: ChunkCache) -> None:

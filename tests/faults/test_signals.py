@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,21 +52,33 @@ def test_every_operation_continues_after_signals(
 def test_waiting_for_a_lock_of_another_process_continues_after_signals(tmp_path: Path) -> None:
     array = oz.create_array(tmp_path / "x", data=DATA, chunks=DATA.shape)
     code = """
-    import sys, time
+    import sys
     from omnizarr.concurrency.file_locks import locked
     with locked(sys.argv[1], ["c/0/0"], "chunks"):
         print("locked", flush=True)
-        time.sleep(0.5)
+        sys.stdin.readline()
     """
     command = [sys.executable, "-c", "\n".join(line[4:] for line in code.splitlines())]
-    with subprocess.Popen([*command, tmp_path / "x"], stdout=subprocess.PIPE, text=True) as other:
+    pipe, order = subprocess.PIPE, list[str]()
+    with (
+        subprocess.Popen([*command, tmp_path / "x"], stdin=pipe, stdout=pipe, text=True) as other,
+        frequent_signals() as came,
+    ):
+        assert other.stdin is not None
         assert other.stdout is not None
         assert other.stdout.readline() == "locked\n"
-        start = time.monotonic()
-        with frequent_signals() as came:
-            array[BOX] = 7
-    assert time.monotonic() - start > 0.3
-    assert len(came) > 50
+        came.clear()
+
+        def release() -> None:
+            while len(came) < 200:
+                time.sleep(1e-3)
+            order.append("released")
+            print(file=other.stdin, flush=True)
+
+        threading.Thread(target=release, daemon=True).start()
+        array[BOX] = 7
+        order.append("written")
+    assert order == ["released", "written"]
     assert np.array_equal(array[...], CHANGED)
 
 

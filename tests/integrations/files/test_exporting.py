@@ -194,14 +194,19 @@ def test_parts_of_an_export_make_one_file(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["a.npy", "a.zarr"]
 
 
-SLOW = """
-import sys, time
+SOME = """
+import sys
+from omnizarr.ops import job
 from omnizarr.integrations.files import numpy_writer, exporting
 call = numpy_writer.WriteBox.__call__
-def slow(self):
-    time.sleep(0.1)
+begun = []
+def some(self):
+    begun.append(self)
+    if len(begun) > 3:
+        sys.stdin.read()  # until it is killed
     return call(self)
-numpy_writer.WriteBox.__call__ = slow
+numpy_writer.WriteBox.__call__ = some
+job.FLUSH = 0  # every task that is done is entered in the journal
 exporting.export_file(sys.argv[1], sys.argv[2], memory=300_000, workers=1)
 """
 
@@ -210,7 +215,8 @@ def test_a_killed_export_leaves_no_file_and_is_resumed(tmp_path: Path) -> None:
     values = np.arange(100 * 10_000, dtype="i4").reshape(100, 10_000)
     oz.create_array(tmp_path / "a.zarr", data=values, chunks=(1, 10_000))
     file = tmp_path / "a.npy"
-    process = subprocess.Popen([sys.executable, "-c", SLOW, str(tmp_path / "a.zarr"), str(file)])
+    command = [sys.executable, "-c", SOME, str(tmp_path / "a.zarr"), str(file)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE)
     deadline = time.monotonic() + 60
     while not [p for p in tmp_path.rglob("*") if "journal" in str(p) and p.is_file()]:
         assert process.poll() is None

@@ -142,15 +142,20 @@ def test_memory_stays_within_the_bound(tmp_path: Path) -> None:
     assert oz.open_group(tmp_path / "a.zarr")["x"][63, 0, 0] == 63
 
 
-SLOW = """
-import sys, time
+SOME = """
+import sys
+from omnizarr.ops import job
 from omnizarr.ops import fill
 from omnizarr.integrations.files.importing import import_file
 call = fill.FillBox.__call__
-def slow(self):
-    time.sleep(0.08)
+begun = []
+def some(self):
+    begun.append(self)
+    if len(begun) > 3:
+        sys.stdin.read()  # until it is killed
     return call(self)
-fill.FillBox.__call__ = slow
+fill.FillBox.__call__ = some
+job.FLUSH = 0  # every task that is done is entered in the journal
 import_file(sys.argv[1], sys.argv[2], memory=300_000, workers=1, overwrite=len(sys.argv) > 3)
 """
 
@@ -167,8 +172,8 @@ def test_a_killed_import_is_invisible_and_is_resumed(tmp_path: Path, replaced: b
     out = tmp_path / "a.zarr"
     if replaced:
         oz.create_group(out, attributes={"old": True})
-    command = [sys.executable, "-c", SLOW, str(tmp_path / "a.h5"), str(out), *(["x"] * replaced)]
-    process = subprocess.Popen(command)
+    command = [sys.executable, "-c", SOME, str(tmp_path / "a.h5"), str(out), *(["x"] * replaced)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE)
     deadline = time.monotonic() + 60
     while not _journal(out):
         assert process.poll() is None
