@@ -48,11 +48,10 @@ import click
 
 from omnizarr.cli.options import QUIET, Options
 from omnizarr.errors import InvalidArgument, OmnizarrError, Problem
-from omnizarr.formats.detect import Probe
+from omnizarr.hierarchy.lookup import is_hierarchy, is_link, list_folder
 from omnizarr.stores.base import Store
-from omnizarr.stores.operations import can_list, get_existing, list_dir
+from omnizarr.stores.operations import can_list, list_dir
 from omnizarr.stores.resolve import is_archive, resolve
-from omnizarr.stores.staging import MARKER
 
 if TYPE_CHECKING:
     from omnizarr.ops.checks.findings import Finding
@@ -301,8 +300,6 @@ def error_json(error: BaseException) -> dict[str, str]:
 
 # Folders of stores, and what is at a destination
 
-_OWN = ("__omnizarr", ".__omnizarr")  # where unfinished work and journals are
-
 
 def find_below(where: str, options: Options = None) -> Iterator[str]:
     """Yield the outermost hierarchies at a path or URL or below it, in order."""
@@ -314,51 +311,27 @@ def find_below(where: str, options: Options = None) -> Iterator[str]:
     except OmnizarrError:  # which the command reports
         yield where
         return
-    if _is_hierarchy(store, "") or not can_list(store):
+    if is_hierarchy(store, "") or not can_list(store):
         yield where
         return
-    for prefix in _below(store, "", _root(where)):
+    for prefix in _below(store, ""):
         yield f"{where.rstrip('/') or '/'}/{prefix}" if where != "." else prefix
 
 
-def _root(where: str) -> str | None:
-    """Return the path of a local folder, else None."""
-    return where if os.path.isdir(where) else None
-
-
-def _below(store: Store, prefix: str, root: str | None) -> Iterator[str]:
-    """Yield the paths of hierarchies below a prefix, relative to the store."""
-    keys, prefixes = list_dir(store, prefix)
-    archives = [key for key in keys if is_archive(key)]
-    for name in sorted([*archives, *(p.rstrip("/") for p in prefixes)]):
-        if name in archives:
-            yield name
-        elif not name.rpartition("/")[2].startswith(_OWN):
-            if _is_hierarchy(store, name):
-                yield name
-            elif root is None or not os.path.islink(os.path.join(root, name)):
-                yield from _below(store, f"{name}/", root)
-
-
-def _is_hierarchy(store: Store, path: str, unfinished: bool = True) -> bool:
-    """Return True if there are metadata of a node, valid or not, or one is being written.
-
-    Without `unfinished`, one that is being written is none.
-    """
-    names = [*Probe("").every_key(), "attrs", MARKER]
-    found = get_existing(store, [f"{path}/{name}" if path else name for name in names])
-    present = {key.rpartition("/")[2] for key in found}
-    if MARKER in present and not unfinished:
-        return False
-    # "meta" is of version 1 only beside "attrs"; other folders may have a file of that name.
-    return bool(present - {"meta", "attrs"}) or {"meta", "attrs"} <= present
+def _below(store: Store, folder: str) -> Iterator[str]:
+    """Yield the paths of hierarchies below a folder, relative to the store."""
+    for path in list_folder(store, folder):
+        if is_archive(path) or is_hierarchy(store, path):
+            yield path
+        elif not is_link(store, path):
+            yield from _below(store, path)
 
 
 def is_complete(where: str, options: Options = None) -> bool:
     """Return True if there is a hierarchy at a path or URL, and nobody is writing it."""
     try:
         store = resolve(where, read_only=True, storage_options=options)
-        return _is_hierarchy(store, "", unfinished=False)
+        return is_hierarchy(store, "", unfinished=False)
     except OmnizarrError:
         return False
 
@@ -368,7 +341,7 @@ def is_occupied(where: str, options: Options = None) -> bool:
     try:
         store = resolve(where, read_only=True, storage_options=options)
         if not can_list(store):
-            return _is_hierarchy(store, "")
+            return is_hierarchy(store, "")
         keys, prefixes = list_dir(store, "")
     except OmnizarrError:  # a file that is no archive, for instance; the command reports it
         return os.path.exists(where)

@@ -41,8 +41,8 @@ from omnizarr.stores import (
     has_low_latency,
     list_dir,
 )
-from omnizarr.stores.resolve import is_zarr_python_store
-from omnizarr.stores.staging import Mark, interrupted, marker
+from omnizarr.stores.resolve import is_archive, is_zarr_python_store
+from omnizarr.stores.staging import MARKER, Mark, interrupted, marker
 
 if TYPE_CHECKING:  # the engine is slow to import
     from omnizarr.engine import Missing
@@ -487,3 +487,36 @@ def _describe_file(path: Path) -> str:
         if start.startswith(signature):
             return advice
     return "a file; give the directory that holds the data"
+
+
+# Folders of hierarchies
+
+_OWN = ("__omnizarr", ".__omnizarr")  # where unfinished work and journals are
+
+
+def is_hierarchy(store: Store, path: str, unfinished: bool = True) -> bool:
+    """Return True if there are metadata of a node, valid or not, or one is being written.
+
+    Without `unfinished`, one that is being written is none.
+    """
+    names = [*Probe("").every_key(), "attrs", MARKER]
+    found = get_existing(store, [paths.join(path, name) for name in names])
+    present = {paths.name(key) for key in found}
+    if MARKER in present and not unfinished:
+        return False
+    # "meta" is of version 1 only beside "attrs"; other folders may have a file of that name.
+    return bool(present - {"meta", "attrs"}) or {"meta", "attrs"} <= present
+
+
+def list_folder(store: Store, path: str) -> list[str]:
+    """Return the paths of ZIP files and of what has keys below it in a folder, in order."""
+    keys, prefixes = list_dir(store, paths.prefix(path))
+    inner = [prefix[:-1] for prefix in prefixes]
+    shown = [name for name in inner if not paths.name(name).startswith(_OWN)]
+    return sorted([*filter(is_archive, keys), *shown])
+
+
+def is_link(store: Store, path: str) -> bool:
+    """Return True for a symbolic link in a store of files."""
+    root = file_root(store)
+    return root is not None and os.path.islink(root / path)

@@ -14,7 +14,6 @@ import pytest
 import omnizarr as oz
 from omnizarr.integrations.serve import describe
 from omnizarr.stores import LocalStore
-from tests.formats.test_n5 import hierarchy as n5_hierarchy
 from tests.integrations.serve.conftest import client_of
 
 DATA = np.arange(600, dtype="u2").reshape(20, 30)
@@ -218,27 +217,6 @@ def test_a_broken_node_is_described_by_its_error(tmp_path: Path, name: str) -> N
         assert answer.status_code == 422
         assert str(tmp_path) not in json.dumps([found, described, answer.json()])
         assert client.get("store/bad/zarr.json").content == BROKEN[name]
-
-
-def test_a_folder_shows_the_hierarchies_in_it(tmp_path: Path) -> None:
-    oz.create_array(tmp_path / "a.zarr", data=DATA)
-    oz.create_group(tmp_path / "more" / "b.zarr", zarr_format=2).create_array("t", data=DATA)
-    oz.copy_hierarchy(n5_hierarchy(), tmp_path / "more" / "c.n5")
-    (tmp_path / "notes.txt").write_text("hello")
-    with client_of(tmp_path) as client:
-        members = _members(client)["members"]
-        assert [(m["name"], m["kind"]) for m in members] == [("a.zarr", "array"), ("more", "group")]
-        inner, cells = _members(client, path="more")["members"]
-        assert (inner["path"], inner["kind"]) == ("more/b.zarr", "group")
-        assert (cells["path"], cells["kind"]) == ("more/c.n5", "group")
-        [image] = _members(client, path="more/c.n5/setup0")["members"]
-        assert (image["kind"], image["dtype"]) == ("array", "int16")
-        params = {"path": "more/c.n5/none/here/small", "select": "0,0,0:3"}
-        assert client.get("api/values", params=params).headers["x-shape"] == "3"
-        assert _node(client)["display"]["kind"] == "none"
-        params = {"path": "more/b.zarr/t", "select": "0,0:3"}
-        assert client.get("api/values", params=params).headers["x-shape"] == "3"
-        assert client.get("api/node", params={"path": "none"}).status_code == 404
 
 
 def _bits(found: Any) -> Any:

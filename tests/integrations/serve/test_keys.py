@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.errors import StoreError
 from omnizarr.integrations.serve import keys
+from omnizarr.integrations.serve.app import Limits
 from omnizarr.ops.view_as.chunks import ViewedArray
 from omnizarr.stores import LocalStore, MemoryStore, Range
 from omnizarr.stores.wrappers import PrefixStore
@@ -239,6 +240,55 @@ def test_a_value_that_is_replaced_while_it_is_read_is_never_a_mixture() -> None:
     store.set("a/b/large", LARGE[::-1])
     with pytest.raises(StoreError, match="replaced"):
         value.read(10, 10)
+
+
+class WithoutSizes(Plain):
+    """A store that can tell versions, but not sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[str] = []
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        self.reads.append(key)
+        return super().get(key, range)
+
+    def generation(self, key: str) -> str | None:
+        value = self.values.get(key)
+        return None if value is None else str(hash(value))
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        return self.get(key, range), self.generation(key)
+
+
+def test_a_value_of_unknown_size_is_read_once_for_its_parts() -> None:
+    store = _fill(WithoutSizes())
+
+    def part(client: httpx.Client, number: int) -> bytes:
+        headers = {"range": f"bytes={number}-{number + 9}"}
+        return client.get("store/a/b/large", headers=headers).content
+
+    with client_of(store) as client:
+        store.reads.clear()
+        assert [part(client, n) for n in range(5)] == [LARGE[n : n + 10] for n in range(5)]
+        assert client.get("store/a/b/large").content == LARGE
+        assert store.reads == ["a/b/large"]
+        store.set("a/b/large", LARGE[::-1])
+        assert part(client, 3) == LARGE[::-1][3:13]
+        assert store.reads == ["a/b/large"] * 2
+        store.erase("a/b/large")
+        assert client.get("store/a/b/large").status_code == 404
+
+
+def test_kept_values_are_within_the_limit() -> None:
+    store = _fill(WithoutSizes())
+    with client_of(store, limits=Limits(held=3 * len(LARGE))) as client:
+        store.reads.clear()
+        for _ in range(2):
+            assert client.get("store/a/b/large").content == LARGE
+        assert store.reads == ["a/b/large"] * 2
 
 
 @pytest.mark.parametrize("source", ["3, scaled", "3, transposed shards"])

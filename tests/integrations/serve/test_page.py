@@ -185,13 +185,94 @@ def test_contrast_follows_handles_numbers_and_the_button(page: Viewed) -> None:
     assert int(float(page.page.get_by_label("High end of the contrast").input_value())) < 340
 
 
+SLOW = "const set = setTimeout; window.setTimeout = (act, delay) => set(act, 20 * delay)"
+
+
 def test_a_contrast_typed_before_the_histogram_is_drawn_counts(page: Viewed) -> None:
-    slow = "const set = setTimeout; window.setTimeout = (act, delay) => set(act, 20 * delay)"
-    page.page.add_init_script(slow)
+    page.page.add_init_script(SLOW)
     page.open("#/plain/ramp?view=100.5,200.5,20&contrast=0,510")
     page.page.get_by_label("High end of the contrast").fill("300")
     page.page.keyboard.press("Tab")
     page.wait_for_link("contrast=0,300")
+
+
+def test_a_number_that_is_deleted_changes_nothing(page: Viewed) -> None:
+    page.open("#/plain/ramp?view=100.5,200.5,20&contrast=0,510")
+    high = page.page.get_by_label("High end of the contrast")
+    high.fill("")
+    page.page.keyboard.press("Tab")
+    expect(high).to_have_value("510")
+    assert "contrast=0,510" in page.page.url
+
+
+def test_the_last_change_is_in_a_copied_link_and_in_the_history(page: Viewed) -> None:
+    page.page.add_init_script(SLOW)
+    page.open("#/plain/ramp?view=100.5,200.5,20")
+    page.page.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; }")
+    page.canvas.focus()
+    page.page.keyboard.press("+")
+    page.page.get_by_role("button", name="Link").click()
+    assert "view=100.5,200.5,30" in page.page.evaluate("window.copied")
+    page.canvas.focus()
+    page.page.keyboard.press("+")
+    page.page.get_by_role("treeitem", name="some").click()
+    page.wait_for_link("#/plain/some")
+    page.page.go_back()
+    page.wait_for_link("#/plain/ramp.*view=100.5,200.5,45")
+
+
+def test_the_node_before_does_not_change_the_address_any_more(page: Viewed) -> None:
+    page.open("#/plain/ramp?view=100.5,200.5,20&contrast=0,510")
+    page.page.route("**/api/node?path=plain%2Fsome", lambda route: None)  # no answer ever comes
+    try:
+        with page.page.expect_request("**/api/node?path=plain%2Fsome"):
+            page.page.evaluate("location.hash = '#/plain/some'")
+        page.requests.clear()
+        change = "one => { one.value = 300; one.dispatchEvent(new Event('change')); }"
+        page.page.get_by_label("High end of the contrast").evaluate(change)
+        page.page.wait_for_timeout(300)  # longer than it takes to write the address
+        assert page.page.evaluate("location.hash") == "#/plain/some"
+        assert not [one for one in page.requests if "/api/" in one]
+    finally:
+        page.page.unroute_all(behavior="ignoreErrors")
+
+
+def test_the_value_is_that_of_the_plane_which_is_drawn(page: Viewed) -> None:
+    page.open("#/cells?view=100.5,100.5,8&at=1,0,0,0&map=gray&contrast=0,2100")
+    z = page.page.get_by_label("z", exact=True)
+    for text in ("2", "0"):  # so that both planes are there
+        z.fill(text)
+        page.wait()
+    page.point()
+    expect(page.readout.locator(".value")).to_have_text("100")
+    page.canvas.focus()
+    z.focus()
+    page.canvas.focus()
+    page.page.keyboard.press("]")
+    page.page.keyboard.press("]")
+    expect(page.readout).to_contain_text("z 2")
+    expect(page.readout.locator(".value")).to_have_text("2100")
+
+
+def test_the_focus_stays_when_settings_are_made_anew(page: Viewed) -> None:
+    page.open("#/cells")
+    page.page.get_by_label("Colours", exact=True).focus()
+    for _ in range(2):  # away from the colours of channels, and on
+        page.page.keyboard.press("ArrowDown")
+    page.wait_for_link("map=(?!channels|gray)")
+    assert page.page.evaluate("document.activeElement.ariaLabel") == "Colours"
+
+
+def test_the_map_of_chunks_follows_the_plane(page: Viewed) -> None:
+    page.open("#/cells/0?at=0,0,0,0")
+    page.page.get_by_text("Stored chunks").click()
+    map_ = page.page.locator("canvas.presence")
+    expect(page.page.locator(".presence-section p")).to_contain_text("chunks are stored")
+    before = map_.evaluate("one => one.toDataURL()")
+    page.page.get_by_label("Down").select_option("z")
+    page.page.wait_for_function(
+        "before => document.querySelector('canvas.presence').toDataURL() !== before", arg=before
+    )
 
 
 def test_a_damaged_chunk_is_shown_where_it_is(page: Viewed) -> None:
@@ -276,7 +357,10 @@ def test_the_page_works_with_keys_alone(page: Viewed) -> None:
     press = page.page.keyboard.press
     page.page.get_by_role("treeitem", name="plain").focus()
     press("ArrowRight")
-    while page.page.evaluate("document.activeElement.textContent").find("ramp") < 0:
+    expect(page.page.get_by_role("treeitem", name="ramp")).to_be_visible()
+    for _ in range(20):
+        if "ramp" in page.page.evaluate("document.activeElement.textContent"):
+            break
         press("ArrowDown")
     press("Enter")
     expect(page.canvas).to_be_visible()

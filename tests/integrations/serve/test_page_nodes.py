@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -11,7 +12,7 @@ from urllib.request import urlopen
 from playwright.sync_api import Browser, BrowserContext, expect
 
 import omnizarr as oz
-from tests.integrations.serve.browser import HOSTILE, Viewed, context, viewed
+from tests.integrations.serve.browser import HOSTILE, PEAK, Viewed, context, viewed
 
 
 def test_the_tree_is_fetched_when_it_is_opened(page: Viewed) -> None:
@@ -95,10 +96,17 @@ def test_a_time_series_is_plotted_over_dates(page: Viewed) -> None:
     expect(page.page.get_by_label("Settings of the view")).to_contain_text("80 of 120 values")
 
 
-def test_a_long_series_is_drawn_with_a_step_until_it_is_zoomed(page: Viewed) -> None:
+def test_a_long_series_is_drawn_by_its_extremes_until_it_is_zoomed(page: Viewed) -> None:
     page.open("#/plain/long")
     settings = page.page.get_by_label("Settings of the view")
-    expect(settings).to_contain_text("one of 512 is drawn")
+    expect(settings).to_contain_text("drawn: the least and the greatest of every 512, so that no")
+    assert [one for one in page.requests if "extremes=1" in one]
+    box = page.canvas.bounding_box()
+    assert box is not None
+    left, width = 62, box["width"] - 74  # of the line, inside of the axes
+    page.point(right=left + width * PEAK / 3_000_000 - box["width"] / 2)
+    expect(page.readout.locator(".value")).to_have_text(re.compile(r"^−?0\.\d+ … 5$"))
+    expect(page.readout).to_contain_text(re.compile(r"axis 0 12\d{5}–12\d{5}"))
     page.open("#/plain/long?range=1000,2000")
     expect(settings).to_have_text("1 000 of 3 000 000 values".replace(" ", "\u2009"))
 
@@ -136,6 +144,41 @@ def test_strings_and_records_are_tables_in_pages(page: Viewed) -> None:
     page.open("#/tables/records")
     expect(page.page.get_by_role("columnheader", name="height")).to_be_visible()
     expect(page.page.get_by_role("row", name="5 5 2.5")).to_be_visible()
+
+
+def test_the_pager_of_a_table_keeps_the_focus_and_what_is_typed(page: Viewed) -> None:
+    page.open("#/tables/names")
+    page.page.get_by_role("button", name="Next rows").focus()
+    page.page.keyboard.press("Enter")
+    page.page.keyboard.press("Enter")  # perhaps before the rows of the first have come
+    page.wait_for_link("at=200")
+    expect(page.page.get_by_role("cell", name="station 249")).to_be_visible()
+    page.page.keyboard.press("Enter")  # there are no more
+    expect(page.page.get_by_role("spinbutton", name="row")).to_have_value("200")
+    row = page.page.get_by_role("spinbutton", name="row")
+    page.page.get_by_role("button", name="Previous rows").click()
+    row.fill("30")  # while values come, or not
+    expect(page.page.get_by_role("cell", name="station 199")).to_be_visible()
+    expect(row).to_have_value("30")
+    row.press("Enter")
+    page.wait_for_link("at=30")
+    row.fill("")
+    row.press("Enter")
+    expect(row).to_have_value("30")
+
+
+def test_a_second_click_does_not_load_members_twice(page: Viewed) -> None:
+    page.open("#/many")
+    page.page.get_by_role("button", name="More").evaluate("one => (one.click(), one.click())")
+    expect(page.page.get_by_role("cell", name="a249")).to_be_attached()
+    expect(page.page.locator(".members tbody tr")).to_have_count(250)
+
+
+def test_one_list_of_keys_is_shown_at_a_time(page: Viewed) -> None:
+    page.open()
+    page.page.keyboard.press("?")
+    page.page.keyboard.press("?")
+    expect(page.page.get_by_role("dialog")).to_have_count(1)
 
 
 def test_odd_arrays_are_shown(page: Viewed) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.errors import SelectionError
 from omnizarr.integrations.display import transfer_type
+from omnizarr.integrations.serve import values
 from omnizarr.integrations.serve.values import encode_text, parse_selection, plain
 from tests.integrations.serve.conftest import client_of
 
@@ -243,6 +245,135 @@ def test_answers_are_bounded(tmp_path: Path, monkeypatch: Any) -> None:
             assert "error" in answer.json()
         assert len(_get(client, "wide", "0:4096,0:4096").content) == 2**24
         assert len(_get(client, "wide", "999999,0:1000000").content) == 10**6
+
+
+def _settled(array: Any) -> Any:
+    """Return an array when the generations of its files of a moment ago stay the same."""
+    keys = [key for key in array.store.list() if not key.endswith("json")]
+    while any(array.store.generation(key) != array.store.generation(key) for key in keys):
+        time.sleep(0.01)
+    return array
+
+
+@pytest.mark.parametrize("options", [{}, {"shards": (4, 8)}, {"zarr_format": 2}])
+def test_values_have_a_tag_that_changes_with_their_chunks(tmp_path: Path, options: Any) -> None:
+    data = np.arange(128.0).reshape(8, 16)
+    array = oz.create_array(tmp_path / "a.zarr", data=data, chunks=(2, 4), **options)
+    _settled(array)
+    here = {"select": "0:2,0:4"}
+    with client_of(array) as client:
+
+        def ask(**headers: str) -> httpx.Response:
+            return client.get("api/values", params=here, headers=headers)
+
+        tag = ask().headers["etag"]
+        assert ask().headers["etag"] == tag
+        same = ask(**{"if-none-match": tag})
+        assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
+        assert ask(**{"if-match": '"other"'}).status_code == 412
+        other = client.get("api/values", params={"select": "2:4,0:4"})
+        assert other.headers["etag"] != tag
+        _settled(array)[7, 15] = -1  # of another chunk, and another shard
+        assert ask(**{"if-none-match": tag}).status_code == 304
+        array[0, 0] = -1
+        changed = ask(**{"if-none-match": tag})
+        assert np.frombuffer(changed.content, "<f8")[0] == -1
+        assert changed.headers.get("etag") != tag
+        tag = client_tag(client, _settled(array), here)
+        array.attrs["units"] = "days since 2000-01-01"
+        assert ask(**{"if-none-match": tag}).status_code == 200
+        tag = client_tag(client, _settled(array), here)
+        array.store.erase(array.chunk_key((0, 0)))
+        assert ask(**{"if-none-match": tag}).status_code == 200
+
+
+def client_tag(client: httpx.Client, array: Any, params: dict[str, str]) -> str:
+    return str(client.get("api/values", params=params).headers["etag"])
+
+
+def test_values_of_a_moment_ago_and_of_slow_stores_have_no_tag(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("omnizarr.stores.local.store.TICK", 10**18)  # every file is recent
+    array = oz.create_array(tmp_path / "a.zarr", data=np.arange(6))
+    with client_of(array) as client:
+        assert "etag" not in client.get("api/values", params={"select": "0:6"}).headers
+    with oz.ZipStore(tmp_path / "a.zip", mode="w") as store:
+        oz.save(store, np.arange(6))
+    with client_of(tmp_path / "a.zip") as client:
+        assert "etag" not in client.get("api/values", params={"select": "0:6"}).headers
+
+
+def test_a_chunk_replaced_while_it_is_read_leaves_no_tag(monkeypatch: Any) -> None:
+    array = oz.create_array(oz.MemoryStore(), data=np.arange(6))
+    with client_of(array) as client:
+        assert "etag" in client.get("api/values", params={"select": "0:6"}).headers
+        read = values.read_values
+
+        def replaced(*args: Any) -> Any:
+            found = read(*args)
+            array[0] = 99
+            return found
+
+        monkeypatch.setattr(values, "read_values", replaced)
+        assert "etag" not in client.get("api/values", params={"select": "0:6"}).headers
+
+
+@quiet
+@given(data=st.data())
+def test_extremes_are_those_of_every_so_many_values(data: Any) -> None:
+    length = data.draw(st.integers(1, 60))
+    chunk, step = data.draw(st.integers(1, 20)), data.draw(st.integers(1, 25))
+    start = data.draw(st.integers(0, length))
+    stop = data.draw(st.integers(start, length))
+    elements = st.sampled_from([np.nan, np.inf, -np.inf, *range(-5, 6)])
+    numbers = np.array(data.draw(st.lists(elements, min_size=length, max_size=length)), "f4")
+    array = oz.array(numbers, chunks=(chunk,))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(values, "MAX_PIECE", data.draw(st.integers(1, 300)))
+        wanted = values.Wanted(f"{start}:{stop}:{step}", extremes=True)
+        found = values.read_extremes(array, wanted)
+    low, high = np.frombuffer(found.body).reshape(found.shape)
+    parts = [numbers[i : min(i + step, stop)] for i in range(start, stop, step)]
+    parts = [part[np.isfinite(part)] for part in parts]
+    np.testing.assert_array_equal(low, [part.min() if part.size else np.nan for part in parts])
+    np.testing.assert_array_equal(high, [part.max() if part.size else np.nan for part in parts])
+
+
+def test_extremes_are_decoded_and_of_one_axis_of_numbers(client: httpx.Client) -> None:
+    def ask(path: str, **more: str) -> httpx.Response:
+        return client.get("api/values", params={"path": path, "extremes": "1", **more})
+
+    answer = ask("i2", select="3,0:11:4")
+    assert (answer.headers["x-shape"], answer.headers["x-dtype"]) == ("2,3", "float64")
+    parts = [DATA["i2"][3, n : n + 4] for n in (0, 4, 8)]
+    wanted = [[part.min() for part in parts], [part.max() for part in parts]]
+    np.testing.assert_array_equal(np.frombuffer(answer.content).reshape(2, 3), wanted)
+    times = np.frombuffer(ask("times", select="1,0:11:11").content)
+    stored = DATA["times"][1]
+    known = stored[~np.isnat(stored)].astype("M8[ms]").astype("f8")
+    assert times.tolist() == [known.min(), known.max()]
+    for path, select in (("i2", "0:7,0:11:4"), ("i2", "3,4"), ("U", "0,0:3")):
+        assert ask(path, select=select).status_code == 400
+
+
+def test_extremes_need_little_memory(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(values, "MAX_PIECE", 2**16)
+    array = oz.create_array(tmp_path / "a.zarr", data=np.arange(2**20, dtype="i4"), chunks=2**12)
+    pieces: list[int] = []
+    read = oz.Array.read
+
+    def counted(self: Any, *args: Any, **options: Any) -> Any:
+        found = read(self, *args, **options)
+        pieces.append(found.nbytes)
+        return found
+
+    monkeypatch.setattr(oz.Array, "read", counted)
+    found = values.read_extremes(array, values.Wanted(f"0:{2**20}:{2**18}", extremes=True))
+    ends = np.arange(4) * 2**18
+    np.testing.assert_array_equal(np.frombuffer(found.body), [*ends, *(ends + 2**18 - 1)])
+    assert max(pieces) <= 2**16
+    assert len(pieces) == 64
 
 
 def test_a_damaged_chunk_is_named(tmp_path: Path) -> None:

@@ -35,15 +35,10 @@ from omnizarr.errors import (
     StoreError,
     WrongNode,
 )
-from omnizarr.integrations.serve.describe import (
-    chunk_map,
-    describe,
-    find_array,
-    members,
-    public_message,
-)
-from omnizarr.integrations.serve.values import TooLarge, read_values
-from omnizarr.ops.view_as.store import view_as
+from omnizarr.integrations.serve.describe import chunk_map, find_array, public_message
+from omnizarr.integrations.serve.folder import Folder, Found
+from omnizarr.integrations.serve.values import TooLarge, Values, Wanted, read_tagged
+from omnizarr.model import paths
 from omnizarr.stores import Store, can_list, has_low_latency
 
 try:
@@ -108,9 +103,9 @@ class Served:
         around = ("*", "vscode-webview:") if "*" in origins else ("'self'", *origins)
         self._policy = _POLICY + " ".join(around)
         self.store = store
+        self.folder = Folder(store)
         self.listing = listing
         self.token = token
-        self._views: dict[int, Store] = {}
 
     # Threads
 
@@ -129,25 +124,47 @@ class Served:
 
     async def stored(self, request: Request) -> Response:
         """Answer with the value of a key, or a listing."""
-        return await self._answer(request, self.store, "/store/", self.read)
+        key = keys.requested_key(request, "/store/")
+        found = await self._locate(key)
+        if found is None:
+            return await self._list_folder(request, key)
+        hierarchy, inside = found
+        if key == hierarchy.path:  # the file of an archive
+            return await self._answer(request, self.store, key, self.read)
+        return await self._answer(request, hierarchy.store, inside, self.read, hierarchy.path)
 
     async def viewed(self, request: Request) -> Response:
         """Answer with the value of a key of the view in another format."""
         start = request.scope["path"][: len("/v2/")]
-        view = await self.decode(self._view, int(start[2]))
-        return await self._answer(request, view, start, self.decode)
+        found = await self._locate(keys.requested_key(request, start))
+        if found is None:
+            raise HTTPException(404, "there is no hierarchy at this path")
+        hierarchy, inside = found
+        view = await self.decode(hierarchy.view, int(start[2]))
+        return await self._answer(request, view, inside, self.decode, hierarchy.path)
 
-    def _view(self, zarr_format: int) -> Store:
-        if zarr_format not in self._views:
-            self._views[zarr_format] = view_as(self.store, zarr_format=zarr_format)
-        return self._views[zarr_format]
+    async def _locate(self, key: str) -> Found:
+        """Return the hierarchy that has a key, and the key in it."""
+        if self.folder.whole is not None:
+            return self.folder.whole, key
+        return await self.read(self.folder.locate, key)
 
-    async def _answer(self, request: Request, store: Store, start: str, run: keys.Run) -> Response:
-        key = keys.requested_key(request, start)
+    async def _list_folder(self, request: Request, prefix: str) -> Response:
+        """Answer with the names in a folder of hierarchies, which has no values of its own."""
+        if "list" not in request.query_params or (prefix and not prefix.endswith("/")):
+            raise HTTPException(404, f"there is no key {prefix!r} in a hierarchy")
+        if not self.listing:
+            raise HTTPException(403, "this server does not list keys")
+        return json_response(await self.read(self.folder.listing, prefix))
+
+    async def _answer(
+        self, request: Request, store: Store, key: str, run: keys.Run, below: str = ""
+    ) -> Response:
         if "list" in request.query_params and (not key or key.endswith("/")):
             if not self.listing:
                 raise HTTPException(403, "this server does not list keys")
-            return json_response(await run(keys.listing, store, key))
+            found = await run(keys.listing, store, key)
+            return json_response({**found, "prefix": paths.join(below, key) or key})
         answer = keys.respond(request, store, key, run, self._held)
         return await (answer if has_low_latency(store) else while_connected(request, answer))
 
@@ -157,31 +174,47 @@ class Served:
         """Answer with the members of a group."""
         offset = _number(request, "offset", 0, 2**53)
         limit = _number(request, "limit", 500, MAX_MEMBERS)
-        return await self._json(request, members, self.store, _path(request), offset, max(1, limit))
+        return await self._json(request, self.folder.members, _path(request), offset, max(1, limit))
 
     async def node(self, request: Request) -> Response:
         """Answer with all facts about a node."""
         base = None if self.token is not None else str(request.base_url)
-        return await self._json(request, describe, self.store, _path(request), base)
+        return await self._json(request, self.folder.describe, _path(request), base)
 
     async def chunks(self, request: Request) -> Response:
         """Answer with a map of the stored chunks of an array."""
         if not can_list(self.store):
             raise HTTPException(501, "this store cannot list its keys")
-        return await self._json(request, chunk_map, self.store, _path(request))
+        return await self._json(request, self._chunk_map, _path(request))
+
+    def _chunk_map(self, path: str) -> Any:
+        return chunk_map(*self.folder.node(path))
 
     async def values(self, request: Request) -> Response:
-        """Answer with decoded values."""
-        exact = request.query_params.get("exact", "") in ("1", "true")
-        decode = request.query_params.get("decode", "")
-        select = request.query_params.get("select", "")
+        """Answer with decoded values, or that they are those which the client has."""
+        query = request.query_params
+        wanted = Wanted(
+            query.get("select", ""),
+            exact=query.get("exact", "") in ("1", "true"),
+            decode=query.get("decode", ""),
+            extremes=query.get("extremes", "") in ("1", "true"),
+        )
         self._held.check()
-        work = self.decode(_values, self.store, _path(request), select, exact, decode)
-        found = await while_connected(request, work)
-        headers = {
+
+        def read() -> tuple[Values | None, str | None]:
+            array = find_array(*self.folder.node(_path(request)))
+            return read_tagged(array, wanted, lambda tag: keys.evaluate(request, tag) is not None)
+
+        found, tag = await while_connected(request, self.decode(read))
+        headers = {"cache-control": "no-cache"}
+        if tag is not None:
+            headers["etag"] = tag
+        status = keys.evaluate(request, tag)
+        if found is None or status is not None:
+            return Response(status_code=status or 304, headers=headers)
+        headers |= {
             "x-shape": ",".join(map(str, found.shape)),
             "x-dtype": found.dtype,
-            "cache-control": "no-cache",
             "content-type": found.media_type,
         }
         if found.missing:
@@ -260,10 +293,6 @@ def status_of(error: Exception) -> int:
         (StoreError, 503),
     )
     return next((status for kind, status in kinds if isinstance(error, kind)), 422)
-
-
-def _values(store: Store, path: str, select: str, exact: bool, decode: str) -> Any:
-    return read_values(find_array(store, path), select, exact=exact, decode=decode)
 
 
 def _path(request: Request) -> str:

@@ -23,9 +23,8 @@ from omnizarr.hierarchy.lookup import find_node
 from omnizarr.integrations.display import display, is_image, largest_sizes, nothing
 from omnizarr.integrations.serve.values import plain
 from omnizarr.model import GroupModel, Node, paths
-from omnizarr.stores import Store, can_list, has_cheap_requests, list_dir
+from omnizarr.stores import Store, can_list, has_cheap_requests
 from omnizarr.stores.base import redact_urls
-from omnizarr.stores.local.atomic_files import OURS
 
 Json: TypeAlias = dict[str, Any]
 MAX_COUNTED = 20_000  # chunks whose stored bytes are added up
@@ -74,20 +73,12 @@ def _public_text(text: str, store: Store) -> str:
 def members(store: Store, path: str, offset: int, limit: int) -> Json:
     """Return the summaries of some members of a group, in the order of their names."""
     path = paths.normalize(path)
-    try:
-        node = find(store, path)
-    except NodeNotFound:
-        names = _folder_names(store, path)
-        if not names:
-            raise
-        below = names[offset : offset + limit]
-        listed = [_summary_in_folder(store, paths.join(path, name)) for name in below]
-    else:
-        if isinstance(node, Array):
-            return {"path": path, "total": 0, "next": None, "members": []}
-        location = node._location
-        names, children = _children(location, offset, limit)
-        listed = [summary(location.child(name), children[name], store) for name in sorted(children)]
+    node = find(store, path)
+    if isinstance(node, Array):
+        return {"path": path, "total": 0, "next": None, "members": []}
+    location = node._location
+    names, children = _children(location, offset, limit)
+    listed = [summary(location.child(name), children[name], store) for name in sorted(children)]
     end = offset + limit
     complete = offset == 0 and end >= len(names)
     return {
@@ -96,26 +87,6 @@ def members(store: Store, path: str, offset: int, limit: int) -> Json:
         "next": end if end < len(names) else None,
         "members": listed,
     }
-
-
-def _folder_names(store: Store, path: str) -> list[str]:
-    """Return the names below a path that is no node but may have hierarchies below it."""
-    if not can_list(store):
-        return []
-    _, prefixes = list_dir(store, paths.prefix(path))
-    names = [paths.name(prefix[:-1]) for prefix in prefixes]
-    return [name for name in names if OURS not in name]
-
-
-def _summary_in_folder(store: Store, path: str) -> Json:
-    try:
-        node = find(store, path)
-    except NodeNotFound:
-        return {"name": paths.name(path), "path": path, "kind": "group", "members": True}
-    except OmnizarrError as e:
-        message = public_message(e, store)
-        return {"name": paths.name(path), "path": path, "kind": "error", "error": message}
-    return summary(node._location, node._model, store)
 
 
 def _children(
@@ -165,17 +136,14 @@ def _has_members(location: Location) -> bool:
 # One node
 
 
-def describe(store: Store, path: str, base_url: str | None = None) -> Json:
-    """Return all facts about a node; `base_url` is that of the server, for links."""
+def describe(store: Store, path: str, base_url: str | None = None, below: str = "") -> Json:
+    """Return all facts about a node.
+
+    `base_url` is that of the server, for links; `below`: the path of the store in what it serves.
+    """
     path = paths.normalize(path)
     try:
         node = find(store, path)
-    except NodeNotFound:
-        if not _folder_names(store, path):
-            raise
-        folder: Json = {"name": paths.name(path), "path": path, "kind": "group", "members": True}
-        reason = "a folder of hierarchies; choose one of its members"
-        return {**folder, "attributes": {}, "links": [], "info": [], "display": nothing(reason)}
     except InvalidMetadata as e:
         message = public_message(e, store)
         broken: Json = {"name": paths.name(path), "path": path, "kind": "error", "error": message}
@@ -187,7 +155,7 @@ def describe(store: Store, path: str, base_url: str | None = None) -> Json:
     if isinstance(node, Array):
         found |= _array_facts(node, store)
     if found["kind"] == "image" and base_url is not None:
-        found["links"] = viewer_links(base_url, node)
+        found["links"] = viewer_links(base_url, paths.join(below, node.path))
     found["info"] = _info(node, store)
     found["display"] = display(node, partial(public_message, store=store))
     return found
@@ -226,9 +194,9 @@ def _info(node: Array | Group, store: Store) -> list[list[str]]:
 # Links
 
 
-def viewer_links(base_url: str, node: Array | Group) -> list[dict[str, str]]:
+def viewer_links(base_url: str, path: str) -> list[dict[str, str]]:
     """Return links to viewers of others that can show an image; they need a network."""
-    url = f"{base_url.rstrip('/')}/store/{quote(node.path)}".rstrip("/")
+    url = f"{base_url.rstrip('/')}/store/{quote(path)}".rstrip("/")
     layer = f'{{"layers":[{{"name":"image","type":"image","source":"zarr://{url}"}}]}}'
     return [
         {"title": "neuroglancer", "url": f"https://neuroglancer-demo.appspot.com/#!{quote(layer)}"},

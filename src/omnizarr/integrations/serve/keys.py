@@ -7,6 +7,7 @@ replaced while it is sent, the connection is closed, so that no client takes a m
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -35,6 +36,7 @@ Span: TypeAlias = tuple[int, int]  # start and stop in bytes
 PIECE = 2**19  # bytes of a value that are in memory at a time
 SMALL = 2**17  # bytes of a file that is read when it is opened, which saves a change of threads
 WHOLE = 2**26  # bytes of a value that is read at once if it is replaced again and again
+AT_ONCE = 64  # values of unknown sizes that are read at a time
 ATTEMPTS = 3  # to read a value that is replaced meanwhile
 MAX_RANGES = 64  # in one request
 MAX_LISTED = 10_000  # names in one listing
@@ -146,6 +148,17 @@ def open_value(store: Store, key: str, attempt: int = 0) -> OpenValue | None:
         return _hold(store, key)
     generation = store.generation(key) if isinstance(store, Versioned) else None
     return CheckedValue(store, key, size, generation)
+
+
+def has_sizes(store: Store) -> bool:
+    """Return False for a store that has to read a value to know its size."""
+    while isinstance(store, ViewStore):
+        store = store.inner
+    return isinstance(store, (OpensValues, HasSizes))
+
+
+def _generation(store: Store, key: str) -> str | None:
+    return store.generation(key) if isinstance(store, Versioned) else None
 
 
 def _take(value: OpenValue) -> HeldValue:
@@ -296,12 +309,14 @@ async def respond(request: Request, store: Store, key: str, run: Run, held: Held
     if not key or key.endswith("/") or is_hidden(key):
         raise HTTPException(404, f"there is no key {key!r}")
     for attempt in range(ATTEMPTS):
-        value = await run(open_value, store, key, attempt)
+        if has_sizes(store):
+            value = await run(open_value, store, key, attempt)
+            if isinstance(value, HeldValue):
+                held.hold(value)
+        else:
+            value = await held.read(store, key, run)
         if value is None:
             raise HTTPException(404, f"there is no key {key!r}")
-        if isinstance(value, HeldValue) and value.size > PIECE:
-            held.check()
-            value.release = held.add(value.size)
         try:
             response = await _respond_with(request, value, key, run)
         except Replaced:
@@ -411,6 +426,43 @@ class HeldBytes:
     def __init__(self, most: int) -> None:
         self.most = most
         self.nbytes = 0
+        self._reading = asyncio.Semaphore(AT_ONCE)
+        self._last: tuple[Store, str, HeldValue] | None = None
+
+    def hold(self, value: HeldValue) -> HeldValue:
+        """Count a large value until it is closed, and return it."""
+        if value.size > PIECE:
+            self.check()
+            value.release = self.add(value.size)
+        return value
+
+    async def read(self, store: Store, key: str, run: Run) -> HeldValue | None:
+        """Return a value whose size is only known when it has been read.
+
+        The last large one is kept for clients that read it part by part, as long as the store says
+        that it is the same; where the store cannot say that, it is read again.
+        """
+        async with self._reading:
+            self.check()
+            last = self._last
+            if last is not None and last[0] is store and last[1] == key:
+                kept = last[2]
+                if await run(_generation, store, key) == kept.generation:
+                    return self.hold(HeldValue(kept.data, kept.generation))
+                self._forget()
+            value: HeldValue | None = await run(_hold, store, key)
+            if value is None:
+                return None
+            if value.generation is not None and PIECE < value.size <= self.most // 4:
+                self._forget()
+                kept = self.hold(HeldValue(value.data, value.generation))
+                self._last = store, key, kept
+            return self.hold(value)
+
+    def _forget(self) -> None:
+        if self._last is not None:
+            self._last[2].close()
+            self._last = None
 
     def check(self) -> None:
         """Raise if there is no room for another answer."""

@@ -19,6 +19,7 @@ from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
 from omnizarr.integrations.serve.app import Limits, application
 from omnizarr.integrations.serve.describe import describe
+from omnizarr.integrations.serve.folder import Folder, store_below
 from omnizarr.stores import Store
 
 try:
@@ -87,7 +88,7 @@ def served_store(where: Any, storage_options: Mapping[str, Any] | None = None) -
 def _below(store: Store, path: str) -> Store:
     if not path:
         return store if store.read_only else _read_only(store)
-    return stores.PrefixStore(store, f"{path}/", read_only=True)
+    return store_below(store, path)
 
 
 def _read_only(store: Any) -> Store:
@@ -147,7 +148,7 @@ def _prepare(
         raise InvalidArgument("a token has letters, digits and . _ ~ - only")
     limits = limits or Limits()
     store = served_store(where, storage_options)
-    describe(store, "")  # raises if there is nothing to serve
+    _check(Folder(store))
     if token is None and not is_loopback(host):
         warn(f"everybody who can reach {host} can read {store!r}; give a token to prevent that")
     app = application(store, token=token, listing=listing, origins=tuple(origins), limits=limits)
@@ -171,6 +172,12 @@ def _prepare(
     if seconds is not None:
         _stop_after(server, seconds)
     return server, _listen(host, port)
+
+
+def _check(served: Folder) -> None:
+    """Raise if there is nothing to serve."""
+    if served.locate("") is not None or not served.names(""):
+        describe(served.store, "")
 
 
 def _stop_after(server: uvicorn.Server, seconds: float) -> None:

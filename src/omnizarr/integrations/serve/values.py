@@ -9,21 +9,30 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import product
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr._version import VERSION
+from omnizarr.conventions.cf.variable import Decoding
 from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import SelectionError
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.info import value_text
-from omnizarr.integrations.display import TEXT, decoding, transfer_type, work
+from omnizarr.integrations.display import TEXT, decoding, largest_sizes, transfer_type, work
+from omnizarr.storage_transformers import stored_key
+from omnizarr.stores import Versioned, has_cheap_requests
 
 MAX_BYTES = 2**24  # of the values in one answer
 MAX_TEXTS = 2**18  # values of an answer in JSON
 MAX_DECODED = 2**31  # bytes of chunks that one answer may need
+MAX_PIECE = 2**24  # bytes of chunks that are reduced at a time, or one chunk
+MAX_TAGGED = 4096  # chunks of an answer whose generations make an entity tag
 _LONGEST = 20  # digits of a number in a selection
 
 
@@ -84,18 +93,73 @@ def _parse_item(text: str, length: int, axis: int) -> int | slice:
     return slice(start, stop, step)
 
 
-def read_values(array: Array, select: str, *, exact: bool = False, decode: str = "") -> Values:
-    """Return the selected values of an array, encoded for an answer.
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The values that a request asks for, and in which form.
 
     `exact`: as JSON, without loss. `decode`: with "time", numbers with CF units of time become
     milliseconds since 1970, not-a-time NaN; with "cf", packed numbers are unpacked, missing ones
-    NaN.
+    NaN. `extremes`: the least and the greatest of every so many values, as the step says.
     """
-    selection = parse_selection(select, array.shape)
-    decoder = decoding(array, decode)
+
+    select: str
+    exact: bool = False
+    decode: str = ""
+    extremes: bool = False
+
+
+def read_tagged(
+    array: Array, wanted: Wanted, is_known: Callable[[str], bool]
+) -> tuple[Values | None, str | None]:
+    """Return values with their entity tag, None if there is none; no values for a known tag."""
+    tag = entity_tag(array, wanted)
+    if tag is not None and is_known(tag):
+        return None, tag
+    found = read_extremes(array, wanted) if wanted.extremes else read_values(array, wanted)
+    # A chunk that was replaced meanwhile may be in the values or not.
+    return found, tag if tag is not None and tag == entity_tag(array, wanted) else None
+
+
+def entity_tag(array: Array, wanted: Wanted) -> str | None:
+    """Return a text that differs whenever the values may differ, None where that is not cheap.
+
+    It is made from the metadata of the array and the generations of the stored chunks.
+    """
+    bound = array._bound
+    store = bound.store
+    if not isinstance(store, Versioned) or not has_cheap_requests(store):
+        return None
+    spans = []
+    for item, axis in zip(
+        parse_selection(wanted.select, array.shape), bound.grid.axes, strict=True
+    ):
+        start, stop = (item, item + 1) if isinstance(item, int) else (item.start, item.stop)
+        if start == stop:
+            return None
+        spans.append(range(int(axis.chunk_of(start)), int(axis.chunk_of(stop - 1)) + 1))
+    if math.prod(map(len, spans)) > MAX_TAGGED:
+        return None
+    made_from = repr((VERSION, wanted, array.zarr_format, array._model))
+    digest = blake2b(made_from.encode("utf-8", "surrogatepass"), digest_size=12)
+    for coords in product(*spans):
+        ends = bound.encoding.key(coords), *bound.encoding.other_keys(coords)
+        for key in {stored_key(bound.chunk_store, bound.prefix + end): None for end in ends}:
+            digest.update(f"{key}\0{store.generation(key)}\0".encode("utf-8", "surrogatepass"))
+    return f'"{digest.hexdigest()}"'
+
+
+def _decoder(array: Array, wanted: Wanted) -> tuple[Decoding | None, str]:
+    """Return how values are decoded, and the type that they are sent as."""
+    decoder = decoding(array, wanted.decode)
     as_times = decoder is not None and decoder.times is not None
     dtype = array.dtype if decoder is None else decoder.dtype
-    kind = "float64" if as_times else TEXT if exact else transfer_type(dtype)
+    return decoder, "float64" if as_times else TEXT if wanted.exact else transfer_type(dtype)
+
+
+def read_values(array: Array, wanted: Wanted) -> Values:
+    """Return the selected values of an array, encoded for an answer."""
+    selection = parse_selection(wanted.select, array.shape)
+    decoder, kind = _decoder(array, wanted)
     slices = [item for item in selection if isinstance(item, slice)]
     shape = tuple(len(range(s.start, s.stop, s.step)) for s in slices)
     _check_size(shape, kind)
@@ -109,6 +173,58 @@ def read_values(array: Array, select: str, *, exact: bool = False, decode: str =
     if len(body) > 2 * MAX_BYTES:
         raise TooLarge(f"the answer would have {len(body)} bytes; select fewer values")
     return Values(body, shape, kind, missing)
+
+
+def read_extremes(array: Array, wanted: Wanted) -> Values:
+    """Return the least and the greatest of every `step` values along the one axis of a selection.
+
+    They are two rows of ``float64``. What is not finite is left out; where nothing is left, both
+    are NaN. The values are read in pieces along chunk borders, so that few are in memory at a time.
+    """
+    selection = parse_selection(wanted.select, array.shape)
+    several = [axis for axis, item in enumerate(selection) if isinstance(item, slice)]
+    decoder, kind = _decoder(array, wanted)
+    if len(several) != 1 or kind == TEXT:
+        raise SelectionError(
+            "extremes are those of numbers along one axis; give start:stop:step for it and an"
+            " integer for each other axis"
+        )
+    [axis] = several
+    span: Any = selection[axis]
+    count = len(range(span.start, span.stop, span.step))
+    _check_size((2, count), "float64")
+    touched = _check_work(array, _with(selection, axis, slice(span.start, span.stop, 1)))
+    found = np.full((2, count), np.nan)
+    filled: list[tuple[int, ...]] = []
+    for start, stop in _pieces(array, axis, span):
+        part = _with(selection, axis, slice(start, stop, 1))
+        values = as_plain(array.read(part, filled=filled)).reshape(-1)
+        if decoder is not None:
+            values = np.asarray(decoder.decode(values))
+        numbers = np.frombuffer(encode_numbers(values, kind), np.dtype(kind).newbyteorder("<"))
+        numbers = np.where(np.isfinite(numbers), numbers, np.nan).astype("f8", copy=False)
+        first, last = (start - span.start) // span.step, -(-(stop - span.start) // span.step)
+        cuts = np.maximum(np.arange(first, last) * span.step + span.start - start, 0)
+        for row, join in zip(found[:, first:last], (np.fmin, np.fmax), strict=True):
+            join(row, join.reduceat(numbers, cuts), out=row)
+    missing = bool(filled) and len(set(filled)) == touched
+    return Values(encode_numbers(found, "float64"), (2, count), "float64", missing)
+
+
+def _with(selection: tuple[int | slice, ...], axis: int, item: slice) -> tuple[int | slice, ...]:
+    return (*selection[:axis], item, *selection[axis + 1 :])
+
+
+def _pieces(array: Array, axis: int, span: slice) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of pieces of an axis that end at chunk borders and need little memory."""
+    sizes = largest_sizes(array.chunks)
+    nbytes = max(1, math.prod(sizes) * max(1, array.dtype.itemsize))
+    length = max(1, sizes[axis]) * max(1, MAX_PIECE // nbytes)
+    start = span.start
+    while start < span.stop:
+        stop = min(span.stop, (start // length + 1) * length)
+        yield start, stop
+        start = stop
 
 
 def _check_size(shape: tuple[int, ...], kind: str) -> None:

@@ -11,6 +11,9 @@ const ARRAYS = {
   float64: Float64Array,
 };
 
+/** Statuses of a server that is away, or has too much to do. */
+export const BUSY = [0, 429, 503];
+
 /** An answer that is not a success, with what the server said about it. */
 export class ServerError extends Error {
   constructor(status, body) {
@@ -64,11 +67,27 @@ export function selectText(items) {
     .join(",");
 }
 
+/**
+ * Return the least and the greatest of every `step` values of a selection, in turns, as `{values,
+ * extremes}`; of more than the server reads for one answer, one value of so many.
+ */
+export async function getExtremes(path, items, options) {
+  try {
+    const { values } = await getValues(path, items, { ...options, extremes: true });
+    const count = values.length / 2;
+    return { values: Float64Array.from(values, (_, i) => values[(i >> 1) + (i & 1) * count]), extremes: true };
+  } catch (error) {
+    if (error.status !== 413) throw error;
+    return { values: (await getValues(path, items, options)).values, extremes: false };
+  }
+}
+
 /** Return the values of a selection as `{values, shape, missing}`, or JSON for text. */
-export async function getValues(path, items, { signal, decode, exact } = {}) {
+export async function getValues(path, items, { signal, decode, exact, extremes } = {}) {
   const query = { path, select: selectText(items) };
   if (decode) query.decode = decode;
   if (exact) query.exact = "1";
+  if (extremes) query.extremes = "1";
   const response = await request("values", query, signal);
   if ((response.headers.get("Content-Type") || "").includes("json")) return response.json();
   const Type = ARRAYS[response.headers.get("X-Dtype")];

@@ -15,14 +15,14 @@ export function plotArea(width, height) {
   };
 }
 
-/** Return the least and greatest number of a list, NaN and infinities left out. */
-export function extent(values) {
+/** Return the least and greatest number of a list, NaN and infinities left out; `none` without any. */
+export function extent(values, none = [0, 1]) {
   let [low, high] = [Infinity, -Infinity];
   for (const value of values) {
     if (value < low && value > -Infinity) low = value;
     if (value > high && value < Infinity) high = value;
   }
-  return low <= high ? [low, high] : [0, 1];
+  return low <= high ? [low, high] : none;
 }
 
 /** Widen a range a little, also one of a single value. */

@@ -58,7 +58,8 @@ export class ContrastPanel {
     this.inputs = ["Low", "High"].map((label, i) =>
       h("input", {
         type: "number", step: "any", disabled: true, "aria-label": `${label} end of the contrast`,
-        onchange: (event) => this.move(i, Number(event.target.value)),
+        // Text that is no number counts as nothing typed.
+        onchange: (event) => this.move(i, event.target.value.trim() === "" ? NaN : Number(event.target.value)),
       }),
     );
     this.legend = h("span", { class: "grow muted" });
@@ -116,12 +117,19 @@ export class ContrastPanel {
       handle.setAttribute("aria-valuemin", String(a));
       handle.setAttribute("aria-valuemax", String(b));
       handle.setAttribute("aria-valuetext", numberText(value));
-      if (document.activeElement !== this.inputs[i]) this.inputs[i].value = String(Number(value.toPrecision(7)));
+      if (document.activeElement !== this.inputs[i]) this.showNumber(i);
     });
   }
 
+  showNumber(end) {
+    this.inputs[end].value = String(Number(this.range[end].toPrecision(7)));
+  }
+
   move(end, value) {
-    if (!this.range || !Number.isFinite(value)) return;
+    if (!this.range || !Number.isFinite(value)) {
+      if (this.range) this.showNumber(end);
+      return;
+    }
     const range = this.range.slice();
     range[end] = value;
     if (range[0] > range[1]) range[1 - end] = value;

@@ -15,6 +15,7 @@ export function showDetails(element, node, getAt) {
     node.codecs?.length ? section("Codecs", h("ol", { class: "codecs" }, node.codecs.map((text) => h("li", {}, text)))) : null,
     attributeSection(node.attributes),
     node.info?.length ? section("All facts", list(node.info)) : null,
+    addressSection(node),
     linkSection(node.links),
   );
 }
@@ -29,7 +30,7 @@ function list(pairs) {
 
 function facts(node) {
   const pairs = [["kind", node.kind === "image" ? "OME-Zarr image" : node.kind]];
-  if (node.zarr_format) pairs.push(["format", `Zarr version ${node.zarr_format}`]);
+  if (node.zarr_format) pairs.push(["format", node.zarr_format === "n5" ? "N5" : `Zarr version ${node.zarr_format}`]);
   if (node.shape) pairs.push(["shape", named(node.shape, node.dimension_names)]);
   if (node.dtype) pairs.push(["type", node.dtype]);
   const { levels, axes } = node.display ?? {};
@@ -66,15 +67,19 @@ function presenceSection(node, getAt) {
   const canvas = h("canvas", { class: "presence", role: "img", "aria-label": "Map of the stored chunks" });
   let found = null;
   const part = section("Stored chunks", text, canvas);
-  part.addEventListener("toggle", async () => {
+  // Also when another plane is looked at.
+  part.look = async () => {
     if (!part.open) return;
     try {
-      found ??= await getChunks(node.path);
-      text.textContent = drawPresence(canvas, found, node, getAt());
+      found ??= getChunks(node.path);
+      const chunks = await found;
+      text.textContent = drawPresence(canvas, chunks, node, getAt());
     } catch (error) {
+      found = null; // asked for again the next time
       text.textContent = error.message;
     }
-  });
+  };
+  part.addEventListener("toggle", part.look);
   part.classList.add("presence-section");
   return part;
 }
@@ -109,6 +114,15 @@ function scalar(value) {
   const text = typeof value === "string" ? value : JSON.stringify(value);
   const shown = text.length > 2000 ? `${text.slice(0, 2000)}…` : text;
   return h("span", { class: typeof value === "string" ? "text" : "literal" }, shown);
+}
+
+/** Where programs find the node, whatever version of Zarr they know. */
+function addressSection({ kind, path }) {
+  if (kind === "folder" || kind === "error") return null;
+  const address = (start) => new URL(`${start}/${path.split("/").map(encodeURIComponent).join("/")}`, document.baseURI).href.replace(/\/$/, "");
+  const part = section("Addresses for programs", list([["as stored", address("store")], ["Zarr 2", address("v2")], ["Zarr 3", address("v3")]]));
+  part.classList.add("addresses");
+  return part;
 }
 
 /** Links lead to other sites: only http addresses, and they learn nothing of this page. */

@@ -49,6 +49,17 @@ export function bytesText(bytes) {
   return `${bytes >= 100 ? bytes.toFixed(0) : bytes.toFixed(1)} ${units[i]}`;
 }
 
+/** Say what is drawn of every so many values. */
+export function stepText(step, extremes) {
+  return extremes ? `the least and the greatest of every ${countText(step)}` : `one of ${countText(step)}`;
+}
+
+/** Write the kind of a member, with the format of a hierarchy in a folder. */
+export function kindText({ kind, zarr_format: version }) {
+  const name = kind === "image" ? "OME-Zarr image" : kind;
+  return version === undefined ? name : `${name}, ${version === "n5" ? "N5" : `Zarr ${version}`}`;
+}
+
 /** Write a shape. */
 export function shapeText(shape) {
   if (!shape) return "";

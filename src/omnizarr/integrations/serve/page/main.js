@@ -3,7 +3,7 @@
 import { getMembers, getNode } from "./api.js";
 import { showDetails } from "./details.js";
 import { announce, h, replace } from "./dom.js";
-import { bytesText, shapeText } from "./format.js";
+import { bytesText, kindText, shapeText } from "./format.js";
 import { formatLink, parseLink } from "./link.js";
 import { PlaneView } from "./plane.js";
 import { PlotView } from "./plot.js";
@@ -32,9 +32,11 @@ const tree = new Tree(part("tree"), (path) => navigate(formatLink(path)));
 let view = null;
 let opening = null; // AbortController of the node that is being opened
 let writing = 0; // timer of the address
+let unwritten = null; // link that is written when the timer ends
 
 /** Go to a link of this page. */
 function navigate(link) {
+  writeNow();
   if (link !== location.hash) history.pushState(null, "", link);
   openAddress();
 }
@@ -42,6 +44,7 @@ function navigate(link) {
 /** Show the node that the address names. */
 async function openAddress() {
   clearTimeout(writing);
+  unwritten = null; // settings of the node before, which the address does not name any more
   const { path, settings } = parseLink(location.hash);
   opening?.abort();
   opening = new AbortController();
@@ -51,6 +54,7 @@ async function openAddress() {
   const host = part("view");
   host.dataset.state = "loading";
   host.dataset.path = path;
+  for (const id of ["view", "controls"]) part(id).inert = true; // what is still there is of the node before
   showCrumbs(path);
   try {
     const node = await getNode(path, signal);
@@ -60,6 +64,8 @@ async function openAddress() {
     await showNode(node, settings, signal);
   } catch (error) {
     if (signal.aborted || error.name === "AbortError") return;
+    replace(part("controls"));
+    replace(part("details"));
     showProblem(error.message);
   }
 }
@@ -68,14 +74,19 @@ async function showNode(node, settings, signal) {
   const host = part("view");
   replace(host);
   replace(part("controls"));
+  for (const id of ["view", "controls"]) part(id).inert = false;
   const View = VIEWS[node.display?.kind];
   showDetails(part("details"), node, () => (view?.state ? { axes: view.state.axes, at: view.state.at } : null));
   if (View) {
-    const shown = new View(host, part("controls"), node, settings, (found) => writeLink(node.path, found));
+    const shown = new View(host, part("controls"), node, settings, (found) => {
+      if (signal.aborted) return;
+      writeLink(node.path, found);
+      part("details").querySelector(".presence-section")?.look();
+    });
     view = shown;
     await shown.start();
     if (signal.aborted) shown.close();
-  } else if (node.kind === "group" || node.kind === "image") {
+  } else if (["group", "image", "folder"].includes(node.kind)) {
     await showMembers(host, node, signal);
   } else {
     showProblem(node.display?.reason || node.error || "this node has no values");
@@ -86,6 +97,7 @@ async function showNode(node, settings, signal) {
 
 function showProblem(text) {
   const host = part("view");
+  host.inert = false;
   replace(host, h("div", { class: "notice problem", role: "alert" }, text));
   host.dataset.state = "ready";
 }
@@ -96,16 +108,22 @@ async function showMembers(host, node, signal) {
   const more = h("button", { type: "button", hidden: true }, "More");
   const row = (member) => h("tr", {},
     h("td", {}, h("a", { href: formatLink(member.path) }, member.name)),
-    h("td", {}, member.kind === "error" ? h("span", { class: "problem" }, member.error) : member.kind),
+    h("td", {}, member.kind === "error" ? h("span", { class: "problem" }, member.error) : kindText(member)),
     h("td", {}, shapeText(member.shape)),
     h("td", {}, member.dtype ?? ""),
     h("td", { class: "number" }, bytesText(member.nbytes)));
   const load = async (offset) => {
-    const page = await getMembers(node.path, offset);
+    more.disabled = true; // else a second click would load the same members again
+    let page;
+    try {
+      page = await getMembers(node.path, offset);
+    } finally {
+      more.disabled = false;
+    }
     if (signal.aborted) return;
     body.append(...page.members.map(row));
     more.hidden = page.next === null || page.next === undefined;
-    more.onclick = () => load(page.next);
+    more.onclick = () => load(page.next).catch((error) => announce(error.message));
     if (!body.children.length) body.append(h("tr", {}, h("td", { class: "muted", colspan: "5" }, "no members")));
   };
   const reason = node.kind === "image" ? node.display?.reason : null;
@@ -119,10 +137,15 @@ async function showMembers(host, node, signal) {
 /** Keep the address up to date; browsers allow only so many changes a second. */
 function writeLink(path, settings) {
   clearTimeout(writing);
-  writing = setTimeout(() => {
-    const link = formatLink(path, settings);
-    if (link !== location.hash) history.replaceState(null, "", link);
-  }, 120);
+  unwritten = formatLink(path, settings);
+  writing = setTimeout(writeNow, 120);
+}
+
+/** Write the address that waits, so that a copy or the history has the last change. */
+function writeNow() {
+  clearTimeout(writing);
+  if (unwritten !== null && unwritten !== location.hash) history.replaceState(null, "", unwritten);
+  unwritten = null;
 }
 
 function showCrumbs(path) {
@@ -136,6 +159,7 @@ function showCrumbs(path) {
 }
 
 function showKeys() {
+  if (document.querySelector("dialog")) return;
   const dialog = h("dialog", { "aria-label": "Keys" },
     h("h2", {}, "Keys"),
     h("dl", {}, KEYS.flatMap(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)])),
@@ -146,6 +170,7 @@ function showKeys() {
 }
 
 async function copyLink() {
+  writeNow();
   try {
     await navigator.clipboard.writeText(location.href);
     announce("The link is copied");

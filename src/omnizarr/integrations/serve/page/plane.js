@@ -33,6 +33,7 @@ export class PlaneView {
 
   async start() {
     this.axes = await loadAxes(this.display, this.closing.signal);
+    if (this.isClosed) return;
     this.controls = new PlaneControls(this.state, this.axes, {
       redraw: () => this.changed(),
       reload: () => this.changed(),
@@ -56,6 +57,11 @@ export class PlaneView {
     this.observer = new ResizeObserver(() => this.resized());
     this.observer.observe(this.canvas);
     this.resized();
+  }
+
+  /** True when another node is shown: what comes late is then of no use. */
+  get isClosed() {
+    return this.closing.signal.aborted;
   }
 
   close() {
@@ -116,6 +122,7 @@ export class PlaneView {
   }
 
   changed() {
+    if (this.isClosed) return;
     this.stage.dataset.state = "loading"; // until the next picture knows what is there
     this.onChange(this.state.save());
     this.redraw();
@@ -234,13 +241,15 @@ export class PlaneView {
   }
 
   draw() {
+    if (this.isClosed) return;
     const { context, width, height } = prepareCanvas(this.canvas);
     if (width !== this.camera.width || height !== this.camera.height) this.camera.resize(width, height);
     const { layers, wanted } = this.collect();
     this.layers = layers;
     this.loader.want(wanted);
     this.fixContrast();
-    this.controls.contrast.showRange(this.state.band.low, this.state.band.high);
+    this.showRange();
+    this.readout.show(); // of the plane that is drawn now
     drawScene(context, {
       camera: this.camera,
       composite: this.state.isComposite,
@@ -275,12 +284,21 @@ export class PlaneView {
     if (fixed) this.onChange(this.state.save());
   }
 
+  /** Show the contrast; one that still changes with the tiles that come can be changed already. */
+  showRange() {
+    const layer = this.layers.find((one) => one.band === this.state.band);
+    const known = layer?.current.some((tile) => tile.values) ? layer.range : { low: null, high: null };
+    const { low, high } = this.state.band.low === null ? known : this.state.band;
+    this.controls.contrast.showRange(low, high);
+  }
+
   autoContrast() {
     for (const layer of this.layers) Object.assign(layer.band, { low: null, high: null });
     this.changed();
   }
 
   showHistogram() {
+    if (this.isClosed) return;
     const { band } = this.state;
     const layer = this.layers?.find((one) => one.band === band);
     const coarse = this.resolution.rows.factor * this.resolution.columns.factor;
@@ -290,6 +308,7 @@ export class PlaneView {
   }
 
   loaded() {
+    if (this.isClosed) return;
     this.redraw();
     this.readout.refresh();
   }

@@ -21,6 +21,7 @@ export class PlaneControls {
   /** Make the settings anew, since the axes or the way of colouring changed. */
   build() {
     const { state } = this;
+    const focused = this.settings.contains(document.activeElement) ? controlName(document.activeElement) : null;
     replace(this.settings,
       state.shape.length > 2 || state.axes[0] > state.axes[1] ? this.planeRow() : null,
       this.mapRow(),
@@ -29,6 +30,8 @@ export class PlaneControls {
     );
     replace(this.sliders, state.sliders.filter((i) => state.shape[i] > 1).map((i) => this.slider(i)));
     this.showRamp();
+    // Who uses the keyboard goes on where they were.
+    if (focused) [...this.settings.querySelectorAll("select, input, button")].find((one) => controlName(one) === focused)?.focus();
   }
 
   planeRow() {
@@ -117,7 +120,8 @@ export class PlaneControls {
     const last = this.state.shape[index] - 1;
     const value = h("output", { class: "coordinate" });
     const set = (text) => {
-      const at = Math.min(last, Math.max(0, Math.round(Number(text) || 0)));
+      const wanted = text === "" ? NaN : Number(text); // text that is no number changes nothing
+      const at = Number.isFinite(wanted) ? Math.min(last, Math.max(0, Math.round(wanted))) : this.state.at[index];
       this.state.at = this.state.at.with(index, at);
       range.value = String(at);
       number.value = String(at);
@@ -148,4 +152,9 @@ export class PlaneControls {
     const row = rows.find((one) => Number(one.dataset.axis) === this.lastSlider) ?? rows.at(-1);
     if (row) row.set(this.state.at[Number(row.dataset.axis)] + by);
   }
+}
+
+/** Return what tells a control from the others of the settings. */
+function controlName(element) {
+  return element.getAttribute("aria-label") ?? element.textContent;
 }

@@ -1,15 +1,18 @@
 /** The viewer of a 1-D array: a line over its index or coordinate, fetched in blocks as far as visible. */
 
-import { getValues } from "./api.js";
+import { BUSY, getExtremes, getValues } from "./api.js";
 import { flatValues, loadAxes } from "./axes.js";
 import { drawChart, extent, pad, plotArea } from "./chart.js";
 import { afterPause, announce, download, h, oncePerFrame, replace, themeColor } from "./dom.js";
-import { countText, numberText, timeText, unitText } from "./format.js";
+import { countText, numberText, stepText, timeText, unitText } from "./format.js";
 import { readNumbers } from "./link.js";
 
 const BLOCK = 2 ** 18; // values of a request
-const DENSE = 2 ** 21; // more visible values than this are read with a step
-const SPARSE = 2 ** 13; // values that are then read
+const DENSE = 2 ** 21; // of more visible values than this, the least and the greatest of every so many
+const SPARSE = 2 ** 13; // of which there are then at most so many
+const PART = 2 ** 26; // bytes that the server reads for a request of these
+const MOST = 2 ** 33; // bytes that it reads for all; of even more, one of so many values is drawn
+const KEPT = 2 ** 23; // values
 
 export class PlotView {
   constructor(host, panel, node, settings, onChange) {
@@ -18,7 +21,9 @@ export class PlotView {
     this.length = this.display.levels[0].shape[0];
     const range = readNumbers(settings.get("range"), 2);
     this.range = range && range[0] < range[1] ? range : null; // of the index; null: everything
+    this.itemSize = (node.nbytes ?? 8 * this.length) / this.length || 8;
     this.blocks = new Map(); // "start:stop:step" → values, in order of use
+    this.running = new Map(); // the same → AbortController of its request
     this.closing = new AbortController();
     this.redraw = oncePerFrame(() => this.draw());
     this.fetchSoon = afterPause(() => this.fetchVisible(), 40);
@@ -31,6 +36,7 @@ export class PlotView {
     this.isTime = /^datetime64|^<?M8/.test(display.dtype) || / since /.test(attributes.units ?? "");
     this.decode = this.isTime ? "time" : display.decode;
     const axes = await loadAxes(display, this.closing.signal);
+    if (this.closing.signal.aborted) return;
     this.axis = axes[0];
     // A coordinate along itself would be a diagonal.
     if (this.axis.path === node.path) this.axis.values = null;
@@ -57,7 +63,7 @@ export class PlotView {
 
   close() {
     this.closing.abort();
-    this.request?.abort();
+    for (const controller of this.running.values()) controller.abort();
     this.observer?.disconnect();
   }
 
@@ -97,50 +103,80 @@ export class PlotView {
     const [from, to] = [Math.max(0, Math.floor(this.visible[0])), Math.min(this.length, Math.ceil(this.visible[1]) + 1)];
     if (to - from > DENSE) {
       const step = 2 ** Math.ceil(Math.log2((to - from) / SPARSE));
-      return [{ start: Math.floor(from / step) * step, stop: to, step }];
+      const sampled = (to - from) * this.itemSize > MOST;
+      const chunk = Number(this.display.levels[0].chunks?.[0]) || 1;
+      // Requests of whole steps and at least one chunk, which would else be decoded for each.
+      const part = Math.ceil((sampled ? to - from + step : Math.max(PART / this.itemSize, chunk)) / step) * step;
+      return pieces(Math.floor(from / (sampled ? step : part)) * (sampled ? step : part), to, part, this.length, step, !sampled);
     }
-    const found = [];
-    for (let start = Math.floor(from / BLOCK) * BLOCK; start < to; start += BLOCK) {
-      found.push({ start, stop: Math.min(this.length, start + BLOCK), step: 1 });
-    }
-    return found;
+    return pieces(Math.floor(from / BLOCK) * BLOCK, to, BLOCK, this.length, 1, false);
   }
 
-  async fetchVisible() {
-    this.request?.abort();
-    const request = new AbortController();
-    this.request = request;
-    await Promise.all(this.wanted().map((one) => this.fetchBlock(one, request.signal)));
-    if (request.signal.aborted) return;
-    this.draw();
-    this.stage.dataset.state = "ready";
-  }
-
-  async fetchBlock({ start, stop, step }, signal) {
-    const key = `${start}:${stop}:${step}`;
-    if (this.blocks.has(key)) return;
-    try {
-      const answer = await getValues(this.display.levels[0].path, [[start, stop, step]], { signal, decode: this.decode });
-      this.blocks.set(key, { start, step, values: flatValues(answer), problem: null });
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      this.blocks.set(key, { start, step, stop, values: [], problem: error.message });
+  /** Ask for what is visible; requests of what is not visible any more end. */
+  fetchVisible() {
+    if (this.closing.signal.aborted) return;
+    const wanted = this.wanted();
+    const keys = new Set(wanted.map((one) => one.key));
+    for (const [key, controller] of this.running) {
+      if (keys.has(key)) continue;
+      controller.abort();
+      this.running.delete(key);
     }
-    if (this.blocks.size > 24) this.blocks.delete(this.blocks.keys().next().value);
+    for (const one of wanted) {
+      const known = this.blocks.get(one.key);
+      if (!this.running.has(one.key) && (!known || known.again)) this.fetchBlock(one);
+    }
     this.redraw();
+  }
+
+  async fetchBlock({ key, start, stop, step, extremes }) {
+    const controller = new AbortController();
+    this.running.set(key, controller);
+    const { path } = this.display.levels[0];
+    const options = { signal: controller.signal, decode: this.decode };
+    let block = { start, stop, step, every: step, extremes: false, problem: null };
+    try {
+      const answer = extremes ? await getExtremes(path, [[start, stop, step]], options) : await getValues(path, [[start, stop, step]], options);
+      block.values = flatValues(answer);
+      // The least and the greatest value of a step are drawn half a step apart.
+      if (answer.extremes) block = { ...block, step: step / 2, extremes: true };
+    } catch (error) {
+      // A server that is busy or away is asked again when the plot moves.
+      block = { ...block, values: [], problem: error.message, again: BUSY.includes(error.status) };
+    }
+    if (controller.signal.aborted) return;
+    this.running.delete(key);
+    this.blocks.set(key, block);
+    this.forget();
+    this.redraw();
+  }
+
+  /** Drop the blocks that came first when there are too many values. */
+  forget() {
+    let count = 0;
+    for (const { values } of this.blocks.values()) count += values.length;
+    const wanted = new Set(this.wanted().map(({ key }) => key));
+    for (const [key, { values }] of this.blocks) {
+      if (count <= KEPT) return;
+      if (wanted.has(key)) continue;
+      this.blocks.delete(key);
+      count -= values.length;
+    }
   }
 
   /** Return the blocks that are there for the visible part, each cut to it. */
   shown() {
     const [from, to] = this.visible;
-    return this.wanted().map((one) => this.blocks.get(`${one.start}:${one.stop}:${one.step}`)).filter(Boolean).map((block) => {
-      const first = Math.max(0, Math.floor((from - block.start) / block.step));
-      const last = Math.min(block.values.length, Math.ceil((to - block.start) / block.step) + 1);
+    return this.wanted().map(({ key }) => this.blocks.get(key)).filter(Boolean).map((block) => {
+      const pair = block.extremes ? 2 : 1; // which stay together
+      const first = Math.max(0, Math.floor((from - block.start) / block.every) * pair);
+      const last = Math.min(block.values.length, (Math.ceil((to - block.start) / block.every) + 1) * pair);
       return { ...block, start: block.start + first * block.step, values: block.values.slice(first, last) };
     });
   }
 
   draw() {
+    if (this.closing.signal.aborted) return;
     const blocks = this.shown();
     const [from, to] = this.visible;
     const at = (index) => this.place(index);
@@ -169,10 +205,20 @@ export class PlotView {
       cursor: this.hover === null ? null : at(this.hover),
     });
     this.drawProblems(blocks, at);
-    const step = blocks[0]?.step ?? 1;
-    const count = `${countText(Math.round(to - from))} of ${countText(this.length)} values`;
-    this.note.textContent = step > 1 ? `${count}; one of ${countText(step)} is drawn, zoom in to see all` : count;
+    this.showNote(blocks);
     this.showHover(blocks);
+    const complete = this.wanted().every(({ key }) => this.blocks.has(key));
+    this.stage.dataset.state = complete ? "ready" : "loading";
+  }
+
+  /** Say how many values are visible, and what of them is drawn. */
+  showNote(blocks) {
+    const [from, to] = this.visible;
+    const count = `${countText(Math.round(to - from))} of ${countText(this.length)} values`;
+    const block = blocks.find((one) => one.every > 1 && !one.problem);
+    if (!block) this.note.textContent = count;
+    else if (block.extremes) this.note.textContent = `${count}; drawn: ${stepText(block.every, true)}, so that no peak is lost; zoom in to see all`;
+    else this.note.textContent = `${count}; drawn: ${stepText(block.every, false)}, as there are too many to read: peaks may be missing; zoom in to see all`;
   }
 
   /** Return the x of an index: its coordinate where there is one, else the index. */
@@ -204,16 +250,34 @@ export class PlotView {
       return;
     }
     const block = blocks.findLast((one) => one.start <= this.hover);
-    const i = block ? Math.round((this.hover - block.start) / block.step) : -1;
-    const value = block?.values[i];
-    const index = block ? block.start + i * block.step : this.hover;
     const unit = this.isTime ? "" : unitText(this.node.attributes?.units);
-    const text = value === undefined ? "…" : this.isTime ? timeText(value) : `${numberText(value, 7)}${unit ? ` ${unit}` : ""}`;
+    const write = (value) => (value === undefined ? "…" : this.isTime ? timeText(value) : numberText(value, 7));
+    const { low, high, first, last } = block?.extremes ? this.around(blocks) : single(block, this.hover);
+    const text = `${low === high || Number.isNaN(low) ? write(low) : `${write(low)} … ${write(high)}`}${unit && low !== undefined ? ` ${unit}` : ""}`;
+    const index = first;
+    const indices = last > first ? `${first}–${last}` : first;
     const place = this.axis.values ? this.axis.text(index) : "";
     replace(this.readout,
       h("span", { class: "value" }, text),
-      h("span", { class: "place" }, h("b", {}, this.axis.name), ` ${index}`, place ? h("span", { class: "muted" }, ` ${place}`) : null));
+      h("span", { class: "place" }, h("b", {}, this.axis.name), ` ${indices}`, place ? h("span", { class: "muted" }, ` ${place}`) : null));
     if (this.spoken) announce(this.readout.textContent);
+  }
+
+  /** Return the extremes of the pixels around the place that is pointed at, and their indices. */
+  around(blocks) {
+    const pixel = (this.visible[1] - this.visible[0]) / plotArea(this.canvas.clientWidth, this.canvas.clientHeight).width;
+    const found = { low: NaN, high: NaN, first: this.length, last: 0 };
+    for (const { start, every, values, extremes } of blocks) {
+      if (!extremes) continue;
+      for (let i = 0; 2 * i < values.length; i += 1) {
+        const at = start + i * every;
+        if (at + every <= this.hover - pixel || at > this.hover + pixel) continue;
+        [found.first, found.last] = [Math.min(found.first, at), Math.max(found.last, Math.min(this.length, at + every) - 1)];
+        const [low, high] = extent([found.low, values[2 * i]].concat(found.high, values[2 * i + 1]), [NaN, NaN]);
+        [found.low, found.high] = [low, high];
+      }
+    }
+    return found;
   }
 
   listen() {
@@ -282,4 +346,22 @@ export class PlotView {
   save() {
     this.canvas.toBlob((blob) => download(blob, `${this.node.path.replace(/[^\w.-]+/g, "_") || "zarr"}.png`), "image/png");
   }
+}
+
+/** Cut the indices from `start` to `to` into requests of `part` values, the last one to the end of the data. */
+function pieces(start, to, part, length, step, extremes) {
+  const found = [];
+  for (let first = start; first < to; first += part) {
+    const stop = Math.min(length, first + part);
+    found.push({ key: `${first}:${stop}:${step}:${extremes}`, start: first, stop, step, extremes });
+  }
+  return found;
+}
+
+/** Return the value next to an index in a block, and its index. */
+function single(block, index) {
+  if (!block) return { first: index, last: index };
+  const i = Math.round((index - block.start) / block.every);
+  const at = block.start + i * block.every;
+  return { low: block.values[i], high: block.values[i], first: at, last: at };
 }

@@ -34,6 +34,7 @@ export class Readout {
     if (this.pixel && pixel && this.pixel.every((n, i) => n === pixel[i])) return;
     this.pixel = pixel;
     this.spoken = spoken;
+    this.said = null;
     this.refresh();
   }
 
@@ -83,7 +84,10 @@ export class Readout {
     });
     replace(this.element, values, places);
     if (this.exact === null && found.some((one) => !one.exact)) this.fetchSoon();
-    else if (this.spoken) announce(this.element.textContent);
+    else if (this.spoken && this.element.textContent !== this.said) {
+      this.said = this.element.textContent;
+      announce(this.said);
+    }
   }
 
   hint() {

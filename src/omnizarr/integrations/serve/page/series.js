@@ -1,10 +1,10 @@
 /** The values of one pixel along another axis: a time series of a map, a spectrum, a depth profile. */
 
-import { getValues } from "./api.js";
+import { getExtremes, getValues } from "./api.js";
 import { flatValues } from "./axes.js";
 import { drawChart, extent, pad } from "./chart.js";
 import { h, replace, themeColor } from "./dom.js";
-import { unitText } from "./format.js";
+import { stepText, unitText } from "./format.js";
 
 const POINTS = 4000; // at most; longer axes are read with a step
 
@@ -57,14 +57,20 @@ export class SeriesPanel {
     try {
       const found = await Promise.all(layers.map(async ({ at, band }) => {
         const items = at.map((n, i) => (i === axis ? [0, length, step] : i === state.axes[0] ? row : i === state.axes[1] ? column : n));
-        const answer = await getValues(display.levels[0].path, items, { signal: request.signal, decode: display.decode });
-        return { values: flatValues(answer), color: state.isComposite ? `#${band.color}` : null };
+        const options = { signal: request.signal, decode: display.decode };
+        const color = state.isComposite ? `#${band.color}` : null;
+        if (step === 1) return { values: flatValues(await getValues(display.levels[0].path, items, options)), color };
+        return { ...(await getExtremes(display.levels[0].path, items, options)), color };
       }));
-      this.found = found.map((one) => ({ ...one, step }));
+      if (this.request !== request) return;
+      // The least and the greatest value of a step are half a step apart.
+      this.found = found.map((one) => ({ ...one, step: one.extremes ? step / 2 : step }));
+      this.every = step > 1 ? stepText(step, found[0]?.extremes) : "";
       this.problem = null;
     } catch (error) {
       if (error.name === "AbortError") return;
       this.found = [];
+      this.every = "";
       this.problem = error.message;
     }
     this.element.dataset.state = "ready";
@@ -79,7 +85,7 @@ export class SeriesPanel {
     const [down, across] = state.axes.map((i) => axes[i]);
     replace(this.title, this.problem
       ? h("span", { class: "problem" }, this.problem)
-      : `${down.name} ${down.text(row) || row}, ${across.name} ${across.text(column) || column} along`);
+      : `${down.name} ${down.text(row) || row}, ${across.name} ${across.text(column) || column} ${this.every ? `, ${this.every},` : ""} along`);
     const place = (i) => {
       const value = axis.coordinate(i);
       return typeof value === "number" ? value : i;

@@ -22,12 +22,17 @@ export class TableView {
     const at = readNumbers(settings.get("at"), this.rank);
     this.at = this.shape.map((n, i) => Math.min(n - 1, Math.max(0, Math.floor(at?.[i] ?? 0))));
     this.closing = new AbortController();
+    this.inputs = new Map(); // axis → input of its index
+    this.turns = []; // buttons of the pager
   }
 
   async start() {
     this.axes = await loadAxes(this.display, this.closing.signal);
+    if (this.closing.signal.aborted) return;
     this.body = h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": `Values of ${this.node.path}` });
     this.bar = h("div", { class: "row pager" });
+    [this.rowText, this.columnText] = [h("span", { class: "muted" }), h("span", { class: "muted" })];
+    this.pager();
     const sliders = this.shape.map((n, i) => (i === this.rowAxis || i === this.columnAxis || n < 2 ? null : this.chooser(i)));
     replace(this.host, this.bar, sliders.some(Boolean) ? h("div", { class: "sliders" }, sliders) : null, this.body);
     replace(this.panel);
@@ -40,16 +45,25 @@ export class TableView {
   }
 
   chooser(axis) {
-    const last = this.shape[axis] - 1;
     return h("label", { class: "slider" }, h("span", { class: "name" }, this.axes[axis].name),
-      h("input", {
-        type: "number", min: "0", max: String(last), value: String(this.at[axis]),
-        onchange: (event) => this.move(axis, Number(event.target.value)),
-      }), h("span", { class: "muted" }, `/ ${last}`));
+      this.number(axis), h("span", { class: "muted" }, `/ ${this.shape[axis] - 1}`));
+  }
+
+  /** Make the input of an index; it is kept, so that what is typed while values come is not lost. */
+  number(axis, label = null) {
+    const input = h("input", {
+      type: "number", min: "0", max: String(this.shape[axis] - 1), value: String(this.at[axis]), "aria-label": label,
+      onchange: () => this.move(axis, input.value.trim() === "" ? NaN : Number(input.value)),
+    });
+    this.inputs.set(axis, input);
+    return input;
   }
 
   move(axis, to) {
-    this.at[axis] = Math.min(this.shape[axis] - 1, Math.max(0, Math.floor(to) || 0));
+    const last = this.shape[axis] - 1;
+    if (Number.isFinite(to)) this.at[axis] = Math.min(last, Math.max(0, Math.floor(to)));
+    this.inputs.get(axis).value = String(this.at[axis]);
+    this.showPager();
     this.load();
   }
 
@@ -58,20 +72,23 @@ export class TableView {
     this.request?.abort();
     const request = new AbortController();
     this.request = request;
-    const part = (axis, count) => [this.at[axis], Math.min(this.shape[axis], this.at[axis] + count), 1];
-    const rows = part(this.rowAxis, ROWS);
-    const columns = this.columnAxis === null ? null : part(this.columnAxis, COLUMNS);
+    const rows = this.part(this.rowAxis, ROWS);
+    const columns = this.columnAxis === null ? null : this.part(this.columnAxis, COLUMNS);
     const items = this.at.map((n, i) => (i === this.rowAxis ? rows : i === this.columnAxis ? columns : n));
     this.host.dataset.state = "loading";
     try {
       const answer = await getValues(this.display.levels[0].path, items, { signal: request.signal, exact: true });
+      if (this.request !== request) return;
       this.show(Array.isArray(answer) ? answer : [...flatValues(answer)], rows, columns);
     } catch (error) {
-      if (error.name === "AbortError") return;
+      if (error.name === "AbortError" || this.request !== request) return;
       replace(this.body, h("p", { class: "problem" }, error.message));
     }
-    this.pager(rows, columns);
     this.host.dataset.state = "ready";
+  }
+
+  part(axis, count) {
+    return [this.at[axis], Math.min(this.shape[axis], this.at[axis] + count), 1];
   }
 
   show(values, rows, columns) {
@@ -85,25 +102,35 @@ export class TableView {
       }))));
   }
 
-  pager([start, stop], columns) {
-    const turn = (axis, by, label, title) =>
-      h("button", {
-        type: "button", title, "aria-label": title,
-        disabled: by < 0 ? this.at[axis] === 0 : this.at[axis] + by >= this.shape[axis],
-        onclick: () => this.move(axis, this.at[axis] + by),
-      }, label);
+  /** Make the buttons once: whoever uses the keyboard keeps the focus. */
+  pager() {
+    const turn = (axis, by, label, title) => {
+      const button = h("button", { type: "button", title, "aria-label": title, onclick: () => button.getAttribute("aria-disabled") === "true" || this.move(axis, this.at[axis] + by) }, label);
+      this.turns.push({ button, axis, by });
+      return button;
+    };
+    const wide = this.columnAxis !== null && this.shape[this.columnAxis] > COLUMNS;
     replace(this.bar,
       turn(this.rowAxis, -ROWS, "↑", "Previous rows"),
       turn(this.rowAxis, ROWS, "↓", "Next rows"),
-      h("label", { class: "check" }, "row", h("input", {
-        type: "number", min: "0", max: String(this.shape[this.rowAxis] - 1), value: String(start),
-        onchange: (event) => this.move(this.rowAxis, Number(event.target.value)),
-      })),
-      h("span", { class: "muted" }, `${countText(start)}–${countText(stop - 1)} of ${countText(this.shape[this.rowAxis])}`),
-      columns && this.shape[this.columnAxis] > COLUMNS
-        ? [turn(this.columnAxis, -COLUMNS, "←", "Previous columns"), turn(this.columnAxis, COLUMNS, "→", "Next columns"),
-           h("span", { class: "muted" }, `columns ${columns[0]}–${columns[1] - 1} of ${countText(this.shape[this.columnAxis])}`)]
-        : null);
+      h("label", { class: "check" }, "row", this.number(this.rowAxis)),
+      this.rowText,
+      wide ? [turn(this.columnAxis, -COLUMNS, "←", "Previous columns"), turn(this.columnAxis, COLUMNS, "→", "Next columns"),
+              h("label", { class: "check" }, "column", this.number(this.columnAxis)), this.columnText] : null);
+    this.showPager();
+  }
+
+  showPager() {
+    for (const { button, axis, by } of this.turns) {
+      // Not `disabled`, which would take the focus away.
+      button.setAttribute("aria-disabled", String(by < 0 ? this.at[axis] === 0 : this.at[axis] + by >= this.shape[axis]));
+    }
+    const text = (axis, count) => {
+      const [start, stop] = this.part(axis, count);
+      return `${countText(start)}–${countText(stop - 1)} of ${countText(this.shape[axis])}`;
+    };
+    this.rowText.textContent = text(this.rowAxis, ROWS);
+    if (this.columnAxis !== null) this.columnText.textContent = text(this.columnAxis, COLUMNS);
   }
 }
 

@@ -3,11 +3,11 @@
  * once and kept while there is room.
  */
 
-import { getValues, ServerError } from "./api.js";
+import { BUSY, getValues, ServerError } from "./api.js";
 
 const AT_ONCE = 6; // requests; browsers open no more connections to one server
 const TRIES = 4; // of a request to a server that is busy or away
-const BUSY = [0, 429, 503];
+const AGAIN = 5000; // milliseconds until a tile is asked for once more
 const SPLITS = 24; // further requests to find the damaged chunks of one tile
 
 /** Values by key; those that were used longest ago leave when there are too many bytes. */
@@ -109,7 +109,8 @@ export class TileLoader {
       tile = await this.fetchWithRetries(one, controller.signal);
     } catch (error) {
       if (controller.signal.aborted) return;
-      const again = BUSY.includes(error.status) ? Date.now() + 5000 : undefined;
+      const again = BUSY.includes(error.status) ? Date.now() + AGAIN : undefined;
+      if (again) setTimeout(this.onLoad, AGAIN + 100); // the picture then asks for it again
       tile = { values: null, again, problems: [{ rows: null, columns: null, text: error.message }] };
     }
     if (controller.signal.aborted) return;

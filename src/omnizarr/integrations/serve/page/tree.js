@@ -2,10 +2,10 @@
 
 import { getMembers, getNode } from "./api.js";
 import { h } from "./dom.js";
-import { bytesText, shapeText } from "./format.js";
+import { bytesText, kindText, shapeText } from "./format.js";
 import { formatLink } from "./link.js";
 
-const ICONS = { group: "▸", image: "▸", array: "▦", error: "⚠" };
+const ICONS = { group: "▸", image: "▸", folder: "▸", array: "▦", error: "⚠" };
 
 export class Tree {
   /** `onOpen(path)` is called when a node is chosen. */
@@ -32,8 +32,9 @@ export class Tree {
   }
 
   makeItem(node, level) {
-    const group = node.kind === "group" || node.kind === "image";
-    const facts = node.kind === "error" ? node.error : node.shape ? `${shapeText(node.shape)} ${node.dtype ?? ""}` : "";
+    const group = ["group", "image", "folder"].includes(node.kind);
+    const version = level > 1 && node.zarr_format !== undefined ? kindText(node) : ""; // of a hierarchy in a folder
+    const facts = node.kind === "error" ? node.error : node.shape ? `${shapeText(node.shape)} ${node.dtype ?? ""}` : version;
     const item = h("li", { role: "none", class: `kind-${node.kind}` });
     const link = h("a", {
       href: formatLink(node.path), role: "treeitem", tabindex: "-1", "aria-level": level,
@@ -75,6 +76,11 @@ export class Tree {
   async expand(item) {
     if (item.link.getAttribute("aria-expanded") === null) return;
     item.link.setAttribute("aria-expanded", "true");
+    if (item.failed) {
+      item.list.remove();
+      item.list = null;
+      item.failed = false;
+    }
     if (item.list) {
       item.list.hidden = false;
       await item.loading;
@@ -93,7 +99,10 @@ export class Tree {
       if (page.next !== null && page.next !== undefined) item.list.append(this.moreItem(item, page));
       else if (!item.list.children.length) item.list.append(h("li", { role: "none", class: "muted" }, "empty"));
     } catch (error) {
-      item.list.append(h("li", { role: "none", class: "problem" }, error.message));
+      const problem = h("li", { role: "none", class: "problem" }, error.message);
+      item.list.append(problem);
+      if (offset) item.list.append(this.moreItem(item, { next: offset }));
+      else item.failed = true; // the next time that it is opened, the server is asked again
     }
   }
 
