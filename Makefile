@@ -18,7 +18,7 @@ SUM := $(shell cat $(SOURCES) | cksum | cut -d" " -f1)
 STAMP := $(VENV)/.installed-$(SUM)
 LIGHT := $(VENV)/.package-$(SUM)
 
-.PHONY: demo test test-newest test-pure dist lint types layers tests servers sanitize format bench soak docs changelog clean
+.PHONY: demo test test-newest test-pure dist lint types layers compiled tests servers sanitize format bench soak docs changelog clean
 
 demo: $(LIGHT)
 	$(BIN)/python examples/demo.py demo-data
@@ -34,6 +34,12 @@ types: $(STAMP)
 
 layers: $(STAMP)
 	$(BIN)/lint-imports
+
+# Compiles the package, and, by collecting them, the tests. Where PYTHONDONTWRITEBYTECODE is set, each
+# worker of `tests`, and each Python that a test starts, would do so again; .ci/run does it once.
+compiled: $(STAMP)
+	$(BIN)/python -m compileall -q src/omnizarr
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -qq --collect-only > /dev/null || true
 
 tests: $(STAMP) servers
 	$(BIN)/pytest -q -n auto --dist worksteal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,18 +14,19 @@ import omnizarr
 SOURCE = Path(omnizarr.__file__).parent
 
 
-def concrete_stores() -> set[str]:
+@functools.cache
+def concrete_stores() -> frozenset[str]:
     """Return the names of all classes in `stores/` that are stores, not protocols."""
     trees = (ast.parse(path.read_text()) for path in (SOURCE / "stores").rglob("*.py"))
     classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    return {
+    return frozenset(
         node.name
         for node in classes
         if node.name.endswith("Store") and "Protocol" not in map(ast.unparse, node.bases)
-    }
+    )
 
 
-def checks(tree: ast.Module, stores: set[str]) -> Iterator[str]:
+def checks(tree: ast.Module, stores: frozenset[str]) -> Iterator[str]:
     """Yield every comparison and isinstance check that names a store class of omnizarr."""
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     ours = [node for node in imports if (node.module or "").partition(".")[0] == "omnizarr"]

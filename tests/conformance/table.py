@@ -7,6 +7,7 @@ Tests name the rows that they show with ``@pytest.mark.shows("V1-04")``. After a
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def all_ids() -> list[str]:
     return [f"{group}-{n:02d}" for group, count in GROUPS.items() for n in range(1, count + 1)]
 
 
+@functools.cache  # the tests do not change during a run
 def shown() -> dict[str, list[str]]:
     """Return the tests that show each row, as ``file::test``."""
     found: dict[str, list[str]] = {}

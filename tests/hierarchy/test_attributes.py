@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
+from omnizarr.concurrency import retry
 
 FORMATS: tuple[int | str, ...] = (1, 2, "3-draft", 3)
 
@@ -128,7 +130,11 @@ def test_a_store_that_compares_notices_another_process(zarr_format: int | str) -
     assert oz.open_array(store).attrs == {"first": 1, "a": 1, "b": 2}
 
 
-def test_a_writer_that_always_loses_the_race_raises_an_error() -> None:
+def test_a_writer_that_always_loses_the_race_raises_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quick = dataclasses.replace(retry.CONFLICTS, longest_wait=retry.CONFLICTS.first_wait)
+    monkeypatch.setattr(retry, "CONFLICTS", quick)  # as many attempts, in less time
     store = ComparingStore()
     one, _ = two_handles(3, store)
     store.set_if = lambda key, value, generation: False  # type: ignore[method-assign]
