@@ -92,7 +92,7 @@ def _numbers(file: Path, count: int) -> tuple[int, ...]:
 
 MAX_THREADS = 16
 IN_FLIGHT = 2**27
-REQUESTS = 256
+REQUESTS = 512
 MAX_UNPACKED = 2**32
 CODECS = ("fast", "portable")
 ANY_TARGET = "*"
@@ -145,8 +145,8 @@ class Config:
     threads: int = field(default_factory=_threads)
     # Bytes fetched ahead of decoding, for all reads together.
     in_flight: int = field(default_factory=_in_flight)
-    # Requests to servers that run at a time, for all reads and writes together. Latency, not the
-    # number of processors, makes many of them worthwhile.
+    # Requests to servers that run at a time, at most, for all reads and writes together. Latency,
+    # not the number of processors, makes many of them worthwhile; near servers get fewer.
     requests: int = REQUESTS
     # Bytes of decoded chunks and shard indexes cached for the next read.
     chunk_cache: ByteBudget | None = None
@@ -337,6 +337,8 @@ def _codec_list(value: Any) -> tuple[Any, ...]:
     return tuple(map(freeze, copy.deepcopy(list(value))))  # shared by all later arrays
 
 
-def inherit(settings: Config) -> None:
-    """Use `settings` in this thread; for worker threads."""
+def inherit(settings: Config | None) -> Config | None:
+    """Use `settings` in this thread, None: the defaults; return those before. For workers."""
+    before = _current.get()
     _current.set(settings)
+    return before

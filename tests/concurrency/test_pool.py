@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from omnizarr import configure
+from omnizarr import config, configure
 from omnizarr.concurrency import pool
 from omnizarr.concurrency.executors import for_each_on
 from omnizarr.concurrency.pool import (
@@ -135,6 +135,22 @@ def test_results_come_in_order() -> None:
         return number
 
     assert in_parallel(work, range(20)) == list(range(20))
+
+
+def test_calls_at_a_time_are_limited_and_have_the_settings_of_the_caller() -> None:
+    running, most = list[int](), list[int]()
+
+    def work(number: int) -> int:
+        running.append(1)
+        most.append(len(running))
+        time.sleep(0.001)
+        running.pop()
+        return config.get().max_unpacked
+
+    with configure(max_unpacked=12345):
+        assert in_parallel(work, range(30), 3) == [12345] * 30
+    assert max(most) <= 3
+    assert 12345 not in in_parallel(work, range(30))
 
 
 def test_a_request_is_abandoned_with_those_that_asked_for_it() -> None:

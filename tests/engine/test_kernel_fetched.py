@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,10 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
+from omnizarr.engine import kernel
 from omnizarr.stores import resolve
 from omnizarr.stores.byte_ranges import Speed
 from tests.servers.s3 import SimpleStorage
+from tests.servers.skipped import COMPILER
 from tests.servers.web import Web, running
+
+needs_kernel = pytest.mark.skipif(not kernel.available(), reason=COMPILER)
 
 DATA = np.arange(23 * 17, dtype="i4").reshape(23, 17) % 90
 
@@ -46,13 +53,18 @@ LISTS = st.tuples(*(st.lists(st.integers(0, n - 1), max_size=6) for n in DATA.sh
 
 
 @pytest.mark.parametrize("path", ["raw", "blosc", "zstd", "sharded"])
-@pytest.mark.parametrize("in_flight", [1, "128 MiB"])
+@pytest.mark.parametrize(("in_flight", "late"), [(1, 2**16), ("128 MiB", 2**16), ("128 MiB", 0)])
 @given(SLICES, LISTS)
 def test_parts_from_a_server_agree_with_numpy(
-    served: Web, path: str, in_flight: Any, box: tuple[slice, slice], lists: tuple[Any, Any]
+    served: Web,
+    path: str,
+    in_flight: Any,
+    late: int,
+    box: tuple[slice, slice],
+    lists: tuple[Any, Any],
 ) -> None:
     array = oz.open_array(f"{served.url}/{path}", zarr_format=3)
-    with oz.configure(in_flight=in_flight):
+    with patch.object(kernel, "LATE", late), oz.configure(in_flight=in_flight):
         np.testing.assert_array_equal(array[box], EXPECTED[box])
         picked = tuple(np.array(p, int) for p in lists)
         np.testing.assert_array_equal(array.oindex[picked], EXPECTED[np.ix_(*picked)])
@@ -67,13 +79,87 @@ def test_every_chunk_is_requested_once(served: Web) -> None:
     assert len(served.log) == array.nchunks
 
 
-def test_a_damaged_chunk_is_named(web: Web) -> None:
+@pytest.mark.parametrize("late", [0, 2**16])
+def test_a_damaged_chunk_is_named(web: Web, late: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "LATE", late)
     array = oz.create_array(oz.MemoryStore(web.values), data=DATA, chunks=(5, 5), compressors=None)
     web.values["c/2/1"] = web.values["c/2/1"][:-1]
     array = oz.open_array(web.url)
     np.testing.assert_array_equal(array[:10], DATA[:10])
     with pytest.raises(oz.ChunkError, match="c/2/1"):
         array[...]
+
+
+@needs_kernel
+@pytest.mark.parametrize("kind", ["http", "s3"])
+def test_large_chunks_are_decoded_while_others_are_on_their_way(
+    web: Web, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = np.arange(3 * 2**15, dtype="u2")
+    server: Any = web if kind == "http" else SimpleStorage()
+    values: dict[str, bytes] = {}
+    oz.create_array(oz.MemoryStore(values), data=data, chunks=2**15, compressors=None)
+    options = None
+    if kind == "s3":
+        server.buckets = {"bucket": {}}
+        options = {"region": "us-east-1", "anonymous": True}
+    else:
+        server.values |= values
+    with contextlib.ExitStack() as stack:
+        if kind == "s3":
+            stack.enter_context(running(server))
+            options = {"endpoint": server.url, **(options or {})}
+            store: Any = resolve("s3://bucket/a", storage_options=options)
+            for key, value in values.items():
+                store.set(key, value)
+        else:
+            store = resolve(web.url)
+        array = oz.open_array(store, "r")
+        decoded, decode = threading.Semaphore(0), kernel.run_rows
+        early, types = list[bool](), list[type]()
+
+        def run_rows(*args: Any) -> Any:
+            types.append(type(args[4][0]))
+            found = decode(*args)
+            decoded.release()
+            return found
+
+        answer = server.answer
+
+        def wait_for_the_others(method: str, path: str, *rest: Any) -> Any:
+            if path.endswith("c/2"):
+                early.append(decoded.acquire(timeout=25) and decoded.acquire(timeout=25))
+            return answer(method, path, *rest)
+
+        monkeypatch.setattr(kernel, "run_rows", run_rows)
+        monkeypatch.setattr(server, "answer", wait_for_the_others)
+        np.testing.assert_array_equal(array[...], data)
+    assert early == [True]
+    assert len(types) == 3
+    assert bytes not in types  # which would be copies
+
+
+@needs_kernel
+def test_no_more_chunks_are_decoded_at_a_time_than_there_are_threads(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = np.arange(16 * 2**15, dtype="u2")
+    oz.create_array(oz.MemoryStore(web.values), data=data, chunks=2**15, compressors=None)
+    array = oz.open_array(web.url)
+    running, most, decode = list[int](), list[int](), kernel.run_rows
+
+    def run_rows(*args: Any) -> Any:
+        running.append(1)
+        most.append(len(running))
+        found = decode(*args)
+        running.pop()
+        return found
+
+    monkeypatch.setattr(kernel, "run_rows", run_rows)
+    with oz.configure(threads=2):
+        np.testing.assert_array_equal(array[...], data)
+    assert len(most) == 16
+    assert max(most) <= 2
 
 
 @pytest.fixture

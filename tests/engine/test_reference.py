@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.engine import kernel
+from omnizarr.engine import kernel, reference
 from omnizarr.indexing import axis_plan, plan, point_plan
 from omnizarr.stores import MemoryStore
 from tests.servers.skipped import COMPILER
@@ -454,10 +454,16 @@ class Sending(MemoryStore):
         super().__init__()
         self.sent: list[Any] = []
 
-    def set_many(self, values: Iterable[tuple[str, Any]]) -> None:
-        for key, value in values:
+    def set(self, key: str, value: Any) -> None:
+        if key != "zarr.json":
             self.sent.append(value)
-            self.set(key, bytes(value))
+        super().set(key, bytes(value))
+
+    def set_if(self, key: str, value: Any, generation: str | None) -> bool:
+        if self.generation(key) != generation:
+            return False
+        self.set(key, value)
+        return True
 
 
 @pytest.mark.parametrize("chunks", [(4, 6), (4, 3), (2, 6)])
@@ -472,3 +478,85 @@ def test_buffers_that_are_sent_are_not_the_callers(chunks: tuple[int, int]) -> N
         assert not np.may_share_memory(np.frombuffer(value, "u1"), data)
     is_copied = [type(value) is bytes for value in store.sent]
     assert all(is_copied) if chunks[1] == 6 else not any(is_copied)  # or the chunk was one already
+
+
+class Waiting(Sending):
+    """A store whose first value is stored when another one is on its way."""
+
+    def __init__(self, together: int) -> None:
+        super().__init__()
+        self.barrier = threading.Barrier(together)
+
+    def set(self, key: str, value: Any) -> None:
+        if key != "zarr.json":
+            self.barrier.wait(60)
+        super().set(key, value)
+
+
+def test_chunks_are_sent_together_and_encoded_by_few_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, data = Waiting(together=6), np.arange(24, dtype="i4")
+    encode, running, most = reference._encoded, list[int](), list[int]()
+
+    def encoded(*args: Any) -> Any:
+        running.append(1)
+        most.append(len(running))
+        try:
+            return encode(*args)
+        finally:
+            running.pop()
+
+    monkeypatch.setattr(reference, "_encoded", encoded)
+    array = oz.create_array(store, shape=24, chunks=4, dtype="i4", fill_value=-1)
+    with oz.configure(threads=1):
+        array[...] = data
+    np.testing.assert_array_equal(array[...], data)
+    assert len(most) == 6
+    assert set(most) == {1}
+
+
+def test_no_more_chunks_are_sent_at_a_time_than_the_budget_holds() -> None:
+    store, running, most = Sending(), list[int](), list[int]()
+    put = store.set
+
+    def set(key: str, value: Any) -> None:
+        running.append(1)
+        most.append(len(running))
+        put(key, value)
+        running.pop()
+
+    array = oz.create_array(store, shape=400, chunks=4, dtype="i4", compressors=None)
+    store.set = set  # type: ignore[method-assign]
+    with oz.configure(in_flight=32):  # two chunks
+        array[...] = np.arange(1, 401)
+    assert len(most) == 100
+    assert max(most) <= 2
+
+
+@pytest.mark.parametrize("write_empty_chunks", [False, True])
+def test_settings_of_the_caller_hold_where_chunks_are_sent(write_empty_chunks: bool) -> None:
+    store = Sending()
+    array = oz.create_array(store, shape=24, chunks=4, dtype="i4", fill_value=0)
+    array[...] = 1
+    with oz.configure(write_empty_chunks=write_empty_chunks):
+        array[...] = 0
+    assert (store.get("c/0") is not None) == write_empty_chunks
+    np.testing.assert_array_equal(array[...], np.zeros(24, "i4"))
+    array[...] = 0
+    assert store.get("c/0") is None
+
+
+def test_an_error_names_the_chunk_that_was_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Sending()
+    array = oz.create_array(store, shape=24, chunks=4, dtype="i4")
+    put = store.set
+
+    def set(key: str, value: Any) -> None:
+        if key == "c/4":
+            raise oz.StoreError("refused")
+        put(key, value)
+
+    monkeypatch.setattr(store, "set", set)
+    with pytest.raises(oz.ChunkError, match=r"chunk \(4,\) of / .*refused"):
+        array[...] = np.arange(24)

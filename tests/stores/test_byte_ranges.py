@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnizarr.stores import Range
-from omnizarr.stores.byte_ranges import coalesce, fetch_many
+from omnizarr.stores.byte_ranges import Speed, coalesce, fetch_many
 
 VALUES = {"a": bytes(range(200)), "b": b"", "c": b"short"}
 
@@ -48,7 +48,8 @@ def test_joined_requests_return_exactly_the_requested_ranges(
 
 @given(asked)
 def test_many_answers_are_those_of_single_requests(wanted: list[tuple[str, Range | None]]) -> None:
-    assert fetch_many(lambda key, part: expected([(key, part)])[0], wanted) == expected(wanted)
+    found = fetch_many(lambda key, part: expected([(key, part)])[0], wanted, Speed())
+    assert found == expected(wanted)
 
 
 def test_distant_or_large_ranges_are_not_joined() -> None:
@@ -70,5 +71,20 @@ def test_a_value_that_is_wanted_twice_is_fetched_once() -> None:
         fetched.append(key)
         return key.encode()
 
-    assert fetch_many(get, [("a", None), ("b", None), ("a", None)]) == [b"a", b"b", b"a"]
+    wanted = [("a", None), ("b", None), ("a", None)]
+    assert fetch_many(get, wanted, Speed()) == [b"a", b"b", b"a"]
     assert sorted(fetched) == ["a", "b"]
+
+
+def test_the_longer_responses_take_the_more_are_requested_at_a_time() -> None:
+    speed = Speed()
+    assert speed.at_once is None  # not known yet
+    speed.note(0.2, 500)
+    distant = speed.at_once
+    speed.note(0.02, 500)
+    near = speed.at_once
+    speed.note(1e-5, 500)
+    assert speed.at_once is not None
+    assert near is not None
+    assert distant is not None
+    assert 32 < speed.at_once < near < 256 < 512 < distant

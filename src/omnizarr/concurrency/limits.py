@@ -147,6 +147,11 @@ def threads(wanted: int) -> Iterator[int]:
         return_threads(share)
 
 
+def thread_slots() -> threading.Semaphore:
+    """Return a context that as many threads of one call enter at a time as `threads` allows."""
+    return threading.Semaphore(config.get().threads)
+
+
 @contextmanager
 def helpers(wanted: int) -> Iterator[list[Helper]]:
     """Yield the helpers that a call on up to `wanted` threads may have."""

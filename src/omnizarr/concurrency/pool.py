@@ -234,14 +234,16 @@ _request = _Request()
 _requests = ThreadPool(None, "omnizarr-request")
 
 
-def in_parallel(function: Callable[[A], R], items: Sequence[A]) -> list[R]:
-    """Return the results for all items, in order.
+def in_parallel(
+    function: Callable[[A], R], items: Sequence[A], at_once: int | None = None
+) -> list[R]:
+    """Return the results for all items, in order; `at_once` limits the calls at a time.
 
     The first error drops the calls that have not begun, and is raised when the others have ended.
     """
     if len(items) < 2 or _request.pool is _requests:  # which must not wait for itself
         return [function(item) for item in items]
-    return _Batch(function, items).run()
+    return _Batch(function, items).run(at_once)
 
 
 class _Batch(Generic[A, R]):
@@ -254,13 +256,15 @@ class _Batch(Generic[A, R]):
         self._errors: list[tuple[int, BaseException]] = []
         self._ended = threading.Event()  # no more calls
         self._ends = (*_request.ends, self._ended.is_set)
+        self._settings = config.get()
         self._lock = threading.Lock()
         self._workers = 0  # that have been submitted and have not left
         self._left = Ending()
 
-    def run(self) -> list[R]:
+    def run(self, at_once: int | None) -> list[R]:
+        most = self._settings.requests
         try:
-            self._workers = min(len(self._items), config.get().requests)
+            self._workers = min(len(self._items), most, at_once or most)
             for _ in range(self._workers):
                 _requests.submit(self._work)
             self._left.wait()
@@ -274,6 +278,7 @@ class _Batch(Generic[A, R]):
 
     def _work(self) -> None:
         before, _request.ends = _request.ends, self._ends
+        settings = config.inherit(self._settings)
         try:
             for number in self._next:
                 if number >= len(self._items) or self._ended.is_set():
@@ -287,6 +292,7 @@ class _Batch(Generic[A, R]):
             self._ended.set()
         finally:
             _request.ends = before
+            config.inherit(settings)
         with self._lock:
             self._workers -= 1
             if not self._workers:

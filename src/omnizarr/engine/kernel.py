@@ -22,7 +22,13 @@ from omnizarr.chunk_key_encodings import V2, Default, Draft
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.bytes import Bytes, holds_text
 from omnizarr.codecs.transpose import Transpose
-from omnizarr.concurrency.limits import bytes_in_flight, return_threads, take_threads
+from omnizarr.concurrency.limits import (
+    bytes_in_flight,
+    return_threads,
+    take_threads,
+    thread_slots,
+)
+from omnizarr.concurrency.pool import is_abandoned
 from omnizarr.config import Config
 from omnizarr.data_types import own_type
 from omnizarr.engine.binding import BoundArray
@@ -43,6 +49,7 @@ read_small: Any = getattr(_kernel, "read_small", None)
 MAX_ITEM = 1024
 MAX_AXES = 32
 LARGE = 2**22  # bytes of a result whose memory is worth reusing
+LATE = 2**16  # bytes of a chunk that is decoded before others have come
 SMALL = 2**17  # bytes that a thread must read, decode or encode to be worth its start
 _STYLES = {Default: 0, V2: 1, Draft: 2}
 _CRC32C, _BLOSC, _ZSTD, _LZ4, _GZIP, _ZLIB = 1, 2, 3, 4, 5, 6
@@ -166,6 +173,8 @@ def _read_fetched(
         if granted < nbytes:
             return None
         try:
+            if size >= LATE and plan.runs and hasattr(array.store, "get_each"):
+                return _decode_each(array, plan, out, layout, skip_missing)
             values = get_many(array.store, [(array.key(c), None) for c in _coords(plan)])
         except OmnizarrError:
             return None  # asking for each chunk on its own shows which one it is
@@ -190,6 +199,51 @@ def _read_fetched(
             return None
         finally:
             return_threads(share)
+
+
+def _decode_each(
+    array: BoundArray, plan: Plan, out: npt.NDArray[Any], layout: Layout, skip_missing: bool
+) -> list[int]:
+    """Fetch chunks and decode each when it comes, while others are on their way.
+
+    The threads that fetch them decode them, as many at a time as `threads` allows.
+    """
+    rows, left = [*plan.rows()], list[int]()
+    listed = [[(row.region, row.outer, row.whole)] for row in rows]
+    view, limit = out.view(items[out.itemsize]), config.get().threads
+    decoders = thread_slots()
+
+    def decode(number: int, value: Any) -> None:
+        with decoders:
+            if is_abandoned():  # and the caller has its array back
+                return
+            share = take_threads(1, limit)
+            try:
+                failed = run_rows(
+                    layout.capsule,
+                    listed[number],
+                    None,  # keys
+                    b"",
+                    [value],
+                    view,
+                    False,  # a scalar
+                    False,  # writing
+                    False,  # durable
+                    skip_missing,
+                    False,  # tell missing ones
+                    1,
+                    SMALL,
+                )
+            except MemoryError:
+                failed = None
+            finally:
+                return_threads(share)
+        if failed is None or failed:
+            left.append(number)
+
+    store: Any = array.store
+    store.get_each([array.key(row.coords) for row in rows], decode)
+    return sorted(left)
 
 
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] | None:

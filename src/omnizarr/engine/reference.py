@@ -14,7 +14,8 @@ from omnizarr import config
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.codec import Buffer, Region, is_fill, temporary_buffer
 from omnizarr.codecs.pipeline import Decode, Requests, record_missing, run_requests
-from omnizarr.concurrency.pool import for_each, useful_threads
+from omnizarr.concurrency.limits import thread_slots
+from omnizarr.concurrency.pool import for_each, in_parallel, useful_threads
 from omnizarr.concurrency.retry import CONFLICTS
 from omnizarr.engine.binding import BoundArray, chunk_context
 from omnizarr.engine.missing_chunks import Coords, Filled
@@ -257,6 +258,9 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
         some, number = in_batches(array, rows, count)
         for_each(some, number, partial(_write_files, array, value), value.nbytes)
         return
+    elif sends_values(store) and count > 1 and not waits_for(array.store):
+        _write_each(array, [*rows], value)
+        return
     elif hasattr(store, "change_many"):
         several = _by_group(array, cast(SetsGroups, store), rows)
     elif hasattr(store, "set_many"):
@@ -270,6 +274,31 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
     else:
         together = partial(_write_some, array, value)
         for_each(iter(several), len(several), together, value.nbytes, waits=waits)
+
+
+def _write_each(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> None:
+    """Store chunks by one request each, and encode some while others are on their way.
+
+    The threads that send them encode them, as many at a time as `threads` allows.
+    """
+    store, encoders = array.chunk_store, thread_slots()
+    _ = array.fill  # bound before threads ask for it
+
+    def one(row: Row) -> None:
+        if not row.whole:
+            _write_row(array, row, value)
+            return
+        with chunk_context("write", array, row.coords):
+            with encoders:
+                data = _changed(array, array.pipeline_at(row.coords), row, value, lambda: None)
+                data = None if data is None else _own(store, data, value)
+            if data is None:
+                store.erase(array.key(row.coords))
+            else:
+                store.set(array.key(row.coords), data)
+
+    size = array.first_pipeline.spec.nbytes or UNKNOWN
+    in_parallel(one, rows, max(1, config.get().in_flight // size))
 
 
 def _lends_buffers(array: BoundArray, store: Store) -> bool:

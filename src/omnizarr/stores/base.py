@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -93,6 +93,18 @@ class GetsMany(Protocol):
     """Can fetch several values, or parts of them, at once."""
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]: ...
+
+
+@runtime_checkable
+class GetsEach(Protocol):
+    """Can hand over values as they come, from the threads that fetch them."""
+
+    def get_each(self, keys: Sequence[str], use: Callable[[int, Any], object]) -> None:
+        """Call `use` for every key, with its number and its value, or None for a missing one.
+
+        Values may be other buffers than bytes; calls of `use` run in parallel, in any order. An
+        error of one, or of a request, ends the others and is raised.
+        """
 
 
 GetMany: TypeAlias = Callable[[Iterable[tuple[str, Range | None]]], list[bytes | None]]
@@ -467,7 +479,9 @@ def is_web_page(content_type: str | None, data: bytes, start: int = 0) -> bool:
     Some servers call every response text/html, so its first bytes must look like HTML too, if
     they are part of the response.
     """
-    kind = (content_type or "").partition(";")[0].strip().lower()
+    if content_type is None or "html" not in (kind := content_type.lower()):
+        return False
+    kind = kind.partition(";")[0].strip()
     if kind not in ("text/html", "application/xhtml+xml"):
         return False
     return start != 0 or _PAGE.match(data) is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from weakref import ref
 
 from omnizarr.concurrency import fork
@@ -19,6 +20,8 @@ from omnizarr.stores.base import Range
 GAP = 2**18  # bytes between two ranges that are faster fetched than requested separately
 LARGEST = 2**23  # bytes of a joined range: several connections are faster than one
 _SHORT, _LONG = 2**16, 2**18  # bytes of responses that show the latency, and the throughput
+_LEAST = 64  # requests at a time, as far as there are
+_RATE = 8000  # responses in a second, of which a process can hardly take more
 REMEMBERED = 2**24  # bytes of first parts, of one store
 
 
@@ -90,13 +93,22 @@ def _joined_run(key: str, run: list[tuple[int, int, int]], end: int) -> Fetch:
 def fetch_many(
     get: Callable[[str, Range | None], bytes | None],
     wanted: Iterable[tuple[str, Range | None]],
+    speed: Speed,
 ) -> list[bytes | None]:
     """Fetch many values by `get`: ranges coalesced, and many requests at a time."""
     requests = list(wanted)
     if _are_whole(requests):
-        return in_parallel(lambda request: get(*request), requests)
-    found = fetch_many_versioned(lambda key, part: (get(key, part), None), requests)
+        return in_parallel(lambda request: get(*request), requests, speed.at_once)
+    found = fetch_many_versioned(lambda key, part: (get(key, part), None), requests, speed)
     return [data for data, _ in found]
+
+
+def fetch_each(
+    get: Callable[[str], Any], keys: Sequence[str], use: Callable[[int, Any], object], speed: Speed
+) -> None:
+    """Fetch many values by `get`, and call `use` with the number of each and its value."""
+    numbers = range(len(keys))
+    in_parallel(lambda number: use(number, get(keys[number])), numbers, speed.at_once)
 
 
 def _are_whole(requests: list[tuple[str, Range | None]]) -> bool:
@@ -109,11 +121,12 @@ def _are_whole(requests: list[tuple[str, Range | None]]) -> bool:
 def fetch_many_versioned(
     get: Callable[[str, Range | None], tuple[bytes | None, str | None]],
     wanted: Iterable[tuple[str, Range | None]],
+    speed: Speed,
 ) -> list[tuple[bytes | None, str | None]]:
     """Fetch as `fetch_many` does, values with their generations."""
     requests = list(wanted)
     fetches = coalesce(requests)
-    responses = in_parallel(lambda fetch: get(fetch.key, fetch.range), fetches)
+    responses = in_parallel(lambda fetch: get(fetch.key, fetch.range), fetches, speed.at_once)
     found: list[tuple[bytes | None, str | None]] = [(None, None)] * len(requests)
     for fetch, (data, generation) in zip(fetches, responses, strict=True):
         for number, part in fetch.cut(data):
@@ -136,6 +149,11 @@ class Speed:
         elif nbytes >= _LONG:
             rate = nbytes / max(seconds - (self.latency or 0.0), 1e-4)
             self.throughput = max(rate, 0.9 * self.throughput)
+
+    @property
+    def at_once(self) -> int | None:
+        """The number of requests at a time after which others would wait for this process."""
+        return None if self.latency is None else max(_LEAST, int(self.latency * _RATE))
 
     def prefers_whole(self, nbytes: int, requests: int) -> bool:
         """Return True if so many bytes come sooner than the responses to so many more requests."""

@@ -16,10 +16,11 @@ import os
 import re
 import sys
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from email.utils import format_datetime, parsedate_to_datetime
+from functools import partial
 from http.client import responses
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -42,7 +43,7 @@ from omnizarr.concurrency.retry import (
 from omnizarr.errors import MissingModule, StoreError, known_names
 from omnizarr.stores import identity
 from omnizarr.stores.base import Bytes, Closeable, Range, is_web_page, redact_url, redact_urls
-from omnizarr.stores.byte_ranges import Speed, fetch_many, fetch_many_versioned
+from omnizarr.stores.byte_ranges import Speed, fetch_each, fetch_many, fetch_many_versioned
 from omnizarr.stores.object import obstore
 from omnizarr.stores.operations import check_key, check_writable
 
@@ -56,6 +57,7 @@ _OPTIONS = ("headers", "absent_status")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9._/-]+")  # in which nothing is quoted
 _MAX_FAILURES = 3  # one after the other, until obstore is used no more
 _TIMED_OUT = "timed out"  # in its messages
+_WHOLE: dict[str, Any] = {"range": {"offset": 0}}
 
 
 class HTTPStore(Closeable):
@@ -117,8 +119,8 @@ class HTTPStore(Closeable):
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
         wanted = list(requests)
         if self.has_ranges:
-            return fetch_many(self.get, wanted)
-        whole = fetch_many(self.get, [(key, None) for key, _ in wanted])
+            return fetch_many(self.get, wanted, self.speed)
+        whole = fetch_many(self.get, [(key, None) for key, _ in wanted], self.speed)
         return [
             value if value is None or range is None else range.of(value)
             for value, (_, range) in zip(whole, wanted, strict=True)
@@ -131,7 +133,13 @@ class HTTPStore(Closeable):
             data, validator = self._value(key, range, fast=True)
             return data, validator.marked
 
-        return fetch_many_versioned(part, requests)
+        return fetch_many_versioned(part, requests, self.speed)
+
+    def get_each(self, keys: Sequence[str], use: Callable[[int, Any], object]) -> None:
+        def whole(key: str) -> Any:
+            return self._value(key, None, fast=True, copy=False)[0]
+
+        fetch_each(whole, keys, use, self.speed)
 
     def get_versioned(
         self, key: str, range: Range | None = None
@@ -140,14 +148,26 @@ class HTTPStore(Closeable):
         return data, validator.generation
 
     def _value(
-        self, key: str, range: Range | None, *, fast: bool = False
+        self, key: str, range: Range | None, *, fast: bool = False, copy: bool = True
     ) -> tuple[bytes | None, _Validator]:
+        """Return a value or part of it; `fast`: obstore may make the first attempt.
+
+        Without `copy` it may be a buffer of obstore.
+        """
         requested = range if range is None or range.length != 0 else Range(range.start, 1)
-        start = time.perf_counter()
-        response = self._call(key, requested, fast=fast)
-        self.speed.note(time.perf_counter() - start, 0 if response is None else len(response[0]))
+        begun, failure = time.monotonic(), None
+        response: Any = ...
+        if fast and (client := self._native_client(check_key(key))) is not None:
+            ask = partial(self._request_natively, client.store, key, requested, copy)
+            try:
+                response = interruptible(ask)
+            except TransientError as e:
+                failure = e
+        if response is ...:
+            response = self._call(key, requested, failure=failure, begun=begun)
+        self.speed.note(time.monotonic() - begun, 0 if response is None else len(response[0]))
         if response is None:
-            return None, _Validator(None, False)
+            return None, _UNKNOWN
         data, validator = response
         if range is not None and range.length is not None:
             data = data[: range.length]
@@ -168,23 +188,26 @@ class HTTPStore(Closeable):
     # Requests
 
     def _call(
-        self, key: str, range: Range | None, method: str = "GET", *, fast: bool = False
+        self,
+        key: str,
+        range: Range | None,
+        method: str = "GET",
+        *,
+        failure: TransientError | None = None,
+        begun: float | None = None,
     ) -> tuple[bytes, _Validator] | None:
-        """Return the response to a request; `fast`: obstore may make the first attempt."""
-        client = self._native_client(check_key(key)) if fast else None
+        """Return the response to a request; `failure` is that of a first attempt by obstore."""
 
         def attempt() -> tuple[bytes, _Validator] | None:
-            nonlocal client
-            if client is not None:
-                now, client = client, None
-                found = interruptible(lambda: self._request_natively(now.store, key, range))
-                if found is not ...:
-                    return found
+            nonlocal failure
+            if failure is not None:
+                first, failure = failure, None
+                raise first
             url = f"{self._base}/{quote(check_key(key), safe='/')}{self._query}"
             return self._request_when_possible(url, range, method)
 
         try:
-            return self.retry.call(attempt)
+            return self.retry.call(attempt, begun=begun)
         except StoreError as e:
             raise StoreError(f"cannot read {key!r} in {self!r}: {e}") from e.__cause__
 
@@ -223,13 +246,13 @@ class HTTPStore(Closeable):
             raise StoreError(f"obstore cannot read {self!r}: {redact_urls(str(e))}") from None
 
     def _request_natively(
-        self, client: Any, key: str, range: Range | None
+        self, client: Any, key: str, range: Range | None, copy: bool
     ) -> tuple[bytes, _Validator] | Any | None:
         """Return the response to obstore's request; ``...`` where the other client is to ask."""
         # With a range even a whole value comes with its place, which shows that it is whole.
-        options = obstore.range_options(range) or {"range": {"offset": 0}}
+        options = obstore.range_options(range) or _WHOLE
         try:
-            data, meta, attributes = obstore.fetch(client, key, options)
+            data, meta, attributes = obstore.fetch(client, key, options, copy)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, obstore.library().exceptions.BaseError) as e:
@@ -498,6 +521,9 @@ class _Validator(NamedTuple):
         if self.text is None or self.strong or self.text.startswith("W/"):
             return self.text
         return f"W/{self.text}"
+
+
+_UNKNOWN = _Validator(None, False)
 
 
 def _validator(response: Any) -> _Validator:

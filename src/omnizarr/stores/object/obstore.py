@@ -74,12 +74,19 @@ def client(key: Key | None, make: Callable[[Any], Any]) -> Client:
 # Requests
 
 
-def fetch(client: Any, path: str, options: dict[str, Any]) -> tuple[bytes, Meta, Mapping[str, str]]:
-    """Return the part of a value that options request, its `Meta` and attributes, or raise."""
+def fetch(
+    client: Any, path: str, options: dict[str, Any], copy: bool = True
+) -> tuple[bytes, Meta, Mapping[str, str]]:
+    """Return the part of a value that options request, its `Meta` and attributes, or raise.
+
+    Without `copy` it is a buffer of obstore.
+    """
     result = client.get(path, options=options)
     first, end = result.range
     meta, attributes = result.meta, result.attributes
-    data = bytes(result.bytes())
+    data = result.bytes()
+    if copy:
+        data = bytes(data)
     if len(data) != end - first or _is_other_part(options, first, end, meta["size"]):
         raise TransientError(f"{len(data)} bytes came as bytes {first} to {end}")
     if is_web_page(attributes.get("Content-Type"), data, first):

@@ -11,7 +11,7 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn, TypeAlias, TypeVar
@@ -28,7 +28,7 @@ from omnizarr.concurrency.retry import (
 from omnizarr.errors import StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.base import Bytes, Closeable, Entry, Range, flat, redact_urls
-from omnizarr.stores.byte_ranges import Speed, fetch_many, fetch_many_versioned
+from omnizarr.stores.byte_ranges import Speed, fetch_each, fetch_many, fetch_many_versioned
 from omnizarr.stores.object import obstore
 from omnizarr.stores.object.bucket import CREDENTIAL_SOURCES, Bucket, MemoryBucket, native_store
 from omnizarr.stores.object.obstore import NO_RANGES, Meta, fetch, range_options, status_of
@@ -214,12 +214,15 @@ class ObjectStore(Closeable):
         return self._read(key, range)[0]
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
-        return fetch_many(self.get, requests)
+        return fetch_many(self.get, requests, self.speed)
 
     def get_many_versioned(
         self, requests: Iterable[tuple[str, Range | None]]
     ) -> list[tuple[bytes | None, str | None]]:
-        return fetch_many_versioned(self._part, requests)
+        return fetch_many_versioned(self._part, requests, self.speed)
+
+    def get_each(self, keys: Sequence[str], use: Callable[[int, Any], object]) -> None:
+        fetch_each(lambda key: self._read(key, None, copy=False)[0], keys, use, self.speed)
 
     def _part(self, key: str, range: Range | None) -> tuple[bytes | None, str | None]:
         data, meta = self._read(key, range)
@@ -250,8 +253,13 @@ class ObjectStore(Closeable):
     def _size(self, names: tuple[str, str]) -> int | None:
         return self._call("read", names[0], lambda client: int(client.head(names[1])["size"]), None)
 
-    def _read(self, key: str, range: Range | None) -> tuple[bytes | None, Meta | None]:
-        """Return a value or part of it, and its `Meta`, or None for a part after its end."""
+    def _read(
+        self, key: str, range: Range | None, copy: bool = True
+    ) -> tuple[bytes | None, Meta | None]:
+        """Return a value or part of it, and its `Meta`, or None for a part after its end.
+
+        Without `copy` a value is a buffer of obstore.
+        """
         path = self._path(key)
 
         def read(client: Any) -> tuple[bytes | None, Meta | None]:
@@ -259,7 +267,7 @@ class ObjectStore(Closeable):
             if options is None:
                 return b"", client.head(path)
             try:
-                data, meta, _ = fetch(client, path, options)
+                data, meta, _ = fetch(client, path, options, copy)
             except obstore.library().exceptions.GenericError as e:
                 if range is None or NO_RANGES not in str(e):
                     raise
@@ -271,7 +279,7 @@ class ObjectStore(Closeable):
 
         start = time.perf_counter()
         found = self._call("read", key, read, (None, None), after_end=range is not None)
-        self.speed.note(time.perf_counter() - start, len(found[0] or b""))
+        self.speed.note(time.perf_counter() - start, 0 if found[0] is None else len(found[0]))
         return found
 
     def _range(self, client: Any, path: str, range: Range | None) -> dict[str, Any] | None:
@@ -443,8 +451,18 @@ class ObjectStore(Closeable):
     ) -> T:
         """Return the result of a request; `absent` if the server says that there is no such key."""
 
+        begun, failure = time.monotonic(), None
+        try:  # the ordinary case, in few steps
+            return interruptible(partial(request, self.bucket.client))
+        except (OSError, ValueError, obstore.library().exceptions.BaseError) as e:
+            failure = e
+
         def attempt() -> T:
+            nonlocal failure
             try:
+                if failure is not None:
+                    first, failure = failure, None
+                    raise first
                 return request(self.bucket.client)
             except (OSError, ValueError, obstore.library().exceptions.BaseError) as e:
                 if isinstance(e, StoreError):
@@ -455,13 +473,13 @@ class ObjectStore(Closeable):
                 return result  # type: ignore[no-any-return]  # absent is of the caller's type
 
         try:
-            return interruptible(lambda: self._try(attempt))
+            return interruptible(lambda: self._try(attempt, begun))
         except StoreError as e:
             raise StoreError(f"cannot {verb} {key!r} in {self!r}: {e}") from e.__cause__
 
-    def _try(self, attempt: Callable[[], T]) -> T:
+    def _try(self, attempt: Callable[[], T], begun: float) -> T:
         try:
-            return self.retry.call(attempt)
+            return self.retry.call(attempt, begun=begun)
         except Denied:
             if self.bucket.access != "anonymous" or self.bucket.chosen:
                 raise
