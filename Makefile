@@ -18,7 +18,7 @@ SUM := $(shell cat $(SOURCES) | cksum | cut -d" " -f1)
 STAMP := $(VENV)/.installed-$(SUM)
 LIGHT := $(VENV)/.package-$(SUM)
 
-.PHONY: demo test test-newest test-pure dist lint types layers compiled tests servers sanitize format bench soak docs changelog clean
+.PHONY: demo test test-newest test-pure dist lint types layers bytecode tests servers sanitize format bench soak docs changelog clean
 
 demo: $(LIGHT)
 	$(BIN)/python examples/demo.py demo-data
@@ -35,9 +35,10 @@ types: $(STAMP)
 layers: $(STAMP)
 	$(BIN)/lint-imports
 
-# Compiles the package, and, by collecting them, the tests. Where PYTHONDONTWRITEBYTECODE is set, each
-# worker of `tests`, and each Python that a test starts, would do so again; .ci/run does it once.
-compiled: $(STAMP)
+# Writes the bytecode of the package, and, by collecting them, of the tests. Where
+# PYTHONDONTWRITEBYTECODE is set, each worker of `tests`, and each Python that a test starts, would
+# compile them again; .ci/run does it once. Errors of collecting are reported by `tests`.
+bytecode: $(STAMP)
 	$(BIN)/python -m compileall -q src/omnizarr
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -qq --collect-only > /dev/null || true
 

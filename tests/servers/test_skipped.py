@@ -34,7 +34,7 @@ def test_a_run_without_a_server_ends_with_the_line(tmp_path: Path) -> None:
     environment.pop(STRICT, None)
     for name in [name for name in environment if name.startswith("PYTEST_")]:
         del environment[name]
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "1", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider"]
     run = subprocess.run(
         [*command, f"--basetemp={tmp_path / 'run'}", "-k", "redis or dbm_files", wanted],
         cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300,
