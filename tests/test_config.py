@@ -75,6 +75,15 @@ def test_a_cgroup_limit_bounds_the_memory(tmp_path: Path) -> None:
     assert config.memory(tmp_path, tmp_path) == unlimited
 
 
+@pytest.mark.parametrize(("files", "most"), [(256, 128), (2**20, 512), (1, 1), (-1, 512)])
+def test_the_limit_of_open_files_bounds_the_requests(
+    files: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (files, resource.RLIM_INFINITY))
+    assert config.Config().requests == most
+
+
 def test_sizes_are_numbers_or_texts(tmp_path: Path) -> None:
     with oz.configure(chunk_cache="2 MiB", in_flight="3kB") as inside:
         assert inside.chunk_cache is not None

@@ -131,6 +131,15 @@ def _in_flight() -> int:
     return IN_FLIGHT if granted is None else max(2**20, min(IN_FLIGHT, granted // 16))
 
 
+def _requests() -> int:
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return REQUESTS
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # each request has a connection
+    return REQUESTS if files == resource.RLIM_INFINITY else max(1, min(REQUESTS, files // 2))
+
+
 def _max_unpacked() -> int:
     granted = memory()
     return MAX_UNPACKED if granted is None else max(2**26, min(MAX_UNPACKED, granted // 8))
@@ -146,8 +155,9 @@ class Config:
     # Bytes fetched ahead of decoding, for all reads together.
     in_flight: int = field(default_factory=_in_flight)
     # Requests to servers that run at a time, at most, for all reads and writes together. Latency,
-    # not the number of processors, makes many of them worthwhile; near servers get fewer.
-    requests: int = REQUESTS
+    # not the number of processors, makes many of them worthwhile; near servers get fewer. By
+    # default 512, or half the files that this process may open.
+    requests: int = field(default_factory=_requests)
     # Bytes of decoded chunks and shard indexes cached for the next read.
     chunk_cache: ByteBudget | None = None
     # The largest decoded chunk if its size is not known beforehand, as with text: an eighth of
