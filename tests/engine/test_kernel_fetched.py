@@ -95,10 +95,10 @@ def test_a_damaged_chunk_is_named(web: Web, late: int, monkeypatch: pytest.Monke
 def test_large_chunks_are_decoded_while_others_are_on_their_way(
     web: Web, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = np.arange(3 * 2**15, dtype="u2")
+    data = np.arange(3 * 2**16, dtype="u2")
     server: Any = web if kind == "http" else SimpleStorage()
     values: dict[str, bytes] = {}
-    oz.create_array(oz.MemoryStore(values), data=data, chunks=2**15, compressors=None)
+    oz.create_array(oz.MemoryStore(values), data=data, chunks=2**16, compressors=None)
     options = None
     if kind == "s3":
         server.buckets = {"bucket": {}}
@@ -143,8 +143,8 @@ def test_large_chunks_are_decoded_while_others_are_on_their_way(
 def test_no_more_chunks_are_decoded_at_a_time_than_there_are_threads(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = np.arange(16 * 2**15, dtype="u2")
-    oz.create_array(oz.MemoryStore(web.values), data=data, chunks=2**15, compressors=None)
+    data = np.arange(16 * 2**16, dtype="u2")
+    oz.create_array(oz.MemoryStore(web.values), data=data, chunks=2**16, compressors=None)
     array = oz.open_array(web.url)
     running, most, decode = list[int](), list[int](), kernel.run_rows
 
