@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr import config
+from omnizarr import config, configure
 from omnizarr.concurrency import limits
-from omnizarr.concurrency.pool import run_on_threads
+from omnizarr.concurrency.pool import in_parallel, run_on_threads
 from omnizarr.stores import Range
 
 
@@ -168,6 +168,17 @@ def test_a_call_of_a_thread_that_has_a_lock_gets_no_helpers() -> None:
     with oz.configure(threads=4), limits.no_helpers:
         run_on_threads(lambda: seen.add(threading.get_ident()), 4, lambda: None)
     assert seen == {threading.get_ident()}
+
+
+def test_a_signal_handler_that_comes_while_threads_are_counted_gets_no_helpers() -> None:
+    with configure(threads=4), limits._used.lock:  # which helpers want before they end
+        with limits.helpers(4) as found:
+            assert found == []
+        assert {*in_parallel(lambda _: threading.get_ident(), range(3))} == {threading.get_ident()}
+    with configure(threads=4), limits.helpers(4) as found:
+        assert len(found) == 3
+        for helper in found:
+            helper.give_back()
 
 
 def test_no_more_tasks_of_a_job_run_at_a_time_than_its_limit() -> None:

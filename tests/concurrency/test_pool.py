@@ -162,6 +162,20 @@ def test_a_request_is_abandoned_with_those_that_asked_for_it() -> None:
     assert not is_abandoned()
 
 
+def test_a_signal_handler_that_comes_while_a_call_is_handed_over_sends_requests_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[int] = []
+
+    def interrupted(work: Callable[[], object], name: str) -> bool:
+        sent.extend(in_parallel(lambda _: threading.get_ident(), range(3)))
+        return False
+
+    monkeypatch.setattr(pool, "start_thread", interrupted)
+    assert ThreadPool(2, "threads").submit(lambda: 5).result() == 5
+    assert sent == [threading.get_ident()] * 3
+
+
 def test_a_thread_that_does_not_begin_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may begin later, and does nothing then."""
     late, done = [], []

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from omnizarr import config
 from omnizarr.concurrency.fork import on_fork
@@ -25,7 +25,7 @@ class _Used:
     """The threads and bytes that are in use now."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # a finaliser may run while this thread has it
+        self.lock: Any = threading.RLock()  # a finaliser may run while this thread has it
         self.threads = 0
         self.nbytes = 0
 
@@ -109,8 +109,8 @@ class _NoHelpers:
         _thread.locks -= 1
 
     def active(self) -> bool:
-        """Return True if this thread is in such a context."""
-        return _thread.locks > 0
+        """Return True if this thread is in such a context, or has the lock of the budget."""
+        return _thread.locks > 0 or _used.lock._is_owned()
 
 
 no_helpers = _NoHelpers()
@@ -155,7 +155,7 @@ def thread_slots() -> threading.Semaphore:
 @contextmanager
 def helpers(wanted: int) -> Iterator[list[Helper]]:
     """Yield the helpers that a call on up to `wanted` threads may have."""
-    if _thread.locks or holds_below(CHUNKS):
+    if _thread.locks or _used.lock._is_owned() or holds_below(CHUNKS):
         wanted = 1
     used, own, more = take_threads(wanted, config.get().threads)
     before, _thread.helper = _thread.helper, None

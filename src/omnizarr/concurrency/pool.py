@@ -26,7 +26,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from omnizarr import config
 from omnizarr.concurrency import fork
-from omnizarr.concurrency.limits import Ending, Helper, helpers, is_superfluous
+from omnizarr.concurrency.limits import Ending, Helper, helpers, is_superfluous, no_helpers
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -182,7 +182,7 @@ class ThreadPool:
         return future
 
     def _hand_over(self, job: Callable[[], None]) -> bool:
-        with self._lock:
+        with no_helpers, self._lock:
             if self._idle:
                 self._idle -= 1
             elif self._count < (self._size or config.get().requests):
@@ -241,7 +241,8 @@ def in_parallel(
 
     The first error drops the calls that have not begun, and is raised when the others have ended.
     """
-    if len(items) < 2 or _request.pool is _requests:  # which must not wait for itself
+    # Neither the pool's own threads nor a signal handler may wait for what their own thread holds.
+    if len(items) < 2 or _request.pool is _requests or no_helpers.active():
         return [function(item) for item in items]
     return _Batch(function, items).run(at_once)
 
