@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
+from omnizarr.stores import MemoryStore
 from tests.conformance.draft_metadata import hierarchy, with_array
 from tests.conformance.small_stores import v1_store, v2_store
 from tests.conformance.v3_metadata import array_doc, group_doc, put
@@ -147,3 +148,13 @@ def test_a_new_node_updates_the_consolidated_metadata_of_its_parents(version: in
     oz.open_group(store, mode="r+").create_group("g/h")
     assert oz.validate(store) == []
     assert dict(oz.open_consolidated(store)["g"].attrs) == {"x": 1}
+
+
+def test_consolidated_metadata_without_any_node_is_compared() -> None:
+    store = MemoryStore()
+    oz.create_group(store, zarr_format=2)
+    store.set(".zmetadata", b'{"metadata": {"id": "blosc"}, "zarr_consolidated_format": 1}')
+    assert oz.validate(store) == []
+    oz.create_group(store, path="a", zarr_format=2)
+    store.set(".zmetadata", b'{"metadata": {"id": "blosc"}, "zarr_consolidated_format": 1}')
+    assert [p.field for p in oz.validate(store)] == ["metadata['a']"]

@@ -38,6 +38,7 @@ class Entries(Mapping[str, Entry]):
         self.members = members
         # The names of documents by path in version 2; in version 3 members are paths.
         self._names = names
+        self._paths: Mapping[str, Any] = members if names is None else names
 
     def __getitem__(self, path: str) -> Entry:
         if path not in self:
@@ -48,11 +49,10 @@ class Entries(Mapping[str, Entry]):
         return {name: self.members[start + name] for name in self._names[path]}
 
     def __contains__(self, path: object) -> bool:
-        known: Mapping[str, Any] = self.members if self._names is None else self._names
-        return isinstance(path, str) and path in known and is_possible(path)
+        return isinstance(path, str) and path in self._paths and is_possible(path)
 
     def __iter__(self) -> Iterator[str]:
-        return filter(is_possible, self._names or self.members)
+        return filter(is_possible, self._paths)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -60,7 +60,7 @@ class Entries(Mapping[str, Entry]):
     @property
     def impossible(self) -> list[str]:
         """The paths that no node can have."""
-        return [path for path in self._names or self.members if not is_possible(path)]
+        return [path for path in self._paths if not is_possible(path)]
 
 
 def key(format: Format, path: str, name: str | None = None) -> str | None:
