@@ -15,6 +15,12 @@ from omnizarr.storage import LocalStore, MemoryStore, StorePath
 VALUES = np.arange(6)
 
 
+def test_the_reason_for_an_absent_node_names_a_root_that_cannot_be_read() -> None:
+    store = {"zarr.json": b'{"metadata_encoding": {}}', "meta/a.array.json": b"{}"}
+    with pytest.raises(oz.NodeNotFound, match=r"of the root.* zarr_format: required"):
+        oz.open(store, path="a")
+
+
 def group(zarr_format: Any = 3, store: Any = None) -> oz.Group:
     """Return a group in another one, with an array of its own; a third one is not valid."""
     root = oz.create_group({} if store is None else store, zarr_format=zarr_format)

@@ -29,19 +29,30 @@ ODD: dict[str, tuple[Store, str]] = {
     "v1 field with a shape": (v1_store(dtype=[["a", "<i4", [2]]]), "dtype"),
     "v1 nested field": (v1_store(dtype=[["a", [["b", "<i4"]]]]), "dtype"),
     "v1 float as bits": (v1_store(dtype="<f4", fill_value="0x7fc00000"), "fill_value"),
+    "v1 compression": (v1_store(compression=None), "compression"),
     "v1 boolean": (v1_store(fill_value=True), "fill_value"),
     "v2 float as bits": (v2_store(dtype="<f8", fill_value="0x7ff8000000000001"), "fill_value"),
     "v2 complex as bits": (v2_store(dtype="<c8", fill_value=["0x7fc00000", 0]), "fill_value"),
     "v2 boolean": (v2_store(fill_value=True), "fill_value"),
+    "v2 structure": (v2_store(dtype=[["a", "<i4"]], fill_value=0), "fill_value"),
+    "v2 byte string": (v2_store(dtype="|S3", fill_value=0), "fill_value"),
     "v2 shape": (v2_store(dtype=[["a", "<i4", 2]], fill_value=None), "dtype"),
     "v2 inner shape": (v2_store(dtype=[["b", [["a", "<i4", 2]]]], fill_value=None), "dtype"),
     "draft encoding": (hierarchy(metadata_encoding=ENCODING), "metadata_encoding.more"),
+    "draft suffix": (
+        hierarchy(metadata_encoding={"type": "json", "metadata_key_suffix": ".txt"}),
+        "metadata_encoding.metadata_key_suffix",
+    ),
     "draft extension of the entry": (hierarchy(extensions=[UNKNOWN]), "extensions[0].extension"),
     "draft extension": (with_array(extensions=[UNKNOWN]), "extensions[0].extension"),
     "draft member of a type": (with_array(data_type={**TIMES, "more": 1}), "data_type.more"),
     "draft type": (
         with_array(data_type={"extension": "no-uri", "type": "x", "fallback": "int32"}),
         "data_type.extension",
+    ),
+    "v3 consolidated metadata": (
+        put(group_doc(consolidated_metadata=None)),
+        "consolidated_metadata",
     ),
     "v3 names": (put(array_doc(dimension_names=None)), "dimension_names"),
     "v3 raw fill": (put(array_doc(data_type="r16", fill_value="AAE=")), "fill_value"),
@@ -65,6 +76,29 @@ def test_a_readable_violation_of_the_specification_is_a_warning(case: str) -> No
     assert any(f": {field}: " in str(w.message) for w in warned)
     if isinstance(node, oz.Array):
         assert node[...].shape == node.shape
+
+
+EMPTY = {"extension": "", "type": "x", "must_understand": False}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("extensions", [EMPTY]),
+        ("storage_transformers", [EMPTY]),
+        ("data_type", {**EMPTY, "fallback": "int32"}),
+    ],
+)
+def test_an_extension_of_the_draft_has_a_uri(field: str, value: Any) -> None:
+    (problem, *_) = oz.validate(with_array(**{field: value}))
+    assert problem.field.startswith(field)
+    assert "expected a URI, got the string ''" in problem.message
+
+
+def test_an_extension_that_cannot_be_ignored_is_named() -> None:
+    grid = {"name": "hexagonal", "must_understand": False}
+    (problem,) = oz.validate(array_doc(chunk_grid=grid))
+    assert "'hexagonal' cannot be ignored" in problem.message
 
 
 def consolidated_store(version: int) -> Store:

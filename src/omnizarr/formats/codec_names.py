@@ -238,7 +238,7 @@ def to_names(array: ArrayModel) -> tuple[Named, ...]:
             codec = Named("zstd", {**level, "checksum": bool(config.get("checksum", False))})
         elif id_ in ("vlen-utf8", "vlen-bytes"):
             codec = Named(str(id_))
-        elif id_ == "bitround":
+        elif id_ == "bitround" and from_id and config.get("keepbits"):  # none is not allowed there
             codec = Named("bitround", config)
         elif id_ == "crc32c" and config.get("location", "end") == "end":
             codec = Named("crc32c")

@@ -176,6 +176,9 @@ class V3(BesideChunks):
         elif consolidated is not None:
             message = f"expected an object, got {kind_of(consolidated)}"
             fields.error("consolidated_metadata", message)
+        elif "consolidated_metadata" in fields.values:
+            message = "expected an object, got null; leave the field out"
+            fields.warn("consolidated_metadata", message)
         fields.done("not valid zarr 3")
         return GroupModel(attributes, extra, inside)
 
@@ -236,7 +239,8 @@ class V3(BesideChunks):
             return Named("")
         found = named(fields, name, fields.get(name))
         if not found.must_understand:
-            fields.error(f"{name}.must_understand", "must not be false here")
+            message = f"must not be false here: {found.name!r} cannot be ignored"
+            fields.error(f"{name}.must_understand", message)
         return found
 
     def _list(self, fields: Fields, name: str) -> tuple[Named, ...]:

@@ -400,7 +400,8 @@ def _found_instead(store: Store, path: str) -> str:
         return f" (no {ROOT_KEYS} is there){hint}"
     keys, prefixes = list_dir(store, paths.prefix(path))
     if not keys and not prefixes:
-        return f"; nothing is there at all. {_similar_file(store, path)}{hint}"
+        doubt = _root_problem(store) if path else ""
+        return f"; nothing is there at all. {doubt or _similar_file(store, path)}{hint}"
     names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
     some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
     return f" (no {ROOT_KEYS}; it holds: {some}){hint}"
@@ -458,6 +459,18 @@ def _enclosing_hierarchy(store: Store) -> Store | None:
         if _may_have_implicit_groups(outer):
             return outer
     return None
+
+
+def _root_problem(store: Store) -> str:
+    """Return why the root of a hierarchy, which may say where nodes are, cannot be read."""
+    probe = Probe("")
+    documents = _fetch_likely(store, probe)
+    try:
+        for format in probe.formats(documents, []):
+            format.read("", documents, [])
+    except InvalidMetadata as e:
+        return f"The metadata of the root are not valid: {e.problems[0] if e.problems else e}"
+    return ""
 
 
 def _similar_file(store: Store, path: str) -> str:
