@@ -54,6 +54,14 @@ ODD: dict[str, tuple[Store, str]] = {
         put(group_doc(consolidated_metadata=None)),
         "consolidated_metadata",
     ),
+    "v3 text codec of bytes": (
+        put(array_doc(data_type="bytes", fill_value="", codecs=["vlen-utf8"])),
+        "codecs",
+    ),
+    "v3 bytes codec of text": (
+        put(array_doc(data_type="string", fill_value="", codecs=["vlen-bytes"])),
+        "codecs",
+    ),
     "v3 names": (put(array_doc(dimension_names=None)), "dimension_names"),
     "v3 raw fill": (put(array_doc(data_type="r16", fill_value="AAE=")), "fill_value"),
     "v3 order": (put(array_doc(codecs=TRANSPOSED)), "codecs[0].configuration.order"),

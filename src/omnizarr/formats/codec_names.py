@@ -515,3 +515,23 @@ def modern(codecs: Codecs, rank: int) -> Codecs:
             codec = codec.replace(order=order)
         out.append(inside(codec, partial(modern, rank=rank), partial(modern, rank=rank + 1)))
     return tuple(out)
+
+
+_VLEN = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": "vlen-bytes"}
+
+
+def with_vlen(codecs: Codecs, data_type: Named) -> Codecs:
+    """Return codecs with the one of `vlen-utf8` and `vlen-bytes`, laid out alike, that fits."""
+    name = _VLEN.get(data_type.name)
+    if name is None:
+        return codecs
+    items = partial(with_vlen, data_type=data_type)
+    out = []
+    for codec in codecs:
+        inner = _parsed(codec.configuration.get("codecs"))
+        if codec.name in _VLEN.values():
+            codec = Named(name, codec.configuration, codec.must_understand)
+        elif inner is not None and items(inner) != inner:
+            codec = inside(codec, items, tuple)
+        out.append(codec)
+    return tuple(out)

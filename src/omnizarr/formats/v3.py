@@ -183,7 +183,7 @@ class V3(BesideChunks):
         return GroupModel(attributes, extra, inside)
 
     def _read_array(self, fields: Fields) -> ArrayModel:
-        fields.require(*REQUIRED[2:])
+        fields.require(*REQUIRED[2:-1])
         shape = fields.integers("shape")
         data_type = self._essential(fields, "data_type")
         if "endian" in data_type.configuration:
@@ -193,7 +193,7 @@ class V3(BesideChunks):
             fields.error("data_type", f"{older} is not part of version 3")
         grid = self._essential(fields, "chunk_grid")
         encoding = self._essential(fields, "chunk_key_encoding")
-        codecs = self._codecs(fields, len(shape))
+        codecs = self._codecs(fields, len(shape), data_type)
         order = "little" if byte_orders_known(data_type) else None
         if with_order(codecs, order) != codecs:
             fields.warn("codecs", "'bytes' without 'endian' for a multi-byte type; read as little")
@@ -250,13 +250,21 @@ class V3(BesideChunks):
             return ()
         return tuple(named(fields, f"{name}[{i}]", item) for i, item in enumerate(value))
 
-    def _codecs(self, fields: Fields, rank: int) -> tuple[Named, ...]:
+    def _codecs(self, fields: Fields, rank: int, data_type: Named) -> tuple[Named, ...]:
+        if "codecs" not in fields.values:
+            message = "required, but missing, as GDAL up to 3.10 wrote; read as 'bytes', little"
+            fields.warn("codecs", message)
+            return (Named("bytes", {"endian": "little"}),)
         found = self._list(fields, "codecs")
         if "codecs" in fields.values and fields.get("codecs") == []:
             fields.error("codecs", "expected at least one codec that makes bytes, such as 'bytes'")
         for place in codec_names.letters(found, "codecs"):
             fields.warn(place, "expected a list of axes, as texts since 2023 have it")
-        return codec_names.modern(found, rank)
+        fitting = codec_names.with_vlen(found, data_type)
+        if fitting != found:
+            message = f"vlen-utf8 is for strings, vlen-bytes for bytes; read as {data_type.name!r}"
+            fields.warn("codecs", message)
+        return codec_names.modern(fitting, rank)
 
     def _dimension_names(self, fields: Fields, rank: int) -> tuple[str | None, ...] | None:
         value = fields.get("dimension_names")

@@ -83,7 +83,17 @@ def test_wrong_configurations_are_refused(configuration: dict[str, Any], message
         oz.create_array({}, shape=4, dtype="f4", compressors=None, **options(3, **configuration))
 
 
-@pytest.mark.parametrize("dtype", ["bool", "c8", "S3", ">i4"])
+@pytest.mark.parametrize(
+    ("dtype", "part"), [("c8", "f4"), ("c16", "f8"), ([("real", "f2"), ("imag", "f2")], "f2")]
+)
+def test_complex_numbers_are_stored_as_their_parts_in_turn(dtype: Any, part: str) -> None:
+    values = np.arange(12).astype(part).view(dtype)
+    _, store = written(values, **options(3))
+    assert chunk_of(store) == numcodecs.get_codec({"id": "pcodec"}).encode(values.view(part))
+    assert reads(store).tobytes() == values.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "S3", ">i4", ">c8"])
 def test_types_that_are_no_numbers_of_the_machine_are_refused(dtype: str) -> None:
     with pytest.raises(InvalidMetadata, match="takes integers and floats"):
         oz.create_array({}, shape=4, dtype=dtype, **options(2))
