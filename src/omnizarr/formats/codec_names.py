@@ -203,13 +203,32 @@ def without_checksums(codecs: Sequence[Named]) -> tuple[tuple[Named, ...], tuple
     return tuple(kept), tuple(left_out)
 
 
+# What numcodecs makes of settings that are beyond the limits of its compressors.
+_SETTINGS: dict[str, tuple[str, Callable[[int], int]]] = {
+    "numcodecs.gzip": ("level", lambda level: 6 if level == -1 else level),
+    "numcodecs.zstd": ("level", lambda level: min(max(level, -131072), 22)),
+    "numcodecs.blosc": ("blocksize", lambda size: max(size, 0)),
+}
+
+
+def effective(codec: Named) -> Named:
+    """Return a codec of numcodecs with settings that its compressor has."""
+    if codec.name not in _SETTINGS:
+        return codec
+    member, limited = _SETTINGS[codec.name]
+    stated = codec.configuration.get(member)
+    if type(stated) is not int or limited(stated) == stated:
+        return codec
+    return codec.replace(**{member: limited(stated)})
+
+
 def to_names(array: ArrayModel) -> tuple[Named, ...]:
     """Return the codecs by their names in version 3."""
     out: list[Named] = []
     items = Items(itemsize(array.data_type) or 1, None)
     at_bytes = False
     for codec in array.codecs:
-        config = dict(codec.configuration)
+        config = dict(effective(codec).configuration)
         if codec.name == ON_BYTES:
             raise cannot("3", f"the filter {config['id']!r} on bytes", "array filters come first")
         if codec.name == N5_BLOCKS and array.fill_value.dialect != "v3":

@@ -45,6 +45,7 @@ def test_numbers_keep_every_bit(dtype: str, zarr_format: int, data: st.DataObjec
     "configuration",
     [
         {"mode_spec": "classic"},
+        {"delta_spec": "try_consecutive", "delta_encoding_order": 0},
         {"delta_spec": "try_consecutive", "delta_encoding_order": 2},
         {"delta_encoding_order": 1},
         {"delta_spec": "try_lookback", "equal_pages_up_to": 16},
@@ -81,6 +82,15 @@ def test_times_are_stored_as_integers() -> None:
 def test_wrong_configurations_are_refused(configuration: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidMetadata, match=message):
         oz.create_array({}, shape=4, dtype="f4", compressors=None, **options(3, **configuration))
+
+
+@pytest.mark.parametrize("name", ["none", "no_op"])
+def test_both_names_of_no_differences_are_known(name: str) -> None:
+    values = np.arange(500, dtype="i4")
+    _, store = written(values, **options(3, delta_spec=name))
+    _, same = written(values, **options(3, delta_spec="try_consecutive", delta_encoding_order=0))
+    assert chunk_of(store) == chunk_of(same)
+    assert reads(store).tolist() == values.tolist()
 
 
 @pytest.mark.parametrize(

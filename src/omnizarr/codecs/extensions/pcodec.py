@@ -21,6 +21,7 @@ from omnizarr.data_types.data_type import is_complex_pair
 from omnizarr.errors import InvalidMetadata, MissingModule
 from omnizarr.model import Named
 
+_NO_DELTA = ("none", "no_op")  # the second in newer versions of numcodecs
 _PAGE = 2**18  # the default of numcodecs for items of a page
 
 
@@ -48,7 +49,7 @@ class Pcodec(Configured):
     def __post_init__(self) -> None:
         self.check_integer("level", 0, 12)
         self.check("mode_spec", self.mode_spec in ("auto", "classic"), "auto or classic")
-        deltas = ("auto", "none", "try_consecutive", "try_lookback")
+        deltas = ("auto", "none", "no_op", "try_consecutive", "try_lookback")
         self.check("delta_spec", self.delta_spec in deltas, " or ".join(deltas))
         pages = "equal_pages_up_to"
         self.check("paging_spec", self.paging_spec == pages, pages)
@@ -74,7 +75,10 @@ class Pcodec(Configured):
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         from numcodecs.pcodec import PCodec  # noqa: PLC0415 - it needs the package pcodec
 
-        stream: bytes = PCodec(**asdict(self)).encode(_numbers(np.ascontiguousarray(array)))
+        config = asdict(self)
+        if self.delta_spec in _NO_DELTA:  # by a name that all versions of numcodecs have
+            config |= {"delta_spec": "try_consecutive", "delta_encoding_order": 0}
+        stream: bytes = PCodec(**config).encode(_numbers(np.ascontiguousarray(array)))
         return stream
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
