@@ -276,6 +276,40 @@ def _expected(attributes: Mapping[str, Any], rank: int) -> str:
     return f"expected a list of {rank} strings, one per axis, got {attributes[ARRAY_DIMENSIONS]!r}"
 
 
+# Chunk lengths that older software wrote against the text, as zarr-python reads them
+
+
+def chunk_lengths(stated: Any, shape: Any, units: Any = ()) -> Any:
+    """Return a chunk shape with 1 for `true`, and the least for 0 or `false`; others unchanged.
+
+    No chunk can be stored under a length of 0, unless the axis has no elements. `units` are the
+    lengths of the chunks inside shards.
+    """
+    if not isinstance(stated, list) or all(type(n) is int and n > 0 for n in stated):
+        return stated
+    if not isinstance(shape, (list, tuple)) or len(shape) != len(stated):
+        return stated
+    least = units if isinstance(units, list) and len(units) == len(stated) else [1] * len(stated)
+    axes = zip(stated, shape, least, strict=True)
+    return [1 if n is True else u if n is False or (n == 0 and of) else n for n, of, u in axes]
+
+
+def as_integers(stated: Any) -> Any:
+    """Return the lengths of listed chunks with 1 for `true` and 4 for 4.0."""
+    if isinstance(stated, list):
+        return [as_integers(each) for each in stated]
+    whole = isinstance(stated, float) and stated.is_integer()
+    return int(stated) if stated is True or whole else stated
+
+
+def warn_if_read_otherwise(fields: Fields, field: str, stated: Any, used: Any) -> bool:
+    """Record chunk lengths that are not read as they are stated; return True if there are any."""
+    if used is stated or dumps(stated) == dumps(used):  # `true` equals 1
+        return False
+    fields.warn(field, f"expected positive integers, got {stated}; read as {used}")
+    return True
+
+
 LARGEST = 2**14  # bytes of a document
 _models: Cache[Hashable, Node] = Cache(512)
 # Texts of arrays with a shape of zeros, by their rank and the ids of all fields beside the shape,

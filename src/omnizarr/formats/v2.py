@@ -91,7 +91,8 @@ class V2(BesideChunks):
             return rounded_once(self._read_array(array, doc, problems), documents[array])
         doc = load_object(documents[group], group)
         fields = Fields(group, doc, problems)
-        fields.require("zarr_format")
+        if "zarr_format" not in doc:
+            fields.warn("zarr_format", "required, but missing; read as 2")
         check_version(fields, 2)
         extra = {k: v for k, v in doc.items() if k != "zarr_format"}
         _warn_unknown(fields, extra)
@@ -102,6 +103,9 @@ class V2(BesideChunks):
         fields = Fields(key, doc, problems)
         fields.require(*FIELDS)
         check_version(fields, 2)
+        lengths = format.chunk_lengths(doc.get("chunks"), doc.get("shape"))
+        if format.warn_if_read_otherwise(fields, "chunks", doc.get("chunks"), lengths):
+            fields.values = {**doc, "chunks": lengths}
         shape = fields.integers("shape")
         chunks = fields.chunks(shape)
         order = fields.choice("order", ("C", "F"))

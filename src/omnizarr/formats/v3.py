@@ -27,11 +27,14 @@ from omnizarr.formats.format import (
     BesideChunks,
     Documents,
     Kind,
+    as_integers,
     cannot,
     check_version,
+    chunk_lengths,
     dumps,
     parse_once,
     split_shape,
+    warn_if_read_otherwise,
     write_once,
 )
 from omnizarr.formats.numpy_types import (
@@ -60,6 +63,7 @@ REQUIRED = (
 CONSOLIDATED = "consolidated_metadata"
 CONSOLIDATED_MEMBERS = (CONSOLIDATED, "metadata")
 _START = b'{\n  "zarr_format": 3,\n  "node_type": "array",'
+_VLEN = "vlen-utf8 is for strings and vlen-bytes for byte strings"
 OPTIONAL = ("attributes", "storage_transformers", "dimension_names")
 
 
@@ -84,9 +88,10 @@ class V3(BesideChunks):
         data = documents.get(key)
         if data is None:
             return None
-        return parse_once(
+        node = parse_once(
             (self.name, data), len(data), problems, lambda: self._read(key, data, problems)
         )
+        return node if isinstance(node, GroupModel) else _with_lengths(node, key, problems)
 
     def _read(self, key: str, data: bytes, problems: list[Problem]) -> Node:
         other = _read_like_last(data, key)
@@ -262,8 +267,7 @@ class V3(BesideChunks):
             fields.warn(place, "expected a list of axes, as texts since 2023 have it")
         fitting = codec_names.with_vlen(found, data_type)
         if fitting != found:
-            message = f"vlen-utf8 is for strings, vlen-bytes for bytes; read as {data_type.name!r}"
-            fields.warn("codecs", message)
+            fields.warn("codecs", f"{_VLEN}; read for {data_type.name!r}")
         return codec_names.modern(fitting, rank)
 
     def _dimension_names(self, fields: Fields, rank: int) -> tuple[str | None, ...] | None:
@@ -346,6 +350,8 @@ class V3(BesideChunks):
             raise cannot(self.name, "a structure with sub-array fields")
         order = next(iter(orders), None)
         codecs = with_filter_orders(with_order(_renamed(array), order))
+        if codec_names.with_vlen(codecs, array.data_type) != codecs:
+            raise InvalidMetadata(f"{_VLEN}, not for {array.data_type.name!r}")
         of_draft = array.fill_value.dialect == "v3-draft"
         if any(of_draft or is_sharding(t) for t in array.storage_transformers):
             raise cannot(self.name, "the draft's storage transformers")
@@ -494,6 +500,37 @@ def _extra(fields: Fields, known: tuple[str, ...]) -> dict[str, Any]:
         else:
             fields.error(name, "unknown field that is not marked with must_understand: false")
     return extra
+
+
+def _with_lengths(array: ArrayModel, key: str, problems: list[Problem]) -> ArrayModel:
+    """Return the array with chunk lengths that older software wrote as zarr-python reads them."""
+    fields = Fields(key, {}, problems)
+    grid, inner = array.chunk_grid, None
+    for i, codec in enumerate(array.codecs):
+        if codec.name == "sharding_indexed":
+            inner = codec.configuration.get("chunk_shape")
+            used = chunk_lengths(inner, [0] * len(array.shape))
+            at = f"codecs[{i}].configuration.chunk_shape"
+            if warn_if_read_otherwise(fields, at, inner, used):
+                codecs = [*array.codecs]
+                codecs[i] = codec.replace(chunk_shape=used)
+                array = array.with_(codecs=tuple(codecs))
+    stated = grid.configuration.get("chunk_shape")
+    used = chunk_lengths(stated, array.shape, inner)
+    lists = [isinstance(n, list) for n in used] if isinstance(used, list) else []
+    if grid.name == "regular" and any(lists) and not all(lists):
+        grid = Named("rectilinear", {"kind": "inline", "chunk_shapes": used})
+        fields.warn("chunk_grid", "'regular', but with lists of lengths; read as 'rectilinear'")
+    elif grid.name == "regular" and warn_if_read_otherwise(fields, _LENGTHS, stated, used):
+        grid = grid.replace(chunk_shape=used)
+    if grid.name == "rectilinear":
+        listed = grid.configuration.get("chunk_shapes")
+        if warn_if_read_otherwise(fields, f"{_LENGTHS}s", listed, as_integers(listed)):
+            grid = grid.replace(chunk_shapes=as_integers(listed))
+    return array if grid is array.chunk_grid else array.with_(chunk_grid=grid)
+
+
+_LENGTHS = "chunk_grid.configuration.chunk_shape"
 
 
 def _positive(grid: Named) -> Named:
