@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,7 @@ ODD: dict[str, tuple[Store, str]] = {
         put(array_doc(codecs=[{"name": "sharding_indexed", "configuration": ONES}])),
         "codecs[0].configuration.chunk_shape",
     ),
+    "v3 bare NaN in attributes": (put(array_doc(attributes={"a": math.nan})), "attributes"),
     "v3 text codec of bytes": (
         put(array_doc(data_type="bytes", fill_value="", codecs=["vlen-utf8"])),
         "codecs",

@@ -7,6 +7,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeGuard
 
@@ -109,10 +110,13 @@ class V3(BesideChunks):
 
     def _read_any(self, key: str, data: bytes, problems: list[Problem]) -> Node:
         if len(data) > format.LARGEST and f'"{CONSOLIDATED}"'.encode() in data:
-            lazy = LazyObject.read(data, key, CONSOLIDATED_MEMBERS)
-            inside = lazy.inner
-            if inside is not None and inside.inner is not None and lazy.get("node_type") == "group":
-                return self._read_consolidated(key, lazy, inside, problems)
+            lazy: LazyObject | None = None
+            with suppress(InvalidMetadata):  # it is read in full, to find out why
+                lazy = LazyObject.read(data, key, CONSOLIDATED_MEMBERS)
+            inside = None if lazy is None else lazy.inner
+            if lazy is not None and inside is not None and inside.inner is not None:
+                if lazy.get("node_type") == "group":
+                    return self._read_consolidated(key, lazy, inside, problems)
         shape, begin, end, rest = _split(data)
         if shape is None:
             return self._read_document(key, data, problems)
@@ -130,7 +134,7 @@ class V3(BesideChunks):
         return array
 
     def _read_document(self, key: str, data: bytes, problems: list[Problem]) -> Node:
-        doc = load_object(data, key)
+        doc = _load(data, key, problems)
         shape, attributes = doc.get("shape"), doc.get("attributes", {})
         if not _is_shape(shape) or not isinstance(attributes, dict):
             return rounded_once(self._parse(key, doc, problems), data)
@@ -440,6 +444,24 @@ class V3(BesideChunks):
 
 # The text of an array before and after its attributes.
 _last: Cache[str, tuple[bytes, bytes, ArrayModel]] = Cache(1)
+
+
+def _load(data: bytes, key: str, problems: list[Problem]) -> dict[str, Any]:
+    """Return a document; numbers in attributes that JSON does not have are only a warning."""
+    try:
+        return load_object(data, key)
+    except InvalidMetadata as e:
+        doc = load_object(data, key, allow_nan=True)
+        try:
+            json.dumps({k: v for k, v in doc.items() if k not in _FREE}, allow_nan=False)
+        except ValueError:
+            raise e from None
+    message = "bare NaN or Infinity, as zarr-python writes, is not JSON; read as a number"
+    problems.append(Problem(key, "attributes", message, "warning"))
+    return doc
+
+
+_FREE = ("attributes", CONSOLIDATED)  # which hold any attributes
 
 
 def _read_like_last(data: bytes, key: str) -> ArrayModel | None:
