@@ -573,7 +573,7 @@ def test_a_flipped_bit_or_a_missing_checksum_is_an_error() -> None:
         b'{"zarr_format": 3, "node_type": "group"} // end',
         b'{"zarr_format": 3, /* three */ "node_type": "group"}',
         b"{'zarr_format': 3, 'node_type': 'group'}",
-        b'{"zarr_format": 3, "node_type": "group", "attributes": {"a": NaN}}',
+        b'{"zarr_format": 3, "node_type": "group", "x": {"must_understand": false, "y": NaN}}',
     ],
 )
 def test_metadata_is_strict_json(text: bytes) -> None:

@@ -92,7 +92,12 @@ class V3(BesideChunks):
         node = parse_once(
             (self.name, data), len(data), problems, lambda: self._read(key, data, problems)
         )
-        return node if isinstance(node, GroupModel) else _with_lengths(node, key, problems)
+        if isinstance(node, GroupModel):
+            return node
+        # Only here is the shape that of this array.
+        lengths = node.chunk_grid.configuration.get("chunk_shape")
+        empty = isinstance(lengths, list) and 0 in lengths
+        return _with_lengths(node, key, problems) if empty else node
 
     def _read(self, key: str, data: bytes, problems: list[Problem]) -> Node:
         other = _read_like_last(data, key)
@@ -113,10 +118,9 @@ class V3(BesideChunks):
             lazy: LazyObject | None = None
             with suppress(InvalidMetadata):  # it is read in full, to find out why
                 lazy = LazyObject.read(data, key, CONSOLIDATED_MEMBERS)
-            inside = None if lazy is None else lazy.inner
+            inside = None if lazy is None or lazy.get("node_type") != "group" else lazy.inner
             if lazy is not None and inside is not None and inside.inner is not None:
-                if lazy.get("node_type") == "group":
-                    return self._read_consolidated(key, lazy, inside, problems)
+                return self._read_consolidated(key, lazy, inside, problems)
         shape, begin, end, rest = _split(data)
         if shape is None:
             return self._read_document(key, data, problems)
@@ -212,7 +216,7 @@ class V3(BesideChunks):
         extra = _extra(fields, (*REQUIRED, *OPTIONAL))
         fill = self._fill_value(fields, data_type)
         fields.done("not valid zarr 3")
-        return ArrayModel(
+        array = ArrayModel(
             shape=shape,
             data_type=data_type,
             chunk_grid=grid,
@@ -224,6 +228,7 @@ class V3(BesideChunks):
             dimension_names=dimension_names,
             extra=extra,
         )
+        return _with_lengths(array, fields.key, fields.problems)
 
     def _fill_value(self, fields: Fields, data_type: Named) -> Any:
         """Return the JSON of the fill value, with what some writers put there mended."""

@@ -264,6 +264,8 @@ class Packing:
     @property
     def seen(self) -> np.dtype[Any]:
         """The stored type in native byte order, with the sign given by `_Unsigned`."""
+        if self.stored.kind not in "iuf":
+            return self.stored
         if self.signed is None:
             return self.stored.newbyteorder("=")
         return np.dtype(f"{'i' if self.signed else 'u'}{self.stored.itemsize}")
