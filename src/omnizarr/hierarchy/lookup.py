@@ -377,18 +377,9 @@ def _found_instead(store: Store, path: str) -> str:
             f"; it is inside the hierarchy {root!r}, which can only be opened at its root: open"
             " that, with the path of the node"
         )
-    value = store.get(marker(path))
-    if value is not None:
-        mark = Mark.read(value)
-        return (
-            f": it is incomplete, since {mark} was interrupted, or is still writing; run that again"
-            f"{' with resume=True' if mark.attempt else ''}"
-        )
-    if any(staged.complete for staged in interrupted(store)):
-        return (
-            "; a node was being replaced there when its writer was killed: `omnizarr repair`"
-            " finishes that, nothing is lost"
-        )
+    begun = _interruption(store, path)
+    if begun:
+        return begun
     file = file_root(store)
     if file is not None and file.is_file():
         return f", which is {_describe_file(file)}"
@@ -407,9 +398,28 @@ def _found_instead(store: Store, path: str) -> str:
     return f" (no {ROOT_KEYS}; it holds: {some}){hint}"
 
 
+def _interruption(store: Store, path: str) -> str:
+    """Return what a writer that was interrupted left of a node, and how to go on; or nothing."""
+    value = store.get(marker(path))
+    if value is not None:
+        mark = Mark.read(value)
+        return (
+            f": it is incomplete, since {mark} was interrupted, or is still writing; run that again"
+            f"{' with resume=True' if mark.attempt else ''}"
+        )
+    if any(staged.complete for staged in interrupted(store)):
+        return (
+            "; a node was being replaced there when its writer was killed: `omnizarr repair`"
+            " finishes that, nothing is lost"
+        )
+    return ""
+
+
 def no_member_message(location: Location, path: str) -> str:
     """Return the message for a relative path below a group without a node."""
     message = f"there is no array or group {path!r} in {location}"
+    with suppress(StoreError):  # as a server may refuse to list
+        message += _interruption(location.store, location.child(path).path)
     unknown = _implicit_group_hint(location.child(path))
     if unknown:
         message += f"; {unknown}"
