@@ -310,6 +310,37 @@ def warn_if_read_otherwise(fields: Fields, field: str, stated: Any, used: Any) -
     return True
 
 
+_LENGTHS = "chunk_grid.configuration.chunk_shape"
+
+
+def with_lengths(array: ArrayModel, key: str, problems: list[Problem]) -> ArrayModel:
+    """Return the array with chunk lengths that older software wrote as zarr-python reads them."""
+    fields = Fields(key, {}, problems)
+    grid, inner = array.chunk_grid, None
+    for i, codec in enumerate(array.codecs):
+        if codec.name == "sharding_indexed":
+            inner = codec.configuration.get("chunk_shape")
+            used = chunk_lengths(inner, [0] * len(array.shape))
+            at = f"codecs[{i}].configuration.chunk_shape"
+            if warn_if_read_otherwise(fields, at, inner, used):
+                codecs = [*array.codecs]
+                codecs[i] = codec.replace(chunk_shape=used)
+                array = array.with_(codecs=tuple(codecs))
+    stated = grid.configuration.get("chunk_shape")
+    used = chunk_lengths(stated, array.shape, inner)
+    lists = [isinstance(n, list) for n in used] if isinstance(used, list) else []
+    if grid.name == "regular" and any(lists) and not all(lists):
+        grid = Named("rectilinear", {"kind": "inline", "chunk_shapes": used})
+        fields.warn("chunk_grid", "'regular', but with lists of lengths; read as 'rectilinear'")
+    elif grid.name == "regular" and warn_if_read_otherwise(fields, _LENGTHS, stated, used):
+        grid = grid.replace(chunk_shape=used)
+    if grid.name == "rectilinear":
+        listed = grid.configuration.get("chunk_shapes")
+        if warn_if_read_otherwise(fields, f"{_LENGTHS}s", listed, as_integers(listed)):
+            grid = grid.replace(chunk_shapes=as_integers(listed))
+    return array if grid is array.chunk_grid else array.with_(chunk_grid=grid)
+
+
 LARGEST = 2**14  # bytes of a document
 _models: Cache[Hashable, Node] = Cache(512)
 # Texts of arrays with a shape of zeros, by their rank and the ids of all fields beside the shape,

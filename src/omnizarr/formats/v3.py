@@ -28,14 +28,12 @@ from omnizarr.formats.format import (
     BesideChunks,
     Documents,
     Kind,
-    as_integers,
     cannot,
     check_version,
-    chunk_lengths,
     dumps,
     parse_once,
     split_shape,
-    warn_if_read_otherwise,
+    with_lengths,
     write_once,
 )
 from omnizarr.formats.numpy_types import (
@@ -97,7 +95,7 @@ class V3(BesideChunks):
         # Only here is the shape that of this array.
         lengths = node.chunk_grid.configuration.get("chunk_shape")
         empty = isinstance(lengths, list) and 0 in lengths
-        return _with_lengths(node, key, problems) if empty else node
+        return with_lengths(node, key, problems) if empty else node
 
     def _read(self, key: str, data: bytes, problems: list[Problem]) -> Node:
         other = _read_like_last(data, key)
@@ -228,7 +226,7 @@ class V3(BesideChunks):
             dimension_names=dimension_names,
             extra=extra,
         )
-        return _with_lengths(array, fields.key, fields.problems)
+        return with_lengths(array, fields.key, fields.problems)
 
     def _fill_value(self, fields: Fields, data_type: Named) -> Any:
         """Return the JSON of the fill value, with what some writers put there mended."""
@@ -527,37 +525,6 @@ def _extra(fields: Fields, known: tuple[str, ...]) -> dict[str, Any]:
         else:
             fields.error(name, "unknown field that is not marked with must_understand: false")
     return extra
-
-
-def _with_lengths(array: ArrayModel, key: str, problems: list[Problem]) -> ArrayModel:
-    """Return the array with chunk lengths that older software wrote as zarr-python reads them."""
-    fields = Fields(key, {}, problems)
-    grid, inner = array.chunk_grid, None
-    for i, codec in enumerate(array.codecs):
-        if codec.name == "sharding_indexed":
-            inner = codec.configuration.get("chunk_shape")
-            used = chunk_lengths(inner, [0] * len(array.shape))
-            at = f"codecs[{i}].configuration.chunk_shape"
-            if warn_if_read_otherwise(fields, at, inner, used):
-                codecs = [*array.codecs]
-                codecs[i] = codec.replace(chunk_shape=used)
-                array = array.with_(codecs=tuple(codecs))
-    stated = grid.configuration.get("chunk_shape")
-    used = chunk_lengths(stated, array.shape, inner)
-    lists = [isinstance(n, list) for n in used] if isinstance(used, list) else []
-    if grid.name == "regular" and any(lists) and not all(lists):
-        grid = Named("rectilinear", {"kind": "inline", "chunk_shapes": used})
-        fields.warn("chunk_grid", "'regular', but with lists of lengths; read as 'rectilinear'")
-    elif grid.name == "regular" and warn_if_read_otherwise(fields, _LENGTHS, stated, used):
-        grid = grid.replace(chunk_shape=used)
-    if grid.name == "rectilinear":
-        listed = grid.configuration.get("chunk_shapes")
-        if warn_if_read_otherwise(fields, f"{_LENGTHS}s", listed, as_integers(listed)):
-            grid = grid.replace(chunk_shapes=as_integers(listed))
-    return array if grid is array.chunk_grid else array.with_(chunk_grid=grid)
-
-
-_LENGTHS = "chunk_grid.configuration.chunk_shape"
 
 
 def _positive(grid: Named) -> Named:
