@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar
@@ -20,7 +20,7 @@ from omnizarr.concurrency.retry import MAY_BE_DONE, AnswerLost, Overtaken, retry
 from omnizarr.errors import OmnizarrError, warn
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import Node, paths
-from omnizarr.stores import lock, lock_prefix, supports_compare_and_set, update_value
+from omnizarr.stores import Store, lock, lock_prefix, supports_compare_and_set, update_value
 from omnizarr.stores.wrappers import LeasedStore
 
 T = TypeVar("T")
@@ -176,10 +176,8 @@ def update_metadata(
             unanswered = e
             raise Overtaken(str(location)) from e
 
-    with (
-        key_locks.locked(key_locks.METADATA, keys, None if conditional else store),
-        lock(store, _common_prefix(keys), keys, "documents"),
-    ):
+    threads, processes = metadata_locks(store, keys)
+    with threads, processes:
         return retry_conflicts(attempt, "; nothing was stored, try again")
 
 
@@ -188,6 +186,17 @@ def _changes_nothing(edit: Callable[[Node], Node], node: Node) -> bool:
     with suppress(Exception):
         return edit(node) is node
     return False
+
+
+def metadata_locks(
+    store: Store, keys: tuple[str, ...]
+) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """Return the locks of a node's metadata between threads, and between processes if there are."""
+    owner = None if supports_compare_and_set(store) else store
+    return (
+        key_locks.locked(key_locks.METADATA, keys, owner),
+        lock(store, _common_prefix(keys), keys, "documents"),
+    )
 
 
 def _conditional_put(

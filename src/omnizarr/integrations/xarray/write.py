@@ -110,6 +110,7 @@ def enlarged(array: Array, shape: tuple[int, ...]) -> Array:
         raise InvalidArgument(f"cannot enlarge an array of shape {array.shape} to {shape}")
     larger = Array.at(array._location, with_shape(array._model, shape))
     larger._configure(array._config)
+    larger._bound.watch = None  # else the stored shape would count
     return larger
 
 
