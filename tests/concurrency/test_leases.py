@@ -175,6 +175,33 @@ def test_a_paused_resize_erases_nothing_that_another_appended(
     assert number > 4
 
 
+def _write_all(array: oz.Array) -> None:
+    with array.writer() as writer:
+        writer[:] = 9
+
+
+def test_a_paused_writer_of_complete_chunks_keeps_what_another_appended(
+    opened: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "LEASE", 0.3)
+    for number in range(1, 30):
+        with opened() as store:
+            oz.create_array(store, name="x", data=OLD, chunks=4, overwrite=True)
+
+        def meanwhile() -> None:
+            with opened() as store:
+                oz.open_array(store, "r+", path="x").append(OURS)
+
+        answer = _paused(opened, number, _write_all, meanwhile)
+        if answer is None:
+            break
+        with opened() as store:
+            found = oz.open_array(store, path="x")[:].tolist()
+        assert found[6:] == OURS.tolist(), (number, answer)
+        assert found[:6] == [9] * 6, (number, answer)
+    assert number > 3
+
+
 def test_an_append_that_was_paused_alone_goes_on(
     opened: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ from omnizarr.model import ArrayModel, Named, Node
 from omnizarr.stores import (
     check_writable,
     commits_changes,
+    has_low_latency,
     sizes,
 )
 
@@ -142,16 +143,20 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
 
     @property
     def _target(self) -> BoundArray:
-        """The array to assign to; it knows if another handle appended, or raises NodeChanged."""
+        """The array to assign to; it knows if another handle appended, or raises NodeChanged.
+
+        Stores with a high latency are not always asked: there another may always have appended.
+        """
         bound = self._data
         watch = bound.watch
         stored = None if watch is None else watch.confirm()
-        if not isinstance(stored, ArrayModel) or stored.shape == self.shape:
+        if not isinstance(stored, ArrayModel):
             return bound
         if is_smaller(stored, self._model):
             self._replace_model(stored)
-            return self._data
-        return replace(bound, outgrown=True) if bound.overhangs else bound
+            bound = self._data
+        grown = stored.shape != self.shape or not has_low_latency(self._location.store)
+        return replace(bound, outgrown=True) if grown and bound.overhangs else bound
 
     def _follow_shape(self, error: NodeChanged) -> None:
         if not error.reshaped:
