@@ -184,9 +184,11 @@ class Lease:
             return False
 
     def release(self) -> None:
+        had = self.generation is not None  # else it may be ours only if an answer was lost
         try:
-            self.check()
-            if not self.is_compared:
+            if had:
+                self.check()
+            if not had or not self.is_compared:
                 self._erase()
                 return
             while not self.change({self.key: None}):
@@ -194,7 +196,8 @@ class Lease:
         except Conflict:
             pass  # it is another's now
         except (OSError, RuntimeError) as e:  # what was done under the lock is done
-            warn(f"the lock {self.key!r} was not removed, other writers wait {LEASE:g} s: {e}")
+            if had:
+                warn(f"the lock {self.key!r} was not removed, other writers wait {LEASE:g} s: {e}")
 
     def _erase(self) -> None:
         if self._is_ours(self.store.get(self.key)):
