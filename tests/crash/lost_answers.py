@@ -22,7 +22,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 import omnizarr as oz
-from omnizarr.concurrency import leases
+from omnizarr.stores import leases
 from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.redis import RedisStore
 from tests.servers.redis import redis_server

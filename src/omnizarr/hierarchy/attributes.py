@@ -15,12 +15,12 @@ from typing import Any, Protocol, Self, TypeVar
 
 from omnizarr._json import plain
 from omnizarr.concurrency import key_locks
-from omnizarr.concurrency.leases import Lease
 from omnizarr.concurrency.retry import MAY_BE_DONE, AnswerLost, Overtaken, retry_conflicts
 from omnizarr.errors import OmnizarrError, warn
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import Node, paths
 from omnizarr.stores import Store, lock, lock_prefix, supports_compare_and_set, update_value
+from omnizarr.stores.leases import Lease
 from omnizarr.stores.wrappers import LeasedStore
 
 T = TypeVar("T")

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeGuard, TypeVar
 
-from omnizarr.concurrency import leases
 from omnizarr.concurrency.retry import AnswerLost, Overtaken, retry_conflicts
 from omnizarr.errors import Conflict, InvalidArgument, ReadOnly, StoreError, raised_by_system
+from omnizarr.stores import leases
 from omnizarr.stores.base import (
     Bytes,
     Entry,

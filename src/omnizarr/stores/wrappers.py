@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from omnizarr.concurrency.leases import Lease
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.concurrency.retry import Overtaken, retry_conflicts
 from omnizarr.errors import StoreError
@@ -31,6 +30,7 @@ from omnizarr.stores.base import (
     Versioned,
 )
 from omnizarr.stores.identity import StorageIdentity, storage_identity
+from omnizarr.stores.leases import Lease
 from omnizarr.stores.operations import check_key, check_offset, check_prefix, check_writable
 
 Names: TypeAlias = list[str]

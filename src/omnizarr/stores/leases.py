@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -122,7 +121,7 @@ class Lease:
                     return
             elif now != seen:
                 seen, since = now, time.monotonic()
-            time.sleep(random.uniform(POLL / 10, POLL))
+            self.done.wait(POLL * (1 + os.urandom(1)[0]) / 256)
 
     def put(self, generation: str | None) -> bool:
         """Store the lock over that of a generation, or over our own; return False if it is not."""

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.concurrency import leases
+from omnizarr.stores import leases
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.redis import RedisStore
