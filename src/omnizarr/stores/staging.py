@@ -27,7 +27,7 @@ from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from omnizarr.errors import StoreError
-from omnizarr.stores.base import Bytes, Range, Store, flat
+from omnizarr.stores.base import Bytes, ChangesKeys, Range, Store, flat
 from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.operations import (
@@ -39,17 +39,16 @@ from omnizarr.stores.operations import (
     erase_prefix,
     erase_values,
     get_many,
+    has_low_latency,
     list_dir,
     list_prefix,
     set_many,
     sizes,
-    supports_compare_and_set,
 )
 
 FOLDER = f"{OURS}staged__"  # in the root of a store: one prefix for each node that is being written
-# In the root of a store that several processes change by compare-and-set: another value each time
-# that a node is replaced. In directories and in memory the metadata themselves show it.
-REPLACED = f"{OURS}replaced__"
+LONGEST_WAIT = 10.0  # seconds, for a writer that is putting a new node in its place
+POLL = 0.005  # seconds between two looks at it
 PLAN = "plan.json"  # in a stage that is replacing something: what goes where
 Plan: TypeAlias = dict[str, Any]
 _NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
@@ -111,7 +110,14 @@ class Stage:
 
     def move(self, old: Extent, new: Extent) -> bool:
         """Move `old` to the place of `new` in one step; return False if that is not possible."""
-        return False
+        if not isinstance(self.target, ChangesKeys):
+            return False
+        renamed = [*zip(old.keys, new.keys, strict=True)]
+        for prefix, other in zip(old.prefixes, new.prefixes, strict=True):
+            keys = list_prefix(self.target, prefix)
+            renamed += [(key, other + key[len(prefix) :]) for key in keys]
+        self.target.change_keys((), renamed, ())
+        return True
 
     @property
     def pending(self) -> bool:
@@ -179,13 +185,25 @@ class Stage:
         metadata, staged = set(plan["metadata"]), plan["new"]
         kept = {*staged} - metadata
         gone = [key for key in plan["old"] if key not in kept]
+        if isinstance(self.target, ChangesKeys):
+            self._apply_at_once(gone, staged)
+            return
         erase_values(self.target, sorted(gone, key=lambda key: key not in metadata))
-        _note_replacement(self.target)
+        _note_replacement()
         for key in sorted(staged, key=lambda key: (key in metadata, -key.count("/"))):
             value = self.store.get(key)
             if value is None:
                 raise StoreError(f"{key!r} vanished from {self.store!r} while it was put in place")
             self.target.set(key, value)
+
+    def _apply_at_once(self, gone: Iterable[str], staged: Iterable[str]) -> None:
+        """Erase old values and rename new ones in one transaction, with the plan that says so."""
+        target: Any = self.target
+        mark, key = self.mark, self.prefix + MARKER
+        finished = () if mark is None else [(key, dataclasses.replace(mark, finished=True).write())]
+        renamed = [(f"{self.prefix}new/{each}", each) for each in staged]
+        target.change_keys([*gone, self.prefix + PLAN], renamed, finished)
+        _note_replacement()
 
     def _try_again(self) -> None:
         """Complete an interrupted `replace`; nothing was touched if there is no plan yet."""
@@ -292,27 +310,37 @@ def interrupted(store: Store) -> list[Interrupted]:
 
 
 _replacements = itertools.count(1)
-_last_replacement = 0  # in stores that only this process changes
+_last_replacement = 0
 
 
-def _note_replacement(store: Store) -> None:
-    """Show readers that chunks which they have read may be of another node than those to come."""
+def _note_replacement() -> None:
     global _last_replacement
     _last_replacement = next(_replacements)
-    if supports_compare_and_set(store):
-        store.set(REPLACED, os.urandom(8).hex().encode())
 
 
-def last_replacement(store: Store) -> Callable[[], object]:
-    """Return a function whose result differs after each replacement of a node in a store."""
-    if supports_compare_and_set(store):
-        return lambda: store.get(REPLACED)
-    return lambda: _last_replacement
+def last_replacement() -> int:
+    """Return a number that differs after each replacement of a node by this process.
+
+    Not in directories and in memory, where the metadata themselves show it.
+    """
+    return _last_replacement
 
 
 def is_replacing(store: Store) -> bool:
     """Return True if a writer, which may be alive, is putting values in their place."""
     return any(each.complete and each.is_alive for each in interrupted(store))
+
+
+def wait_for_replacement(store: Store) -> bool:
+    """Wait while a writer is putting values in their place; return True if one was.
+
+    For stores with a low latency only, and not longer than `LONGEST_WAIT`.
+    """
+    until, waited = time.monotonic() + LONGEST_WAIT, False
+    while has_low_latency(store) and is_replacing(store) and time.monotonic() < until:
+        waited = True
+        time.sleep(POLL)
+    return waited
 
 
 def recover(store: Store, name: str) -> None:
