@@ -46,6 +46,17 @@ class DatabaseTests(
 ):
     """Tests that every database passes."""
 
+    def test_values_are_changed_only_if_all_keys_are_as_expected(self, store: Any) -> None:
+        store.set_many([("a", b"1"), ("b", b"2")])
+        known = {"a": store.generation("a"), "new": None}
+        changes = {"a": b"3", "b": None, "c": b"4", "d": None}
+        assert store.change_if(changes, {**known, "b": store.generation("a")}) is False
+        assert sorted(store.list()) == ["a", "b"]
+        assert store.change_if(changes, known) is True
+        assert (store.get("a"), store.get("b"), store.get("c")) == (b"3", None, b"4")
+        assert store.change_if({"c": None}, known) is False
+        assert sorted(store.list()) == ["a", "c"]
+
 
 class TestSQLite(DatabaseTests):
     @pytest.fixture

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from omnizarr.concurrency import file_locks, leases
+from omnizarr.concurrency import file_locks
 from omnizarr.errors import InvalidArgument, NodeNotFound, OmnizarrError, StoreError, warn
 from omnizarr.formats import by_name, is_metadata
 from omnizarr.formats.detect import NAMES
@@ -32,6 +32,7 @@ from omnizarr.stores import (
     erase_prefix,
     erase_values,
     file_root,
+    leases,
     list_dir,
     list_prefix,
     list_sizes,

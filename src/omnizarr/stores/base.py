@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -218,6 +218,19 @@ class SetsIf(Protocol):
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         """Return True if it was stored; generation None stands for a key that does not exist."""
+
+
+@runtime_checkable
+class ChangesIf(Protocol):
+    """Can compare several keys and change several values in one step."""
+
+    def change_if(
+        self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
+    ) -> bool:
+        """Store values, or erase those that are None, if all generations are as expected.
+
+        Return False otherwise, after changing nothing.
+        """
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
@@ -216,12 +216,25 @@ class LMDBStore(Closeable):
                     _put(transaction, key, value)
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        return self.change_if({key: value}, {key: generation})
+
+    def change_if(
+        self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
+    ) -> bool:
         check_writable(self)
-        check_key(key)
-        with self._transaction("write", key, write=True, create=True) as transaction:
-            if transaction is None or value_digest(_find(transaction, key)) != generation:
+        rows = {check_key(key): None if v is None else flat(v) for key, v in changes.items()}
+        names = ", ".join([*rows][:3])
+        with self._transaction("write", names, write=True, create=True) as transaction:
+            if transaction is None:
                 return False
-            _put(transaction, key, flat(value))
+            for key, generation in expected.items():
+                if value_digest(_find(transaction, key)) != generation:
+                    return False
+            for key, value in rows.items():
+                if value is None:
+                    transaction.delete(key.encode())
+                else:
+                    _put(transaction, key, value)
             return True
 
     def erase(self, key: str) -> None:

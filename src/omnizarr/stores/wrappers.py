@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from omnizarr.concurrency.pool import in_parallel
+from omnizarr.concurrency.retry import Overtaken, retry_conflicts
 from omnizarr.errors import StoreError
 from omnizarr.stores import operations
 from omnizarr.stores.base import (
     Bytes,
+    ChangesIf,
     Closeable,
     Entry,
     GetsManyVersioned,
@@ -27,6 +30,7 @@ from omnizarr.stores.base import (
     Versioned,
 )
 from omnizarr.stores.identity import StorageIdentity, storage_identity
+from omnizarr.stores.leases import Lease
 from omnizarr.stores.operations import check_key, check_offset, check_prefix, check_writable
 
 Names: TypeAlias = list[str]
@@ -61,6 +65,7 @@ class WrapperStore(Closeable):
             "get_versioned": isinstance(self.inner, Versioned),
             "get_many_versioned": isinstance(self.inner, GetsManyVersioned),
             "set_if": isinstance(self.inner, SetsIf),
+            "change_if": isinstance(self.inner, ChangesIf),
             "set_new": isinstance(self.inner, SetsNew),
             "set_partial": isinstance(self.inner, SetsPartially),
             "lock_keys": isinstance(self.inner, Locks),
@@ -171,6 +176,15 @@ class WrapperStore(Closeable):
         return self._call(
             "set_if", [key], lambda: _setting(self.inner).set_if(inside, value, generation)
         )
+
+    def _change_if(
+        self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
+    ) -> bool:
+        self._check(*changes)
+        inner: Any = self.inner  # it has the method, or this would not be bound
+        new = {self._to_inner(key): value for key, value in changes.items()}
+        old = {self._to_inner(key): generation for key, generation in expected.items()}
+        return self._call("change_if", [*changes], lambda: bool(inner.change_if(new, old)))
 
     def erase(self, key: str) -> None:
         self._check(key)
@@ -292,6 +306,95 @@ class ReadOnlyStore(WrapperStore):
     def identity_details(self) -> tuple[()]:
         """Return nothing: values depend only on the inner store."""
         return ()
+
+
+class LeasedStore(WrapperStore):
+    """`inner` while a lock is held: nothing is stored over what came after the lock was lost.
+
+    If the store can, it compares the lock with each change. Otherwise a new key is stored only if
+    there is none, and an existing one only over the value that it had while the lock was held.
+    """
+
+    def __init__(self, inner: Store, lease: Lease) -> None:
+        super().__init__(inner)
+        self._lease = lease
+        lease.checked = True
+        self.low_latency = operations.has_low_latency(inner)
+        self.sends_values = operations.sends_values(inner)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the inner store: another process does not have the lock."""
+        return _same, (self.inner,)
+
+    def _generation(self, key: str) -> str | None:
+        found = super()._generation(key)
+        self._lease.check()
+        return found
+
+    def _get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        found = super()._get_versioned(key, range)
+        self._lease.check()
+        return found
+
+    def set(self, key: str, value: Bytes) -> None:
+        self._check(key)
+        if self._lease.is_compared:
+            self._change({key: value})
+        else:
+            self._replace(key, value)
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        rows = dict(values)
+        self._check(*rows)
+        if self._lease.is_compared:
+            self._change(rows)
+        else:
+            in_parallel(lambda row: self._replace(*row), [*rows.items()])
+
+    def _change(self, changes: Mapping[str, Bytes | None]) -> None:
+        def attempt() -> None:
+            if not operations.conditionally(lambda: self._lease.change(changes)):
+                raise Overtaken(repr(self))
+
+        retry_conflicts(attempt, "; nothing was stored, try again")
+
+    def _replace(self, key: str, value: Bytes) -> None:
+        """Store a value where there is none, or over the one that is there."""
+        first = True
+
+        def attempt() -> None:
+            nonlocal first
+            generation = None if first else self._generation(key)
+            first = False
+            if not operations.conditionally(lambda: self._set_if(key, value, generation)):
+                raise Overtaken(f"{key!r} in {self!r}")
+
+        retry_conflicts(attempt, "; it was not stored, try again")
+
+    def _set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        if self._lease.is_compared:
+            return self._change_if({key: value}, {key: generation})
+        self._lease.check()
+        return super()._set_if(key, value, generation)
+
+    def _change_if(
+        self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
+    ) -> bool:
+        self._check(*changes)
+        return self._lease.change(changes, expected)
+
+    def erase(self, key: str) -> None:
+        self._check(key)
+        if self._lease.is_compared:
+            self._change({key: None})
+        elif self._generation(key) is not None:
+            super().erase(key)
+
+
+def _same(store: Store) -> Store:
+    return store
 
 
 class PartialStore(Protocol):

@@ -7,6 +7,7 @@ those of obstore and of `Retry`, and `anonymous`, `profile`, `absent_status`.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import re
@@ -19,10 +20,13 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 from omnizarr.concurrency.fork import never_release
 from omnizarr.concurrency.pool import in_parallel, interruptible
 from omnizarr.concurrency.retry import (
+    MAY_BE_DONE,
     TRANSIENT_STATUS,
+    AnswerLost,
     Retry,
     TransientError,
     descriptor_shortage,
+    superseded,
     take_retry,
 )
 from omnizarr.errors import StoreError
@@ -61,17 +65,23 @@ def _entry(meta: Meta, skip: int) -> Entry:
     return Entry(meta["path"][skip:], meta["size"], modified, meta.get("e_tag"))
 
 
-def is_marked(client: Any, path: str, data: Any, name: str, mark: str) -> bool:
-    """Return True if an object comes from a certain write, not from another of the same bytes.
+def was_stored(client: Any, path: str, data: Any, name: str, mark: str) -> bool | None:
+    """Return whether a certain write has stored an object, None if that cannot be known.
 
-    If a server stores no metadata, the bytes are compared.
+    A mark has a number of the write, and a digest of the generation that it has replaced: if
+    another write has replaced the same one, this one has not. If a server stores no metadata, the
+    bytes are compared.
     """
     try:
         result = client.get(path)
     except FileNotFoundError:
-        return False
+        return None
     found = {k.lower(): v for k, v in result.attributes.items()}.get(name)
-    return found == mark if found is not None else bytes(result.bytes()) == bytes(data)
+    if found is None:
+        return True if bytes(result.bytes()) == bytes(data) else None
+    if found == mark:
+        return True
+    return False if found.partition("-")[2] == mark.partition("-")[2] else None
 
 
 def reason_of(error: Exception) -> str:
@@ -318,7 +328,8 @@ class ObjectStore(Closeable):
         version, _, tag = (generation or "").partition("|")
         known = {"version": version, "e_tag": tag}
         mode = "create" if generation is None else {k: v for k, v in known.items() if v}
-        attempts, mark = 0, os.urandom(16).hex()
+        replaced = hashlib.sha256((generation or "").encode()).hexdigest()[:32]
+        attempts, mark = 0, f"{os.urandom(16).hex()}-{replaced}"
 
         def write(client: Any) -> bool:
             nonlocal attempts
@@ -330,8 +341,13 @@ class ObjectStore(Closeable):
             except (errors.AlreadyExistsError, errors.PreconditionError, FileNotFoundError) as e:
                 if isinstance(e, FileNotFoundError):
                     self._check_bucket(e)
+                if attempts == 1:
+                    return False
                 # The response to an earlier attempt that did store it may have been lost.
-                return attempts > 1 and is_marked(client, path, data, _MARK, mark)
+                stored = was_stored(client, path, data, _MARK, mark)
+                if stored is None:
+                    raise superseded(key, self) from None
+                return stored
 
         return self._call("write", key, write)
 
@@ -474,6 +490,11 @@ class ObjectStore(Closeable):
 
         try:
             return interruptible(lambda: self._try(attempt, begun))
+        except AnswerLost as e:
+            if e.superseded:
+                raise
+            maybe = f"; {MAY_BE_DONE}" if verb in ("write", "erase") else ""
+            raise AnswerLost(f"cannot {verb} {key!r} in {self!r}: {e}{maybe}") from e.__cause__
         except StoreError as e:
             raise StoreError(f"cannot {verb} {key!r} in {self!r}: {e}") from e.__cause__
 
