@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.hierarchy import consolidated
-from omnizarr.hierarchy.location import readable_nodes
+from omnizarr.hierarchy.lookup import readable_nodes
 from omnizarr.model import GroupModel, Node
 from tests.conformance.key_value import SmallestStore
 

@@ -21,6 +21,7 @@ from omnizarr.config import byte_size
 from omnizarr.data_types import own_type
 from omnizarr.data_types.data_type import as_elements, is_masked_array
 from omnizarr.engine import BoundArray, was_bound
+from omnizarr.engine.watch import ArrayWatch, check_same_array, is_smaller
 from omnizarr.errors import (
     NodeChanged,
     OmnizarrError,
@@ -49,7 +50,6 @@ from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.options import lengths_of
 from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, S, Selectable, as_source
 from omnizarr.hierarchy.view import View, Viewer
-from omnizarr.hierarchy.watch import ArrayWatch, check_same_array, is_smaller
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
 from omnizarr.stores import (

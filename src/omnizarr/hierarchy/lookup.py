@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -555,3 +555,47 @@ def is_link(store: Store, path: str) -> bool:
     """Return True for a symbolic link in a store of files."""
     root = file_root(store)
     return root is not None and os.path.islink(root / path)
+
+
+def walk_nodes(start: Location, node: Node) -> Iterator[tuple[Location, Node | Exception]]:
+    """Yield a node and all below it, parents first; in place of one that cannot be read, its error.
+
+    Raises if the members of a group cannot be listed.
+    """
+    pending: list[tuple[Location, Node | Exception]] = [(start.with_listing(), node)]
+    while pending:
+        location, found = pending.pop()
+        yield location, found
+        if not isinstance(found, GroupModel):
+            continue
+        children = sorted(location.children().items(), reverse=True)
+        pending += [(location.child(name), child) for name, child in children]
+
+
+def readable_nodes(start: Location, node: Node) -> dict[str, Node]:
+    """Return a node and all readable nodes below it, by relative path."""
+    prefix = len(paths.prefix(start.path))
+    return {
+        location.path[prefix:]: found
+        for location, found in walk_nodes(start, node)
+        if not isinstance(found, Exception)
+    }
+
+
+def require_readable_nodes(start: Location, node: Node) -> dict[str, Node]:
+    """Return a node and all nodes below it, by relative path; raise if one cannot be read."""
+    prefix = len(paths.prefix(start.path))
+    found: dict[str, Node] = {}
+    errors: list[str] = []
+    for location, one in walk_nodes(start, node):
+        if isinstance(one, Exception):
+            errors.append(str(one))
+        else:
+            found[location.path[prefix:]] = one
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise InvalidMetadata(
+            f"{start} holds a node that cannot be read, so not all of it can be copied:"
+            f" {errors[0]}{more}; repair or erase it first"
+        )
+    return found

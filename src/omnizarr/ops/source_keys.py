@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, warn
 from omnizarr.formats import consolidated, is_metadata
-from omnizarr.hierarchy.location import Location, walk_nodes
-from omnizarr.hierarchy.lookup import find_node
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.lookup import find_node, walk_nodes
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.storage_transformers import stored_key
 from omnizarr.stores import Entry, Store, can_list, list_dir, list_entries, list_prefix
