@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 from omnizarr.errors import InvalidName
 
 
@@ -59,3 +61,8 @@ def ancestors(path: str) -> list[str]:
 def show(path: str) -> str:
     """Return the path with a leading slash, for messages."""
     return f"/{path}"
+
+
+def matches(path: str, pattern: str) -> bool:
+    """Return True if a path is the same as a pattern, whatever characters it has, or matches it."""
+    return path == pattern or fnmatchcase(path, pattern)

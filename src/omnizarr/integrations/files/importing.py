@@ -7,7 +7,6 @@ complete; an import that was interrupted is resumed if the files have not change
 
 from __future__ import annotations
 
-import fnmatch
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -176,7 +175,7 @@ def _matches(path: str, pattern: str) -> bool:
     """Return True if a path, or a group above it, matches a pattern."""
     pattern = pattern.strip("/")
     parts = path.split("/")
-    return any(fnmatch.fnmatchcase("/".join(parts[: i + 1]), pattern) for i in range(len(parts)))
+    return any(paths.matches("/".join(parts[: i + 1]), pattern) for i in range(len(parts)))
 
 
 def _joined(files: list[str]) -> Contents:
