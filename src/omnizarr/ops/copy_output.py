@@ -166,6 +166,8 @@ class CopyOutput(StoreOutput):
         if self._stage is not None:
             with lock_replacement(self.store):
                 self._stage.replace(self._extent, self._extent)
+            if self.attempt is None:  # else `clear` does
+                self._stage.discard()
         self._consolidate()
         if self.attempt is not None:
             self.attempt.note_finished()
