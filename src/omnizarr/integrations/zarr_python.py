@@ -227,9 +227,10 @@ class ZarrPythonStore(Closeable):
         if not self._is_pattern(key):
             await self.inner.delete(key)
             return
-        root = self.inner.path.rstrip("/")
+        inner: Any = self.inner
+        root = inner.path.rstrip("/")
         with suppress(FileNotFoundError):
-            await self.inner.fs._rm_file(f"{root}/{key}" if root else key)
+            await inner.fs._rm_file(f"{root}/{key}" if root else key)
 
     def _is_pattern(self, key: str) -> bool:
         """Return True if FsspecStore would delete what a key, or its own path, matches."""

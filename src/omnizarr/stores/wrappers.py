@@ -39,12 +39,12 @@ _PAGE = 10_000  # entries of a listing that are in memory at a time
 
 # Methods that do the same thing: a store that has one of its own offers no other that would be
 # passed on, so that nothing reaches the inner store past it.
+_SIZES = ("sizes", "list_sizes", "list_entries")
 _SAME = (
-    ("get", "get_many", "get_versioned", "get_many_versioned")
-    + ("sizes", "list_sizes", "list_entries"),
+    ("get", "get_many", "get_versioned", "get_many_versioned", *_SIZES),
     ("set", "set_many", "set_new", "set_if", "set_partial"),
     ("erase", "erase_prefix"),
-    ("list", "list_prefix", "list_dir", "list_sizes", "list_entries"),
+    ("list", "list_prefix", "list_dir", *_SIZES),
 )
 
 
