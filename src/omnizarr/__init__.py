@@ -105,7 +105,6 @@ if _typing.TYPE_CHECKING:
     from omnizarr.ops.verify import verify
     from omnizarr.ops.view_as.store import view_as
     from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
-    from omnizarr.stores.dbm import DBMStore
     from omnizarr.stores.lmdb import LMDBStore
     from omnizarr.stores.redis import RedisStore
     from omnizarr.stores.sqlite import SQLiteStore
@@ -118,7 +117,6 @@ __all__ = [  # noqa: RUF022 - the version last
     "CannotExpress",
     "ChunkError",
     "Conflict",
-    "DBMStore",
     "DirectoryStore",
     "GZip",
     "Group",
@@ -257,7 +255,6 @@ _LATER = {
     "Zlib": "codecs.compressors:Zlib",
     "Zstd": "codecs.zstd:Zstd",
     "ZipStore": "stores.zip.store:ZipStoreV2",
-    "DBMStore": "stores.dbm:DBMStore",
     "consolidate_metadata": "hierarchy.open:consolidate_metadata",
     "aio": "aio",
     "as_zarr": "as_zarr",
