@@ -353,6 +353,7 @@ class Location:
 
     def check_new(self) -> None:
         """Raise if no node can be created at this path, whether or not one exists."""
+        paths.check_new(self.path)
         self.format.check_name(self.path)
         self.check_writable()
         check_new_key = getattr(self.store, "check_new_key", None)  # quicker than the protocol

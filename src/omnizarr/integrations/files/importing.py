@@ -240,6 +240,7 @@ class _Nodes:
 
     def _add_group(self, path: str, attributes: Mapping[str, Any]) -> None:
         full = paths.join(self.location.path, path)
+        paths.check_new(full)
         self.location.format.check_name(full)
         node = GroupModel(_finite(attributes, path, self.contents.notes))
         self.location.format.write(full, node)
@@ -248,6 +249,7 @@ class _Nodes:
     def _add_array(self, path: str, entry: ArrayEntry) -> None:
         full = paths.join(self.location.path, path)
         format = self.location.format
+        paths.check_new(full)
         format.check_name(full)
         if self.job.image and entry.as_image is not None:
             if entry.attributes.keys() & {"spatial:transform", "_CRS"}:
