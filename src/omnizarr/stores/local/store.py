@@ -80,6 +80,15 @@ def _read_file(path: str, part: Range | None) -> tuple[bytes, os.stat_result, os
         os.close(descriptor)
 
 
+def _check_link(path: str) -> None:
+    """Raise if there is a link at a path of which there is no file."""
+    if os.path.islink(path) and not os.path.exists(path):
+        raise StoreError(
+            f"{path!r} is a symbolic link to {os.readlink(path)!r}, which does not exist; fetch"
+            " that file (such as with git annex get or datalad get), or remove the link"
+        )
+
+
 def _read_open(descriptor: int, part: Range | None) -> tuple[bytes, os.stat_result, os.stat_result]:
     """Return what `_read_file` does, for a file that is open and at its beginning."""
     before = os.fstat(descriptor)
@@ -239,6 +248,7 @@ class LocalStore(Closeable):
             if not raised_by_system(e):
                 raise
             if isinstance(e, _ABSENT) or os.path.isdir(path):  # Windows cannot open one
+                _check_link(path)
                 return None
             raise StoreError(f"cannot read {path!r}: {e.strerror or e}") from e
 
