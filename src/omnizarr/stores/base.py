@@ -456,7 +456,7 @@ def split_path(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     if parts.query or parts.fragment:
         raise StoreError(
-            f"{url!r} has a '?' or '#', which are not part of a path in a URL;"
+            f"{redact_url(url)!r} has a '?' or '#', which are not part of a path in a URL;"
             " write %3F or %23 where they belong to the name"
         )
     return unquote(parts.netloc), unquote(parts.path)

@@ -18,7 +18,7 @@ from omnizarr.concurrency import fork
 from omnizarr.concurrency.usage import Usage
 from omnizarr.errors import MissingModule
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Closeable, Range, flat
+from omnizarr.stores.base import Bytes, Closeable, Range, flat, redact_url
 from omnizarr.stores.operations import (
     check_key,
     check_offset,
@@ -250,7 +250,7 @@ class RedisStore(Closeable):
         return hash((self.url, self.prefix))
 
     def __repr__(self) -> str:
-        return f"{re.sub(r'://[^/@]*@', '://…@', self.url)} ({self.prefix})"
+        return f"{redact_url(self.url)} ({self.prefix})"
 
 
 def _unpickle(

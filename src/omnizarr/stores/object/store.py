@@ -465,6 +465,12 @@ class ObjectStore(Closeable):
             return interruptible(partial(request, self.bucket.client))
         except (OSError, ValueError, obstore.library().exceptions.BaseError) as e:
             failure = e
+        except BaseException as e:
+            if type(e).__module__ != "pyo3_runtime":  # a panic of the client, no Exception
+                raise
+            raise StoreError(
+                f"cannot {verb} {key!r} in {self!r}: the client failed: {redact_urls(str(e))}"
+            ) from None
 
         def attempt() -> T:
             nonlocal failure
