@@ -126,6 +126,7 @@ class Format(Protocol):
 class BesideChunks:
     """The rules that formats share in which a node's metadata and chunks have one prefix."""
 
+    name: str
     has_groups = True
     implicit_groups = False
     frozen: str | None = None

@@ -323,8 +323,9 @@ def copy_all(
         _warn_of_foreign(source)
     copied = skipped = size = 0
     members = [*source.members()]
-    for name, _ in members if dest is not None else ():
-        dest._location.format.check_name(name)
+    if dest is not None:
+        for name, _ in members:
+            dest._location.format.check_name(name)
     for name, member in members:
         if shallow and isinstance(member, Group):
             continue

@@ -30,7 +30,7 @@ from typing import (
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from omnizarr import registry
-from omnizarr.errors import StoreError
+from omnizarr.errors import InvalidArgument, StoreError
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 B = TypeVar("B", bytes, memoryview)
@@ -465,6 +465,8 @@ def split_path(url: str) -> tuple[str, str]:
 def absolute_path(path: str | os.PathLike[str]) -> str:
     """Return a path that stays the same when the working directory changes."""
     text = os.fspath(path)
+    if "\0" in text:
+        raise InvalidArgument(f"the path {text!r} contains a NUL character, which no disk has")
     return text if os.path.isabs(text) else os.path.join(os.getcwd(), text)
 
 
