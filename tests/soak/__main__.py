@@ -284,7 +284,7 @@ def _inputs(folder: Path, given: Given) -> None:
 NAMES = Table(
     "Hostile names",
     f"{len(names.NAMES)} names (patterns, escapes, options, devices, control characters, long\n"
-    "ones, names of this package) for an array, a group and the root of a store, in both versions:\n"
+    "ones, names of this package) for arrays, groups and roots of stores, in versions 2 and 3:\n"
     "each is refused when it is created, and leaves nothing, or works in every operation, and\n"
     "changes nothing of the names that it could be taken for.",
     ("store", "works", "refused", "wrong"),
