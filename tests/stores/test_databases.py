@@ -303,3 +303,10 @@ def test_a_password_of_redis_is_not_shown(url: str) -> None:
         store.get("k")
     assert "secret" not in repr(store) + str(caught.value)
     assert repr(store).startswith(url[:6])
+
+
+def test_no_node_is_created_below_a_prefix_that_another_store_contains(redis_url: str) -> None:
+    """Deleting in the prefix "lab" deleted what was in "lab:run"."""
+    with pytest.raises(oz.InvalidName, match="without a colon"):
+        oz.create_group(RedisStore(redis_url, prefix="lab:run"))
+    assert [*RedisStore(redis_url, prefix="lab").list()] == []

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.usage import Usage
-from omnizarr.errors import MissingModule
+from omnizarr.errors import InvalidName, MissingModule
 from omnizarr.stores import identity
 from omnizarr.stores.base import Bytes, Closeable, Range, flat, redact_url
 from omnizarr.stores.operations import (
@@ -58,7 +58,7 @@ class RedisStore(Closeable):
 
     Args:
         url: ``redis://host:port/db``, ``rediss://…`` (TLS) or ``unix:///path?db=0``.
-        prefix: The start of all keys, before a slash.
+        prefix: The start of all keys, before a colon; without one, or no node can be created.
         read_only: True to refuse all writes.
         **options: Options of the client.
     """
@@ -114,6 +114,14 @@ class RedisStore(Closeable):
 
     def _name(self, key: str) -> str:
         return f"{self.prefix}:{check_key(key)}"
+
+    def check_new_key(self, key: str) -> None:
+        """Raise for a prefix with a colon, whose keys a store with its first part has too."""
+        if ":" in self.prefix:
+            raise InvalidName(
+                f"{self!r} can be read, but no new node is created there: its keys would also be"
+                f" those of the prefix {self.prefix.partition(':')[0]!r}; use one without a colon"
+            )
 
     # Reading
 
