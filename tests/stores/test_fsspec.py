@@ -147,6 +147,12 @@ def test_a_name_is_no_pattern(store: FsspecStore, name: str) -> None:
     assert sorted(store.list()) == sorted(f"{key}/v" for key in twins)
 
 
+def test_a_local_disk_refuses_new_names_as_a_directory_does(tmp_path: Path) -> None:
+    group = omnizarr.create_group(FsspecStore(fsspec.filesystem("file"), path=str(tmp_path)))
+    with pytest.raises(omnizarr.InvalidName, match="256 bytes"):
+        group.create_group("x" * 256)
+
+
 def test_the_root_of_a_file_system_is_not_the_working_directory() -> None:
     store = FsspecStore(fsspec.filesystem("file"), read_only=True, path="/")
     assert store.get(f"{__file__[1:]}") == Path(__file__).read_bytes()

@@ -16,6 +16,7 @@ from omnizarr.concurrency.retry import REMOVED_DIRECTORY, Retry, TransientError,
 from omnizarr.errors import InvalidArgument, MissingModule, StoreError, WrongType
 from omnizarr.stores import identity
 from omnizarr.stores.base import Bytes, Closeable, Range, flat, redact_urls
+from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.operations import check_key, check_prefix, check_writable
 
 T = TypeVar("T")
@@ -160,6 +161,11 @@ class FsspecStore(Closeable):
         return found
 
     # Writing
+
+    def check_new_key(self, key: str) -> None:
+        """Raise if a local disk cannot have a key, or takes it for one in another spelling."""
+        if self._is_local:
+            LocalStore(self.path).check_new_key(key)
 
     def set(self, key: str, value: Bytes) -> None:
         check_writable(self)
