@@ -19,6 +19,8 @@ KNOWN: list[tuple[str, str, int, str]] = [
     ("fsspec local", "a?b", 3, "group"),
     ("directory", "a.__omnizarr_b", 3, "array"),
     ("directory", "\0", 3, "root"),
+    ("directory", "\ud800", 3, "root"),
+    ("lmdb", "\ud800", 2, "root"),
     ("lmdb", "n" * 1100, 2, "array"),
     ("zip", "a\\b", 3, "array"),
 ]

@@ -465,8 +465,12 @@ def split_path(url: str) -> tuple[str, str]:
 def absolute_path(path: str | os.PathLike[str]) -> str:
     """Return a path that stays the same when the working directory changes."""
     text = os.fspath(path)
-    if "\0" in text:
-        raise InvalidArgument(f"the path {text!r} contains a NUL character, which no disk has")
+    try:
+        valid = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        valid = False
+    if not valid:
+        raise InvalidArgument(f"the path {text!r} has a character that no disk has in names")
     return text if os.path.isabs(text) else os.path.join(os.getcwd(), text)
 
 

@@ -36,7 +36,7 @@ except ImportError as e:
 Names: TypeAlias = list[str]
 Values: TypeAlias = list[bytes | None]
 
-_ERRORS = (redis.RedisError, OSError)
+_ERRORS = (redis.RedisError, OSError, UnicodeError)
 _BATCH = 1000
 _making = fork.lock()
 _VALUE = "local v = redis.call('GET', KEYS[1]) "

@@ -182,7 +182,7 @@ class LocalStore(Closeable):
 
     def __init__(self, root: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self._given = text = os.fspath(root)  # for messages
-        if os.sep == "/" and text[:1] == "/" != text[-1:] and "\0" not in text:  # as most are
+        if os.sep == "/" and text[:1] == "/" != text[-1:] and text.isprintable() and text.isascii():
             self._start = text + "/"
         else:
             self._start = os.path.join(absolute_path(text), "")
