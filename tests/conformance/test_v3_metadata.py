@@ -622,7 +622,7 @@ def test_names_are_stored_as_utf_8(tmp_path: Path) -> None:
 def test_a_name_that_is_too_long_for_the_disk_is_an_error(tmp_path: Path) -> None:
     root = oz.create_group(tmp_path / "x.zarr")
     name = 300 * "n"
-    with pytest.raises(oz.StoreError) as caught:
+    with pytest.raises(oz.InvalidName) as caught:
         root.create_array(name, data=np.arange(3))
     assert name in str(caught.value)
     assert list(root) == []

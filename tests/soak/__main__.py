@@ -21,7 +21,7 @@ from omnizarr.stores import ZipStore
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
-from tests.crash import lost_answers
+from tests.crash import lost_answers, names
 from tests.servers.processes import make_s3_bucket, moto, simple_storage
 from tests.servers.redis import redis_server
 from tests.soak import (
@@ -307,6 +307,20 @@ def _inputs(folder: Path, given: Given) -> None:
     show(INPUTS, rows())
 
 
+NAMES = Table(
+    "Hostile names",
+    f"{len(names.NAMES)} names (patterns, escapes, options, devices, control characters, long\n"
+    "ones, names of this package) for arrays, groups and roots of stores, in versions 2 and 3:\n"
+    "each is refused when it is created, and leaves nothing, or works in every operation, and\n"
+    "changes nothing of the names that it could be taken for.",
+    ("store", "works", "refused", "wrong"),
+)
+
+
+def _names(folder: Path, given: Given) -> None:
+    show(NAMES, names.tally(folder))
+
+
 PARTS: dict[str, Callable[[Path, Given], None]] = {
     "writers": _writers,
     "libraries": _libraries,
@@ -316,6 +330,7 @@ PARTS: dict[str, Callable[[Path, Given], None]] = {
     "starts": _starts,
     "faults": _faults,
     "inputs": _inputs,
+    "names": _names,
     **process_parts.PARTS,
     **resource_parts.PARTS,
     **sequences.PARTS,

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from omnizarr import _json
 from omnizarr._json import kind_of
 from omnizarr.concurrency.cache import Cache, Key
-from omnizarr.errors import CannotExpress, InvalidMetadata, Problem
+from omnizarr.errors import CannotExpress, InvalidMetadata, InvalidName, Problem
 from omnizarr.model import ArrayModel, Dialect, Named, Node, paths
 from omnizarr.model.fields import Fields
 
@@ -126,6 +126,7 @@ class Format(Protocol):
 class BesideChunks:
     """The rules that formats share in which a node's metadata and chunks have one prefix."""
 
+    name: str
     has_groups = True
     implicit_groups = False
     frozen: str | None = None
@@ -137,7 +138,11 @@ class BesideChunks:
         return named
 
     def check_name(self, path: str) -> None:
-        """Accept any normalised path."""
+        if "\\" in path:
+            raise InvalidName(
+                f"the path {path!r} contains a backslash, which zarr {self.name} takes for a"
+                " slash; rename the node, or keep it in zarr 3"
+            )
 
     def name_warning(self, path: str) -> str | None:
         return None

@@ -576,7 +576,7 @@ def move(source: Location, target: Location) -> None:
     anything is erased: nothing is lost if the move is interrupted, and it can be tried again.
     """
     source.check_writable()
-    target.format.check_name(target.path)
+    target.check_new()
     if source.find([]) is None:
         raise NodeNotFound(f"there is no array or group at {source}")
     if not source.path or paths.prefix(target.path).startswith(paths.prefix(source.path)):

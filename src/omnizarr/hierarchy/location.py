@@ -38,7 +38,6 @@ from omnizarr.stores import (
     operations,
     set_new,
 )
-from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.staging import (
     Extent,
     Kind,
@@ -371,7 +370,7 @@ class Location:
         found = []
         for prefix in format.subtree(self.path)[1]:
             for key in list_prefix(store, prefix):
-                if OURS in key:
+                if paths.is_ours(key):
                     continue
                 if is_metadata(key) and mark is None:
                     raise NodeExists(
@@ -414,6 +413,7 @@ class Location:
 
     def check_new(self) -> None:
         """Raise if no node can be created at this path, whether or not one exists."""
+        paths.check_new(self.path)
         self.format.check_name(self.path)
         self.check_writable()
         check_new_key = getattr(self.store, "check_new_key", None)  # quicker than the protocol
@@ -622,7 +622,7 @@ def check_erasable(store: Store, path: str, format: Format) -> None:
     arrays: dict[str, Node | None] = {}
     for prefix in format.subtree(path)[1]:
         for key in list_prefix(store, prefix):
-            if OURS in key:
+            if paths.is_ours(key):
                 continue
             if not format.is_zarr_key(key) and not _is_chunk(store, format, key, arrays):
                 raise StoreError(

@@ -383,6 +383,9 @@ def _found_instead(store: Store, path: str) -> str:
     file = file_root(store)
     if file is not None and file.is_file():
         return f", which is {_describe_file(file)}"
+    for part in () if file is None else (file / path, *(file / path).parents):
+        if part.is_symlink() and not part.exists():
+            return f"; {str(part)!r} is a symbolic link to {os.readlink(part)!r}, which is missing"
     unknown = _listing_needed(store, path) if _may_have_implicit_groups(store) else ""
     if unknown:
         return f"; {unknown}"

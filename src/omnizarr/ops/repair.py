@@ -24,6 +24,7 @@ from omnizarr.hierarchy.location import existing_node
 from omnizarr.hierarchy.lookup import check_node_writable, resolve_root
 from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
 from omnizarr.model import paths
+from omnizarr.model.paths import is_ours
 from omnizarr.stores import (
     LocalStore,
     Store,
@@ -38,7 +39,7 @@ from omnizarr.stores import (
     list_sizes,
     supports_compare_and_set,
 )
-from omnizarr.stores.local.atomic_files import OURS, PARTIAL
+from omnizarr.stores.local.atomic_files import PARTIAL
 from omnizarr.stores.operations import Conditional
 from omnizarr.stores.staging import (
     FOLDER,
@@ -288,7 +289,7 @@ def incomplete_keys(store: Store, path: str) -> list[str]:
         key
         for prefix in prefixes
         for key in list_prefix(store, prefix)
-        if OURS not in key and any(each.is_zarr_key(key) for each in formats)
+        if not is_ours(key) and any(each.is_zarr_key(key) for each in formats)
     }
     return sorted(keys)
 

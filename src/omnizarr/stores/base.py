@@ -30,7 +30,7 @@ from typing import (
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from omnizarr import registry
-from omnizarr.errors import StoreError
+from omnizarr.errors import InvalidArgument, StoreError
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 B = TypeVar("B", bytes, memoryview)
@@ -482,7 +482,7 @@ def split_path(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     if parts.query or parts.fragment:
         raise StoreError(
-            f"{url!r} has a '?' or '#', which are not part of a path in a URL;"
+            f"{redact_url(url)!r} has a '?' or '#', which are not part of a path in a URL;"
             " write %3F or %23 where they belong to the name"
         )
     return unquote(parts.netloc), unquote(parts.path)
@@ -491,6 +491,12 @@ def split_path(url: str) -> tuple[str, str]:
 def absolute_path(path: str | os.PathLike[str]) -> str:
     """Return a path that stays the same when the working directory changes."""
     text = os.fspath(path)
+    try:
+        valid = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        valid = False
+    if not valid:
+        raise InvalidArgument(f"the path {text!r} has a character that no disk has in names")
     return text if os.path.isabs(text) else os.path.join(os.getcwd(), text)
 
 

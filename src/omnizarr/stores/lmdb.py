@@ -66,6 +66,7 @@ class _Environment:
         self.close()
 
 
+_MAX_KEY = 511  # bytes
 # By device and inode of the file with the data: a path may lead to another one later.
 _open: WeakValueDictionary[identity.FileNumber, _Environment] = WeakValueDictionary()
 _lock = fork.lock()
@@ -203,6 +204,10 @@ class LMDBStore(Closeable):
 
     # Writing
 
+    def check_new_key(self, key: str) -> None:
+        """Raise if there is no room for a node with this key."""
+        operations.check_length(key, _MAX_KEY, self)
+
     def set(self, key: str, value: Bytes) -> None:
         self.set_many([(key, value)])
 
@@ -337,7 +342,7 @@ def _unpickle(
 
 def _find(transaction: lmdb.Transaction, key: str) -> memoryview | None:
     raw = key.encode()
-    if len(raw) > 511:  # the longest that LMDB has; longer ones would raise
+    if len(raw) > _MAX_KEY:  # longer ones would raise
         return None
     found = transaction.get(raw)
     return None if found is None else memoryview(found)
@@ -349,8 +354,8 @@ def _cut(value: memoryview | None, range: Range | None) -> bytes | None:
 
 def _put(transaction: lmdb.Transaction, key: str, value: bytes | memoryview) -> None:
     raw = key.encode()
-    if len(raw) > 511:
-        raise StoreError(f"the key {key!r} has {len(raw)} bytes; LMDB takes 511")
+    if len(raw) > _MAX_KEY:
+        raise StoreError(f"the key {key!r} has {len(raw)} bytes; LMDB takes {_MAX_KEY}")
     transaction.put(raw, value)
 
 

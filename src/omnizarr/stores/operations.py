@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Protocol, TypeGuard, TypeVar
 
 from omnizarr.concurrency.retry import AnswerLost, Overtaken, retry_conflicts
-from omnizarr.errors import Conflict, InvalidArgument, ReadOnly, StoreError, raised_by_system
+from omnizarr.errors import (
+    Conflict,
+    InvalidArgument,
+    InvalidName,
+    ReadOnly,
+    StoreError,
+    raised_by_system,
+)
+from omnizarr.model.paths import is_ours
 from omnizarr.stores import leases
 from omnizarr.stores.base import (
     Bytes,
@@ -42,6 +50,7 @@ from omnizarr.stores.base import (
 )
 from omnizarr.stores.byte_ranges import Speed, first_parts
 
+_ROOM = 100  # bytes of the names of a stage and of chunks
 _BATCH = 1000  # keys whose sizes are requested at a time
 _BAD_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")  # empty, '.' and '..' segments, NUL
 T = TypeVar("T")
@@ -588,6 +597,19 @@ def check_prefix(prefix: str) -> None:
         raise InvalidArgument(f"prefix {prefix!r} must end with '/'")
     if prefix:
         check_key(prefix[:-1])
+
+
+def check_length(key: str, most: int, store: object, *, start: str = "") -> None:
+    """Raise if a store, whose keys have so many bytes, has no room for a node with this key.
+
+    Its chunks, and what is staged when it is replaced, have longer keys.
+    """
+    size = len(f"{start}{key}".encode()) + (0 if is_ours(key) else _ROOM)
+    if size > most:
+        raise InvalidName(
+            f"{key!r} is too long for {store!r}, whose keys have at most {most} bytes: shorten"
+            f" the path of the node by {size - most}"
+        )
 
 
 def check_offset(key: str, start: int) -> None:

@@ -17,9 +17,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.retry import MAY_BE_DONE, AnswerLost, Retry, superseded
 from omnizarr.concurrency.usage import Usage
-from omnizarr.errors import MissingModule, StoreError
+from omnizarr.errors import InvalidName, MissingModule, StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Closeable, Range, flat
+from omnizarr.stores.base import Bytes, Closeable, Range, flat, redact_url
 from omnizarr.stores.operations import (
     check_key,
     check_offset,
@@ -38,7 +38,7 @@ except ImportError as e:
 Names: TypeAlias = list[str]
 Values: TypeAlias = list[bytes | None]
 
-_ERRORS = (redis.RedisError, OSError)
+_ERRORS = (redis.RedisError, OSError, UnicodeError)
 _NO_ANSWER = (redis.ConnectionError, redis.TimeoutError, OSError)
 _BATCH = 1000
 _making = fork.lock()
@@ -66,7 +66,7 @@ class RedisStore(Closeable):
 
     Args:
         url: ``redis://host:port/db``, ``rediss://…`` (TLS) or ``unix:///path?db=0``.
-        prefix: The start of all keys, before a slash.
+        prefix: The start of all keys, before a colon; without one, or no node can be created.
         read_only: True to refuse all writes.
         **options: Options of the client.
     """
@@ -130,6 +130,14 @@ class RedisStore(Closeable):
 
     def _name(self, key: str) -> str:
         return f"{self.prefix}:{check_key(key)}"
+
+    def check_new_key(self, key: str) -> None:
+        """Raise for a prefix with a colon, whose keys a store with its first part has too."""
+        if ":" in self.prefix:
+            raise InvalidName(
+                f"{self!r} can be read, but no new node is created there: its keys would also be"
+                f" those of the prefix {self.prefix.partition(':')[0]!r}; use one without a colon"
+            )
 
     # Reading
 
@@ -287,7 +295,7 @@ class RedisStore(Closeable):
         return hash((self.url, self.prefix))
 
     def __repr__(self) -> str:
-        return f"{re.sub(r'://[^/@]*@', '://…@', self.url)} ({self.prefix})"
+        return f"{redact_url(self.url)} ({self.prefix})"
 
 
 def _unpickle(

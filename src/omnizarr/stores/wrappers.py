@@ -14,6 +14,7 @@ from omnizarr.stores import operations
 from omnizarr.stores.base import (
     Bytes,
     ChangesIf,
+    ChecksNewKeys,
     Closeable,
     Entry,
     GetsManyVersioned,
@@ -40,11 +41,28 @@ T = TypeVar("T")
 _PAGE = 10_000  # entries of a listing that are in memory at a time
 
 
+# Methods that do the same thing: a store that has one of its own offers no other that would be
+# passed on, so that nothing reaches the inner store past it.
+_SIZES = ("sizes", "list_sizes", "list_entries")
+_SAME = (
+    ("get", "get_many", "get_versioned", "get_many_versioned", *_SIZES),
+    ("set", "set_many", "set_new", "set_if", "set_partial"),
+    ("erase", "erase_prefix"),
+    ("list", "list_prefix", "list_dir", *_SIZES),
+)
+
+
 class WrapperStore(Closeable):
     """Passes everything on to `inner`, and has the abilities that `inner` has.
 
-    A subclass may change keys (`_to_inner` and `_from_inner`), or see every call (`_call`).
+    A subclass may change keys (`_to_inner` and `_from_inner`), or see every call (`_call`). One
+    that overrides `get`, `set`, `erase` or a listing sees every value, or key, that is read,
+    written, erased or listed: quicker methods of `inner` are used only where it overrides them too.
+    Without `get_versioned` and `set_if` it has no compare-and-set, so that several processes must
+    not change the same values through it.
     """
+
+    _covers_all = True  # in a class whose overridden methods need no others: see `_SAME`
 
     def __init__(self, inner: Store, *, read_only: bool | None = None) -> None:
         self.inner = inner
@@ -69,9 +87,19 @@ class WrapperStore(Closeable):
             "set_new": isinstance(self.inner, SetsNew),
             "set_partial": isinstance(self.inner, SetsPartially),
             "lock_keys": isinstance(self.inner, Locks),
+            "check_new_key": isinstance(self.inner, ChecksNewKeys),
             "sizes": isinstance(self.inner, HasSizes),
         }
-        self._bound = [name for name, there in has.items() if there]
+        kind = type(self)
+        base = next(each for each in kind.__mro__ if "_covers_all" in vars(each))
+        own = {
+            name
+            for names in _SAME
+            for name in names
+            if getattr(kind, name, None) is not getattr(base, name, None)
+        }
+        self._left_out = {name for names in _SAME if own & {*names} for name in names} - own
+        self._bound = [name for name in has if has[name] and name not in own | self._left_out]
         for name in self._bound:
             setattr(self, name, getattr(self, f"_{name}"))
 
@@ -114,6 +142,8 @@ class WrapperStore(Closeable):
         return self._call("get", [key], lambda: self.inner.get(inside, range))
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+        if "get_many" in self._left_out:
+            return [self.get(key, range) for key, range in requests]
         requested = [(operations.check_key(key), range) for key, range in requests]
         inside = [(self._to_inner(key), range) for key, range in requested]
         return self._call(
@@ -155,6 +185,10 @@ class WrapperStore(Closeable):
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         rows = list(values)
         self._check(*(key for key, _ in rows))
+        if "set_many" in self._left_out:
+            for key, value in rows:
+                self.set(key, value)
+            return
         inside = [(self._to_inner(key), value) for key, value in rows]
         self._call(
             "set_many", [key for key, _ in rows], lambda: operations.set_many(self.inner, inside)
@@ -190,6 +224,10 @@ class WrapperStore(Closeable):
         self._check(key)
         inside = self._to_inner(key)
         self._call("erase", [key], lambda: self.inner.erase(inside))
+
+    def _check_new_key(self, key: str) -> None:
+        inner: Any = self.inner  # it has the method, or this would not be bound
+        inner.check_new_key(self._to_inner(key))
 
     def _lock_keys(
         self, prefix: str, keys: Iterable[str], kind: LockKind

@@ -430,6 +430,8 @@ def _create(
     stored: Mapping[str, Coded], attributes: Mapping[str, Any], group: Group, options: WriteOptions
 ) -> list[Piece]:
     """Create arrays for encoded variables; their values are not stored yet."""
+    for name in stored:
+        group._location.format.check_name(name)
     group.attrs.put(attributes)
     pieces = []
     for name, var in stored.items():

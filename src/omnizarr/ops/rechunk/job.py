@@ -404,6 +404,7 @@ class _Planner:
             try:
                 names = dimension_names(nodes, path)
                 new = source
+                paths.check_new(path)
                 if format is not self.start.format:
                     format.check_name(path)
                     other = self._bound(self.start, path, goal)

@@ -29,14 +29,14 @@ from omnizarr.concurrency.retry import (
     superseded,
     take_retry,
 )
-from omnizarr.errors import StoreError
+from omnizarr.errors import InvalidName, StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.base import Bytes, Closeable, Entry, Range, flat, redact_urls
 from omnizarr.stores.byte_ranges import Speed, fetch_each, fetch_many, fetch_many_versioned
 from omnizarr.stores.object import obstore
 from omnizarr.stores.object.bucket import CREDENTIAL_SOURCES, Bucket, MemoryBucket, native_store
 from omnizarr.stores.object.obstore import NO_RANGES, Meta, fetch, range_options, status_of
-from omnizarr.stores.operations import check_key, check_prefix, check_writable
+from omnizarr.stores.operations import check_key, check_length, check_prefix, check_writable
 
 CODE = re.compile(r"<Code>(\w+)</Code>")
 
@@ -393,8 +393,15 @@ class ObjectStore(Closeable):
             self._call("list", prefix, lambda client: self._checked_empty(client, None))
 
     def check_new_key(self, key: str) -> None:
-        """Raise if a key is too long for object stores."""
+        """Raise if object stores cannot have a key, or cannot tell it from another."""
+        check_length(key, _MAX_KEY, self, start=self._start)
         self._path(key)
+        if any(c < " " or c == "\x7f" for c in key):
+            raise InvalidName(f"{key!r} has a control character, which {self!r} refuses; rename it")
+        if self.bucket.kind == "az" and "./" in key:
+            raise InvalidName(
+                f"{key!r} has a name that ends in a period, which Azure may remove; rename it"
+            )
 
     def has_keys(self, prefix: str) -> bool:
         check_prefix(prefix)
@@ -455,6 +462,8 @@ class ObjectStore(Closeable):
 
     def _path(self, key: str) -> str:
         path = self._start + check_key(key)
+        if "\\" in path and self.bucket.kind == "az":
+            raise InvalidName(f"{key!r} has a backslash, which Azure takes for a slash; rename it")
         if len(path) > _MAX_KEY // 4 and len(path.encode()) > _MAX_KEY:
             raise StoreError(
                 f"key {key!r} in {self!r} is too long: {len(path.encode())} bytes with the prefix;"
@@ -472,6 +481,12 @@ class ObjectStore(Closeable):
             return interruptible(partial(request, self.bucket.client))
         except (OSError, ValueError, obstore.library().exceptions.BaseError) as e:
             failure = e
+        except BaseException as e:
+            if type(e).__module__ != "pyo3_runtime":  # a panic of the client, no Exception
+                raise
+            raise StoreError(
+                f"cannot {verb} {key!r} in {self!r}: the client failed: {redact_urls(str(e))}"
+            ) from None
 
         def attempt() -> T:
             nonlocal failure
