@@ -563,9 +563,11 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         Args:
             *shape: The new length of every axis, as numbers or as one sequence.
             outside: The treatment of chunks outside a smaller shape. ``"keep"`` keeps them, and
-                they are visible again when the array grows; there is a warning in both cases.
-                ``"erase"`` removes them, and clears the elements of border chunks outside the
-                shape; ``"erase-chunks"`` keeps those elements, as zarr-python does.
+                they are visible again when the array grows; there is a warning in both cases. The
+                same holds for elements of border chunks; when the array grows, up to 64 MiB of
+                these chunks are read to look for such elements. ``"erase"`` removes the chunks,
+                and clears those elements; ``"erase-chunks"`` keeps the elements, as zarr-python
+                does.
 
         Raises:
             InvalidArgument: If the number of lengths is not that of the axes.
