@@ -406,12 +406,11 @@ def test_the_error_for_a_file_that_is_not_zarr_names_its_format(
         ("f4", np.float64(4e38)),
     ],
 )
-def test_a_fill_value_that_becomes_infinite_is_warned_about(
+def test_a_fill_value_that_would_become_infinite_is_refused(
     dtype: str, value: complex, zarr_format: int
 ) -> None:
-    with pytest.warns(oz.OmnizarrWarning, match="too large for"):
-        array = create(dtype, value, zarr_format)
-    assert not np.isfinite(array[0])
+    with pytest.raises(oz.InvalidMetadata, match="the type has no number close to it"):
+        create(dtype, value, zarr_format)
 
 
 @pytest.mark.filterwarnings("error")
@@ -426,7 +425,7 @@ def test_a_fill_value_that_becomes_infinite_is_warned_about(
         ("f2", 65504),
     ],
 )
-def test_other_fill_values_give_no_warning(dtype: str, value: Any) -> None:
+def test_a_large_or_infinite_fill_value_is_accepted(dtype: str, value: Any) -> None:
     create(dtype, value, 3)
 
 

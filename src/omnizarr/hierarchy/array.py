@@ -18,7 +18,8 @@ from omnizarr.codecs import bind_codec
 from omnizarr.codecs.specify import inner_chunk_shape, memory_order, pipeline
 from omnizarr.config import byte_size
 from omnizarr.data_types import own_type
-from omnizarr.data_types.data_type import as_elements, is_masked_array
+from omnizarr.data_types.cast import is_masked_array
+from omnizarr.data_types.data_type import as_elements
 from omnizarr.engine import BoundArray, was_bound
 from omnizarr.errors import (
     OmnizarrError,
@@ -609,7 +610,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             (3, 2)
         """
         self._check_writable()
-        values = as_elements(data, self._bound.data_type)
+        values = as_elements(data, (bound := self._bound).data_type, bound.path)
 
         def appended() -> ArrayModel:
             larger, where = grow_array(self._bound, values, axis)

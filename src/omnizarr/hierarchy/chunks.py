@@ -365,7 +365,7 @@ class Writer:
 
 def _plan_values(array: BoundArray, selection: Any, value: Any) -> tuple[Plan, npt.NDArray[Any]]:
     planned = plan(array.grid, selection)
-    return planned, broadcast(as_elements(value, array.data_type), planned)
+    return planned, broadcast(as_elements(value, array.data_type, array.path), planned)
 
 
 MAX_LISTED = 10**7

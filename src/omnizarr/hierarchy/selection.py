@@ -17,14 +17,8 @@ from omnizarr import config, engine
 from omnizarr.chunk_grids import Grid
 from omnizarr.config import configure
 from omnizarr.data_types import as_type
-from omnizarr.data_types.data_type import (
-    as_elements,
-    as_plain,
-    as_values,
-    fill_masked,
-    is_masked_array,
-    to_numpy,
-)
+from omnizarr.data_types.cast import is_masked_array, to_numpy
+from omnizarr.data_types.data_type import as_elements, as_plain, as_values, fill_masked
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import InvalidArgument, SelectionError, WrongType, known_names
 from omnizarr.indexing import Plan, axis_plan, block_plan, mask_plan, plan, point_plan
@@ -595,9 +589,11 @@ def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> No
     except SelectionError as e:
         chosen, fields = _plan_unusual(planner, array, selection, e)
     if fields is None:
-        engine.write(array, chosen, broadcast(as_elements(value, array.data_type), chosen))
+        engine.write(
+            array, chosen, broadcast(as_elements(value, array.data_type, array.path), chosen)
+        )
     else:
-        values = as_values(value, array.dtype[fields])
+        values = as_values(value, array.dtype[fields], array.path)
         engine.write_fields(array, chosen, fields, broadcast(values, chosen))
 
 
