@@ -15,6 +15,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 
 from omnizarr.concurrency.fork import on_fork
 from omnizarr.concurrency.key_locks import refuse_reentry
@@ -71,7 +72,8 @@ class _File:
         _open_files.discard(self)
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
-            os.close(descriptor)
+            with suppress(OSError):  # it has nothing to store, and is closed all the same
+                os.close(descriptor)
 
 
 class locked:

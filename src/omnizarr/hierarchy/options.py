@@ -194,6 +194,11 @@ def check_options(options: Mapping[str, Any]) -> None:
     if unknown:
         name = sorted(unknown)[0]
         known = sorted({*ArrayOptions.__annotations__, *_PARAMETERS})
+        if name in known:
+            raise WrongType(
+                f"{name!r} is no option of a new array here: a member of a group has the store and"
+                " the format of the group; omnizarr.create_array(store, path=...) has this option"
+            )
         raise WrongType(f"unknown option {name!r}; {known_names(name, known)}")
     for name, remedy in _REFUSED.items():
         if options.get(name) is not None:
