@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from datetime import date, timedelta
 from functools import partial
 from reprlib import repr as repr_of
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
@@ -91,11 +92,11 @@ def is_missing(item: Any) -> bool:
         return type(item).__name__ == "NAType"
 
 
-def to_numpy(data: Any, dtype: Any = None) -> Values:
+def to_numpy(data: Any) -> Values:
     """Convert `data` to a NumPy array by ``__array__``, or by DLPack if it has only that."""
     if hasattr(data, "__dlpack__") and not hasattr(data, "__array__"):
         return np.from_dlpack(data)
-    return np.asarray(data, dtype)
+    return np.asarray(data)
 
 
 def convert(value: Any, dtype: np.dtype[Any], where: str = "", item: type = object) -> Values:
@@ -104,7 +105,7 @@ def convert(value: Any, dtype: np.dtype[Any], where: str = "", item: type = obje
     `where` is for messages, as in " in /x". `item` is the class of all items of an object type.
     """
     try:
-        array = to_numpy(value) if hasattr(value, "dtype") else _inferred(value, dtype)
+        array = to_numpy(value) if hasattr(value, "dtype") else as_array(value, dtype)
     except OmnizarrError:
         raise  # of an array of this library
     except (TypeError, ValueError, OverflowError) as e:
@@ -113,11 +114,12 @@ def convert(value: Any, dtype: np.dtype[Any], where: str = "", item: type = obje
         good = _each(lambda each: isinstance(each, bytes), array)
         if not good.all():
             raise _refusal(array, "bytes", where, "", good, "it is not bytes", WrongType)
+        array = np.asarray(np.frompyfunc(bytes, 1, 1)(array), object)  # those of NumPy, too
     return cast(array, dtype, where)
 
 
-def _inferred(value: Any, dtype: np.dtype[Any]) -> Values:
-    """Return lists and scalars as an array in which no item has changed."""
+def as_array(value: Any, dtype: np.dtype[Any]) -> Values:
+    """Return a list or scalar as an array to be cast to a type, in which no item has changed."""
     kind = _kind(dtype)
     if dtype.names is not None and (_has_tuples(value) or not is_complex_pair(dtype)):
         return np.asarray(value, _of_objects(dtype))
@@ -126,7 +128,14 @@ def _inferred(value: Any, dtype: np.dtype[Any]) -> Values:
     found = np.asarray(value)
     # NumPy makes floats of integers that no integer type has together, and text of mixed lists.
     changed = found.dtype.kind in "US" or (kind in "biu" and found.dtype.kind == "f")
-    return np.asarray(value, object) if changed else found
+    return np.asarray(value, object) if changed or _has_masked(value) else found
+
+
+def _has_masked(value: Any) -> bool:
+    """Return True for lists with masked elements, which NumPy makes numbers of."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_masked, value))
+    return is_masked_array(value)
 
 
 def _has_tuples(value: Any) -> bool:
@@ -216,6 +225,11 @@ def _kind(dtype: np.dtype[Any]) -> str:
     return dtype.name[0] if dtype.name[0] in "iu" else "f"
 
 
+def _is_small(dtype: np.dtype[Any]) -> bool:
+    """Return True for the types of ml_dtypes, which NumPy numbers from 256."""
+    return dtype.num >= 256 and dtype.kind != "T"
+
+
 def _records(values: Values, dtype: np.dtype[Any], where: str, remedy: str) -> Values:
     """Return records field by field, in their order, or complex numbers of two small parts."""
     old = values.dtype
@@ -243,9 +257,10 @@ def _records(values: Values, dtype: np.dtype[Any], where: str, remedy: str) -> V
 
 def _numbers(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
     """Return numbers as a type of numbers."""
-    if not values.size or np.can_cast(values.dtype, dtype, "safe"):
+    # The rules of ml_dtypes call casts safe that are not.
+    if not values.size or (not _is_small(dtype) and np.can_cast(values.dtype, dtype, "safe")):
         return as_type(values, dtype)
-    if values.dtype.kind == "V" or values.dtype == np.float16:
+    if _is_small(values.dtype) or values.dtype == np.float16:
         with np.errstate(invalid="ignore"):
             values = values.astype(np.float32)  # which has all of them, and can be compared
     if values.dtype.kind == "c" and dtype.kind != "c":
@@ -279,16 +294,16 @@ def _rounded(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
     try:
         with np.errstate(over="raise", invalid="ignore"):
             out = as_type(values, dtype)
-        if dtype.kind != "V":
+        if not _is_small(dtype):
             return out
     except FloatingPointError:
         with np.errstate(over="ignore", invalid="ignore"):
             out = as_type(values, dtype)
     # Small floats may have no infinity, NaN, zero or sign, and become another number instead.
     with np.errstate(invalid="ignore"):  # signalling NaNs
-        found = out.astype(np.float32) if dtype.kind == "V" else out
+        found = out.astype(np.float32) if _is_small(dtype) else out
         good = (np.isnan(found) == np.isnan(values)) & (np.isinf(found) == np.isinf(values))
-        if dtype.kind == "V":
+        if _is_small(dtype):
             largest = float(registry.load("ml_dtypes").finfo(dtype.type).max)
             good &= ~(np.abs(values.astype(np.float64)) > largest) | np.isinf(values)
     if not good.all():
@@ -307,6 +322,8 @@ def _from_objects(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Valu
     good = _each(_is_number, values)
     if not good.all():
         raise refuse(good, "it is not a number", WrongType)
+    if dtype.kind != "c" and any(isinstance(item, complex) for item in values.flat):
+        return _numbers(values.astype("D"), dtype, refuse)
     if _kind(dtype) in "fc":
         extended = dtype.itemsize > (16 if dtype.kind == "c" else 8)
         wide = ("G" if extended else "D") if dtype.kind == "c" else ("g" if extended else "d")
@@ -327,8 +344,12 @@ def _from_objects(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Valu
 
 def _is_number(item: Any) -> bool:
     """Return True for numbers, and for None, which NumPy takes for NaN."""
+    if isinstance(item, (str, np.datetime64, np.timedelta64)) or is_masked_array(item):
+        return False
     try:
-        return item is None or (not isinstance(item, str) and complex(item) is not None)
+        return item is None or complex(item) is not None
+    except OverflowError:  # an integer that floats do not reach
+        return True
     except (TypeError, ValueError):
         return False
 
@@ -338,10 +359,20 @@ def _times(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
     if values.dtype.kind in "iu":
         return as_type(_numbers(values, np.dtype(np.int64), refuse), dtype)
     if values.dtype.kind not in "mM":
+        other = (np.datetime64, date) if dtype.kind == "m" else (np.timedelta64, timedelta)
+        others = (*other, bool, np.bool_)
+        good = _each(
+            lambda item: _is_nat(item) or (not isinstance(item, others) and item not in ("", b"")),
+            values,
+        )
+        if not good.all():
+            raise refuse(good, "it is not such a time", WrongType)
+        items = np.frompyfunc(lambda item: None if _is_nat(item) else item, 1, 1)
+        found = np.asarray(items(values.astype(object)), object)
         try:
-            values = np.asarray(values.tolist(), f"{dtype.kind}8")
+            values = found.astype(f"{dtype.kind}8")
         except ValueError:  # it has counts among others, for which NumPy needs the unit
-            return np.asarray(values.tolist(), dtype)
+            return found.astype(dtype)
     out = as_type(values, dtype, "same_kind")  # months do not become days of an average month
     units = np.datetime_data(values.dtype), np.datetime_data(dtype)
     if units[0] == units[1] or "generic" in (units[0][0], units[1][0]):
@@ -350,6 +381,11 @@ def _times(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
     if not good.all():
         raise refuse(good, "the unit of the type cannot express it")
     return out
+
+
+def _is_nat(item: Any) -> bool:
+    """Return True for the NaT of pandas, which NumPy does not take for a time."""
+    return type(item).__name__ == "NaTType"
 
 
 def _text(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:

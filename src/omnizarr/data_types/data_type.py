@@ -72,14 +72,15 @@ class DataType:
             return value
         if self.masking is not None:
             return self.masking.scalar(value)
-        if self.dtype.hasobject or not self.dtype.itemsize:
+        item = _item_class(self)
+        if (self.dtype.kind == "O" and item is object) or not self.dtype.itemsize:
             out = np.empty((), self.dtype)
             out[()] = value
             return out
         if isinstance(value, str) and self.dtype.kind == "f":
             value = self.decode(value, "v3")  # as in "NaN"
         try:
-            return convert(value, self.dtype).reshape(())
+            return convert(value, self.dtype, item=item).reshape(())
         except ValueError as e:
             raise InvalidMetadata(f"{value!r} is not a value of type {self.dtype}: {e}") from None
 
