@@ -15,7 +15,6 @@ import sys
 import threading
 import zlib
 from collections.abc import Iterable
-from contextlib import suppress
 
 from omnizarr.concurrency.fork import on_fork
 from omnizarr.concurrency.key_locks import refuse_reentry
@@ -72,8 +71,10 @@ class _File:
         _open_files.discard(self)
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
-            with suppress(OSError):  # it has nothing to store, and is closed all the same
+            try:  # noqa: SIM105 - with fewer calls
                 os.close(descriptor)
+            except OSError:
+                pass  # it has nothing to store, and is closed all the same
 
 
 class locked:

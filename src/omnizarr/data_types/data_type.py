@@ -164,7 +164,8 @@ def as_elements(value: Any, data_type: DataType, path: str | None = None) -> npt
     """
     masking = data_type.masking
     if masking is None:
-        return as_values(value, data_type.dtype, path, _item_class(data_type))
+        item = _item_class(data_type) if data_type.dtype.hasobject else object
+        return as_values(value, data_type.dtype, path, item)
     if isinstance(value, np.ndarray) and value.dtype == data_type.dtype != np.dtype(object):
         return value
     values, mask = masking.split(value)
