@@ -183,7 +183,9 @@ def _checked(name: str, var: xr.Variable) -> xr.Variable:
     xarray lets them wrap around, or become infinite. Those of Dask are checked when computed.
     """
     coding = {**var.attrs, **var.encoding}
-    dtype = np.dtype(coding.get("dtype") or var.dtype)
+    if coding.get("dtype") is None:
+        return var
+    dtype = np.dtype(coding["dtype"])
     if var.dtype.kind in "SU" and dtype.kind in "SU" and dtype != np.dtype("S1"):
         if not hasattr(var.data, "map_blocks"):
             cast(np.asarray(var.data), dtype, f" for variable {name!r}")  # xarray truncates it
@@ -221,7 +223,7 @@ def _check_numbers(
         packed = number if (offset, scale) == (0, 1) else (number - offset) / scale
         packed = round(packed) if whole and math.isfinite(packed) else packed
         fits = int(bounds.min) <= packed <= int(bounds.max)
-        if not (fits or math.isnan(number) or (math.isinf(number) and not whole)):
+        if not fits and math.isfinite(number):  # NumPy warns of others
             raise InvalidArgument(
                 f"{number} of variable {name!r} cannot be stored as {dtype} with scale_factor"
                 f" {scale} and add_offset {offset}: the type has numbers from {bounds.min} to"
