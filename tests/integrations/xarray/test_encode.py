@@ -186,6 +186,7 @@ def test_an_invalid_encoding_is_refused_before_anything_is_replaced() -> None:
     assert store == before
 
 
+@pytest.mark.filterwarnings("ignore:saving variable v")
 @pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.parametrize(
     ("values", "encoding"),
@@ -202,8 +203,7 @@ def test_numbers_that_do_not_fit_their_encoding_are_refused(
 ) -> None:
     dataset = xr.Dataset({"v": (["x"], values)})
     given = dataset.chunk(x=1) if chunked else dataset
-    with warnings.catch_warnings(), pytest.raises(oz.InvalidArgument, match="'v' cannot be stored"):
-        warnings.simplefilter("ignore")
+    with pytest.raises(oz.InvalidArgument, match="'v' cannot be stored"):
         ozx.write(given, {}, encoding={"v": encoding})
 
 
