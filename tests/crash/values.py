@@ -415,10 +415,13 @@ def possible(case: Case, value: Any, form: Callable[[Any], Any], way: str) -> bo
         return new.kind in "biuf" and np.can_cast(old, new, "same_kind")
     if way == "fill_value":  # None is for an undefined one, text for the names of numbers
         number = bind(describe(case.dtype)).dtype.kind not in "SUTO"
-        return not is_na(value) and not (isinstance(value, str) and number)
+        if is_na(value) or (case.name.startswith("optional") and value != value):
+            return False  # a missing fill value is given as None
+        return not (isinstance(value, str) and number)
     # NaT of NumPy is missing in a list of objects, and of another kind in an array of times.
-    # So are masked numbers among text.
-    other = isinstance(value, np.datetime64) or (value is MISSING and form is as_typed)
+    # So are arrays of masked numbers, or of NaN, among text.
+    numbers = value is MISSING or isinstance(value, float)
+    other = isinstance(value, np.datetime64) or (numbers and form is as_typed)
     return not (case.name.startswith("optional") and other)
 
 
