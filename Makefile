@@ -60,6 +60,7 @@ sanitize: $(STAMP)
 # For a shorter run: make soak SOAK="--rounds 100 --kills 500 --repeats 20 --sequences 300"
 soak: $(STAMP)
 	$(BIN)/python -m tests.soak $(SOAK)
+	$(BIN)/python -m tests.crash.values
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -223,6 +223,42 @@ def test_an_operation_cancelled_before_its_start_never_runs(loop: str) -> None:
     assert done == []
 
 
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_an_operation_cancelled_while_it_waits_for_others_never_runs(loop: str) -> None:
+    """It has a thread already, and waits because of the setting ``threads``."""
+    release, done = threading.Event(), []
+
+    def block() -> None:
+        assert release.wait(10)
+
+    async def in_asyncio() -> None:
+        first = asyncio.create_task(aio.run(block))
+        await asyncio.sleep(0.01)
+        late = [asyncio.create_task(aio.run(done.append, i)) for i in range(3)]
+        await asyncio.sleep(0.05)
+        late[0].cancel()
+        late[1].cancel()
+        assert [type(e) for e in await asyncio.gather(*late[:2], return_exceptions=True)] == [
+            asyncio.CancelledError
+        ] * 2
+        release.set()
+        await asyncio.gather(first, late[2])
+
+    async def in_trio() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(aio.run, block)
+            await trio.sleep(0.01)
+            with trio.move_on_after(0.05) as scope:
+                await aio.run(done.append, 0)
+            assert scope.cancelled_caught
+            release.set()
+            await aio.run(done.append, 2)
+
+    with oz.configure(threads=1):
+        LOOPS[loop](in_trio if loop == "trio" else in_asyncio)
+    assert done == [2]
+
+
 def test_errors_are_those_of_the_blocking_functions() -> None:
     async def main() -> None:
         array = await aio.create_array(None, shape=3)
@@ -239,11 +275,11 @@ def test_operations_begin_in_the_order_in_which_they_came() -> None:
     order: list[int] = []
 
     def work(number: int) -> None:
-        running.begin(1)
+        running.begin(1, threading.Event())
         order.append(number)
         running.end()
 
-    running.begin(1)
+    running.begin(1, threading.Event())
     threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
     for number, thread in enumerate(threads):
         thread.start()

@@ -29,7 +29,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, ParamSpec, TypeVar
 
 from omnizarr import config
@@ -79,11 +79,12 @@ async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         array([0, 2, 4])
     """
     context = contextvars.copy_context()
-    work = functools.partial(_limited, functools.partial(function, *args, **kwargs))
+    cancelled = threading.Event()
+    work = functools.partial(_limited, functools.partial(function, *args, **kwargs), cancelled)
     future = _workers.submit(context.run, work)
     if _in_trio():
-        return await _await_in_trio(future)
-    return await _await_in_asyncio(future)
+        return await _await_in_trio(future, cancelled)
+    return await _await_in_asyncio(future, cancelled)
 
 
 def _in_trio() -> bool:
@@ -97,13 +98,14 @@ def _in_trio() -> bool:
     return True
 
 
-async def _await_in_asyncio(future: Future[T]) -> T:
+async def _await_in_asyncio(future: Future[T], cancelled: threading.Event) -> T:
     waiting = asyncio.wrap_future(future)
     try:
         return await asyncio.shield(waiting)
     except asyncio.CancelledError:
         if future.cancel() or waiting.cancelled():
             raise
+        _running.cancel(cancelled)
         while not waiting.done():
             try:
                 await asyncio.wait([waiting])
@@ -113,7 +115,7 @@ async def _await_in_asyncio(future: Future[T]) -> T:
         raise
 
 
-async def _await_in_trio(future: Future[T]) -> T:
+async def _await_in_trio(future: Future[T], cancelled: threading.Event) -> T:
     trio = sys.modules["trio"]
     done, token = trio.Event(), trio.lowlevel.current_trio_token()
     future.add_done_callback(lambda _: token.run_sync_soon(done.set))
@@ -121,6 +123,7 @@ async def _await_in_trio(future: Future[T]) -> T:
         await done.wait()
     except trio.Cancelled:
         if not future.cancel():
+            _running.cancel(cancelled)
             with trio.CancelScope(shield=True):
                 await done.wait()
         raise
@@ -139,15 +142,31 @@ class _Running:
         self._count = 0
         self._waiting: deque[threading.Condition] = deque()
 
-    def begin(self, limit: int) -> None:
-        """Count an operation when fewer than `limit` run and all that came earlier have begun."""
+    def begin(self, limit: int, cancelled: threading.Event) -> None:
+        """Count an operation when fewer than `limit` run and all that came earlier have begun.
+
+        Raise if it is cancelled before.
+        """
         with self._lock:
             own = threading.Condition(self._lock)  # type: ignore[arg-type]
             self._waiting.append(own)
-            own.wait_for(lambda: self._count < limit and self._waiting[0] is own)
-            self._waiting.popleft()
-            self._count += 1
+
+            def may_end() -> bool:
+                return cancelled.is_set() or (self._count < limit and self._waiting[0] is own)
+
+            own.wait_for(may_end)
+            self._waiting.remove(own)
+            self._count += not cancelled.is_set()
             self._wake_next()
+            if cancelled.is_set():
+                raise CancelledError
+
+    def cancel(self, cancelled: threading.Event) -> None:
+        """Drop the operation that waits with this event, if it has not begun."""
+        with self._lock:
+            cancelled.set()
+            for each in self._waiting:
+                each.notify()
 
     def end(self) -> None:
         """Count an operation no more."""
@@ -165,12 +184,12 @@ _running = _Running()
 _workers = ThreadPool(config.MAX_THREADS, "omnizarr-aio")
 
 
-def _limited(function: Callable[[], T]) -> T:
-    """Call a function when fewer operations run than there are threads."""
+def _limited(function: Callable[[], T], cancelled: threading.Event) -> T:
+    """Call a function when fewer operations run than there are threads, unless cancelled."""
     if _runs.get():  # inside another operation: waiting for it to finish would be a deadlock
         return function()
     running = _running
-    running.begin(config.get().threads)
+    running.begin(config.get().threads, cancelled)
     _runs.set(True)
     try:
         return function()

@@ -223,6 +223,25 @@ def test_where_a_file_system_has_no_locks_there_is_one_warning(
     assert array[...].tolist() == [0, 1, 1, 0] * 2
 
 
+def test_a_lock_file_that_cannot_be_closed_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has nothing to store, and what it protects was stored."""
+    array = oz.create_array(tmp_path / "a", data=np.arange(6), chunks=4)
+    close, failed = os.close, []
+
+    def fail(descriptor: int) -> None:
+        close(descriptor)
+        failed.append(descriptor)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(file_locks.os, "close", fail)
+    array[1:3] = 7
+    monkeypatch.undo()
+    assert failed
+    assert array[...].tolist() == [0, 7, 7, 3, 4, 5]
+
+
 def test_an_error_inside_the_block_is_not_taken_for_one_of_the_lock(tmp_path: Path) -> None:
     with (
         pytest.raises(OSError, match="disk full") as found,

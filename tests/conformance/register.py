@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 import omnizarr as oz
 from omnizarr import registry
-from omnizarr.data_types.data_type import is_complex_pair
+from omnizarr.data_types.cast import is_complex_pair
 from tests.plain_install import run_plain
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats.md"

@@ -1,0 +1,1 @@
+"""Machines that try every way in which something may go wrong."""

@@ -15,6 +15,7 @@ from zarr.dtype import Int16, Int32
 
 import omnizarr as oz
 from omnizarr import codecs
+from omnizarr.hierarchy.options import ArrayOptions
 from omnizarr.storage import LocalStore, StorePath
 
 FORMATS: tuple[int | str, ...] = (1, 2, "3-draft", 3)
@@ -155,6 +156,24 @@ def test_saved_arrays_are_loaded(in_tmp: Path) -> None:
     with pytest.raises(ValueError, match="at least one"):
         oz.save("new.zarr")
     assert not Path("new.zarr").exists()
+
+
+@pytest.mark.parametrize("save", [oz.save, oz.save_group])
+def test_arrays_named_like_options_are_saved_or_refused(save: Any) -> None:
+    names = {*ArrayOptions.__annotations__, "overwrite", "zarr_version", "arr_0"}
+    names |= {"zarr_format", "path", "storage_options", "shape", "data", "dtype", "name"}
+    for name in sorted(names):
+        for values in (np.arange(3), np.ones((2, 2)), [1.5, 2.5]):
+            store: dict[str, bytes] = {}
+            try:
+                save(store, np.zeros(3), **{name: values})
+            except (oz.InvalidArgument, oz.InvalidMetadata, TypeError):
+                continue
+            assert np.array_equal(oz.open_group(store)[name][...], values)
+    save(store := {}, np.zeros(3), config=np.arange(2), chunks=2)
+    assert oz.load(store)["config"].tolist() == [0, 1]
+    with pytest.raises(oz.InvalidArgument, match="chunks is an option: give a tuple"):
+        save({}, np.zeros(3), chunks=np.arange(3))
 
 
 def test_a_hierarchy_is_created_from_metadata_models_and_json() -> None:
@@ -387,12 +406,11 @@ def test_the_error_for_a_file_that_is_not_zarr_names_its_format(
         ("f4", np.float64(4e38)),
     ],
 )
-def test_a_fill_value_that_becomes_infinite_is_warned_about(
+def test_a_fill_value_that_would_become_infinite_is_refused(
     dtype: str, value: complex, zarr_format: int
 ) -> None:
-    with pytest.warns(oz.OmnizarrWarning, match="too large for"):
-        array = create(dtype, value, zarr_format)
-    assert not np.isfinite(array[0])
+    with pytest.raises(oz.InvalidMetadata, match="the type has no number close to it"):
+        create(dtype, value, zarr_format)
 
 
 @pytest.mark.filterwarnings("error")
@@ -407,7 +425,7 @@ def test_a_fill_value_that_becomes_infinite_is_warned_about(
         ("f2", 65504),
     ],
 )
-def test_other_fill_values_give_no_warning(dtype: str, value: Any) -> None:
+def test_a_large_or_infinite_fill_value_is_accepted(dtype: str, value: Any) -> None:
     create(dtype, value, 3)
 
 

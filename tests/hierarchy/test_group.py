@@ -52,6 +52,12 @@ def sample(zarr_format: int | str = 3, store: Any = None) -> oz.Group:
     return root
 
 
+@pytest.mark.parametrize("option", [{"zarr_format": 2}, {"path": "b"}, {"storage_options": {}}])
+def test_options_of_a_place_are_refused_with_the_reason(option: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"has the store and the format of the group; .*path="):
+        sample().create_array("new", shape=2, **option)
+
+
 @pytest.mark.parametrize("zarr_format", FORMATS)
 def test_it_is_a_mapping_of_its_members(zarr_format: int | str) -> None:
     root = sample(zarr_format)

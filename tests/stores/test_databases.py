@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import os
 import sqlite3
 import threading
@@ -198,6 +200,39 @@ def test_the_error_of_a_full_database_has_a_remedy(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=r"'large'.*larger map_size"):
             store.set("large", bytes(2**20))
         assert store.get("small") == b"1"
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="space cannot be reserved here")
+@pytest.mark.parametrize("subdir", [True, False])
+def test_the_lock_file_of_lmdb_has_its_space_before_it_is_mapped(
+    subdir: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of it that the disk has no space for would end the process."""
+    with LMDBStore(tmp_path / "x.lmdb", subdir=subdir) as store:
+        store.set("k", b"1")
+        lock = os.stat(tmp_path / "x.lmdb" / "lock.mdb" if subdir else tmp_path / "x.lmdb-lock")
+        assert lock.st_blocks * 512 >= lock.st_size >= 2**16
+
+    def full(*args: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with (
+        LMDBStore(tmp_path / "y.lmdb", subdir=subdir) as store,
+        pytest.raises(StoreError, match="No space left"),
+    ):
+        store.set("k", b"1")
+
+
+def test_the_connections_of_a_dropped_store_are_closed(tmp_path: Path) -> None:
+    """Python warns of others."""
+    store = SQLiteStore(tmp_path / "x.sqlite")
+    store.set("k", b"1")
+    (connection,) = store._connections.values()
+    del store
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
 
 
 def test_listing_one_level_does_not_read_deeper_keys(tmp_path: Path) -> None:

@@ -71,8 +71,8 @@ def bind_numeric(named: Named) -> DataType:
         codec = Integer if integer else Float
     fill = codec(named, dtype)
     zero: Any = False if dtype.kind == "b" else 0
-    if dtype.kind not in "bc" and not isinstance(fill, Integer):
-        zero = 0.0
+    if isinstance(fill, Float):
+        zero = np.array(0.0).astype(dtype)  # of a type without zero, its NaN
     components = 2 if dtype.kind == "c" else 1
     return DataType(named, dtype, fill.decode, fill.encode, zero, bits, components)
 

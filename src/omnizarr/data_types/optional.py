@@ -12,12 +12,14 @@ so that equal elements have equal bytes. `Masking` converts between these and ma
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr.data_types.cast import is_missing
 from omnizarr.data_types.data_type import DataType, Scalar, wrong
 from omnizarr.data_types.struct import bind_name
 from omnizarr.errors import UnknownExtension
@@ -137,8 +139,8 @@ class Masking:
     def split(self, value: Any) -> tuple[Any, Any]:
         """Return values, and where they are missing, from what a user assigns.
 
-        Missing are the masked elements of a masked array, None and ``np.ma.masked``, both also in
-        lists.
+        Missing are the masked elements of a masked array, None, ``np.ma.masked`` and pandas' NA,
+        also in lists; NaN and NaT, too, where the type of the values has none.
         """
         if value is None or value is np.ma.masked:
             return np.zeros((), self.inner.dtype), np.True_
@@ -149,13 +151,16 @@ class Masking:
             data = np.array(np.ma.getdata(value))
             data[mask] = self._blank(data.dtype)
             return data, mask
-        is_list = isinstance(value, (list, tuple))
-        if is_list or getattr(value, "dtype", None) == np.dtype(object):
+        nan = self.inner.dtype.kind in "biuSUTO"  # types that have no such value
+        if not isinstance(value, np.ndarray) or value.dtype.kind in "OT":
             items = np.array(value, object)
-            mask = _is_missing(items)
+            mask = _is_missing(items, nan)
             if mask.any():
                 items[mask] = self._blank(items.dtype)
                 return items, mask
+        elif nan and value.dtype.kind == "f":
+            mask = np.isnan(value)
+            return np.where(mask, 0, value), mask
         return value, np.False_
 
     def _blank(self, dtype: np.dtype[Any]) -> Any:
@@ -163,6 +168,8 @@ class Masking:
         return self.inner.zero if dtype.hasobject else np.zeros((), dtype)
 
 
-def _is_missing(items: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    found = np.frompyfunc(lambda item: item is None or item is np.ma.masked, 1, 1)(items)
-    return np.asarray(found, np.bool_)
+def _is_missing(items: npt.NDArray[Any], nan: bool = False) -> npt.NDArray[np.bool_]:
+    """Return where items are missing; NaN and NaT are values unless `nan` is True."""
+    number = () if nan else (numbers.Number, np.datetime64, np.timedelta64)
+    found = np.frompyfunc(lambda item: is_missing(item) and not isinstance(item, number), 1, 1)
+    return np.asarray(found(items), np.bool_)

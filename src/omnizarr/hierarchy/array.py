@@ -19,7 +19,8 @@ from omnizarr.codecs import bind_codec
 from omnizarr.codecs.specify import inner_chunk_shape, memory_order, pipeline
 from omnizarr.config import byte_size
 from omnizarr.data_types import own_type
-from omnizarr.data_types.data_type import as_elements, is_masked_array
+from omnizarr.data_types.cast import is_masked_array
+from omnizarr.data_types.data_type import as_elements
 from omnizarr.engine import BoundArray, was_bound
 from omnizarr.engine.watch import ArrayWatch, check_same_array, is_smaller
 from omnizarr.errors import (
@@ -583,9 +584,11 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         Args:
             *shape: The new length of every axis, as numbers or as one sequence.
             outside: The treatment of chunks outside a smaller shape. ``"keep"`` keeps them, and
-                they are visible again when the array grows; there is a warning in both cases.
-                ``"erase"`` removes them, and clears the elements of border chunks outside the
-                shape; ``"erase-chunks"`` keeps those elements, as zarr-python does.
+                they are visible again when the array grows; there is a warning in both cases. The
+                same holds for elements of border chunks; when the array grows, up to 64 MiB of
+                these chunks are read to look for such elements. ``"erase"`` removes the chunks,
+                and clears those elements; ``"erase-chunks"`` keeps the elements, as zarr-python
+                does.
 
         Raises:
             InvalidArgument: If the number of lengths is not that of the axes.
@@ -627,7 +630,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             (3, 2)
         """
         self._check_writable()
-        values = as_elements(data, self._bound.data_type)
+        values = as_elements(data, (bound := self._bound).data_type, bound.path)
 
         def appended(array: BoundArray) -> ArrayModel:
             larger, where = grow_array(array, values, axis)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from omnizarr import engine
 from omnizarr.chunk_grids import covering
-from omnizarr.codecs.codec import Buffer
+from omnizarr.codecs.codec import Buffer, is_fill
 from omnizarr.codecs.sharding import present
 from omnizarr.codecs.specify import inner_chunk_shape
 from omnizarr.data_types.data_type import as_elements
@@ -24,6 +24,7 @@ from omnizarr.errors import (
     ChunkError,
     InvalidArgument,
     InvalidMetadata,
+    OmnizarrError,
     ReadOnly,
     SelectionError,
     StoreError,
@@ -51,6 +52,7 @@ Outside: TypeAlias = Literal["keep", "erase", "erase-chunks"]
 OUTSIDE = ("keep", "erase", "erase-chunks")
 BATCH = 256  # chunks in one batch of requests
 MAX_GRID = 2**27  # chunks, each with one byte of an array in memory
+MAX_BORDER = 2**26  # bytes of border chunks that are read to see if they have old values
 MAX_BITS = 2**32  # chunks, each with one bit
 BLOCK = 2**17  # bytes of such bits that are unpacked at once
 
@@ -355,7 +357,7 @@ class Writer:
 
 def _plan_values(array: BoundArray, selection: Any, value: Any) -> tuple[Plan, npt.NDArray[Any]]:
     planned = plan(array.grid, selection)
-    return planned, broadcast(as_elements(value, array.data_type), planned)
+    return planned, broadcast(as_elements(value, array.data_type, array.path), planned)
 
 
 MAX_LISTED = 10**7
@@ -385,13 +387,8 @@ def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayMode
                 array.chunk_store.erase(key)
         if outside == "erase":
             _clear_border(array, inner)
-    elif left:
-        grows = any(b > a for a, b in zip(old, shape, strict=True))
-        what = "show again" if grows else "are kept, but not shown"
-        warn(
-            f"{len(left)} chunks outside {inner} of {paths.show(array.path)} {what};"
-            " resize(..., outside='erase') removes them",
-        )
+    else:
+        _warn_of_outside(array, inner, shape, len(left))
     return model
 
 
@@ -465,27 +462,78 @@ def _outside(array: BoundArray, inner: tuple[int, ...]) -> dict[tuple[int, ...],
     return found
 
 
+def _warn_of_outside(array: BoundArray, inner: Coords, shape: Coords, chunks: int) -> None:
+    """Warn of stored elements outside `inner` that are hidden, or visible again.
+
+    Hidden elements are in the border chunks. Those that are visible again may have been cleared, so
+    that their chunks are read, but not more of these than `MAX_BORDER` bytes.
+    """
+    grows = any(b > a for a, b in zip(array.model.shape, shape, strict=True))
+    border, left = 0, MAX_BORDER
+    for coords, kept in _border(array, inner, shape if grows else array.model.shape):
+        if grows:
+            left -= decoded_size(array, coords)
+            if left < 0 or not _has_values(array, coords, kept, shape):
+                continue
+        border += 1
+    found = [f"{chunks} chunks"] if chunks else []
+    found += [f"elements of {border} border chunks"] if border else []
+    if found:
+        what = "show again" if grows else "are kept, but not shown"
+        warn(
+            f"{' and '.join(found)} outside {inner} of {paths.show(array.path)} {what};"
+            " resize(..., outside='erase') removes them",
+        )
+
+
+def _has_values(array: BoundArray, coords: Coords, kept: tuple[slice, ...], shape: Coords) -> bool:
+    """Return True if a chunk has other elements than the fill value inside a shape, but `kept`."""
+    try:
+        chunk = engine.read_chunk(array, coords)
+    except OmnizarrError:  # a damaged chunk is reported to who reads it
+        return False
+    if chunk is None:
+        return False
+    seen = chunk[tuple(slice(n) for n in _inside(array, coords, shape))]
+    seen[kept] = array.fill
+    return not is_fill(seen, array.fill)
+
+
+def _inside(array: BoundArray, coords: Coords, shape: Coords) -> Coords:
+    """Return the shape of the part of a chunk that is inside a shape."""
+    sides = zip(array.grid.chunk_shape(coords), shape, array.grid.origin(coords), strict=True)
+    return tuple(min(n, end - start) for n, end, start in sides)
+
+
+def _border(
+    array: BoundArray, inner: Coords, outer: Coords | None = None
+) -> Iterator[tuple[Coords, tuple[slice, ...]]]:
+    """Yield the stored chunks with elements inside `inner` and others, with a selection of these.
+
+    Others that are not inside `outer` do not count.
+    """
+    if 0 in inner or not can_list(array.store):
+        return
+    small = array.reshaped(array.model.with_(shape=inner))
+    for key in list(list_prefix(array.chunk_store, array.prefix)):
+        coords = array.encoding.coords(key[len(array.prefix) :], len(inner))
+        if coords is None or any(c >= n for c, n in zip(coords, small.grid.shape, strict=True)):
+            continue
+        whole = small.grid.chunk_shape(coords) if outer is None else _inside(small, coords, outer)
+        inside = _inside(small, coords, inner)
+        if inside != whole:
+            yield coords, tuple(slice(n) for n in inside)
+
+
 def _clear_border(array: BoundArray, inner: tuple[int, ...]) -> None:
     """Store the fill value in the elements of border chunks outside a shape."""
     small = array.reshaped(array.model.with_(shape=inner))
-    if 0 in inner:
-        return
-    prefix = array.prefix
-    for key in list(list_prefix(array.chunk_store, prefix)):
-        coords = array.encoding.coords(key[len(prefix) :], len(inner))
-        counts = small.grid.shape
-        if coords is None or any(c >= n for c, n in zip(coords, counts, strict=True)):
-            continue
-        shape, origin = small.grid.chunk_shape(coords), small.grid.origin(coords)
-        inside = tuple(min(n, i - o) for n, i, o in zip(shape, inner, origin, strict=True))
-        if inside == shape:
-            continue
-        with engine.exclusive(small, [key]):
+    for coords, kept in _border(array, inner):
+        with engine.exclusive(small, [small.key(coords)]):
             chunk = engine.read_chunk(small, coords)
             if chunk is None:
                 continue
             cleared = np.empty_like(chunk)
             cleared[...] = small.fill
-            kept: Any = (*(slice(n) for n in inside), ...)
             cleared[kept] = chunk[kept]
             engine.write_chunk(small, coords, cleared)

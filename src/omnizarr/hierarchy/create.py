@@ -35,6 +35,12 @@ from omnizarr.hierarchy.selection import S, as_source
 from omnizarr.stores import Store
 
 _OPTIONS = {*ArrayOptions.__annotations__, "overwrite"}
+_SHAPES = {"chunks", "chunk_shape", "shards"}
+# Options that may be lists; a list by the name of another option is an array.
+_LISTS = _SHAPES | {
+    *("fill_value", "codecs", "filters", "compressors", "dimension_names", "chunk_key_encoding"),
+    *("fallback", "storage_transformers"),
+}
 
 
 @overload
@@ -615,10 +621,10 @@ def save(
         zarr_version: Another name for `zarr_format`.
         path: The path of the array or group in the store; by default the root.
         storage_options: Options for the store of a URL, such as credentials.
-        **kwargs: Arrays by name.
+        **kwargs: Arrays by name, and options of `create_array`, which are used for all of them.
 
     Raises:
-        InvalidArgument: If there is no array to store.
+        InvalidArgument: If there is no array to store, or one is named like an option.
 
     Examples:
         >>> oz.save("one.zarr", np.arange(3))
@@ -629,8 +635,8 @@ def save(
     wanted = zarr_version if zarr_format is None else zarr_format
     if not args and not kwargs:
         raise InvalidArgument("give at least one array to save")
-    named = kwargs.keys() - _OPTIONS
-    if len(args) == 1 and not named:
+    _check_places(zarr_format=wanted, path=path, storage_options=storage_options)
+    if len(args) == 1 and not _named_arrays(kwargs):
         save_array(
             store,
             args[0],
@@ -708,7 +714,7 @@ def save_group(
         **kwargs: Arrays by name, and options of `create_array`, which are used for all of them.
 
     Raises:
-        InvalidArgument: If there is no array to store.
+        InvalidArgument: If there is no array to store, or one is named like an option.
         WrongType: If an option is neither an array nor an option of `create_array`.
 
     Examples:
@@ -716,9 +722,13 @@ def save_group(
         >>> oz.open("run.zarr")["salt"].chunks
         (2,)
     """
-    options = {k: v for k, v in kwargs.items() if k in _OPTIONS}
+    _check_places(zarr_format=zarr_format, path=path, storage_options=storage_options)
+    named = _named_arrays(kwargs)
+    options = {k: v for k, v in kwargs.items() if k not in named}
     arrays = {f"arr_{i}": a for i, a in enumerate(args)}
-    arrays |= {k: v for k, v in kwargs.items() if k not in _OPTIONS}
+    for name in named & arrays.keys():
+        raise InvalidArgument(f"{name} is the name of an array that is given by position")
+    arrays |= {k: v for k, v in kwargs.items() if k in named}
     if not arrays:
         raise InvalidArgument("give at least one array to save")
     for name, values in arrays.items():
@@ -733,3 +743,33 @@ def save_group(
     )
     for name, values in arrays.items():
         parent.create_array(name, data=as_source(values), **options)
+
+
+def _named_arrays(given: Mapping[str, Any]) -> set[str]:
+    """Return the names of arrays among keywords; raise if one may also be an option."""
+    found = set()
+    for name, value in given.items():
+        if name not in _OPTIONS:
+            found.add(name)
+        elif name in _SHAPES and _is_array(value) and value.ndim == 1 and value.dtype.kind in "iu":
+            raise _ambiguous(name)
+        elif _is_array(value) or (isinstance(value, (list, tuple)) and name not in _LISTS):
+            found.add(name)
+    return found
+
+
+def _check_places(**given: Any) -> None:
+    for name, value in given.items():
+        if _is_array(value):
+            raise _ambiguous(name)
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "dtype") and hasattr(value, "shape") and value.shape != ()
+
+
+def _ambiguous(name: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"{name} is an option: give a tuple or number for that; to store an array of this name, use"
+        f" omnizarr.create_group(store)[{name!r}] = values"
+    )

@@ -22,7 +22,7 @@ from omnizarr import config, data_types, registry
 from omnizarr.codecs.specify import all_named, kind, to_named, with_bytes
 from omnizarr.concurrency.cache import MAX_SIZE, Cache
 from omnizarr.data_types import DataType
-from omnizarr.errors import InvalidArgument, WrongType, known_names, warn
+from omnizarr.errors import InvalidArgument, WrongType, known_names
 from omnizarr.formats import Format
 from omnizarr.formats.format import check_attributes
 from omnizarr.hierarchy.attributes import json_attributes
@@ -194,6 +194,11 @@ def check_options(options: Mapping[str, Any]) -> None:
     if unknown:
         name = sorted(unknown)[0]
         known = sorted({*ArrayOptions.__annotations__, *_PARAMETERS})
+        if name in known:
+            raise WrongType(
+                f"{name!r} is no option of a new array here: a member of a group has the store and"
+                " the format of the group; omnizarr.create_array(store, path=...) has this option"
+            )
         raise WrongType(f"unknown option {name!r}; {known_names(name, known)}")
     for name, remedy in _REFUSED.items():
         if options.get(name) is not None:
@@ -371,16 +376,7 @@ def _fill(options: ArrayOptions, data_type: DataType, format: Format) -> FillVal
         value = unset
     if value is ZERO:
         value = data_type.zero
-    found = data_type.fill_json(value, format.dialect)
-    is_number = isinstance(value, (int, float, complex, np.number))
-    if data_type.dtype.kind in "fc" and is_number and np.isfinite(complex(value)):
-        became = data_type.scalar(value)
-        if not np.isfinite(became):
-            warn(
-                f"the fill value {value!r} is too large for {data_type.dtype}, and becomes"
-                f" {became[()]}; give a smaller one, or that"
-            )
-    return found
+    return data_type.fill_json(value, format.dialect)
 
 
 def _codecs(

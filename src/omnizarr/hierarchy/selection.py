@@ -17,15 +17,9 @@ import numpy.typing as npt
 from omnizarr import config, engine
 from omnizarr.chunk_grids import Grid
 from omnizarr.config import configure
-from omnizarr.data_types import as_type
-from omnizarr.data_types.data_type import (
-    as_elements,
-    as_plain,
-    as_values,
-    fill_masked,
-    is_masked_array,
-    to_numpy,
-)
+from omnizarr.data_types import as_type, bind, describe
+from omnizarr.data_types.cast import as_array, convert, is_masked_array, to_numpy
+from omnizarr.data_types.data_type import as_elements, as_plain, as_values, fill_masked
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import InvalidArgument, NodeChanged, SelectionError, WrongType, known_names
 from omnizarr.indexing import Plan, axis_plan, block_plan, mask_plan, plan, point_plan
@@ -607,9 +601,11 @@ def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> No
     except SelectionError as e:
         chosen, fields = _plan_unusual(planner, array, selection, e)
     if fields is None:
-        engine.write(array, chosen, broadcast(as_elements(value, array.data_type), chosen))
+        engine.write(
+            array, chosen, broadcast(as_elements(value, array.data_type, array.path), chosen)
+        )
     else:
-        values = as_values(value, array.dtype[fields])
+        values = as_values(value, array.dtype[fields], array.path)
         engine.write_fields(array, chosen, fields, broadcast(values, chosen))
 
 
@@ -768,10 +764,17 @@ def as_source(data: Any, dtype: Any = None) -> Any:
     """Return `data` as an object with a shape and a NumPy type.
 
     Arrays of NumPy, Dask, h5py, zarr-python and this library are returned as they are, so that they
-    can be read in parts; other objects become NumPy arrays. A list gets the type `dtype`.
+    can be read in parts; other objects become NumPy arrays. The items of a list stay as they are if
+    it is for an array of `dtype`.
     """
     if not hasattr(data, "shape") or not hasattr(data, "dtype"):
-        return to_numpy(data, dtype)
+        if dtype is None or hasattr(data, "__array__") or hasattr(data, "__dlpack__"):
+            values = to_numpy(data)
+            mixed = values.dtype.kind in "US" and isinstance(data, (list, tuple))
+            return convert(data, values.dtype) if mixed else values  # which refuses numbers
+        native = getattr(dtype, "to_native_dtype", lambda: dtype)()  # of zarr-python
+        found = bind(describe(native))
+        return np.asarray(data, object) if found.masking else as_array(data, found.dtype)
     if isinstance(data.dtype, np.dtype):
         return data
     try:

@@ -162,7 +162,7 @@ class View(Shaped):
                 "the view has an element of the array more than once, so it is not defined what"
                 " an assignment stores; choose each once"
             )
-        values = as_elements(value, self.array._bound.data_type)
+        values = as_elements(value, self.array._bound.data_type, self.array.path)
         try:
             spread = np.broadcast_to(values, self.shape)
         except ValueError:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import data_types
 from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import InvalidArgument
 from omnizarr.hierarchy.array import Array
@@ -23,7 +24,7 @@ from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel
 from omnizarr.ops.job import Outcome, Stage, Task, task_id
 from omnizarr.ops.output import HierarchyOutput
-from omnizarr.ops.partition import Box, cuts, stored_axes
+from omnizarr.ops.partition import Box, cuts, show_box, stored_axes
 
 Values: TypeAlias = npt.NDArray[Any]
 Side: TypeAlias = tuple[int, int]
@@ -87,26 +88,14 @@ class FillBox:
 
 def store_box(target: Array, box: Box, values: Values) -> None:
     """Store values in a box, cast to the type of the array if they fit it."""
-    target[box] = cast(values, target.dtype, target.name)
+    target[box] = cast(values, target.dtype, show_box(target.name, box))
 
 
 def cast(values: Values, dtype: np.dtype[Any], name: str) -> Values:
-    """Return values in another type; raise if it cannot hold them."""
-    if values.dtype == dtype or values.dtype.kind in "TOSUV" or dtype.kind in "TOSUV":
-        return values
-    check_cast(values.dtype, dtype, name)
-    with np.errstate(over="ignore", invalid="ignore"):
-        new = values.astype(dtype)
-    narrow = dtype.kind in "iub" and not np.can_cast(values.dtype, dtype, "safe")
-    if narrow and not np.array_equal(new, values):
-        raise InvalidArgument(f"{name} has values that do not fit {dtype}; choose a larger type")
-    if (
-        values.dtype.kind == "f"
-        and dtype.kind == "f"
-        and np.isinf(new).sum() > np.isinf(values).sum()
-    ):
-        raise InvalidArgument(f"{name} has values that do not fit {dtype}; choose a larger type")
-    return new
+    """Return values in another type; raise if it cannot hold them, or may lose their fractions."""
+    if values.dtype.kind not in "TOSUV" and dtype.kind not in "TOSUV":
+        check_cast(values.dtype, dtype, name)
+    return data_types.cast(values, dtype, f" in {name}", "choose a larger type")
 
 
 def check_cast(old: np.dtype[Any], new: np.dtype[Any], name: str) -> None:

@@ -42,6 +42,11 @@ def store(array: Array, box: Box, values: npt.NDArray[Any], encode: Encode | Non
     for_each(iter(boxes), len(boxes), one, values.nbytes)
 
 
+def show_box(name: str, box: Box) -> str:
+    """Return a box of an array as text for messages, as in ``/a[0:4, 2:9]``."""
+    return f"{name}[{', '.join(f'{side.start}:{side.stop}' for side in box)}]" if box else name
+
+
 def stored_axes(array: Array) -> tuple[Axis, ...]:
     """Return the partition of each axis into stored values: shards, or chunks if not sharded."""
     return _axes(array, array.shards)

@@ -38,6 +38,7 @@ except ImportError as e:
 # Inside the class `list` is a method.
 Names: TypeAlias = list[str]
 Values: TypeAlias = list[bytes | None]
+_READER, _LOCK_PAGE = 64, 4096  # bytes in the lock file of a reader, and of all else
 _PAGE = 10_000  # keys of a listing that are in memory at a time
 
 
@@ -54,6 +55,8 @@ class _Environment:
     def handle(self) -> lmdb.Environment:
         with self._lock:
             if self._handle is None:
+                if self._settings["lock"]:
+                    _reserve_lock_file(self.path, self._settings)
                 self._handle = lmdb.open(self.path, **self._settings)
             return self._handle
 
@@ -67,6 +70,28 @@ class _Environment:
 
 
 _MAX_KEY = 511  # bytes
+
+
+def _reserve_lock_file(path: str, settings: dict[str, Any]) -> None:
+    """Reserve the space of the lock file; raise if the disk is full.
+
+    LMDB makes a file without blocks and writes to it in memory, which ends the process (SIGBUS)
+    if there is no space for it. Values are written by calls that return an error.
+    """
+    if not hasattr(os, "posix_fallocate"):
+        return
+    name = os.path.join(path, "lock.mdb") if settings["subdir"] else f"{path}-lock"
+    if settings["subdir"] and settings.get("create", True):
+        os.makedirs(path, exist_ok=True)
+    file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        # Of one that others use, only what they have mapped.
+        size = os.fstat(file).st_size or _LOCK_PAGE + settings["max_readers"] * _READER
+        os.posix_fallocate(file, 0, size)
+    finally:
+        os.close(file)
+
+
 # By device and inode of the file with the data: a path may lead to another one later.
 _open: WeakValueDictionary[identity.FileNumber, _Environment] = WeakValueDictionary()
 _lock = fork.lock()

@@ -95,7 +95,7 @@ class SQLiteStore(Closeable):
         _stores[id(self)] = self
 
     def _disconnect(self) -> None:
-        connections, self._connections = self._connections, {}
+        connections, self._connections = getattr(self, "_connections", {}), {}
         for connection in connections.values():
             connection.close()
 
@@ -316,6 +316,9 @@ class SQLiteStore(Closeable):
         """Close the connections of all threads; the store cannot be used afterwards."""
         with gate:
             self._usage.close(self._disconnect)
+
+    def __del__(self) -> None:
+        self._disconnect()  # without a warning of Python, which every dropped store would give
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path, "read_only": self.read_only, "timeout": self.timeout}

@@ -48,7 +48,7 @@ def test_parts_are_read_and_assigned_by_text() -> None:
         texts[0, 0] = "rather"[:5]
     with pytest.raises(oz.InvalidArgument, match="_Encoding = 'utf-8'"):
         texts[0, 0] = "ü"
-    with pytest.raises(oz.InvalidArgument, match="expected strings"):
+    with pytest.raises(oz.InvalidArgument, match="it is not text"):
         texts[0, 0] = 5
     with pytest.raises(oz.SelectionError, match="single characters are in"):
         texts[0, 0, 0]

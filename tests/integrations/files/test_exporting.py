@@ -160,7 +160,7 @@ def test_types_are_cast_if_values_fit(tmp_path: Path) -> None:
     oz.create_array(tmp_path / "a.zarr", data=np.array([1, 200]))
     oz.export_file(tmp_path / "a.zarr", tmp_path / "a.npy", dtype="u1")
     assert np.load(tmp_path / "a.npy").dtype == "u1"
-    with pytest.raises(oz.InvalidArgument, match="do not fit int8"):
+    with pytest.raises(oz.InvalidArgument, match="cannot be stored as int8"):
         oz.export_file(tmp_path / "a.zarr", tmp_path / "b.npz", dtype="i1")
     oz.create_array(tmp_path / "t.zarr", data=np.array(["a", "word"], np.dtypes.StringDType()))
     with pytest.raises(oz.CannotExpress, match="variable length"):

@@ -107,6 +107,10 @@ def test_every_encoding_stores_the_same_as_xarray(
     before = values.copy()
     with dask.config.set(scheduler="sync"):
         found, expected = outcome(ours), outcome(theirs)
+    if found is oz.InvalidArgument and not isinstance(expected, type):
+        # Numbers that do not fit are refused here; xarray lets them wrap, so that they change.
+        assert np.dtype(coding["dtype"]).kind in "iuf"
+        return
     if isinstance(expected, type) or isinstance(found, type):
         assert isinstance(expected, type), found
         assert isinstance(found, type), expected
@@ -180,6 +184,27 @@ def test_an_invalid_encoding_is_refused_before_anything_is_replaced() -> None:
     with pytest.raises(TypeError, match="Cannot cast ufunc 'divide'"):
         ozx.write(whole, store, mode="w")
     assert store == before
+
+
+@pytest.mark.filterwarnings("ignore:saving variable v")
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize(
+    ("values", "encoding"),
+    [
+        ([70000, 1], {"dtype": "i2"}),
+        ([500.0, 1], {"dtype": "i2", "scale_factor": 0.01}),
+        ([300, 1], {"dtype": "u1", "_FillValue": 255}),
+        ([np.nan, 1], {"dtype": "i2"}),
+        ([1e300, 1], {"dtype": "f4"}),
+    ],
+)
+def test_numbers_that_do_not_fit_their_encoding_are_refused(
+    values: Any, encoding: dict[str, Any], chunked: bool
+) -> None:
+    dataset = xr.Dataset({"v": (["x"], values)})
+    given = dataset.chunk(x=1) if chunked else dataset
+    with pytest.raises(oz.InvalidArgument, match="'v' cannot be stored"):
+        ozx.write(given, {}, encoding={"v": encoding})
 
 
 def test_helping_threads_handle_invalid_numbers_as_the_caller_asks() -> None:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from omnizarr.codecs.codec import Configured, Kind, Spec
 from omnizarr.data_types import as_type
-from omnizarr.data_types.data_type import is_complex_pair
+from omnizarr.data_types.cast import is_complex_pair
 from omnizarr.model.node import invalid
 
 Bits = npt.NDArray[np.unsignedinteger[Any]]

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.codecs.codec import Buffer, Configured, Kind, Spec, bind_dataclass, import_optional
-from omnizarr.data_types.data_type import is_complex_pair
+from omnizarr.data_types.cast import is_complex_pair
 from omnizarr.errors import InvalidMetadata, MissingModule
 from omnizarr.model import Named
 

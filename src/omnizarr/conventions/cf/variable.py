@@ -16,7 +16,9 @@ import numpy.typing as npt
 
 from omnizarr.conventions.cf.packing import FILL, Packing
 from omnizarr.conventions.cf.times import TICKS, UNITS, Times, is_time
-from omnizarr.data_types.data_type import as_plain, as_type
+from omnizarr.data_types import as_type, cast
+from omnizarr.data_types.cast import is_masked_array
+from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import InvalidArgument, InvalidMetadata, SelectionError
 from omnizarr.formats.format import ARRAY_DIMENSIONS, is_nczarr
 from omnizarr.hierarchy.array import Array
@@ -109,7 +111,9 @@ def read_text(values: Values, encoding: str) -> Values:
 
 def write_text(values: Values, encoding: str | None, dtype: np.dtype[Any]) -> Values:
     """Encode text as bytes; raise if a string is too long or cannot be encoded."""
-    texts = values.astype("U") if values.dtype.kind in "OT" else values
+    texts = values
+    if values.dtype.kind in "OT":
+        texts = cast(values, np.dtype(np.dtypes.StringDType())).astype(object).astype("U")
     if texts.dtype.kind == "U":
         try:
             texts = np.char.encode(texts, encoding or "ascii")
@@ -254,7 +258,7 @@ class Decoding:
             >>> oz.cf.Decoding.of(np.dtype("i2"), {"scale_factor": 0.5}).encode(np.array([1.5]))
             array([3], dtype=int16)
         """
-        given = np.asarray(values)
+        given = _given(values, self.packing.stored)
         if self.times is not None and given.dtype.kind not in "iuf":
             return self.packing.encode(*self.times.encode(given))
         if self.duration is not None:
@@ -264,6 +268,17 @@ class Decoding:
         if self.packing.stored.kind not in "iuf":
             return given
         return self.packing.encode(_numbers(given))
+
+
+def _given(values: Any, stored: np.dtype[Any]) -> Values:
+    """Return assigned values as an array, in which masked ones are NaN, NaT or None."""
+    if is_masked_array(values) and np.ma.getmaskarray(values).any():
+        missing = {"f": np.nan, "m": "NaT", "M": "NaT"}.get(values.dtype.kind)
+        out = np.array(np.ma.getdata(values), object if missing is None else None)
+        out[np.ma.getmaskarray(values)] = missing
+        return out
+    is_text = stored.kind in "SUT" and not hasattr(values, "dtype")
+    return np.asarray(values, object if is_text else None)  # NumPy makes text of mixed lists
 
 
 def _numbers(values: Values) -> Values:

@@ -21,8 +21,8 @@ from omnizarr.concurrency import file_locks
 from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import CannotExpress, MissingModule
 from omnizarr.hierarchy.array import Array
-from omnizarr.integrations.files.writing import FileWriter, box_total, convert, read_cuts
-from omnizarr.ops.fill import COPIES, Filled, item_bytes, items_for
+from omnizarr.integrations.files.writing import FileWriter, box_total, read_cuts
+from omnizarr.ops.fill import COPIES, Filled, cast, item_bytes, items_for
 from omnizarr.ops.job import Task, task_id
 
 try:
@@ -83,7 +83,7 @@ class Hdf5Writer(FileWriter):
         options = self.layout(array)
         fill = array.fill_value
         if fill is not None and np.dtype(dtype).kind in "biufcS":
-            options["fillvalue"] = convert(np.asarray(fill), np.dtype(dtype), array.name)[()]
+            options["fillvalue"] = cast(np.asarray(fill), np.dtype(dtype), array.name)[()]
         return opened.create_dataset(name, array.shape, dtype, **options)
 
     def layout(self, array: Array) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class WriteBox:
         """Return values as h5py takes them."""
         if self.dtype.kind in "TU":
             return np.asarray(values.astype(object))
-        values = convert(values, self.dtype, self.array.name)
+        values = cast(values, self.dtype, self.array.name)
         if self.dtype.kind in "Mm":
             return values.astype(h5py.opaque_dtype(self.dtype))
         return values

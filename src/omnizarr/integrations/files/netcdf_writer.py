@@ -17,8 +17,8 @@ from omnizarr.conventions.cf.packing import FILL, decode_fill
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations.files.hdf5_writer import Hdf5Writer, WriteBox
-from omnizarr.integrations.files.writing import convert
 from omnizarr.model import paths
+from omnizarr.ops.fill import cast
 
 try:
     import h5netcdf
@@ -179,7 +179,7 @@ class WriteVariable(WriteBox):
         if dtype.kind in "Mm":
             plain = f"{dtype.kind}8[{_time_unit(dtype)}]"
             return values.astype(plain).astype("i8")
-        values = convert(values, dtype, self.array.name)
+        values = cast(values, dtype, self.array.name)
         if dtype.kind == "b":
             return values.astype("i1")
         if dtype.kind == "S" and dtype.itemsize > 1:

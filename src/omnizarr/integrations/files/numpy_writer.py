@@ -20,11 +20,10 @@ from omnizarr.integrations.files.writing import (
     AUTO,
     FileWriter,
     box_total,
-    convert,
     read_cuts,
     slabs,
 )
-from omnizarr.ops.fill import COPIES, TEXT_BYTES, Filled, item_bytes, items_for
+from omnizarr.ops.fill import COPIES, TEXT_BYTES, Filled, cast, item_bytes, items_for
 from omnizarr.ops.job import Task, task_id
 
 MAPPED = 2**22  # bytes of a file that a task has in memory at a time
@@ -92,7 +91,7 @@ class WriteBox:
 
     def __call__(self) -> Filled:
         box = tuple(slice(*side) for side in self.sides)
-        values = convert(as_plain(self.array[box]), self.dtype, self.array.name)
+        values = cast(as_plain(self.array[box]), self.dtype, self.array.name)
         if values.nbytes:
             mapped = np.lib.format.open_memmap(self.file, "r+")
             everywhere: Any = (*box, ...)  # a view also where the box is one element
@@ -190,7 +189,7 @@ class WriteArchive:
                               "fortran_order": False, "shape": array.shape}  # fmt: skip
                     np.lib.format.write_array_header_2_0(member, header)
                     for box in slabs(array, self.memory // COPIES):
-                        values = convert(as_plain(array[box]), dtype, array.name)
+                        values = cast(as_plain(array[box]), dtype, array.name)
                         member.write(np.ascontiguousarray(values).tobytes())
                         total += values.nbytes
         return Filled(bytes_read=total)

@@ -24,8 +24,8 @@ from omnizarr.errors import CannotExpress, MissingModule
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
 from omnizarr.integrations.files.ome_xml import xml_metadata
-from omnizarr.integrations.files.writing import FileWriter, convert
-from omnizarr.ops.fill import COPIES, Filled
+from omnizarr.integrations.files.writing import FileWriter
+from omnizarr.ops.fill import COPIES, Filled, cast
 from omnizarr.ops.job import Task, task_id
 from omnizarr.ops.partition import read_axes
 
@@ -259,4 +259,4 @@ class WritePages:
         values = as_plain(array[box])
         if values.dtype.kind == "b" and self.dtype.kind == "u":
             return values.astype(self.dtype)
-        return convert(values, self.dtype, array.name)
+        return cast(values, self.dtype, array.name)

@@ -16,13 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from omnizarr.errors import CannotExpress, InvalidArgument, NodeExists, NodeNotFound, warn
 from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.array import Array
 from omnizarr.model import paths
-from omnizarr.ops.fill import Filled, cast, item_bytes
+from omnizarr.ops.fill import Filled, item_bytes
 from omnizarr.ops.job import Task
 from omnizarr.ops.output import Attempt, Begun, StoreOutput, new_mark
 from omnizarr.ops.partition import Box, cuts, read_axes
@@ -95,20 +94,6 @@ class FileWriter(ABC):
         raise CannotExpress(
             f"a {suffix} file can hold one array only; give the path of one: {names}"
         )
-
-
-def convert(values: npt.NDArray[Any], dtype: np.dtype[Any], name: str) -> npt.NDArray[Any]:
-    """Return values in the type of a file; raise if they do not fit it."""
-    if values.dtype == dtype:
-        return values
-    if dtype.kind in "US" and values.dtype.kind in "TOUS":
-        plain = values.astype(object).astype(dtype.kind)
-        if plain.dtype.itemsize > dtype.itemsize:
-            raise InvalidArgument(
-                f"{name} has text that does not fit {dtype}; choose a longer type"
-            )
-        return plain.astype(dtype)
-    return cast(values, dtype, name)
 
 
 def slabs(array: Array, memory: int) -> Iterator[Box]:

@@ -6,6 +6,7 @@ chunks and codecs that it was read with, unless the caller passes others.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ from xarray.coding import strings
 
 from omnizarr.codecs.specify import to_named
 from omnizarr.conventions.cf.packing import encode_fill
+from omnizarr.data_types import cast
 from omnizarr.errors import (
     InvalidArgument,
     InvalidName,
@@ -171,12 +173,68 @@ def _keeps_type(given: xr.Variable) -> bool:
 
 
 def _encoded(name: str, given: xr.Variable) -> xr.Variable:
-    var = conventions.encode_cf_variable(_without_missing(given), name=name, **_CODERS)
+    given = _checked(name, _without_missing(given))
+    var = conventions.encode_cf_variable(given, name=name, **_CODERS)
     var = ensure_dtype_not_object(var, name=name)
     if var.dtype.kind == "T" and var.encoding.get("dtype") != "S1":
         return var
     var = strings.EncodedStringCoder(allows_unicode=True).encode(var, name=name)
     return strings.ensure_fixed_length_bytes(var)
+
+
+def _checked(name: str, var: xr.Variable) -> xr.Variable:
+    """Return a variable of numbers whose values fit the type that they are encoded as, or raise.
+
+    xarray lets them wrap around, or become infinite. Those of Dask are checked when computed.
+    """
+    coding = {**var.attrs, **var.encoding}
+    if coding.get("dtype") is None:
+        return var
+    dtype = np.dtype(coding["dtype"])
+    if var.dtype.kind in "SU" and dtype.kind in "SU" and dtype != np.dtype("S1"):
+        if not hasattr(var.data, "map_blocks"):
+            cast(np.asarray(var.data), dtype, f" for variable {name!r}")  # xarray truncates it
+        return var
+    if var.dtype.kind not in "biuf" or dtype.kind not in "iuf":
+        return var
+    if dtype.kind in "iu" and coding.get("_Unsigned") in ("true", "false"):
+        dtype = np.dtype(f"{'u' if coding['_Unsigned'] == 'true' else 'i'}{dtype.itemsize}")
+    offset, scale = coding.get("add_offset"), coding.get("scale_factor")
+    masks = any(coding.get(k) is not None for k in ("_FillValue", "missing_value"))
+    check = partial(
+        _check_numbers, name=name, dtype=dtype, offset=offset or 0, scale=scale or 1, masks=masks
+    )
+    if not hasattr(var.data, "map_blocks"):
+        check(np.asarray(var.data))
+        return var
+    data = var.data.map_blocks(check, dtype=var.dtype, meta=var.data._meta)
+    return xr.Variable(var.dims, data, var.attrs, var.encoding)
+
+
+def _check_numbers(
+    values: npt.NDArray[Any], name: str, dtype: np.dtype[Any], offset: Any, scale: Any, masks: bool
+) -> npt.NDArray[Any]:
+    """Return the values; raise if one of them, shifted, scaled and rounded, does not fit a type."""
+    if not values.size or (np.can_cast(values.dtype, dtype) and (offset, scale) == (0, 1)):
+        return values
+    whole = dtype.kind in "iu"
+    if whole and not masks and values.dtype.kind == "f" and np.isnan(values).any():
+        raise InvalidArgument(
+            f"nan of variable {name!r} cannot be stored as {dtype}: give its encoding a _FillValue"
+        )
+    bounds = np.iinfo(dtype) if whole else np.finfo(dtype)
+    for end in (np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)):  # not NaN
+        number = end.item()
+        packed = number if (offset, scale) == (0, 1) else (number - offset) / scale
+        packed = round(packed) if whole and math.isfinite(packed) else packed
+        fits = int(bounds.min) <= packed <= int(bounds.max)
+        if not fits and math.isfinite(number):  # NumPy warns of others
+            raise InvalidArgument(
+                f"{number} of variable {name!r} cannot be stored as {dtype} with scale_factor"
+                f" {scale} and add_offset {offset}: the type has numbers from {bounds.min} to"
+                f" {bounds.max}; give another encoding"
+            )
+    return values
 
 
 def _without_missing(var: xr.Variable) -> xr.Variable:

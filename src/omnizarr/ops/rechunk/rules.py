@@ -13,7 +13,7 @@ import numpy as np
 from omnizarr import data_types
 from omnizarr.codecs.specify import all_named, inner_chunk_shape, kind, pipeline, with_bytes
 from omnizarr.data_types import DataType, as_type
-from omnizarr.data_types.data_type import is_complex_pair
+from omnizarr.data_types.cast import is_complex_pair
 from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidArgument, OmnizarrError, WrongType, known_names
 from omnizarr.formats import Format

@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import config, engine
+from omnizarr import config, data_types, engine
 from omnizarr.concurrency.limits import task_of
 from omnizarr.data_types import as_type
-from omnizarr.data_types.data_type import is_complex_pair
 from omnizarr.engine import BoundArray
-from omnizarr.errors import CannotExpress
 from omnizarr.hierarchy.chunks import stored_keys
 from omnizarr.indexing import axis_plan
 from omnizarr.model import ArrayModel, paths
 from omnizarr.ops.job import Outcome
+from omnizarr.ops.partition import show_box
 from omnizarr.stores import Store, list_entries
 from omnizarr.stores.base import Entry
 from omnizarr.stores.transfer import Transfer
@@ -138,7 +137,7 @@ class CopyBox:
         values = np.asarray(engine.read(source, axis_plan(source.grid, box), filled=missing))
         if values.dtype == dtype:
             return values
-        return cast(values, dtype, self.casting, paths.show(source.path))
+        return cast(values, dtype, self.casting, show_box(paths.show(source.path), box))
 
     def _write_present(
         self, source: BoundArray, target: BoundArray, values: Values, missing: set[Coords]
@@ -168,29 +167,12 @@ class CopyBox:
 
 def cast(values: Values, dtype: np.dtype[Any], casting: str, where: str) -> Values:
     """Return values as another type; raise if that is more than rounding, unless "unsafe"."""
-    old = values.dtype
-    if casting == "unsafe" or (is_complex_pair(old) and dtype.kind == "c"):
+    if casting == "unsafe":
         with np.errstate(all="ignore"):
             return as_type(values, dtype)
-    lost = False
-    try:
-        with np.errstate(over="raise", invalid="raise"):
-            out = values.astype(dtype, casting=casting)  # type: ignore[call-overload]
-    except FloatingPointError:
-        lost = True
-    if not lost and values.size and not np.can_cast(old, dtype, "safe"):
-        if dtype.kind in "iu" and old.kind in "iu":
-            bounds = np.iinfo(dtype)
-            lost = int(values.min()) < bounds.min or int(values.max()) > bounds.max
-        elif dtype.kind not in "fc":
-            back = out.astype(old)
-            lost = not np.array_equal(back, values, equal_nan=old.kind in "mM")
-    if lost:
-        raise CannotExpress(
-            f"{where} has values that {dtype} cannot hold; give casting='unsafe' to change them, or"
-            " another dtype"
-        )
-    return np.asarray(out)
+    return data_types.cast(
+        values, dtype, f" in {where}", "give casting='unsafe' to change it, or another dtype"
+    )
 
 
 @dataclass(frozen=True)
