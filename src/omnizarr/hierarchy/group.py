@@ -51,6 +51,7 @@ from omnizarr.hierarchy.options import (
 )
 from omnizarr.hierarchy.selection import S
 from omnizarr.model import ArrayModel, GroupModel, Node
+from omnizarr.stores import has_low_latency
 from omnizarr.stores.staging import wait_for_replacement
 
 
@@ -101,16 +102,16 @@ class Group(NodeHandle[GroupModel]):
             (3,)
         """
         node = self._find(path)
+        if node is None and has_low_latency(self.store):  # it may just have been replaced
+            wait_for_replacement(self.store)
+            node = self._find(path)
         if node is None:
             raise NodeNotFound(no_member_message(self._location, path))
         return open_node(self._location.child(path), node)
 
     def _find(self, path: str) -> Node | None:
         problems: list[Problem] = []
-        location = self._location.child(path)
-        node = location.find(problems)
-        if node is None and wait_for_replacement(location.store):
-            node = location.find(problems)
+        node = self._location.child(path).find(problems)
         warn_of_problems(problems)
         return node
 

@@ -199,7 +199,8 @@ def find_node(
                     location, bool(use_consolidated), name, metadata, need_consolidated
                 )
             return location, node
-    if wait_for_replacement(store):  # it may just have been absent
+    waited = wait_for_replacement(store)  # it may just have been absent
+    if waited or (has_low_latency(store) and probe.formats(fetch_probe(store, probe), [])):
         return find_node(
             *(store, path),
             zarr_format=zarr_format,
