@@ -13,24 +13,41 @@ import itertools
 import os
 import pickle
 import random
+import re
 import signal
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import zarr
 
 import omnizarr as oz
-from omnizarr.concurrency import leases
 from omnizarr.errors import OmnizarrError
-from tests.crash.operations import CHUNKS, OPERATIONS, Format, Operation, hold_x, prepare, write_beside
-from tests.crash.places import FILES, ROOTS, Place
+from tests.crash.operations import (
+    CHUNKS,
+    OPERATIONS,
+    Format,
+    hold_x,
+    prepare,
+    write_beside,
+)
+from tests.crash.places import ROOTS, Place
+from tests.crash.views import (
+    View,
+    chunks_agree,
+    entry_of,
+    look,
+    look_by_zarr,
+    nodes,
+    said,
+    stale,
+    wrong,
+)
 
 OFF, COUNT, EXIT, STOP, FULL = range(5)
 REACHED = 77  # the exit code of a process that ended at its point
@@ -44,14 +61,11 @@ SHIM = ctypes.CDLL(None)
 LOADED: set[str] = set(sys.modules)
 _numbers = itertools.count()
 
-Entry: TypeAlias = tuple[Any, ...]
-View: TypeAlias = dict[str, Entry]
-
 
 class Child:
     """A forked process that calls a function; `wait` returns its state."""
 
-    def __init__(self, function: Callable[[], Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *given: Any) -> None:
         self.file = os.memfd_create("result")
         self.pid = os.fork()
         self.code: int | None = None
@@ -60,7 +74,7 @@ class Child:
         try:
             warnings.simplefilter("ignore")
             try:
-                result = "ok", function()
+                result = "ok", function(*given)
             except OmnizarrError as e:
                 result = type(e).__name__, str(e)
             except BaseException as e:
@@ -111,180 +125,13 @@ class Child:
         os.close(self.file)
 
 
-def call(function: Callable[[], Any]) -> tuple[str, Any]:
+def call(function: Callable[..., Any], *given: Any) -> tuple[str, Any]:
     """Return the result of a function that runs in a child."""
-    child = Child(function)
+    child = Child(function, *given)
     try:
         return child.result
     finally:
         child.close()
-
-
-# Views
-
-
-def _entry(node: Any) -> Entry:
-    attributes = repr(sorted(dict(node.attrs).items()))
-    if not hasattr(node, "shape"):
-        return "group", attributes
-    values = np.asarray(node[...])
-    return "array", attributes, values.dtype.str, values.shape, values.tobytes()
-
-
-def look(place: Place, known: Iterable[str] = (), consolidated: bool = False) -> View:
-    """Return all nodes and values of a place; those that are known are also asked for by path."""
-    found: View = {}
-    for name in ROOTS:
-        root = place.root(name, read_only=place.kind == "ZIP") if place.exists(name) else None
-        if root is None:
-            continue
-        _add(found, f"{name}:", lambda root=root: oz.open(root, mode="r", use_consolidated=False))
-        if found.get(f"{name}:", ("",))[0] == "group":
-            top = oz.open_group(root, mode="r", use_consolidated=False)
-            for path, member in top.members(max_depth=None):
-                _add(found, f"{name}:{path}", lambda member=member: member)
-        for key in known:
-            if key.startswith(f"{name}:") and key not in found:
-                path = key.partition(":")[2]
-                _add(found, key, lambda path=path, root=root: oz.open(root, mode="r", path=path))
-        if consolidated:
-            _add_consolidated(found, name, root)
-    place.close()
-    return found
-
-
-def _add(found: View, key: str, get: Callable[[], Any]) -> None:
-    try:
-        found[key] = _entry(get())
-    except oz.NodeNotFound as e:
-        found[f"no {key}"] = "message", str(e)
-    except OmnizarrError as e:
-        found[key] = "error", type(e).__name__, str(e)
-
-
-def _add_consolidated(found: View, name: str, root: Any) -> None:
-    try:
-        group = oz.open_consolidated(root, mode="r")
-        found[f"{name}:consolidated"] = tuple(
-            (path, *_entry(member)[:2]) for path, member in sorted(group.members(max_depth=None))
-        )
-    except OmnizarrError:
-        pass  # there is none
-
-
-def look_by_zarr(place: Place, known: Iterable[str] = ()) -> View:
-    """Return what zarr-python finds in directories."""
-    found: View = {}
-    for name in ROOTS if place.kind == "directory" else ():
-        for key in ["", *(k.partition(":")[2] for k in known if k.startswith(f"{name}:"))]:
-            if place.exists(name) and f"{name}:{key}" not in found:
-                _add_by_zarr(found, name, place.root(name), key)
-    return found
-
-
-def _add_by_zarr(found: View, name: str, root: str, path: str) -> None:
-    where = f"{name}:{path}"
-    try:
-        try:
-            node: Any = zarr.open_array(root, path=path, mode="r")
-        except (FileNotFoundError, zarr.errors.NodeTypeValidationError, ValueError):
-            node = zarr.open_group(root, path=path, mode="r", use_consolidated=False)
-        found[where] = _entry(node)
-        if found[where][0] == "group":
-            for inner, member in node.members(max_depth=None, use_consolidated_for_children=False):
-                found[f"{name}:{path}/{inner}".replace(":/", ":")] = _entry(member)
-    except (FileNotFoundError, KeyError):
-        pass
-    except Exception as e:
-        found[where] = "error", type(e).__name__, str(e)
-
-
-# What is allowed
-
-
-def nodes(view: View) -> View:
-    return {key: entry for key, entry in view.items() if not key.startswith("no ")}
-
-
-def wrong(view: View, before: View, after: View, operation: Operation, kind: str) -> str | None:
-    """Return what is wrong with a view, or None."""
-    found = nodes(view)
-    if found in (before, after):
-        return None
-    if operation.rule == "absent" or (operation.promise == "overwrite" and kind != "directory"):
-        changed = [key for key in before | after if before.get(key) != after.get(key)]
-        if found == {k: e for k, e in after.items() if k not in changed}:
-            return None
-        targets = operation.targets or (min(changed, key=len),)
-        if found == {k: e for k, e in before.items() if not k.startswith(targets)}:
-            return None
-    if operation.promise == "in-place job":
-        (target,) = operation.targets
-        text = str(view.get(f"no {target}", view.get(target)))
-        if "resume" in text and found == {k: e for k, e in before.items() if k != target}:
-            return None
-    if operation.rule == "both":
-        return _wrong_move(found, before, after)
-    bad = []
-    for key in sorted(before | after | found):
-        entry, either = found.get(key), (before.get(key), after.get(key))
-        if entry in either and operation.rule in ("nodes", "chunks"):
-            continue
-        if operation.rule == "chunks" and entry is not None and _blocks_agree(entry, *either):
-            continue
-        if entry != either[0] or entry != either[1]:
-            bad.append(f"{key} {_said(entry, *either)}")
-    if bad or operation.rule in ("nodes", "chunks"):
-        return "; ".join(bad[:4]) or None
-    return "old and new nodes together"
-
-
-def _wrong_move(found: View, before: View, after: View) -> str | None:
-    old = {k: e for k, e in before.items() if k not in after}
-    new = {k: e for k, e in after.items() if k not in before}
-    if any(found.get(k) != e for k, e in before.items() if k in after):
-        return "another node has changed"
-    values = {k: e for k, e in new.items() if e in old.values() or k.count("/") > 1}
-    olds = [k for k, e in old.items() if found.get(k) == e]
-    news = [k for k, e in values.items() if found.get(k) == e]
-    others = [k for k, e in found.items() if e not in (before.get(k), after.get(k))]
-    if others or len(olds) not in (0, len(old)) or len(news) not in (0, len(values)):
-        return f"half of a node: {sorted(set(found) & (set(old) | set(new)))}"
-    return None if olds or news else "the node is at neither path"
-
-
-def _said(entry: Entry | None, old: Entry | None, new: Entry | None) -> str:
-    if entry is None:
-        return "is missing"
-    if entry[0] in ("error", "group"):
-        return f"is {entry[:3]}"
-    if entry == old or entry == new:
-        return f"is {'old' if entry == old else 'new'}"
-    values = np.frombuffer(entry[4], entry[2])
-    rest = f"{int((values == 0).sum())} of {values.size} values missing"
-    return f"is neither old nor new: shape {entry[3]}, {rest}"
-
-
-def _blocks_agree(entry: Entry, *either: Entry | None) -> bool:
-    """Return True if each chunk of an array is old or new."""
-    known = [e for e in either if e is not None and e[:4] == entry[:4] and e[0] == "array"]
-    if entry[0] != "array" or not known:
-        return False
-    arrays = [np.frombuffer(e[4], e[2]).reshape(e[3]) for e in (entry, *known)]
-    return all(
-        any(np.array_equal(arrays[0][box], other[box]) for other in arrays[1:])
-        for box in _boxes(arrays[0].shape)
-    )
-
-
-def _boxes(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    steps = zip(shape, itertools.cycle(CHUNKS), strict=False)
-    yield from itertools.product(
-        *([slice(i, i + step) for i in range(0, size, step)] for size, step in steps)
-    )
-
-
-# Runs
 
 
 @dataclass
@@ -295,6 +142,15 @@ class Found:
     states: int = 0
     bad: list[tuple[int, str]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
+
+
+@dataclass
+class How:
+    """The points to be tried: all, a sample, or only some."""
+
+    sample: int | None = None
+    seed: int = 0
+    only: list[int] | None = None
 
 
 @dataclass
@@ -317,19 +173,15 @@ class Run:
         self.must(lambda: (ready(self.start, self.zarr_format), self.start.close()))
         ended = self.start.copy(self._path("after"))
         log = os.open(self.folder / "log", os.O_CREAT | os.O_RDWR | os.O_TRUNC)
-        self.must(lambda: self.act(ended, COUNT, 0, log))
+        self.must(self.act, ended, COUNT, 0, log)
         self.found.calls = os.pread(log, 2**24, 0).decode().splitlines()
         os.close(log)
         self.known: list[str] = []
-        self.before, self.after = (self.must(lambda: nodes(self.look(p))) for p in (self.start, ended))
+        self.before, self.after = (nodes(self.must(self.look, p)) for p in (self.start, ended))
         self.known = [*self.before, *self.after]
-        self.before_by_zarr = self.must(lambda: look_by_zarr(self.start, self.known))
-        self.after_by_zarr = self.must(lambda: look_by_zarr(ended, self.known))
+        self.before_by_zarr = self.must(look_by_zarr, self.start, self.known)
+        self.after_by_zarr = self.must(look_by_zarr, ended, self.known)
         self.twice_outcome, _, self.twice, _ = self.tried(ended, self.operation.act)
-
-    @property
-    def count(self) -> int:
-        return len(self.found.calls)
 
     def place(self, name: str) -> Place:
         path = self._path(name)
@@ -339,8 +191,8 @@ class Run:
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}-{os.getpid()}-{next(_numbers)}"
 
-    def must(self, function: Callable[[], Any]) -> Any:
-        outcome, result = call(function)
+    def must(self, function: Callable[..., Any], *given: Any) -> Any:
+        outcome, result = call(function, *given)
         if outcome != "ok":
             raise RuntimeError(f"{self.name}, format {self.zarr_format}: {outcome} {result}")
         return result
@@ -357,25 +209,29 @@ class Run:
     def look(self, place: Place) -> View:
         return look(place, self.known, self.operation.promise == "consolidate")
 
-    def points(self, sample: int | None, seed: int) -> Iterator[int]:
-        """Yield the points to be tried; with no sample, all until one is not reached."""
-        if sample is None or sample >= self.count:
-            yield from range(1, self.count + 1)
-        else:
-            yield from sorted(random.Random(seed).sample(range(1, self.count + 1), sample))
+    def points(self, how: How) -> list[int]:
+        """Return the points to be tried, and begin a new list of what is found."""
+        self.found = Found(calls=self.found.calls)
+        every = range(1, len(self.found.calls) + 1)
+        if how.only is not None:
+            return [point for point in how.only if point in every]
+        if how.sample is None or how.sample >= len(every):
+            return [*every]
+        return sorted(random.Random(how.seed).sample(every, how.sample))
 
     def report(self, point: int, text: str | None) -> None:
         if text:
-            self.found.bad.append((point, text))
+            short = re.sub(rf"{re.escape(str(self.folder))}/[\w-]+|[0-9a-f]{{8}}\w+", "…", text)
+            self.found.bad.append((point, short))
 
     # Killed writers
 
-    def killed(self, sample: int | None = None, seed: int = 0) -> Found:
+    def killed(self, how: How) -> Found:
         """End a writer after each change, and check the state that it leaves."""
         seen: set[str] = set()
-        for point in self.points(sample, seed):
+        for point in self.points(how):
             place = self.start.copy(self._path("killed"))
-            outcome, text = call(lambda: self.act(place, EXIT, point))
+            outcome, text = call(self.act, place, EXIT, point)
             self.found.points += 1
             if outcome not in ("killed", "ok"):
                 self.report(point, f"{outcome}: {text}")
@@ -399,9 +255,11 @@ class Run:
         view, by_zarr, examined = self.must(
             lambda: (self.look(place), look_by_zarr(place, self.known), _examine(place))
         )
-        yield from filter(None, [self.wrong(view), examined])
-        if text := self.wrong(by_zarr, self.before_by_zarr, self.after_by_zarr):
-            yield f"zarr-python: {text}"
+        seen = self.wrong(by_zarr, self.before_by_zarr, self.after_by_zarr)
+        problems = [self.wrong(view), seen and f"zarr-python: {seen}", examined]
+        if any(problems):
+            yield "; ".join(filter(None, problems))
+            return
         yield from self._again(place, nodes(view))
         yield from self._repair(place)
         yield from self._adopt(place, nodes(view))
@@ -419,10 +277,20 @@ class Run:
     ) -> tuple[str, Any, View, list[str]]:
         """Do something with a copy of a state; return its outcome, what is there, what is left."""
         place = state.copy(self._path("tried"))
-        outcome, text = call(lambda: (act(place), place.close())[1])
-        view, left = self.must(lambda: (self.look(place), place.leftovers()))
+        found: tuple[str, Any, View, list[str]] = self.must(self._tried, place, act)
         place.remove()
-        return outcome, text, view, left
+        return found
+
+    def _tried(self, place: Place, act: Callable[[Place], object]) -> Any:
+        outcome = "ok", None
+        try:
+            act(place)
+            place.close()
+        except OmnizarrError as e:
+            outcome = type(e).__name__, str(e)
+        except Exception as e:
+            outcome = f"bare {type(e).__name__}", str(e)
+        return *outcome, self.look(place), place.leftovers()
 
     def _again(self, state: Place, view: View) -> Iterator[str]:
         outcome, text, now, _ = self.tried(state, self.operation.act)
@@ -443,13 +311,10 @@ class Run:
 
     def _repair(self, state: Place) -> Iterator[str]:
         place = state.copy(self._path("repair"))
-        outcome, text = call(lambda: _repair(place))
+        outcome, text, now, left = self.must(self._tried, place, _repair)
         if outcome != "ok":
             yield f"repair: {outcome} {text}"
-        now, left, stale = self.must(
-            lambda: (self.look(place), place.leftovers(), _stale(place))
-        )
-        problems = [self.wrong(now), f"leaves {left[:3]}" if left else None, stale]
+        problems = [self.wrong(now), f"leaves {left[:3]}" if left else None, stale(now)]
         yield from (f"repair: {text}" for text in problems if text)
         place.remove()
 
@@ -461,7 +326,7 @@ class Run:
             return
         place = state.copy(self._path("adopt"))
         for key in gone:
-            outcome, text = call(lambda: _values_of_a_new_array(place, key, self.zarr_format))
+            outcome, text = call(_values_of_a_new_array, place, key, self.zarr_format)
             if outcome not in ("ok", "NodeExists"):
                 yield f"a new array {key}: {outcome} {text}"
             elif outcome == "ok" and text:
@@ -470,14 +335,14 @@ class Run:
 
     # Full disks
 
-    def full(self, sample: int | None = None, seed: int = 0) -> Found:
+    def full(self, how: How) -> Found:
         """Refuse every call that needs room from each change on."""
-        for point in self.points(sample, seed):
+        for point in self.points(how):
             place = self.start.copy(self._path("full"))
-            outcome, text = call(lambda: self.act(place, FULL, point))
-            view = self.must(lambda: self.look(place))
+            outcome, text = call(self.act, place, FULL, point)
+            view = self.must(self.look, place)
             self.found.points += 1
-            if outcome != "ok" and not outcome.endswith(("StoreError", "TargetError")):
+            if outcome.startswith(("bare", "hung", "exit")):
                 self.report(point, f"full disk: {outcome} {text}")
             kept = nodes(view) == (self.after if outcome == "ok" else self.before)
             if not kept and (self.wrong(view) or self.operation.rule not in ("chunks", "nodes")):
@@ -490,14 +355,12 @@ class Run:
 
     # Stopped writers
 
-    def paused(
-        self, sample: int | None = None, seed: int = 0, seconds: tuple[str, ...] = ("same", "write")
-    ) -> Found:
+    def paused(self, how: How) -> Found:
         """Stop a writer after each change; others read and write meanwhile."""
-        orders = {second: self._orders(SECONDS[second] or self.operation.act) for second in seconds}
-        chance = random.Random(seed)
-        for point in self.points(sample, seed):
-            for second in seconds if sample is None else [chance.choice(seconds)]:
+        chosen = [*SECONDS] if how.sample is None else [random.Random(how.seed).choice([*SECONDS])]
+        orders = {second: self._orders(SECONDS[second] or self.operation.act) for second in chosen}
+        for point in self.points(how):
+            for second in chosen:
                 place = self.start.copy(self._path("paused"))
                 for problem in self._beside(place, point, second, orders[second]):
                     self.report(point, f"beside {second}: {problem}")
@@ -508,9 +371,9 @@ class Run:
     def _orders(self, other: Callable[[Place], object]) -> dict[tuple[bool, bool], list[View]]:
         """Return what may be there in the end, by whether each of two writers succeeded."""
         first, then = self.start.copy(self._path("one")), self.start.copy(self._path("two"))
-        call(lambda: (self.operation.act(first), first.close())[1])
-        outcome = call(lambda: (other(then), then.close())[1])[0]
-        only = nodes(self.must(lambda: self.look(then)))
+        call(_closed, self.operation.act, first)
+        outcome = call(_closed, other, then)[0]
+        only = nodes(self.must(self.look, then))
         both = [self.tried(first, other), self.tried(then, self.operation.act)]
         ended = [nodes(view) for done, _, view, _ in both if done == "ok" and outcome == "ok"]
         return {
@@ -523,19 +386,20 @@ class Run:
     def _beside(
         self, place: Place, point: int, second: str, orders: dict[tuple[bool, bool], list[View]]
     ) -> Iterator[str]:
-        reader = Child(lambda: _read_later(place))
+        reader = Child(_read_later, place)
         other = SECONDS[second] or self.operation.act
-        late = Child(lambda: hold_x(place)) if second == "write" else None
+        late = Child(hold_x, place) if second == "write" else None
         for child in filter(None, (reader, late)):
             child.wait()
-        writer = Child(lambda: self.act(place, STOP, point))
+        writer = Child(self.act, place, STOP, point)
         children = [reader, writer]
         if writer.wait() == "stopped":
             reader.go_on()
-            anew = Child(lambda: self.look(place))
-            waits = [name for name, c in (("a reader", reader), ("a new reader", anew)) if c.wait(SOON) != "ended"]
+            anew = Child(self.look, place)
+            reader.wait(SOON)
+            anew.wait(SOON)
             if late is None:
-                late = Child(lambda: (other(place), place.close())[1])
+                late = Child(_closed, other, place)
             else:
                 late.go_on()
             late.wait(SOON)
@@ -543,8 +407,6 @@ class Run:
             children += [anew, late]
             results = [child.result for child in (writer, late, reader, anew)]
             yield from self._judge(place, results, orders)
-            if waits:
-                yield f"{' and '.join(waits)} waited"
         for child in children:
             if child.wait(0) != "ended":
                 os.kill(child.pid, signal.SIGKILL)
@@ -552,35 +414,53 @@ class Run:
             child.close()
 
     def _judge(
-        self, place: Place, results: list[tuple[str, Any]], orders: dict[tuple[bool, bool], list[View]]
+        self,
+        place: Place,
+        results: list[tuple[str, Any]],
+        orders: dict[tuple[bool, bool], list[View]],
     ) -> Iterator[str]:
-        for name, (outcome, text) in zip(("writer", "second writer", "reader", "new reader"), results, strict=True):
+        for name, (outcome, text) in zip(
+            ("writer", "second writer", "reader", "new reader"), results, strict=True
+        ):
             if outcome.startswith(("bare", "hung", "exit", "killed")):
                 yield f"{name}: {outcome} {text}"
         writer, late, reader, anew = results
         if reader[0] == "ok":
             for key, entry in reader[1].items():
-                either = self.before.get(key), self.after.get(key)
-                fine = entry in either or (entry[0] == "error" and entry[1] in GONE)
-                if not fine and not (self.operation.rule == "chunks" and _blocks_agree(entry, *either)):
-                    yield f"old handle: {key} {_said(entry, *either)}"
+                either = [
+                    e and (e[0], entry[1], *e[2:]) for e in self._either(key)
+                ]  # but attributes
+                if entry in either or entry[:2] in GONE:
+                    continue
+                if self.operation.rule != "chunks" or not chunks_agree(entry, *either):
+                    yield f"old handle: {key} {said(entry, *either)}"
         if anew[0] == "ok" and (problem := self.wrong(anew[1])):
             yield f"new reader: {problem}"
-        final = self.must(lambda: self.look(place))
+        final = self.must(self.look, place)
         allowed = orders[writer[0] == "ok", late[0] == "ok"]
-        if nodes(final) not in allowed and not self._mixed(nodes(final), [*allowed, self.before, self.after]):
-            said = f"{writer[0]}, then {late[0]} ({str(late[1])[:80]})"
-            yield f"in the end ({said}): {wrong(final, self.before, allowed[0], self.operation, self.kind) or 'not what both did'}"
+        if nodes(final) not in allowed and not self._mixed(
+            nodes(final), [*allowed, self.before, self.after]
+        ):
+            ends = f"{writer[0]}, then {late[0]} ({str(late[1])[:80]})"
+            what = self.wrong(final, self.before, allowed[0]) or "not what both did"
+            yield f"in the end ({ends}): {what}"
+
+    def _either(self, key: str) -> tuple[Any, Any]:
+        return self.before.get(key), self.after.get(key)
 
     def _mixed(self, final: View, allowed: list[View]) -> bool:
         """Return True if each chunk is of one of two writers of chunks."""
         if self.operation.rule != "chunks" or any(final.keys() != each.keys() for each in allowed):
             return False
-        return all(_blocks_agree(e, *(each[k] for each in allowed)) for k, e in final.items() if e[0] == "array")
+        return all(
+            chunks_agree(e, *(each[k] for each in allowed))
+            for k, e in final.items()
+            if e[0] == "array"
+        )
 
 
 SECONDS: dict[str, Callable[[Place], object] | None] = {"same": None, "write": write_beside}
-GONE = ("NodeChanged", "NodeNotFound")
+GONE = [("error", "NodeChanged"), ("error", "NodeNotFound")]
 
 
 def _read_later(place: Place) -> View:
@@ -596,10 +476,15 @@ def _read_later(place: Place) -> View:
     found: View = {}
     for key, handle in handles.items():
         try:
-            found[key] = _entry(handle)
+            found[key] = entry_of(handle)
         except OmnizarrError as e:
             found[key] = "error", type(e).__name__, str(e)
     return found
+
+
+def _closed(act: Callable[[Place], object], place: Place) -> None:
+    act(place)
+    place.close()
 
 
 def _examine(place: Place) -> str | None:
@@ -621,18 +506,6 @@ def _repair(place: Place) -> None:
         if place.exists(name):
             oz.repair(place.root(name), dry_run=False, older_than=0, remove_jobs=True)
     place.close()
-
-
-def _stale(place: Place) -> str | None:
-    """Return what is wrong if consolidated metadata differs from that of the nodes."""
-    view = look(place, (), True)
-    for name in ROOTS:
-        copies = view.pop(f"{name}:consolidated", None)
-        members = ((k.partition(":")[2], *e[:2]) for k, e in view.items() if k.startswith(name))
-        own = tuple(sorted(each for each in members if each[0]))
-        if copies is not None and copies != own:
-            return f"consolidated metadata of {name} differs from that of the nodes"
-    return None
 
 
 def _values_of_a_new_array(place: Place, key: str, zarr_format: Format) -> int:

@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -262,9 +261,7 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "create group": Operation("create", lambda p: _group(p).create_group("new/a"), "nodes"),
     "create with data": Operation("create with data", **_new(_create_data)),
-    "create shards with data": Operation(
-        "create with data", **_new(_create_shards), formats=(3,)
-    ),
+    "create shards with data": Operation("create with data", **_new(_create_shards), formats=(3,)),
     "create root with data": Operation("create with data", **_new(_create_root)),
     "array": Operation("create with data", **_new(_array_root)),
     "save": Operation("create with data", **_new(_save)),

@@ -44,7 +44,9 @@ class Client:
         assert target is not None
         target.write(json.dumps(asked) + "\n")
         target.flush()
-        answer: dict[str, Any] = json.loads(source.readline() or '{"error": "the server has ended"}')
+        answer: dict[str, Any] = json.loads(
+            source.readline() or '{"error": "the server has ended"}'
+        )
         if "error" in answer:
             raise RuntimeError(answer["error"])
         return answer
@@ -73,7 +75,7 @@ def serving(folder: Path) -> Iterator[Client | None]:
 
 def main(folder: Path) -> None:
     import omnizarr
-    from tests.crash.machine import Run
+    from tests.crash.machine import How, Run
 
     omnizarr.config.set(threads=1)  # the same calls in the same order
     gc.freeze()
@@ -81,14 +83,14 @@ def main(folder: Path) -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         event = asked.pop("event")
-        how = {n: asked.pop(n) for n in ("sample", "seed", "seconds") if n in asked}
+        how = {n: asked.pop(n) for n in ("sample", "seed", "only") if n in asked}
         key = json.dumps(asked)
         try:
             if key not in runs:
                 for old in runs.values():
                     shutil.rmtree(old.folder, ignore_errors=True)
                 runs = {key: Run(folder / "run", **asked)}
-            answer = dataclasses.asdict(getattr(runs[key], event)(**how))
+            answer = dataclasses.asdict(getattr(runs[key], event)(How(**how)))
         except Exception:
             answer = {"error": traceback.format_exc()}
         sys.stdout.write(json.dumps(answer) + "\n")
