@@ -247,7 +247,8 @@ class Run:
     def wrong(
         self, view: View, before: View | None = None, after: View | None = None
     ) -> str | None:
-        before, after = before or self.before, after or self.after
+        if before is None or after is None:
+            before, after = self.before, self.after
         return wrong(view, before, after, self.operation, self.kind)
 
     def check(self, place: Place) -> Iterator[str]:
@@ -392,7 +393,7 @@ class Run:
         for child in filter(None, (reader, late)):
             child.wait()
         writer = Child(self.act, place, STOP, point)
-        children = [reader, writer]
+        children = [child for child in (reader, writer, late) if child]
         if writer.wait() == "stopped":
             reader.go_on()
             anew = Child(self.look, place)
@@ -404,7 +405,7 @@ class Run:
                 late.go_on()
             late.wait(SOON)
             writer.go_on()
-            children += [anew, late]
+            children = [reader, writer, late, anew]
             results = [child.result for child in (writer, late, reader, anew)]
             yield from self._judge(place, results, orders)
         for child in children:

@@ -15,7 +15,7 @@ from tests.crash.places import Place
 
 OLD = np.arange(1, 25, dtype="i4").reshape(6, 4)
 NEW = OLD + 100
-CHUNKS = (2, 2)
+CHUNKS = (3, 2)
 Format: TypeAlias = int | str
 # What may be there afterwards: all old or all new; also nothing at the targets; also both nodes of
 # a move; each node by itself; each chunk by itself.
@@ -42,10 +42,18 @@ def prepare(place: Place, zarr_format: Format) -> None:
     """Store arrays and groups, and others with similar names that must not change."""
     root = oz.create_group(place.root(), zarr_format=zarr_format, attributes={"k": 1})
     for number, name in enumerate(("x", "x1", "g/a", "g/b/c", "g1/a")):
-        data = OLD + 50 * number
-        root.create_array(name, data=data, chunks=CHUNKS, attributes={"k": number})
-    sharded: dict[str, Any] = {"shards": (4, 4)} if zarr_format == 3 else {}
-    root.create_array("s", data=OLD, chunks=CHUNKS, **sharded)
+        chunks = {"x": CHUNKS, "g/a": (3, 4)}.get(name, OLD.shape)
+        root.create_array(name, data=OLD + 50 * number, chunks=chunks, attributes={"k": number})
+
+
+def prepare_shards(place: Place, zarr_format: Format) -> None:
+    prepare(place, zarr_format)
+    shards: dict[str, Any] = {"shards": (3, 4)} if zarr_format == 3 else {}
+    _group(place).create_array("s", data=OLD, chunks=CHUNKS, **shards)
+
+
+def prepare_file(place: Place, zarr_format: Format) -> None:
+    prepare(place, zarr_format)
     np.save(place.folder / "in.npy", NEW)
 
 
@@ -88,7 +96,7 @@ def _create_data(place: Place, **more: Any) -> object:
 
 
 def _create_shards(place: Place, **more: Any) -> object:
-    return _group(place).create_array("new", data=NEW, chunks=CHUNKS, shards=(4, 4), **more)
+    return _group(place).create_array("new", data=NEW, chunks=CHUNKS, shards=(3, 4), **more)
 
 
 def _create_root(place: Place, **more: Any) -> object:
@@ -174,12 +182,12 @@ def _convert_in_place(place: Place) -> object:
 
 
 def _rechunk(place: Place, **more: Any) -> object:
-    return oz.rechunk(place.root(), place.root("out"), chunks=(3, 4), **more)
+    return oz.rechunk(place.root(), place.root("out"), chunks=(2, 4), **more)
 
 
 def _rechunk_in_place(passes: int) -> Callable[..., object]:
     def act(place: Place, **more: Any) -> object:
-        options: Any = {"node": "x", "chunks": (3, 4), "in_place": True, "passes": passes, **more}
+        options: Any = {"node": "x", "chunks": (2, 4), "in_place": True, "passes": passes, **more}
         return oz.rechunk(place.root(), **options)
 
     return act
@@ -275,12 +283,14 @@ OPERATIONS: dict[str, Operation] = {
         prepare=prepare_consolidated,
     ),
     "overwrite with another type": Operation(
-        "overwrite", _create("x", data=NEW[:3].astype("f8"), overwrite=True, chunks=(3, 1))
+        "overwrite", _create("x", data=NEW[:3].astype("f8"), overwrite=True, chunks=(2, 4))
     ),
     "overwrite without data": Operation(
         "overwrite", _create("x", shape=(6, 4), dtype="i4", overwrite=True)
     ),
-    "overwrite shards": Operation("overwrite", _create("s", data=NEW, overwrite=True)),
+    "overwrite shards": Operation(
+        "overwrite", _create("s", data=NEW, overwrite=True), prepare=prepare_shards
+    ),
     "overwrite group by array": Operation("overwrite", _create("g", data=NEW, overwrite=True)),
     "overwrite group": Operation(
         "overwrite", lambda p: _group(p).create_group("g", overwrite=True)
@@ -291,17 +301,21 @@ OPERATIONS: dict[str, Operation] = {
     "delete group": Operation("delete", _delete("g")),
     "move array": Operation("move", _move("x", "m/y"), "both"),
     "move group": Operation("move", _move("g", "m"), "both", prepare=prepare_consolidated),
-    "shrink, keep": Operation("resize", _resize((3, 3), "keep")),
-    "shrink, erase": Operation("resize", _resize((3, 3), "erase")),
-    "shrink shards, erase": Operation("resize", _resize((3, 3), "erase", "s")),
+    "shrink, keep": Operation("resize", _resize((2, 3), "keep")),
+    "shrink, erase": Operation("resize", _resize((2, 3), "erase")),
+    "shrink shards, erase": Operation(
+        "resize", _resize((2, 3), "erase", "s"), prepare=prepare_shards
+    ),
     "grow": Operation("resize", _resize((9, 7), "erase")),
     "append": Operation("append", _append),
     "write element": Operation("write", _set("x", (0, 0), 7), "chunks"),
     "write region": Operation("write", _set("x", np.s_[1:5, 1:3], 7), "chunks"),
     "write all": Operation("write", _set("x", ..., NEW), "chunks"),
     "write fill": Operation("write", _set("x", ..., 0), "chunks"),
-    "write shards": Operation("write", _set("s", np.s_[1:5, 1:3], 7), "chunks"),
-    "writer": Operation("write", _stream, "chunks"),
+    "write shards": Operation(
+        "write", _set("s", np.s_[1:5, 1:3], 7), "chunks", prepare=prepare_shards
+    ),
+    "writer": Operation("write", _stream, "chunks", prepare=prepare_shards),
     "attributes": Operation("attributes", lambda p: _array(p).attrs.update({"k": 2, "l": [3]})),
     "group attributes": Operation(
         "attributes", lambda p: _group(p).attrs.update({"k": 2}), prepare=prepare_consolidated
@@ -320,7 +334,7 @@ OPERATIONS: dict[str, Operation] = {
         "in-place job", **{**_job(_rechunk_in_place(2)), "force": None}, targets=("data:x",)
     ),
     "pyramid": Operation("job", **_job(_pyramid), formats=(3,)),
-    "import": Operation("job", **_job(_import)),
+    "import": Operation("job", **_job(_import), prepare=prepare_file),
     "OME write": Operation("job", **_new(_ome)),
     "CF write": Operation("create with data", **_new(_cf), rule="nodes"),
     "geo write": Operation("job", **_new(_geo)),

@@ -75,8 +75,10 @@ def serving(folder: Path) -> Iterator[Client | None]:
 
 def main(folder: Path) -> None:
     import omnizarr
+    from omnizarr.concurrency import leases
     from tests.crash.machine import How, Run
 
+    leases.LEASE = 0.5  # seconds; nobody waits long for the leases of dead writers
     omnizarr.config.set(threads=1)  # the same calls in the same order
     gc.freeze()
     runs: dict[str, Any] = {}  # the last one, which several events share
