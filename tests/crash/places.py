@@ -120,10 +120,11 @@ class Place:
                 yield _plain(f"{inside}/{name}"), _value(f"{inside}/{name}", value)
 
     def leftovers(self) -> list[str]:
-        """Return the names of what the library has for itself: temporary files, locks, stages."""
+        """Return the files or keys that the library has for itself: temporary ones, locks, stages."""
         if self.kind in ("directory", "fsspec"):
-            found = [str(path.relative_to(self.folder)) for path in self.folder.rglob(f"*{OURS}*")]
-            return [path for path in found if OURS not in os.path.dirname(path)]
+            files = [path for path in self.folder.rglob("*") if path.is_file()]
+            inside = [str(path.relative_to(self.folder)) for path in files]
+            return [path for path in inside if OURS in path]
         roots = [name for name in ROOTS if self.exists(name)]
         stores = [self.root(name, read_only=self.kind == "ZIP") for name in roots]
         return [key for store in stores for key in list_prefix(store, "") if OURS in key]
