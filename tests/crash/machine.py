@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import itertools
 import os
@@ -72,6 +73,7 @@ class Child:
         if self.pid:
             return
         try:
+            gc.disable()
             warnings.simplefilter("ignore")
             try:
                 result = "ok", function(*given)

@@ -120,7 +120,7 @@ class Place:
                 yield _plain(f"{inside}/{name}"), _value(f"{inside}/{name}", value)
 
     def leftovers(self) -> list[str]:
-        """Return the files or keys that the library has for itself: temporary ones, locks, stages."""
+        """Return the files or keys that the library has for itself, such as locks."""
         if self.kind in ("directory", "fsspec"):
             files = [path for path in self.folder.rglob("*") if path.is_file()]
             inside = [str(path.relative_to(self.folder)) for path in files]
