@@ -183,7 +183,8 @@ class Run:
         self.known = [*self.before, *self.after]
         self.before_by_zarr = self.must(look_by_zarr, self.start, self.known)
         self.after_by_zarr = self.must(look_by_zarr, ended, self.known)
-        self.twice_outcome, _, self.twice, _ = self.tried(ended, self.operation.act)
+        self.twice_outcome, _, twice, _ = self.tried(ended, self.operation.act)
+        self.twice = nodes(twice)
 
     def place(self, name: str) -> Place:
         path = self._path(name)

@@ -30,7 +30,7 @@ class Operation:
     promise: str  # the row of the table of promises
     act: Callable[[Place], object]
     rule: Rule = "whole"
-    targets: tuple[str, ...] = ()  # what may be absent
+    target: str = ""  # what an in-place job replaces
     prepare: Callable[[Place, Format], object] | None = None
     force: Callable[[Place], object] | None = None
     resume: Callable[[Place], object] | None = None
@@ -295,7 +295,7 @@ OPERATIONS: dict[str, Operation] = {
     "overwrite group": Operation(
         "overwrite", lambda p: _group(p).create_group("g", overwrite=True)
     ),
-    "overwrite root": Operation("overwrite root", _overwrite_root, "absent", ("data:",)),
+    "overwrite root": Operation("overwrite root", _overwrite_root, "absent"),
     "assign": Operation("overwrite", _assign("x")),
     "delete array": Operation("delete", _delete("x"), prepare=prepare_consolidated),
     "delete group": Operation("delete", _delete("g")),
@@ -328,10 +328,10 @@ OPERATIONS: dict[str, Operation] = {
     "convert in place": Operation("convert in place", _convert_in_place, "nodes", formats=(2,)),
     "rechunk": Operation("job", **_job(_rechunk)),
     "rechunk in place": Operation(
-        "in-place job", **{**_job(_rechunk_in_place(1)), "force": None}, targets=("data:x",)
+        "in-place job", **{**_job(_rechunk_in_place(1)), "force": None}, target="data:x"
     ),
     "rechunk in place, two passes": Operation(
-        "in-place job", **{**_job(_rechunk_in_place(2)), "force": None}, targets=("data:x",)
+        "in-place job", **{**_job(_rechunk_in_place(2)), "force": None}, target="data:x"
     ),
     "pyramid": Operation("job", **_job(_pyramid), formats=(3,)),
     "import": Operation("job", **_job(_import), prepare=prepare_file),

@@ -114,13 +114,21 @@ def wrong(view: View, before: View, after: View, operation: Operation, kind: str
         changed = [key for key in before | after if before.get(key) != after.get(key)]
         if found == {k: e for k, e in after.items() if k not in changed}:
             return None
-        targets = operation.targets or (min(changed, key=len),)
-        if found == {k: e for k, e in before.items() if not k.startswith(targets)}:
-            return None
     if operation.promise == "in-place job":
-        (target,) = operation.targets
+        target = operation.target
         text = str(view.get(f"no {target}", view.get(target)))
         if "resume" in text and found == {k: e for k, e in before.items() if k != target}:
+            return None
+    gone = [
+        f"{name}:" for name in ROOTS if f"{name}:" in before | after and f"{name}:" not in found
+    ]
+    if gone and (operation.rule == "absent" or gone[0] not in before):
+        # A root that is not there yet, or no more: what is below it is old or new.
+        rest = [key for key in before | after | found if not key.startswith(gone[0])]
+        inside = {key: entry for key, entry in found.items() if key.startswith(gone[0])}
+        if all(found.get(k) == before.get(k) == after.get(k) for k in rest) and all(
+            entry in (before.get(k), after.get(k)) for k, entry in inside.items()
+        ):
             return None
     if operation.rule == "both":
         return _wrong_move(found, before, after)
