@@ -189,7 +189,7 @@ class Run:
     def place(self, name: str) -> Place:
         path = self._path(name)
         path.mkdir(parents=True)
-        return Place(self.kind, path, self.server)
+        return Place(self.kind, path, self.server, self.zarr_format)
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}-{os.getpid()}-{next(_numbers)}"
@@ -268,7 +268,8 @@ class Run:
         yield from self._repair(place)
         yield from self._adopt(place, nodes(view))
         if self.operation.resume is not None:
-            outcome, text, view, left = self.tried(place, self.operation.resume)
+            # Not on a copy, since jobs know the paths of their places.
+            outcome, text, view, left = self.must(self._tried, place, self.operation.resume)
             if outcome != "ok":
                 yield f"resume=True: {outcome} {text}"
             elif nodes(view) != self.after:
@@ -306,7 +307,7 @@ class Run:
         elif self.wrong(now):
             yield f"again, refused: {self.wrong(now)}"
         elif view != self.after and self.operation.promise != "move":
-            if "overwrite=True" not in str(text) and "resume=True" not in str(text):
+            if not any(word in str(text) for word in ("overwrite=True", "resume=True", "repair")):
                 yield f"again: {outcome} without advice: {text}"
             if self.operation.force is not None:
                 outcome, text, now, _ = self.tried(state, self.operation.force)
@@ -326,11 +327,12 @@ class Run:
         """Create an array where one was, or was to be: it has no values."""
         known = {**self.after, **self.before}
         gone = [k for k, e in known.items() if k not in view and e[0] == "array"]
+        gone = [k for k in gone if f"{k.partition(':')[0]}:" in view or k.endswith(":")]
         if not gone:
             return
         place = state.copy(self._path("adopt"))
         for key in gone:
-            outcome, text = call(_values_of_a_new_array, place, key, self.zarr_format)
+            outcome, text = call(_values_of_a_new_array, place, key)
             if outcome not in ("ok", "NodeExists"):
                 yield f"a new array {key}: {outcome} {text}"
             elif outcome == "ok" and text:
@@ -512,11 +514,11 @@ def _repair(place: Place) -> None:
     place.close()
 
 
-def _values_of_a_new_array(place: Place, key: str, zarr_format: Format) -> int:
+def _values_of_a_new_array(place: Place, key: str) -> int:
     name, _, path = key.partition(":")
     new = oz.create_array(
         place.root(name), path=path, shape=(6, 4), chunks=CHUNKS, dtype="i4",
-        zarr_format=oz.open(place.root("data")).zarr_format if name == "out" else zarr_format,
+        zarr_format=place.zarr_format,
     )  # fmt: skip
     found = int(np.count_nonzero(new[...]))
     place.close()

@@ -71,10 +71,6 @@ def _array(place: Place, name: str = "x") -> oz.Array:
     return found
 
 
-def _format(place: Place) -> Format:
-    return oz.open(place.root()).zarr_format
-
-
 def _create(name: str, **options: Any) -> Callable[[Place], object]:
     return lambda place: _group(place).create_array(name, **{"chunks": CHUNKS, **options})
 
@@ -100,22 +96,22 @@ def _create_shards(place: Place, **more: Any) -> object:
 
 
 def _create_root(place: Place, **more: Any) -> object:
-    options = {"chunks": CHUNKS, "zarr_format": _format(place), **more}
+    options = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
     return oz.create_array(place.root("out"), data=NEW, **options)
 
 
 def _array_root(place: Place, **more: Any) -> object:
-    options = {"chunks": CHUNKS, "zarr_format": _format(place), **more}
+    options = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
     return oz.array(NEW, store=place.root("out"), **options)
 
 
 def _save(place: Place, **more: Any) -> object:
-    options: Any = {"chunks": CHUNKS, "zarr_format": _format(place), **more}
+    options: Any = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
     return oz.save(place.root("out"), NEW, **options)
 
 
 def _save_group(place: Place, **more: Any) -> object:
-    options: Any = {"chunks": CHUNKS, "zarr_format": _format(place), **more}
+    options: Any = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
     return oz.save_group(place.root("out"), a=NEW, b=OLD, **options)
 
 
@@ -128,7 +124,7 @@ def _assign(name: str) -> Callable[[Place], object]:
 
 
 def _overwrite_root(place: Place) -> object:
-    options: Any = {"chunks": CHUNKS, "zarr_format": _format(place), "overwrite": True}
+    options: Any = {"chunks": CHUNKS, "zarr_format": place.zarr_format, "overwrite": True}
     return oz.create_array(place.root(), data=NEW, **options)
 
 
@@ -173,7 +169,7 @@ def _copy_array(place: Place, overwrite: bool = False) -> object:
 
 
 def _convert(place: Place, **more: Any) -> object:
-    other = 3 if _format(place) == 2 else 2
+    other = 3 if place.zarr_format == 2 else 2
     return oz.convert(place.root(), place.root("out"), zarr_format=other, **more)
 
 
@@ -199,24 +195,24 @@ def _pyramid(place: Place, **more: Any) -> object:
 
 
 def _import(place: Place, **more: Any) -> object:
-    options: Any = {"chunks": CHUNKS, "zarr_format": _format(place), **more}
+    options: Any = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
     return oz.import_file(str(place.folder / "in.npy"), place.root("out"), **options)
 
 
 def _ome(place: Place, **more: Any) -> object:
-    version = {2: "0.4", 3: "0.5"}[int(_format(place))]
+    version = {2: "0.4", 3: "0.5"}[int(place.zarr_format)]
     options: Any = {"axes": "yx", "levels": 2, "version": version, "chunks": CHUNKS, **more}
     return oz.ome.write(place.root("out"), NEW, **options)
 
 
 def _cf(place: Place, **more: Any) -> object:
-    dataset = oz.cf.create(place.root("out"), zarr_format=_format(place), **more)
+    dataset = oz.cf.create(place.root("out"), zarr_format=place.zarr_format, **more)
     return dataset.create_variable("v", NEW, dimensions=["y", "x"], chunks=CHUNKS)
 
 
 def _geo(place: Place, **more: Any) -> object:
     options: Any = {"crs": "EPSG:4326", "bounds": (0, 0, 4, 6), "levels": 2, "chunks": CHUNKS}
-    return oz.geo.write(place.root("out"), NEW, zarr_format=_format(place), **options, **more)
+    return oz.geo.write(place.root("out"), NEW, zarr_format=place.zarr_format, **options, **more)
 
 
 def _dataset(first: int = 0) -> Any:
@@ -229,7 +225,7 @@ def _dataset(first: int = 0) -> Any:
 def _xarray(place: Place, overwrite: bool = False) -> object:
     encoding = {"v": {"chunks": CHUNKS}}
     mode: Any = "w" if overwrite else "w-"
-    options: Any = {"mode": mode, "encoding": encoding, "zarr_format": _format(place)}
+    options: Any = {"mode": mode, "encoding": encoding, "zarr_format": place.zarr_format}
     return oz.xarray.write(_dataset(), place.root("out"), **options)
 
 
@@ -245,7 +241,7 @@ def _append_dataset(place: Place) -> object:
 def _dask(place: Place, **more: Any) -> object:
     import dask.array
 
-    options: Any = {"zarr_format": _format(place), **more}
+    options: Any = {"zarr_format": place.zarr_format, **more}
     return oz.from_dask(dask.array.from_array(NEW, chunks=CHUNKS), place.root("out"), **options)
 
 

@@ -34,6 +34,7 @@ class Place:
     kind: str
     folder: Path
     server: str = ""  # the URL of Redis, or the port of S3
+    zarr_format: Any = 3
     opened: list[Any] = field(default_factory=list)
 
     def root(self, name: str = "data", *, read_only: bool = False) -> Any:
@@ -82,7 +83,7 @@ class Place:
     def copy(self, folder: Path) -> Place:
         """Copy everything to another folder, with sparse files and times as they are."""
         shutil.copytree(self.folder, folder, symlinks=True)
-        other = Place(self.kind, folder, self.server)
+        other = Place(self.kind, folder, self.server, self.zarr_format)
         if self.kind not in FILES:
             for name in ROOTS:
                 source, target = self._store(name, True), other._store(name, False)
