@@ -169,6 +169,17 @@ class NodeNotFound(OmnizarrError, KeyError, ValueError, FileNotFoundError):
     """There is no array or group at that path."""
 
 
+class NodeChanged(NodeNotFound):
+    """The node of a handle was deleted, moved or replaced by another since it was opened.
+
+    `reshaped` is True if it is the same array, but smaller.
+    """
+
+    def __init__(self, message: str = "", *, reshaped: bool = False) -> None:
+        super().__init__(message)
+        self.reshaped = reshaped
+
+
 class NodeExists(OmnizarrError, ValueError, FileExistsError):
     """There is already a node or other data at that path; `kind` is "array" or "group" if known."""
 

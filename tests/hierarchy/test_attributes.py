@@ -209,6 +209,6 @@ def test_a_node_that_became_another_kind_is_not_overwritten() -> None:
     group = oz.create_group(None)
     array = group.create_array("a", shape=3)
     group.create_group("a", overwrite=True, attributes={"new": 1})
-    with pytest.raises(oz.WrongNode):
+    with pytest.raises(oz.NodeChanged, match="replaced by a group"):
         array.attrs["b"] = 1
     assert group["a"].attrs == {"new": 1}

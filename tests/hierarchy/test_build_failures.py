@@ -81,20 +81,21 @@ def test_a_store_that_fails_once_leaves_no_array_without_its_values(
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("kind", ["directory", "memory"])
-def test_an_array_that_cannot_be_filled_is_removed_and_its_siblings_kept(
+def test_no_array_is_created_above_other_nodes_that_keep_their_chunks(
     kind: str, zarr_format: Any, overwrite: bool, tmp_path: Path
 ) -> None:
-    """Foreign files kept it from being erased, so that it was there with fill values; nodes
-    below it, whose group had no metadata, were erased with it."""
+    """Its chunks would have taken the place of theirs, and they would have been erased with it."""
     store = LocalStore(tmp_path / "x") if kind == "directory" else MemoryStore()
     oz.create_array(store, name="g/x", data=VALUES, zarr_format=zarr_format)
     store.erase("g/zarr.json" if zarr_format == 3 else "g/.zgroup")
     store.set("g/notes.txt", b"mine")
-    with pytest.raises(RuntimeError, match="no data"):
-        oz.create_array(
-            store, name="g", data=NoData(), zarr_format=zarr_format, overwrite=overwrite
-        )
+    with pytest.raises(oz.NodeExists, match="others are below it"):
+        oz.create_array(store, name="g", data=VALUES, zarr_format=zarr_format, overwrite=overwrite)
     with pytest.raises(oz.NodeNotFound):
         oz.open_array(store, path="g")
+    with pytest.raises(RuntimeError, match="no data"):
+        oz.create_array(store, name="h", data=NoData(), zarr_format=zarr_format)
+    with pytest.raises(oz.NodeNotFound):
+        oz.open_array(store, path="h")
     np.testing.assert_array_equal(oz.open_array(store, path="g/x")[...], VALUES)
     assert store.get("g/notes.txt") == b"mine"

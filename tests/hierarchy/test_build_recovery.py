@@ -167,7 +167,7 @@ def _killed_stage(store: Any) -> None:
 def test_repair_does_not_replace_a_newer_node_by_remains(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnizarr.ops.repair._is_running", lambda process: False)
+    monkeypatch.setattr("omnizarr.ops.repair.is_running", lambda process: False)
     store = STORES[kind](tmp_path)
     oz.create_array(store, data=VALUES, chunks=(4, 4))
     _killed_stage(store)

@@ -218,7 +218,7 @@ def test_a_replacement_that_was_interrupted_is_kept_unless_told_otherwise(
         )  # fmt: skip
     [found] = oz.repair(tmp_path / "b.zarr", dry_run=False)
     assert found.state == "in use"  # by this process, for all that is known
-    monkeypatch.setattr("omnizarr.ops.repair._is_running", lambda process: False)
+    monkeypatch.setattr("omnizarr.ops.repair.is_running", lambda process: False)
     [found] = oz.repair(tmp_path / "b.zarr", dry_run=False)
     assert (found.kind, found.state) == ("interrupted job", "resumable")
     [found] = oz.repair(tmp_path / "b.zarr", dry_run=False, remove_jobs=True)

@@ -513,8 +513,7 @@ static int was_replaced(const oz_batch *batch, int64_t number, uint64_t identity
     return first != identity;
 }
 
-oz_status oz_read_row(const oz_batch *batch, oz_workspace *workspace, int64_t number,
-                      int64_t slice) {
+oz_status oz_read_row(oz_batch *batch, oz_workspace *workspace, int64_t number, int64_t slice) {
     oz_row row;
     oz_input input;
     oz_get_row(batch, number, &row);
@@ -528,6 +527,7 @@ oz_status oz_read_row(const oz_batch *batch, oz_workspace *workspace, int64_t nu
     oz_status status = oz_row_open(batch, &row, &input);
     int missing = status == OZ_MISSING;
     if (missing && batch->missing) atomic_store(&batch->missing[number], 1);
+    if (missing) atomic_store(&batch->absent, 1);
     if (missing && !batch->skip_missing) status = OZ_OK;
     if (!status && was_replaced(batch, number, input.identity)) status = OZ_INVALID;
     if (status) {

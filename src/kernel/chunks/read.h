@@ -5,7 +5,6 @@
 #include "rows/rows.h"
 
 /* Read a row into the array. Of a shard only the part number `slice` of batch->slices is read. */
-oz_status oz_read_row(const oz_batch *batch, oz_workspace *workspace, int64_t number,
-                      int64_t slice);
+oz_status oz_read_row(oz_batch *batch, oz_workspace *workspace, int64_t number, int64_t slice);
 
 #endif

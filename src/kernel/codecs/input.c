@@ -22,6 +22,11 @@ static uint64_t identity_of(const struct stat *info) {
     return mixed | 2;
 }
 
+uint64_t oz_path_identity(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 ? identity_of(&info) : OZ_IDENTITY_MISSING;
+}
+
 oz_status oz_input_open(oz_input *input, int directory, const char *key) {
     struct stat info;
     *input = (oz_input){.file = -1, .identity = OZ_IDENTITY_MISSING};

@@ -17,6 +17,9 @@ static inline oz_input oz_input_from(oz_bytes bytes) {
     return (oz_input){.file = -1, .data = bytes.data, .size = (int64_t)bytes.size};
 }
 
+/* Return the identity of the file at a path; OZ_IDENTITY_MISSING where there is none. */
+uint64_t oz_path_identity(const char *path);
+
 /* Open the file of a key. OZ_MISSING where there is no such file. Always followed by
  * oz_input_close. */
 oz_status oz_input_open(oz_input *input, int directory, const char *key);

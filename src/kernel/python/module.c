@@ -21,7 +21,14 @@ typedef struct {
     Py_ssize_t view_count;
     int threads, tell_missing;
     long long min_bytes;
+    const char *metadata; /* borrowed from the arguments: the path of the array's metadata, or NULL */
+    unsigned long long identity; /* that its file has to have */
 } run_arguments;
+
+/* Return 1 where the array is no longer the one that the caller knows. */
+static int was_replaced(const run_arguments *given) {
+    return given->metadata && oz_path_identity(given->metadata) != given->identity;
+}
 
 /* Return 1 where the Python handler of a signal has raised; for the calling thread only. */
 static int signal_raised(oz_batch *batch) {
@@ -113,10 +120,11 @@ static oz_status check_key_encoding(const oz_batch *batch) {
 
 static oz_status take_arguments(oz_batch *batch, PyObject *args, run_arguments *given) {
     Py_ssize_t prefix_size;
-    if (!PyArg_ParseTuple(args, "OOy#Oy#iiOpppiL", &given->pipeline, &given->plan, &given->root,
+    if (!PyArg_ParseTuple(args, "OOy#Oy#iiOpppiL|yK", &given->pipeline, &given->plan, &given->root,
                           &given->root_size, &given->values, &batch->prefix, &prefix_size,
                           &batch->key_style, &batch->separator, &given->array, &batch->writing,
-                          &batch->sync, &batch->skip_missing, &given->threads, &given->min_bytes))
+                          &batch->sync, &batch->skip_missing, &given->threads, &given->min_bytes,
+                          &given->metadata, &given->identity))
         return OZ_PYTHON;
     batch->prefix_size = (size_t)prefix_size;
     batch->pipeline = oz_pipeline_of(given->pipeline);
@@ -129,7 +137,8 @@ static oz_status take_arguments(oz_batch *batch, PyObject *args, run_arguments *
         given->kept = PyList_AsTuple(given->values);
         return given->kept ? take_values(batch, given->kept) : OZ_PYTHON;
     }
-    return open_root(batch, given);
+    oz_status status = open_root(batch, given);
+    return !status && was_replaced(given) ? OZ_UNSUPPORTED : status;
 }
 
 /* Take the arguments of `run_rows`. */
@@ -293,7 +302,8 @@ static PyObject *take_small(oz_batch *batch, PyObject *args, run_arguments *give
     Py_ssize_t prefix_size;
     oz_selected axes[OZ_MAX_AXES];
     *status = OZ_PYTHON;
-    if (!PyArg_ParseTuple(args, "O!O", &PyTuple_Type, &array, &selection) ||
+    if (!PyArg_ParseTuple(args, "O!OyK", &PyTuple_Type, &array, &selection, &given->metadata,
+                          &given->identity) ||
         !PyArg_ParseTuple(array, "OO!y#y#iiOOL", &given->pipeline, &PyTuple_Type, &shape,
                           &given->root, &given->root_size, &batch->prefix, &prefix_size,
                           &batch->key_style, &batch->separator, &given->array, &type,
@@ -321,9 +331,10 @@ static PyObject *take_small(oz_batch *batch, PyObject *args, run_arguments *give
     return allocate_result(batch, axes, type, given);
 }
 
-/* read_small(array, selection) -> result, None where that takes longer or fails
+/* read_small(array, selection, metadata, identity) -> result, None where that takes longer or fails
  *
- * One call from the selection to its values. Whatever it does not do, the caller does with a plan;
+ * One call from the selection to its values; None also where a chunk is missing, or several were
+ * read, and the array may have been replaced meanwhile. Whatever it does not do, the caller does with a plan;
  * so wrong selections and damaged chunks raise the same errors. */
 static PyObject *read_small(PyObject *Py_UNUSED(module), PyObject *args) {
     run_arguments given = {0};
@@ -333,7 +344,8 @@ static PyObject *read_small(PyObject *Py_UNUSED(module), PyObject *args) {
     batch->directory = -1, given.threads = 1;
     PyObject *array = take_small(batch, args, &given, &status), *left, *result = NULL;
     left = array ? run_batch(batch, &given) : NULL;
-    if (left && PyList_GET_SIZE(left) == 0)
+    int several = batch->rows > 1 || atomic_load(&batch->absent);
+    if (left && PyList_GET_SIZE(left) == 0 && !(several && was_replaced(&given)))
         result = given.view.ndim ? Py_NewRef(array) : take_scalar(array);
     else if (left || (!array && status != OZ_OK && status != OZ_PYTHON))
         result = Py_NewRef(Py_None);
@@ -343,6 +355,12 @@ static PyObject *read_small(PyObject *Py_UNUSED(module), PyObject *args) {
     oz_free_plan(batch);
     oz_batch_free(batch);
     return result;
+}
+
+/* identity(path) -> a number that changes when a file is replaced; 1 where there is none */
+static PyObject *identity(PyObject *Py_UNUSED(module), PyObject *path) {
+    const char *text = PyBytes_AsString(path);
+    return text ? PyLong_FromUnsignedLongLong(oz_path_identity(text)) : NULL;
 }
 
 /* load_deflate(file) -> True where it has all functions that gzip and zlib need */
@@ -355,6 +373,7 @@ static PyObject *load_deflate(PyObject *Py_UNUSED(module), PyObject *args) {
 }
 
 static PyMethodDef methods[] = {
+    {"identity", identity, METH_O, "Return a number that changes when a file is replaced."},
     {"load_deflate", load_deflate, METH_VARARGS, "Use the libdeflate in a shared library."},
     {"pipeline", oz_pipeline_new, METH_VARARGS, "Return a codec pipeline for chunks of one shape."},
     {"memory", oz_result_memory_new, METH_VARARGS, "Return memory for a large result."},

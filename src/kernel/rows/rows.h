@@ -81,6 +81,7 @@ typedef struct oz_batch {
     int skip_missing;     /* rows that would get the fill value are not done */
     /* Owned: freed with the batch; 1 for rows that have no value; NULL where nobody asks. */
     atomic_uchar *missing;
+    atomic_int absent;    /* set when a row has no value */
     atomic_int replacing; /* set when a key was found to exist */
     /* Work. A row may be shared by several threads, each of which takes a slice of the shard. */
     int64_t slices;

@@ -75,7 +75,10 @@ class _File:
 
 
 class locked:
-    """Wait until no other process or thread has these keys of a directory, and hold them."""
+    """Wait until no other process or thread has these keys of a directory, and hold them.
+
+    The empty key stands for all.
+    """
 
     __slots__ = ("_file", "_has_all", "_keys", "_path")
 
@@ -94,7 +97,7 @@ class locked:
             for byte in other._keys.keys() & keys.keys():
                 refuse_reentry(keys[byte], os.path.dirname(path))
             has_all = has_all or other._has_all
-        whole = not _HAS_RANGES or (len(keys) > MANY and not outer)
+        whole = not _HAS_RANGES or "" in keys.values() or (len(keys) > MANY and not outer)
         ranges = [(0, _BYTES)] if whole else [(byte, 1) for byte in sorted(keys)]
         outer.append(self)
         try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -58,6 +58,18 @@ def was_bound(model: ArrayModel) -> bool:
     return _complete.get((registry.generation(), id(model))) is not None
 
 
+class Watch(Protocol):
+    """Notices that an array in a store was replaced, moved, deleted or made smaller."""
+
+    metadata: bytes  # the path of the file with the metadata, if the kernel may look at it
+    identity: int  # of that file when it was seen last; 0: not yet
+    expires: float  # the monotonic time until which a read of one chunk needs no look
+
+    def note_missing(self) -> None: ...
+    def confirm(self) -> object: ...
+    def steadily(self, read: Callable[[], T], several: bool) -> T: ...
+
+
 @dataclass(eq=False)
 class BoundArray:
     """An array in a store, with its model bound to code."""
@@ -74,10 +86,22 @@ class BoundArray:
     small: tuple[Any, ...] | None = None
     # True if chunks at the end may hold elements of a larger shape that another writer stored.
     outgrown: bool = False
+    # None for an array that nobody else can change, or that has no metadata yet.
+    watch: Watch | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what is not bound; another process binds it again."""
         return _unpickle, (self.store, self.path, self.prefix, self.model, self.outgrown)
+
+    def note_missing(self) -> None:
+        """Take note that a chunk was missing, which somebody may just have erased."""
+        if self.watch is not None:
+            self.watch.note_missing()
+
+    def confirm(self) -> None:
+        """Raise NodeChanged if another node is stored in the place of the array."""
+        if self.watch is not None:
+            self.watch.confirm()
 
     def check(self) -> bool:
         """Raise if the model is invalid; return False if part of it is only unknown."""
@@ -136,7 +160,10 @@ class BoundArray:
         return any(a + b > n for (a, b), n in zip(ends, self.grid.array_shape, strict=True))
 
     def reshaped(self, model: ArrayModel) -> BoundArray:
-        """Return the array with another shape; what does not depend on it stays bound."""
+        """Return the array with another shape, which the caller keeps from being replaced.
+
+        What does not depend on the shape stays bound.
+        """
         other = BoundArray(self.store, self.path, self.prefix, model)
         other.__dict__.update({p: self.__dict__[p] for p in _PARTS if p in self.__dict__})
         grid = self.grid.resized(model.shape)

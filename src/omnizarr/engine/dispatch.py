@@ -41,6 +41,28 @@ def read(
     that got the fill value go into `filled`. `settings` are those in force, if they are at hand.
     """
     settings = settings or config.get()
+    watch = array.watch
+    if watch is None:
+        return _read(array, plan, out, missing, filled, settings)
+
+    def attempt() -> Any:
+        found: list[Coords] | None = None if filled is None else []
+        return _read(array, plan, out, missing, found, settings), found
+
+    values, found = watch.steadily(attempt, several=plan.count > 1)
+    if filled is not None:
+        filled.extend(found)
+    return values
+
+
+def _read(
+    array: BoundArray,
+    plan: Plan,
+    out: npt.NDArray[Any] | None,
+    missing: Missing,
+    filled: list[Coords] | None,
+    settings: Config,
+) -> Any:
     full = out
     try:
         if full is None:
@@ -101,6 +123,7 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
             _store(array, plan, value)
             return
         with exclusive(array, changed):
+            array.confirm()
             _store(array, plan, value)
     except MemoryError as e:
         raise _memory_error(e, "write", array, plan, allocated=True) from e.__cause__
@@ -126,6 +149,7 @@ def merge(
     """Store the elements of one chunk that are known, counted from its start; others stay."""
     array.check_skipped()
     with exclusive(array, [array.key(coords)]):
+        array.confirm()
         if supports_compare_and_set(array.chunk_store):
             box = tuple(slice(0, n, 1) for n in known.shape)
             reference.write_rows(array, [Row(coords, box, known, (known,), False)], values)
@@ -143,6 +167,7 @@ def write_row(array: BoundArray, row: Row, values: npt.NDArray[Any]) -> None:
     """Store the part of `values` that belongs into one chunk."""
     array.check_skipped()
     with exclusive(array, [array.key(row.coords)]):
+        array.confirm()
         reference.write_rows(array, [row], values)
 
 
@@ -150,6 +175,7 @@ def write_fields(array: BoundArray, plan: Plan, names: Any, value: npt.NDArray[A
     """Store some fields of structured items, `value` of the plan's full shape; others stay."""
     array.check_skipped()
     with exclusive(array, [array.key(row.coords) for row in plan.rows()]):
+        array.confirm()
         if supports_compare_and_set(array.chunk_store):
             for row in plan.rows():
                 reference.write_fields(array, row, names, value)
@@ -186,6 +212,8 @@ def _store(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
         reference.write_rows(array, rows, value)
         return
     left = kernel.write(array, plan, value)
+    if left is None or left:
+        array.confirm()
     if left is None:
         reference.write(array, plan, value)
     elif left:

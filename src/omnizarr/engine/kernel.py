@@ -31,7 +31,7 @@ from omnizarr.concurrency.limits import (
 from omnizarr.concurrency.pool import is_abandoned
 from omnizarr.config import Config
 from omnizarr.data_types import own_type
-from omnizarr.engine.binding import BoundArray
+from omnizarr.engine.binding import BoundArray, Watch
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, PointPlan, ProductPlan, Run
 from omnizarr.stores import direct_file_root, direct_values, get_many, has_low_latency
@@ -42,9 +42,12 @@ try:
 except ImportError:  # no compiler when it was installed
     _kernel = None  # type: ignore[assignment]
 
+# Returns a number for the file at a path that changes when it is replaced.
+identity: Any = getattr(_kernel, "identity", None)
 run_rows: Any = getattr(_kernel, "run_rows", None)  # for `rows`
-# Takes `BoundArray.small` and a selection of integers and slices, and returns its result if that
-# takes little time; None for all others, and where a chunk cannot be read.
+# Takes `BoundArray.small`, a selection of integers and slices, and the path and the identity of the
+# metadata; returns the result of the selection if that takes little time; None for all others,
+# where a chunk cannot be read, and where the array may have been replaced meanwhile.
 read_small: Any = getattr(_kernel, "read_small", None)
 MAX_ITEM = 1024
 MAX_AXES = 32
@@ -176,6 +179,8 @@ def _read_fetched(
             if size >= LATE and plan.runs and hasattr(array.store, "get_each"):
                 return _decode_each(array, plan, out, layout, skip_missing)
             values = get_many(array.store, [(array.key(c), None) for c in _coords(plan)])
+            if None in values:
+                array.note_missing()
         except OmnizarrError:
             return None  # asking for each chunk on its own shows which one it is
         share = take_threads(settings.threads, settings.threads)
@@ -214,6 +219,8 @@ def _decode_each(
     decoders = thread_slots()
 
     def decode(number: int, value: Any) -> None:
+        if value is None:
+            array.note_missing()
         with decoders:
             if is_abandoned():  # and the caller has its array back
                 return
@@ -254,18 +261,22 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] |
         return None
     if not plan.runs and layout.sharded:
         return None
-    store: Any = array.store
     values = _values(array, plan) if layout.in_memory else None
     if values is _FOREIGN:
         return None
+    root, prefix, known = b"", array.encoded_prefix, tuple[Any, ...]()
+    if not layout.in_memory:
+        root = array.store.direct_file_root  # type: ignore[attr-defined]  # its layout says so
+        if array.watch is not None:
+            root, prefix, known = _folder(array, root, array.watch)
     share = take_threads(settings.threads, settings.threads)
     try:
         left = _kernel.run(
             layout.capsule,
             _columns(plan),
-            b"" if layout.in_memory else store.direct_file_root,
+            root,
             values,
-            array.encoded_prefix,
+            prefix,
             layout.style,
             layout.separator,
             value.view(items[value.itemsize]),
@@ -274,6 +285,7 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] |
             False,
             share[2] + 1,
             SMALL,
+            *known,
         )
     except MemoryError:
         return None
@@ -282,6 +294,22 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] |
     if left is not None and values is not None:
         _store_values(array, plan, values, left)
     return left
+
+
+def _folder(
+    array: BoundArray, root: bytes, watch: Watch
+) -> tuple[bytes, bytes, tuple[bytes, int] | tuple[()]]:
+    """Return the directory that writes are relative to, the prefix in it, and the known metadata.
+
+    It is the folder of the array where it has metadata, so that what is written while another array
+    takes its place stays in the old folder.
+    """
+    if not watch.identity:
+        return root, array.encoded_prefix, ()
+    known = watch.metadata, watch.identity
+    if watch.metadata.rpartition(b"/")[0] + b"/" == root + array.encoded_prefix:
+        return root + array.encoded_prefix, b"", known
+    return root, array.encoded_prefix, known
 
 
 _FOREIGN: list[bytes | None] = []  # stands for values that are not bytes

@@ -145,6 +145,7 @@ def fill_row(
     """Put one chunk's part into `out`; no decoder: the fill value."""
     index: Any = (*row.outer, ...)  # without the ellipsis an object would hold the array
     if decode is None:
+        array.note_missing()
         if filled is not None:
             filled.add_chunk(row)
         out[index] = array.fill

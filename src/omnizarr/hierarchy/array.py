@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +22,7 @@ from omnizarr.data_types import own_type
 from omnizarr.data_types.data_type import as_elements, is_masked_array
 from omnizarr.engine import BoundArray, was_bound
 from omnizarr.errors import (
+    NodeChanged,
     OmnizarrError,
     WrongNode,
     warn,
@@ -47,13 +49,12 @@ from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.options import lengths_of
 from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, S, Selectable, as_source
 from omnizarr.hierarchy.view import View, Viewer
+from omnizarr.hierarchy.watch import ArrayWatch, check_same_array, is_smaller
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
 from omnizarr.stores import (
-    Versioned,
     check_writable,
     commits_changes,
-    has_low_latency,
     sizes,
 )
 
@@ -90,13 +91,13 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
 
     _config = DEFAULT_CONFIG
     _bound_model: BoundArray | None
-    # The shape, and the generation of metadata that have it.
-    _compared: tuple[tuple[int, ...], str | None] | None = None
+    _read_at = 0.0  # the monotonic time when the model was read or written; 0 for long ago
 
     def _set_model(self, location: Location, model: Node) -> None:
         if not isinstance(model, ArrayModel):
             raise WrongNode(f"{location} is a group, not an array; use open_group")
-        bound = None if was_bound(model) else _bind(location, model)
+        self._read_at = time.monotonic()
+        bound = None if was_bound(model) else _bind(location, model, self._read_at)
         self._location, self._model, self._bound_model = location, model, bound
         self._configure(self._config)
 
@@ -110,7 +111,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         """The model bound to code, which is done when it is used, where it cannot raise."""
         bound, model = self._bound_model, self._model
         if bound is None or bound.model is not model:  # another thread may just have replaced it
-            bound = self._bound_model = _bind(self._location, model)
+            bound = self._bound_model = _bind(self._location, model, self._read_at)
         return bound
 
     def _configure(self, config: ArrayConfig) -> None:
@@ -141,16 +142,24 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
 
     @property
     def _target(self) -> BoundArray:
-        """The array to assign to; it knows if another handle appended, where requests are quick."""
+        """The array to assign to; it knows if another handle appended, or raises NodeChanged."""
         bound = self._data
-        store: Any = self._location.store
-        if bound.overhangs and has_low_latency(store) and isinstance(store, Versioned):
-            generation = store.generation(self._location.format.keys(self.path)[0])
-            if self._compared != (self.shape, generation):
-                if self._location.shape() not in (None, self.shape):
-                    return replace(bound, outgrown=True)
-                self._compared = self.shape, generation
-        return bound
+        watch = bound.watch
+        stored = None if watch is None else watch.confirm()
+        if not isinstance(stored, ArrayModel) or stored.shape == self.shape:
+            return bound
+        if is_smaller(stored, self._model):
+            self._replace_model(stored)
+            return self._data
+        return replace(bound, outgrown=True) if bound.overhangs else bound
+
+    def _follow_shape(self, error: NodeChanged) -> None:
+        if not error.reshaped:
+            raise error
+        self._follow()
+
+    def _check_same(self, model: Node) -> None:
+        check_same_array(self._location, self._model, model)
 
     # Properties
 
@@ -369,6 +378,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        self._read_at, self._bound_model = 0.0, None  # long ago, in another process
         self._configure(state["config"])
 
     @property
@@ -399,13 +409,18 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         """
         self._check_writable()
         stream = engine.Stream(self._data, byte_size(budget, "budget"), self._with_locked_shape)
-        return Writer(stream, lambda: self._data, self._with_locked_shape, self._configured)
+        return Writer(stream, self._confirmed, self._with_locked_shape, self._configured)
+
+    def _confirmed(self) -> BoundArray:
+        """Return the array; raise NodeChanged if it was replaced, moved or deleted."""
+        self._data.confirm()
+        return self._data
 
     @contextmanager
     def _with_locked_shape(self) -> Iterator[BoundArray]:
         """Refresh the array, and keep others from changing its shape until the block ends."""
         with lock_shape(self._location):
-            self.refresh()
+            self._follow()
             yield self._bound
 
     def to_dask(self, chunks: Any = None, name: str | None = None) -> Any:
@@ -624,7 +639,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
     def _append_to_session(self, values: npt.NDArray[Any], axis: int) -> None:
         """Store the new shape, then the values: what fails is discarded with the session."""
         with lock_shape(self._location):
-            self.refresh()
+            self._follow()
             larger, where = grow_array(self._bound, values, axis)
             while not self._store_shape(self._model, larger.model):
                 larger, where = grow_array(self._bound, values, axis)
@@ -634,7 +649,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
     def _reshape(self, *steps: Callable[[], ArrayModel]) -> None:
         """Change chunks for a new shape, then store it; again if it was changed meanwhile."""
         with lock_shape(self._location):
-            self.refresh()
+            self._follow()
             for chunks in steps:
                 while not self._store_shape(self._model, chunks()):
                     pass
@@ -690,11 +705,12 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             raise AttributeError(message, name=name, obj=self)
 
 
-def _bind(location: Location, model: ArrayModel) -> BoundArray:
-    """Return an array bound to code; raise if its model is invalid."""
+def _bind(location: Location, model: ArrayModel, read_at: float) -> BoundArray:
+    """Return an array bound to code; raise if its model, read at a time, is invalid."""
     prefix = location.format.chunk_prefix(location.path)
     bound = BoundArray(location.store, location.path, prefix, model)
     bound.check()
+    bound.watch = ArrayWatch(location, model, read_at)
     return bound
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol, Self, TypeVar
 
 from omnizarr._json import plain
@@ -17,7 +17,7 @@ from omnizarr.concurrency.retry import Overtaken, retry_conflicts
 from omnizarr.errors import warn
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import Node, paths
-from omnizarr.stores import lock, lock_prefix, supports_compare_and_set
+from omnizarr.stores import Store, lock, lock_prefix, supports_compare_and_set
 
 T = TypeVar("T")
 _MISSING: Any = object()
@@ -148,11 +148,20 @@ def update_metadata(location: Location, edit: Callable[[Node], Node]) -> Node:
             return old
         return location.save(None if getattr(old, "implicit", False) else old, new, put)
 
-    with (
-        key_locks.locked(key_locks.METADATA, keys, None if conditional else store),
-        lock(store, _common_prefix(keys), keys, "documents"),
-    ):
+    threads, processes = metadata_locks(store, keys)
+    with threads, processes:
         return retry_conflicts(attempt, "; nothing was stored, try again")
+
+
+def metadata_locks(
+    store: Store, keys: tuple[str, ...]
+) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """Return the locks of a node's metadata between threads, and between processes if there are."""
+    owner = None if supports_compare_and_set(store) else store
+    return (
+        key_locks.locked(key_locks.METADATA, keys, owner),
+        lock(store, _common_prefix(keys), keys, "documents"),
+    )
 
 
 def _conditional_put(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
@@ -25,22 +25,23 @@ from omnizarr.errors import (
     StoreError,
     WrongType,
 )
-from omnizarr.formats import Format, Probe, consolidated, is_metadata
+from omnizarr.formats import Format, Probe, consolidated
 from omnizarr.formats.format import node_title
 from omnizarr.hierarchy.array import Array, data_type_of
-from omnizarr.hierarchy.chunks import erase_stray_chunks
+from omnizarr.hierarchy.attributes import lock_shape, metadata_locks
 from omnizarr.hierarchy.consolidated import has_consolidated, mark_changed, update_consolidated
 from omnizarr.hierarchy.location import (
     Location,
     PathMetadata,
+    Reserved,
     check_erasable,
     existing_node,
-    incomplete_message,
+    node_extent,
     readable_nodes,
 )
 from omnizarr.hierarchy.node import node_from_description
 from omnizarr.hierarchy.options import ArrayOptions, array_model, check_options, runtime_config
-from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, as_source
+from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, as_source, write_all
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
@@ -50,11 +51,12 @@ from omnizarr.stores import (
     erase_values,
     get_existing,
     list_prefix,
+    lock,
     lock_prefix,
     set_new,
     storage_identity,
+    supports_compare_and_set,
 )
-from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.staging import (
     MARKER,
     DeferredMetadataStore,
@@ -108,43 +110,30 @@ def store_array(
                 return
             _ = bound.first_pipeline, bound.encoding, bound.chunk_store
 
-    if not overwrite:
-        created: Node | Build = location.create(model, check=check)
+    def fill(read: Node) -> None:
+        if isinstance(read, ArrayModel):
+            prefix = location.format.chunk_prefix(location.path)
+            write_all(BoundArray(location.store, location.path, prefix, read), values, config)
+
+    created: Node | Reserved | Build
+    if overwrite:
+        created = _create_or_build(location, model, check, "create_array", values is not None)
+    elif values is None:
+        created = location.create(model, check=check)
     else:
-        created = _create_or_build(location, model, check, "create_array")
+        created = location.reserve(model, check=check)
+    if isinstance(created, Reserved):
+        created = created.complete(fill)
     if isinstance(created, Build):
         with created as staged:
             new = Array.at(staged, staged.create(model, check=check))
-            _configure_and_fill(new, values, config)
-        array = Array.at(location, new._model)
-        array._configure(config)
-        return array
+            if values is not None:
+                write_all(new._bound, values, config)
+        created = new._model
     array = Array.at(location, created)
-    try:
-        if overwrite:
-            erase_stray_chunks(array._bound)
-        _configure_and_fill(array, values, config)
-    except BaseException:
-        with suppress(OmnizarrError):  # the first error is the one to raise
-            _erase_new_array(array)
-        raise
-    return array
-
-
-def _erase_new_array(array: Array) -> None:
-    """Erase the metadata and chunks of a new array, and nothing else at its path."""
-    location = array._location
-    store, path, format = location.store, location.path, location.format
-    erase_values(store, [*format.keys(path), *format.subtree(path)[0]])
-    erase_stray_chunks(array._bound)
-    update_consolidated(store, format, {path: None})
-
-
-def _configure_and_fill(array: Array, values: Any, config: ArrayConfig) -> None:
     if config is not DEFAULT_CONFIG:
         array._configure(config)
-    if values is not None:
-        array[...] = values
+    return array
 
 
 def complete_hierarchy(nodes: Mapping[str, Any]) -> tuple[dict[str, Node | None], str | None]:
@@ -271,7 +260,7 @@ class Build:
         """
         target, format = self.target, self.target.format
         new = node_extent(format, target.path)
-        with lock_replacement(target.store):
+        with lock_replacement(target.store), self._lock_old():
             if self.old is None:
                 self._check_still_new()
             else:  # again: another writer may have added something below the old node since
@@ -289,6 +278,11 @@ class Build:
             if not self.resumable:
                 self._clear()
         update_consolidated_above(target, self.old)
+
+    def _lock_old(self) -> AbstractContextManager[None]:
+        if self.old is None:
+            return nullcontext()
+        return lock_nodes(replace(self.target, format=self.old))
 
     def _clear(self) -> None:
         """Erase what shows that the node is being written."""
@@ -325,8 +319,8 @@ class Build:
                     self.stage.discard()
             elif self.deferred is not None:
                 self.deferred.retract()
-                if not self.resumable and can_list(self.target.store):
-                    erase_values(self.target.store, _stray_chunk_keys(self.target))
+                if not self.resumable:
+                    erase_values(self.target.store, self.target.stray_keys())
                     self.target.store.erase(marker(self.target.path))
 
 
@@ -343,12 +337,17 @@ def build(location: Location, *, overwrite: bool, operation: str, implied: bool 
 
 
 def _create_or_build(
-    location: Location, node: Node, check: Callable[[Node], None], operation: str
-) -> Node | Build:
-    """Store a new node if there is none, otherwise begin to build its replacement."""
+    location: Location,
+    node: Node,
+    check: Callable[[Node], None],
+    operation: str,
+    has_values: bool = False,
+) -> Node | Reserved | Build:
+    """Store a new node, or reserve its path, if there is none; else begin to build another."""
     with lock_replacement(location.store):
         try:
-            return location.create(node, check=check, implied=True)
+            store_new = location.reserve if has_values else location.create
+            return store_new(node, check=check, implied=True)
         except NodeExists:
             begun = _begin(location, True, operation, True)
     return begun if isinstance(begun, Build) else begin_stage(location, begun, overwrite=True)
@@ -376,7 +375,7 @@ def begin_stage(
     if old is not None:
         check_erasable(location.store, location.path, old)
     else:
-        leftovers = _leftovers(location, overwrite)
+        leftovers = location.leftovers(overwrite)
     if overwrite:
         erase_journal(location)
     staged = stage(location.store, name)
@@ -394,7 +393,7 @@ def begin_deferred(location: Location, mark: Mark, overwrite: bool, resume: bool
     """Begin to write chunks to the target; metadata are deferred until they are complete."""
     store, path = location.store, location.path
     if not resume:
-        leftovers = _leftovers(location, overwrite)
+        leftovers = location.leftovers(overwrite)
         if marker(path) in leftovers:
             erase_journal(location)
             store.set(marker(path), Mark(mark.operation).write())  # nobody resumes what is erased
@@ -415,43 +414,29 @@ def erase_journal(location: Location) -> None:
 
 
 @contextmanager
+def lock_nodes(*locations: Location) -> Iterator[None]:
+    """Keep others from changing the metadata of nodes, and parts of their chunks, as far as locked.
+
+    Where metadata are compared and set, a writer finds out by itself that its node is gone.
+    """
+    if any(supports_compare_and_set(location.store) for location in locations):
+        yield
+        return
+    with lock_shape(*locations), ExitStack() as held:
+        for location in locations:
+            for each in metadata_locks(location.store, location.format.keys(location.path)):
+                held.enter_context(each)
+            prefix = location.format.chunk_prefix(location.path)
+            held.enter_context(lock(location.store, prefix, [prefix], "chunks"))
+        yield
+
+
+@contextmanager
 def lock_replacement(store: Store) -> Iterator[None]:
     """Keep other threads and processes from replacing nodes in a store."""
     key = str(hash(storage_identity(store)[0]))  # two stores with the same hash only wait longer
     with key_locks.locked(key_locks.NODES, [key]), lock_prefix(store, "", [MARKER], "replace"):
         yield
-
-
-def _leftovers(location: Location, overwrite: bool) -> tuple[str, ...]:
-    """Return the keys of an interrupted writer that must be erased for a new node.
-
-    Raises if they may not be erased, or if other nodes are below the location.
-    """
-    store, path, format = location.store, location.path, location.format
-    mark = store.get(marker(path))
-    if mark is not None and not overwrite:
-        raise NodeExists(incomplete_message(location, mark))
-    if not can_list(store):
-        return ()
-    found = []
-    for prefix in format.subtree(path)[1]:
-        for key in list_prefix(store, prefix):
-            if OURS in key:
-                continue
-            if is_metadata(key) and mark is None:
-                raise NodeExists(
-                    f"{location} is no node, but others are below it, such as {key!r}; give"
-                    " another path, or create a group there first and write into that"
-                )
-            if format.is_zarr_key(key):
-                found.append(key)
-    found.sort(key=lambda key: not is_metadata(key))
-    if found and not overwrite:
-        raise NodeExists(
-            f"{location} has chunks without metadata, such as {found[0]!r}, which a new node would"
-            " take for its own; give overwrite=True to erase them"
-        )
-    return tuple(found) if mark is None else (*found, marker(path))
 
 
 def create_node(
@@ -466,7 +451,7 @@ def create_node(
         return location.create(node, check=check)
     created = _create_or_build(location, node, check, "create")
     if not isinstance(created, Build):
-        return created
+        return created.node if isinstance(created, Reserved) else created
     with created as staged:
         return staged.create(node, check=check)
 
@@ -492,24 +477,6 @@ def check_new(location: Location, overwrite: bool, implied: bool = False) -> For
 
 def _in_store(location: Location, store: Store) -> Location:
     return replace(location, store=store, listed_keys=None, consolidated=None)
-
-
-def node_extent(format: Format, path: str) -> Extent:
-    """Return all keys of a node; those of a root include the root metadata of the hierarchy."""
-    keys, prefixes = format.subtree(path)
-    metadata = format.keys(path) if path else (*format.keys(path), *format.root_documents())
-    return Extent(metadata, tuple(keys), tuple(prefixes))
-
-
-def _stray_chunk_keys(location: Location) -> list[str]:
-    """Return the keys of chunks at a location without a node."""
-    format = location.format
-    return [
-        key
-        for prefix in format.subtree(location.path)[1]
-        for key in list_prefix(location.store, prefix)
-        if format.is_zarr_key(key) and not format.is_metadata(key)
-    ]
 
 
 def update_consolidated_above(target: Location, old: Format | None) -> None:
@@ -546,8 +513,8 @@ def _metadata_below(location: Location) -> Iterator[tuple[str, dict[str, bytes |
 def move(source: Location, target: Location) -> None:
     """Move a node and all below it to an unused path of the same hierarchy.
 
-    Everything is copied, metadata last, before anything is erased. Nothing is lost if the move is
-    interrupted, and it can be tried again.
+    It is renamed where the store can do that. Elsewhere everything is copied, metadata last, before
+    anything is erased: nothing is lost if the move is interrupted, and it can be tried again.
     """
     source.check_writable()
     target.format.check_name(target.path)
@@ -563,15 +530,25 @@ def move(source: Location, target: Location) -> None:
     if exists or not _only_from_move(target, renamed):
         raise NodeExists(f"there is already something at {target}; erase it first")
     check_erasable(source.store, source.path, source.format)
+    with lock_nodes(source):
+        target.create_parents()
+        before, after = (node_extent(at.format, at.path) for at in (source, target))
+        if stage(source.store).move(before, after):
+            update_consolidated(source.store, source.format, {source.path: None})
+        else:
+            _copy_keys(source, target, renamed)
+            source.erase()
+    update_consolidated(target.store, target.format, dict(_metadata_below(target)))
+
+
+def _copy_keys(source: Location, target: Location, renamed: Mapping[str, str]) -> None:
+    """Copy all values of a node, metadata last and the outermost last of all."""
     is_metadata = source.format.is_metadata
-    target.create_parents()
     for key in sorted(renamed, key=lambda key: (is_metadata(key), -key.count("/"))):
         value = source.store.get(key)
         if value is None:
             raise StoreError(f"{key!r} in {source.store!r} vanished while {source} was moved")
         target.store.set(renamed[key], value)
-    update_consolidated(target.store, target.format, dict(_metadata_below(target)))
-    source.erase()
 
 
 def _only_from_move(target: Location, renamed: Mapping[str, str]) -> bool:

@@ -38,7 +38,6 @@ from omnizarr.stores import (
     Range,
     can_erase,
     can_list,
-    erase_values,
     get_many,
     has_low_latency,
     list_prefix,
@@ -247,14 +246,6 @@ def stored_size(array: BoundArray) -> tuple[int, int]:
     return len(found), sum(found.values())
 
 
-def erase_stray_chunks(array: BoundArray) -> None:
-    """Erase chunks that do not belong to any array, before a new array is created there."""
-    start, rank = len(array.prefix), len(array.model.shape)
-    keys = list_prefix(array.store, array.prefix) if can_list(array.store) else ()
-    found = [key for key in keys if array.encoding.coords(key[start:], rank) is not None]
-    erase_values(array.store, found)
-
-
 def check_coords(array: BoundArray, coords: Coords) -> Coords:
     """Return `coords`; raise if the grid has no such chunk."""
     counts = array.grid.shape
@@ -289,6 +280,7 @@ def put_encoded_chunk(array: BoundArray, coords: Coords, data: bytes) -> None:
     key = array.key(coords)
     check_encoded_chunk(array, coords, data)
     with exclusive(array, [key]):
+        array.confirm()
         array.chunk_store.set(key, data)
         for other in array.encoding.other_keys(coords):
             array.chunk_store.erase(array.prefix + other)

@@ -21,7 +21,14 @@ from omnizarr.errors import (
 from omnizarr.hierarchy import info
 from omnizarr.hierarchy.array import Array, options_like
 from omnizarr.hierarchy.attributes import json_attributes
-from omnizarr.hierarchy.build import complete_hierarchy, create_node, create_nodes, make_array, move
+from omnizarr.hierarchy.build import (
+    complete_hierarchy,
+    create_node,
+    create_nodes,
+    lock_nodes,
+    make_array,
+    move,
+)
 from omnizarr.hierarchy.consolidated import ConsolidatedMetadata
 from omnizarr.hierarchy.info import Info, Tree, tree
 from omnizarr.hierarchy.location import (
@@ -955,7 +962,8 @@ class Group(NodeHandle[GroupModel]):
             node = parent.load()
             if isinstance(node, GroupModel) and node.implicit:
                 parent.save(None, node.with_(implicit=False))
-        location.erase(foreign=foreign)
+        with lock_nodes(location):
+            location.erase(foreign=foreign)
 
     # Summaries
 

@@ -20,17 +20,19 @@ from omnizarr.errors import (
     StoreError,
     warn,
 )
-from omnizarr.formats import Documents, Format, Probe, consolidated
+from omnizarr.formats import Documents, Format, Probe, consolidated, is_metadata
 from omnizarr.formats.format import node_title
 from omnizarr.hierarchy.consolidated import ConsolidatedMetadata, fetch_groups, update_consolidated
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
+    can_erase,
     can_list,
     check_writable,
     erase_prefix,
     erase_values,
     get_existing,
+    has_low_latency,
     list_dir,
     list_prefix,
     one_level,
@@ -38,7 +40,15 @@ from omnizarr.stores import (
     set_new,
 )
 from omnizarr.stores.local.atomic_files import OURS
-from omnizarr.stores.staging import Mark, marker
+from omnizarr.stores.staging import (
+    Extent,
+    Kind,
+    Mark,
+    begin_writing,
+    end_writing,
+    marker,
+    stage,
+)
 
 if TYPE_CHECKING:  # the engine is slow to import
     from omnizarr.engine import Missing
@@ -295,13 +305,52 @@ class Location:
         """
         metadata, read = self._prepare(node)
         check(read)
-        found = self._create_first(metadata)
+        found = self._store_first(metadata, node, implied)
+        self._update_holders(metadata, found)
+        return read
+
+    def reserve(
+        self,
+        node: Node,
+        *,
+        check: Callable[[Node], None] = lambda node: None,
+        implied: bool | None = None,
+    ) -> Reserved:
+        """Do as `create` does, but store a marker in place of the metadata.
+
+        It keeps others from the path until `complete` is called, which stores the metadata last.
+        """
+        metadata, read = self._prepare(node)
+        check(read)
+        mark = Mark("create_array", writer=begin_writing())
+        first = {marker(self.path): mark.write()} if can_erase(self.store) else {}
+        try:
+            found = self._store_first(first or metadata, node, implied)
+        except BaseException:
+            end_writing(mark.writer)
+            raise
+        return Reserved(self, metadata, read, found, mark)
+
+    def _store_first(
+        self, first: Mapping[str, bytes | None], node: Node, implied: bool | None
+    ) -> Documents:
+        """Store the first values of a node where there is none, and return the groups above."""
+        found = self._create_first(first)
         if found is None:
-            found = self._create_absent(metadata, implied or isinstance(node, ArrayModel))
+            found = self._create_absent(first, implied or isinstance(node, ArrayModel), node)
+        return found
+
+    def _update_holders(self, metadata: Mapping[str, bytes | None], found: Documents) -> None:
         holders = consolidated.present_holders(self.format, [self.path], found)
         del found  # which may be large
         update_consolidated(self.store, self.format, {self.path: metadata}, holders)
-        return read
+
+    def stray_keys(self) -> list[str]:
+        """Return the keys of chunks at a location without a node."""
+        format = self.format
+        prefixes = format.subtree(self.path)[1] if can_list(self.store) else ()
+        listed = (key for prefix in prefixes for key in list_prefix(self.store, prefix))
+        return [key for key in listed if format.is_zarr_key(key) and not format.is_metadata(key)]
 
     def _create_first(self, metadata: Mapping[str, bytes | None]) -> Documents | None:
         """Store a node where no keys are, if all groups above exist, and return their metadata.
@@ -314,7 +363,9 @@ class Location:
         above = fetch_groups(self.store, self.path, self.format)
         return above if above is not None and self._store_new(metadata, set_first) else None
 
-    def _create_absent(self, metadata: Mapping[str, bytes | None], implied: bool) -> Documents:
+    def _create_absent(
+        self, metadata: Mapping[str, bytes | None], implied: bool, node: Node
+    ) -> Documents:
         """Store a node and missing groups above if there is none, and return what was fetched."""
         found = PathMetadata.fetch(self.store, self.path, self.format)
         found.check_root()
@@ -325,9 +376,42 @@ class Location:
         existing = self.existing(found, implied)
         if existing is not None:
             raise self.node_exists(existing)
+        if isinstance(node, ArrayModel) and not found.is_empty:
+            self.leftovers(overwrite=False)
         self._create_parents(missing, found)
         self._store_new_node(metadata)
         return found.metadata
+
+    def leftovers(self, overwrite: bool) -> tuple[str, ...]:
+        """Return the keys of an interrupted writer that must be erased for a new node.
+
+        Raises if they may not be erased, or if other nodes are below the location.
+        """
+        store, format = self.store, self.format
+        mark = store.get(marker(self.path))
+        if mark is not None and (not overwrite or Mark.read(mark).is_being_written):
+            raise NodeExists(incomplete_message(self, mark))
+        if not can_list(store):
+            return ()
+        found = []
+        for prefix in format.subtree(self.path)[1]:
+            for key in list_prefix(store, prefix):
+                if OURS in key:
+                    continue
+                if is_metadata(key) and mark is None:
+                    raise NodeExists(
+                        f"{self} is no node, but others are below it, such as {key!r}; give"
+                        " another path, or create a group there first and write into that"
+                    )
+                if format.is_zarr_key(key):
+                    found.append(key)
+        found.sort(key=lambda key: not is_metadata(key))
+        if found and not overwrite:
+            raise NodeExists(
+                f"{self} has chunks without metadata, such as {found[0]!r}, which a new node would"
+                " take for its own; give overwrite=True to erase them"
+            )
+        return tuple(found) if mark is None else (*found, marker(self.path))
 
     def create_below(self, node: Node) -> tuple[Node, Mapping[str, bytes | None]]:
         """Store a new node below an existing group, and return it and its metadata.
@@ -335,6 +419,8 @@ class Location:
         The caller checks that there is none, and updates consolidated metadata.
         """
         metadata, read = self._prepare(node)
+        if isinstance(node, ArrayModel) and has_low_latency(self.store):
+            self.leftovers(overwrite=False)
         self._store_new_node(metadata)
         return read, metadata
 
@@ -407,20 +493,76 @@ class Location:
         return True
 
     def erase(self, *, foreign: bool = False) -> None:
-        """Erase the node and all below it; raise if other data are below it, unless `foreign`."""
+        """Erase the node and all below it; raise if other data are below it, unless `foreign`.
+
+        It vanishes at once where the store can do that. Elsewhere all metadata are erased first; a
+        marker shows that chunks are left until they are erased.
+        """
         self.check_writable()
         if not foreign:
             check_erasable(self.store, self.path, self.format)
+        if not stage(self.store).remove(node_extent(self.format, self.path)):
+            self._erase_metadata_first()
+        update_consolidated(self.store, self.format, {self.path: None})
+
+    def _erase_metadata_first(self) -> None:
         keys, prefixes = self.format.subtree(self.path)
-        erase_values(self.store, keys)
+        listed = (key for prefix in prefixes for key in list_prefix(self.store, prefix))
+        metadata = {*keys, *self.format.keys(self.path)}
+        metadata |= {key for key in listed if self.format.is_metadata(key)}
+        erase_values(self.store, sorted(metadata, key=lambda key: (key.count("/"), key)))
+        self.store.set(marker(self.path), Mark("delete", kind=Kind.DELETE).write())
         for prefix in prefixes:
             erase_prefix(self.store, prefix)
-        update_consolidated(self.store, self.format, {self.path: None})
+        self.store.erase(marker(self.path))
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """A path at which a marker says that a node is being written."""
+
+    location: Location
+    metadata: Mapping[str, bytes | None]
+    node: Node
+    found: Documents  # the groups above
+    mark: Mark
+
+    def complete(self, fill: Callable[[Node], None]) -> Node:
+        """Store the chunks with `fill`, then the metadata; after an error, neither."""
+        location, store = self.location, self.location.store
+        marked = can_erase(store)
+        try:
+            fill(self.node)
+            if marked:
+                location._store_new_node(self.metadata)
+        except BaseException as e:
+            with suppress(OmnizarrError):  # the first error is the one to raise
+                if not isinstance(e, NodeExists):  # else the chunks belong to the other node, too
+                    erase_values(store, location.stray_keys())
+                    if not marked:
+                        erase_values(store, location.format.keys(location.path))
+                store.erase(marker(location.path))
+            raise
+        finally:
+            end_writing(self.mark.writer)
+        if marked:
+            store.erase(marker(location.path))
+        location._update_holders(self.metadata, self.found)
+        return self.node
+
+
+def node_extent(format: Format, path: str) -> Extent:
+    """Return all keys of a node; those of a root include the root metadata of the hierarchy."""
+    keys, prefixes = format.subtree(path)
+    metadata = format.keys(path) if path else (*format.keys(path), *format.root_documents())
+    return Extent(metadata, tuple(keys), tuple(prefixes))
 
 
 def incomplete_message(location: Location, mark: bytes) -> str:
     """Return the message for a node whose writer was interrupted."""
     by = Mark.read(mark)
+    if by.is_being_written:
+        return f"{location} is being written by process {by.process}; try again when it is complete"
     return f"{location} is incomplete: {by} was interrupted, or is still writing; {by.remedy}"
 
 
@@ -467,13 +609,14 @@ class PathMetadata:
     path: str
     format: Format
     metadata: Mapping[str, bytes]
+    is_empty: bool = False  # True if nothing at all is stored at the path
 
     @classmethod
     def fetch(cls, store: Store, path: str, format: Format) -> PathMetadata:
         """Fetch everything that decides if a node can be created."""
         keys = [*format.root_documents(), *consolidated.holders(format, path)]
         keys += [*consolidated.keys_above(format, path), *Probe(path).every_key(), marker(path)]
-        return cls(store, path, format, _existing_at(store, path, dict.fromkeys(keys)))
+        return cls(store, path, format, *_existing_at(store, path, dict.fromkeys(keys)))
 
     def check_root(self) -> None:
         """Raise if a hierarchy of another format uses a key that this one needs."""
@@ -509,8 +652,8 @@ class PathMetadata:
         return missing
 
 
-def _existing_at(store: Store, path: str, keys: Iterable[str]) -> dict[str, bytes]:
-    """Return the values of those keys that exist.
+def _existing_at(store: Store, path: str, keys: Iterable[str]) -> tuple[dict[str, bytes], bool]:
+    """Return the values of those keys that exist, and True if nothing is known to be at the path.
 
     Of a new path one request shows that nothing is there, instead of one for each key.
     """
@@ -518,16 +661,16 @@ def _existing_at(store: Store, path: str, keys: Iterable[str]) -> dict[str, byte
     has_keys: Callable[[str], bool] | None = getattr(store, "has_keys", None)
     inside = [key for key in wanted if key.startswith(prefix)]
     if has_keys is None or len(inside) < 3:
-        return get_existing(store, wanted)
+        return get_existing(store, wanted), False
     above = [key for key in wanted if not key.startswith(prefix)]
     looks: list[Callable[[], Any]] = [partial(has_keys, prefix)]
     looks += [partial(store.get, key) for key in above]
     try:
         taken, *values = in_parallel(lambda look: look(), looks)
     except StoreError:  # not everybody who may read and write may list
-        return get_existing(store, wanted)
+        return get_existing(store, wanted), False
     found = {key: data for key, data in zip(above, values, strict=True) if data is not None}
-    return {**found, **get_existing(store, inside)} if taken else found
+    return ({**found, **get_existing(store, inside)}, False) if taken else (found, True)
 
 
 def check_erasable(store: Store, path: str, format: Format) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from omnizarr._json import dumps, freeze, loads
 from omnizarr.concurrency.cache import typed_key
-from omnizarr.errors import InvalidArgument, InvalidMetadata
+from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeChanged, NodeNotFound
 from omnizarr.formats import Format, guess_format, title
 from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.attributes import Attributes, json_attributes, update_metadata
@@ -184,11 +184,40 @@ class NodeHandle(Generic[M]):
         """Store what `edit` makes of the stored model, and use that."""
 
         def changed(model: Node) -> Node:
-            self._replace_model(model)
+            if model is not self._model:
+                self._check_same(model)
+                self._replace_model(model)
             return edit(self._model)
 
-        self._replace_model(update_metadata(self._location, changed))
+        try:
+            self._replace_model(update_metadata(self._location, changed))
+        except NodeNotFound as e:
+            raise self._gone(e) from e
         self._from_consolidated = False
+
+    def _follow(self) -> None:
+        """Read the metadata again; raise NodeChanged if they are of another node."""
+        try:
+            model = self._location.load()
+        except NodeNotFound as e:
+            raise self._gone(e) from e
+        if model is not self._model:
+            self._check_same(model)
+            self._replace_model(model)
+        self._from_consolidated = False
+
+    def _check_same(self, model: Node) -> None:
+        """Raise NodeChanged if stored metadata are of another node than the one of this handle."""
+        if model.kind != self._model.kind:
+            raise NodeChanged(f"{self._location} was replaced by an {model.kind}; open it again")
+
+    def _gone(self, error: NodeNotFound) -> NodeChanged:
+        if isinstance(error, NodeChanged):
+            return error
+        kind = self._model.kind
+        return NodeChanged(
+            f"{self._location} was deleted or moved since this {kind} was opened; open it again"
+        )
 
     def refresh(self) -> None:
         """Read the metadata again, in case another handle or process changed them.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from functools import cached_property
+from time import monotonic
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, overload
 
@@ -26,7 +27,7 @@ from omnizarr.data_types.data_type import (
     to_numpy,
 )
 from omnizarr.engine import BoundArray, Missing
-from omnizarr.errors import InvalidArgument, SelectionError, WrongType, known_names
+from omnizarr.errors import InvalidArgument, NodeChanged, SelectionError, WrongType, known_names
 from omnizarr.indexing import Plan, axis_plan, block_plan, mask_plan, plan, point_plan
 
 if TYPE_CHECKING:
@@ -109,6 +110,10 @@ class Selectable(Shaped, Generic[S]):
     def _check_writable(self) -> None:
         raise NotImplementedError
 
+    def _follow_shape(self, error: NodeChanged) -> None:
+        """Read the metadata of an array that was made smaller; raise any other error."""
+        raise error
+
     def _configured(self) -> AbstractContextManager[object]:
         """Return the settings for writing as a context manager."""
         keep = self._config.write_empty_chunks
@@ -123,7 +128,11 @@ class Selectable(Shaped, Generic[S]):
         filled: list[tuple[int, ...]] | None = None,
     ) -> Any:
         missing = self._missing if missing is None else missing
-        values = read(self._data, planner, selection, out, missing, filled)
+        try:
+            values = read(self._data, planner, selection, out, missing, filled)
+        except NodeChanged as e:
+            self._follow_shape(e)
+            values = read(self._data, planner, selection, out, missing, filled)
         return values if self._config.order == "C" or out is not None else _as_fortran(values)
 
     def _write(self, planner: Planner, selection: Any, value: Any) -> None:
@@ -166,18 +175,21 @@ class Selectable(Shaped, Generic[S]):
         array, settings = self._data, config.get()
         if (
             array.small
+            and (watch := array.watch) is not None
+            and watch.expires > monotonic()
             and settings.engine == "auto"
             and self._missing == "fill"
             and self._config.order == "C"
         ):
-            values = engine.read_small(array.small, selection)
+            values = engine.read_small(array.small, selection, watch.metadata, watch.identity)
             if values is not None:
                 return values
         try:
             chosen = plan(array.grid, selection)
-        except SelectionError:  # it may name fields, or have stored arrays as indices
+            values = engine.read(array, chosen, None, self._missing, settings=settings)
+        except (SelectionError, NodeChanged):
+            # It may name fields, or have stored arrays as indices; or the shape has changed.
             return self._read(plan, selection)
-        values = engine.read(array, chosen, None, self._missing, settings=settings)
         if array.data_type.masking is not None:  # asked here to save ordinary reads a call
             values = array.shown(values)
         return values if self._config.order == "C" else _as_fortran(values)
@@ -599,6 +611,13 @@ def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> No
     else:
         values = as_values(value, array.dtype[fields])
         engine.write_fields(array, chosen, fields, broadcast(values, chosen))
+
+
+def write_all(array: BoundArray, values: Any, settings: ArrayConfig) -> None:
+    """Store all values of an array with the settings of a handle."""
+    keep = settings.write_empty_chunks
+    with nullcontext() if keep is None else configure(write_empty_chunks=keep):
+        write(array, plan, ..., values)
 
 
 def broadcast(data: npt.NDArray[Any], chosen: Plan) -> npt.NDArray[Any]:

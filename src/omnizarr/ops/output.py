@@ -24,10 +24,9 @@ from omnizarr.hierarchy.build import (
     begin_stage,
     check_new,
     lock_replacement,
-    node_extent,
     update_consolidated_above,
 )
-from omnizarr.hierarchy.location import Location, existing_node
+from omnizarr.hierarchy.location import Location, existing_node, node_extent
 from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
 from omnizarr.model import GroupModel, Node, paths
 from omnizarr.stores import (

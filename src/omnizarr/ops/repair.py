@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from omnizarr.concurrency import file_locks, leases
 from omnizarr.errors import InvalidArgument, NodeNotFound, OmnizarrError, StoreError, warn
 from omnizarr.formats import by_name, is_metadata
 from omnizarr.formats.detect import NAMES
+from omnizarr.hierarchy.location import existing_node
 from omnizarr.hierarchy.lookup import check_node_writable, resolve_root
 from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
 from omnizarr.model import paths
@@ -46,6 +46,7 @@ from omnizarr.stores.staging import (
     MARKER,
     Mark,
     interrupted,
+    is_running,
     recover,
 )
 
@@ -161,7 +162,7 @@ def _unfinished_nodes(store: Store, finish: bool, remove_jobs: bool) -> Iterator
         text = store.get(f"{FOLDER}/{staged.name}/{MARKER}")
         mark = None if text is None else Mark.read(text)
         age = time.time() - staged.began
-        running = _is_running(staged.process) if staged.here else age < REMOTE_TIMEOUT
+        running = is_running(staged.process) if staged.here else age < REMOTE_TIMEOUT
         done: State = "finished" if staged.complete else "removed"
         if mark is not None and not (running or staged.complete or mark.finished):
             # A job that can be resumed.
@@ -222,8 +223,15 @@ class _Jobs:
     def _repair_node(self, key: str, mark: Mark, journal: str | None) -> Leftover:
         path = key.rpartition("/")[0]
         state: State = "resumable"
-        if self._is_recent(journal, key):
+        if mark.is_being_written or self._is_recent(journal, key):
             state = "in use"
+        elif mark.cannot_resume:
+            state = "removed" if self.remove else "unused"
+            if self.remove:  # a node that is there is complete: metadata come last, and go first
+                there = existing_node(self.store, path) is not None
+                keys = () if there else incomplete_keys(self.store, path)
+                erase_values(self.store, [each for each in keys if not is_metadata(each)])
+                self.store.erase(key)
         elif mark.finished:  # only the marker and the journal are left
             state = "finished" if self.remove else "unused"
             if self.remove:
@@ -256,7 +264,7 @@ class _Jobs:
         entries = [*keys, *(list_prefix(self.store, journal) if journal is not None else ())]
         for key in entries[len(keys) :]:
             process = paths.name(key).partition("-")[0]
-            if process.isdigit() and int(process) != os.getpid() and _is_running(int(process)):
+            if process.isdigit() and int(process) != os.getpid() and is_running(int(process)):
                 return True
         if self.root is None:
             return False
@@ -337,7 +345,7 @@ def _leftovers(root: str, remove: bool, older_than: float) -> Iterator[Leftover]
                     unused = file_locks.is_unused(path, remove=remove)
                 else:
                     recent = time.time() - status.st_mtime < older_than
-                    unused = not recent and not _is_running(int(partial[1]))
+                    unused = not recent and not is_running(int(partial[1]))
                     if unused and remove:
                         os.unlink(path)
             except FileNotFoundError:
@@ -351,16 +359,3 @@ def _leftovers(root: str, remove: bool, older_than: float) -> Iterator[Leftover]
 
 def _raise(error: OSError) -> None:
     raise StoreError(f"cannot list {error.filename!r}: {error.strerror or error}") from error
-
-
-def _is_running(process: int) -> bool:
-    """Return True if a process of this machine has this number, or may have it."""
-    if sys.platform == "win32":
-        return True  # os.kill would end it
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True

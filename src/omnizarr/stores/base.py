@@ -227,7 +227,7 @@ class Locks(Protocol):
     def lock_keys(
         self, prefix: str, keys: Iterable[str], kind: LockKind
     ) -> AbstractContextManager[None]:
-        """Lock keys below a prefix, which is that of an array or group.
+        """Lock keys below a prefix, which is that of an array or group; the prefix itself: all.
 
         Locks of different kinds never wait for each other: a thread that holds one may take one of
         another kind, but none of the same.

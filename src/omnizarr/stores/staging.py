@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -41,9 +43,13 @@ from omnizarr.stores.operations import (
     list_prefix,
     set_many,
     sizes,
+    supports_compare_and_set,
 )
 
 FOLDER = f"{OURS}staged__"  # in the root of a store: one prefix for each node that is being written
+# In the root of a store that several processes change by compare-and-set: another value each time
+# that a node is replaced. In directories and in memory the metadata themselves show it.
+REPLACED = f"{OURS}replaced__"
 PLAN = "plan.json"  # in a stage that is replacing something: what goes where
 Plan: TypeAlias = dict[str, Any]
 _NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
@@ -98,6 +104,14 @@ class Stage:
                 self._try_again()
             raise
         self._finish(plan)
+
+    def remove(self, old: Extent) -> bool:
+        """Erase all that belongs to `old` in one step; return False if that is not possible."""
+        return False
+
+    def move(self, old: Extent, new: Extent) -> bool:
+        """Move `old` to the place of `new` in one step; return False if that is not possible."""
+        return False
 
     @property
     def pending(self) -> bool:
@@ -166,6 +180,7 @@ class Stage:
         kept = {*staged} - metadata
         gone = [key for key in plan["old"] if key not in kept]
         erase_values(self.target, sorted(gone, key=lambda key: key not in metadata))
+        _note_replacement(self.target)
         for key in sorted(staged, key=lambda key: (key in metadata, -key.count("/"))):
             value = self.store.get(key)
             if value is None:
@@ -255,6 +270,11 @@ class Interrupted:
     began: float  # seconds since 1970
     complete: bool  # it was being put in its place
 
+    @property
+    def is_alive(self) -> bool:
+        """True unless the process is known to have ended."""
+        return not self.here or is_running(self.process)
+
 
 def interrupted(store: Store) -> list[Interrupted]:
     """Return what writers have staged in a store that can list, those at work among them."""
@@ -271,14 +291,66 @@ def interrupted(store: Store) -> list[Interrupted]:
     return found
 
 
+_replacements = itertools.count(1)
+_last_replacement = 0  # in stores that only this process changes
+
+
+def _note_replacement(store: Store) -> None:
+    """Show readers that chunks which they have read may be of another node than those to come."""
+    global _last_replacement
+    _last_replacement = next(_replacements)
+    if supports_compare_and_set(store):
+        store.set(REPLACED, os.urandom(8).hex().encode())
+
+
+def last_replacement(store: Store) -> Callable[[], object]:
+    """Return a function whose result differs after each replacement of a node in a store."""
+    if supports_compare_and_set(store):
+        return lambda: store.get(REPLACED)
+    return lambda: _last_replacement
+
+
+def is_replacing(store: Store) -> bool:
+    """Return True if a writer, which may be alive, is putting values in their place."""
+    return any(each.complete and each.is_alive for each in interrupted(store))
+
+
 def recover(store: Store, name: str) -> None:
     """Finish what a killed writer was putting in its place, or erase what it had not completed."""
     stage(store, name).recover()
 
 
+def is_running(process: int) -> bool:
+    """Return True if a process of this machine has this number, or may have it."""
+    if sys.platform == "win32":
+        return True  # os.kill would end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
 def _new_name() -> str:
     """Return a unique name for a stage, made of process, machine and time."""
     return f"{os.getpid()}_{_machine()}_{int(time.time())}_{os.urandom(4).hex()}"
+
+
+_writing: set[str] = set()  # the writers of this process that are at work
+
+
+def begin_writing() -> str:
+    """Return a name for a writer, which is at work until `end_writing`, or its process ends."""
+    name = _new_name()
+    _writing.add(name)
+    return name
+
+
+def end_writing(name: str) -> None:
+    """Take note that a writer has finished, or failed."""
+    _writing.discard(name)
 
 
 def _machine() -> str:
@@ -299,6 +371,7 @@ def marker(path: str) -> str:
 class Kind(StrEnum):
     """The effect that an operation has on the node that it marks, until it is finished."""
 
+    DELETE = "delete"  # there is none: what is left of the old one is to be erased
     CREATE = "create"  # there is none: the chunks and metadata of a new one are being written
     COPY = "copy"  # there is none: all that is below the path belongs to the operation
     UPDATE = "update"  # it holds old and new values
@@ -314,6 +387,7 @@ class Mark:
     attempt: str = ""  # differs each time that the operation starts again
     finished: bool = False  # the node is visible, and only the marker is left to be erased
     kind: Kind = Kind.CREATE
+    writer: str = ""  # of `begin_writing`, if it is known who writes
 
     def write(self) -> bytes:
         """Return the stored form."""
@@ -326,9 +400,32 @@ class Mark:
             stored = json.loads(value)
             operation, plan = str(stored["operation"]), str(stored["plan"])
             finished, kind = stored.get("finished") is True, Kind(stored.get("kind", Kind.CREATE))
-            return cls(operation, plan, str(stored.get("attempt", "")), finished, kind)
+            writer = str(stored.get("writer", ""))
+            return cls(operation, plan, str(stored.get("attempt", "")), finished, kind, writer)
         except (ValueError, KeyError, TypeError, AttributeError):
             return cls("a writer")
+
+    @property
+    def cannot_resume(self) -> bool:
+        """True if the operation was interrupted, and was no job that can be continued."""
+        ours = self.kind in (Kind.CREATE, Kind.DELETE)
+        return ours and not self.attempt and not self.finished
+
+    @property
+    def process(self) -> int:
+        """The number of the process that writes; 0 if it is not known."""
+        parts = _NAME.fullmatch(self.writer)
+        return 0 if parts is None else int(parts[1])
+
+    @property
+    def is_being_written(self) -> bool:
+        """True if the writer is known to be at work, on this machine."""
+        parts = _NAME.fullmatch(self.writer)
+        if parts is None or parts[2] != _machine():
+            return False
+        if self.process == os.getpid():
+            return self.writer in _writing
+        return is_running(self.process)
 
     @property
     def journal(self) -> str:

@@ -17,6 +17,7 @@ import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from omnizarr.concurrency.retry import EMFILE, REMOVED_DIRECTORY, retry_on_emfile
 from omnizarr.errors import InvalidName, StoreError
@@ -29,6 +30,9 @@ except ImportError:  # no compiler when it was installed, or Windows
 
 OURS = ".__omnizarr_"  # in the name of a file that is no value
 PARTIAL = f"{OURS}partial__"  # of one that is being written
+_HERE = -100  # AT_FDCWD of Linux
+_EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
+_NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}
 # Another disk, too many links to one file, a disk without links, or one that forbids them.
 _NO_LINK = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
@@ -75,6 +79,24 @@ def _create(path: str, value: Bytes, sync: bool) -> bool:
         with contextlib.suppress(OSError):  # not empty: another writer found it
             os.rmdir(folder)
         raise
+
+
+def exchange(first: str, second: str) -> bool:
+    """Let two paths change places in one step; return False if this system or disk cannot."""
+    import ctypes  # noqa: PLC0415 - rarely needed
+
+    libc: Any = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
+    a, b = os.fsencode(first), os.fsencode(second)
+    if hasattr(libc, "renameat2"):
+        failed = libc.renameat2(_HERE, a, _HERE, b, ctypes.c_uint(_EXCHANGE))
+    elif hasattr(libc, "renamex_np"):  # macOS
+        failed = libc.renamex_np(a, b, ctypes.c_uint(_EXCHANGE))
+    else:
+        return False
+    error = ctypes.get_errno()
+    if failed and error not in _NO_EXCHANGE:
+        raise OSError(error, os.strerror(error), first, None, second)
+    return not failed
 
 
 def remove_folder(path: str) -> None:

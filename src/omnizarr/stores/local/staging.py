@@ -1,8 +1,9 @@
 """The stage of a directory: new files are written in a folder of their own and renamed.
 
-Old files are moved aside before new ones get their names. A killed writer leaves a plan, and a note
-once all old files are aside: `recover` puts the old ones back before that, the new ones in their
-place after it.
+A folder changes places with the one that it replaces, in one step where the system can. Otherwise,
+and at the root, old files are moved aside before new ones get their names. A killed writer leaves a
+plan, and a note once all old files are aside: `recover` puts the old ones back before that, the new
+ones in their place after it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import cached_property
 from omnizarr.concurrency.retry import REMOVED_DIRECTORY
 from omnizarr.errors import StoreError
 from omnizarr.stores.base import Store
-from omnizarr.stores.local.atomic_files import OURS
+from omnizarr.stores.local.atomic_files import OURS, exchange
 from omnizarr.stores.staging import PLAN, Extent, Plan, Stage
 
 MOVED = "moved"  # in a stage: all old files are out of the way
@@ -84,14 +85,67 @@ class DirectoryStage(Stage):
             with contextlib.suppress(OSError):  # somebody else has stored something
                 os.rmdir(self.root)
 
+    def remove(self, old: Extent) -> bool:
+        """Move all that belongs to `old` out of sight, metadata first, and erase it.
+
+        Return False if that is not possible; then nothing has changed.
+        """
+        self.check(old)
+        moved: list[str] = []
+        aside = os.path.join(self._folder, "old", "")
+        try:
+            for path in self._entries(self.root, old, metadata_first=True):
+                with contextlib.suppress(FileNotFoundError):  # another writer was faster
+                    self._rename(self.root + path, aside + path)
+                    moved.append(path)
+        except OSError:  # on another disk, or not permitted
+            for path in reversed(moved):
+                self._rename(aside + path, self.root + path)
+            self.discard()
+            return False
+        if self._sync is not None:
+            for path in moved:
+                self._sync(self.root + path)
+        self.discard()
+        return True
+
+    def move(self, old: Extent, new: Extent) -> bool:
+        """Rename a folder with all that belongs to a node; return False if that is not possible."""
+        before = self._entries(self.root, old, metadata_first=True)
+        after = [prefix[:-1] for prefix in new.prefixes]
+        if len(before) != 1 or len(after) != 1 or os.path.islink(self.root + before[0]):
+            return False
+        try:
+            self._rename(self.root + before[0], self.root + after[0])
+        except OSError:  # on another disk, not permitted, or something is there
+            return False
+        if self._sync is not None:
+            self._sync(self.root + before[0])
+            self._sync(self.root + after[0])
+        return True
+
     def _make_plan(self, old: Extent, new: Extent) -> Plan:
-        return {
+        staged = os.path.join(self._folder, "new", "")
+        plan: Plan = {
             "old": self._entries(self.root, old, metadata_first=True),
-            "new": self._entries(os.path.join(self._folder, "new", ""), new, metadata_first=False),
+            "new": self._entries(staged, new, metadata_first=False),
             "whole": bool(old.prefixes),  # everything below belongs to the old node
         }
+        if plan["whole"] and len(plan["new"]) == 1 and plan["old"] == plan["new"]:
+            plan["inode"] = os.lstat(staged + plan["new"][0]).st_ino
+        return plan
+
+    def _is_in_place(self, plan: Plan) -> bool:
+        """Return True if the new folder has the place of the old one."""
+        with contextlib.suppress(FileNotFoundError):
+            return "inode" in plan and os.lstat(self.root + plan["new"][0]).st_ino == plan["inode"]
+        return False
 
     def _apply(self, plan: Plan) -> None:
+        if "inode" in plan:
+            path = plan["new"][0]
+            if exchange(os.path.join(self._folder, "new", path), self.root + path):
+                return
         for path in plan["old"]:
             with contextlib.suppress(FileNotFoundError):  # another writer was faster
                 self._rename(self.root + path, os.path.join(self._folder, "old", path))
@@ -103,6 +157,8 @@ class DirectoryStage(Stage):
 
     def _resume(self, plan: Plan, overwrite: bool) -> None:
         """Put new files in their place if all old ones are aside; else put the old ones back."""
+        if self._is_in_place(plan):
+            return
         side = "old" if self._read(MOVED) is None else "new"
         staged = os.path.join(self._folder, side, "")
         left = [path for path in plan[side] if os.path.lexists(staged + path)]
@@ -116,7 +172,7 @@ class DirectoryStage(Stage):
                 self._rename(staged + path, self.root + path)
 
     def _finish(self, plan: Plan) -> None:
-        if self._read(MOVED) is not None:
+        if self._read(MOVED) is not None or self._is_in_place(plan):
             self._note_finished()
         if self._sync is not None:
             for path in (*plan["old"], *plan["new"]):

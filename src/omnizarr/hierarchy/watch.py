@@ -1,0 +1,236 @@
+"""Notice that the array of a handle was replaced, moved, deleted or reshaped by somebody else.
+
+A handle knows the metadata that it last read. They are compared with the stored ones before every
+write, and after every read that may have met two arrays: one of several chunks, or one that found a
+chunk missing. A read of one chunk is followed by a look only if the last one was long ago.
+
+To compare costs one question to the store: a file is known by its inode, size and time, a value in
+memory by its identity, any other by its bytes and a token that each replacement renews. Only where
+these differ, the metadata are parsed again. If they describe another array, or none, that is
+`NodeChanged`. If only the shape or the attributes differ, the handle goes on; a read of several
+chunks is repeated, so that its values are those of one array.
+
+Stores with a high latency are asked only if a chunk is missing, or the last look was long ago: a
+read beside a replacement may return chunks of both arrays there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, TypeVar, cast
+
+from omnizarr.engine import kernel
+from omnizarr.errors import ChunkError, Conflict, InvalidMetadata, NodeChanged
+from omnizarr.hierarchy.location import Location
+from omnizarr.model import ArrayModel, Node
+from omnizarr.stores import direct_file_root, direct_values, get_existing
+from omnizarr.stores.staging import is_replacing, last_replacement
+
+T = TypeVar("T")
+RECENT = 0.01  # seconds for which one look at a quick store is enough to read one chunk
+REMOTE_RECENT = 5.0  # the same for stores with a high latency
+ATTEMPTS = 200  # to read an array that is being replaced
+GROWING_ATTEMPTS = 3  # to read one whose shape or attributes change all the time
+WAITS = (0.001, 0.005, 0.02, 0.05)  # seconds, for metadata that are being replaced
+LONGEST_WAIT = 10.0  # seconds, while a writer is putting a new node in its place
+_numbers = itertools.count(1)
+# All that decides the meaning of a chunk's bytes, besides the grid.
+_meaning = attrgetter(
+    *("data_type", "chunk_key_encoding", "fill_value", "codecs", "storage_transformers")
+)
+
+
+class ArrayWatch:
+    """The stored metadata of an array as a handle last saw them."""
+
+    __slots__ = (
+        *("_location", "_model", "_sign", "_signature"),
+        *("expires", "identity", "is_remote", "metadata", "missed", "stored"),
+    )
+
+    def __init__(self, location: Location, model: ArrayModel, read_at: float) -> None:
+        """Watch an array whose metadata were read, or written, at a monotonic time."""
+        self._location, self._model = location, model
+        self._signature: Any = None
+        self.stored = model  # as last seen
+        self.missed = 0  # another number whenever a chunk was found to be missing
+        self.metadata = b""  # the path of the file, if the kernel may look at it
+        self.identity = 0  # of that file
+        self.is_remote = not getattr(location.store, "low_latency", False)
+        self.expires = read_at + (REMOTE_RECENT if self.is_remote else RECENT)
+        self._sign = self._find_sign_first  # replaced by the first call
+
+    def _find_sign_first(self) -> Any:
+        self._sign = self._find_sign()
+        return self._sign()
+
+    def _find_sign(self) -> Callable[[], Any]:
+        """Return the function that tells one version of the metadata from the next."""
+        store: Any = self._location.store
+        key = self._location.format.keys(self._location.path)[0]
+        root, values = direct_file_root(store), direct_values(store)
+        if root is not None and not getattr(store, "movable", False):
+            path = root + os.fsencode(key)
+            if kernel.identity is None:
+                return lambda: _file_identity(path)
+            self.metadata = path
+            return lambda: kernel.identity(path)
+        if type(values) is dict:
+            return lambda: _Same(values.get(key))
+        token = last_replacement(store)
+        return lambda: [token(), store.get(key)]
+
+    def note_missing(self) -> None:
+        """Take note that a chunk was missing."""
+        self.missed = next(_numbers)
+
+    def is_current(self) -> bool:
+        """Return True if the stored metadata are still the ones that were seen last."""
+        if self.is_remote or self._signature is None or self._sign() != self._signature:
+            return False
+        self.expires = time.monotonic() + RECENT
+        return True
+
+    def confirm(self) -> ArrayModel:
+        """Return the stored metadata, which have the same meaning; raise NodeChanged if not."""
+        current = time.monotonic() < self.expires if self.is_remote else self.is_current()
+        return self.stored if current else self.look()
+
+    def look(self) -> ArrayModel:
+        """Read the metadata and return them; raise NodeChanged if they are of another node."""
+        signature, found = self._read()
+        node = check_same_array(self._location, self._model, found)
+        self.stored, self._signature = node, signature
+        self.identity = signature if self.metadata else 0
+        self.expires = time.monotonic() + (REMOTE_RECENT if self.is_remote else RECENT)
+        return node
+
+    def _read(self) -> tuple[Any, Node | None]:
+        """Return the signature and the node; a node that is being replaced is waited for."""
+        location, waits, begun = self._location, iter(WAITS), time.monotonic()
+        while True:
+            signature = self._sign()
+            documents = get_existing(location.store, location.format.keys(location.path))
+            try:
+                node = location.format.read(location.path, documents, [])
+            except InvalidMetadata as e:
+                raise NodeChanged(
+                    f"{location} has other metadata than when it was opened: {e}"
+                ) from e
+            if node is None and location.consolidated is not None:
+                node = location.consolidated.node(location.path)
+            wait = next(waits, None)
+            if node is not None:
+                return signature, node
+            if wait is None:
+                if time.monotonic() - begun > LONGEST_WAIT or not is_replacing(location.store):
+                    return signature, None
+                wait = WAITS[-1]
+            if self.is_remote and not is_replacing(location.store):
+                return signature, None
+            time.sleep(wait)
+
+    def steadily(self, read: Callable[[], T], several: bool) -> T:
+        """Return what `read` returns, called again if it may have met two arrays.
+
+        `several`: it reads more than one chunk.
+        """
+        if self._signature is None and not self.is_remote:
+            self.look()
+        self._check_shape()
+        for number in itertools.count(1):
+            missed, stored, signature = self.missed, self.stored, self._signature
+            values, error = None, None
+            try:
+                values = read()
+            except ChunkError as e:
+                error = e
+            recent = self.missed == missed and error is None and self._may_skip(several)
+            if not (recent and time.monotonic() < self.expires) and not self.is_current():
+                self.look()
+                self._check_shape()
+            same = self._signature == signature or (self.is_remote and self.missed == missed)
+            if same or (self.stored != stored and number >= GROWING_ATTEMPTS):
+                if error is not None:
+                    raise error
+                return cast(T, values)
+            if number >= ATTEMPTS:
+                raise Conflict(
+                    f"{self._location} was replaced {number} times while it was read; read it"
+                    " again when it is written less often"
+                )
+        raise AssertionError  # not reached: the count has no end
+
+    def _may_skip(self, several: bool) -> bool:
+        """Return True if a read that found all its chunks needs no look."""
+        if self.is_remote:
+            return True
+        # The kernel, which does not tell of missing chunks, reads files and memory.
+        return not several and isinstance(self._signature, list)
+
+    def _check_shape(self) -> None:
+        """Raise if the array is smaller than the handle knows."""
+        if self.stored is not self._model and is_smaller(self.stored, self._model):
+            raise NodeChanged(
+                f"{self._location} was made smaller, to {self.stored.shape}, since this array was"
+                " opened; call refresh()",
+                reshaped=True,
+            )
+
+
+def is_smaller(new: ArrayModel, old: ArrayModel) -> bool:
+    """Return True if an array was cut along any axis."""
+    return any(a < b for a, b in zip(new.shape, old.shape, strict=True))
+
+
+class _Same:
+    """A value in memory, which is equal to itself alone."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other._value is self._value
+
+    __hash__ = None  # type: ignore[assignment]  # only compared
+
+
+def _file_identity(path: bytes) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def check_same_array(where: Location, known: ArrayModel, stored: Node | None) -> ArrayModel:
+    """Return a stored array; raise NodeChanged if its chunks have another meaning than known."""
+    if not isinstance(stored, ArrayModel):
+        what = "was deleted or moved" if stored is None else "was replaced by a group"
+        raise NodeChanged(f"{where} {what} since this array was opened; open it again")
+    difference = None if stored is known else _difference(known, stored)
+    if difference is not None:
+        raise NodeChanged(
+            f"{where} was replaced since this array was opened, by one with another {difference};"
+            " open it again"
+        )
+    return stored
+
+
+def _difference(old: ArrayModel, new: ArrayModel) -> str | None:
+    """Return a part of two models that gives chunks another meaning; None if there is none."""
+    if len(old.shape) != len(new.shape):
+        return "number of axes"
+    if old.chunk_grid.name != new.chunk_grid.name:
+        return "chunk grid"
+    if old.chunk_grid.name == "regular" and old.chunk_grid != new.chunk_grid:
+        return "chunk shape"
+    names = ("data type", "chunk key encoding", "fill value", "codecs", "storage transformers")
+    pairs = zip(names, _meaning(old), _meaning(new), strict=True)
+    return next((name for name, a, b in pairs if a != b), None)
