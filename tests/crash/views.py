@@ -167,6 +167,9 @@ def said(entry: Entry | None, old: Entry | None, new: Entry | None) -> str:
         return f"is {entry[:3]}"
     if entry in (old, new):
         return f"is {'old' if entry == old else 'new'}"
+    same = [name for name, e in (("old", old), ("new", new)) if e and e[2:] == entry[2:]]
+    if same:
+        return f"has the {same[0]} values, but attributes {entry[1]}"
     values = np.frombuffer(entry[4], entry[2])
     rest = f"{int((values == 0).sum())} of {values.size} values missing"
     return f"is neither old nor new: shape {entry[3]}, {rest}"
