@@ -143,11 +143,18 @@ def shrink() -> object:
     return oz.create_array({}, data=range(8), chunks=2).resize(2)
 
 
+def replaced() -> object:
+    array = oz.open("ocean.zarr")
+    oz.create_array("ocean.zarr", data=np.ones((4, 6)), chunks=(2, 3), overwrite=True)
+    return array[...]
+
+
 unanswered = {"storage_options": {"attempts": 2, "first_wait": 0.01}}
 CASES: list[Callable[[], object]] = [
     lambda: oz.open("oceann.zarr"),
     lambda: oz.open("plain"),
     lambda: oz.open("run.zarr")["tmep"],
+    replaced,
     lambda: oz.create_array("ocean.zarr", shape=3),
     lambda: oz.open_group("ocean.zarr"),
     lambda: oz.open("ocean.zarr").__setitem__(0, 1),

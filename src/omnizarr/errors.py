@@ -50,6 +50,7 @@ __all__ = [
     "MissingModule",
     "MissingPackage",
     "NoSuchLabel",
+    "NodeChanged",
     "NodeExists",
     "NodeNotFound",
     "OmnizarrError",

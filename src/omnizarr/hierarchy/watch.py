@@ -5,10 +5,10 @@ write, and after every read that may have met two arrays: one of several chunks,
 chunk missing. A read of one chunk is followed by a look only if the last one was long ago.
 
 To compare costs one question to the store: a file is known by its inode, size and time, a value in
-memory by its identity, any other by its bytes and a token that each replacement renews. Only where
-these differ, the metadata are parsed again. If they describe another array, or none, that is
-`NodeChanged`. If only the shape or the attributes differ, the handle goes on; a read of several
-chunks is repeated, so that its values are those of one array.
+memory by its identity, any other by its bytes. Only where these differ, the metadata are parsed
+again. If they describe another array, or none, that is `NodeChanged`. If only the shape or the
+attributes differ, the handle goes on; a read of several chunks is repeated, so that its values are
+those of one array.
 
 Stores with a high latency are asked only if a chunk is missing, or the last look was long ago: a
 read beside a replacement may return chunks of both arrays there.
@@ -81,8 +81,7 @@ class ArrayWatch:
             return lambda: kernel.identity(path)
         if type(values) is dict:
             return lambda: _Same(values.get(key))
-        token = last_replacement(store)
-        return lambda: [token(), store.get(key)]
+        return lambda: [last_replacement(), store.get(key)]
 
     def note_missing(self) -> None:
         """Take note that a chunk was missing."""

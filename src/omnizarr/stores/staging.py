@@ -43,13 +43,9 @@ from omnizarr.stores.operations import (
     list_prefix,
     set_many,
     sizes,
-    supports_compare_and_set,
 )
 
 FOLDER = f"{OURS}staged__"  # in the root of a store: one prefix for each node that is being written
-# In the root of a store that several processes change by compare-and-set: another value each time
-# that a node is replaced. In directories and in memory the metadata themselves show it.
-REPLACED = f"{OURS}replaced__"
 PLAN = "plan.json"  # in a stage that is replacing something: what goes where
 Plan: TypeAlias = dict[str, Any]
 _NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
@@ -180,7 +176,7 @@ class Stage:
         kept = {*staged} - metadata
         gone = [key for key in plan["old"] if key not in kept]
         erase_values(self.target, sorted(gone, key=lambda key: key not in metadata))
-        _note_replacement(self.target)
+        _note_replacement()
         for key in sorted(staged, key=lambda key: (key in metadata, -key.count("/"))):
             value = self.store.get(key)
             if value is None:
@@ -292,22 +288,20 @@ def interrupted(store: Store) -> list[Interrupted]:
 
 
 _replacements = itertools.count(1)
-_last_replacement = 0  # in stores that only this process changes
+_last_replacement = 0
 
 
-def _note_replacement(store: Store) -> None:
-    """Show readers that chunks which they have read may be of another node than those to come."""
+def _note_replacement() -> None:
     global _last_replacement
     _last_replacement = next(_replacements)
-    if supports_compare_and_set(store):
-        store.set(REPLACED, os.urandom(8).hex().encode())
 
 
-def last_replacement(store: Store) -> Callable[[], object]:
-    """Return a function whose result differs after each replacement of a node in a store."""
-    if supports_compare_and_set(store):
-        return lambda: store.get(REPLACED)
-    return lambda: _last_replacement
+def last_replacement() -> int:
+    """Return a number that differs after each replacement of a node by this process.
+
+    Not in directories and in memory, where the metadata themselves show it.
+    """
+    return _last_replacement
 
 
 def is_replacing(store: Store) -> bool:

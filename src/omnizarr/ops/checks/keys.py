@@ -27,7 +27,7 @@ from omnizarr.ops.job import Task, task_id
 from omnizarr.stores import LocalStore, Store, file_root, list_prefix, list_sizes
 from omnizarr.stores.base import ListsSizes
 from omnizarr.stores.local.atomic_files import OURS, PARTIAL
-from omnizarr.stores.staging import FOLDER, JOURNAL, MARKER, REPLACED, Mark
+from omnizarr.stores.staging import FOLDER, JOURNAL, MARKER, Mark
 
 TASK_BYTES = 2**26  # of decoded chunks that a task checks, unless one chunk is larger
 TASK_KEYS = 2048
@@ -182,8 +182,8 @@ class Listing:
         folder, name = key.endswith("/"), paths.name(key.rstrip("/"))
         if name == MARKER:
             self._report_marker(key)
-        elif f"{FOLDER}/" in key or f"{JOURNAL}/" in key or folder or name == REPLACED:
-            return  # reported once, by `report_leftovers`; the last belongs there
+        elif f"{FOLDER}/" in key or f"{JOURNAL}/" in key or folder:
+            return  # reported once, by `report_leftovers`
         elif PARTIAL in name:
             message = "is half written: its writer stopped or is still running; see omnizarr repair"
             self._report(self.start.path, key, message, "leftover")
