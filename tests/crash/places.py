@@ -20,7 +20,6 @@ from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.resolve import resolve
 from omnizarr.stores.sqlite import SQLiteStore
-from omnizarr.stores.staging import REPLACED
 
 ROOTS = ("data", "out")  # what operations change, and where jobs write
 ENDINGS = {"directory": "zarr", "fsspec": "files", "SQLite": "sqlite", "LMDB": "lmdb", "ZIP": "zip"}
@@ -129,8 +128,7 @@ class Place:
             return [path for path in inside if OURS in path]
         roots = [name for name in ROOTS if self.exists(name)]
         stores = [self.root(name, read_only=self.kind == "ZIP") for name in roots]
-        keys = [key for store in stores for key in list_prefix(store, "") if OURS in key]
-        return [key for key in keys if key != REPLACED]  # which stays
+        return [key for store in stores for key in list_prefix(store, "") if OURS in key]
 
 
 def _plain(name: str) -> str:
