@@ -40,7 +40,7 @@ def look(place: Place, known: Iterable[str] = (), consolidated: bool = False) ->
             for path, member in top.members(max_depth=None):
                 _add(found, f"{name}:{path}", lambda member=member: member)
         for key in known:
-            if key.startswith(f"{name}:") and key not in found:
+            if key.startswith(f"{name}:") and key not in found and "::" not in key:
                 path = key.partition(":")[2]
                 _add(found, key, lambda path=path, root=root: oz.open(root, mode="r", path=path))
         _add_consolidated(found, f"{'' if consolidated else 'no '}{name}::consolidated", root)
