@@ -53,6 +53,7 @@ from tests.crash.views import (
 OFF, COUNT, EXIT, STOP, FULL = range(5)
 REACHED = 77  # the exit code of a process that ended at its point
 LONGEST = 20.0  # seconds until what runs alone must have ended
+READ = 3.0  # seconds in which readers beside a stopped writer should end
 SOON = 0.6  # seconds after which a process beside a stopped one is taken to wait for it
 CHANGES = (
     *("set", "set_new", "set_first", "set_if", "set_many", "set_parts", "set_partial"),
@@ -402,8 +403,7 @@ class Run:
         if writer.wait() == "stopped":
             reader.go_on()
             anew = Child(self.look, place)
-            reader.wait(SOON)
-            anew.wait(SOON)
+            early = [child for child in (reader, anew) if child.wait(READ) == "ended"]
             if late is None:
                 late = Child(_closed, other, place)
             else:
@@ -412,6 +412,9 @@ class Run:
             writer.go_on()
             children = [reader, writer, late, anew]
             results = [child.result for child in (writer, late, reader, anew)]
+            for number, child in ((2, reader), (3, anew)):
+                if child not in early and results[number][0] == "ok":
+                    results[number] = "late", None  # it may have met the second writer
             yield from self._judge(place, results, orders)
         for child in children:
             if child.wait(0) != "ended":
