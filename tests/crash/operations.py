@@ -35,7 +35,6 @@ class Operation:
     force: Callable[[Place], object] | None = None
     resume: Callable[[Place], object] | None = None
     formats: tuple[Format, ...] = FORMATS
-    stores: bool = True  # also in stores other than directories
 
 
 def prepare(place: Place, zarr_format: Format) -> None:
