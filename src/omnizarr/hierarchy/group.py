@@ -51,6 +51,7 @@ from omnizarr.hierarchy.options import (
 )
 from omnizarr.hierarchy.selection import S
 from omnizarr.model import ArrayModel, GroupModel, Node
+from omnizarr.stores.staging import wait_for_replacement
 
 
 class Group(NodeHandle[GroupModel]):
@@ -106,7 +107,10 @@ class Group(NodeHandle[GroupModel]):
 
     def _find(self, path: str) -> Node | None:
         problems: list[Problem] = []
-        node = self._location.child(path).find(problems)
+        location = self._location.child(path)
+        node = location.find(problems)
+        if node is None and wait_for_replacement(location.store):
+            node = location.find(problems)
         warn_of_problems(problems)
         return node
 

@@ -42,7 +42,7 @@ from omnizarr.stores import (
     list_dir,
 )
 from omnizarr.stores.resolve import is_archive, is_zarr_python_store
-from omnizarr.stores.staging import MARKER, Mark, interrupted, marker
+from omnizarr.stores.staging import MARKER, Mark, interrupted, marker, wait_for_replacement
 
 if TYPE_CHECKING:  # the engine is slow to import
     from omnizarr.engine import Missing
@@ -199,6 +199,18 @@ def find_node(
                     location, bool(use_consolidated), name, metadata, need_consolidated
                 )
             return location, node
+    if wait_for_replacement(store):  # it may just have been absent
+        return find_node(
+            *(store, path),
+            zarr_format=zarr_format,
+            read_only=read_only,
+            separator=separator,
+            use_consolidated=use_consolidated,
+            need_consolidated=need_consolidated,
+            missing=missing,
+            prefer_group=prefer_group,
+            kind=kind,
+        )
     raise NodeNotFound(absence_reason(store, path, wanted))
 
 

@@ -28,15 +28,14 @@ from omnizarr.errors import ChunkError, Conflict, InvalidMetadata, NodeChanged
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, Node
 from omnizarr.stores import direct_file_root, direct_values, get_existing
-from omnizarr.stores.staging import is_replacing, last_replacement
+from omnizarr.stores.staging import last_replacement, wait_for_replacement
 
 T = TypeVar("T")
 RECENT = 0.01  # seconds for which one look at a quick store is enough to read one chunk
 REMOTE_RECENT = 5.0  # the same for stores with a high latency
 ATTEMPTS = 200  # to read an array that is being replaced
 GROWING_ATTEMPTS = 3  # to read one whose shape or attributes change all the time
-WAITS = (0.001, 0.005, 0.02, 0.05)  # seconds, for metadata that are being replaced
-LONGEST_WAIT = 10.0  # seconds, while a writer is putting a new node in its place
+WAITS = (0.001, 0.005, 0.02, 0.05)  # seconds, for metadata that are being replaced in memory
 _numbers = itertools.count(1)
 # All that decides the meaning of a chunk's bytes, besides the grid.
 _meaning = attrgetter(
@@ -110,28 +109,21 @@ class ArrayWatch:
 
     def _read(self) -> tuple[Any, Node | None]:
         """Return the signature and the node; a node that is being replaced is waited for."""
-        location, waits, begun = self._location, iter(WAITS), time.monotonic()
-        while True:
+        location = self._location
+        for wait in (*WAITS, None):
             signature = self._sign()
             documents = get_existing(location.store, location.format.keys(location.path))
             try:
                 node = location.format.read(location.path, documents, [])
             except InvalidMetadata as e:
-                raise NodeChanged(
-                    f"{location} has other metadata than when it was opened: {e}"
-                ) from e
+                raise NodeChanged(f"{location} has changed since it was opened: {e}") from e
             if node is None and location.consolidated is not None:
                 node = location.consolidated.node(location.path)
-            wait = next(waits, None)
-            if node is not None:
-                return signature, node
-            if wait is None:
-                if time.monotonic() - begun > LONGEST_WAIT or not is_replacing(location.store):
-                    return signature, None
-                wait = WAITS[-1]
-            if self.is_remote and not is_replacing(location.store):
-                return signature, None
-            time.sleep(wait)
+            if node is not None or wait is None or self.is_remote:
+                break
+            if not wait_for_replacement(location.store):
+                time.sleep(wait)
+        return signature, node
 
     def steadily(self, read: Callable[[], T], several: bool) -> T:
         """Return what `read` returns, called again if it may have met two arrays.

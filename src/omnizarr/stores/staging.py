@@ -39,6 +39,7 @@ from omnizarr.stores.operations import (
     erase_prefix,
     erase_values,
     get_many,
+    has_low_latency,
     list_dir,
     list_prefix,
     set_many,
@@ -46,6 +47,8 @@ from omnizarr.stores.operations import (
 )
 
 FOLDER = f"{OURS}staged__"  # in the root of a store: one prefix for each node that is being written
+LONGEST_WAIT = 10.0  # seconds, for a writer that is putting a new node in its place
+POLL = 0.005  # seconds between two looks at it
 PLAN = "plan.json"  # in a stage that is replacing something: what goes where
 Plan: TypeAlias = dict[str, Any]
 _NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
@@ -307,6 +310,18 @@ def last_replacement() -> int:
 def is_replacing(store: Store) -> bool:
     """Return True if a writer, which may be alive, is putting values in their place."""
     return any(each.complete and each.is_alive for each in interrupted(store))
+
+
+def wait_for_replacement(store: Store) -> bool:
+    """Wait while a writer is putting values in their place; return True if one was.
+
+    For stores with a low latency only, and not longer than `LONGEST_WAIT`.
+    """
+    until, waited = time.monotonic() + LONGEST_WAIT, False
+    while has_low_latency(store) and is_replacing(store) and time.monotonic() < until:
+        waited = True
+        time.sleep(POLL)
+    return waited
 
 
 def recover(store: Store, name: str) -> None:
