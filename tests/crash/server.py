@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import gc
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import traceback
@@ -78,6 +80,7 @@ def main(folder: Path) -> None:
     from omnizarr.concurrency import leases
     from tests.crash.machine import How, Run
 
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its client
     leases.LEASE = 0.5  # seconds; nobody waits long for the leases of dead writers
     omnizarr.config.set(threads=1)  # the same calls in the same order
     gc.freeze()
