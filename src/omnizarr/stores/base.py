@@ -249,6 +249,19 @@ class ErasesPrefix(Protocol):
 
 
 @runtime_checkable
+class ChangesKeys(Protocol):
+    """Can erase, rename and set keys in one transaction."""
+
+    def change_keys(
+        self,
+        erased: Iterable[str],
+        renamed: Iterable[tuple[str, str]],
+        values: Iterable[tuple[str, Bytes]],
+    ) -> None:
+        """Erase keys, then rename others, old and new key, then set values; all or nothing."""
+
+
+@runtime_checkable
 class HasParents(Protocol):
     """Can open the larger stores that it is a part of, the innermost first."""
 

@@ -239,6 +239,27 @@ class LMDBStore(Closeable):
                 for key in [*_below(transaction, prefix, prefix)]:
                     transaction.delete(key.encode())
 
+    def change_keys(
+        self,
+        erased: Iterable[str],
+        renamed: Iterable[tuple[str, str]],
+        values: Iterable[tuple[str, Bytes]],
+    ) -> None:
+        """Erase keys, then rename others, then set values; in one transaction."""
+        check_writable(self)
+        with self._transaction("change", "keys", write=True, create=True) as transaction:
+            if transaction is None:
+                return
+            for key in erased:
+                transaction.delete(check_key(key).encode())
+            for old, new in renamed:
+                found = _cut(_find(transaction, check_key(old)), None)
+                if found is not None:
+                    transaction.delete(old.encode())
+                    _put(transaction, check_key(new), found)
+            for key, value in values:
+                _put(transaction, check_key(key), flat(value))
+
     # Listing
 
     def list(self) -> Iterator[str]:

@@ -183,7 +183,13 @@ class SQLiteStore(Closeable):
         with self._connection_for("read", ", ".join(key for key, _ in requested[:3])) as connection:
             if connection is None:
                 return [None] * len(requested)
-            return [_read(connection, key, range) for key, range in requested]
+            if len(requested) < 2 or _in_transaction(connection):
+                return [_read(connection, key, range) for key, range in requested]
+            connection.execute("BEGIN")  # all values are of one moment
+            try:
+                return [_read(connection, key, range) for key, range in requested]
+            finally:
+                connection.execute("COMMIT")
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         requested = [*map(check_key, keys)]
@@ -246,6 +252,24 @@ class SQLiteStore(Closeable):
             if connection is not None:
                 where, bounds = _below(prefix)
                 connection.execute(f"DELETE FROM zarr {where}", bounds)
+
+    def change_keys(
+        self,
+        erased: Iterable[str],
+        renamed: Iterable[tuple[str, str]],
+        values: Iterable[tuple[str, Bytes]],
+    ) -> None:
+        """Erase keys, then rename others, then set values; in one transaction."""
+        check_writable(self)
+        gone = [(check_key(key),) for key in erased]
+        pairs = [(check_key(new), check_key(old)) for old, new in renamed]
+        rows = [(check_key(key), flat(value)) for key, value in values]
+        with self._connection_for("change", "keys", create=True) as connection:
+            if connection is not None:
+                with _transaction(connection):
+                    connection.executemany("DELETE FROM zarr WHERE k = ?", gone)
+                    connection.executemany("UPDATE OR REPLACE zarr SET k = ? WHERE k = ?", pairs)
+                    connection.executemany(_PUT, rows)
 
     # Listing
 

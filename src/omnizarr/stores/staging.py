@@ -27,7 +27,7 @@ from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from omnizarr.errors import StoreError
-from omnizarr.stores.base import Bytes, Range, Store, flat
+from omnizarr.stores.base import Bytes, ChangesKeys, Range, Store, flat
 from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.operations import (
@@ -110,7 +110,14 @@ class Stage:
 
     def move(self, old: Extent, new: Extent) -> bool:
         """Move `old` to the place of `new` in one step; return False if that is not possible."""
-        return False
+        if not isinstance(self.target, ChangesKeys):
+            return False
+        renamed = [*zip(old.keys, new.keys, strict=True)]
+        for prefix, other in zip(old.prefixes, new.prefixes, strict=True):
+            keys = list_prefix(self.target, prefix)
+            renamed += [(key, other + key[len(prefix) :]) for key in keys]
+        self.target.change_keys((), renamed, ())
+        return True
 
     @property
     def pending(self) -> bool:
@@ -178,6 +185,9 @@ class Stage:
         metadata, staged = set(plan["metadata"]), plan["new"]
         kept = {*staged} - metadata
         gone = [key for key in plan["old"] if key not in kept]
+        if isinstance(self.target, ChangesKeys):
+            self._apply_at_once(gone, staged)
+            return
         erase_values(self.target, sorted(gone, key=lambda key: key not in metadata))
         _note_replacement()
         for key in sorted(staged, key=lambda key: (key in metadata, -key.count("/"))):
@@ -185,6 +195,15 @@ class Stage:
             if value is None:
                 raise StoreError(f"{key!r} vanished from {self.store!r} while it was put in place")
             self.target.set(key, value)
+
+    def _apply_at_once(self, gone: Iterable[str], staged: Iterable[str]) -> None:
+        """Erase old values and rename new ones in one transaction, with the plan that says so."""
+        target: Any = self.target
+        mark, key = self.mark, self.prefix + MARKER
+        finished = () if mark is None else [(key, dataclasses.replace(mark, finished=True).write())]
+        renamed = [(f"{self.prefix}new/{each}", each) for each in staged]
+        target.change_keys([*gone, self.prefix + PLAN], renamed, finished)
+        _note_replacement()
 
     def _try_again(self) -> None:
         """Complete an interrupted `replace`; nothing was touched if there is no plan yet."""
