@@ -57,7 +57,7 @@ READ = 3.0  # seconds in which readers beside a stopped writer should end
 SOON = 0.6  # seconds after which a process beside a stopped one is taken to wait for it
 CHANGES = (
     *("set", "set_new", "set_first", "set_if", "set_many", "set_parts", "set_partial"),
-    *("erase", "erase_if", "erase_many", "erase_prefix", "copy_values", "rename"),
+    *("erase", "erase_if", "erase_many", "erase_prefix", "change_keys"),
 )
 SHIM = ctypes.CDLL(None)
 LOADED: set[str] = set(sys.modules)
