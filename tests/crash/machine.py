@@ -52,7 +52,7 @@ from tests.crash.views import (
 
 OFF, COUNT, EXIT, STOP, FULL = range(5)
 REACHED = 77  # the exit code of a process that ended at its point
-LONGEST = 20.0  # seconds until what runs alone must have ended
+LONGEST = 60.0  # seconds until what runs alone must have ended
 READ = 3.0  # seconds in which readers beside a stopped writer should end
 SOON = 0.6  # seconds after which a process beside a stopped one is taken to wait for it
 CHANGES = (
