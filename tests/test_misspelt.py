@@ -145,3 +145,11 @@ def test_member_names_are_completed_in_brackets() -> None:
 def test_a_field_of_an_array_without_fields_is_not_taken_for_a_member() -> None:
     with pytest.raises(oz.SelectionError, match="array of int32, not a group"):
         new()["x"]
+
+
+def test_a_removed_store_is_said_to_be_gone_and_what_to_use() -> None:
+    with pytest.raises(AttributeError, match="SQLiteStore or an LMDBStore"):
+        oz.DBMStore  # noqa: B018
+    with pytest.raises(ImportError, match="SQLiteStore or an LMDBStore"):
+        from omnizarr import DBMStore  # noqa: F401
+    assert not hasattr(oz, "DBMStore")

@@ -40,8 +40,11 @@ static int is_plain(const char *name, Py_ssize_t size) {
     }
 }
 
-static int means_missing(int error) {
-    return error == ENOENT || error == ENOTDIR || error == EISDIR;
+/* Return 1 if the error of opening a path means that there is no file, not even a broken link. */
+static int means_missing(int error, int directory, const char *path) {
+    struct stat info;
+    if (error == ENOENT) return fstatat(directory, path, &info, AT_SYMLINK_NOFOLLOW) != 0;
+    return error == ENOTDIR || error == EISDIR;
 }
 
 /* Return the content of an open file, None for a directory, NotImplemented where not done. */
@@ -92,7 +95,7 @@ static PyObject *read_file(PyObject *Py_UNUSED(module), PyObject *const *args, P
     Py_BEGIN_ALLOW_THREADS;
     file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     Py_END_ALLOW_THREADS;
-    if (file < 0 && means_missing(errno)) Py_RETURN_NONE;
+    if (file < 0 && means_missing(errno, AT_FDCWD, path)) Py_RETURN_NONE;
     if (file < 0) Py_RETURN_NOTIMPLEMENTED;
     PyObject *found = read_content(file);
     close(file);
@@ -111,7 +114,7 @@ static PyObject *read_one(int directory, int error, PyObject *name) {
         error = errno;
         Py_END_ALLOW_THREADS;
     }
-    if (file < 0 && means_missing(error)) Py_RETURN_NONE;
+    if (file < 0 && means_missing(error, directory, text)) Py_RETURN_NONE;
     if (file < 0) Py_RETURN_NOTIMPLEMENTED;
     PyObject *found = read_content(file);
     close(file);

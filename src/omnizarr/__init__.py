@@ -106,7 +106,6 @@ if _typing.TYPE_CHECKING:
     from omnizarr.ops.verify import verify
     from omnizarr.ops.view_as.store import view_as
     from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
-    from omnizarr.stores.dbm import DBMStore
     from omnizarr.stores.lmdb import LMDBStore
     from omnizarr.stores.redis import RedisStore
     from omnizarr.stores.sqlite import SQLiteStore
@@ -119,7 +118,6 @@ __all__ = [  # noqa: RUF022 - the version last
     "CannotExpress",
     "ChunkError",
     "Conflict",
-    "DBMStore",
     "DirectoryStore",
     "GZip",
     "Group",
@@ -259,7 +257,6 @@ _LATER = {
     "Zlib": "codecs.compressors:Zlib",
     "Zstd": "codecs.zstd:Zstd",
     "ZipStore": "stores.zip.store:ZipStoreV2",
-    "DBMStore": "stores.dbm:DBMStore",
     "consolidate_metadata": "hierarchy.open:consolidate_metadata",
     "aio": "aio",
     "as_zarr": "as_zarr",

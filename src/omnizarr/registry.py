@@ -210,7 +210,11 @@ def attributes(
         if name == "__all__" and public:
             return available(public)
         if name not in targets:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            kind = (
+                ImportError if _is_import(sys._getframe(1)) and name in _REMOVED else AttributeError
+            )
+            why = f"; {_REMOVED[name]}" if name in _REMOVED else ""
+            raise kind(f"module {module!r} has no attribute {name!r}{why}")
         try:
             value = load(f"omnizarr.{targets[name]}")
         except MissingPackage as e:
@@ -231,6 +235,10 @@ def _is_import(frame: Any) -> bool:
     return bool(frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"])
 
 
+_REMOVED = {
+    "DBMStore": "; DBM files lose what several processes write; copy the keys of the file to a"
+    " SQLiteStore or an LMDBStore"
+}
 # The optional packages that the names of modules need.
 _NEEDS = {"LMDBStore": "lmdb", "RedisStore": "redis", "from_dask": "dask", "xarray": "xarray"}
 _NEEDS |= {"preview": "matplotlib", "serve": "uvicorn", "serving": "uvicorn", "show": "uvicorn"}

@@ -95,6 +95,7 @@ static PyObject *decode(PyObject *Py_UNUSED(module), PyObject *args) {
                 NpyString_pack(allocator, (void *)(items + i * step), (const char *)p, size) == 0;
         p += valid ? size : 0;
     }
+    valid = valid && p == end;
     NpyString_release_allocator(allocator);
     PyBuffer_Release(&view);
     return PyBool_FromLong(valid);

@@ -27,7 +27,6 @@ PUBLIC = [
     "CannotExpress",
     "ChunkError",
     "Conflict",
-    "DBMStore",
     "DirectoryStore",
     "GZip",
     "Group",

@@ -216,3 +216,9 @@ def test_an_interrupted_job_says_so_and_goes_on_with_resume(in_tmp: Path) -> Non
     done = run(*words, "--resume")
     assert done.exit_code == 0, done.output
     assert np.array_equal(oz.open("b.zarr")[...], data)
+
+
+def test_text_that_no_encoding_has_is_printed_escaped(in_tmp: Path) -> None:
+    oz.save("a.zarr", np.arange(3), attributes={"name": "\ud800"})
+    shown = run("attrs", "a.zarr")
+    assert (shown.exit_code, json.loads(shown.stdout)) == (0, {"name": "\ud800"})

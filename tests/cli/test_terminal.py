@@ -18,6 +18,7 @@ import omnizarr as oz
 from omnizarr.cli.terminal import _plain, command_text, find_hierarchies
 from tests.cli.conftest import run
 from tests.formats.test_n5 import hierarchy as n5_hierarchy
+from tests.servers.web import Web
 
 pty = pytest.importorskip("pty")  # not on Windows
 OMNIZARR = [sys.executable, "-m", "omnizarr"]
@@ -194,3 +195,15 @@ def test_hierarchies_below_the_working_directory_and_the_root_have_short_paths(
 )
 def test_texts_name_commands_and_options_in_place_of_calls(text: str, shown: str) -> None:
     assert command_text(text).endswith(shown)
+
+
+def test_secrets_of_urls_are_not_printed(web: Web) -> None:
+    oz.save(store := oz.MemoryStore(), np.arange(3))
+    web.values |= {f"x.zarr/{key}": store.get(key) or b"" for key in store.list()}
+    url = web.url.replace("http://", "http://me:secret@") + "/x.zarr?sig=secret"
+    for command in ("info", "head", "stats", "du", "verify", "tree"):
+        for as_json in ([], ["--json"]):
+            done = run(command, url, *as_json)
+            assert "secret" not in done.output + done.stderr, command
+    missing = run("info", f"{url}&x", f"{web.url}/none?sig=secret", "--json")
+    assert "secret" not in missing.output + missing.stderr

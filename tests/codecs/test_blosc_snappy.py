@@ -83,6 +83,22 @@ def test_both_engines_store_the_same_bytes_and_read_each_others(
         assert stored["auto"] == stored["reference"]
 
 
+def test_a_stream_that_snappy_made_longer_is_read() -> None:
+    values = np.random.default_rng(0).integers(0, 256, 1000).astype("u1")
+    stream = blosc.snappy_compress(values.tobytes())
+    assert len(stream) > len(values)
+    sizes = blosc._HEADER.pack(
+        2, 1, blosc._UNSPLIT | blosc._SNAPPY, 1, 1000, 1000, 24 + len(stream)
+    )
+    store: dict[str, bytes] = {}
+    compressor = {"id": "blosc", "cname": "snappy"}
+    array = oz.create_array(
+        store, shape=1000, dtype="u1", zarr_format=2, compressors=compressor, chunks=1000
+    )
+    store["0"] = sizes + blosc._WORD.pack(20) + blosc._WORD.pack(len(stream)) + stream
+    assert array[...].tolist() == values.tolist()
+
+
 def test_a_buffer_without_snappy_is_not_changed() -> None:
     buffer = bytes([2, 1, 0x21, 4]) + bytes(12)
     assert blosc.without_snappy(buffer) is buffer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.errors import InvalidMetadata
+from tests.conformance.v3_metadata import array_doc, put
 
 FILTERS: list[tuple[str, dict[str, Any]]] = [
     ("delta", {"dtype": "T"}),
@@ -33,3 +35,36 @@ def test_a_filter_for_items_of_another_size_is_refused(
         return
     with pytest.raises(InvalidMetadata, match="give it the dtype of the array"):
         oz.create_array(oz.MemoryStore(), **options)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"id": "gzip", "level": -1},
+        {"id": "zstd", "level": 100},
+        {"id": "zstd", "level": -200_000},
+        {"id": "blosc", "blocksize": -1},
+    ],
+    ids=str,
+)
+def test_settings_beyond_the_limits_of_a_compressor_are_read(
+    stated: dict[str, Any], zarr_format: int
+) -> None:
+    values = np.arange(200)
+    name, config = f"numcodecs.{stated['id']}", {k: v for k, v in stated.items() if k != "id"}
+    if zarr_format == 2:
+        store: Any = {}
+        array = oz.create_array(store, shape=200, dtype="i8", zarr_format=2, compressors=stated)
+        assert json.loads(store[".zarray"])["compressor"] == stated
+    else:
+        codecs = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": name}]
+        codecs[1]["configuration"] = config
+        grid = {"name": "regular", "configuration": {"chunk_shape": [200]}}
+        store = put(array_doc(shape=[200], data_type="int64", chunk_grid=grid, codecs=codecs))
+        array = oz.open_array(store, mode="r+")
+    array[...] = values
+    assert array[...].tolist() == values.tolist()
+    converted: dict[str, bytes] = {}
+    oz.convert(store, converted, zarr_format=3)
+    assert oz.open_array(converted)[...].tolist() == values.tolist()

@@ -73,6 +73,22 @@ def test_damage_gives_the_same_error_or_value_in_both_codecs(items: list[str], d
     assert results[0] == results[1]
 
 
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("item", ["a", b"a"])
+def test_bytes_after_the_last_item_are_refused(
+    item: Any, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if plain:
+        monkeypatch.setattr(vlen, "_strings", None)
+    store: dict[str, bytes] = {}
+    dtype = "string" if isinstance(item, str) else "variable_length_bytes"
+    array = oz.create_array(store, shape=1, dtype=dtype, compressors=None)
+    array[0] = item
+    store["c/0"] += b"xyz"
+    with pytest.raises(oz.ChunkError, match="3 bytes follow the last item"):
+        array[...]
+
+
 @needs_compiled
 @pytest.mark.parametrize(
     "bad", [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xe2\x82", b"a\x80"]

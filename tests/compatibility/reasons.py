@@ -93,6 +93,7 @@ REASONS: dict[str, dict[str, str]] = {
         "ZarrRuntimeWarning": "every warning is an `OmnizarrWarning`, which is a UserWarning",
     },
     "zarr 2.18": {
+        "DBMStore": "use `SQLiteStore` or `LMDBStore`: DBM files lose what several processes write",
         "ABSStore": "use a URL, `az://…`",
         "FSStore": "use a URL, or `FsspecStore` in `omnizarr.storage`",
         "KVStore": "use the dictionary itself",

@@ -277,6 +277,7 @@ def test_the_error_for_invalid_metadata_of_another_encoding_names_the_key(
 
 
 @pytest.mark.shows("D3-45", "D3-114")
+@pytest.mark.filterwarnings("ignore:.*expected '.json' for JSON")
 def test_the_suffix_of_the_entry_point_ends_all_metadata_keys() -> None:
     encoding = {"type": "json", "metadata_key_suffix": ".txt"}
     store = hierarchy({"meta/old.array.txt": array()}, metadata_encoding=encoding)

@@ -17,7 +17,6 @@ import pytest
 import omnizarr as oz
 from omnizarr import stores
 from omnizarr.stores import Store
-from omnizarr.stores.dbm import DBMStore
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
@@ -129,7 +128,6 @@ MAKE: dict[str, Callable[[Path, str], Any]] = {
     "zip": lambda path, url: stores.ZipStore(path / "x.zip", mode="a"),
     "sqlite": lambda path, url: SQLiteStore(path / "x.sqlite"),
     "lmdb": lambda path, url: LMDBStore(path / "x.lmdb"),
-    "dbm": lambda path, url: DBMStore(path / "x.dbm"),
     "redis": lambda path, url: RedisStore(url, prefix=str(path)),
 }
 

@@ -272,6 +272,7 @@ def test_other_fill_values_of_non_numeric_types_cannot_be_expressed(dtype: Any, 
 
 
 @pytest.mark.shows("V1-35")
+@pytest.mark.filterwarnings("ignore:.*got null; read as 'none'")
 @pytest.mark.parametrize(("name", "options"), [("none", None), (None, None), ("none", 5)])
 def test_uncompressed_chunks_are_raw(name: str | None, options: Any) -> None:
     store = store_of(compression=name, compression_opts=options)

@@ -210,7 +210,6 @@ def test_existing_groups_are_not_changed() -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        (b"{}", "zarr_format: required"),
         (b'{"zarr_format": "2"}', "zarr_format: expected 2"),
         (b'{"zarr_format": 3}', "zarr_format: expected 2"),
         (b'{"zarr_format": 2.0}', "zarr_format: expected 2"),
@@ -221,6 +220,12 @@ def test_existing_groups_are_not_changed() -> None:
 def test_invalid_group_metadata_is_refused(text: bytes, word: str) -> None:
     with pytest.raises(oz.InvalidMetadata, match=rf"\.zgroup.*{word}"):
         oz.open({".zgroup": text})
+
+
+@pytest.mark.shows("V2-51")
+def test_group_metadata_without_a_version_is_read_with_a_warning() -> None:
+    with pytest.warns(oz.OmnizarrWarning, match="zarr_format: required, but missing"):
+        assert isinstance(oz.open({".zgroup": b"{}"}), oz.Group)
 
 
 @pytest.mark.shows("V2-52", "V2-63")

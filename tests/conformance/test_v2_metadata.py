@@ -116,7 +116,6 @@ def test_only_the_integer_2_is_accepted_as_the_version(version: Any) -> None:
         ([20], [-1], "chunks[0]"),
         ([20], ["10"], "chunks[0]"),
         ([20], [2.5], "chunks[0]"),
-        ([20], [0], "chunks[0]"),
     ],
 )
 def test_shape_and_chunks_are_integers_of_one_rank(shape: Any, chunks: Any, field: str) -> None:

@@ -42,9 +42,9 @@ def spec(shape: tuple[int, ...], data_type: str) -> Spec:
 
 
 @pytest.mark.shows("V3-57", "V3-97")
-def test_a_chunk_length_of_zero_is_read_only_for_empty_arrays_and_never_written() -> None:
-    with pytest.raises(oz.InvalidMetadata, match="chunk_shape"):
-        open_doc(chunk_grid=regular(0))
+def test_a_chunk_length_of_zero_is_read_as_the_least_and_never_written() -> None:
+    with pytest.warns(oz.OmnizarrWarning, match=r"chunk_shape: .* got \[0\]; read as \[1\]"):
+        assert open_doc(chunk_grid=regular(0)).chunks == (1,)
     with pytest.raises(oz.InvalidMetadata, match="chunk_shape"):
         open_doc(chunk_grid=regular(-1))
     with pytest.raises(oz.InvalidArgument, match="chunks"):
@@ -573,7 +573,7 @@ def test_a_flipped_bit_or_a_missing_checksum_is_an_error() -> None:
         b'{"zarr_format": 3, "node_type": "group"} // end',
         b'{"zarr_format": 3, /* three */ "node_type": "group"}',
         b"{'zarr_format': 3, 'node_type': 'group'}",
-        b'{"zarr_format": 3, "node_type": "group", "attributes": {"a": NaN}}',
+        b'{"zarr_format": 3, "node_type": "group", "x": {"must_understand": false, "y": NaN}}',
     ],
 )
 def test_metadata_is_strict_json(text: bytes) -> None:

@@ -237,6 +237,7 @@ def test_an_integer_written_with_a_fraction_or_exponent_is_refused() -> None:
         ("uint64", 18446744073709551615, "ffffffffffffffff"),
         ("int64", -9223372036854775808, "8000000000000000"),
         ("float32", 16777217, bits(np.float32([16777216]))),
+        ("float32", 2**60 + 2**36 + 1, bits(np.float32([2**60 + 2**37]))),  # rounded once
         ("float16", 2049, bits(np.float16([2048]))),
         ("float16", 2051, bits(np.float16([2052]))),
         ("float32", 0.1, "3dcccccd"),

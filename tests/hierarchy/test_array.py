@@ -20,6 +20,7 @@ from omnizarr.hierarchy.chunks import missing_chunk_keys
 from omnizarr.stores import MemoryStore
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.sqlite import SQLiteStore
+from omnizarr.stores.wrappers import WrapperStore
 from omnizarr.stores.zip.store import ZipStore
 from omnizarr.testing import RecordingStore
 from tests.engine.test_reference import needs_kernel
@@ -360,8 +361,9 @@ def test_every_way_to_select_shows_itself() -> None:
         lambda folder: SQLiteStore(folder / "a"),
         lambda folder: LMDBStore(folder / "a"),
         lambda folder: ZipStore(folder / "a", mode="a"),
+        lambda folder: WrapperStore(SQLiteStore(folder / "a")),  # not known to be quick
     ],
-    ids=["memory", "directory", "sqlite", "lmdb", "zip"],
+    ids=["memory", "directory", "sqlite", "lmdb", "zip", "remote"],
 )
 @pytest.mark.parametrize(
     "layout", [{"chunks": 10}, {"chunks": 5, "shards": 20}, {"chunks": [[2, 9]]}], ids=str

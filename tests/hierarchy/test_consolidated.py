@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.hierarchy import consolidated
-from omnizarr.hierarchy.location import readable_nodes
+from omnizarr.hierarchy.lookup import readable_nodes
 from omnizarr.model import GroupModel, Node
 from tests.conformance.key_value import SmallestStore
 
@@ -469,3 +469,18 @@ def test_an_array_is_pickled_without_the_metadata_of_others(tmp_path: Path) -> N
     again = pickle.loads(pickle.dumps(array))
     assert again == array
     np.testing.assert_array_equal(again[...], np.arange(4))
+
+
+@pytest.mark.parametrize("format", [2, 3])
+@pytest.mark.filterwarnings("ignore:.*is not JSON")
+def test_numbers_that_json_lacks_are_the_same_in_a_copy_of_zarr_python(format: int) -> None:
+    store: dict[str, bytes] = {}
+    root = oz.create_group(store, zarr_format=format)
+    root.create_array("a", shape=2, dtype="i4", attributes={"x": "?"})
+    oz.consolidate_metadata(store)
+    bare = {key: text.replace(b'"?"', b"NaN") for key, text in store.items()}
+    assert b'"x": NaN' in bare[".zmetadata" if format == 2 else "zarr.json"]
+    assert np.isnan(oz.open_group(bare)["a"].attrs["x"])
+    assert np.isnan(oz.open_consolidated(bare)["a"].attrs["x"])
+    oz.consolidate_metadata(bare)
+    json.loads(bare[".zmetadata" if format == 2 else "zarr.json"], parse_constant=pytest.fail)

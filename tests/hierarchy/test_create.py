@@ -228,7 +228,7 @@ def test_dir_shows_public_names_only() -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_invalid_values_are_listed_together_with_missing_fields(version: int) -> None:
-    found = oz.validate({"zarr_format": version, "shape": [3, 0], "chunks": [0, 0]})
+    found = oz.validate({"zarr_format": version, "shape": [3, 0], "chunks": [-1, 0]})
     fields = {problem.field for problem in found}
     assert {"dtype", "order", "chunks[0]"} <= fields
     assert "chunks[1]" not in fields

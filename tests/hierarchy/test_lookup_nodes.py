@@ -11,8 +11,32 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.storage import LocalStore, MemoryStore, StorePath
+from omnizarr.stores.staging import FOLDER, PLAN, Mark, marker
 
 VALUES = np.arange(6)
+
+
+def test_the_reason_for_an_absent_node_names_a_root_that_cannot_be_read() -> None:
+    store = {"zarr.json": b'{"metadata_encoding": {}}', "meta/a.array.json": b"{}"}
+    with pytest.raises(oz.NodeNotFound, match=r"of the root.* zarr_format: required"):
+        oz.open(store, path="a")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        (f"{FOLDER}/1_00000000_1_00000000/{PLAN}", b"{}", "`omnizarr repair` finishes that"),
+        (marker("a"), Mark("rechunk", attempt="x").write(), "run that again with resume=True"),
+    ],
+)
+def test_the_reason_for_an_absent_member_names_an_interrupted_job(
+    key: str, value: bytes, words: str
+) -> None:
+    store: dict[str, bytes] = {}
+    root = oz.create_group(store)
+    store[key] = value
+    with pytest.raises(oz.NodeNotFound, match=words):
+        root["a"]
 
 
 def group(zarr_format: Any = 3, store: Any = None) -> oz.Group:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
 import omnizarr as oz
+from omnizarr.stores import MemoryStore
 from tests.conformance.draft_metadata import hierarchy, with_array
 from tests.conformance.small_stores import v1_store, v2_store
-from tests.conformance.v3_metadata import array_doc, group_doc, put
+from tests.conformance.v3_metadata import array_doc, group_doc, put, regular
 
 Store = dict[str, bytes]
 URI = "https://purl.org/zarr/spec/extensions/data-types"
@@ -20,6 +22,9 @@ SHARD = {
     "codecs": [{"name": "transpose", "configuration": {"order": "F"}}, "bytes"],
     "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
 }
+ONES = {**SHARD, "chunk_shape": [True], "codecs": SHARD["index_codecs"]}
+GRID = "chunk_grid.configuration"
+LISTED = {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": [[True, 5.0]]}}
 TRANSPOSED = [{"name": "transpose", "configuration": {"order": "C"}}, {"name": "bytes"}]
 TIMES = {"extension": f"{URI}/datetime/1.0", "type": "<M8[s]", "fallback": "int64"}
 ENCODING = {"type": "json", "metadata_key_suffix": ".json", "more": 1}
@@ -28,19 +33,56 @@ ODD: dict[str, tuple[Store, str]] = {
     "v1 field with a shape": (v1_store(dtype=[["a", "<i4", [2]]]), "dtype"),
     "v1 nested field": (v1_store(dtype=[["a", [["b", "<i4"]]]]), "dtype"),
     "v1 float as bits": (v1_store(dtype="<f4", fill_value="0x7fc00000"), "fill_value"),
+    "v1 compression": (v1_store(compression=None), "compression"),
     "v1 boolean": (v1_store(fill_value=True), "fill_value"),
     "v2 float as bits": (v2_store(dtype="<f8", fill_value="0x7ff8000000000001"), "fill_value"),
     "v2 complex as bits": (v2_store(dtype="<c8", fill_value=["0x7fc00000", 0]), "fill_value"),
     "v2 boolean": (v2_store(fill_value=True), "fill_value"),
+    "v2 structure": (v2_store(dtype=[["a", "<i4"]], fill_value=0), "fill_value"),
+    "v2 byte string": (v2_store(dtype="|S3", fill_value=0), "fill_value"),
+    "v2 group": ({".zgroup": b"{}"}, "zarr_format"),
+    "v2 chunks of length 0": (v2_store(chunks=[0]), "chunks"),
+    "v2 chunks of length true": (v2_store(chunks=[True]), "chunks"),
     "v2 shape": (v2_store(dtype=[["a", "<i4", 2]], fill_value=None), "dtype"),
     "v2 inner shape": (v2_store(dtype=[["b", [["a", "<i4", 2]]]], fill_value=None), "dtype"),
     "draft encoding": (hierarchy(metadata_encoding=ENCODING), "metadata_encoding.more"),
+    "draft suffix": (
+        hierarchy(metadata_encoding={"type": "json", "metadata_key_suffix": ".txt"}),
+        "metadata_encoding.metadata_key_suffix",
+    ),
     "draft extension of the entry": (hierarchy(extensions=[UNKNOWN]), "extensions[0].extension"),
     "draft extension": (with_array(extensions=[UNKNOWN]), "extensions[0].extension"),
     "draft member of a type": (with_array(data_type={**TIMES, "more": 1}), "data_type.more"),
     "draft type": (
         with_array(data_type={"extension": "no-uri", "type": "x", "fallback": "int32"}),
         "data_type.extension",
+    ),
+    "v3 consolidated metadata": (
+        put(group_doc(consolidated_metadata=None)),
+        "consolidated_metadata",
+    ),
+    "v3 chunks of length 0": (put(array_doc(chunk_grid=regular(0))), f"{GRID}.chunk_shape"),
+    "v3 chunks of length true": (put(array_doc(chunk_grid=regular(True))), f"{GRID}.chunk_shape"),
+    "v3 listed chunks": (
+        put(array_doc(shape=[6, 4], chunk_grid=regular(2, [1, 3]))),
+        "chunk_grid",
+    ),
+    "v3 lengths that are no integers": (
+        put(array_doc(shape=[6], chunk_grid=LISTED)),
+        f"{GRID}.chunk_shapes",
+    ),
+    "v3 chunks of length true in a shard": (
+        put(array_doc(codecs=[{"name": "sharding_indexed", "configuration": ONES}])),
+        "codecs[0].configuration.chunk_shape",
+    ),
+    "v3 bare NaN in attributes": (put(array_doc(attributes={"a": math.nan})), "attributes"),
+    "v3 text codec of bytes": (
+        put(array_doc(data_type="bytes", fill_value="", codecs=["vlen-utf8"])),
+        "codecs",
+    ),
+    "v3 bytes codec of text": (
+        put(array_doc(data_type="string", fill_value="", codecs=["vlen-bytes"])),
+        "codecs",
     ),
     "v3 names": (put(array_doc(dimension_names=None)), "dimension_names"),
     "v3 raw fill": (put(array_doc(data_type="r16", fill_value="AAE=")), "fill_value"),
@@ -64,6 +106,29 @@ def test_a_readable_violation_of_the_specification_is_a_warning(case: str) -> No
     assert any(f": {field}: " in str(w.message) for w in warned)
     if isinstance(node, oz.Array):
         assert node[...].shape == node.shape
+
+
+EMPTY = {"extension": "", "type": "x", "must_understand": False}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("extensions", [EMPTY]),
+        ("storage_transformers", [EMPTY]),
+        ("data_type", {**EMPTY, "fallback": "int32"}),
+    ],
+)
+def test_an_extension_of_the_draft_has_a_uri(field: str, value: Any) -> None:
+    (problem, *_) = oz.validate(with_array(**{field: value}))
+    assert problem.field.startswith(field)
+    assert "expected a URI, got the string ''" in problem.message
+
+
+def test_an_extension_that_cannot_be_ignored_is_named() -> None:
+    grid = {"name": "hexagonal", "must_understand": False}
+    (problem,) = oz.validate(array_doc(chunk_grid=grid))
+    assert "'hexagonal' cannot be ignored" in problem.message
 
 
 def consolidated_store(version: int) -> Store:
@@ -147,3 +212,13 @@ def test_a_new_node_updates_the_consolidated_metadata_of_its_parents(version: in
     oz.open_group(store, mode="r+").create_group("g/h")
     assert oz.validate(store) == []
     assert dict(oz.open_consolidated(store)["g"].attrs) == {"x": 1}
+
+
+def test_consolidated_metadata_without_any_node_is_compared() -> None:
+    store = MemoryStore()
+    oz.create_group(store, zarr_format=2)
+    store.set(".zmetadata", b'{"metadata": {"id": "blosc"}, "zarr_consolidated_format": 1}')
+    assert oz.validate(store) == []
+    oz.create_group(store, path="a", zarr_format=2)
+    store.set(".zmetadata", b'{"metadata": {"id": "blosc"}, "zarr_consolidated_format": 1}')
+    assert [p.field for p in oz.validate(store)] == ["metadata['a']"]

@@ -215,6 +215,19 @@ def test_a_wrong_second_argument_of_an_fsspec_store_is_explained() -> None:
         FsspecStore(fsspec.filesystem("memory"), "/data")  # type: ignore[arg-type]
 
 
+def test_a_name_is_no_pattern_in_an_fsspec_store_of_zarr_python() -> None:
+    fs = fsspec.filesystem("memory")
+    root = f"/names-{os.getpid()}"
+    inner = zarr.storage.FsspecStore(AsyncFileSystemWrapper(fs, asynchronous=True), path=root)
+    group = oz.create_group(inner)
+    for name in ("x[1]", "x1", "a?b", "acb"):
+        group[name] = np.arange(3)
+    del group["x[1]"]
+    del group["a?b"]
+    assert sorted(group) == ["acb", "x1"]
+    assert group["x1"][...].tolist() == [0, 1, 2]
+
+
 def test_an_asynchronous_file_system_is_taken(web: Web, tmp_path: Path) -> None:
     """D6b: zarr-python requires those created with ``asynchronous=True``."""
     web.values["a/b"] = b"123"

@@ -13,7 +13,6 @@ import pytest
 import omnizarr as oz
 from omnizarr.errors import StoreError
 from omnizarr.stores import LocalStore, MemoryStore, Store, resolve
-from omnizarr.stores.dbm import DBMStore
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
@@ -30,13 +29,12 @@ FILES: dict[str, Callable[[Path], Store]] = {
     "zip": lambda folder: ZipStore(folder / "x.zip", mode="a"),
     "sqlite": lambda folder: SQLiteStore(folder / "x.sqlite"),
     "lmdb": lambda folder: LMDBStore(folder / "x.lmdb"),
-    "dbm": lambda folder: DBMStore(folder / "x.dbm"),
     "fsspec": lambda folder: FsspecStore.from_url(f"memory://{folder.name}"),
 }
 # Each kind is once a source and once a destination.
 RING = [
     *("directory", "s3", "sqlite", "gs", "directory", "lmdb", "az", "directory", "redis", "zip"),
-    *("lmdb", "memory", "dbm", "redis", "fsspec", "zip", "sqlite", "dbm", "directory"),
+    *("lmdb", "memory", "redis", "fsspec", "zip", "sqlite", "directory"),
 ]
 
 _numbers = itertools.count()

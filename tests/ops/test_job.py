@@ -393,3 +393,15 @@ def test_a_plan_shows_stages_and_decisions(tmp_path: Path) -> None:
     stage: Stage[Sum] = Stage("copy", lambda: iter(()), 1, None, 2, 1, 2048, None)
     assert str(stage) == "copy: 1 task, read 2 values of 2.0 KiB, write 1 value"
     assert json.loads(json.dumps(plan.to_json()))["stages"][0]["count"] == 3
+
+
+def test_a_job_is_shown_without_secrets() -> None:
+    url, options = "https://me:secret@host/x.zarr?sig=secret", {"secret_access_key": "secret"}
+    for job in (
+        oz.jobs.Copy(url, url, storage_options=options, destination_options=options),
+        oz.jobs.Convert(url, url, storage_options=options),
+    ):
+        assert repr(job).startswith(f"{type(job).__name__}(source='https://host/x.zarr?…', ")
+        assert "storage_options=['secret_access_key']" in repr(job)
+        assert "=secret" not in repr(job).replace("='secret_", "")
+        assert ":secret" not in repr(job)

@@ -13,11 +13,10 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import jobs as jobs_
-from omnizarr.concurrency import leases
 from omnizarr.errors import StoreError
 from omnizarr.ops import job as jobs
 from omnizarr.ops.job import Job, run
-from omnizarr.stores import MemoryStore, Range, list_prefix
+from omnizarr.stores import MemoryStore, Range, leases, list_prefix
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.staging import MARKER, Kind, Mark
 from omnizarr.testing import FaultyStore

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 import omnizarr as oz
 from omnizarr.cli.main import main
-from omnizarr.concurrency import file_locks, leases
+from omnizarr.concurrency import file_locks
 from omnizarr.errors import NodeNotFound, StoreError
-from omnizarr.stores import LocalStore
+from omnizarr.stores import LocalStore, leases
 from omnizarr.stores.local.atomic_files import PARTIAL
 from omnizarr.stores.sqlite import SQLiteStore
 from omnizarr.stores.staging import INTERMEDIATE

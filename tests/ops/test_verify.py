@@ -434,3 +434,11 @@ def test_a_chunk_that_is_not_a_regular_file_is_reported(
     Path("y", "c", "0", "0").unlink()
     IN_PLACE[kind](Path("y", "c", "0", "0"))
     assert not oz.verify("y", depth=depth).ok
+
+
+def test_names_that_no_text_encoding_has_are_reported(tmp_path: Path) -> None:
+    oz.save(tmp_path / "a", np.arange(3))
+    document = tmp_path / "a" / "zarr.json"
+    document.write_text(document.read_text().replace('"name": "bytes"', '"name": "\\ud800"'))
+    (finding,) = oz.verify(tmp_path / "a").findings
+    assert "unknown codec '\\ud800'" in finding.message

@@ -56,7 +56,6 @@ UNSUPPORTED = (
     Unsupported("writes", 3, "bytes/*/0d", "vlen-bytes gets an array as item", since="3.3"),
     Unsupported("writes", 3, "fill-nan-payload/*", "every NaN is written as NaN"),
     Unsupported("writes", 3, "fill-minus-nan/*", "every NaN is written as NaN"),
-    Unsupported("reads", 3, "*/numcodecs.bitround/*", "the registered name bitround is not known"),
     *(
         Unsupported("writes", 3, f"*/{name}/*-F-*", "transpose is undone before it", until="3.3")
         for name in ("numcodecs.delta", "numcodecs.fixedscaleoffset", "numcodecs.packbits")

@@ -60,7 +60,8 @@ class CloudStorage(Web):
             return refused
         self._count += 1
         objects[key] = body, self._count
-        given = {k: v for k, v in headers.items() if k.startswith("x-goog-meta-")}
+        kinds = "x-goog-meta-", "x-amz-meta-"
+        given = {k: v for k, v in headers.items() if k.startswith(kinds)}
         if given:
             self._metadata[self._count] = given
         return Answer(200, b"", _headers(body, self._count))

@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 PAGE = b"<!DOCTYPE html><html><body><form>Please log in</form></body></html>"
+CLOSED = 0  # the status of an answer that is never sent: the connection is closed
 FAULTS = ("403", "404", "429", "500", "reset", "short", "wrong range", "slow", "page")
 
 
@@ -187,7 +188,9 @@ def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
                 self._send(Answer(int(fault), b"no"))
             elif fault in (None, "short", "wrong range"):
                 answer = web.answer(self.command, self.path, headers, body)
-                if fault == "short" and answer.status in (200, 206):
+                if answer.status == CLOSED:
+                    self._reset()
+                elif fault == "short" and answer.status in (200, 206):
                     self._send(answer, missing=(len(answer.body) + 1) // 2)
                 elif fault == "wrong range" and answer.status in (200, 206):
                     self._send(_shifted(answer))

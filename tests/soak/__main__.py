@@ -21,6 +21,7 @@ from omnizarr.stores import ZipStore
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
+from tests.crash import lost_answers, names
 from tests.servers.processes import make_s3_bucket, moto, simple_storage
 from tests.servers.redis import redis_server
 from tests.soak import (
@@ -193,6 +194,32 @@ def _kills(folder: Path, given: Given) -> None:
     show(KILLS, ((name, *kills.run(folder, name, count).values()) for name in kills.TASKS))
 
 
+ANSWERS = Table(
+    "Lost answers",
+    "The answer to each changing request of an operation is lost: the connection is closed, an\n"
+    "error is sent, or the answer comes too late; after the request was applied or not; once or\n"
+    "nine times; alone, or while another writer sets an attribute or appends. Uncertain: an error\n"
+    "said that the change may have been made. Wrong: it was made twice or not at all, another\n"
+    "writer's change was lost, or an error did not say that it may have been made.",
+    ("store", "operation", "cases", "done", "uncertain", "wrong"),
+    labels=2,
+)
+
+
+def _answers(folder: Path, given: Given) -> None:
+    def rows() -> Rows:
+        kinds = "memory", "S3", "Redis"
+        with lost_answers.short_leases(), lost_answers.places(folder, *kinds) as places:
+            for place in places:
+                for operation in lost_answers.OPERATIONS:
+                    found = lost_answers.run(place, operation, place.ways)
+                    print(*found.wrong, sep="\n", file=sys.stderr)
+                    counts = found.cases, found.done, found.errors, len(found.wrong)
+                    yield place.name, operation.name, *counts
+
+    show(ANSWERS, rows())
+
+
 STARTS = Table(
     "Starting processes",
     "Processes started by a parent that has not used the library (cold), or that is reading and\n"
@@ -282,14 +309,30 @@ def _inputs(folder: Path, given: Given) -> None:
     show(INPUTS, rows())
 
 
+NAMES = Table(
+    "Hostile names",
+    f"{len(names.NAMES)} names (patterns, escapes, options, devices, control characters, long\n"
+    "ones, names of this package) for arrays, groups and roots of stores, in versions 2 and 3:\n"
+    "each is refused when it is created, and leaves nothing, or works in every operation, and\n"
+    "changes nothing of the names that it could be taken for.",
+    ("store", "works", "refused", "wrong"),
+)
+
+
+def _names(folder: Path, given: Given) -> None:
+    show(NAMES, names.tally(folder))
+
+
 PARTS: dict[str, Callable[[Path, Given], None]] = {
     "writers": _writers,
     "libraries": _libraries,
     "blocks": _blocks,
     "kills": _kills,
+    "answers": _answers,
     "starts": _starts,
     "faults": _faults,
     "inputs": _inputs,
+    "names": _names,
     **process_parts.PARTS,
     **resource_parts.PARTS,
     **sequences.PARTS,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import omnizarr as oz
-from omnizarr.stores.local.store import OURS
+from omnizarr.model.paths import OURS
 from omnizarr.stores.staging import JOURNAL, MARKER  # which a conversion leaves, to be resumed
 from tests.soak.operations import ERASING, OPERATIONS, elements, finish, torn
 

@@ -27,7 +27,7 @@ import numpy as np
 import omnizarr as oz
 from omnizarr import ome
 from omnizarr.concurrency import limits
-from omnizarr.stores.local.store import OURS
+from omnizarr.model.paths import OURS
 from omnizarr.stores.staging import MARKER  # which a conversion leaves, to be resumed
 
 ENGINES = ("auto", "reference")

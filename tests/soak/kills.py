@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import omnizarr as oz
-from omnizarr.stores.local.store import OURS
+from omnizarr.model.paths import OURS
 
 SIDE = 5000  # elements of a chunk
 LONGEST = 0.04  # seconds until a writer is killed

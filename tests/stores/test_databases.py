@@ -46,6 +46,17 @@ class DatabaseTests(
 ):
     """Tests that every database passes."""
 
+    def test_values_are_changed_only_if_all_keys_are_as_expected(self, store: Any) -> None:
+        store.set_many([("a", b"1"), ("b", b"2")])
+        known = {"a": store.generation("a"), "new": None}
+        changes = {"a": b"3", "b": None, "c": b"4", "d": None}
+        assert store.change_if(changes, {**known, "b": store.generation("a")}) is False
+        assert sorted(store.list()) == ["a", "b"]
+        assert store.change_if(changes, known) is True
+        assert (store.get("a"), store.get("b"), store.get("c")) == (b"3", None, b"4")
+        assert store.change_if({"c": None}, known) is False
+        assert sorted(store.list()) == ["a", "c"]
+
 
 class TestSQLite(DatabaseTests):
     @pytest.fixture
@@ -287,3 +298,26 @@ def test_a_database_that_is_closed_while_threads_read_large_values_does_not_cras
 def _read_until_closed(store: Store) -> None:
     while True:
         operations.get_many(store, [(f"{key}", None) for key in range(100)])
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://127.0.0.1:9/0?password=secret",
+        "redis://me:secret@127.0.0.1:9/0",
+        "unix:///tmp/nowhere.sock?password=secret",
+    ],
+)
+def test_a_password_of_redis_is_not_shown(url: str) -> None:
+    store = RedisStore(url)
+    with pytest.raises(StoreError) as caught:
+        store.get("k")
+    assert "secret" not in repr(store) + str(caught.value)
+    assert repr(store).startswith(url[:6])
+
+
+def test_no_node_is_created_below_a_prefix_that_another_store_contains(redis_url: str) -> None:
+    """Deleting in the prefix "lab" deleted what was in "lab:run"."""
+    with pytest.raises(oz.InvalidName, match="without a colon"):
+        oz.create_group(RedisStore(redis_url, prefix="lab:run"))
+    assert [*RedisStore(redis_url, prefix="lab").list()] == []

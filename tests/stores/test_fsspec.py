@@ -128,6 +128,44 @@ def test_an_array_is_written_and_read(store: FsspecStore) -> None:
     np.testing.assert_array_equal(group["a"][...], data)
 
 
+@pytest.mark.parametrize("name", ["x[1]", "a?b", "*", "x*", "[!x]"])
+def test_a_name_is_no_pattern(store: FsspecStore, name: str) -> None:
+    """Neither in a key nor in the root does it stand for other names."""
+    twins = ["x1", "acb", "x", "x2/y"]
+    beside = FsspecStore(store.fs, path=f"{store.path}/{name}")
+    for key in (*twins, name):
+        store.set(f"{key}/v", b"1")
+    beside.set("below/deep/v", b"2")
+    assert sorted(beside.list()) == ["below/deep/v", "v"]
+    stores.erase_prefix(beside, "below/")
+    assert sorted(beside.list()) == ["v"]
+    stores.erase_prefix(store, f"{name}/")
+    assert sorted(store.list()) == sorted(f"{key}/v" for key in twins)
+    assert stores.list_dir(store, "") == ([], ["acb/", "x/", "x1/", "x2/"])
+    beside.set("v", b"3")
+    stores.erase_prefix(beside, "")
+    assert sorted(store.list()) == sorted(f"{key}/v" for key in twins)
+
+
+def test_a_local_disk_refuses_new_names_as_a_directory_does(tmp_path: Path) -> None:
+    group = omnizarr.create_group(FsspecStore(fsspec.filesystem("file"), path=str(tmp_path)))
+    with pytest.raises(omnizarr.InvalidName, match="256 bytes"):
+        group.create_group("x" * 256)
+
+
+def test_the_root_of_a_file_system_is_not_the_working_directory() -> None:
+    store = FsspecStore(fsspec.filesystem("file"), read_only=True, path="/")
+    assert store.get(f"{__file__[1:]}") == Path(__file__).read_bytes()
+    assert "tests/" not in store.list_dir("")[1]
+
+
+def test_a_name_in_a_url_is_quoted(web: Web) -> None:
+    web.values["data/a%20b#c?d"] = b"right"
+    web.values["data/a%20b"] = web.values["data/a b"] = b"wrong"
+    store = FsspecStore.from_url(f"simplecache::{web.url}/data")
+    assert store.get("a%20b#c?d") == b"right"
+
+
 def test_erasing_leaves_no_empty_folder_on_a_disk(tmp_path: Path) -> None:
     """It was a group in the draft, and in the way of a chunk of that name."""
     store = FsspecStore(fsspec.filesystem("file"), path=str(tmp_path / "x"))

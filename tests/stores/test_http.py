@@ -355,3 +355,9 @@ def test_the_store_works_in_a_forked_process_and_its_parent(web: Web) -> None:
 def test_a_url_without_a_host_is_refused(url: str) -> None:
     with pytest.raises(StoreError, match="http"):
         HTTPStore(url)
+
+
+def test_a_header_with_a_line_break_is_refused_without_its_value() -> None:
+    with pytest.raises(oz.InvalidArgument, match="'Authorization' has a line break") as caught:
+        HTTPStore("http://127.0.0.1:9/x", headers={"Authorization": "secret\nX-Other: 1"})
+    assert "secret" not in str(caught.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dbm.dumb
 import gc
 import os
 import pickle
@@ -18,7 +17,6 @@ import pytest
 import omnizarr as oz
 from omnizarr.errors import StoreError
 from omnizarr.stores import LocalStore
-from omnizarr.stores.dbm import DBMStore
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.sqlite import SQLiteStore
 from omnizarr.stores.zip import ZipStore
@@ -167,11 +165,11 @@ def test_an_archive_works_after_the_working_directory_changed(
     assert os.listdir() == []
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "directory", "dbm"])
+@pytest.mark.parametrize("kind", [*KINDS, "directory"])
 def test_a_relative_path_is_of_the_directory_where_the_store_was_made(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = {**KINDS, "directory": LocalStore, "dbm": DBMStore}[kind]
+    make = {**KINDS, "directory": LocalStore}[kind]
     for name in ("made", "later"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "made")
@@ -179,9 +177,8 @@ def test_a_relative_path_is_of_the_directory_where_the_store_was_made(
     monkeypatch.chdir(tmp_path / "later")
     array[...] = 7
     array.append([8])
-    if kind != "dbm":  # the file has one user at a time
-        copied = pickle.loads(pickle.dumps(array))
-        copied.store.close()
+    copied = pickle.loads(pickle.dumps(array))
+    copied.store.close()
     array.store.close()
     assert oz.open_array(make(tmp_path / "made" / "x.zip"))[...].tolist() == [7] * 4 + [8]
     assert os.listdir() == []
@@ -204,22 +201,6 @@ def test_stores_of_one_archive_share_it_by_any_path_and_after_compacting(tmp_pat
     gc.collect()
     with zipfile.ZipFile(tmp_path / "x.zip") as file:
         assert sorted(file.namelist()) == ["k", "l", "m"]
-
-
-def test_a_replaced_dbm_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dbm.open", dbm.dumb.open)  # the one kind that every system has
-    old = DBMStore(tmp_path / "x")
-    old.set("k", b"old")
-    with DBMStore(tmp_path / "new") as new:
-        new.set("k", b"new")
-    for ending in ("dat", "dir"):
-        os.replace(tmp_path / f"new.{ending}", tmp_path / f"x.{ending}")
-    with pytest.raises(StoreError, match="removed or replaced"):
-        old.set("l", b"2")
-    old.close()
-    with DBMStore(tmp_path / "x") as again:
-        assert [*again.list()] == ["k"]
-        assert again.get("k") == b"new"
 
 
 def test_a_group_in_an_archive_that_was_replaced_is_the_new_one(tmp_path: Path) -> None:

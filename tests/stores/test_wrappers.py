@@ -21,7 +21,7 @@ from omnizarr.stores.base import SetsPartially
 from omnizarr.stores.cache import CacheStore
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.sqlite import SQLiteStore
-from omnizarr.stores.wrappers import PrefixStore, ReadOnlyStore
+from omnizarr.stores.wrappers import PrefixStore, ReadOnlyStore, WrapperStore
 from omnizarr.testing import FaultyStore, RecordingStore, SlowStore
 from omnizarr.testing.stores import (
     AbsenceTests,
@@ -328,3 +328,85 @@ def test_a_cache_in_something_that_is_no_store_is_an_error(tmp_path: Path) -> No
     store: Any = 3
     with pytest.raises(oz.StoreError, match="int is not a store; give a path"):
         CacheStore(MemoryStore(), store)
+
+
+# Methods of subclasses
+
+
+class Encrypted(WrapperStore):
+    """Stores no value as it is; overrides the two plain methods, and no other."""
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        value = self.inner.get(key)
+        whole = None if value is None else bytes(byte ^ 0x5A for byte in value)
+        return whole if whole is None or range is None else range.of(whole)
+
+    def set(self, key: str, value: Any) -> None:
+        self.inner.set(key, bytes(byte ^ 0x5A for byte in bytes(value)))
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("kind", ["memory", "directory", "zip", "sqlite", "prefix"])
+def test_nothing_gets_past_a_wrapper_that_overrides_get_and_set(
+    tmp_path: Path, kind: str, zarr_format: Any
+) -> None:
+    make = {
+        "memory": MemoryStore,
+        "directory": lambda: LocalStore(tmp_path / "a"),
+        "zip": lambda: oz.ZipStore(tmp_path / "a.zip", mode="a"),
+        "sqlite": lambda: SQLiteStore(tmp_path / "a.sqlite"),
+        "prefix": lambda: PrefixStore(MemoryStore(), "a"),
+    }
+    inner: Any = make[kind]()
+    store = Encrypted(inner)
+    values = np.arange(1000, dtype="<u2")
+    plain = MemoryStore()
+    for each in (store, plain):
+        group = oz.create_group(each, zarr_format=zarr_format, attributes={"title": "secret"})
+        group.create_array("x", data=values, chunks=100, compressors=None)
+        shards = {"shards": 200} if zarr_format == 3 else {}
+        array = group.create_array("y", shape=0, dtype="u2", chunks=100, **shards)
+        array.append(values)
+        array[150:250] = 7
+        group.attrs["more"] = 1
+        group.create_array("z", data=values, overwrite=True)
+        oz.consolidate_metadata(each)
+    for again in (Encrypted(inner), PrefixStore(Encrypted(inner), "")):
+        found = oz.open_group(again, mode="r")
+        assert found.attrs["title"] == "secret"
+        assert np.array_equal(found["x"][...], values)
+        assert np.array_equal(found["y"][...], oz.open(plain, path="y")[...])
+        assert found["x"][333] == 333
+    for path in ("x", "y"):
+        oz.open(store, mode="r+", path=path).resize(500, outside="erase")
+        oz.open(plain, mode="r+", path=path).resize(500, outside="erase")
+    assert oz.verify(store).ok
+    copied = MemoryStore()
+    oz.copy_hierarchy(store, copied)
+    assert oz.diff(copied, plain).equal
+    oz.copy_hierarchy(plain, Encrypted(inner), overwrite=True)
+    assert np.array_equal(oz.open(store, path="x")[...], values[:500])
+    kept = {key: inner.get(key) for key in inner.list()}
+    assert {key: stores.get_many(store, [(key, None)])[0] for key in kept} == {
+        key: plain.get(key) for key in plain.list()
+    }
+    assert not [key for key, value in kept.items() if value == plain.get(key)]
+
+
+@pytest.mark.parametrize("name", ["list", "list_prefix", "list_dir"])
+def test_a_listing_that_a_wrapper_overrides_is_the_only_one(name: str, tmp_path: Path) -> None:
+    def shown(self: Any, *args: Any) -> Any:
+        found = getattr(self.inner, name)(*args)
+        if name == "list_dir":
+            return tuple([each for each in part if "hidden" not in each] for part in found)
+        return iter([key for key in found if "hidden" not in key])
+
+    inner = LocalStore(tmp_path)
+    for key in ("a/x", "a/hidden", "hidden", "y"):
+        inner.set(key, b"1")
+    store: Any = type("Shown", (WrapperStore,), {name: shown})(inner)
+    assert sorted(stores.list_prefix(store, "")) == ["a/x", "y"]
+    assert stores.list_dir(store, "") == (["y"], ["a/"])
+    assert stores.list_dir(store, "a/") == (["a/x"], [])
+    assert dict(stores.list_sizes(store, "")) == {"a/x": 1, "y": 1}
+    assert pickle.loads(pickle.dumps(WrapperStore(inner))).get("y") == b"1"

@@ -32,7 +32,9 @@ oz_status oz_input_open(oz_input *input, int directory, const char *key) {
     *input = (oz_input){.file = -1, .identity = OZ_IDENTITY_MISSING};
     /* Without O_NONBLOCK, opening a named pipe would wait for a writer. */
     input->file = openat(directory, key, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (input->file < 0) return errno == ENOENT || errno == ENOTDIR ? OZ_MISSING : OZ_SYSTEM;
+    if (input->file < 0 && errno == ENOENT) /* a link that leads nowhere is not a missing key */
+        return fstatat(directory, key, &info, AT_SYMLINK_NOFOLLOW) ? OZ_MISSING : OZ_UNSUPPORTED;
+    if (input->file < 0) return errno == ENOTDIR ? OZ_MISSING : OZ_SYSTEM;
     if (fstat(input->file, &info) != 0) return OZ_SYSTEM;
     if (S_ISDIR(info.st_mode)) return OZ_MISSING;
     if (!S_ISREG(info.st_mode)) return OZ_UNSUPPORTED;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 import traceback
@@ -105,6 +106,8 @@ class Main(CommandGroup):
 
     def invoke(self, ctx: click.Context) -> Any:
         warnings.showwarning = _show_warning
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # text that no encoding has
         try:
             return super().invoke(ctx)
         except click.NoSuchOption as e:

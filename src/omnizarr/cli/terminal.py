@@ -49,7 +49,7 @@ import click
 from omnizarr.cli.options import QUIET, Options
 from omnizarr.errors import InvalidArgument, OmnizarrError, Problem
 from omnizarr.hierarchy.lookup import is_hierarchy, is_link, list_folder
-from omnizarr.stores.base import Store
+from omnizarr.stores.base import Store, redact_urls
 from omnizarr.stores.operations import can_list, list_dir
 from omnizarr.stores.resolve import is_archive, resolve
 
@@ -154,7 +154,25 @@ def remark(text: object, *, label: str = "", colour: str = "yellow") -> None:
 
 def say_json(data: Any) -> None:
     """Print one JSON document to standard output."""
-    click.echo(json.dumps(_plain(data), indent=2, ensure_ascii=False, allow_nan=False))
+    shown = _plain(_redacted(data))
+    click.echo(json.dumps(shown, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+_PLACES = ("path", "source", "destination", "a", "b")  # fields of results that may be URLs
+
+
+def _redacted(data: Any) -> Any:
+    """Return a result without what may be secret in the URLs that were given."""
+    if isinstance(data, list):
+        return [_redacted(each) for each in data]
+    if not isinstance(data, Mapping):
+        return data
+    found = {
+        key: redact_urls(value) if key in _PLACES and isinstance(value, str) else value
+        for key, value in data.items()
+    }
+    nested = {key: _redacted(found[key]) for key in ("results", "failures") if key in found}
+    return {**found, **nested}
 
 
 def _plain(value: Any) -> Any:
@@ -288,6 +306,7 @@ def error_message(error: BaseException) -> str:
 
 def show_error(error: BaseException, path: str = "", advice: str = "") -> None:
     """Print an error to standard error, as its class and message."""
+    path = redact_urls(path)
     where = f"{path}: " if path and path not in str(error) else ""
     end = f"; {advice}" if advice else ""
     remark(f"{where}{error_message(error)}{end}", label=type(error).__name__, colour="red")
@@ -420,7 +439,7 @@ def run_each(
                 shown.append({"path": path, **to_json(result)})
                 continue
             if several and headed:
-                say(f"{path}:", colour="cyan", problem=is_problem(result))
+                say(f"{redact_urls(path)}:", colour="cyan", problem=is_problem(result))
             show(result)
             if several and headed:
                 say()

@@ -52,6 +52,7 @@ from omnizarr.errors import (
     UnknownExtension,
     error_context,
 )
+from omnizarr.formats.codec_names import effective
 from omnizarr.model import Named
 from omnizarr.model.node import PREFIX
 from omnizarr.stores import Range
@@ -136,8 +137,8 @@ def bind_codec(named: Named, where: str) -> Codec:
     if target is None:
         target = registry.lookup("codec", named.name, where)
     try:
-        bind = getattr(target, "bind", None)
-        bound: Codec = bind_dataclass(target, named) if bind is None else bind(named)
+        bind = getattr(target, "bind", None) or partial(bind_dataclass, target)
+        bound: Codec = bind(effective(named))
     except InvalidMetadata as e:
         raise _within_codec(e, named, where) from None
     except UnknownExtension:

@@ -5,6 +5,7 @@ A count in four bytes, then for each item its length in four bytes and its bytes
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -25,6 +26,12 @@ def _check_count(data: Buffer, spec: Spec) -> None:
     count = int.from_bytes(bytes(data[:4]), "little")
     if len(data) < 4 or count != spec.size:
         raise ValueError(f"the chunk says it has {count} items, expected {spec.size}")
+
+
+def _check_end(data: Buffer, lengths: Iterable[int]) -> None:
+    left = len(data) - 4 - sum(4 + length for length in lengths)
+    if left:
+        raise ValueError(f"{left} bytes follow the last item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,7 @@ class VlenUtf8(Configured):
             if _strings.decode(data, out):
                 return out
         items: npt.NDArray[Any] = vlen.VLenUTF8().decode(as_bytes_array(data))
+        _check_end(data, (len(item.encode()) for item in items))
         return items.astype(spec.data_type.dtype, copy=False).reshape(spec.shape)
 
 
@@ -91,4 +99,5 @@ class VlenBytes(Configured):
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         _check_count(data, spec)
         items: npt.NDArray[Any] = vlen.VLenBytes().decode(as_bytes_array(data))
+        _check_end(data, map(len, items))
         return items.astype(spec.data_type.dtype, copy=False).reshape(spec.shape)

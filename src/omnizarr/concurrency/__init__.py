@@ -1,6 +1,6 @@
-"""Threads, processes, forks and time: locks, leases, the thread pool, retries and caches.
+"""Threads, processes, forks and time: locks, the thread pool, retries and caches.
 
 Nothing outside this package starts a thread, takes a lock of the operating system or registers a
-fork hook. `key_locks` are between threads, `file_locks` between processes on one file system, and
-`leases` between processes that share a store which can compare and set.
+fork hook. `key_locks` are between threads, `file_locks` between processes on one file system;
+`omnizarr.stores.leases` are between processes that share a store which can compare and set.
 """

@@ -53,7 +53,7 @@ def never_release(inherited: Any) -> None:
 class Gate:
     """Lets many threads use a library at once, and a fork happen while none does.
 
-    SQLite, LMDB and DBM have locks of their own, and what is open in a process must not be used in
+    SQLite and LMDB have locks of their own, and what is open in a process must not be used in
     its children. So a fork waits until no thread is inside such a library, and all files are closed
     before it; parent and child open them again when they need them.
     """

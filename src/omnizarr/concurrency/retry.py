@@ -31,6 +31,28 @@ class TransientError(StoreError):
         self.after = after
 
 
+MAY_BE_DONE = "it may have been done nevertheless: look before you try again"
+
+
+class AnswerLost(StoreError):
+    """No answer came, so that a change may have been made or not.
+
+    `superseded`: the value has changed since, by this change and others or by others alone.
+    """
+
+    superseded = False
+
+
+def superseded(what: str, store: object) -> AnswerLost:
+    """Return the error for a conditional change that was repeated and then refused."""
+    error = AnswerLost(
+        f"cannot write {what!r} in {store!r}: the first answer was lost, and another writer has"
+        f" changed it since; {MAY_BE_DONE}"
+    )
+    error.superseded = True
+    return error
+
+
 class Overtaken(Exception):
     """A value, which the message names, has changed since it was read; it is to be read again."""
 
@@ -85,7 +107,7 @@ class Retry:
                         raise
                     why = f"deadline {self.deadline:g} s" if late else "no attempts left"
                     tries = f"{number} attempt{'s' if number > 1 else ''}"
-                    raise StoreError(f"{e} ({tries} in {spent:.1f} s, {why})") from e.__cause__
+                    raise AnswerLost(f"{e} ({tries} in {spent:.1f} s, {why})") from e.__cause__
             time.sleep(wait)
         raise AssertionError  # not reached: the count has no end
 

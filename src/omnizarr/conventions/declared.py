@@ -19,8 +19,8 @@ from omnizarr.conventions.geo.transform import from_attributes
 from omnizarr.conventions.ome.validate import validate
 from omnizarr.conventions.ome.versions import NAMESPACE, find_metadata
 from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
-from omnizarr.hierarchy.location import Location, walk_nodes
-from omnizarr.hierarchy.lookup import find_node
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.lookup import find_node, walk_nodes
 from omnizarr.model import GroupModel, Node, paths
 from omnizarr.stores import Store, get_existing
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from reprlib import repr as repr_of
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +85,8 @@ class DataType:
         try:
             with np.errstate(over="ignore"):
                 number = is_complex_pair(self.dtype) and not isinstance(value, (tuple, str))
+                if self.dtype.kind in "mM":
+                    value = as_times(value, self.dtype)
                 out[()] = as_type(np.asarray(value), self.dtype) if number else value
         except (TypeError, ValueError, OverflowError) as e:
             raise InvalidMetadata(f"{value!r} is not a value of type {self.dtype}: {e}") from None
@@ -120,25 +122,58 @@ def in_order(named: Named, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder(">" if named.configuration.get("endian") == "big" else "<")
 
 
-def as_type(
-    array: npt.NDArray[Any],
-    dtype: np.dtype[Any],
-    casting: Literal["same_kind", "unsafe"] = "unsafe",
-) -> npt.NDArray[Any]:
+def as_type(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return the items as another type, or in another byte order.
 
-    NumPy takes a time without a unit for one of any unit and byte order, and returns it unchanged.
-    It knows no complex numbers of small floats: see `is_complex_pair`.
+    Times that the unit cannot express are an error; NumPy wraps them, and takes a month for 30
+    days. It takes a time without a unit for one of any unit and byte order, and returns it
+    unchanged. It knows no complex numbers of small floats: see `is_complex_pair`.
     """
     if array.dtype.names is None and is_complex_pair(dtype):
         return _split(array, dtype)
     if dtype.kind == "c" and is_complex_pair(array.dtype):
         return _joined(array, dtype)
-    out = array.astype(dtype, casting=casting, copy=False)
+    times = dtype.kind in "mM" and array.dtype.kind == dtype.kind
+    if times and not _has_lengths(array.dtype, dtype):
+        raise WrongType(f"{array.dtype} as {dtype}: months and years have no fixed number of days")
+    out = array.astype(dtype, copy=False)
+    if times:
+        _check_range(array, out)
     if dtype.kind in "mM" and out.dtype != dtype:
         found, out = out, np.empty(out.shape, f"V{dtype.itemsize}").view(dtype)
         out[...] = found
     return out
+
+
+def as_times(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return times that are given as text, numbers or objects; raise for those out of range."""
+    found = np.asarray(value)
+    if found.dtype.kind != dtype.kind:
+        try:
+            found = np.asarray(value, f"{dtype.kind}8")  # in a unit that they all have
+        except ValueError:  # numbers have none
+            found = np.asarray(value, dtype)
+    return as_type(found, dtype)
+
+
+def _has_lengths(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
+    """Return False for durations that NumPy would convert by the average length of a month."""
+    units = {np.datetime_data(one)[0], np.datetime_data(other)[0]}
+    calendar = units & {"Y", "M"}
+    return one.kind == "M" or not calendar or units <= {"Y", "M", "generic"}
+
+
+def _check_range(times: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+    """Raise if NumPy wrapped times that a finer unit cannot express."""
+    units = np.datetime_data(times.dtype), np.datetime_data(out.dtype)
+    if units[0] == units[1] or not np.can_cast(times.dtype, out.dtype, "safe"):
+        return
+    if "generic" in (units[0][0], units[1][0]):
+        return
+    wrapped = (out.astype(times.dtype) != times) & ~np.isnat(times)
+    if wrapped.any():
+        first = times[wrapped].flat[0]
+        raise InvalidArgument(f"{first} is out of the range of {out.dtype}; use a coarser unit")
 
 
 def is_complex_pair(dtype: np.dtype[Any]) -> bool:
@@ -243,19 +278,16 @@ def as_values(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         )
     if isinstance(value, np.ndarray) or not np.isscalar(value):
         array = to_numpy(value) if hasattr(value, "dtype") else _typed(value, dtype)
-        # NumPy would otherwise turn months into days by their average length.
-        durations = array.dtype.kind == dtype.kind == "m"
-        casting: Literal["same_kind", "unsafe"] = "same_kind" if durations else "unsafe"
-        return array if array.dtype == dtype else _typed(array, dtype, casting)
+        return array if array.dtype == dtype else _typed(array, dtype)
     return _typed(value, dtype)
 
 
-def _typed(
-    value: Any, dtype: np.dtype[Any], casting: Literal["same_kind", "unsafe"] = "unsafe"
-) -> npt.NDArray[Any]:
+def _typed(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     try:
         if isinstance(value, np.ndarray):
-            out = as_type(value, dtype, casting)
+            out = as_type(value, dtype)
+        elif dtype.kind in "mM":
+            out = as_times(value, dtype)
         else:
             numbers = is_complex_pair(dtype) and not _has_tuples(value)
             out = as_type(np.asarray(value, None if numbers else dtype), dtype)

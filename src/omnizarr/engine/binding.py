@@ -154,9 +154,11 @@ class BoundArray:
     def overhangs(self) -> bool:
         """True where chunks at the end of an axis reach beyond it, so it may grow into them."""
         last = tuple(n - 1 for n in self.grid.shape)
-        if -1 in last:
-            return False
-        ends = zip(self.grid.origin(last), self.grid.chunk_shape(last), strict=True)
+        return -1 not in last and self.reaches_beyond(last)
+
+    def reaches_beyond(self, coords: tuple[int, ...]) -> bool:
+        """Return True if a chunk has elements beyond the shape."""
+        ends = zip(self.grid.origin(coords), self.grid.chunk_shape(coords), strict=True)
         return any(a + b > n for (a, b), n in zip(ends, self.grid.array_shape, strict=True))
 
     def reshaped(self, model: ArrayModel) -> BoundArray:

@@ -208,7 +208,7 @@ def exclusive(array: BoundArray, keys: Iterable[str]) -> Iterator[None]:
 
 def _store(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
     if array.outgrown:
-        rows = [replace(row, whole=False) for row in plan.rows()]
+        rows = [replace(row, whole=_is_whole(array, row)) for row in plan.rows()]
         reference.write_rows(array, rows, value)
         return
     left = kernel.write(array, plan, value)
@@ -223,13 +223,21 @@ def _store(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
 def _changed(array: BoundArray, plan: Plan) -> list[str]:
     """Return the keys of chunks that are read, changed and stored; whole ones need no lock.
 
-    Chunks that a transformer stores with others, or that hold elements beyond the shape, are never
-    whole.
+    Chunks that a transformer stores with others are never whole.
     """
-    untransformed = array.chunk_store is array.store and not array.outgrown
-    if untransformed and isinstance(plan, ProductPlan):
+    untransformed = array.chunk_store is array.store
+    if untransformed and not array.outgrown and isinstance(plan, ProductPlan):
         if plan.whole:
             return []
         if (only := plan.only_chunk) is not None:
             return [array.key(only)]
-    return [array.key(row.coords) for row in plan.rows() if not (untransformed and row.whole)]
+    return [
+        array.key(row.coords)
+        for row in plan.rows()
+        if not (untransformed and _is_whole(array, row))
+    ]
+
+
+def _is_whole(array: BoundArray, row: Row) -> bool:
+    """Return True if a chunk is replaced; not if it may hold elements beyond the shape."""
+    return row.whole and not (array.outgrown and array.reaches_beyond(row.coords))

@@ -30,7 +30,7 @@ from omnizarr.engine.dispatch import merge, write, write_row
 from omnizarr.errors import SelectionError
 from omnizarr.indexing import Plan, Row, axis_plan
 from omnizarr.model import paths
-from omnizarr.stores.operations import waits_for
+from omnizarr.stores.operations import supports_compare_and_set, waits_for
 
 Coords = tuple[int, ...]
 T = TypeVar("T")
@@ -223,6 +223,8 @@ class Stream:
         self._store_whole(row.coords, values[index])
 
     def _store_whole(self, coords: Coords, values: npt.NDArray[Any]) -> None:
-        start = self.array.grid.origin(coords)
+        array, start = self.array, self.array.grid.origin(coords)
         box = tuple(slice(a, a + n) for a, n in zip(start, values.shape, strict=True))
-        write(self.array, axis_plan(self.array.grid, box), values)
+        if self._at_end(coords) and supports_compare_and_set(array.store):
+            array = replace(array, outgrown=True)  # others may append if the lock runs out
+        write(array, axis_plan(array.grid, box), values)

@@ -203,13 +203,32 @@ def without_checksums(codecs: Sequence[Named]) -> tuple[tuple[Named, ...], tuple
     return tuple(kept), tuple(left_out)
 
 
+# What numcodecs makes of settings that are beyond the limits of its compressors.
+_SETTINGS: dict[str, tuple[str, Callable[[int], int]]] = {
+    "numcodecs.gzip": ("level", lambda level: 6 if level == -1 else level),
+    "numcodecs.zstd": ("level", lambda level: min(max(level, -131072), 22)),
+    "numcodecs.blosc": ("blocksize", lambda size: max(size, 0)),
+}
+
+
+def effective(codec: Named) -> Named:
+    """Return a codec of numcodecs with settings that its compressor has."""
+    if codec.name not in _SETTINGS:
+        return codec
+    member, limited = _SETTINGS[codec.name]
+    stated = codec.configuration.get(member)
+    if type(stated) is not int or limited(stated) == stated:
+        return codec
+    return codec.replace(**{member: limited(stated)})
+
+
 def to_names(array: ArrayModel) -> tuple[Named, ...]:
     """Return the codecs by their names in version 3."""
     out: list[Named] = []
     items = Items(itemsize(array.data_type) or 1, None)
     at_bytes = False
     for codec in array.codecs:
-        config = dict(codec.configuration)
+        config = dict(effective(codec).configuration)
         if codec.name == ON_BYTES:
             raise cannot("3", f"the filter {config['id']!r} on bytes", "array filters come first")
         if codec.name == N5_BLOCKS and array.fill_value.dialect != "v3":
@@ -238,7 +257,7 @@ def to_names(array: ArrayModel) -> tuple[Named, ...]:
             codec = Named("zstd", {**level, "checksum": bool(config.get("checksum", False))})
         elif id_ in ("vlen-utf8", "vlen-bytes"):
             codec = Named(str(id_))
-        elif id_ == "bitround":
+        elif id_ == "bitround" and from_id and config.get("keepbits"):  # none is not allowed there
             codec = Named("bitround", config)
         elif id_ == "crc32c" and config.get("location", "end") == "end":
             codec = Named("crc32c")
@@ -514,4 +533,24 @@ def modern(codecs: Codecs, rank: int) -> Codecs:
             order = axes if codec.configuration["order"] == "C" else axes[::-1]
             codec = codec.replace(order=order)
         out.append(inside(codec, partial(modern, rank=rank), partial(modern, rank=rank + 1)))
+    return tuple(out)
+
+
+_VLEN = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": "vlen-bytes"}
+
+
+def with_vlen(codecs: Codecs, data_type: Named) -> Codecs:
+    """Return codecs with the one of `vlen-utf8` and `vlen-bytes`, laid out alike, that fits."""
+    name = _VLEN.get(data_type.name)
+    if name is None:
+        return codecs
+    items = partial(with_vlen, data_type=data_type)
+    out = []
+    for codec in codecs:
+        inner = _parsed(codec.configuration.get("codecs"))
+        if codec.name in _VLEN.values():
+            codec = Named(name, codec.configuration, codec.must_understand)
+        elif inner is not None and items(inner) != inner:
+            codec = inside(codec, items, tuple)
+        out.append(codec)
     return tuple(out)

@@ -6,6 +6,7 @@ version 1 have none.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -38,6 +39,7 @@ class Entries(Mapping[str, Entry]):
         self.members = members
         # The names of documents by path in version 2; in version 3 members are paths.
         self._names = names
+        self._paths: Mapping[str, Any] = members if names is None else names
 
     def __getitem__(self, path: str) -> Entry:
         if path not in self:
@@ -48,11 +50,10 @@ class Entries(Mapping[str, Entry]):
         return {name: self.members[start + name] for name in self._names[path]}
 
     def __contains__(self, path: object) -> bool:
-        known: Mapping[str, Any] = self.members if self._names is None else self._names
-        return isinstance(path, str) and path in known and is_possible(path)
+        return isinstance(path, str) and path in self._paths and is_possible(path)
 
     def __iter__(self) -> Iterator[str]:
-        return filter(is_possible, self._names or self.members)
+        return filter(is_possible, self._paths)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -60,7 +61,7 @@ class Entries(Mapping[str, Entry]):
     @property
     def impossible(self) -> list[str]:
         """The paths that no node can have."""
-        return [path for path in self._names or self.members if not is_possible(path)]
+        return [path for path in self._paths if not is_possible(path)]
 
 
 def key(format: Format, path: str, name: str | None = None) -> str | None:
@@ -185,7 +186,7 @@ def read(format: Format, data: bytes, key: str) -> Entries | None:
 def _read_v3(data: bytes, key: str) -> Entries | None:
     if _MARK not in data:
         return None
-    inside = LazyObject.read(data, key, CONSOLIDATED_MEMBERS).inner
+    inside = LazyObject.read(data, key, CONSOLIDATED_MEMBERS, allow_nan=True).inner
     if inside is None or inside.inner is None or inside.get("kind") != "inline":
         return None
     return Entries(inside.inner, None)
@@ -216,7 +217,8 @@ def node(format: Format, path: str, entry: Entry) -> Node | None:
         name: {k: v for k, v in copy.items() if k != MEMBER or name == ".zattrs"}
         for name, copy in entry.items()
     }
-    documents = {paths.prefix(path) + name: dumps(copy) for name, copy in own.items()}
+    # As json has it, with NaN where the entry has it.
+    documents = {paths.prefix(path) + name: json.dumps(copy).encode() for name, copy in own.items()}
     return format.read(path, documents, [])
 
 
@@ -277,7 +279,7 @@ def changed(format: Format, entries: Entries, nodes: Mapping[str, Documents]) ->
         members = [path] if isinstance(format, V3) else [below + name for name in NAMES]
         changes |= dict.fromkeys(members)
         for name, text in documents.items():
-            load_object(text, name, allow_nan=isinstance(format, V2))
+            load_object(text, name, allow_nan=True)
             where = path if isinstance(format, V3) else below + name
             changes[where] = _entry_text(format, text, name)
     depth, indent = _LAYOUT[format.name]
@@ -289,22 +291,30 @@ def _entry_text(format: Format, text: bytes, name: str) -> bytes:
 
     That is as it is, but for consolidated metadata of its own and numbers that are not JSON.
     """
+    if _MARK not in text and not _is_lenient(text, name):
+        return text.strip()
+    doc = load_object(text, name, allow_nan=True)
     if isinstance(format, V3):
-        if _MARK not in text:
-            return text.strip()
-        doc = load_object(text, name)
         doc.pop(MEMBER, None)
         return dumps(doc, indent=2)
+    return dumps(doc, indent=4, sort_keys=True)
+
+
+def _is_lenient(text: bytes, name: str) -> bool:
+    """Return True for a document with numbers that JSON does not have."""
     if b"NaN" in text or b"Infinity" in text:
-        return dumps(load_object(text, name, allow_nan=True), indent=4, sort_keys=True)
-    return text.strip()
+        try:
+            load_object(text, name)
+        except InvalidMetadata:
+            return True
+    return False
 
 
 def dropped(format: Format, data: bytes, key: str) -> bytes | None:
     """Return the document without consolidated metadata; None if nothing remains of it."""
     if not isinstance(format, V3):
         return None
-    doc = load_object(data, key)
+    doc = load_object(data, key, allow_nan=True)
     doc.pop(MEMBER, None)
     return dumps(doc, indent=2)
 

@@ -27,7 +27,7 @@ _V1, _V2, _V3, _N5 = V1(), V2("."), V3(), N5()
 
 
 def _is_draft(entry: bytes) -> bool:
-    return V3Draft.is_entry(load_object(entry, ENTRY))
+    return V3Draft.is_entry(load_object(entry, ENTRY, allow_nan=True))
 
 
 _is_draft_cached = cached(64)(_is_draft)
@@ -97,11 +97,11 @@ def unchecked_attributes(get: Callable[[str], bytes | None]) -> dict[str, Any] |
     """
     data = get(ENTRY)
     if data is not None:
-        found = load_object(data, ENTRY).get("attributes", {})
+        found = load_object(data, ENTRY, allow_nan=True).get("attributes", {})
         return found if isinstance(found, dict) else {}
     *_, key = _V2.keys("")
     data = get(key)
-    return None if data is None else load_object(data, key)
+    return None if data is None else load_object(data, key, allow_nan=True)
 
 
 @cached(64)

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from omnizarr import _json
 from omnizarr._json import kind_of
 from omnizarr.concurrency.cache import Cache, Key
-from omnizarr.errors import CannotExpress, InvalidMetadata, Problem
+from omnizarr.errors import CannotExpress, InvalidMetadata, InvalidName, Problem
 from omnizarr.model import ArrayModel, Dialect, Named, Node, paths
 from omnizarr.model.fields import Fields
 
@@ -126,6 +126,7 @@ class Format(Protocol):
 class BesideChunks:
     """The rules that formats share in which a node's metadata and chunks have one prefix."""
 
+    name: str
     has_groups = True
     implicit_groups = False
     frozen: str | None = None
@@ -137,7 +138,11 @@ class BesideChunks:
         return named
 
     def check_name(self, path: str) -> None:
-        """Accept any normalised path."""
+        if "\\" in path:
+            raise InvalidName(
+                f"the path {path!r} contains a backslash, which zarr {self.name} takes for a"
+                " slash; rename the node, or keep it in zarr 3"
+            )
 
     def name_warning(self, path: str) -> str | None:
         return None
@@ -274,6 +279,71 @@ def _names(stated: Any, rank: int) -> tuple[str, ...] | None:
 
 def _expected(attributes: Mapping[str, Any], rank: int) -> str:
     return f"expected a list of {rank} strings, one per axis, got {attributes[ARRAY_DIMENSIONS]!r}"
+
+
+# Chunk lengths that older software wrote against the text, as zarr-python reads them
+
+
+def chunk_lengths(stated: Any, shape: Any, units: Any = ()) -> Any:
+    """Return a chunk shape with 1 for `true`, and the least for 0 or `false`; others unchanged.
+
+    No chunk can be stored under a length of 0, unless the axis has no elements. `units` are the
+    lengths of the chunks inside shards.
+    """
+    if not isinstance(stated, list) or all(type(n) is int and n > 0 for n in stated):
+        return stated
+    if not isinstance(shape, (list, tuple)) or len(shape) != len(stated):
+        return stated
+    least = units if isinstance(units, list) and len(units) == len(stated) else [1] * len(stated)
+    axes = zip(stated, shape, least, strict=True)
+    return [1 if n is True else u if n is False or (n == 0 and of) else n for n, of, u in axes]
+
+
+def as_integers(stated: Any) -> Any:
+    """Return the lengths of listed chunks with 1 for `true` and 4 for 4.0."""
+    if isinstance(stated, list):
+        return [as_integers(each) for each in stated]
+    whole = isinstance(stated, float) and stated.is_integer()
+    return int(stated) if stated is True or whole else stated
+
+
+def warn_if_read_otherwise(fields: Fields, field: str, stated: Any, used: Any) -> bool:
+    """Record chunk lengths that are not read as they are stated; return True if there are any."""
+    if used is stated or dumps(stated) == dumps(used):  # `true` equals 1
+        return False
+    fields.warn(field, f"expected positive integers, got {stated}; read as {used}")
+    return True
+
+
+_LENGTHS = "chunk_grid.configuration.chunk_shape"
+
+
+def with_lengths(array: ArrayModel, key: str, problems: list[Problem]) -> ArrayModel:
+    """Return the array with chunk lengths that older software wrote as zarr-python reads them."""
+    fields = Fields(key, {}, problems)
+    grid, inner = array.chunk_grid, None
+    for i, codec in enumerate(array.codecs):
+        if codec.name == "sharding_indexed":
+            inner = codec.configuration.get("chunk_shape")
+            used = chunk_lengths(inner, [0] * len(array.shape))
+            at = f"codecs[{i}].configuration.chunk_shape"
+            if warn_if_read_otherwise(fields, at, inner, used):
+                codecs = [*array.codecs]
+                codecs[i] = codec.replace(chunk_shape=used)
+                array = array.with_(codecs=tuple(codecs))
+    stated = grid.configuration.get("chunk_shape")
+    used = chunk_lengths(stated, array.shape, inner)
+    lists = [isinstance(n, list) for n in used] if isinstance(used, list) else []
+    if grid.name == "regular" and any(lists) and not all(lists):
+        grid = Named("rectilinear", {"kind": "inline", "chunk_shapes": used})
+        fields.warn("chunk_grid", "'regular', but with lists of lengths; read as 'rectilinear'")
+    elif grid.name == "regular" and warn_if_read_otherwise(fields, _LENGTHS, stated, used):
+        grid = grid.replace(chunk_shape=used)
+    if grid.name == "rectilinear":
+        listed = grid.configuration.get("chunk_shapes")
+        if warn_if_read_otherwise(fields, f"{_LENGTHS}s", listed, as_integers(listed)):
+            grid = grid.replace(chunk_shapes=as_integers(listed))
+    return array if grid is array.chunk_grid else array.with_(chunk_grid=grid)
 
 
 LARGEST = 2**14  # bytes of a document

@@ -224,6 +224,8 @@ def check_fill(fields: Fields, named: Named) -> None:
 
 def _compression(fields: Fields) -> dict[str, Any] | None:
     name, options = fields.get("compression"), fields.get("compression_opts")
+    if name is None and "compression" in fields.values:
+        fields.warn("compression", "expected a string, got null; read as 'none'")
     if name is None or name == "none":
         return None
     if not isinstance(name, str):

@@ -91,7 +91,8 @@ class V2(BesideChunks):
             return rounded_once(self._read_array(array, doc, problems), documents[array])
         doc = load_object(documents[group], group)
         fields = Fields(group, doc, problems)
-        fields.require("zarr_format")
+        if "zarr_format" not in doc:
+            fields.warn("zarr_format", "required, but missing; read as 2")
         check_version(fields, 2)
         extra = {k: v for k, v in doc.items() if k != "zarr_format"}
         _warn_unknown(fields, extra)
@@ -102,6 +103,9 @@ class V2(BesideChunks):
         fields = Fields(key, doc, problems)
         fields.require(*FIELDS)
         check_version(fields, 2)
+        lengths = format.chunk_lengths(doc.get("chunks"), doc.get("shape"))
+        if format.warn_if_read_otherwise(fields, "chunks", doc.get("chunks"), lengths):
+            fields.values = {**doc, "chunks": lengths}
         shape = fields.integers("shape")
         chunks = fields.chunks(shape)
         order = fields.choice("order", ("C", "F"))
@@ -109,6 +113,7 @@ class V2(BesideChunks):
         separator = separator if "dimension_separator" in doc else self.separator
         data_type = read_type(fields)
         check_fill(fields, data_type)
+        _check_base64(fields, data_type)
         steps = _steps(fields)
         if data_type.name == "object":
             kinds = [OBJECT_TYPES[s["id"]] for s in steps if s["id"] in OBJECT_TYPES]
@@ -230,6 +235,14 @@ def _step(fields: Fields, field: str, value: Any) -> bool:
     else:
         return True
     return False
+
+
+def _check_base64(fields: Fields, data_type: Named) -> None:
+    """Record a fill value of byte strings or structures that is not text, as some writers had."""
+    fill = fields.get("fill_value")
+    of_bytes = data_type.name in ("struct", "null_terminated_bytes")
+    if of_bytes and (fill == 0 or isinstance(fill, dict)):  # others are refused
+        fields.warn("fill_value", f"expected Base64 text or null, got {kind_of(fill)}")
 
 
 def _warn_unknown(fields: Fields, extra: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeGuard
 
@@ -32,6 +33,7 @@ from omnizarr.formats.format import (
     dumps,
     parse_once,
     split_shape,
+    with_lengths,
     write_once,
 )
 from omnizarr.formats.numpy_types import (
@@ -60,6 +62,7 @@ REQUIRED = (
 CONSOLIDATED = "consolidated_metadata"
 CONSOLIDATED_MEMBERS = (CONSOLIDATED, "metadata")
 _START = b'{\n  "zarr_format": 3,\n  "node_type": "array",'
+_VLEN = "vlen-utf8 is for strings and vlen-bytes for byte strings"
 OPTIONAL = ("attributes", "storage_transformers", "dimension_names")
 
 
@@ -84,9 +87,15 @@ class V3(BesideChunks):
         data = documents.get(key)
         if data is None:
             return None
-        return parse_once(
+        node = parse_once(
             (self.name, data), len(data), problems, lambda: self._read(key, data, problems)
         )
+        if isinstance(node, GroupModel):
+            return node
+        # Only here is the shape that of this array.
+        lengths = node.chunk_grid.configuration.get("chunk_shape")
+        empty = isinstance(lengths, list) and 0 in lengths
+        return with_lengths(node, key, problems) if empty else node
 
     def _read(self, key: str, data: bytes, problems: list[Problem]) -> Node:
         other = _read_like_last(data, key)
@@ -104,9 +113,11 @@ class V3(BesideChunks):
 
     def _read_any(self, key: str, data: bytes, problems: list[Problem]) -> Node:
         if len(data) > format.LARGEST and f'"{CONSOLIDATED}"'.encode() in data:
-            lazy = LazyObject.read(data, key, CONSOLIDATED_MEMBERS)
-            inside = lazy.inner
-            if inside is not None and inside.inner is not None and lazy.get("node_type") == "group":
+            lazy: LazyObject | None = None
+            with suppress(InvalidMetadata):  # it is read in full, to find out why
+                lazy = LazyObject.read(data, key, CONSOLIDATED_MEMBERS)
+            inside = None if lazy is None or lazy.get("node_type") != "group" else lazy.inner
+            if lazy is not None and inside is not None and inside.inner is not None:
                 return self._read_consolidated(key, lazy, inside, problems)
         shape, begin, end, rest = _split(data)
         if shape is None:
@@ -125,7 +136,7 @@ class V3(BesideChunks):
         return array
 
     def _read_document(self, key: str, data: bytes, problems: list[Problem]) -> Node:
-        doc = load_object(data, key)
+        doc = _load(data, key, problems)
         shape, attributes = doc.get("shape"), doc.get("attributes", {})
         if not _is_shape(shape) or not isinstance(attributes, dict):
             return rounded_once(self._parse(key, doc, problems), data)
@@ -176,11 +187,14 @@ class V3(BesideChunks):
         elif consolidated is not None:
             message = f"expected an object, got {kind_of(consolidated)}"
             fields.error("consolidated_metadata", message)
+        elif "consolidated_metadata" in fields.values:
+            message = "expected an object, got null; leave the field out"
+            fields.warn("consolidated_metadata", message)
         fields.done("not valid zarr 3")
         return GroupModel(attributes, extra, inside)
 
     def _read_array(self, fields: Fields) -> ArrayModel:
-        fields.require(*REQUIRED[2:])
+        fields.require(*REQUIRED[2:-1])
         shape = fields.integers("shape")
         data_type = self._essential(fields, "data_type")
         if "endian" in data_type.configuration:
@@ -190,7 +204,7 @@ class V3(BesideChunks):
             fields.error("data_type", f"{older} is not part of version 3")
         grid = self._essential(fields, "chunk_grid")
         encoding = self._essential(fields, "chunk_key_encoding")
-        codecs = self._codecs(fields, len(shape))
+        codecs = self._codecs(fields, len(shape), data_type)
         order = "little" if byte_orders_known(data_type) else None
         if with_order(codecs, order) != codecs:
             fields.warn("codecs", "'bytes' without 'endian' for a multi-byte type; read as little")
@@ -200,7 +214,7 @@ class V3(BesideChunks):
         extra = _extra(fields, (*REQUIRED, *OPTIONAL))
         fill = self._fill_value(fields, data_type)
         fields.done("not valid zarr 3")
-        return ArrayModel(
+        array = ArrayModel(
             shape=shape,
             data_type=data_type,
             chunk_grid=grid,
@@ -212,6 +226,7 @@ class V3(BesideChunks):
             dimension_names=dimension_names,
             extra=extra,
         )
+        return with_lengths(array, fields.key, fields.problems)
 
     def _fill_value(self, fields: Fields, data_type: Named) -> Any:
         """Return the JSON of the fill value, with what some writers put there mended."""
@@ -236,7 +251,8 @@ class V3(BesideChunks):
             return Named("")
         found = named(fields, name, fields.get(name))
         if not found.must_understand:
-            fields.error(f"{name}.must_understand", "must not be false here")
+            message = f"must not be false here: {found.name!r} cannot be ignored"
+            fields.error(f"{name}.must_understand", message)
         return found
 
     def _list(self, fields: Fields, name: str) -> tuple[Named, ...]:
@@ -246,13 +262,20 @@ class V3(BesideChunks):
             return ()
         return tuple(named(fields, f"{name}[{i}]", item) for i, item in enumerate(value))
 
-    def _codecs(self, fields: Fields, rank: int) -> tuple[Named, ...]:
+    def _codecs(self, fields: Fields, rank: int, data_type: Named) -> tuple[Named, ...]:
+        if "codecs" not in fields.values:
+            message = "required, but missing, as GDAL up to 3.10 wrote; read as 'bytes', little"
+            fields.warn("codecs", message)
+            return (Named("bytes", {"endian": "little"}),)
         found = self._list(fields, "codecs")
         if "codecs" in fields.values and fields.get("codecs") == []:
             fields.error("codecs", "expected at least one codec that makes bytes, such as 'bytes'")
         for place in codec_names.letters(found, "codecs"):
             fields.warn(place, "expected a list of axes, as texts since 2023 have it")
-        return codec_names.modern(found, rank)
+        fitting = codec_names.with_vlen(found, data_type)
+        if fitting != found:
+            fields.warn("codecs", f"{_VLEN}; read for {data_type.name!r}")
+        return codec_names.modern(fitting, rank)
 
     def _dimension_names(self, fields: Fields, rank: int) -> tuple[str | None, ...] | None:
         value = fields.get("dimension_names")
@@ -334,6 +357,8 @@ class V3(BesideChunks):
             raise cannot(self.name, "a structure with sub-array fields")
         order = next(iter(orders), None)
         codecs = with_filter_orders(with_order(_renamed(array), order))
+        if codec_names.with_vlen(codecs, array.data_type) != codecs:
+            raise InvalidMetadata(f"{_VLEN}, not for {array.data_type.name!r}")
         of_draft = array.fill_value.dialect == "v3-draft"
         if any(of_draft or is_sharding(t) for t in array.storage_transformers):
             raise cannot(self.name, "the draft's storage transformers")
@@ -422,6 +447,24 @@ class V3(BesideChunks):
 
 # The text of an array before and after its attributes.
 _last: Cache[str, tuple[bytes, bytes, ArrayModel]] = Cache(1)
+
+
+def _load(data: bytes, key: str, problems: list[Problem]) -> dict[str, Any]:
+    """Return a document; numbers in attributes that JSON does not have are only a warning."""
+    try:
+        return load_object(data, key)
+    except InvalidMetadata as e:
+        doc = load_object(data, key, allow_nan=True)
+        try:
+            json.dumps({k: v for k, v in doc.items() if k not in _FREE}, allow_nan=False)
+        except ValueError:
+            raise e from None
+    message = "bare NaN or Infinity, as zarr-python writes, is not JSON; read as a number"
+    problems.append(Problem(key, "attributes", message, "warning"))
+    return doc
+
+
+_FREE = ("attributes", CONSOLIDATED)  # which hold any attributes
 
 
 def _read_like_last(data: bytes, key: str) -> ArrayModel | None:

@@ -21,6 +21,7 @@ from omnizarr.config import byte_size
 from omnizarr.data_types import own_type
 from omnizarr.data_types.data_type import as_elements, is_masked_array
 from omnizarr.engine import BoundArray, was_bound
+from omnizarr.engine.watch import ArrayWatch, check_same_array, is_smaller
 from omnizarr.errors import (
     NodeChanged,
     OmnizarrError,
@@ -49,12 +50,12 @@ from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.options import lengths_of
 from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, S, Selectable, as_source
 from omnizarr.hierarchy.view import View, Viewer
-from omnizarr.hierarchy.watch import ArrayWatch, check_same_array, is_smaller
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
 from omnizarr.stores import (
     check_writable,
     commits_changes,
+    has_low_latency,
     sizes,
 )
 
@@ -142,16 +143,20 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
 
     @property
     def _target(self) -> BoundArray:
-        """The array to assign to; it knows if another handle appended, or raises NodeChanged."""
+        """The array to assign to; it knows if another handle appended, or raises NodeChanged.
+
+        Stores with a high latency are not always asked: there another may always have appended.
+        """
         bound = self._data
         watch = bound.watch
         stored = None if watch is None else watch.confirm()
-        if not isinstance(stored, ArrayModel) or stored.shape == self.shape:
+        if not isinstance(stored, ArrayModel):
             return bound
         if is_smaller(stored, self._model):
             self._replace_model(stored)
-            return self._data
-        return replace(bound, outgrown=True) if bound.overhangs else bound
+            bound = self._data
+        grown = stored.shape != self.shape or not has_low_latency(self._location.store)
+        return replace(bound, outgrown=True) if grown and bound.overhangs else bound
 
     def _follow_shape(self, error: NodeChanged) -> None:
         if not error.reshaped:
@@ -596,9 +601,9 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         lengths = lengths_of(shape[0] if len(shape) == 1 else shape)
         # No shape may include erased elements, so it shrinks first and grows last; but sessions do
         # not erase what is outside, and show nothing before they are committed.
-        shrink = [lambda: with_shape(self._model, shrunken_shape(self._bound, lengths))]
+        shrink = [lambda array: with_shape(array.model, shrunken_shape(array, lengths))]
         first = outside != "keep" and not commits_changes(self.store)
-        self._reshape(*(shrink if first else ()), lambda: resize(self._bound, lengths, outside))
+        self._reshape(*(shrink if first else ()), lambda array: resize(array, lengths, outside))
 
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
         """Append `data` along an axis; the data are stored before the new shape is.
@@ -624,8 +629,8 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         self._check_writable()
         values = as_elements(data, self._bound.data_type)
 
-        def appended() -> ArrayModel:
-            larger, where = grow_array(self._bound, values, axis)
+        def appended(array: BoundArray) -> ArrayModel:
+            larger, where = grow_array(array, values, axis)
             with self._configured():
                 engine.write(larger, plan(larger.grid, where), values)
             return larger.model
@@ -638,24 +643,31 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
 
     def _append_to_session(self, values: npt.NDArray[Any], axis: int) -> None:
         """Store the new shape, then the values: what fails is discarded with the session."""
-        with lock_shape(self._location):
+        with lock_shape(self._location) as [held]:
             self._follow()
-            larger, where = grow_array(self._bound, values, axis)
-            while not self._store_shape(self._model, larger.model):
-                larger, where = grow_array(self._bound, values, axis)
+            larger, where = grow_array(self._bound_at(held), values, axis)
+            while not self._store_shape(self._model, larger.model, held):
+                larger, where = grow_array(self._bound_at(held), values, axis)
             with self._configured():
                 engine.write(larger, plan(larger.grid, where), values)
 
-    def _reshape(self, *steps: Callable[[], ArrayModel]) -> None:
+    def _bound_at(self, held: Location) -> BoundArray:
+        """Return the array to write to while its shape is locked."""
+        return self._bound if held is self._location else replace(self._bound, store=held.store)
+
+    def _reshape(self, *steps: Callable[[BoundArray], ArrayModel]) -> None:
         """Change chunks for a new shape, then store it; again if it was changed meanwhile."""
-        with lock_shape(self._location):
+        with lock_shape(self._location) as [held]:
             self._follow()
             for chunks in steps:
-                while not self._store_shape(self._model, chunks()):
+                while not self._store_shape(self._model, chunks(self._bound_at(held)), held):
                     pass
 
-    def _store_shape(self, old: ArrayModel, new: ArrayModel) -> bool:
-        """Store a new shape; return False if the array no longer has the old one."""
+    def _store_shape(self, old: ArrayModel, new: ArrayModel, held: Location) -> bool:
+        """Store a new shape; return False if the array no longer has the old one.
+
+        No one else may store a shape meanwhile, so the new one is ours if an answer was lost.
+        """
         same = []
 
         def reshaped(model: ArrayModel) -> ArrayModel:
@@ -664,7 +676,10 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
                 return model
             return new if model is old else with_shape(model, new.shape)
 
-        self._change(reshaped)
+        def is_done(model: Node) -> bool:
+            return isinstance(model, ArrayModel) and model.shape == new.shape
+
+        self._change(reshaped, held=held, is_done=is_done)
         return same[-1]
 
     # Summaries

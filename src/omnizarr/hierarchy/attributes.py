@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, Self, TypeVar
 
 from omnizarr._json import plain
 from omnizarr.concurrency import key_locks
-from omnizarr.concurrency.retry import Overtaken, retry_conflicts
-from omnizarr.errors import warn
+from omnizarr.concurrency.retry import MAY_BE_DONE, AnswerLost, Overtaken, retry_conflicts
+from omnizarr.errors import OmnizarrError, warn
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import Node, paths
-from omnizarr.stores import Store, lock, lock_prefix, supports_compare_and_set
+from omnizarr.stores import Store, lock, lock_prefix, supports_compare_and_set, update_value
+from omnizarr.stores.leases import Lease
+from omnizarr.stores.wrappers import LeasedStore
 
 T = TypeVar("T")
 _MISSING: Any = object()
@@ -134,23 +138,54 @@ def json_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return converted
 
 
-def update_metadata(location: Location, edit: Callable[[Node], Node]) -> Node:
-    """Store what `edit` makes of the stored node, and return that; `edit` may be called again."""
+def update_metadata(
+    location: Location,
+    edit: Callable[[Node], Node],
+    *,
+    held: Location | None = None,
+    is_done: Callable[[Node], bool] | None = None,
+) -> Node:
+    """Store what `edit` makes of the stored node, and return that; `edit` may be called again.
+
+    If the answer to a request was lost, `is_done` tells whether a node has the change; without it,
+    that is so if `edit` changes nothing, and else an error says that the change may have been made.
+    `held` is the location while a lock is held (see `lock_shape`).
+    """
     location.check_writable()
     store, keys = location.store, location.format.keys(location.path)
     conditional = supports_compare_and_set(store)
+    unanswered: Exception | None = None
 
     def attempt() -> Node:
-        put = _conditional_put(location, keys) if conditional else None
+        nonlocal unanswered
+        put = _conditional_put(held or location, keys) if conditional else None
         old = location.load()
+        if unanswered is not None:
+            if (is_done or partial(_changes_nothing, edit))(old):
+                return location.save(None, old, lambda key, text: None)
+            if is_done is None:
+                raise unanswered
         new = edit(old)
         if new is old:
             return old
-        return location.save(None if getattr(old, "implicit", False) else old, new, put)
+        try:
+            return location.save(None if getattr(old, "implicit", False) else old, new, put)
+        except AnswerLost as e:
+            if unanswered is not None:
+                raise
+            unanswered = e
+            raise Overtaken(str(location)) from e
 
     threads, processes = metadata_locks(store, keys)
     with threads, processes:
         return retry_conflicts(attempt, "; nothing was stored, try again")
+
+
+def _changes_nothing(edit: Callable[[Node], Node], node: Node) -> bool:
+    """Return True if a node has all that `edit` changes; it may not apply a second time."""
+    with suppress(Exception):
+        return edit(node) is node
+    return False
 
 
 def metadata_locks(
@@ -176,15 +211,27 @@ def _conditional_put(
             if store.generation(key) != generations[key]:
                 raise Overtaken(str(location))
             store.erase(key)
-        elif not store.set_if(key, text, generations[key]):
+        elif not _set_if(store, key, text, generations[key]):
             raise Overtaken(str(location))
 
     return put
 
 
+def _set_if(store: Any, key: str, text: bytes, generation: str | None) -> bool:
+    try:
+        return bool(store.set_if(key, text, generation))
+    except OSError as e:  # of a store of another package
+        if isinstance(e, OmnizarrError):
+            raise
+        raise AnswerLost(f"cannot write {key!r} in {store!r}: {e}; {MAY_BE_DONE}") from e
+
+
 @contextmanager
-def lock_shape(*locations: Location) -> Iterator[None]:
-    """Keep other threads and processes from changing the shapes of arrays of one store."""
+def lock_shape(*locations: Location) -> Iterator[list[Location]]:
+    """Keep other threads and processes from changing the shapes of arrays of one store.
+
+    The context is the same locations, with stores that refuse changes after a lock was lost.
+    """
     for location in locations:
         location.check_writable()
     if len(locations) == 1:
@@ -192,19 +239,32 @@ def lock_shape(*locations: Location) -> Iterator[None]:
         keys = location.format.keys(location.path)
         with (
             key_locks.locked(key_locks.SHAPE, keys, location.store),
-            lock_prefix(location.store, _common_prefix(keys), keys, "shape"),
+            lock_prefix(location.store, _common_prefix(keys), keys, "shape") as lease,
         ):
-            yield
+            yield [location if lease is None else _leased(location, lease)]
         return
     every = [(at, at.format.keys(at.path)) for at in sorted(locations, key=lambda at: at.path)]
     store = locations[0].store if locations else None
     with (
         key_locks.locked(key_locks.SHAPE, [key for _, keys in every for key in keys], store),
-        ExitStack() as held,
+        ExitStack() as stack,
     ):
+        held = {}
         for location, keys in every:
-            held.enter_context(lock_prefix(location.store, _common_prefix(keys), keys, "shape"))
-        yield
+            where = location.store, _common_prefix(keys), keys
+            lease = stack.enter_context(lock_prefix(*where, "shape"))
+            held[location.path] = location if lease is None else _leased(location, lease)
+        yield [held[location.path] for location in locations]
+
+
+def _leased(location: Location, lease: Lease) -> Location:
+    """Return a location whose store refuses changes after a lock was lost."""
+    store = LeasedStore(location.store, lease)
+    if lease.taken_over and not lease.is_compared:
+        # The writer that had the lock may be about to store a shape: now it replaces another value.
+        key = location.format.keys(location.path)[0]
+        update_value(store, key, lambda text: None if text is None else text + b" ")
+    return replace(location, store=store)
 
 
 def _common_prefix(keys: tuple[str, ...]) -> str:

@@ -25,7 +25,7 @@ from omnizarr.errors import (
     StoreError,
     WrongType,
 )
-from omnizarr.formats import Format, Probe, consolidated
+from omnizarr.formats import Documents, Format, Probe, consolidated
 from omnizarr.formats.format import node_title
 from omnizarr.hierarchy.array import Array, data_type_of
 from omnizarr.hierarchy.attributes import lock_shape, metadata_locks
@@ -33,12 +33,11 @@ from omnizarr.hierarchy.consolidated import has_consolidated, mark_changed, upda
 from omnizarr.hierarchy.location import (
     Location,
     PathMetadata,
-    Reserved,
     check_erasable,
     existing_node,
     node_extent,
-    readable_nodes,
 )
+from omnizarr.hierarchy.lookup import readable_nodes
 from omnizarr.hierarchy.node import node_from_description
 from omnizarr.hierarchy.options import ArrayOptions, array_model, check_options, runtime_config
 from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, as_source, write_all
@@ -64,6 +63,8 @@ from omnizarr.stores.staging import (
     Mark,
     Stage,
     Stages,
+    begin_writing,
+    end_writing,
     marker,
     stage,
 )
@@ -121,7 +122,7 @@ def store_array(
     elif values is None:
         created = location.create(model, check=check)
     else:
-        created = location.reserve(model, check=check)
+        created = reserve(location, model, check=check)
     if isinstance(created, Reserved):
         created = created.complete(fill)
     if isinstance(created, Build):
@@ -208,6 +209,63 @@ def _create_batch(
     finally:
         update_consolidated(start.store, start.format, new, _holders(start, new))
     return found
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """A path at which a marker says that a node is being written."""
+
+    location: Location
+    metadata: Mapping[str, bytes | None]
+    node: Node
+    found: Documents  # the groups above
+    mark: Mark
+
+    def complete(self, fill: Callable[[Node], None]) -> Node:
+        """Store the chunks with `fill`, then the metadata; after an error, neither."""
+        location, store = self.location, self.location.store
+        marked = can_erase(store)
+        try:
+            fill(self.node)
+            if marked:
+                location.store_new_node(self.metadata)
+        except BaseException as e:
+            with suppress(OmnizarrError):  # the first error is the one to raise
+                if not isinstance(e, NodeExists):  # else the chunks belong to the other node, too
+                    erase_values(store, location.stray_keys())
+                    if not marked:
+                        erase_values(store, location.format.keys(location.path))
+                store.erase(marker(location.path))
+            raise
+        finally:
+            end_writing(self.mark.writer)
+        if marked:
+            store.erase(marker(location.path))
+        location.update_holders(self.metadata, self.found)
+        return self.node
+
+
+def reserve(
+    location: Location,
+    node: Node,
+    *,
+    check: Callable[[Node], None] = lambda node: None,
+    implied: bool | None = None,
+) -> Reserved:
+    """Do as `Location.create` does, but store a marker in place of the metadata.
+
+    It keeps others from the path until `complete` is called, which stores the metadata last.
+    """
+    metadata, read = location.prepare(node)
+    check(read)
+    mark = Mark("create_array", writer=begin_writing())
+    first = {marker(location.path): mark.write()} if can_erase(location.store) else {}
+    try:
+        found = location.store_first(first or metadata, node, implied)
+    except BaseException:
+        end_writing(mark.writer)
+        raise
+    return Reserved(location, metadata, read, found, mark)
 
 
 @dataclass
@@ -346,8 +404,9 @@ def _create_or_build(
     """Store a new node, or reserve its path, if there is none; else begin to build another."""
     with lock_replacement(location.store):
         try:
-            store_new = location.reserve if has_values else location.create
-            return store_new(node, check=check, implied=True)
+            if has_values:
+                return reserve(location, node, check=check, implied=True)
+            return location.create(node, check=check, implied=True)
         except NodeExists:
             begun = _begin(location, True, operation, True)
     return begun if isinstance(begun, Build) else begin_stage(location, begun, overwrite=True)
@@ -517,7 +576,7 @@ def move(source: Location, target: Location) -> None:
     anything is erased: nothing is lost if the move is interrupted, and it can be tried again.
     """
     source.check_writable()
-    target.format.check_name(target.path)
+    target.check_new()
     if source.find([]) is None:
         raise NodeNotFound(f"there is no array or group at {source}")
     if not source.path or paths.prefix(target.path).startswith(paths.prefix(source.path)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,7 +26,6 @@ from omnizarr.hierarchy.consolidated import ConsolidatedMetadata, fetch_groups, 
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
-    can_erase,
     can_list,
     check_writable,
     erase_prefix,
@@ -39,13 +38,10 @@ from omnizarr.stores import (
     operations,
     set_new,
 )
-from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.staging import (
     Extent,
     Kind,
     Mark,
-    begin_writing,
-    end_writing,
     marker,
     stage,
 )
@@ -303,35 +299,13 @@ class Location:
         All checks come before anything is stored; `check` adds one. A group without metadata of
         its own prevents a new array, and with `implied` any new node.
         """
-        metadata, read = self._prepare(node)
+        metadata, read = self.prepare(node)
         check(read)
-        found = self._store_first(metadata, node, implied)
-        self._update_holders(metadata, found)
+        found = self.store_first(metadata, node, implied)
+        self.update_holders(metadata, found)
         return read
 
-    def reserve(
-        self,
-        node: Node,
-        *,
-        check: Callable[[Node], None] = lambda node: None,
-        implied: bool | None = None,
-    ) -> Reserved:
-        """Do as `create` does, but store a marker in place of the metadata.
-
-        It keeps others from the path until `complete` is called, which stores the metadata last.
-        """
-        metadata, read = self._prepare(node)
-        check(read)
-        mark = Mark("create_array", writer=begin_writing())
-        first = {marker(self.path): mark.write()} if can_erase(self.store) else {}
-        try:
-            found = self._store_first(first or metadata, node, implied)
-        except BaseException:
-            end_writing(mark.writer)
-            raise
-        return Reserved(self, metadata, read, found, mark)
-
-    def _store_first(
+    def store_first(
         self, first: Mapping[str, bytes | None], node: Node, implied: bool | None
     ) -> Documents:
         """Store the first values of a node where there is none, and return the groups above."""
@@ -340,7 +314,7 @@ class Location:
             found = self._create_absent(first, implied or isinstance(node, ArrayModel), node)
         return found
 
-    def _update_holders(self, metadata: Mapping[str, bytes | None], found: Documents) -> None:
+    def update_holders(self, metadata: Mapping[str, bytes | None], found: Documents) -> None:
         holders = consolidated.present_holders(self.format, [self.path], found)
         del found  # which may be large
         update_consolidated(self.store, self.format, {self.path: metadata}, holders)
@@ -379,7 +353,7 @@ class Location:
         if isinstance(node, ArrayModel) and not found.is_empty:
             self.leftovers(overwrite=False)
         self._create_parents(missing, found)
-        self._store_new_node(metadata)
+        self.store_new_node(metadata)
         return found.metadata
 
     def leftovers(self, overwrite: bool) -> tuple[str, ...]:
@@ -396,7 +370,7 @@ class Location:
         found = []
         for prefix in format.subtree(self.path)[1]:
             for key in list_prefix(store, prefix):
-                if OURS in key:
+                if paths.is_ours(key):
                     continue
                 if is_metadata(key) and mark is None:
                     raise NodeExists(
@@ -418,13 +392,13 @@ class Location:
 
         The caller checks that there is none, and updates consolidated metadata.
         """
-        metadata, read = self._prepare(node)
+        metadata, read = self.prepare(node)
         if isinstance(node, ArrayModel) and has_low_latency(self.store):
             self.leftovers(overwrite=False)
-        self._store_new_node(metadata)
+        self.store_new_node(metadata)
         return read, metadata
 
-    def _prepare(self, node: Node) -> tuple[dict[str, bytes | None], Node]:
+    def prepare(self, node: Node) -> tuple[dict[str, bytes | None], Node]:
         """Return the metadata of a new node, and the node as it will be read back."""
         self.check_new()
         found = self._write_metadata(node)
@@ -433,12 +407,13 @@ class Location:
             warn(f"the path {self.path!r} {advice}")
         return found
 
-    def _store_new_node(self, metadata: Mapping[str, bytes | None]) -> None:
+    def store_new_node(self, metadata: Mapping[str, bytes | None]) -> None:
         if not self._store_new(metadata):
             raise NodeExists(f"another writer has just created {self}; open it instead")
 
     def check_new(self) -> None:
         """Raise if no node can be created at this path, whether or not one exists."""
+        paths.check_new(self.path)
         self.format.check_name(self.path)
         self.check_writable()
         check_new_key = getattr(self.store, "check_new_key", None)  # quicker than the protocol
@@ -515,40 +490,6 @@ class Location:
         for prefix in prefixes:
             erase_prefix(self.store, prefix)
         self.store.erase(marker(self.path))
-
-
-@dataclass(frozen=True)
-class Reserved:
-    """A path at which a marker says that a node is being written."""
-
-    location: Location
-    metadata: Mapping[str, bytes | None]
-    node: Node
-    found: Documents  # the groups above
-    mark: Mark
-
-    def complete(self, fill: Callable[[Node], None]) -> Node:
-        """Store the chunks with `fill`, then the metadata; after an error, neither."""
-        location, store = self.location, self.location.store
-        marked = can_erase(store)
-        try:
-            fill(self.node)
-            if marked:
-                location._store_new_node(self.metadata)
-        except BaseException as e:
-            with suppress(OmnizarrError):  # the first error is the one to raise
-                if not isinstance(e, NodeExists):  # else the chunks belong to the other node, too
-                    erase_values(store, location.stray_keys())
-                    if not marked:
-                        erase_values(store, location.format.keys(location.path))
-                store.erase(marker(location.path))
-            raise
-        finally:
-            end_writing(self.mark.writer)
-        if marked:
-            store.erase(marker(location.path))
-        location._update_holders(self.metadata, self.found)
-        return self.node
 
 
 def node_extent(format: Format, path: str) -> Extent:
@@ -681,7 +622,7 @@ def check_erasable(store: Store, path: str, format: Format) -> None:
     arrays: dict[str, Node | None] = {}
     for prefix in format.subtree(path)[1]:
         for key in list_prefix(store, prefix):
-            if OURS in key:
+            if paths.is_ours(key):
                 continue
             if not format.is_zarr_key(key) and not _is_chunk(store, format, key, arrays):
                 raise StoreError(
@@ -701,47 +642,3 @@ def _is_chunk(store: Store, format: Format, key: str, arrays: dict[str, Node | N
             inside = key.removeprefix(format.chunk_prefix(path))
             return encoding.coords(inside, len(array.shape)) is not None
     return False
-
-
-def walk_nodes(start: Location, node: Node) -> Iterator[tuple[Location, Node | Exception]]:
-    """Yield a node and all below it, parents first; in place of one that cannot be read, its error.
-
-    Raises if the members of a group cannot be listed.
-    """
-    pending: list[tuple[Location, Node | Exception]] = [(start.with_listing(), node)]
-    while pending:
-        location, found = pending.pop()
-        yield location, found
-        if not isinstance(found, GroupModel):
-            continue
-        children = sorted(location.children().items(), reverse=True)
-        pending += [(location.child(name), child) for name, child in children]
-
-
-def readable_nodes(start: Location, node: Node) -> dict[str, Node]:
-    """Return a node and all readable nodes below it, by relative path."""
-    prefix = len(paths.prefix(start.path))
-    return {
-        location.path[prefix:]: found
-        for location, found in walk_nodes(start, node)
-        if not isinstance(found, Exception)
-    }
-
-
-def require_readable_nodes(start: Location, node: Node) -> dict[str, Node]:
-    """Return a node and all nodes below it, by relative path; raise if one cannot be read."""
-    prefix = len(paths.prefix(start.path))
-    found: dict[str, Node] = {}
-    errors: list[str] = []
-    for location, one in walk_nodes(start, node):
-        if isinstance(one, Exception):
-            errors.append(str(one))
-        else:
-            found[location.path[prefix:]] = one
-    if errors:
-        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        raise InvalidMetadata(
-            f"{start} holds a node that cannot be read, so not all of it can be copied:"
-            f" {errors[0]}{more}; repair or erase it first"
-        )
-    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -377,6 +377,32 @@ def _found_instead(store: Store, path: str) -> str:
             f"; it is inside the hierarchy {root!r}, which can only be opened at its root: open"
             " that, with the path of the node"
         )
+    begun = _interruption(store, path)
+    if begun:
+        return begun
+    file = file_root(store)
+    if file is not None and file.is_file():
+        return f", which is {_describe_file(file)}"
+    for part in () if file is None else (file / path, *(file / path).parents):
+        if part.is_symlink() and not part.exists():
+            return f"; {str(part)!r} is a symbolic link to {os.readlink(part)!r}, which is missing"
+    unknown = _listing_needed(store, path) if _may_have_implicit_groups(store) else ""
+    if unknown:
+        return f"; {unknown}"
+    hint = backslash_hint(path)
+    if not can_list(store):
+        return f" (no {ROOT_KEYS} is there){hint}"
+    keys, prefixes = list_dir(store, paths.prefix(path))
+    if not keys and not prefixes:
+        doubt = _root_problem(store) if path else ""
+        return f"; nothing is there at all. {doubt or _similar_file(store, path)}{hint}"
+    names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
+    some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    return f" (no {ROOT_KEYS}; it holds: {some}){hint}"
+
+
+def _interruption(store: Store, path: str) -> str:
+    """Return what a writer that was interrupted left of a node, and how to go on; or nothing."""
     value = store.get(marker(path))
     if value is not None:
         mark = Mark.read(value)
@@ -389,26 +415,14 @@ def _found_instead(store: Store, path: str) -> str:
             "; a node was being replaced there when its writer was killed: `omnizarr repair`"
             " finishes that, nothing is lost"
         )
-    file = file_root(store)
-    if file is not None and file.is_file():
-        return f", which is {_describe_file(file)}"
-    unknown = _listing_needed(store, path) if _may_have_implicit_groups(store) else ""
-    if unknown:
-        return f"; {unknown}"
-    hint = backslash_hint(path)
-    if not can_list(store):
-        return f" (no {ROOT_KEYS} is there){hint}"
-    keys, prefixes = list_dir(store, paths.prefix(path))
-    if not keys and not prefixes:
-        return f"; nothing is there at all. {_similar_file(store, path)}{hint}"
-    names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
-    some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-    return f" (no {ROOT_KEYS}; it holds: {some}){hint}"
+    return ""
 
 
 def no_member_message(location: Location, path: str) -> str:
     """Return the message for a relative path below a group without a node."""
     message = f"there is no array or group {path!r} in {location}"
+    with suppress(StoreError):  # as a server may refuse to list
+        message += _interruption(location.store, location.child(path).path)
     unknown = _implicit_group_hint(location.child(path))
     if unknown:
         message += f"; {unknown}"
@@ -458,6 +472,18 @@ def _enclosing_hierarchy(store: Store) -> Store | None:
         if _may_have_implicit_groups(outer):
             return outer
     return None
+
+
+def _root_problem(store: Store) -> str:
+    """Return why the root of a hierarchy, which may say where nodes are, cannot be read."""
+    probe = Probe("")
+    documents = _fetch_likely(store, probe)
+    try:
+        for format in probe.formats(documents, []):
+            format.read("", documents, [])
+    except InvalidMetadata as e:
+        return f"The metadata of the root are not valid: {e.problems[0] if e.problems else e}"
+    return ""
 
 
 def _similar_file(store: Store, path: str) -> str:
@@ -532,3 +558,47 @@ def is_link(store: Store, path: str) -> bool:
     """Return True for a symbolic link in a store of files."""
     root = file_root(store)
     return root is not None and os.path.islink(root / path)
+
+
+def walk_nodes(start: Location, node: Node) -> Iterator[tuple[Location, Node | Exception]]:
+    """Yield a node and all below it, parents first; in place of one that cannot be read, its error.
+
+    Raises if the members of a group cannot be listed.
+    """
+    pending: list[tuple[Location, Node | Exception]] = [(start.with_listing(), node)]
+    while pending:
+        location, found = pending.pop()
+        yield location, found
+        if not isinstance(found, GroupModel):
+            continue
+        children = sorted(location.children().items(), reverse=True)
+        pending += [(location.child(name), child) for name, child in children]
+
+
+def readable_nodes(start: Location, node: Node) -> dict[str, Node]:
+    """Return a node and all readable nodes below it, by relative path."""
+    prefix = len(paths.prefix(start.path))
+    return {
+        location.path[prefix:]: found
+        for location, found in walk_nodes(start, node)
+        if not isinstance(found, Exception)
+    }
+
+
+def require_readable_nodes(start: Location, node: Node) -> dict[str, Node]:
+    """Return a node and all nodes below it, by relative path; raise if one cannot be read."""
+    prefix = len(paths.prefix(start.path))
+    found: dict[str, Node] = {}
+    errors: list[str] = []
+    for location, one in walk_nodes(start, node):
+        if isinstance(one, Exception):
+            errors.append(str(one))
+        else:
+            found[location.path[prefix:]] = one
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise InvalidMetadata(
+            f"{start} holds a node that cannot be read, so not all of it can be copied:"
+            f" {errors[0]}{more}; repair or erase it first"
+        )
+    return found

@@ -180,8 +180,8 @@ class NodeHandle(Generic[M]):
         """Use a model that was just read or written; raise if it is of the other kind."""
         raise NotImplementedError
 
-    def _change(self, edit: Callable[[M], M]) -> None:
-        """Store what `edit` makes of the stored model, and use that."""
+    def _change(self, edit: Callable[[M], M], **options: Any) -> None:
+        """Store what `edit` makes of the stored model, and use that; see `update_metadata`."""
 
         def changed(model: Node) -> Node:
             if model is not self._model:
@@ -190,7 +190,7 @@ class NodeHandle(Generic[M]):
             return edit(self._model)
 
         try:
-            self._replace_model(update_metadata(self._location, changed))
+            self._replace_model(update_metadata(self._location, changed, **options))
         except NodeNotFound as e:
             raise self._gone(e) from e
         self._from_consolidated = False

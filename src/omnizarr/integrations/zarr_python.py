@@ -220,8 +220,22 @@ class ZarrPythonStore(Closeable):
         if not await self._is_key(key):
             return True
         if self.inner.supports_deletes:
-            await self.inner.delete(key)
+            await self._delete(key)
         return self.inner.supports_deletes
+
+    async def _delete(self, key: str) -> None:
+        if not self._is_pattern(key):
+            await self.inner.delete(key)
+            return
+        inner: Any = self.inner
+        root = inner.path.rstrip("/")
+        with suppress(FileNotFoundError):
+            await inner.fs._rm_file(f"{root}/{key}" if root else key)
+
+    def _is_pattern(self, key: str) -> bool:
+        """Return True if FsspecStore would delete what a key, or its own path, matches."""
+        path = f"{getattr(self.inner, 'path', '')}/{key}"
+        return hasattr(self.inner, "fs") and any(mark in path for mark in "*?[")
 
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
@@ -237,6 +251,10 @@ class ZarrPythonStore(Closeable):
     async def _erase_prefix(self, prefix: str) -> bool:
         if not self.inner.supports_deletes:
             return self.inner.supports_listing and not await self._below(prefix)
+        if self._is_pattern(prefix):
+            for key in await self._below(prefix):
+                await self._delete(key)
+            return True
         if prefix:
             if not await self._is_key(prefix[:-1]):  # nothing is below a key
                 await self.inner.delete_dir(prefix[:-1])
@@ -246,9 +264,9 @@ class ZarrPythonStore(Closeable):
         if self.inner.supports_listing:  # FsspecStore.clear leaves some keys
             keys, prefixes = await self._list_dir("")
             for key in keys:
-                await self.inner.delete(key)
+                await self._delete(key)
             for left in prefixes:
-                await self.inner.delete_dir(left[:-1])
+                await self._erase_prefix(left)
         return True
 
     async def _below(self, prefix: str) -> Names:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from fnmatch import fnmatchcase
+
 from omnizarr.errors import InvalidName
+
+OURS = ".__omnizarr_"  # in the name of what is no value: locks, journals, unfinished nodes
+_OURS = re.compile(r"\.__omnizarr_[a-z]+__")
 
 
 def normalize(path: str | bytes | None) -> str:
@@ -26,6 +32,22 @@ def normalize(path: str | bytes | None) -> str:
     if "\0" in path:
         raise InvalidName(f"path {path!r} contains a NUL character")
     return "/".join(parts)
+
+
+def is_ours(key: str) -> bool:
+    """Return True if a key, or the name of a file, is no value but belongs to this package."""
+    return OURS in key and _OURS.search(key) is not None
+
+
+def check_new(path: str) -> None:
+    """Raise if no new node can have a path, in any format and store."""
+    if not path.isascii() and any("\ud800" <= c <= "\udfff" for c in path):
+        raise InvalidName(f"the path {path!r} is not Unicode text: it has half of a surrogate pair")
+    if OURS in path:
+        raise InvalidName(
+            f"the path {path!r} contains {OURS!r}, which marks unfinished work and locks of"
+            " omnizarr; choose another name"
+        )
 
 
 def forward(path: str) -> str:
@@ -59,3 +81,8 @@ def ancestors(path: str) -> list[str]:
 def show(path: str) -> str:
     """Return the path with a leading slash, for messages."""
     return f"/{path}"
+
+
+def matches(path: str, pattern: str) -> bool:
+    """Return True if a path is the same as a pattern, whatever characters it has, or matches it."""
+    return path == pattern or fnmatchcase(path, pattern)

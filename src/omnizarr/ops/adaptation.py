@@ -96,6 +96,7 @@ def adapt_nodes(
     failures: dict[str, OmnizarrError] = {}
     for path, node in nodes.items():
         try:
+            paths.check_new(path)
             goal.check_name(path)
             if isinstance(node, GroupModel):
                 group = GroupModel(node.attributes, node.extra if options.same_format else {})

@@ -20,8 +20,13 @@ from omnizarr.errors import CannotExpress, InvalidArgument, StoreError
 from omnizarr.formats import by_name, consolidated
 from omnizarr.formats.format import title
 from omnizarr.hierarchy.info import counted, size_text
-from omnizarr.hierarchy.location import Location, default_separator, require_readable_nodes
-from omnizarr.hierarchy.lookup import check_node_writable, find_node, resolve_root
+from omnizarr.hierarchy.location import Location, default_separator
+from omnizarr.hierarchy.lookup import (
+    check_node_writable,
+    find_node,
+    require_readable_nodes,
+    resolve_root,
+)
 from omnizarr.hierarchy.options import check_separator
 from omnizarr.model import Node, paths
 from omnizarr.ops.adaptation import (

@@ -211,6 +211,8 @@ def copy(
     write_log = log or (lambda line: None)
     if dest is None and not dry_run:
         raise InvalidArgument("dest is required unless dry_run=True: the group to copy into")
+    if dest is not None:
+        dest._location.format.check_name(name)
     exists = dest is not None and name in dest
     if hasattr(source, "shape"):
         if exists and if_exists == "raise":
@@ -320,7 +322,11 @@ def copy_all(
     if isinstance(source, Group):
         _warn_of_foreign(source)
     copied = skipped = size = 0
-    for name, member in source.members():
+    members = [*source.members()]
+    if dest is not None:
+        for name, _ in members:
+            dest._location.format.check_name(name)
+    for name, member in members:
         if shallow and isinstance(member, Group):
             continue
         one = copy(

@@ -13,6 +13,7 @@ from omnizarr.hierarchy.build import lock_replacement
 from omnizarr.hierarchy.location import check_erasable, existing_node
 from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
 from omnizarr.model import paths
+from omnizarr.model.paths import is_ours
 from omnizarr.ops.output import (
     Attempt,
     Begun,
@@ -30,7 +31,6 @@ from omnizarr.stores import (
     list_prefix,
     set_new,
 )
-from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.staging import MARKER, Extent, Kind, Mark, Stage, marker, stage
 
 ERASED = 4096  # keys that are erased at a time
@@ -112,7 +112,7 @@ class CopyOutput(StoreOutput):
     def _values(self) -> Iterator[str]:
         """Yield the keys below the path, but for those of this package."""
         keys = list_prefix(self.store, paths.prefix(self.path))
-        return (key for key in keys if OURS not in key)
+        return (key for key in keys if not is_ours(key))
 
     def _begin_again(self, mark: Mark) -> None:
         """Erase what another, interrupted copy to an empty place has written; raise if not told."""
@@ -166,6 +166,8 @@ class CopyOutput(StoreOutput):
         if self._stage is not None:
             with lock_replacement(self.store):
                 self._stage.replace(self._extent, self._extent)
+            if self.attempt is None:  # else `clear` does
+                self._stage.discard()
         self._consolidate()
         if self.attempt is not None:
             self.attempt.note_finished()

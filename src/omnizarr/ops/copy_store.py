@@ -27,6 +27,7 @@ from omnizarr.hierarchy.lookup import (
     resolve_store_path,
 )
 from omnizarr.model import paths
+from omnizarr.model.paths import is_ours
 from omnizarr.ops.convert import Convert
 from omnizarr.ops.copy_batches import (
     COMPARED,
@@ -51,7 +52,6 @@ from omnizarr.stores import (
     storage_identity,
 )
 from omnizarr.stores.identity import key_digest, unique_key
-from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.resolve import options_for_two
 from omnizarr.stores.transfer import Transfer, is_quick
 
@@ -367,7 +367,7 @@ class Copying:
 
         def is_extra(key: str) -> bool:
             name = key[len(prefix) :]
-            if OURS in key or _key_id(name) in seen:
+            if is_ours(key) or _key_id(name) in seen:
                 return False
             return self.job.delete or (self._is_chosen(name) and is_below(name, self.arrays))
 

@@ -16,8 +16,8 @@ from omnizarr.formats import Format, by_name, consolidated
 from omnizarr.formats.detect import NAMES
 from omnizarr.hierarchy.consolidated import mark_changed
 from omnizarr.hierarchy.info import counted
-from omnizarr.hierarchy.location import Location, require_readable_nodes
-from omnizarr.hierarchy.lookup import find_node
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.lookup import find_node, require_readable_nodes
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.adaptation import Options, adapt_nodes
 from omnizarr.ops.output import Begun, ChangeOutput

@@ -48,6 +48,7 @@ from omnizarr.stores import (
     is_process_local,
     list_prefix,
 )
+from omnizarr.stores.base import redact_urls
 from omnizarr.stores.identity import key_digest
 
 MEMORY = "512MB"  # of one process, unless the user says otherwise
@@ -265,6 +266,16 @@ class Plan(Generic[O]):
         }
 
 
+def _shown(job: Any) -> str:
+    """Return the fields of a job, without secrets of its URLs and storage options."""
+    values = {each.name: getattr(job, each.name) for each in dataclasses.fields(job) if each.repr}
+    parts = (
+        f"{name}={sorted(value)}" if value and name.endswith("_options") else f"{name}={value!r}"
+        for name, value in values.items()
+    )
+    return f"{type(job).__name__}({redact_urls(', '.join(parts))})"
+
+
 class Job(ABC, Generic[O]):
     """The description of a bulk operation; it can be pickled if its stores can.
 
@@ -275,6 +286,10 @@ class Job(ABC, Generic[O]):
         >>> isinstance(job, oz.jobs.Job)
         True
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__repr__ = _shown  # type: ignore[method-assign]  # in place of that of the dataclass
 
     @abstractmethod
     def plan(self, tasks_at_once: int = 1) -> Plan[O]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from omnizarr.concurrency import file_locks, leases
+from omnizarr.concurrency import file_locks
 from omnizarr.errors import InvalidArgument, NodeNotFound, OmnizarrError, StoreError, warn
 from omnizarr.formats import by_name, is_metadata
 from omnizarr.formats.detect import NAMES
@@ -24,6 +24,7 @@ from omnizarr.hierarchy.location import existing_node
 from omnizarr.hierarchy.lookup import check_node_writable, resolve_root
 from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
 from omnizarr.model import paths
+from omnizarr.model.paths import is_ours
 from omnizarr.stores import (
     LocalStore,
     Store,
@@ -32,12 +33,13 @@ from omnizarr.stores import (
     erase_prefix,
     erase_values,
     file_root,
+    leases,
     list_dir,
     list_prefix,
     list_sizes,
     supports_compare_and_set,
 )
-from omnizarr.stores.local.atomic_files import OURS, PARTIAL
+from omnizarr.stores.local.atomic_files import PARTIAL
 from omnizarr.stores.operations import Conditional
 from omnizarr.stores.staging import (
     FOLDER,
@@ -287,7 +289,7 @@ def incomplete_keys(store: Store, path: str) -> list[str]:
         key
         for prefix in prefixes
         for key in list_prefix(store, prefix)
-        if OURS not in key and any(each.is_zarr_key(key) for each in formats)
+        if not is_ours(key) and any(each.is_zarr_key(key) for each in formats)
     }
     return sorted(keys)
 

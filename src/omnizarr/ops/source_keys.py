@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, warn
 from omnizarr.formats import consolidated, is_metadata
-from omnizarr.hierarchy.location import Location, walk_nodes
-from omnizarr.hierarchy.lookup import find_node
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.lookup import find_node, walk_nodes
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.model.paths import is_ours
 from omnizarr.storage_transformers import stored_key
 from omnizarr.stores import Entry, Store, can_list, list_dir, list_entries, list_prefix
-from omnizarr.stores.local.atomic_files import OURS
 
 
 def lists_all(store: Store, path: str) -> bool:
@@ -45,7 +45,7 @@ def source_keys(store: Store, path: str, listed: bool) -> Iterator[Entry]:
     skip = len(paths.prefix(path))
     if listed:
         for entry in list_entries(store, paths.prefix(path)):
-            if OURS not in entry.key:
+            if not is_ours(entry.key):
                 yield entry._replace(key=entry.key[skip:]) if skip else entry
         return
     for key, _ in _possible_keys(store, path):
@@ -257,10 +257,10 @@ def warn_of_other_keys(
 
 def _other_keys(group: Location, path: str, nodes: Mapping[str, Node]) -> Iterator[str]:
     keys, prefixes = list_dir(group.store, group.format.listing(group.path))
-    yield from (key for key in keys if OURS not in key and not is_metadata(key))
+    yield from (key for key in keys if not is_ours(key) and not is_metadata(key))
     for prefix in prefixes:
         name = paths.name(prefix[:-1])
-        if OURS in name or paths.join(path, name) in nodes:
+        if is_ours(name) or paths.join(path, name) in nodes:
             continue
         if next(iter(list_prefix(group.store, prefix)), None) is not None:  # no empty directory
             yield prefix

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -30,7 +30,7 @@ from typing import (
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from omnizarr import registry
-from omnizarr.errors import StoreError
+from omnizarr.errors import InvalidArgument, StoreError
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 B = TypeVar("B", bytes, memoryview)
@@ -218,6 +218,19 @@ class SetsIf(Protocol):
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         """Return True if it was stored; generation None stands for a key that does not exist."""
+
+
+@runtime_checkable
+class ChangesIf(Protocol):
+    """Can compare several keys and change several values in one step."""
+
+    def change_if(
+        self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
+    ) -> bool:
+        """Store values, or erase those that are None, if all generations are as expected.
+
+        Return False otherwise, after changing nothing.
+        """
 
 
 @runtime_checkable
@@ -469,7 +482,7 @@ def split_path(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     if parts.query or parts.fragment:
         raise StoreError(
-            f"{url!r} has a '?' or '#', which are not part of a path in a URL;"
+            f"{redact_url(url)!r} has a '?' or '#', which are not part of a path in a URL;"
             " write %3F or %23 where they belong to the name"
         )
     return unquote(parts.netloc), unquote(parts.path)
@@ -478,6 +491,12 @@ def split_path(url: str) -> tuple[str, str]:
 def absolute_path(path: str | os.PathLike[str]) -> str:
     """Return a path that stays the same when the working directory changes."""
     text = os.fspath(path)
+    try:
+        valid = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        valid = False
+    if not valid:
+        raise InvalidArgument(f"the path {text!r} has a character that no disk has in names")
     return text if os.path.isabs(text) else os.path.join(os.getcwd(), text)
 
 

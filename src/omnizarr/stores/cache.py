@@ -32,6 +32,8 @@ class CacheStore(WrapperStore):
     that never change, and makes the store read-only.
     """
 
+    _covers_all = True  # values are those of `inner`
+
     def __init__(
         self,
         inner: Store | str | os.PathLike[str],

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
+from urllib.parse import quote, unquote
 
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.retry import REMOVED_DIRECTORY, Retry, TransientError, take_retry
 from omnizarr.errors import InvalidArgument, MissingModule, StoreError, WrongType
 from omnizarr.stores import identity
 from omnizarr.stores.base import Bytes, Closeable, Range, flat, redact_urls
+from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.operations import check_key, check_prefix, check_writable
 
 T = TypeVar("T")
 Keys: TypeAlias = list[str]  # inside the class `list` is a method
 Values: TypeAlias = list[bytes | None]
+_PATTERN = re.compile(r"[*?\[]")  # what makes `rm` look for other names
 # What a file system raises for a key that is not there.
 ABSENT: tuple[type[Exception], ...] = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
@@ -49,6 +53,8 @@ class FsspecStore(Closeable):
         fs = _blocking(fs)
         self._process_state = os.getpid(), fs, _lock(fs)
         self.path = str(fs._strip_protocol(path)).rstrip("/")
+        self._start = f"{self.path}/" if self.path else fs.root_marker
+        self._in_urls = self.path.startswith(("http://", "https://"))  # '#' and '?' end a path
         self.read_only = read_only
         self.allowed_exceptions = allowed_exceptions
         self.retry = retry or Retry()
@@ -156,6 +162,11 @@ class FsspecStore(Closeable):
 
     # Writing
 
+    def check_new_key(self, key: str) -> None:
+        """Raise if a local disk cannot have a key, or takes it for one in another spelling."""
+        if self._is_local:
+            LocalStore(self.path).check_new_key(key)
+
     def set(self, key: str, value: Bytes) -> None:
         check_writable(self)
         path, data = self._path(key), bytes(flat(value))
@@ -179,22 +190,46 @@ class FsspecStore(Closeable):
         self._remove_empty(path)
 
     def erase_prefix(self, prefix: str) -> None:
+        """Erase all keys below a prefix, each by its own name: `rm` takes paths for patterns."""
         check_writable(self)
         check_prefix(prefix)
         top = self._top(prefix)
 
-        def remove() -> None:
+        def find() -> Mapping[str, dict[str, Any]]:
             self.fs.invalidate_cache()
-            if self.fs.isdir(top):  # a file of that name is not below the prefix
-                self.fs.rm(top, recursive=True)
+            if not self.fs.isdir(top):  # a file of that name is not below the prefix
+                return {}
+            found: Mapping[str, dict[str, Any]] = self.fs.find(top, withdirs=True, detail=True)
+            return found
 
-        self._call("erase", prefix, remove, None)
+        found = self._call("erase", prefix, find, {})
+        folders = [path for path, about in found.items() if about.get("type") == "directory"]
+        files = found.keys() - folders
+
+        def remove_together() -> set[str]:
+            plain = {path for path in files if not _PATTERN.search(path)}
+            if plain and getattr(self.fs, "async_impl", False):
+                self.fs.rm([*plain])  # many of them in one request
+                return plain
+            return set()
+
+        for path in files - self._call("erase", prefix, remove_together, set()):
+            self._call("erase", self._key(path), partial(self.fs.rm_file, path), None)
+        rmdir = os.rmdir if self._is_local else self.fs.rmdir
+        for path in sorted({*folders, top}, key=len, reverse=True) if found else ():
+            if len(path) > len(self.path):
+                with suppress(StoreError):  # a bucket has no folders, another writer fills them
+                    self._call("erase", prefix, partial(rmdir, path), None)
         self._remove_empty(top)
+
+    @property
+    def _is_local(self) -> bool:
+        names = self.fs.protocol
+        return "file" in ((names,) if isinstance(names, str) else names)
 
     def _remove_empty(self, path: str) -> None:
         """Remove empty folders of a local disk, since a value may get their name."""
-        names = self.fs.protocol
-        if "file" not in ((names,) if isinstance(names, str) else names):
+        if not self._is_local:
             return
         while len(path := path.rpartition("/")[0]) > len(self.path):
             try:
@@ -309,13 +344,15 @@ class FsspecStore(Closeable):
     # Requests
 
     def _path(self, key: str) -> str:
-        return f"{self.path}/{check_key(key)}" if self.path else key
+        return self._top(check_key(key))
 
     def _top(self, prefix: str) -> str:
-        return f"{self.path}/{prefix}".rstrip("/") if self.path else prefix.rstrip("/")
+        inside = quote(prefix) if self._in_urls else prefix
+        return f"{self._start}{inside}".rstrip("/") or self._start
 
     def _key(self, path: str) -> str:
-        return path[len(self.path) :].lstrip("/") if self.path else path.lstrip("/")
+        key = path[len(self.path) :].lstrip("/")
+        return unquote(key) if self._in_urls else key
 
     def _call(self, verb: str, key: str, request: Callable[[], T], absent: Any = ...) -> T:
         def attempt() -> T:

@@ -40,7 +40,7 @@ from omnizarr.concurrency.retry import (
     TransientError,
     take_retry,
 )
-from omnizarr.errors import MissingModule, StoreError, known_names
+from omnizarr.errors import InvalidArgument, MissingModule, StoreError, known_names
 from omnizarr.stores import identity
 from omnizarr.stores.base import Bytes, Closeable, Range, is_web_page, redact_url, redact_urls
 from omnizarr.stores.byte_ranges import Speed, fetch_each, fetch_many, fetch_many_versioned
@@ -83,6 +83,9 @@ class HTTPStore(Closeable):
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise StoreError(f"{redact_url(url)!r} is not http://host/path or https://host/path")
         self.headers = {"Accept-Encoding": "identity", **(headers or {})}
+        for name, value in self.headers.items():
+            if any(mark in f"{name}{value}" for mark in "\r\n"):
+                raise InvalidArgument(f"the header {name!r} has a line break, which HTTP forbids")
         user, at, host = parts.netloc.rpartition("@")
         if at:
             login = unquote(user) if ":" in user else f"{unquote(user)}:"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
@@ -66,6 +66,7 @@ class _Environment:
         self.close()
 
 
+_MAX_KEY = 511  # bytes
 # By device and inode of the file with the data: a path may lead to another one later.
 _open: WeakValueDictionary[identity.FileNumber, _Environment] = WeakValueDictionary()
 _lock = fork.lock()
@@ -203,6 +204,10 @@ class LMDBStore(Closeable):
 
     # Writing
 
+    def check_new_key(self, key: str) -> None:
+        """Raise if there is no room for a node with this key."""
+        operations.check_length(key, _MAX_KEY, self)
+
     def set(self, key: str, value: Bytes) -> None:
         self.set_many([(key, value)])
 
@@ -216,12 +221,25 @@ class LMDBStore(Closeable):
                     _put(transaction, key, value)
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        return self.change_if({key: value}, {key: generation})
+
+    def change_if(
+        self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
+    ) -> bool:
         check_writable(self)
-        check_key(key)
-        with self._transaction("write", key, write=True, create=True) as transaction:
-            if transaction is None or value_digest(_find(transaction, key)) != generation:
+        rows = {check_key(key): None if v is None else flat(v) for key, v in changes.items()}
+        names = ", ".join([*rows][:3])
+        with self._transaction("write", names, write=True, create=True) as transaction:
+            if transaction is None:
                 return False
-            _put(transaction, key, flat(value))
+            for key, generation in expected.items():
+                if value_digest(_find(transaction, key)) != generation:
+                    return False
+            for key, value in rows.items():
+                if value is None:
+                    transaction.delete(key.encode())
+                else:
+                    _put(transaction, key, value)
             return True
 
     def erase(self, key: str) -> None:
@@ -324,7 +342,7 @@ def _unpickle(
 
 def _find(transaction: lmdb.Transaction, key: str) -> memoryview | None:
     raw = key.encode()
-    if len(raw) > 511:  # the longest that LMDB has; longer ones would raise
+    if len(raw) > _MAX_KEY:  # longer ones would raise
         return None
     found = transaction.get(raw)
     return None if found is None else memoryview(found)
@@ -336,8 +354,8 @@ def _cut(value: memoryview | None, range: Range | None) -> bytes | None:
 
 def _put(transaction: lmdb.Transaction, key: str, value: bytes | memoryview) -> None:
     raw = key.encode()
-    if len(raw) > 511:
-        raise StoreError(f"the key {key!r} has {len(raw)} bytes; LMDB takes 511")
+    if len(raw) > _MAX_KEY:
+        raise StoreError(f"the key {key!r} has {len(raw)} bytes; LMDB takes {_MAX_KEY}")
     transaction.put(raw, value)
 
 

@@ -16,9 +16,17 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeGuard, TypeVar
 
-from omnizarr.concurrency import leases
-from omnizarr.concurrency.retry import Overtaken, retry_conflicts
-from omnizarr.errors import Conflict, InvalidArgument, ReadOnly, StoreError, raised_by_system
+from omnizarr.concurrency.retry import AnswerLost, Overtaken, retry_conflicts
+from omnizarr.errors import (
+    Conflict,
+    InvalidArgument,
+    InvalidName,
+    ReadOnly,
+    StoreError,
+    raised_by_system,
+)
+from omnizarr.model.paths import is_ours
+from omnizarr.stores import leases
 from omnizarr.stores.base import (
     Bytes,
     Entry,
@@ -42,6 +50,7 @@ from omnizarr.stores.base import (
 )
 from omnizarr.stores.byte_ranges import Speed, first_parts
 
+_ROOM = 100  # bytes of the names of a stage and of chunks
 _BATCH = 1000  # keys whose sizes are requested at a time
 _BAD_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")  # empty, '.' and '..' segments, NUL
 T = TypeVar("T")
@@ -282,8 +291,11 @@ def lock(
 
 def lock_prefix(
     store: Store, prefix: str, keys: Iterable[str], kind: LockKind
-) -> AbstractContextManager[None]:
-    """Do as `lock` does; a store with compare-and-set gets one lease for the whole prefix."""
+) -> AbstractContextManager[leases.Lease | None]:
+    """Do as `lock` does; a store with compare-and-set gets one lease for the whole prefix.
+
+    The context is then that lease, else None.
+    """
     if supports_compare_and_set(store):
         return leases.leased(store, prefix, kind)
     return lock(store, prefix, keys, kind)
@@ -310,7 +322,8 @@ def update_value(
 
     `change` gets the current value, None if there is none, and returns the new one, the same
     object to change nothing, or None to erase the key. It is called again if another writer has
-    replaced the value meanwhile; `consequence` ends the message if that happens every time. For a
+    replaced the value meanwhile, and perhaps on top of its own result if the answer was lost;
+    `consequence` ends the message if that happens every time. For a
     store without compare-and-set, the caller has to lock the key.
     """
     if not supports_compare_and_set(store):
@@ -332,11 +345,21 @@ def update_value(
             return False
         if new is None:
             conditional.erase(key)
-        elif not conditional.set_if(key, new, generation):
+        elif not conditionally(partial(conditional.set_if, key, new, generation)):
             raise Overtaken(f"{key!r} in {store!r}")
         return True
 
     return retry_conflicts(attempt, consequence)
+
+
+def conditionally(change: Callable[[], bool]) -> bool:
+    """Return the result of a conditional change; False if it is unknown, and may be made twice."""
+    try:
+        return change()
+    except AnswerLost as e:
+        if e.superseded:
+            return False
+        raise
 
 
 def waits_for(store: Store) -> bool:
@@ -574,6 +597,19 @@ def check_prefix(prefix: str) -> None:
         raise InvalidArgument(f"prefix {prefix!r} must end with '/'")
     if prefix:
         check_key(prefix[:-1])
+
+
+def check_length(key: str, most: int, store: object, *, start: str = "") -> None:
+    """Raise if a store, whose keys have so many bytes, has no room for a node with this key.
+
+    Its chunks, and what is staged when it is replaced, have longer keys.
+    """
+    size = len(f"{start}{key}".encode()) + (0 if is_ours(key) else _ROOM)
+    if size > most:
+        raise InvalidName(
+            f"{key!r} is too long for {store!r}, whose keys have at most {most} bytes: shorten"
+            f" the path of the node by {size - most}"
+        )
 
 
 def check_offset(key: str, start: int) -> None:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from omnizarr.concurrency import fork
+from omnizarr.concurrency.retry import MAY_BE_DONE, AnswerLost, Retry, superseded
 from omnizarr.concurrency.usage import Usage
-from omnizarr.errors import MissingModule
+from omnizarr.errors import InvalidName, MissingModule, StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Closeable, Range, flat
+from omnizarr.stores.base import Bytes, Closeable, Range, flat, redact_url
 from omnizarr.stores.operations import (
     check_key,
     check_offset,
@@ -29,6 +30,7 @@ from omnizarr.stores.operations import (
 
 try:
     import redis
+    from redis.backoff import NoBackoff
 except ImportError as e:
     raise MissingModule("Redis stores need a package: pip install 'omnizarr[redis]'") from e
 
@@ -36,15 +38,21 @@ except ImportError as e:
 Names: TypeAlias = list[str]
 Values: TypeAlias = list[bytes | None]
 
-_ERRORS = (redis.RedisError, OSError)
+_ERRORS = (redis.RedisError, OSError, UnicodeError)
+_NO_ANSWER = (redis.ConnectionError, redis.TimeoutError, OSError)
 _BATCH = 1000
 _making = fork.lock()
 _VALUE = "local v = redis.call('GET', KEYS[1]) "
 _GENERATION = _VALUE + "return v and redis.sha1hex(v)"
-_SET_IF = _VALUE + (
-    "if (v and redis.sha1hex(v) or '') ~= ARGV[1] then return 0 end "
-    "redis.call('SET', KEYS[1], ARGV[2]) return 1"
+# ARGV[1] keys are compared with the generations that follow, ARGV[2] are erased, the others stored.
+_CHANGE_IF = (
+    "local n, m = tonumber(ARGV[1]), tonumber(ARGV[2]) "
+    "for i = 1, n do local v = redis.call('GET', KEYS[i]) "
+    "if (v and redis.sha1hex(v) or '') ~= ARGV[i + 2] then return 0 end end "
+    "for i = n + 1, n + m do redis.call('DEL', KEYS[i]) end "
+    "for i = n + m + 1, #KEYS do redis.call('SET', KEYS[i], ARGV[i - m + 2]) end return 1"
 )
+_RETRY = Retry(3)  # of a conditional change
 _GET_VERSIONED = _VALUE + (
     "if not v then return {false, false} end "
     "return {redis.call('GETRANGE', KEYS[1], ARGV[1], ARGV[2]), redis.sha1hex(v)}"
@@ -58,7 +66,7 @@ class RedisStore(Closeable):
 
     Args:
         url: ``redis://host:port/db``, ``rediss://…`` (TLS) or ``unix:///path?db=0``.
-        prefix: The start of all keys, before a slash.
+        prefix: The start of all keys, before a colon; without one, or no node can be created.
         read_only: True to refuse all writes.
         **options: Options of the client.
     """
@@ -77,7 +85,7 @@ class RedisStore(Closeable):
         self.prefix = prefix
         self.read_only = read_only
         self.options = options
-        self._client: redis.Redis | None = None
+        self._clients: dict[bool, redis.Redis] = {}
         self._owner = os.getpid()
         self._usage = Usage()
 
@@ -91,29 +99,45 @@ class RedisStore(Closeable):
             options.setdefault("prefix", prefix)
         return cls(server + (f"?{urlencode(rest)}" if rest else ""), read_only=read_only, **options)
 
-    def _redis(self) -> redis.Redis:
-        """Return the client, which has connections for each thread and process."""
-        client = self._client
+    def _redis(self, repeats: bool = True) -> redis.Redis:
+        """Return the client, which has connections for each thread and process.
+
+        One that does not repeat commands is for those that must not be done twice unnoticed.
+        """
+        client = self._clients.get(repeats)
         if client is not None and self._owner == os.getpid():
             return client
         with _making:  # a second client would close the connections of the first
-            if self._client is None or self._owner != os.getpid():
-                if self._client is not None:
-                    fork.never_release(
-                        self._client
-                    )  # a thread of the parent may have held its locks
-                made = redis.Redis.from_url(self.url, **{"socket_timeout": 60, **self.options})
-                self._client, self._owner = made, os.getpid()
-            return self._client
+            if self._owner != os.getpid():
+                fork.never_release(self._clients)  # a thread of the parent may have held its locks
+                self._clients, self._owner = {}, os.getpid()
+            if repeats not in self._clients:
+                once = {} if repeats else {"retry": redis.retry.Retry(NoBackoff(), 0)}
+                options = {"socket_timeout": 60, **self.options, **once}
+                self._clients[repeats] = redis.Redis.from_url(self.url, **options)
+            return self._clients[repeats]
 
     @contextmanager
     def _using(self, verb: str, what: str) -> Iterator[None]:
         """Keep the connections open, and translate errors of the client."""
-        with translated_errors(verb, what, self, _ERRORS), self._usage:
-            yield
+        try:
+            with translated_errors(verb, what, self, _ERRORS), self._usage:
+                yield
+        except StoreError as e:
+            if verb not in ("write", "erase") or not isinstance(e.__cause__, _NO_ANSWER):
+                raise
+            raise AnswerLost(f"{e}; {MAY_BE_DONE}") from e.__cause__
 
     def _name(self, key: str) -> str:
         return f"{self.prefix}:{check_key(key)}"
+
+    def check_new_key(self, key: str) -> None:
+        """Raise for a prefix with a colon, whose keys a store with its first part has too."""
+        if ":" in self.prefix:
+            raise InvalidName(
+                f"{self!r} can be read, but no new node is created there: its keys would also be"
+                f" those of the prefix {self.prefix.partition(':')[0]!r}; use one without a colon"
+            )
 
     # Reading
 
@@ -182,10 +206,31 @@ class RedisStore(Closeable):
             self._redis().setrange(name, start, bytes(flat(value)))
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        return self.change_if({key: value}, {key: generation})
+
+    def change_if(
+        self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
+    ) -> bool:
         check_writable(self)
-        name = self._name(key)
-        with self._using("write", key):
-            return bool(self._redis().eval(_SET_IF, 1, name, generation or "", bytes(flat(value))))
+        erased = [key for key, value in changes.items() if value is None]
+        stored = {key: bytes(flat(value)) for key, value in changes.items() if value is not None}
+        names = [self._name(key) for key in (*expected, *erased, *stored)]
+        given: list[int | str | bytes] = [len(expected), len(erased)]
+        given += [*(generation or "" for generation in expected.values()), *stored.values()]
+        attempts = 0
+
+        def attempt() -> bool:
+            nonlocal attempts
+            attempts += 1
+            client = self._redis(repeats=False)
+            return bool(client.eval(_CHANGE_IF, len(names), *names, *given))
+
+        what = ", ".join([*changes][:3])
+        with self._using("write", what):
+            done = _RETRY.call(attempt, _NO_ANSWER)
+        if not done and attempts > 1:
+            raise superseded(what, self)
+        return done
 
     def erase(self, key: str) -> None:
         check_writable(self)
@@ -223,8 +268,8 @@ class RedisStore(Closeable):
         self._usage.close(self._disconnect)
 
     def _disconnect(self) -> None:
-        client, self._client = self._client, None
-        if client is not None and self._owner == os.getpid():
+        clients, self._clients = self._clients, {}
+        for client in clients.values() if self._owner == os.getpid() else ():
             client.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -250,7 +295,7 @@ class RedisStore(Closeable):
         return hash((self.url, self.prefix))
 
     def __repr__(self) -> str:
-        return f"{re.sub(r'://[^/@]*@', '://…@', self.url)} ({self.prefix})"
+        return f"{redact_url(self.url)} ({self.prefix})"
 
 
 def _unpickle(

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -226,16 +226,26 @@ class SQLiteStore(Closeable):
                     connection.executemany(_PUT, rows)
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        return self.change_if({key: value}, {key: generation})
+
+    def change_if(
+        self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
+    ) -> bool:
         check_writable(self)
-        row = (check_key(key), flat(value))
-        with self._connection_for("write", key, create=True) as connection:
+        rows = [
+            (check_key(key), flat(value)) for key, value in changes.items() if value is not None
+        ]
+        erased = [(check_key(key),) for key, value in changes.items() if value is None]
+        names = ", ".join([*changes][:3])
+        with self._connection_for("write", names, create=True) as connection:
             if connection is None:
                 return False
             with _transaction(connection):
-                old = _read(connection, key, None)
-                if value_digest(old) != generation:
-                    return False
-                connection.execute(_PUT, row)
+                for key, generation in expected.items():
+                    if value_digest(_read(connection, key, None)) != generation:
+                        return False
+                connection.executemany(_PUT, rows)
+                connection.executemany("DELETE FROM zarr WHERE k = ?", erased)
                 return True
 
     def erase(self, key: str) -> None:

@@ -27,9 +27,9 @@ from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from omnizarr.errors import StoreError
+from omnizarr.model.paths import OURS, is_ours
 from omnizarr.stores.base import Bytes, ChangesKeys, Range, Store, flat
 from omnizarr.stores.identity import StorageIdentity, storage_identity
-from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.operations import (
     can_erase,
     can_list,
@@ -65,7 +65,7 @@ class Extent:
     def has(self, key: str) -> bool:
         """Return True if a key belongs to it."""
         named = key in self.metadata or key in self.keys
-        return named or (key.startswith(self.prefixes) and OURS not in key)
+        return named or (key.startswith(self.prefixes) and not is_ours(key))
 
 
 class Stage:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from omnizarr.concurrency.pool import in_parallel
+from omnizarr.concurrency.retry import Overtaken, retry_conflicts
 from omnizarr.errors import StoreError
 from omnizarr.stores import operations
 from omnizarr.stores.base import (
     Bytes,
+    ChangesIf,
+    ChecksNewKeys,
     Closeable,
     Entry,
     GetsManyVersioned,
@@ -27,6 +31,7 @@ from omnizarr.stores.base import (
     Versioned,
 )
 from omnizarr.stores.identity import StorageIdentity, storage_identity
+from omnizarr.stores.leases import Lease
 from omnizarr.stores.operations import check_key, check_offset, check_prefix, check_writable
 
 Names: TypeAlias = list[str]
@@ -36,11 +41,28 @@ T = TypeVar("T")
 _PAGE = 10_000  # entries of a listing that are in memory at a time
 
 
+# Methods that do the same thing: a store that has one of its own offers no other that would be
+# passed on, so that nothing reaches the inner store past it.
+_SIZES = ("sizes", "list_sizes", "list_entries")
+_SAME = (
+    ("get", "get_many", "get_versioned", "get_many_versioned", *_SIZES),
+    ("set", "set_many", "set_new", "set_if", "set_partial"),
+    ("erase", "erase_prefix"),
+    ("list", "list_prefix", "list_dir", *_SIZES),
+)
+
+
 class WrapperStore(Closeable):
     """Passes everything on to `inner`, and has the abilities that `inner` has.
 
-    A subclass may change keys (`_to_inner` and `_from_inner`), or see every call (`_call`).
+    A subclass may change keys (`_to_inner` and `_from_inner`), or see every call (`_call`). One
+    that overrides `get`, `set`, `erase` or a listing sees every value, or key, that is read,
+    written, erased or listed: quicker methods of `inner` are used only where it overrides them too.
+    Without `get_versioned` and `set_if` it has no compare-and-set, so that several processes must
+    not change the same values through it.
     """
+
+    _covers_all = True  # in a class whose overridden methods need no others: see `_SAME`
 
     def __init__(self, inner: Store, *, read_only: bool | None = None) -> None:
         self.inner = inner
@@ -61,12 +83,23 @@ class WrapperStore(Closeable):
             "get_versioned": isinstance(self.inner, Versioned),
             "get_many_versioned": isinstance(self.inner, GetsManyVersioned),
             "set_if": isinstance(self.inner, SetsIf),
+            "change_if": isinstance(self.inner, ChangesIf),
             "set_new": isinstance(self.inner, SetsNew),
             "set_partial": isinstance(self.inner, SetsPartially),
             "lock_keys": isinstance(self.inner, Locks),
+            "check_new_key": isinstance(self.inner, ChecksNewKeys),
             "sizes": isinstance(self.inner, HasSizes),
         }
-        self._bound = [name for name, there in has.items() if there]
+        kind = type(self)
+        base = next(each for each in kind.__mro__ if "_covers_all" in vars(each))
+        own = {
+            name
+            for names in _SAME
+            for name in names
+            if getattr(kind, name, None) is not getattr(base, name, None)
+        }
+        self._left_out = {name for names in _SAME if own & {*names} for name in names} - own
+        self._bound = [name for name in has if has[name] and name not in own | self._left_out]
         for name in self._bound:
             setattr(self, name, getattr(self, f"_{name}"))
 
@@ -109,6 +142,8 @@ class WrapperStore(Closeable):
         return self._call("get", [key], lambda: self.inner.get(inside, range))
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+        if "get_many" in self._left_out:
+            return [self.get(key, range) for key, range in requests]
         requested = [(operations.check_key(key), range) for key, range in requests]
         inside = [(self._to_inner(key), range) for key, range in requested]
         return self._call(
@@ -150,6 +185,10 @@ class WrapperStore(Closeable):
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         rows = list(values)
         self._check(*(key for key, _ in rows))
+        if "set_many" in self._left_out:
+            for key, value in rows:
+                self.set(key, value)
+            return
         inside = [(self._to_inner(key), value) for key, value in rows]
         self._call(
             "set_many", [key for key, _ in rows], lambda: operations.set_many(self.inner, inside)
@@ -172,10 +211,23 @@ class WrapperStore(Closeable):
             "set_if", [key], lambda: _setting(self.inner).set_if(inside, value, generation)
         )
 
+    def _change_if(
+        self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
+    ) -> bool:
+        self._check(*changes)
+        inner: Any = self.inner  # it has the method, or this would not be bound
+        new = {self._to_inner(key): value for key, value in changes.items()}
+        old = {self._to_inner(key): generation for key, generation in expected.items()}
+        return self._call("change_if", [*changes], lambda: bool(inner.change_if(new, old)))
+
     def erase(self, key: str) -> None:
         self._check(key)
         inside = self._to_inner(key)
         self._call("erase", [key], lambda: self.inner.erase(inside))
+
+    def _check_new_key(self, key: str) -> None:
+        inner: Any = self.inner  # it has the method, or this would not be bound
+        inner.check_new_key(self._to_inner(key))
 
     def _lock_keys(
         self, prefix: str, keys: Iterable[str], kind: LockKind
@@ -292,6 +344,95 @@ class ReadOnlyStore(WrapperStore):
     def identity_details(self) -> tuple[()]:
         """Return nothing: values depend only on the inner store."""
         return ()
+
+
+class LeasedStore(WrapperStore):
+    """`inner` while a lock is held: nothing is stored over what came after the lock was lost.
+
+    If the store can, it compares the lock with each change. Otherwise a new key is stored only if
+    there is none, and an existing one only over the value that it had while the lock was held.
+    """
+
+    def __init__(self, inner: Store, lease: Lease) -> None:
+        super().__init__(inner)
+        self._lease = lease
+        lease.checked = True
+        self.low_latency = operations.has_low_latency(inner)
+        self.sends_values = operations.sends_values(inner)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the inner store: another process does not have the lock."""
+        return _same, (self.inner,)
+
+    def _generation(self, key: str) -> str | None:
+        found = super()._generation(key)
+        self._lease.check()
+        return found
+
+    def _get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        found = super()._get_versioned(key, range)
+        self._lease.check()
+        return found
+
+    def set(self, key: str, value: Bytes) -> None:
+        self._check(key)
+        if self._lease.is_compared:
+            self._change({key: value})
+        else:
+            self._replace(key, value)
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        rows = dict(values)
+        self._check(*rows)
+        if self._lease.is_compared:
+            self._change(rows)
+        else:
+            in_parallel(lambda row: self._replace(*row), [*rows.items()])
+
+    def _change(self, changes: Mapping[str, Bytes | None]) -> None:
+        def attempt() -> None:
+            if not operations.conditionally(lambda: self._lease.change(changes)):
+                raise Overtaken(repr(self))
+
+        retry_conflicts(attempt, "; nothing was stored, try again")
+
+    def _replace(self, key: str, value: Bytes) -> None:
+        """Store a value where there is none, or over the one that is there."""
+        first = True
+
+        def attempt() -> None:
+            nonlocal first
+            generation = None if first else self._generation(key)
+            first = False
+            if not operations.conditionally(lambda: self._set_if(key, value, generation)):
+                raise Overtaken(f"{key!r} in {self!r}")
+
+        retry_conflicts(attempt, "; it was not stored, try again")
+
+    def _set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        if self._lease.is_compared:
+            return self._change_if({key: value}, {key: generation})
+        self._lease.check()
+        return super()._set_if(key, value, generation)
+
+    def _change_if(
+        self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
+    ) -> bool:
+        self._check(*changes)
+        return self._lease.change(changes, expected)
+
+    def erase(self, key: str) -> None:
+        self._check(key)
+        if self._lease.is_compared:
+            self._change({key: None})
+        elif self._generation(key) is not None:
+            super().erase(key)
+
+
+def _same(store: Store) -> Store:
+    return store
 
 
 class PartialStore(Protocol):

@@ -66,7 +66,7 @@ def test_finite_floats_are_those_of_numcodecs(data: st.DataObject) -> None:
     bits = data.draw(st.lists(st.integers(0, 256**size - 1), min_size=1, max_size=20))
     values = np.array(bits, f"u{size}").view(f"f{size}")
     values = np.where(np.isfinite(values), values, values.dtype.type(1))
-    keep = data.draw(st.integers(0, MANTISSA[values.dtype.name]))
+    keep = data.draw(st.integers(1, MANTISSA[values.dtype.name]))
     theirs = numcodecs.BitRound(keep).encode(values.copy())
     assert rounded(values, values.dtype, keep).tobytes() == np.asarray(theirs).tobytes()
 
@@ -112,17 +112,37 @@ def test_small_floats_round_like_wider_ones(name: str) -> None:
 @pytest.mark.parametrize(
     ("dtype", "keepbits", "words"),
     [
-        ("u1", 0, "at least 1 for integers"),
+        ("u1", 0, "an integer from 1"),
+        ("f4", 0, "an integer from 1"),
         ("bool", 3, "'bool' are not rounded"),
         ("float8_e5m2", 1, "'float8_e5m2' are not rounded"),
-        ("f4", -1, "an integer from 0"),
-        ("f4", 1.5, "an integer from 0"),
+        ("f4", -1, "an integer from 1"),
+        ("f4", 1.5, "an integer from 1"),
     ],
 )
 def test_what_cannot_be_rounded_is_refused(dtype: str, keepbits: Any, words: str) -> None:
     codec = {"name": "bitround", "configuration": {"keepbits": keepbits}}
     with pytest.raises(oz.InvalidMetadata, match=f"keepbits.*{words}"):
         oz.create_array({}, shape=2, dtype=dtype, codecs=[codec, BYTES])
+
+
+def test_a_codec_is_stored_under_the_name_that_is_asked_for() -> None:
+    for name in ("bitround", "numcodecs.bitround"):
+        store: dict[str, bytes] = {}
+        codec = {"name": name, "configuration": {"keepbits": 2}}
+        array = oz.create_array(store, shape=4, dtype="f4", filters=[codec])
+        array.attrs["a"] = 1
+        assert json.loads(store["zarr.json"])["codecs"][0] == codec
+
+
+def test_a_version_2_filter_gets_the_registered_name_if_that_allows_it() -> None:
+    for keepbits, name in ((3, "bitround"), (0, "numcodecs.bitround")):
+        store: dict[str, bytes] = {}
+        filters = [{"id": "bitround", "keepbits": keepbits}]
+        oz.create_array(store, shape=4, dtype="f4", zarr_format=2, filters=filters)
+        converted: dict[str, bytes] = {}
+        oz.convert(store, converted, zarr_format=3)
+        assert json.loads(converted["zarr.json"])["codecs"][0]["name"] == name
 
 
 def test_a_fill_value_is_not_rounded_and_the_older_name_is_read() -> None:

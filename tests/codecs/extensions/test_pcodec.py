@@ -45,6 +45,7 @@ def test_numbers_keep_every_bit(dtype: str, zarr_format: int, data: st.DataObjec
     "configuration",
     [
         {"mode_spec": "classic"},
+        {"delta_spec": "try_consecutive", "delta_encoding_order": 0},
         {"delta_spec": "try_consecutive", "delta_encoding_order": 2},
         {"delta_encoding_order": 1},
         {"delta_spec": "try_lookback", "equal_pages_up_to": 16},
@@ -83,7 +84,26 @@ def test_wrong_configurations_are_refused(configuration: dict[str, Any], message
         oz.create_array({}, shape=4, dtype="f4", compressors=None, **options(3, **configuration))
 
 
-@pytest.mark.parametrize("dtype", ["bool", "c8", "S3", ">i4"])
+@pytest.mark.parametrize("name", ["none", "no_op"])
+def test_both_names_of_no_differences_are_known(name: str) -> None:
+    values = np.arange(500, dtype="i4")
+    _, store = written(values, **options(3, delta_spec=name))
+    _, same = written(values, **options(3, delta_spec="try_consecutive", delta_encoding_order=0))
+    assert chunk_of(store) == chunk_of(same)
+    assert reads(store).tolist() == values.tolist()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "part"), [("c8", "f4"), ("c16", "f8"), ([("real", "f2"), ("imag", "f2")], "f2")]
+)
+def test_complex_numbers_are_stored_as_their_parts_in_turn(dtype: Any, part: str) -> None:
+    values = np.arange(12).astype(part).view(dtype)
+    _, store = written(values, **options(3))
+    assert chunk_of(store) == numcodecs.get_codec({"id": "pcodec"}).encode(values.view(part))
+    assert reads(store).tobytes() == values.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "S3", ">i4", ">c8"])
 def test_types_that_are_no_numbers_of_the_machine_are_refused(dtype: str) -> None:
     with pytest.raises(InvalidMetadata, match="takes integers and floats"):
         oz.create_array({}, shape=4, dtype=dtype, **options(2))

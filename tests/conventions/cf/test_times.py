@@ -155,3 +155,23 @@ def test_without_cftime_the_error_names_it_and_the_numbers_stay_readable(
     with pytest.raises(oz.MissingPackage, match=r"pip install 'omnizarr\[cf\]'"):
         oz.cf.decode(array)[...]
     assert oz.cf.decode(array, times=None)[...].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("units", "time"),
+    [
+        ("days since 2000-01-01", np.datetime64("999999-01-01", "D")),
+        ("nanoseconds since 2000-01-01", np.datetime64("9999-01-01", "D")),
+        ("nanoseconds since 1600-01-01", np.datetime64("2200-01-01", "D")),
+    ],
+)
+def test_a_time_out_of_range_is_not_encoded_as_another_one(units: str, time: Any) -> None:
+    with pytest.raises(oz.InvalidArgument, match=r"out of the range|too far from the date"):
+        Times(units).encode(np.array([time]))
+
+
+def test_an_hour_without_minutes_is_the_same_for_cftime() -> None:
+    units, zero, absent = "hours since 1900-06-15 6", np.array([0]), np.array([False])
+    found = Times(units, objects=True).decode(zero, absent)[0]
+    assert found.hour == 6
+    assert Times(units).decode(zero, absent)[0] == np.datetime64("1900-06-15T06")

@@ -75,3 +75,27 @@ def test_characters_of_netcdf_c_are_read_as_text(tmp_path: Path) -> None:
     assert oz.cf.open(path)["name"][...].tolist() == [b"Oslo", b"Paris"]
     with xr.open_dataset(path, engine="omnizarr") as theirs:
         assert theirs["name"].values.tolist() == [b"Oslo", b"Paris"]
+
+
+def test_text_of_variable_length_is_read_and_assigned() -> None:
+    variable = oz.cf.decode(oz.array(["a", "bc"], dtype=str))
+    assert variable[...].tolist() == ["a", "bc"]
+    variable[0] = "new"
+    assert variable[...].tolist() == ["new", "bc"]
+
+
+@pytest.mark.parametrize("dtype", ["i4", "i8", "f8"])
+def test_durations_have_the_stated_unit_and_do_not_wrap(dtype: str) -> None:
+    numbers = np.array([1, 200_000], dtype)
+    attributes = {"units": "days", "dtype": "timedelta64[s]"}
+    decoding = oz.cf.Decoding.of(np.dtype(dtype), attributes)
+    found = decoding.decode(numbers)
+    assert found.dtype == decoding.dtype == "m8[s]"
+    assert (found == np.array([1, 200_000], "m8[D]")).all()
+    assert decoding.encode(found).tolist() == decoding.encode(found.astype("m8[D]")).tolist()
+    fine = oz.cf.Decoding.of(np.dtype(dtype), {**attributes, "dtype": "timedelta64[ns]"})
+    assert fine.decode(numbers[:1])[0] == np.timedelta64(1, "D")
+    with pytest.raises(oz.InvalidMetadata, match=r"200000.* days is out of the range"):
+        fine.decode(numbers)
+    with pytest.raises(oz.InvalidArgument, match="no fixed number of days"):
+        decoding.encode(np.array([1], "m8[M]"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -194,3 +195,18 @@ def test_a_wrong_channel_does_not_hide_the_image() -> None:
         image = oz.ome.open(store)
     assert isinstance(image, oz.ome.Image)
     assert image.channels == ()
+
+
+def test_channels_and_positions_are_given_as_numbers_of_numpy_too() -> None:
+    data = np.arange(2 * 8 * 8).reshape(2, 8, 8)
+    image = oz.ome.write({}, data, axes="cyx", scale=(1, 0.5, 0.5), levels=1)
+    region = {"c": np.int64(1), "y": np.float32(1.0), "x": (np.int8(1), np.float64(2))}
+    assert image.read(region).tolist() == data[1, 2, 2:4].tolist()
+    assert image.read({"c": (np.int64(1), None)}).shape == (1, 8, 8)
+
+
+@pytest.mark.parametrize("channels", [(5, 9), (1, 1), (0.5, 2), ("a", "b")])
+def test_a_range_without_channels_is_refused(channels: Any) -> None:
+    image = oz.ome.write({}, np.zeros((2, 8, 8)), axes="cyx", levels=1)
+    with pytest.raises(oz.SelectionError, match="has 2 channels, but not"):
+        image.read({"c": channels})

@@ -112,6 +112,7 @@ def test_what_zarr_cannot_hold_is_reported_and_strict_refuses(tmp_path: Path) ->
         file.attrs["complex"] = 1j
         file.attrs["reference"] = file["x"].ref
         file["x"].attrs["latin"] = np.bytes_(b"\xb0C")
+        file["x"].attrs["bytes"] = np.bytes_(b"\xff\x01\x80")
     group, report = _import(tmp_path)
     assert sorted(name for name, _ in group.members(max_depth=None)) == ["group", "soft", "x"]
     assert group["soft"][:].tolist() == [0, 1, 2]
@@ -126,8 +127,10 @@ def test_what_zarr_cannot_hold_is_reported_and_strict_refuses(tmp_path: Path) ->
         "other": "it is a link to /x in the file 'other.h5'",
         "/@complex": "JSON has no complex numbers",
         "/@reference": "the attribute is a reference to another object of the file",
+        **dict.fromkeys(("x@bytes", "soft@bytes"), "the attribute has bytes that are no text"),
     }
-    with pytest.raises(oz.CannotExpress, match="9 parts cannot be imported"):
+    assert any("x@latin is not UTF-8 and was read as Latin-1" in note for note in report.notes)
+    with pytest.raises(oz.CannotExpress, match="11 parts cannot be imported"):
         oz.import_file(tmp_path / "a.h5", tmp_path / "b.zarr", strict=True)
     assert not (tmp_path / "b.zarr").exists()
 

@@ -191,3 +191,11 @@ def test_helping_threads_handle_invalid_numbers_as_the_caller_asks() -> None:
             ozx.write(dataset, {})
         with pytest.raises(RuntimeWarning, match="invalid value"), np.errstate(all="warn"):
             ozx.write(dataset, {})
+
+
+@pytest.mark.parametrize(("name", "zarr_format"), [("a/b", 2), ("a/b", 3), ("/a", 3), ("a\\b", 2)])
+def test_a_name_that_would_not_be_read_back_is_refused(name: str, zarr_format: Any) -> None:
+    store = oz.MemoryStore()
+    with pytest.raises(oz.InvalidName, match="slash"):
+        xr.Dataset({name: ("d", [1, 2])}).omnizarr.to(store, zarr_format=zarr_format)
+    assert not [key for key in store.list() if key.endswith(("/0", "/.zarray"))]

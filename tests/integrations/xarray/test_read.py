@@ -144,3 +144,21 @@ def test_a_coordinate_that_cannot_be_read_is_an_error_only_when_it_is_used(web: 
     assert (found["y"] == [0, 1, 2]).all()
     with pytest.raises(oz.ChunkError):
         found["x"].load()
+
+
+@pytest.mark.parametrize("writer", ["xarray", "omnizarr"])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.filterwarnings("ignore:.*(which JSON lacks|is not JSON|onsolidated metadata)")
+def test_missing_values_that_json_lacks_are_missing(
+    tmp_path: Path, number: float, zarr_format: int, writer: str
+) -> None:
+    dataset = xr.Dataset({"a": ("x", [1.0, np.nan, 2.0], {"valid_max": np.inf})})
+    dataset.a.encoding["missing_value"] = number
+    if writer == "xarray":
+        dataset.to_zarr(tmp_path / "a", zarr_format=zarr_format)
+    else:
+        ozx.write(dataset, tmp_path / "a", zarr_format=zarr_format)
+    found = xr.open_dataset(tmp_path / "a", engine="omnizarr").a
+    assert np.isnan(found.values).tolist() == [False, True, False]
+    assert np.isnan(oz.cf.open(tmp_path / "a")["a"][...]).tolist() == [False, True, False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import numpy as np
@@ -175,3 +176,13 @@ def test_irregular_grids_are_checked(chunks_of_axis: list[list[int]]) -> None:
     key = chunk_keys(array)[-1]
     store.set(key, b"bad")
     assert [f.key for f in oz.verify(store).findings] == [key]
+
+
+def test_a_chunk_that_does_not_fit_into_memory_is_reported() -> None:
+    store = MemoryStore()
+    oz.create_array(store, data=np.ones((6, 4), "i4"), chunks=(6, 4), compressors="gzip")
+    document = json.loads(store.get("zarr.json") or b"")
+    document["chunk_grid"]["configuration"]["chunk_shape"] = [2**36, 4]  # 1 TiB
+    store.set("zarr.json", json.dumps(document).encode())
+    (finding,) = oz.verify(store).findings
+    assert "cannot be checked: not enough memory" in finding.message

@@ -74,7 +74,6 @@ KINDS: dict[str, Callable[[Path], Any]] = {
     "directory": lambda path: path / "a.zarr",
     "zip": lambda path: path / "a.zarr.zip",
     "sqlite": lambda path: f"sqlite://{path}/a.sqlite",
-    "dbm": lambda path: oz.DBMStore(path / "a.db"),
     "lmdb": lambda path: f"lmdb://{path}/a.lmdb",
     "nested directory": lambda path: oz.NestedDirectoryStore(path / "a.zarr"),
 }

@@ -15,13 +15,12 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import omnizarr as oz
 from omnizarr.stores import PrefixStore, ReadOnlyStore, ZipStore
-from omnizarr.stores.dbm import DBMStore
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.sqlite import SQLiteStore
 
 MAP_SIZE = 2**26  # of LMDB, in bytes: a file with holes, also on a memory file system
-FILES = ("zip", "SQLite", "LMDB", "DBM")  # kinds whose values are all in one file or folder
+FILES = ("zip", "SQLite", "LMDB")  # kinds whose values are all in one file or folder
 
 
 @dataclass
@@ -107,7 +106,6 @@ KINDS: dict[str, Callable[[Location], Any]] = {
     "zip": lambda location: ZipStore(location.path, mode="a"),
     "SQLite": lambda location: SQLiteStore(location.path),
     "LMDB": lambda location: LMDBStore(location.path, map_size=MAP_SIZE),
-    "DBM": lambda location: DBMStore(location.path),
     "fsspec memory": _memory_files,
     "fsspec local": lambda location: FsspecStore(LocalFileSystem(), path=str(location.path)),
 }

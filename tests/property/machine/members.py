@@ -123,14 +123,14 @@ class Members(State):
     @rule(alias=st.integers(0, 99), closed=st.booleans())
     def reopen(self, alias: int, closed: bool) -> None:
         """Open the hierarchy as another process would."""
-        if closed or self.location.kind == "DBM":  # whose file has one user at a time
+        if closed:
             self.store.close()
         self.store = self.location.open()
         self.stores.append(self.store)
         if self.model.nodes or self.format == 1:
             self.open_handles(alias)
 
-    @precondition(lambda self: self.location.kind not in ("memory", "fsspec memory", "DBM"))
+    @precondition(lambda self: self.location.kind not in ("memory", "fsspec memory"))
     @rule(handle=HANDLES)
     def pickle_a_handle(self, handle: int) -> None:
         self.handles[handle] = pickle.loads(pickle.dumps(self.handles[handle]))

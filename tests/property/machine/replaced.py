@@ -76,6 +76,6 @@ class Replaced(State):
     def close_an_old_store(self, number: int) -> None:
         """Close a store that was left open; nothing may change."""
         others = [s for s in self.stores if s is not self.store and s != self.store]
-        if others and self.location.kind != "DBM":
+        if others:
             with suppress(oz.OmnizarrError):  # the file was replaced
                 others[number % len(others)].close()

@@ -99,7 +99,7 @@ class State(RuleBasedStateMachine):
     def open_handles(self, alias: int) -> None:
         """Open two handles of the root, through different store objects if possible."""
         self.held.clear()
-        locations = [self.store, self.store if self.location.kind == "DBM" else self.alias(alias)]
+        locations = [self.store, self.alias(alias)]
         if self.format == 1 or self.model.nodes.get("", Node()).data is not None:
             self.handles = locations
         else:
@@ -107,8 +107,6 @@ class State(RuleBasedStateMachine):
 
     def alias(self, number: int, *, writable: bool = True) -> Any:
         """Return another name of the location."""
-        if self.location.kind == "DBM":  # whose file has one user at a time
-            return self.store
         known = self.location.aliases() if writable else self.location.readers()
         return known[sorted(known)[number % len(known)]]()
 

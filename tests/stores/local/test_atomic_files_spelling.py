@@ -82,3 +82,13 @@ def test_a_composed_and_a_decomposed_letter_are_one_name(tmp_path: Path) -> None
     store.set("caf\u00e9/zarr.json", b"{}")
     atomic_files.check_spelling(str(tmp_path), "cafe\u0301/zarr.json")  # two names on this disk
     assert atomic_files._normalised("caf\u00e9") == atomic_files._normalised("CAFE\u0301")
+
+
+@pytest.mark.parametrize(
+    "name", ["con", "NUL.txt", "Com1", "a.", "a ", "a:b", "a?b", "a\\b", "a\tb", "*", "aux"]
+)
+def test_a_name_that_windows_changes_or_refuses_is_refused_there(name: str) -> None:
+    with pytest.raises(oz.InvalidName, match="Windows"):
+        atomic_files.check_names(f"above/{name}/zarr.json", windows=True)
+    atomic_files.check_names(f"above/{name}/zarr.json", windows=False)
+    atomic_files.check_names("console/a.b/.zarray", windows=True)

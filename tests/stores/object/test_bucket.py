@@ -117,3 +117,17 @@ def test_the_key_file_of_a_google_account_is_left_to_the_client(
     assert config("gs") == {"application_credentials": str(login)}
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(home / "key.json"))
     assert config("gs") == {}
+
+
+@pytest.mark.parametrize(("kind", "setting"), [("s3", "endpoint"), ("gs", "base_url")])
+def test_an_endpoint_without_a_scheme_is_completed_and_another_is_refused(
+    kind: str, setting: str
+) -> None:
+    """L7: the client ended in a panic, which is no Exception."""
+    assert config(kind, **{setting: "localhost:9000"})[setting] == "http://localhost:9000"
+    assert config(kind, **{setting: "https://host/x"})[setting] == "https://host/x"
+    for wrong in ("http://", "http://[::1", "http://a b", "ftp://host", "http://host:99999"):
+        with pytest.raises(oz.InvalidArgument, match="is not the URL of a server"):
+            config(kind, **{setting: wrong})
+    with pytest.raises(oz.InvalidArgument, match=r"endpoint '…'"):
+        config(kind, **{setting: "ftp://me:secret@host"})

@@ -33,6 +33,24 @@ def open_store(cloud: Cloud, path: str = "data", **options: Any) -> ObjectStore:
     return store
 
 
+# Names
+
+
+def test_names_that_the_server_refuses_or_changes_are_refused(cloud: Cloud) -> None:
+    """L4, L10: Azure takes a backslash for a slash, and no client sends control characters."""
+    store = open_store(cloud)
+    group = omnizarr.create_group(store)
+    refused = ["a\tb", "a\x7fb", "x" * 1000] + (["a\\b", "a."] if cloud.url[:2] == "az" else [])
+    for name in refused:
+        with pytest.raises(omnizarr.InvalidName):
+            group[name] = np.arange(3)
+    group["a/b"] = np.arange(3)
+    assert sorted(group) == ["a"]
+    if cloud.url[:2] == "az":
+        with pytest.raises(omnizarr.InvalidName, match="backslash"):
+            store.get("a\\b/zarr.json")
+
+
 # Values
 
 

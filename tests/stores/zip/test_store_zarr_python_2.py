@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import dbm
 import json
 import sqlite3
-import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +15,11 @@ import zarr
 
 import omnizarr as oz
 from omnizarr import stores
-from omnizarr.errors import StoreError
 from omnizarr.stores import NestedDirectoryStore, Store
-from omnizarr.stores.dbm import DBMStore
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
 from omnizarr.testing.stores import (
-    AbsenceTests,
     ClosableTests,
     ForkTests,
     ReadOnlyTests,
@@ -93,31 +86,6 @@ def test_its_redis_keys_are_read(redis_url: str, written: dict[str, bytes]) -> N
     check(f"{redis_url}?prefix=old")
 
 
-def test_its_dbm_files_are_read(tmp_path: Path, written: dict[str, bytes]) -> None:
-    with dbm.open(str(tmp_path / "x.dbm"), "c") as file:
-        for key, value in written.items():
-            file[key.encode("ascii")] = value
-    check(DBMStore(tmp_path / "x.dbm", "r"))
-
-
-class TestDBM(StoreTests, ClosableTests, ReadOnlyTests, AbsenceTests):
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[Store]:
-        with DBMStore(tmp_path / "store.dbm") as store:
-            yield store
-
-    @pytest.fixture
-    def reader(self, tmp_path: Path) -> Iterator[Store]:
-        with DBMStore(tmp_path / "store.dbm") as store:
-            store.set("a/k", b"1")
-        with DBMStore(tmp_path / "store.dbm", "r") as store:
-            yield store
-
-    @pytest.fixture
-    def broken(self, tmp_path: Path) -> Store:
-        return DBMStore(tmp_path / "nowhere" / "store.dbm")
-
-
 # Nested directories
 
 
@@ -176,28 +144,3 @@ def test_a_requested_separator_is_stated(tmp_path: Path) -> None:
     made[...] = 7
     assert json.loads((tmp_path / ".zarray").read_text())["dimension_separator"] == "."
     assert oz.open_array(store)[...].tolist() == [7] * 4
-
-
-def test_errors_name_the_key(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="'a/k'"):
-        DBMStore(tmp_path / "missing.dbm", "w").get("a/k")
-
-
-@pytest.mark.skipif(sys.version_info < (3, 13), reason="Python writes such files since 3.13")
-def test_a_dbm_file_of_the_sqlite_kind_is_used_by_any_thread(tmp_path: Path) -> None:
-    import dbm.sqlite3
-
-    with dbm.sqlite3.open(tmp_path / "x.dbm", "c") as file:
-        file[b"k"] = b"1"
-    store = DBMStore(tmp_path / "x.dbm", "w")
-    found = []
-
-    def replace(value: bytes) -> None:
-        found.append(store.get("k"))
-        store.set("k", value)
-
-    for value in (b"2", b"3"):
-        thread = threading.Thread(target=replace, args=(value,))
-        thread.start()
-        thread.join()
-    assert (found, store.get("k")) == ([b"1", b"2"], b"3")

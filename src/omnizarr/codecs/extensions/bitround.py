@@ -39,16 +39,12 @@ class Bitround(Configured):
     borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        self.check_integer("keepbits", 0, 2**31)
+        self.check_integer("keepbits", 1, 2**31)
 
     def resolve(self, spec: Spec) -> Spec:
-        """Return the same; raise for types that are not rounded, and integers without any bit."""
-        part = _part(spec.data_type.dtype)
-        if part is None:
+        """Return the same; raise for types that are not rounded."""
+        if _part(spec.data_type.dtype) is None:
             message = f"items of type {spec.data_type.named.name!r} are not rounded"
-            raise invalid("codec", self.name, "keepbits", message)
-        if self.keepbits == 0 and part.name not in MANTISSA:  # numcodecs allows it for floats
-            message = "expected at least 1 for integers, got 0"
             raise invalid("codec", self.name, "keepbits", message)
         return spec
 

@@ -4,7 +4,8 @@ It is ``pcodec`` in version 2 and ``numcodecs.pcodec`` in version 3, as numcodec
 write it: the standalone format of the package pcodec, over the items in C order. ``{"level": 8,
 "mode_spec": "auto", "delta_spec": "auto", "paging_spec": "equal_pages_up_to",
 "delta_encoding_order": null, "equal_pages_up_to": 262144}``; all members are optional, and only
-encoding needs them. Times are stored as the integers that they are.
+encoding needs them. Times are stored as the integers that they are, and complex numbers, as zarrs
+writes them, as their two parts in turn.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.codecs.codec import Buffer, Configured, Kind, Spec, bind_dataclass, import_optional
+from omnizarr.data_types.data_type import is_complex_pair
 from omnizarr.errors import InvalidMetadata, MissingModule
 from omnizarr.model import Named
 
+_NO_DELTA = ("none", "no_op")  # the second in newer versions of numcodecs
 _PAGE = 2**18  # the default of numcodecs for items of a page
 
 
@@ -46,7 +49,7 @@ class Pcodec(Configured):
     def __post_init__(self) -> None:
         self.check_integer("level", 0, 12)
         self.check("mode_spec", self.mode_spec in ("auto", "classic"), "auto or classic")
-        deltas = ("auto", "none", "try_consecutive", "try_lookback")
+        deltas = ("auto", "none", "no_op", "try_consecutive", "try_lookback")
         self.check("delta_spec", self.delta_spec in deltas, " or ".join(deltas))
         pages = "equal_pages_up_to"
         self.check("paging_spec", self.paging_spec == pages, pages)
@@ -58,11 +61,11 @@ class Pcodec(Configured):
 
     def for_spec(self, spec: Spec) -> Pcodec:
         """Return the codec; raise if it cannot take such chunks."""
-        dtype = spec.data_type.dtype
+        dtype = _numbers(np.empty(0, spec.data_type.dtype)).dtype
         if dtype.kind not in "iufmM" or dtype.itemsize > 8 or not dtype.isnative:
             raise InvalidMetadata(
                 f"codec {self.name!r} takes integers and floats in the byte order of this machine,"
-                f" not {dtype}"
+                f" not {spec.data_type.dtype}"
             )
         return self
 
@@ -72,21 +75,30 @@ class Pcodec(Configured):
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         from numcodecs.pcodec import PCodec  # noqa: PLC0415 - it needs the package pcodec
 
-        stream: bytes = PCodec(**asdict(self)).encode(_numbers(np.ascontiguousarray(array)))
+        config = asdict(self)
+        if self.delta_spec in _NO_DELTA:  # by a name that all versions of numcodecs have
+            config |= {"delta_spec": "try_consecutive", "delta_encoding_order": 0}
+        stream: bytes = PCodec(**config).encode(_numbers(np.ascontiguousarray(array)))
         return stream
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         out = np.empty(spec.size, spec.data_type.dtype)
-        done = _package().simple_decompress_into(bytes(data), _numbers(out))
-        if not done.finished or done.n_processed != out.size:
+        numbers = _numbers(out)
+        done = _package().simple_decompress_into(bytes(data), numbers)
+        if not done.finished or done.n_processed != numbers.size:
             more = "" if done.finished else " and more"
-            raise ValueError(f"the chunk has {done.n_processed} items{more}, expected {out.size}")
+            count = f"{done.n_processed} items{more}, expected {numbers.size}"
+            raise ValueError(f"the chunk has {count}")
         return out.reshape(spec.shape)
 
 
 def _numbers(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array as one axis, and times as integers."""
+    """Return an array as one axis: times as integers, complex numbers as their two parts."""
     flat = array.reshape(-1)
+    if is_complex_pair(array.dtype):
+        return flat.view(array.dtype["real"])
+    if array.dtype.kind == "c":
+        return flat.view(f"{array.dtype.byteorder}f{array.dtype.itemsize // 2}")
     return flat.view("i8") if array.dtype.kind in "mM" else flat
 
 

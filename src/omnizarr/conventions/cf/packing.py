@@ -141,7 +141,18 @@ def _pair(attributes: Mapping[str, Any]) -> tuple[Any, Any]:
     return low, high
 
 
+_WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def as_number(value: Any) -> Any:
+    """Return the number for a word that stands for one in JSON, also in lists; others unchanged."""
+    if isinstance(value, list):
+        return [as_number(each) for each in value]
+    return _WORDS.get(value, value) if isinstance(value, str) else value
+
+
 def _bound(value: Any, name: str) -> Any:
+    value = as_number(value)
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if value is None:
@@ -253,6 +264,8 @@ class Packing:
     @property
     def seen(self) -> np.dtype[Any]:
         """The stored type in native byte order, with the sign given by `_Unsigned`."""
+        if self.stored.kind not in "iuf":
+            return self.stored
         if self.signed is None:
             return self.stored.newbyteorder("=")
         return np.dtype(f"{'i' if self.signed else 'u'}{self.stored.itemsize}")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr.data_types import as_type
 from omnizarr.errors import InvalidArgument, InvalidMetadata, MissingModule, known_names
 
 Values = npt.NDArray[Any]
@@ -29,6 +30,7 @@ _NAMES = {
 }
 UNITS = {name: length for length, names in _NAMES.items() for name in names.split()}
 DAY = 86400 * 10**9
+TICKS = dict(zip(("ns", "us", "ms", "s", "m", "h", "D"), _NAMES, strict=True))  # NumPy's units
 MIXED = ("standard", "gregorian")
 CALENDARS = (*MIXED, "proleptic_gregorian")
 OTHER_CALENDARS = ("noleap", "365_day", "all_leap", "366_day", "360_day", "julian")
@@ -164,18 +166,25 @@ class Times:
             )
         absent = np.isnat(times)
         name, length = self._tick()
-        ticks = times.astype(f"M8[{name}]")
+        ticks = as_type(times, np.dtype(f"M8[{name}]"))
         if (ticks.astype(times.dtype) != times)[~absent].any():
             name, length = "ns", 1
-            ticks = times.astype("M8[ns]")
+            ticks = as_type(times, np.dtype("M8[ns]"))
         early = ~absent & self._before_switch(ticks.view("i8"), length)
         if early.any():
             raise InvalidArgument(
                 f"{times[early].flat[0]} is before 1582-10-15, where NumPy's dates differ from the"
                 f" calendar {self.calendar!r}; pass cftime objects"
             )
-        unit = self._split()[0]
-        elapsed = np.where(absent, 0, ticks.view("i8") - self._reference() // length)
+        unit, start = self._split()[0], self._reference() // length
+        counts = ticks.view("i8")[~absent]
+        ends = (int(counts.min()), int(counts.max())) if counts.size else ()
+        if any(abs(end - start) >= 2**63 for end in ends) or abs(start) >= 2**63:
+            raise InvalidArgument(
+                f"{times[~absent].flat[0]} in {name} is too far from the date in {self.units!r};"
+                " choose a later date or a coarser unit"
+            )
+        elapsed = np.where(absent, 0, ticks.view("i8") - start)
         if unit < length:
             return elapsed * (length // unit), absent
         whole, rest = np.divmod(elapsed, unit // length)
@@ -251,14 +260,15 @@ class Times:
         return np.asarray(whole.astype("i8") * step + rest + start)
 
     def _for_cftime(self) -> str:
-        """Return the units with the time zone in cftime's form; it ignores ``-6:00``."""
+        """Return the units in cftime's form; it ignores the zone ``-6:00`` and a lone hour."""
         found = _DATE.match(self._split()[1])
-        if found is None or not _zone(found[8]):
+        if found is None:
             return self.units
-        minutes = abs(_zone(found[8])) // (60 * 10**9)
-        sign = "-" if found[8].startswith("-") else "+"
-        start = self.units.rstrip()[: -len(found[8])].rstrip()
-        return f"{start} {sign}{minutes // 60:02d}:{minutes % 60:02d}"
+        zone, start = found[8] or "", self.units.rstrip()
+        start = start.removesuffix(zone).rstrip() + (":00" if found[4] and not found[5] else "")
+        minutes = abs(_zone(zone or None)) // (60 * 10**9)
+        sign = "-" if zone.startswith("-") else "+"
+        return f"{start} {sign}{minutes // 60:02d}:{minutes % 60:02d}" if minutes else start
 
     def _decode_objects(self, numbers: Values, absent: npt.NDArray[np.bool_]) -> Values:
         cftime = _cftime(self.calendar)

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.conventions.cf.packing import FILL, Packing
-from omnizarr.conventions.cf.times import UNITS, Times, is_time
-from omnizarr.data_types.data_type import as_plain
+from omnizarr.conventions.cf.times import TICKS, UNITS, Times, is_time
+from omnizarr.data_types.data_type import as_plain, as_type
 from omnizarr.errors import InvalidArgument, InvalidMetadata, SelectionError
 from omnizarr.formats.format import ARRAY_DIMENSIONS, is_nczarr
 from omnizarr.hierarchy.array import Array
@@ -135,6 +135,7 @@ class Decoding:
         packing: Scale, offset and missing values.
         times: The unit and calendar of times.
         duration: A unit, for numbers that xarray wrote from timedelta64.
+        tick: NumPy's unit of decoded durations.
         boolean: True for integers that xarray wrote from booleans.
         encoding: The character encoding of bytes that are text.
 
@@ -146,6 +147,7 @@ class Decoding:
     packing: Packing
     times: Times | None = None
     duration: str | None = None  # a unit, for numbers that xarray wrote from timedelta64
+    tick: str = "ns"  # NumPy's unit of durations
     boolean: bool = False  # integers that xarray wrote from booleans
     encoding: str | None = None  # character encoding of bytes that are text
 
@@ -187,7 +189,9 @@ class Decoding:
             and written.startswith("timedelta64")
             and attributes.get("units") in UNITS
         ):
-            return cls(packing, duration=attributes["units"])
+            tick = written.removeprefix("timedelta64[").removesuffix("]")
+            exact = tick in TICKS and UNITS[attributes["units"]] % TICKS[tick] == 0
+            return cls(packing, duration=attributes["units"], tick=tick if exact else "ns")
         return cls(packing, boolean=written == "bool" and dtype.kind in "iu")
 
     @property
@@ -196,7 +200,7 @@ class Decoding:
         if self.times is not None:
             return self.times.dtype
         if self.duration is not None:
-            return np.dtype("m8[ns]")
+            return np.dtype(f"m8[{self.tick}]")
         if self.encoding is not None:
             return np.dtype(f"U{self.packing.stored.itemsize}")
         return np.dtype(bool) if self.boolean else self.packing.dtype
@@ -223,10 +227,19 @@ class Decoding:
         numbers = self.packing.decode(values) if packed else self.packing.as_seen(values)
         if self.times is not None:
             return self.times.decode(numbers, absent)
-        length = UNITS[self.duration or ""]
-        present = np.where(absent, 0, numbers)
-        ticks = present * length if present.dtype.kind != "f" else np.rint(present * length)
-        return np.where(absent, np.timedelta64("NaT", "ns"), ticks.astype("m8[ns]"))
+        return self._durations(np.where(absent, 0, numbers), absent)
+
+    def _durations(self, numbers: Values, absent: npt.NDArray[np.bool_]) -> Values:
+        length = UNITS[self.duration or ""] // TICKS[self.tick]
+        for end in (numbers.min().item(), numbers.max().item()) if numbers.size else ():
+            if not abs(end) * length < 2**63:
+                raise InvalidMetadata(
+                    f"{end} {self.duration} is out of the range of {self.dtype}; decode with"
+                    " times=None"
+                )
+        exact = numbers.dtype.kind != "f"
+        ticks = numbers.astype("i8") * length if exact else np.rint(numbers * length)
+        return np.where(absent, np.array("NaT", self.dtype), ticks.astype(self.dtype))
 
     def encode(self, values: Any) -> Values:
         """Return the values to store.
@@ -268,8 +281,12 @@ def _elapsed(values: Values, unit: int) -> tuple[Values, npt.NDArray[np.bool_]]:
     if values.dtype.kind != "m":
         raise InvalidArgument(f"expected durations (timedelta64), got {values.dtype}")
     absent = np.isnat(values)
-    whole, rest = np.divmod(np.where(absent, 0, values.astype("m8[ns]").view("i8")), unit)
-    return (whole + rest / unit if rest.any() else whole), absent
+    own = TICKS.get(np.datetime_data(values.dtype)[0], 1)
+    name = next(name for name, length in TICKS.items() if length == min(own, unit))
+    count = unit // TICKS[name]
+    ticks = as_type(values, np.dtype(f"m8[{name}]")).view("i8")
+    whole, rest = np.divmod(np.where(absent, 0, ticks), count)
+    return (whole + rest / count if rest.any() else whole), absent
 
 
 class Variable(Shaped):

@@ -37,8 +37,8 @@ from omnizarr.errors import (
 from omnizarr.formats import Format, by_name, consolidated
 from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.location import Location, require_readable_nodes
-from omnizarr.hierarchy.lookup import find_node
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.lookup import find_node, require_readable_nodes
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.adaptation import cannot_convert
 from omnizarr.ops.convert import ChunkProgress, Report, convert

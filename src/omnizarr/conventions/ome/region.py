@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
+
+import numpy as np
 
 from omnizarr.conventions.ome.model import Axis, Transform
 from omnizarr.errors import InvalidArgument, SelectionError, known_names
@@ -83,8 +86,9 @@ def _along(
                 f"no pixel in {wanted!r} of {_extent(axis, length, scale, offset)}"
             )
         return slice(start, stop)
-    if isinstance(wanted, (int, float)) and not isinstance(wanted, bool):
-        index = round((wanted * factor - offset) / scale)
+    numbers = (int, float, np.integer, np.floating)
+    if isinstance(wanted, numbers) and not isinstance(wanted, bool):
+        index = round((float(wanted) * factor - offset) / scale)
         if not 0 <= index < length:
             raise SelectionError(f"{wanted!r} is outside {_extent(axis, length, scale, offset)}")
         return index
@@ -113,9 +117,12 @@ def _channel(axis: Axis, length: int, wanted: Any, channels: Sequence[str | None
             raise SelectionError(f"unknown channel {wanted!r}; channels: {names}")
         return list(channels).index(wanted)
     if isinstance(wanted, (tuple, list)) and len(wanted) == 2:
-        return slice(*wanted)
-    if isinstance(wanted, int) and -length <= wanted < length:
-        return wanted % length
+        with suppress(TypeError):
+            found = range(*slice(*wanted).indices(length))
+            if found:
+                return slice(found.start, found.stop)
+    if isinstance(wanted, (int, np.integer)) and -length <= wanted < length:
+        return int(wanted) % length
     raise SelectionError(f"axis {axis.name!r} has {length} channels, but not {wanted!r}")
 
 

@@ -71,13 +71,17 @@ def _layout(fields: Fields, rank: int) -> list[Named]:
 
 def extension_uri(fields: Fields, field: str, stated: dict[str, Any]) -> str:
     """Return the URI of an extension object, which must also have a type; empty if not valid."""
+    if "type" not in stated:
+        fields.error(f"{field}.type", "required, but missing")
+    return _uri(fields, field, stated)
+
+
+def _uri(fields: Fields, field: str, stated: dict[str, Any]) -> str:
     uri = stated.get("extension")
     if not isinstance(uri, str) or not uri:
         fields.error(f"{field}.extension", f"expected a URI, got {kind_of(uri)}")
-        uri = ""
+        return ""
     check_uri(fields, f"{field}.extension", uri)
-    if "type" not in stated:
-        fields.error(f"{field}.type", "required, but missing")
     return uri
 
 
@@ -183,11 +187,7 @@ def read_transformers(fields: Fields) -> tuple[Named, ...]:
         if not isinstance(value, dict):
             fields.error(where, f"expected an object, got {kind_of(value)}")
             continue
-        for name in ("extension", "type"):
-            if not isinstance(value.get(name), str):
-                fields.error(f"{where}.{name}", "required, but missing")
-        uri = str(value.get("extension"))
-        check_uri(fields, f"{where}.extension", uri)
+        uri = extension_uri(fields, where, value)
         named = Named(uri, {k: v for k, v in value.items() if k != "extension"})
         found.append(Named(SHARDING, named.configuration) if is_sharding(named) else named)
     return tuple(found)
@@ -228,10 +228,7 @@ def array_extensions(fields: Fields) -> list[Any]:
         if not isinstance(value, dict):
             fields.error(where, f"expected an object, got {kind_of(value)}")
             continue
-        if not isinstance(value.get("extension"), str):
-            fields.error(f"{where}.extension", "expected a URI")
-        else:
-            check_uri(fields, f"{where}.extension", value["extension"])
+        _uri(fields, where, value)
         must = value.get("must_understand")
         if not isinstance(must, bool):
             fields.error(f"{where}.must_understand", f"expected true or false, got {kind_of(must)}")
@@ -303,7 +300,7 @@ def _extension_type(fields: Fields, stated: dict[str, Any]) -> tuple[Named, dict
             return named, {"data_type": stated}  # never written anew, but kept
         return named, {"fallback": names} if names else {}
     if not _is_companion(uri):
-        check_uri(fields, "data_type.extension", str(uri))
+        _uri(fields, "data_type", stated)
     if named is not None:
         return named, {"data_type": stated}
     if config.get().fallback != "refuse":

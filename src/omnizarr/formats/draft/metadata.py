@@ -432,6 +432,8 @@ def read_encoding(fields: Fields) -> tuple[object, MetadataEncoding | None]:
             fields.warn(f"metadata_encoding.{name}", "unknown member; ignored")
     if "metadata_key_suffix" not in value:
         fields.error("metadata_encoding.metadata_key_suffix", "required, but missing")
+    elif "extension" not in value and value["metadata_key_suffix"] != ".json":
+        fields.warn("metadata_encoding.metadata_key_suffix", "expected '.json' for JSON")
     return value.get("metadata_key_suffix", ".json"), encoding
 
 

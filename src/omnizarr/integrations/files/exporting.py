@@ -7,7 +7,6 @@ and attributes and dimension names, are carried over where the format has a plac
 
 from __future__ import annotations
 
-import fnmatch
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.open import open as open_zarr
 from omnizarr.integrations.files.contents import format_of_name
 from omnizarr.integrations.files.writing import AUTO, NUMBERS, FileOutput, FileWriter
+from omnizarr.model import paths
 from omnizarr.ops.fill import Filled, check_cast
 from omnizarr.ops.job import MEMORY, Job, Plan, Stage, launch, memory_of
 from omnizarr.stores.identity import key_digest, portable_key
@@ -155,7 +155,7 @@ class Export(Job[Filled]):
 def _matches(path: str, pattern: str) -> bool:
     pattern = pattern.strip("/")
     parts = path.split("/")
-    return any(fnmatch.fnmatchcase("/".join(parts[: i + 1]), pattern) for i in range(len(parts)))
+    return any(paths.matches("/".join(parts[: i + 1]), pattern) for i in range(len(parts)))
 
 
 def export_file(source: Any, file: str | os.PathLike[str], **options: Any) -> Filled:

@@ -379,5 +379,8 @@ def _text(value: bytes, note: Callable[[str], None], where: str) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        note(f"the attribute {where} is not UTF-8 and was read as Latin-1")
-        return value.decode("latin-1")
+        found = value.decode("latin-1")
+    if not "".join(found.split()).isprintable():
+        raise Unsupported("the attribute has bytes that are no text")
+    note(f"the attribute {where} is not UTF-8 and was read as Latin-1")
+    return found

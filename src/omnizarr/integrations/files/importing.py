@@ -7,7 +7,6 @@ complete; an import that was interrupted is resumed if the files have not change
 
 from __future__ import annotations
 
-import fnmatch
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -176,7 +175,7 @@ def _matches(path: str, pattern: str) -> bool:
     """Return True if a path, or a group above it, matches a pattern."""
     pattern = pattern.strip("/")
     parts = path.split("/")
-    return any(fnmatch.fnmatchcase("/".join(parts[: i + 1]), pattern) for i in range(len(parts)))
+    return any(paths.matches("/".join(parts[: i + 1]), pattern) for i in range(len(parts)))
 
 
 def _joined(files: list[str]) -> Contents:
@@ -241,6 +240,7 @@ class _Nodes:
 
     def _add_group(self, path: str, attributes: Mapping[str, Any]) -> None:
         full = paths.join(self.location.path, path)
+        paths.check_new(full)
         self.location.format.check_name(full)
         node = GroupModel(_finite(attributes, path, self.contents.notes))
         self.location.format.write(full, node)
@@ -249,6 +249,7 @@ class _Nodes:
     def _add_array(self, path: str, entry: ArrayEntry) -> None:
         full = paths.join(self.location.path, path)
         format = self.location.format
+        paths.check_new(full)
         format.check_name(full)
         if self.job.image and entry.as_image is not None:
             if entry.attributes.keys() & {"spatial:transform", "_CRS"}:

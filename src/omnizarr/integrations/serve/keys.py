@@ -23,10 +23,10 @@ from starlette.types import Receive, Scope, Send
 
 from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.formats import Probe, consolidated
+from omnizarr.model.paths import is_ours
 from omnizarr.ops.view_as.store import ViewStore
 from omnizarr.stores import Range, Store, Versioned, can_list, list_dir
 from omnizarr.stores.base import HasSizes, OpensValues, OpenValue
-from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.operations import is_key
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ def requested_key(request: Request, start: str) -> str:
 
 def is_hidden(key: str) -> bool:
     """Return True for keys of unfinished work and locks, which are no values."""
-    return OURS in key
+    return is_ours(key)
 
 
 def media_type(key: str) -> str:

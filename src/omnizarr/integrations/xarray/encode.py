@@ -72,6 +72,11 @@ def encoded_dataset(
             raise WrongType(f"the name of a variable must be a string or None, got {name!r}")
         if name == "":
             raise InvalidName("a variable has the empty name ''; rename it")
+        if isinstance(name, str) and "/" in name:
+            raise InvalidName(
+                f"the name {name!r} of a variable has a slash: it would be an array in a group, and"
+                " no variable of the dataset when that is read; rename it"
+            )
     variables, attributes = conventions.encode_dataset_coordinates(dataset)
     for name, given in (encoding or {}).items():
         if name not in variables:

@@ -22,7 +22,8 @@ import numpy.typing as npt
 
 from omnizarr.codecs.specify import pipeline
 from omnizarr.concurrency.pool import for_each, in_parallel
-from omnizarr.conventions.cf.packing import decode_fill
+from omnizarr.conventions.cf.packing import NAMES as BOUNDS
+from omnizarr.conventions.cf.packing import as_number, decode_fill
 from omnizarr.conventions.cf.variable import is_scalar
 from omnizarr.data_types.data_type import as_plain
 from omnizarr.engine.kernel import empty
@@ -48,6 +49,7 @@ except ImportError as e:
 
 PART = 2**20  # numbers that are unpacked at a time
 MAX_INDEX = 2**22  # bytes of a coordinate that is read before it is asked for
+MISSING = "missing_value"
 TEXT = np.dtypes.StringDType()  # of stored variable-length text
 OBJECTS = np.dtype("O", metadata={"element_type": str})  # xarray's older type of such text
 # Codecs that encode objects as bytes.
@@ -72,9 +74,9 @@ def _is_packed(var: xr.Variable, array: Array) -> bool:
 
 def _missing_values(encoding: Mapping[Any, Any]) -> set[Any]:
     """Return the stored numbers that mark missing values, other than NaN."""
-    listed = (encoding.get(key) for key in ("_FillValue", "missing_value"))
+    listed = (encoding.get(key) for key in ("_FillValue", MISSING))
     found = {number for some in listed if some is not None for number in np.ravel(some)}
-    return {number for number in found if not np.isnan(number)}
+    return {number for number in found if isinstance(number, np.number) and not np.isnan(number)}
 
 
 class Packed(BackendArray):
@@ -234,6 +236,9 @@ def variable(name: str, array: Array, fill_masks: bool | None = None) -> xr.Vari
     """Return an array as a lazy variable that is not decoded yet."""
     dims = dimensions(name, array)
     attributes = _visible(array.attrs.asdict())
+    if array.dtype.kind in "iuf":
+        numbers = {k: as_number(attributes[k]) for k in (MISSING, *BOUNDS) if k in attributes}
+        attributes |= numbers
     scalar = array.ndim != len(dims)
     chunks = () if scalar else tuple(map(_compact, array.chunks))
     shards = None if array.shards is None else tuple(map(_compact, array.shards))

@@ -110,6 +110,7 @@ def enlarged(array: Array, shape: tuple[int, ...]) -> Array:
         raise InvalidArgument(f"cannot enlarge an array of shape {array.shape} to {shape}")
     larger = Array.at(array._location, with_shape(array._model, shape))
     larger._configure(array._config)
+    larger._bound.watch = None  # else the stored shape would count
     return larger
 
 
@@ -119,16 +120,21 @@ def growing(larger: Sequence[tuple[Array, tuple[int, ...]]]) -> Iterator[None]:
 
     Raises before anything is written if the shape of an array has changed since it was opened.
     """
-    with lock_shape(*(array._location for array, _ in larger)):
-        for array, shape in larger:
-            known = array.shape
-            array.refresh()
-            if array.shape != known:
-                raise _changed(array, known, shape)
-        rest = store_first(larger)
-        yield
-        for array, shape in rest:
-            store_shape(array, shape)
+    own = [array._location for array, _ in larger]
+    with lock_shape(*own) as held:
+        try:
+            for (array, shape), location in zip(larger, held, strict=True):
+                known = array.shape
+                array._set_model(location, location.load())  # what is written is checked with it
+                if array.shape != known:
+                    raise _changed(array, known, shape)
+            rest = store_first(larger)
+            yield
+            for array, shape in rest:
+                store_shape(array, shape)
+        finally:
+            for (array, _), location in zip(larger, own, strict=True):
+                array._set_model(location, array._model)
 
 
 def store_first(
@@ -148,7 +154,7 @@ def store_shape(array: Array, shape: tuple[int, ...]) -> None:
     written to the same elements.
     """
     old = array._model
-    if not array._store_shape(old, with_shape(old, shape)):
+    if not array._store_shape(old, with_shape(old, shape), array._location):
         raise _changed(array, old.shape, shape)
 
 
@@ -424,6 +430,8 @@ def _create(
     stored: Mapping[str, Coded], attributes: Mapping[str, Any], group: Group, options: WriteOptions
 ) -> list[Piece]:
     """Create arrays for encoded variables; their values are not stored yet."""
+    for name in stored:
+        group._location.format.check_name(name)
     group.attrs.put(attributes)
     pieces = []
     for name, var in stored.items():

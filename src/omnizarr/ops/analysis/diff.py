@@ -20,8 +20,8 @@ from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidArgument, OmnizarrError
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.chunks import encoded_chunk
-from omnizarr.hierarchy.location import Location, walk_nodes
-from omnizarr.hierarchy.lookup import find_node, resolve_store_path
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.lookup import find_node, resolve_store_path, walk_nodes
 from omnizarr.indexing import axis_plan
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.ops.analysis.difference import (

@@ -17,8 +17,7 @@ from omnizarr import engine
 from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.info import number_text
-from omnizarr.hierarchy.location import walk_nodes
-from omnizarr.hierarchy.lookup import find_node, resolve_store_path
+from omnizarr.hierarchy.lookup import find_node, resolve_store_path, walk_nodes
 from omnizarr.indexing import axis_plan
 from omnizarr.model import ArrayModel, paths
 from omnizarr.ops.analysis.array_stats import ArrayStats, Options, restored

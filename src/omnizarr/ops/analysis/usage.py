@@ -14,8 +14,8 @@ from omnizarr.errors import OmnizarrError
 from omnizarr.formats import Format, Probe, consolidated
 from omnizarr.hierarchy.chunks import probe_stored_keys
 from omnizarr.hierarchy.info import size_text
-from omnizarr.hierarchy.location import Location, walk_nodes
-from omnizarr.hierarchy.lookup import fetch_probe, find_node, resolve_store_path
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.lookup import fetch_probe, find_node, resolve_store_path, walk_nodes
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.ops.job import Job, Outcome, Plan, RunOptions, Stage, Task, run, task_id
 from omnizarr.stores import Store, list_dir, list_sizes, sizes

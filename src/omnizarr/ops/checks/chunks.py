@@ -23,7 +23,7 @@ from omnizarr.codecs.codec import Buffer
 from omnizarr.codecs.sharding import Index, Shards, check_length, chunk_range, present
 from omnizarr.codecs.specify import inner_chunk_shape
 from omnizarr.engine import BoundArray, kernel
-from omnizarr.errors import ChunkError, OmnizarrError, StoreError
+from omnizarr.errors import ChunkError, OmnizarrError, StoreError, error_context
 from omnizarr.hierarchy.chunks import chunk_counts
 from omnizarr.indexing import axis_plan
 from omnizarr.model import paths
@@ -277,7 +277,8 @@ class _Check:
     def _check_bytes(self, pipeline: CodecPipeline, data: Buffer) -> None:
         self.report.bytes_read += len(data)
         if self.depth == "decode":
-            pipeline.decode(data)
+            with error_context("cannot be checked", into=ChunkError, catch=(MemoryError,)):
+                pipeline.decode(data)
             return
         if pipeline.encoded_size is not None and len(data) != pipeline.encoded_size:
             raise ChunkError(f"has {len(data)} bytes, expected {pipeline.encoded_size}")
@@ -380,7 +381,10 @@ class _Check:
         count = math.prod(shape)
         if self._memory is None or self._memory.size < count:
             self._memory = None  # before more is allocated
-            self._memory = np.empty(count, whole.dtype)
+            try:
+                self._memory = np.empty(count, whole.dtype)
+            except MemoryError:
+                return None
         out = self._memory[:count].reshape(shape)
         return kernel.read(whole, axis_plan(whole.grid, box), out, skip_missing=missing)
 

@@ -75,7 +75,7 @@ class Hierarchy:
             self.report.add(Finding.of(problem, location.path, kind))
         if own and isinstance(node, ArrayModel):
             self.report.arrays += 1
-            self._digest.update(f"{location.path}\0{node!r}\0".encode())
+            self._digest.update(f"{location.path}\0{node!r}\0".encode("utf-8", "surrogatepass"))
             self._bind(location, node, unknown or any(p.level == "error" for p in checked.problems))
         elif own and isinstance(node, GroupModel):
             self.report.groups += 1

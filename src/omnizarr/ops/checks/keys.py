@@ -20,13 +20,14 @@ from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.chunks import chunk_counts, missing_chunk_keys
 from omnizarr.model import paths
+from omnizarr.model.paths import is_ours
 from omnizarr.ops.checks.chunks import CheckChunks, ReportMissing, inner_count, missing_chunk
 from omnizarr.ops.checks.documents import Hierarchy
 from omnizarr.ops.checks.findings import Coords, Depth, Finding, Kind, Level, VerifyReport
 from omnizarr.ops.job import Task, task_id
 from omnizarr.stores import LocalStore, Store, file_root, list_prefix, list_sizes
 from omnizarr.stores.base import ListsSizes
-from omnizarr.stores.local.atomic_files import OURS, PARTIAL
+from omnizarr.stores.local.atomic_files import PARTIAL
 from omnizarr.stores.staging import FOLDER, JOURNAL, MARKER, Mark
 
 TASK_BYTES = 2**26  # of decoded chunks that a task checks, unless one chunk is larger
@@ -190,7 +191,7 @@ class Listing:
         elif name.startswith(LOCK):
             message = "is a lock of a writer that is running or was killed; see omnizarr repair"
             self._report(self.start.path, key, message, "leftover")
-        elif OURS in name:
+        elif is_ours(name):
             message = "is a temporary file of this package; see omnizarr repair"
             self._report(self.start.path, key, message, "leftover")
         elif key not in self.hierarchy.metadata_keys and not self.hierarchy.is_unreadable(key):

@@ -31,13 +31,14 @@ from omnizarr.formats import consolidated
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.chunks import stored_keys, with_shape
 from omnizarr.hierarchy.info import counted, size_text
-from omnizarr.hierarchy.location import (
-    Location,
-    existing_node,
+from omnizarr.hierarchy.location import Location, existing_node
+from omnizarr.hierarchy.lookup import (
+    find_node,
+    format_for,
     readable_nodes,
     require_readable_nodes,
+    resolve_store_path,
 )
-from omnizarr.hierarchy.lookup import find_node, format_for, resolve_store_path
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.adaptation import Options, adapt_array
 from omnizarr.ops.job import MEMORY, Job, Plan, RunOptions, Stage, Task, launch, task_id
@@ -403,6 +404,7 @@ class _Planner:
             try:
                 names = dimension_names(nodes, path)
                 new = source
+                paths.check_new(path)
                 if format is not self.start.format:
                     format.check_name(path)
                     other = self._bound(self.start, path, goal)

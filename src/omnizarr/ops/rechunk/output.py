@@ -108,7 +108,7 @@ class LongerArrays(ChangeOutput):
 
     def change(self) -> None:
         """Store the new shapes, of all arrays one right after the other."""
-        with lock_shape(*(each.location for each in self.grown)):
+        with lock_shape(*(each.location for each in self.grown)) as held:
             for each in self.grown:
                 found = each.location.shape()
                 if found not in (each.old, each.new):
@@ -116,8 +116,8 @@ class LongerArrays(ChangeOutput):
                         f"{each.location} has the shape {found} now, not {each.old} as when this"
                         " began; its shape was not changed; append again"
                     )
-            for each in self.grown:
-                update_metadata(each.location, partial(_longer, shape=each.new))
+            for each, location in zip(self.grown, held, strict=True):
+                update_metadata(each.location, partial(_longer, shape=each.new), held=location)
 
     def _keys(self) -> Iterator[str]:
         """Yield the keys of the new chunks and of the changed metadata."""
@@ -128,7 +128,9 @@ class LongerArrays(ChangeOutput):
 
 
 def _longer(node: Node, *, shape: tuple[int, ...]) -> Node:
-    return with_shape(node, shape) if isinstance(node, ArrayModel) else node
+    if isinstance(node, ArrayModel) and node.shape != shape:
+        return with_shape(node, shape)
+    return node
 
 
 class WithIntermediate:

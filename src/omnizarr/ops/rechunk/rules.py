@@ -6,7 +6,6 @@ import struct
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -101,7 +100,7 @@ def _for_rank(
 
 def _matches(path: str, pattern: str) -> bool:
     wanted = pattern.strip("/")
-    return fnmatchcase(path, wanted) or fnmatchcase(paths.name(path), wanted)
+    return paths.matches(path, wanted) or paths.matches(paths.name(path), wanted)
 
 
 def _check_dimensions(nodes: Mapping[str, Node], rules: Mapping[str, Rule]) -> None:

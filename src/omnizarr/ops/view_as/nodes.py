@@ -23,8 +23,8 @@ from omnizarr.errors import (
     error_context,
 )
 from omnizarr.formats import Documents, Format, consolidated
-from omnizarr.hierarchy.location import Location, default_separator, walk_nodes
-from omnizarr.hierarchy.lookup import find_node
+from omnizarr.hierarchy.location import Location, default_separator
+from omnizarr.hierarchy.lookup import find_node, walk_nodes
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.adaptation import Options, adapt_array
 from omnizarr.ops.view_as.chunks import ViewedArray, unpacked

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import itertools
 import os
+import re
 import shutil
 import threading
 import unicodedata
@@ -21,6 +22,8 @@ from typing import Any
 
 from omnizarr.concurrency.retry import EMFILE, REMOVED_DIRECTORY, retry_on_emfile
 from omnizarr.errors import InvalidName, StoreError
+from omnizarr.model.paths import OURS as OURS
+from omnizarr.model.paths import is_ours
 from omnizarr.stores.base import Bytes, flat
 
 try:
@@ -28,7 +31,6 @@ try:
 except ImportError:  # no compiler when it was installed, or Windows
     _files = None  # type: ignore[assignment]
 
-OURS = ".__omnizarr_"  # in the name of a file that is no value
 PARTIAL = f"{OURS}partial__"  # of one that is being written
 _HERE = -100  # AT_FDCWD of Linux
 _EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
@@ -304,7 +306,7 @@ def walk(top: str, root: str) -> Iterator[tuple[str, list[str]]]:
         inside, files = left.pop()
         if files is None:
             files, folders, _ = _entries(os.path.join(top, inside) if inside else top, root)
-            ours = [name for name in folders if OURS not in name]
+            ours = [name for name in folders if not is_ours(name)]
             if ours:
                 left += reversed([*_ordered(inside, files, ours)])
                 continue
@@ -334,7 +336,7 @@ def walk_all(top: str, root: str) -> Iterator[tuple[str, list[str], list[str]]]:
         inside = left.pop()
         files, folders, circular = _entries(os.path.join(top, inside) if inside else top, root)
         yield inside, files, folders + circular
-        ours = (name for name in folders if OURS not in name)
+        ours = (name for name in folders if not is_ours(name))
         left += [f"{inside}/{name}" if inside else name for name in ours]
 
 
@@ -375,6 +377,29 @@ def ignores_case(directory: str) -> bool:
             if other not in names:
                 return os.path.lexists(os.path.join(folder, other))
     return False
+
+
+_NAME_BYTES = 255  # of one name, on every common disk
+_WINDOWS = re.compile(
+    r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?|.*[. ]|.*[<>:\"|?*\\\x00-\x1f].*",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def check_names(path: str, windows: bool) -> None:
+    """Raise if no disk, or none of Windows, can have a part of a path as a name."""
+    for name in path.split("/"):
+        if len(name) > _NAME_BYTES // 4 and len(os.fsencode(name)) > _NAME_BYTES:
+            raise InvalidName(
+                f"the name {name!r} has {len(os.fsencode(name))} bytes; disks have names of at"
+                f" most {_NAME_BYTES}: choose a shorter one"
+            )
+        if windows and _WINDOWS.fullmatch(name):
+            raise InvalidName(
+                f"Windows cannot have the name {name!r} in {path!r}, or takes it for another:"
+                ' choose one without <>:"|?*\\, without a period or space at its end, and none'
+                " of its devices"
+            )
 
 
 def check_spelling(directory: str, path: str) -> None:

@@ -16,8 +16,9 @@ from functools import cached_property
 
 from omnizarr.concurrency.retry import REMOVED_DIRECTORY
 from omnizarr.errors import StoreError
+from omnizarr.model.paths import is_ours
 from omnizarr.stores.base import Store
-from omnizarr.stores.local.atomic_files import OURS, exchange
+from omnizarr.stores.local.atomic_files import exchange
 from omnizarr.stores.staging import PLAN, Extent, Plan, Stage
 
 MOVED = "moved"  # in a stage: all old files are out of the way
@@ -186,7 +187,7 @@ class DirectoryStage(Stage):
         found = [*extent.keys, *(p[:-1] for p in extent.prefixes if p)]
         if "" in extent.prefixes:
             names = os.listdir(top) if os.path.isdir(top) else []
-            found += [name for name in names if OURS not in name]
+            found += [name for name in names if not is_ours(name)]
         unique = dict.fromkeys([*extent.metadata, *found])
         there = [path for path in unique if os.path.lexists(top + path)]
         roots = set(there)

@@ -23,6 +23,7 @@ from omnizarr import config
 from omnizarr.concurrency import file_locks
 from omnizarr.concurrency.retry import retry_on_emfile
 from omnizarr.errors import InvalidArgument, StoreError, raised_by_system
+from omnizarr.model.paths import is_ours
 from omnizarr.stores.base import (
     Bytes,
     Closeable,
@@ -36,7 +37,6 @@ from omnizarr.stores.base import (
 from omnizarr.stores.identity import StorageIdentity, directory
 from omnizarr.stores.local import atomic_files
 from omnizarr.stores.local.atomic_files import (
-    OURS,
     create_file,
     remove_folder,
     replace_file,
@@ -78,6 +78,15 @@ def _read_file(path: str, part: Range | None) -> tuple[bytes, os.stat_result, os
         return _read_open(descriptor, part)
     finally:
         os.close(descriptor)
+
+
+def _check_link(path: str) -> None:
+    """Raise if there is a link at a path of which there is no file."""
+    if os.path.islink(path) and not os.path.exists(path):
+        raise StoreError(
+            f"{path!r} is a symbolic link to {os.readlink(path)!r}, which does not exist; fetch"
+            " that file (such as with git annex get or datalad get), or remove the link"
+        )
 
 
 def _read_open(descriptor: int, part: Range | None) -> tuple[bytes, os.stat_result, os.stat_result]:
@@ -173,7 +182,7 @@ class LocalStore(Closeable):
 
     def __init__(self, root: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self._given = text = os.fspath(root)  # for messages
-        if os.sep == "/" and text[:1] == "/" != text[-1:]:  # absolute, as most are
+        if os.sep == "/" and text[:1] == "/" != text[-1:] and text.isprintable() and text.isascii():
             self._start = text + "/"
         else:
             self._start = os.path.join(absolute_path(text), "")
@@ -199,7 +208,8 @@ class LocalStore(Closeable):
         return atomic_files.ignores_case(self._start)
 
     def check_new_key(self, key: str) -> None:
-        """Raise if this disk takes a key for an existing one in another spelling."""
+        """Raise if this disk cannot have a key, or takes it for one in another spelling."""
+        atomic_files.check_names(key, os.name == "nt")
         if self._ignores_case:
             atomic_files.check_spelling(self._start, key)
 
@@ -238,6 +248,7 @@ class LocalStore(Closeable):
             if not raised_by_system(e):
                 raise
             if isinstance(e, _ABSENT) or os.path.isdir(path):  # Windows cannot open one
+                _check_link(path)
                 return None
             raise StoreError(f"cannot read {path!r}: {e.strerror or e}") from e
 
@@ -408,7 +419,7 @@ class LocalStore(Closeable):
         top = self._folder(prefix)
         for inside, names in atomic_files.walk(top, self._start):
             head = f"{prefix}{inside}/" if inside else prefix
-            yield from (head + name for name in names if OURS not in name)
+            yield from (head + name for name in names if not is_ours(name))
 
     def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
         return ((entry.key, entry.size or 0) for entry in self.list_entries(prefix))
@@ -417,7 +428,7 @@ class LocalStore(Closeable):
         top = self._folder(prefix)
         for inside, names in atomic_files.walk(top, self._start):
             head = f"{prefix}{inside}/" if inside else prefix
-            values = [name for name in names if OURS not in name]
+            values = [name for name in names if not is_ours(name)]
             known = atomic_files.status_of_files(os.path.join(self._start, head), values)
             for name, status in zip(values, known, strict=True):
                 if status is not None:
@@ -448,8 +459,8 @@ class LocalStore(Closeable):
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         top = self._folder(prefix)
         found, inside = atomic_files.entries(top, self._start)
-        keys = [prefix + name for name in found if OURS not in name]
-        return keys, [f"{prefix}{name}/" for name in inside if OURS not in name]
+        keys = [prefix + name for name in found if not is_ours(name)]
+        return keys, [f"{prefix}{name}/" for name in inside if not is_ours(name)]
 
     def parents(self) -> Iterator[LocalStore]:
         """Yield the directories above this one, read-only."""

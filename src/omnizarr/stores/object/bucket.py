@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
@@ -107,8 +108,29 @@ def endpoint(kind: str, profile: str | None) -> str | None:
     for name in _ENDPOINT_VARIABLES[kind]:
         found = os.environ.get(name)
         if found:
-            return found if "://" in found else f"http://{found}"  # an emulator's host and port
+            return found
     return _aws_sections(profile)[1].get("endpoint_url") if kind == "s3" else None
+
+
+def server_url(given: str) -> str:
+    """Return the URL of a server; a host, or a host and port, is completed to one of HTTP.
+
+    The client ends in a panic for what is no such URL.
+    """
+    text = given.strip()
+    text = text if "://" in text else f"http://{text}"
+    try:
+        parts = urlsplit(text)
+        valid = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        valid = False
+    if not valid or parts.scheme.lower() not in ("http", "https") or re.search(r"\s", text):
+        shown = text if "@" not in text else "…"
+        raise InvalidArgument(
+            f"the endpoint {shown!r} is not the URL of a server; write http://host:port, or"
+            " https://host"
+        )
+    return text
 
 
 def aws_region(profile: str | None) -> str | None:
@@ -293,6 +315,8 @@ class Bucket:
         if not config.get(setting):
             stated = endpoint(kind, config.get("profile"))
             config |= {} if stated is None else {setting: stated}
+        if isinstance(config.get(setting), str):
+            config[setting] = server_url(config[setting])
         if str(config.get(setting) or "").lower().startswith("http://"):
             client.setdefault("allow_http", True)
         anonymous = config.pop("anonymous", None)

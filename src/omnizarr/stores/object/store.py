@@ -7,6 +7,7 @@ those of obstore and of `Retry`, and `anonymous`, `profile`, `absent_status`.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import re
@@ -19,20 +20,23 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 from omnizarr.concurrency.fork import never_release
 from omnizarr.concurrency.pool import in_parallel, interruptible
 from omnizarr.concurrency.retry import (
+    MAY_BE_DONE,
     TRANSIENT_STATUS,
+    AnswerLost,
     Retry,
     TransientError,
     descriptor_shortage,
+    superseded,
     take_retry,
 )
-from omnizarr.errors import StoreError
+from omnizarr.errors import InvalidName, StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.base import Bytes, Closeable, Entry, Range, flat, redact_urls
 from omnizarr.stores.byte_ranges import Speed, fetch_each, fetch_many, fetch_many_versioned
 from omnizarr.stores.object import obstore
 from omnizarr.stores.object.bucket import CREDENTIAL_SOURCES, Bucket, MemoryBucket, native_store
 from omnizarr.stores.object.obstore import NO_RANGES, Meta, fetch, range_options, status_of
-from omnizarr.stores.operations import check_key, check_prefix, check_writable
+from omnizarr.stores.operations import check_key, check_length, check_prefix, check_writable
 
 CODE = re.compile(r"<Code>(\w+)</Code>")
 
@@ -61,17 +65,23 @@ def _entry(meta: Meta, skip: int) -> Entry:
     return Entry(meta["path"][skip:], meta["size"], modified, meta.get("e_tag"))
 
 
-def is_marked(client: Any, path: str, data: Any, name: str, mark: str) -> bool:
-    """Return True if an object comes from a certain write, not from another of the same bytes.
+def was_stored(client: Any, path: str, data: Any, name: str, mark: str) -> bool | None:
+    """Return whether a certain write has stored an object, None if that cannot be known.
 
-    If a server stores no metadata, the bytes are compared.
+    A mark has a number of the write, and a digest of the generation that it has replaced: if
+    another write has replaced the same one, this one has not. If a server stores no metadata, the
+    bytes are compared.
     """
     try:
         result = client.get(path)
     except FileNotFoundError:
-        return False
+        return None
     found = {k.lower(): v for k, v in result.attributes.items()}.get(name)
-    return found == mark if found is not None else bytes(result.bytes()) == bytes(data)
+    if found is None:
+        return True if bytes(result.bytes()) == bytes(data) else None
+    if found == mark:
+        return True
+    return False if found.partition("-")[2] == mark.partition("-")[2] else None
 
 
 def reason_of(error: Exception) -> str:
@@ -318,7 +328,8 @@ class ObjectStore(Closeable):
         version, _, tag = (generation or "").partition("|")
         known = {"version": version, "e_tag": tag}
         mode = "create" if generation is None else {k: v for k, v in known.items() if v}
-        attempts, mark = 0, os.urandom(16).hex()
+        replaced = hashlib.sha256((generation or "").encode()).hexdigest()[:32]
+        attempts, mark = 0, f"{os.urandom(16).hex()}-{replaced}"
 
         def write(client: Any) -> bool:
             nonlocal attempts
@@ -330,8 +341,13 @@ class ObjectStore(Closeable):
             except (errors.AlreadyExistsError, errors.PreconditionError, FileNotFoundError) as e:
                 if isinstance(e, FileNotFoundError):
                     self._check_bucket(e)
+                if attempts == 1:
+                    return False
                 # The response to an earlier attempt that did store it may have been lost.
-                return attempts > 1 and is_marked(client, path, data, _MARK, mark)
+                stored = was_stored(client, path, data, _MARK, mark)
+                if stored is None:
+                    raise superseded(key, self) from None
+                return stored
 
         return self._call("write", key, write)
 
@@ -377,8 +393,15 @@ class ObjectStore(Closeable):
             self._call("list", prefix, lambda client: self._checked_empty(client, None))
 
     def check_new_key(self, key: str) -> None:
-        """Raise if a key is too long for object stores."""
+        """Raise if object stores cannot have a key, or cannot tell it from another."""
+        check_length(key, _MAX_KEY, self, start=self._start)
         self._path(key)
+        if any(c < " " or c == "\x7f" for c in key):
+            raise InvalidName(f"{key!r} has a control character, which {self!r} refuses; rename it")
+        if self.bucket.kind == "az" and "./" in key:
+            raise InvalidName(
+                f"{key!r} has a name that ends in a period, which Azure may remove; rename it"
+            )
 
     def has_keys(self, prefix: str) -> bool:
         check_prefix(prefix)
@@ -439,6 +462,8 @@ class ObjectStore(Closeable):
 
     def _path(self, key: str) -> str:
         path = self._start + check_key(key)
+        if "\\" in path and self.bucket.kind == "az":
+            raise InvalidName(f"{key!r} has a backslash, which Azure takes for a slash; rename it")
         if len(path) > _MAX_KEY // 4 and len(path.encode()) > _MAX_KEY:
             raise StoreError(
                 f"key {key!r} in {self!r} is too long: {len(path.encode())} bytes with the prefix;"
@@ -456,6 +481,12 @@ class ObjectStore(Closeable):
             return interruptible(partial(request, self.bucket.client))
         except (OSError, ValueError, obstore.library().exceptions.BaseError) as e:
             failure = e
+        except BaseException as e:
+            if type(e).__module__ != "pyo3_runtime":  # a panic of the client, no Exception
+                raise
+            raise StoreError(
+                f"cannot {verb} {key!r} in {self!r}: the client failed: {redact_urls(str(e))}"
+            ) from None
 
         def attempt() -> T:
             nonlocal failure
@@ -474,6 +505,11 @@ class ObjectStore(Closeable):
 
         try:
             return interruptible(lambda: self._try(attempt, begun))
+        except AnswerLost as e:
+            if e.superseded:
+                raise
+            maybe = f"; {MAY_BE_DONE}" if verb in ("write", "erase") else ""
+            raise AnswerLost(f"cannot {verb} {key!r} in {self!r}: {e}{maybe}") from e.__cause__
         except StoreError as e:
             raise StoreError(f"cannot {verb} {key!r} in {self!r}: {e}") from e.__cause__
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import omnizarr
 from omnizarr import stores
-from omnizarr.errors import InvalidArgument, ReadOnly, StoreError
+from omnizarr.errors import InvalidArgument, InvalidName, ReadOnly, StoreError
 from omnizarr.stores import MemoryStore, Range, SetsIf, Store, Versioned, can_list
 from omnizarr.stores.base import SetsPartially
 
@@ -415,8 +415,12 @@ class ListableTests(Suite):
             assert stores.list_dir(store, prefix) == ([], [])
 
     def test_names_with_special_characters_are_only_names(self, store: Store) -> None:
-        names = ["a*/x", "a?/x", "[a]/x", "a%/x", "a_/x", "ab/x", "a\\b", "a'b/y", "\U0001f600/z"]
+        names = ["a*/x", "a?/x", "[a]/x", "a%/x", "a_/x", "ab/x", "a'b/y", "\U0001f600/z"]
         self.put(store, dict.fromkeys(names, b"1"))
+        try:
+            store.set("a\\b", b"1")
+        except InvalidName:  # such as Azure, which would take it for a slash
+            assert store.get("a/b") is None
         for name in names:
             if "/" in name:
                 prefix = name[: name.index("/") + 1]

@@ -21,13 +21,13 @@ import os
 import time
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from omnizarr.engine import kernel
 from omnizarr.errors import ChunkError, Conflict, InvalidMetadata, NodeChanged
-from omnizarr.hierarchy.location import Location
+from omnizarr.formats import Format
 from omnizarr.model import ArrayModel, Node
-from omnizarr.stores import direct_file_root, direct_values, get_existing
+from omnizarr.stores import Store, direct_file_root, direct_values, get_existing
 from omnizarr.stores.staging import last_replacement, wait_for_replacement
 
 T = TypeVar("T")
@@ -43,6 +43,19 @@ _meaning = attrgetter(
 )
 
 
+class Place(Protocol):
+    """The location of an array: its store, path and format; named in messages."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def format(self) -> Format: ...
+    @property
+    def consolidated(self) -> Any: ...
+
+
 class ArrayWatch:
     """The stored metadata of an array as a handle last saw them."""
 
@@ -51,7 +64,7 @@ class ArrayWatch:
         *("expires", "identity", "is_remote", "metadata", "missed", "stored"),
     )
 
-    def __init__(self, location: Location, model: ArrayModel, read_at: float) -> None:
+    def __init__(self, location: Place, model: ArrayModel, read_at: float) -> None:
         """Watch an array whose metadata were read, or written, at a monotonic time."""
         self._location, self._model = location, model
         self._signature: Any = None
@@ -200,7 +213,7 @@ def _file_identity(path: bytes) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def check_same_array(where: Location, known: ArrayModel, stored: Node | None) -> ArrayModel:
+def check_same_array(where: Place, known: ArrayModel, stored: Node | None) -> ArrayModel:
     """Return a stored array; raise NodeChanged if its chunks have another meaning than known."""
     if not isinstance(stored, ArrayModel):
         what = "was deleted or moved" if stored is None else "was replaced by a group"

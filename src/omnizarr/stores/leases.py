@@ -1,0 +1,222 @@
+"""Locks in a store that can compare and set: a key that says who has it, for a limited time.
+
+Whoever stores the key first has the lock, stores it anew every few seconds, and erases it in the
+end. Others wait; one that sees the same value for the length of a lease concludes that its writer
+is gone, and replaces it. Only spans of time are measured, so clocks need not agree.
+
+A writer that was stopped for longer than a lease may go on later. So what is stored under a lock
+is checked: a store that can compare several keys at once compares the lock with each change
+(`Lease.change`); for others `Lease.check` makes sure before a request that nobody can have taken
+the lock yet, and the request itself compares the value that it replaces.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from omnizarr.concurrency import fork
+from omnizarr.concurrency.file_locks import NAME
+from omnizarr.concurrency.pool import start_thread
+from omnizarr.concurrency.retry import AnswerLost
+from omnizarr.errors import Conflict, OmnizarrError, warn
+
+LEASE = 15.0  # seconds without a sign of life
+POLL = 0.05  # seconds at most between two looks at a lock of somebody else
+# The monotonic clock of Linux stands still while a machine is suspended, this one does not.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+
+
+class CompareAndSetStore(Protocol):
+    """The methods of a store that a lease uses."""
+
+    def get(self, key: str) -> bytes | None:
+        """Return a value."""
+
+    def get_versioned(self, key: str) -> tuple[bytes | None, str | None]:
+        """Return a value with its generation."""
+
+    def generation(self, key: str) -> str | None:
+        """Return what changes with the value; None where there is none."""
+
+    def set_if(self, key: str, value: bytes, generation: str | None) -> bool:
+        """Store a value if that of a generation is still there; return False otherwise."""
+
+    def erase(self, key: str) -> None:
+        """Remove a value."""
+
+
+@contextmanager
+def leased(store: CompareAndSetStore, prefix: str, kind: str) -> Iterator[Lease]:
+    """Wait until no other writer has the lock of a prefix, and hold it until the block ends.
+
+    Raises if a change was refused because the lock was lost; and in the end if it was lost and
+    changes were not checked.
+    """
+    lease = Lease(store, f"{prefix}{NAME}{kind}")
+    renews = False
+    try:
+        lease.take()
+        renews = start_thread(lease.renew, "omnizarr-lease")
+        yield lease
+    except OmnizarrError as e:
+        if lease.refused and not isinstance(e, Conflict):  # an error of a chunk, for example
+            raise lease.conflict() from e
+        raise
+    finally:
+        lease.done.set()
+        if lease.owner == os.getpid() and lease.count:  # else nothing was stored
+            if renews:
+                lease.ended.wait()
+            lease.release()
+    if lease.lost and not lease.checked:
+        raise lease.conflict()
+
+
+def remove(store: CompareAndSetStore, key: str, generation: str | None) -> bool:
+    """Remove a lock of a generation; return False where somebody has taken it since."""
+    lease = Lease(store, key)
+    if not lease.put(generation):
+        return False
+    lease.release()
+    return not lease.lost
+
+
+class Lease:
+    """One key, and the value that is ours."""
+
+    def __init__(self, store: CompareAndSetStore, key: str) -> None:
+        self.store, self.key = store, key
+        self.name = os.urandom(16).hex()
+        self.owner = os.getpid()
+        self.count = 0
+        self.generation: str | None = None
+        self.done = threading.Event()
+        self.ended = threading.Event()
+        self.taken_over = False  # from a writer that gave no sign, and may go on any time
+        self.lost = False
+        self.checked = False  # by all that is stored
+        self.refused = False  # a change, since the lock was lost
+        self._change_if: Any = getattr(store, "change_if", None)
+        self._lock = fork.lock()
+        self._renewed = 0.0
+
+    @property
+    def is_compared(self) -> bool:
+        """True if the store compares the lock with each change, so that `change` can be used."""
+        return self._change_if is not None
+
+    def take(self) -> None:
+        seen, since = None, time.monotonic()
+        while True:
+            now = self.store.generation(self.key)
+            if now is None or (now == seen and time.monotonic() - since > LEASE):
+                if self.put(now):
+                    self.taken_over = now is not None
+                    return
+            elif now != seen:
+                seen, since = now, time.monotonic()
+            self.done.wait(POLL * (1 + os.urandom(1)[0]) / 256)
+
+    def put(self, generation: str | None) -> bool:
+        """Store the lock over that of a generation, or over our own; return False if it is not."""
+        while True:
+            began = _now()
+            self.count += 1
+            said = {"owner": self.name, "pid": self.owner, "count": self.count}
+            text = json.dumps(said).encode()
+            try:
+                self.store.set_if(self.key, text, generation)
+            except AnswerLost as e:
+                if not e.superseded:
+                    raise
+            value, generation = self.store.get_versioned(self.key)
+            if not self._is_ours(value):
+                return False
+            self.generation = generation
+            if value == text:
+                self._renewed = began
+                return True
+            # That is an earlier value of ours, whose answer was lost.
+
+    def _is_ours(self, value: bytes | None) -> bool:
+        return value is not None and self.name.encode() in value
+
+    def renew(self) -> None:
+        try:
+            while not self.done.wait(LEASE / 3) and not self.lost:
+                try:
+                    with self._lock:
+                        self.lost = self.lost or not self.put(self.generation)
+                except (OSError, RuntimeError):  # tried again; others see that nothing comes
+                    continue
+        finally:
+            self.ended.set()
+
+    def check(self) -> None:
+        """Raise if another writer may have the lock by now; store it anew where that is due."""
+        with self._lock:
+            if not self.lost and _now() - self._renewed > LEASE / 2:
+                self.lost = not self.put(self.generation)
+            if self.lost:
+                self.refused = True
+                raise self.conflict()
+
+    def change(
+        self, changes: Mapping[str, Any], expected: Mapping[str, str | None] | None = None
+    ) -> bool:
+        """Store values, or erase for None, in a store that compares the lock with it.
+
+        Return False, after changing nothing, if the generations of other keys are not as expected.
+        """
+        with self._lock:
+            self.check()
+            if self._change_if(changes, {self.key: self.generation, **(expected or {})}):
+                return True
+            self.lost = not self.put(self.generation)
+            self.check()
+            return False
+
+    def release(self) -> None:
+        had = self.generation is not None  # else it may be ours only if an answer was lost
+        try:
+            if had:
+                self.check()
+            if not had or not self.is_compared:
+                self._erase()
+                return
+            while not self.change({self.key: None}):
+                pass
+        except Conflict:
+            pass  # it is another's now
+        except (OSError, RuntimeError) as e:  # what was done under the lock is done
+            if had:
+                warn(f"the lock {self.key!r} was not removed, other writers wait {LEASE:g} s: {e}")
+
+    def _erase(self) -> None:
+        if self._is_ours(self.store.get(self.key)):
+            self.store.erase(self.key)
+        else:
+            self.lost = True
+
+    def conflict(self) -> Conflict:
+        """Return the error for a lock that was lost."""
+        what = (
+            "nothing was stored after that: an append has appended nothing, a resize may be"
+            " incomplete; try again"
+            if self.checked
+            else "what was written meanwhile may be incomplete"
+        )
+        return Conflict(
+            f"the lock {self.key!r} in {self.store!r} was taken over by another writer, since this"
+            f" one gave no sign for {LEASE:g} s; {what}"
+        )
+
+
+def _now() -> float:
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
