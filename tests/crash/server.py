@@ -77,7 +77,7 @@ def serving(folder: Path) -> Iterator[Client | None]:
 
 def main(folder: Path) -> None:
     import omnizarr
-    from omnizarr.concurrency import leases
+    from omnizarr.stores import leases
     from tests.crash.machine import How, Run
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its client
