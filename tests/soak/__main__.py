@@ -26,6 +26,7 @@ from tests.servers.processes import make_s3_bucket, moto, simple_storage
 from tests.servers.redis import redis_server
 from tests.soak import (
     blocks,
+    crash_parts,
     faults,
     forks,
     inputs,
@@ -63,6 +64,7 @@ def main() -> None:
     process_parts.add_arguments(parser)
     resource_parts.add_arguments(parser)
     sequences.add_arguments(parser)
+    crash_parts.add_arguments(parser)
     given = parser.parse_args()
     unknown = set(given.parts) - set(PARTS)
     if unknown:
@@ -334,6 +336,7 @@ PARTS: dict[str, Callable[[Path, Given], None]] = {
     **process_parts.PARTS,
     **resource_parts.PARTS,
     **sequences.PARTS,
+    **crash_parts.PARTS,
 }
 
 

@@ -1,0 +1,557 @@
+"""End, stop or starve a writer at each of its changes, and check what others then find.
+
+Runs in a process that has `shim.c` preloaded. It never uses the library itself, so that it has no
+threads, and forks a child for everything that does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import itertools
+import os
+import pickle
+import random
+import re
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import omnizarr as oz
+from omnizarr.errors import OmnizarrError
+from tests.crash.operations import (
+    CHUNKS,
+    OPERATIONS,
+    Format,
+    hold_x,
+    prepare,
+    write_beside,
+)
+from tests.crash.places import ROOTS, Place
+from tests.crash.views import (
+    View,
+    chunks_agree,
+    entry_of,
+    look,
+    look_by_zarr,
+    nodes,
+    said,
+    stale,
+    wrong,
+)
+
+OFF, COUNT, EXIT, STOP, FULL = range(5)
+REACHED = 77  # the exit code of a process that ended at its point
+LONGEST = 60.0  # seconds until what runs alone must have ended
+READ = 3.0  # seconds in which readers beside a stopped writer should end
+SOON = 0.6  # seconds after which a process beside a stopped one is taken to wait for it
+CHANGES = (
+    *("set", "set_new", "set_first", "set_if", "set_many", "set_parts", "set_partial"),
+    *("erase", "erase_if", "erase_many", "erase_prefix", "change_keys"),
+)
+SHIM = ctypes.CDLL(None)
+LOADED: set[str] = set(sys.modules)
+_numbers = itertools.count()
+
+
+class Child:
+    """A forked process that calls a function; `wait` returns its state."""
+
+    def __init__(self, function: Callable[..., Any], *given: Any) -> None:
+        self.file = os.memfd_create("result")
+        self.pid = os.fork()
+        self.code: int | None = None
+        if self.pid:
+            return
+        try:
+            gc.disable()
+            warnings.simplefilter("ignore")
+            try:
+                result = "ok", function(*given)
+            except OmnizarrError as e:
+                result = type(e).__name__, str(e)
+            except BaseException as e:
+                result = f"bare {type(e).__name__}", str(e)
+            SHIM.crash_arm(b"/", OFF, 0, -1)
+            loaded = [name for name in sys.modules if name not in LOADED]
+            os.write(self.file, pickle.dumps((result, loaded)))
+        finally:
+            os._exit(0)
+
+    def wait(self, seconds: float = LONGEST) -> str:
+        """Return "ended", "stopped" or "running" after at most some seconds."""
+        end, pause = time.monotonic() + seconds, 0.0002
+        while self.code is None:
+            found, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
+            if found and os.WIFSTOPPED(status):
+                return "stopped"
+            if found:
+                self.code = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() > end:
+                return "running"
+            else:
+                time.sleep(pause)
+                pause = min(2 * pause, 0.003)
+        return "ended"
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    @property
+    def result(self) -> tuple[str, Any]:
+        """The word "ok" and the result, or the class of an error and its text."""
+        if self.wait() != "ended":
+            os.kill(self.pid, signal.SIGKILL)
+            self.wait()
+            return "hung", f"still running after {LONGEST:g} s"
+        if self.code:
+            return ("killed" if self.code == REACHED else f"exit {self.code}"), None
+        found: tuple[str, Any]
+        found, loaded = pickle.loads(os.pread(self.file, 2**24, 0))
+        for name in loaded:  # so that later children need not
+            LOADED.add(name)
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+        return found
+
+    def close(self) -> None:
+        os.close(self.file)
+
+
+def call(function: Callable[..., Any], *given: Any) -> tuple[str, Any]:
+    """Return the result of a function that runs in a child."""
+    child = Child(function, *given)
+    try:
+        return child.result
+    finally:
+        child.close()
+
+
+@dataclass
+class Found:
+    """The points of one operation, and what was wrong at some of them."""
+
+    points: int = 0
+    states: int = 0
+    bad: list[tuple[int, str]] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+
+
+@dataclass
+class How:
+    """The points to be tried: all, a sample, or only some."""
+
+    sample: int | None = None
+    seed: int = 0
+    only: list[int] | None = None
+
+
+@dataclass
+class Run:
+    """One operation on one kind of store in one format."""
+
+    folder: Path
+    name: str
+    zarr_format: Format
+    kind: str = "directory"
+    server: str = ""
+    calls: bool = False  # count the calls of the store's methods, not those that change files
+
+    def __post_init__(self) -> None:
+        self.operation = OPERATIONS[self.name]
+        self.found = Found()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.start = self.place("start")
+        ready = self.operation.prepare or prepare
+        self.must(lambda: (ready(self.start, self.zarr_format), self.start.close()))
+        ended = self.start.copy(self._path("after"))
+        log = os.open(self.folder / "log", os.O_CREAT | os.O_RDWR | os.O_TRUNC)
+        self.must(self.act, ended, COUNT, 0, log)
+        self.found.calls = os.pread(log, 2**24, 0).decode().splitlines()
+        os.close(log)
+        self.known: list[str] = []
+        self.before, self.after = (nodes(self.must(self.look, p)) for p in (self.start, ended))
+        self.known = [*self.before, *self.after]
+        self.before_by_zarr = self.must(look_by_zarr, self.start, self.known)
+        self.after_by_zarr = self.must(look_by_zarr, ended, self.known)
+        self.twice_outcome, _, twice, _ = self.tried(ended, self.operation.act)
+        self.twice = nodes(twice)
+
+    def place(self, name: str) -> Place:
+        path = self._path(name)
+        path.mkdir(parents=True)
+        return Place(self.kind, path, self.server, self.zarr_format)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}-{os.getpid()}-{next(_numbers)}"
+
+    def must(self, function: Callable[..., Any], *given: Any) -> Any:
+        outcome, result = call(function, *given)
+        if outcome != "ok":
+            raise RuntimeError(f"{self.name}, format {self.zarr_format}: {outcome} {result}")
+        return result
+
+    def act(self, place: Place, mode: int, point: int = 0, log: int = -1) -> None:
+        """Run the operation in this process, armed."""
+        if self.calls:
+            _count_calls(type(place.root()), mode, point, log)
+        else:
+            SHIM.crash_arm(os.path.realpath(place.folder).encode(), mode, point, log)
+        self.operation.act(place)
+        place.close()
+
+    def look(self, place: Place) -> View:
+        return look(place, self.known, self.operation.promise == "consolidate")
+
+    def points(self, how: How) -> list[int]:
+        """Return the points to be tried, and begin a new list of what is found."""
+        self.found = Found(calls=self.found.calls)
+        every = range(1, len(self.found.calls) + 1)
+        if how.only is not None:
+            return [point for point in how.only if point in every]
+        if how.sample is None or how.sample >= len(every):
+            return [*every]
+        return sorted(random.Random(how.seed).sample(every, how.sample))
+
+    def report(self, point: int, text: str | None) -> None:
+        if text:
+            short = re.sub(rf"{re.escape(str(self.folder))}/[\w-]+|[0-9a-f]{{8}}\w+", "…", text)
+            self.found.bad.append((point, short))
+
+    # Killed writers
+
+    def killed(self, how: How) -> Found:
+        """End a writer after each change, and check the state that it leaves."""
+        seen: set[str] = set()
+        for point in self.points(how):
+            place = self.start.copy(self._path("killed"))
+            outcome, text = call(self.act, place, EXIT, point)
+            self.found.points += 1
+            if outcome not in ("killed", "ok"):
+                self.report(point, f"{outcome}: {text}")
+            digest = place.digest()
+            if digest not in seen:
+                seen.add(digest)
+                for problem in self.check(place):
+                    self.report(point, problem)
+            place.remove()
+        self.found.states = len(seen)
+        return self.found
+
+    def wrong(
+        self, view: View, before: View | None = None, after: View | None = None
+    ) -> str | None:
+        if before is None or after is None:
+            before, after = self.before, self.after
+        return wrong(view, before, after, self.operation, self.kind)
+
+    def check(self, place: Place) -> Iterator[str]:
+        """Yield what is wrong with the state that a dead writer left."""
+        view, by_zarr, examined = self.must(
+            lambda: (self.look(place), look_by_zarr(place, self.known), _examine(place))
+        )
+        seen = self.wrong(by_zarr, self.before_by_zarr, self.after_by_zarr)
+        problems = [self.wrong(view), seen and f"zarr-python: {seen}", examined]
+        if any(problems):
+            yield "; ".join(filter(None, problems))
+            return
+        yield from self._again(place, nodes(view))
+        yield from self._repair(place)
+        yield from self._adopt(place, nodes(view))
+        if self.operation.resume is not None:
+            # Not on a copy, since jobs know the paths of their places.
+            outcome, text, view, left = self.must(self._tried, place, self.operation.resume)
+            if outcome != "ok":
+                yield f"resume=True: {outcome} {text}"
+            elif nodes(view) != self.after:
+                yield f"resume=True: {self.wrong(view) or 'not the new state'}"
+            elif left := [name for name in left if "lock" not in name]:
+                yield f"resume=True leaves {left[:3]}"
+
+    def tried(
+        self, state: Place, act: Callable[[Place], object]
+    ) -> tuple[str, Any, View, list[str]]:
+        """Do something with a copy of a state; return its outcome, what is there, what is left."""
+        place = state.copy(self._path("tried"))
+        found: tuple[str, Any, View, list[str]] = self.must(self._tried, place, act)
+        place.remove()
+        return found
+
+    def _tried(self, place: Place, act: Callable[[Place], object]) -> Any:
+        outcome = "ok", None
+        try:
+            act(place)
+            place.close()
+        except OmnizarrError as e:
+            outcome = type(e).__name__, str(e)
+        except Exception as e:
+            outcome = f"bare {type(e).__name__}", str(e)
+        return *outcome, self.look(place), place.leftovers()
+
+    def _again(self, state: Place, view: View) -> Iterator[str]:
+        outcome, text, now, _ = self.tried(state, self.operation.act)
+        if outcome == "ok":
+            if nodes(now) not in (self.after, self.twice):
+                yield f"again: {self.wrong(now) or 'not the new state'}"
+        elif outcome not in ("NodeExists", "NodeNotFound", self.twice_outcome):
+            yield f"again: {outcome} {text}"
+        elif self.wrong(now):
+            yield f"again, refused: {self.wrong(now)}"
+        elif view != self.after and self.operation.promise != "move":
+            if not any(word in str(text) for word in ("overwrite=True", "resume=True", "repair")):
+                yield f"again: {outcome} without advice: {text}"
+            if self.operation.force is not None:
+                outcome, text, now, _ = self.tried(state, self.operation.force)
+                if outcome != "ok" or nodes(now) != self.after:
+                    yield f"overwrite=True: {outcome} {text} {self.wrong(now) or ''}"
+
+    def _repair(self, state: Place) -> Iterator[str]:
+        place = state.copy(self._path("repair"))
+        outcome, text, now, left = self.must(self._tried, place, _repair)
+        if outcome != "ok":
+            yield f"repair: {outcome} {text}"
+        problems = [self.wrong(now), f"leaves {left[:3]}" if left else None, stale(now)]
+        yield from (f"repair: {text}" for text in problems if text)
+        place.remove()
+
+    def _adopt(self, state: Place, view: View) -> Iterator[str]:
+        """Create an array where one was, or was to be: it has no values."""
+        known = {**self.after, **self.before}
+        gone = [k for k, e in known.items() if k not in view and e[0] == "array"]
+        gone = [k for k in gone if f"{k.partition(':')[0]}:" in view or k.endswith(":")]
+        if not gone:
+            return
+        place = state.copy(self._path("adopt"))
+        for key in gone:
+            outcome, text = call(_values_of_a_new_array, place, key)
+            if outcome not in ("ok", "NodeExists"):
+                yield f"a new array {key}: {outcome} {text}"
+            elif outcome == "ok" and text:
+                yield f"a new array {key} has {text} values of the old one"
+        place.remove()
+
+    # Full disks
+
+    def full(self, how: How) -> Found:
+        """Refuse every call that needs room from each change on."""
+        for point in self.points(how):
+            place = self.start.copy(self._path("full"))
+            outcome, text = call(self.act, place, FULL, point)
+            view = self.must(self.look, place)
+            self.found.points += 1
+            if outcome.startswith(("bare", "hung", "exit")):
+                self.report(point, f"full disk: {outcome} {text}")
+            kept = nodes(view) == (self.after if outcome == "ok" else self.before)
+            if not kept and (self.wrong(view) or self.operation.rule not in ("chunks", "nodes")):
+                what = self.wrong(view) or "the new state, in spite of the error"
+                self.report(point, f"full disk, {outcome} ({str(text)[:80]}): {what}")
+            for problem in self._again(place, nodes(view)):
+                self.report(point, f"after a full disk, {problem}")
+            place.remove()
+        return self.found
+
+    # Stopped writers
+
+    def paused(self, how: How) -> Found:
+        """Stop a writer after each change; others read and write meanwhile."""
+        chosen = [*SECONDS] if how.sample is None else [random.Random(how.seed).choice([*SECONDS])]
+        orders = {second: self._orders(SECONDS[second] or self.operation.act) for second in chosen}
+        for point in self.points(how):
+            for second in chosen:
+                place = self.start.copy(self._path("paused"))
+                for problem in self._beside(place, point, second, orders[second]):
+                    self.report(point, f"beside {second}: {problem}")
+                place.remove()
+            self.found.points += 1
+        return self.found
+
+    def _orders(self, other: Callable[[Place], object]) -> dict[tuple[bool, bool], list[View]]:
+        """Return what may be there in the end, by whether each of two writers succeeded."""
+        first, then = self.start.copy(self._path("one")), self.start.copy(self._path("two"))
+        call(_closed, self.operation.act, first)
+        outcome = call(_closed, other, then)[0]
+        only = nodes(self.must(self.look, then))
+        both = [self.tried(first, other), self.tried(then, self.operation.act)]
+        ended = [nodes(view) for done, _, view, _ in both if done == "ok" and outcome == "ok"]
+        return {
+            (True, True): ended or [self.after],
+            (True, False): [self.after],
+            (False, True): [only],
+            (False, False): [self.before],
+        }
+
+    def _beside(
+        self, place: Place, point: int, second: str, orders: dict[tuple[bool, bool], list[View]]
+    ) -> Iterator[str]:
+        reader = Child(_read_later, place)
+        other = SECONDS[second] or self.operation.act
+        late = Child(hold_x, place) if second == "write" else None
+        for child in filter(None, (reader, late)):
+            child.wait()
+        writer = Child(self.act, place, STOP, point)
+        children = [child for child in (reader, writer, late) if child]
+        if writer.wait() == "stopped":
+            reader.go_on()
+            anew = Child(self.look, place)
+            early = [child for child in (reader, anew) if child.wait(READ) == "ended"]
+            if late is None:
+                late = Child(_closed, other, place)
+            else:
+                late.go_on()
+            late.wait(SOON)
+            writer.go_on()
+            children = [reader, writer, late, anew]
+            results = [child.result for child in (writer, late, reader, anew)]
+            for number, child in ((2, reader), (3, anew)):
+                if child not in early and results[number][0] == "ok":
+                    results[number] = "late", None  # it may have met the second writer
+            yield from self._judge(place, results, orders)
+        for child in children:
+            if child.wait(0) != "ended":
+                os.kill(child.pid, signal.SIGKILL)
+                child.wait()
+            child.close()
+
+    def _judge(
+        self,
+        place: Place,
+        results: list[tuple[str, Any]],
+        orders: dict[tuple[bool, bool], list[View]],
+    ) -> Iterator[str]:
+        for name, (outcome, text) in zip(
+            ("writer", "second writer", "reader", "new reader"), results, strict=True
+        ):
+            if outcome.startswith(("bare", "hung", "exit", "killed")):
+                yield f"{name}: {outcome} {text}"
+        writer, late, reader, anew = results
+        if reader[0] == "ok":
+            for key, entry in reader[1].items():
+                either = [
+                    e and (e[0], entry[1], *e[2:]) for e in self._either(key)
+                ]  # but attributes
+                if entry in either or entry[:2] in GONE:
+                    continue
+                if self.operation.rule != "chunks" or not chunks_agree(entry, *either):
+                    yield f"old handle: {key} {said(entry, *either)}"
+        if anew[0] == "ok" and (problem := self.wrong(anew[1])):
+            yield f"new reader: {problem}"
+        final = self.must(self.look, place)
+        allowed = orders[writer[0] == "ok", late[0] == "ok"]
+        if nodes(final) not in allowed and not self._mixed(
+            nodes(final), [*allowed, self.before, self.after]
+        ):
+            ends = f"{writer[0]}, then {late[0]} ({str(late[1])[:80]})"
+            what = self.wrong(final, self.before, allowed[0]) or "not what both did"
+            yield f"in the end ({ends}): {what}"
+
+    def _either(self, key: str) -> tuple[Any, Any]:
+        return self.before.get(key), self.after.get(key)
+
+    def _mixed(self, final: View, allowed: list[View]) -> bool:
+        """Return True if each chunk is of one of two writers of chunks."""
+        if self.operation.rule != "chunks" or any(final.keys() != each.keys() for each in allowed):
+            return False
+        return all(
+            chunks_agree(e, *(each[k] for each in allowed))
+            for k, e in final.items()
+            if e[0] == "array"
+        )
+
+
+SECONDS: dict[str, Callable[[Place], object] | None] = {"same": None, "write": write_beside}
+GONE = [("error", "NodeChanged"), ("error", "NodeNotFound")]
+
+
+def _read_later(place: Place) -> View:
+    """Open all arrays, stop, and then read them."""
+    handles = {}
+    for name in filter(place.exists, ROOTS):
+        root = oz.open(place.root(name, read_only=place.kind == "ZIP"), mode="r")
+        members = root.members(max_depth=None) if isinstance(root, oz.Group) else [("", root)]
+        handles |= {f"{name}:{path}": node for path, node in members if isinstance(node, oz.Array)}
+    for handle in handles.values():
+        handle[(0,) * handle.ndim]
+    os.kill(os.getpid(), signal.SIGSTOP)
+    found: View = {}
+    for key, handle in handles.items():
+        try:
+            found[key] = entry_of(handle)
+        except OmnizarrError as e:
+            found[key] = "error", type(e).__name__, str(e)
+    return found
+
+
+def _closed(act: Callable[[Place], object], place: Place) -> None:
+    act(place)
+    place.close()
+
+
+def _examine(place: Place) -> str | None:
+    """Return an unexpected error of `verify` or `validate`."""
+    for name in filter(place.exists, ROOTS):
+        for check in (oz.verify, oz.validate):
+            try:
+                check(place.root(name, read_only=place.kind == "ZIP"))
+            except oz.NodeNotFound:
+                continue
+            except Exception as e:
+                return f"{check.__name__}: {type(e).__name__} {e}"
+    place.close()
+    return None
+
+
+def _repair(place: Place) -> None:
+    for name in ROOTS:
+        if place.exists(name):
+            oz.repair(place.root(name), dry_run=False, older_than=0, remove_jobs=True)
+    place.close()
+
+
+def _values_of_a_new_array(place: Place, key: str) -> int:
+    name, _, path = key.partition(":")
+    new = oz.create_array(
+        place.root(name), path=path, shape=(6, 4), chunks=CHUNKS, dtype="i4",
+        zarr_format=place.zarr_format,
+    )  # fmt: skip
+    found = int(np.count_nonzero(new[...]))
+    place.close()
+    return found
+
+
+def _count_calls(store: type, mode: int, point: int, log: int) -> None:
+    """Count the calls of a store's methods that change it, and end or stop at one of them."""
+    inside, numbers = threading.local(), itertools.count(1)
+
+    def wrapped(method: Any) -> Any:
+        def counted(self: Any, *given: Any, **options: Any) -> Any:
+            if getattr(inside, "depth", 0):
+                return method(self, *given, **options)
+            inside.depth = 1
+            try:
+                return method(self, *given, **options)
+            finally:
+                inside.depth = 0
+                number = next(numbers)
+                if log >= 0:
+                    os.write(log, f"{number} {method.__name__} {str(given[:1])[:80]}\n".encode())
+                if number == point and mode == EXIT:
+                    os._exit(REACHED)
+                if number == point and mode == STOP:
+                    os.kill(os.getpid(), signal.SIGSTOP)
+
+        return counted
+
+    for name in CHANGES:
+        method = getattr(store, name, None)
+        if method is not None and mode != OFF:
+            setattr(store, name, wrapped(method))

@@ -1,0 +1,339 @@
+"""Operations that a writer may die in: each prepares a place, and acts on it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+import omnizarr as oz
+from tests.crash.places import Place
+
+OLD = np.arange(1, 25, dtype="i4").reshape(6, 4)
+NEW = OLD + 100
+CHUNKS = (3, 2)
+Format: TypeAlias = int | str
+# What may be there afterwards: all old or all new; also nothing at the targets; also both nodes of
+# a move; each node by itself; each chunk by itself.
+Rule: TypeAlias = Literal["whole", "absent", "both", "nodes", "chunks"]
+FORMATS: tuple[Format, ...] = (2, 3)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`act` is killed or stopped; `force` ends with the new state whatever a dead writer left."""
+
+    promise: str  # the row of the table of promises
+    act: Callable[[Place], object]
+    rule: Rule = "whole"
+    target: str = ""  # what an in-place job replaces
+    prepare: Callable[[Place, Format], object] | None = None
+    force: Callable[[Place], object] | None = None
+    resume: Callable[[Place], object] | None = None
+    formats: tuple[Format, ...] = FORMATS
+
+
+def prepare(place: Place, zarr_format: Format) -> None:
+    """Store arrays and groups, and others with similar names that must not change."""
+    root = oz.create_group(place.root(), zarr_format=zarr_format, attributes={"k": 1})
+    for number, name in enumerate(("x", "x1", "g/a", "g/b/c", "g1/a")):
+        chunks = {"x": CHUNKS, "g/a": (3, 4)}.get(name, OLD.shape)
+        root.create_array(name, data=OLD + 50 * number, chunks=chunks, attributes={"k": number})
+
+
+def prepare_shards(place: Place, zarr_format: Format) -> None:
+    prepare(place, zarr_format)
+    shards: dict[str, Any] = {"shards": (3, 4)} if zarr_format == 3 else {}
+    _group(place).create_array("s", data=OLD, chunks=CHUNKS, **shards)
+
+
+def prepare_file(place: Place, zarr_format: Format) -> None:
+    prepare(place, zarr_format)
+    np.save(place.folder / "in.npy", NEW)
+
+
+def prepare_consolidated(place: Place, zarr_format: Format) -> None:
+    prepare(place, zarr_format)
+    oz.consolidate_metadata(place.root())
+
+
+def _group(place: Place) -> oz.Group:
+    return oz.open_group(place.root(), mode="r+")
+
+
+def _array(place: Place, name: str = "x") -> oz.Array:
+    found: oz.Array = _group(place)[name]
+    return found
+
+
+def _create(name: str, **options: Any) -> Callable[[Place], object]:
+    return lambda place: _group(place).create_array(name, **{"chunks": CHUNKS, **options})
+
+
+def _new(act: Callable[..., object], **options: Any) -> dict[str, Callable[[Place], object]]:
+    """Return what creates a node, and what does so with overwrite=True."""
+    return {
+        "act": lambda place: act(place, **options),
+        "force": lambda place: act(place, **options, overwrite=True),
+    }
+
+
+def _job(act: Callable[..., object]) -> dict[str, Any]:
+    return {**_new(act), "resume": lambda place: act(place, resume=True), "rule": "whole"}
+
+
+def _create_data(place: Place, **more: Any) -> object:
+    return _group(place).create_array("new", data=NEW, chunks=CHUNKS, **more)
+
+
+def _create_shards(place: Place, **more: Any) -> object:
+    return _group(place).create_array("new", data=NEW, chunks=CHUNKS, shards=(3, 4), **more)
+
+
+def _create_root(place: Place, **more: Any) -> object:
+    options = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
+    return oz.create_array(place.root("out"), data=NEW, **options)
+
+
+def _array_root(place: Place, **more: Any) -> object:
+    options = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
+    return oz.array(NEW, store=place.root("out"), **options)
+
+
+def _save(place: Place, **more: Any) -> object:
+    options: Any = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
+    return oz.save(place.root("out"), NEW, **options)
+
+
+def _save_group(place: Place, **more: Any) -> object:
+    options: Any = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
+    return oz.save_group(place.root("out"), a=NEW, b=OLD, **options)
+
+
+def _from_array(place: Place, **more: Any) -> object:
+    return oz.from_array(place.root("out"), data=_array(place), **more)
+
+
+def _assign(name: str) -> Callable[[Place], object]:
+    return lambda place: _group(place).__setitem__(name, NEW)
+
+
+def _overwrite_root(place: Place) -> object:
+    options: Any = {"chunks": CHUNKS, "zarr_format": place.zarr_format, "overwrite": True}
+    return oz.create_array(place.root(), data=NEW, **options)
+
+
+def _delete(name: str) -> Callable[[Place], object]:
+    return lambda place: _group(place).delete(name)
+
+
+def _move(name: str, new: str) -> Callable[[Place], object]:
+    return lambda place: _group(place).move(name, new)
+
+
+def _resize(shape: tuple[int, ...], outside: Any, name: str = "x") -> Callable[[Place], object]:
+    return lambda place: _array(place, name).resize(shape, outside=outside)
+
+
+def _set(name: str, where: Any, value: Any) -> Callable[[Place], object]:
+    return lambda place: _array(place, name).__setitem__(where, value)
+
+
+def _stream(place: Place) -> None:
+    with _array(place, "s").writer() as writer:
+        for row in range(len(OLD)):
+            writer[row] = NEW[row]
+
+
+def _append(place: Place) -> object:
+    return _array(place).append(NEW[:3])
+
+
+def _copy_hierarchy(place: Place, **more: Any) -> object:
+    return oz.copy_hierarchy(place.root(), place.root("out"), **more)
+
+
+def _copy_node(place: Place, overwrite: bool = False) -> object:
+    group = _group(place)
+    return oz.copy(group["g"], group, "new", if_exists="replace" if overwrite else "raise")
+
+
+def _copy_array(place: Place, overwrite: bool = False) -> object:
+    group = _group(place)
+    return oz.copy(group["x"], group, "new", if_exists="replace" if overwrite else "raise")
+
+
+def _convert(place: Place, **more: Any) -> object:
+    other = 3 if place.zarr_format == 2 else 2
+    return oz.convert(place.root(), place.root("out"), zarr_format=other, **more)
+
+
+def _convert_in_place(place: Place) -> object:
+    return oz.convert(place.root(), zarr_format=3, in_place=True)
+
+
+def _rechunk(place: Place, **more: Any) -> object:
+    return oz.rechunk(place.root(), place.root("out"), chunks=(2, 4), **more)
+
+
+def _rechunk_in_place(passes: int) -> Callable[..., object]:
+    def act(place: Place, **more: Any) -> object:
+        options: Any = {"node": "x", "chunks": (2, 4), "in_place": True, "passes": passes, **more}
+        return oz.rechunk(place.root(), **options)
+
+    return act
+
+
+def _pyramid(place: Place, **more: Any) -> object:
+    options: Any = {"axes": "yx", "levels": 2, **more}
+    return oz.pyramid(_array(place), place.root("out"), **options)
+
+
+def _import(place: Place, **more: Any) -> object:
+    options: Any = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
+    return oz.import_file(str(place.folder / "in.npy"), place.root("out"), **options)
+
+
+def _ome(place: Place, **more: Any) -> object:
+    version = {2: "0.4", 3: "0.5"}[int(place.zarr_format)]
+    options: Any = {"axes": "yx", "levels": 2, "version": version, "chunks": CHUNKS, **more}
+    return oz.ome.write(place.root("out"), NEW, **options)
+
+
+def _cf(place: Place, **more: Any) -> object:
+    dataset = oz.cf.create(place.root("out"), zarr_format=place.zarr_format, **more)
+    return dataset.create_variable("v", NEW, dimensions=["y", "x"], chunks=CHUNKS)
+
+
+def _geo(place: Place, **more: Any) -> object:
+    options: Any = {"crs": "EPSG:4326", "bounds": (0, 0, 4, 6), "levels": 2, "chunks": CHUNKS}
+    return oz.geo.write(place.root("out"), NEW, zarr_format=place.zarr_format, **options, **more)
+
+
+def _dataset(first: int = 0) -> Any:
+    import xarray
+
+    time = ("time", np.arange(first, first + 6))
+    return xarray.Dataset({"v": (("time", "x"), NEW)}, coords={"time": time})
+
+
+def _xarray(place: Place, overwrite: bool = False) -> object:
+    encoding = {"v": {"chunks": CHUNKS}}
+    mode: Any = "w" if overwrite else "w-"
+    options: Any = {"mode": mode, "encoding": encoding, "zarr_format": place.zarr_format}
+    return oz.xarray.write(_dataset(), place.root("out"), **options)
+
+
+def _prepare_dataset(place: Place, zarr_format: Format) -> None:
+    prepare(place, zarr_format)
+    _xarray(place)
+
+
+def _append_dataset(place: Place) -> object:
+    return oz.xarray.write(_dataset(6), place.root("out"), append_dim="time")
+
+
+def _dask(place: Place, **more: Any) -> object:
+    import dask.array
+
+    options: Any = {"zarr_format": place.zarr_format, **more}
+    return oz.from_dask(dask.array.from_array(NEW, chunks=CHUNKS), place.root("out"), **options)
+
+
+def write_beside(place: Place) -> object:
+    """Change an element of the array that other operations change: a second writer."""
+    return _set("x", (5, 3), 7)(place)
+
+
+def hold_x(place: Place) -> None:
+    """Do so through a handle that is older than what happens while this process is stopped."""
+    array = _array(place)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    array[5, 3] = 7
+    place.close()
+
+
+OPERATIONS: dict[str, Operation] = {
+    "create": Operation("create", _create("new", shape=(6, 4), dtype="i4")),
+    "create with attributes": Operation(
+        "create", _create("new", shape=(6, 4), dtype="i4", attributes={"k": 1})
+    ),
+    "create group": Operation("create", lambda p: _group(p).create_group("new/a"), "nodes"),
+    "create with data": Operation("create with data", **_new(_create_data)),
+    "create shards with data": Operation("create with data", **_new(_create_shards), formats=(3,)),
+    "create root with data": Operation("create with data", **_new(_create_root)),
+    "array": Operation("create with data", **_new(_array_root)),
+    "save": Operation("create with data", **_new(_save)),
+    "save group": Operation("create with data", **_new(_save_group), rule="nodes"),
+    "assign new": Operation("create with data", _assign("new")),
+    "from array": Operation("create with data", **_new(_from_array)),
+    "overwrite": Operation("overwrite", _create("x", data=NEW, overwrite=True)),
+    "overwrite consolidated": Operation(
+        "overwrite",
+        _create("x", data=NEW, overwrite=True, chunks=(3, 4)),
+        prepare=prepare_consolidated,
+    ),
+    "overwrite with another type": Operation(
+        "overwrite", _create("x", data=NEW[:3].astype("f8"), overwrite=True, chunks=(2, 4))
+    ),
+    "overwrite without data": Operation(
+        "overwrite", _create("x", shape=(6, 4), dtype="i4", overwrite=True)
+    ),
+    "overwrite shards": Operation(
+        "overwrite", _create("s", data=NEW, overwrite=True), prepare=prepare_shards
+    ),
+    "overwrite group by array": Operation("overwrite", _create("g", data=NEW, overwrite=True)),
+    "overwrite group": Operation(
+        "overwrite", lambda p: _group(p).create_group("g", overwrite=True)
+    ),
+    "overwrite root": Operation("overwrite root", _overwrite_root, "absent"),
+    "assign": Operation("overwrite", _assign("x")),
+    "delete array": Operation("delete", _delete("x"), prepare=prepare_consolidated),
+    "delete group": Operation("delete", _delete("g")),
+    "move array": Operation("move", _move("x", "m/y"), "both"),
+    "move group": Operation("move", _move("g", "m"), "both", prepare=prepare_consolidated),
+    "shrink, keep": Operation("resize", _resize((2, 3), "keep")),
+    "shrink, erase": Operation("resize", _resize((2, 3), "erase")),
+    "shrink shards, erase": Operation(
+        "resize", _resize((2, 3), "erase", "s"), prepare=prepare_shards
+    ),
+    "grow": Operation("resize", _resize((9, 7), "erase")),
+    "append": Operation("append", _append),
+    "write element": Operation("write", _set("x", (0, 0), 7), "chunks"),
+    "write region": Operation("write", _set("x", np.s_[1:5, 1:3], 7), "chunks"),
+    "write all": Operation("write", _set("x", ..., NEW), "chunks"),
+    "write fill": Operation("write", _set("x", ..., 0), "chunks"),
+    "write shards": Operation(
+        "write", _set("s", np.s_[1:5, 1:3], 7), "chunks", prepare=prepare_shards
+    ),
+    "writer": Operation("write", _stream, "chunks", prepare=prepare_shards),
+    "attributes": Operation("attributes", lambda p: _array(p).attrs.update({"k": 2, "l": [3]})),
+    "group attributes": Operation(
+        "attributes", lambda p: _group(p).attrs.update({"k": 2}), prepare=prepare_consolidated
+    ),
+    "consolidate": Operation("consolidate", lambda p: oz.consolidate_metadata(p.root())),
+    "copy hierarchy": Operation("job", **_job(_copy_hierarchy)),
+    "copy group": Operation("job", **_new(_copy_node)),
+    "copy array": Operation("job", **_new(_copy_array)),
+    "convert": Operation("job", **_job(_convert)),
+    "convert in place": Operation("convert in place", _convert_in_place, "nodes", formats=(2,)),
+    "rechunk": Operation("job", **_job(_rechunk)),
+    "rechunk in place": Operation(
+        "in-place job", **{**_job(_rechunk_in_place(1)), "force": None}, target="data:x"
+    ),
+    "rechunk in place, two passes": Operation(
+        "in-place job", **{**_job(_rechunk_in_place(2)), "force": None}, target="data:x"
+    ),
+    "pyramid": Operation("job", **_job(_pyramid), formats=(3,)),
+    "import": Operation("job", **_job(_import), prepare=prepare_file),
+    "OME write": Operation("job", **_new(_ome)),
+    "CF write": Operation("create with data", **_new(_cf), rule="nodes"),
+    "geo write": Operation("job", **_new(_geo)),
+    "xarray write": Operation("job", **_new(_xarray)),
+    "xarray append": Operation("append", _append_dataset, prepare=_prepare_dataset, rule="nodes"),
+    "Dask write": Operation("job", **_new(_dask)),
+}
