@@ -303,12 +303,13 @@ class Run:
         if outcome == "ok":
             if nodes(now) not in (self.after, self.twice):
                 yield f"again: {self.wrong(now) or 'not the new state'}"
-        elif outcome not in ("NodeExists", "NodeNotFound", self.twice_outcome):
+        elif outcome not in ("NodeExists", "NodeNotFound", "Conflict", self.twice_outcome):
             yield f"again: {outcome} {text}"
         elif self.wrong(now):
             yield f"again, refused: {self.wrong(now)}"
         elif view != self.after and self.operation.promise != "move":
-            if not any(word in str(text) for word in ("overwrite=True", "resume=True", "repair")):
+            advice = ("overwrite=True", "resume=True", "repair", "Resize")
+            if not any(word in str(text) for word in advice):
                 yield f"again: {outcome} without advice: {text}"
             if self.operation.force is not None:
                 outcome, text, now, _ = self.tried(state, self.operation.force)
@@ -352,7 +353,9 @@ class Run:
             if outcome.startswith(("bare", "hung", "exit")):
                 self.report(point, f"full disk: {outcome} {text}")
             kept = nodes(view) == (self.after if outcome == "ok" else self.before)
-            if not kept and (self.wrong(view) or self.operation.rule not in ("chunks", "nodes")):
+            either = self.operation.rule in ("chunks", "nodes")
+            either = either or self.operation.promise in ("resize", "delete")
+            if not kept and (self.wrong(view) or not either):
                 what = self.wrong(view) or "the new state, in spite of the error"
                 self.report(point, f"full disk, {outcome} ({str(text)[:80]}): {what}")
             for problem in self._again(place, nodes(view)):

@@ -55,7 +55,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "the node is gone",
         "all of the node, or nothing that a new node would take for its own; `repair` removes it",
         *("all of the node, or none", "the old values, or an error"),
-        *("all of the node, or none", "gets an error, or its change goes with the node", _KEPT),
+        *("all of the node, or none", "gets an error, or its change goes with the node"),
+        "an error; the node is there, or gone",
     ),
     "move": (
         *("the node is at the new path", "all of the node at one path, or at both"),
@@ -65,7 +66,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "resize": (
         *("the shape is the new one", "the old or the new shape with its values"),
         *("the old or the new shape with its values",) * 3,
-        *("waits; both changes are kept", _KEPT),
+        *("waits; both changes are kept", "an error; the old or the new shape with its values"),
     ),
     "append": (
         *("the rows are there", "the old shape, or the new one with all rows"),
@@ -118,6 +119,11 @@ ELSEWHERE: dict[tuple[str, str], dict[str, str]] = {
         "SQLite and LMDB": "the old or the new node, or none until `repair`",
         "buckets and Redis": "the old or the new node, or none until `repair`",
         "fsspec and others": "the old or the new node, or none until `repair`",
+    },
+    ("delete", "killed"): {
+        "ZIP": "each member of a group is there or gone; deleting it again, or `repair`, finishes",
+        "buckets and Redis": "the same",
+        "fsspec and others": "the same",
     },
     ("all", "old-handle"): {"buckets and Redis": _MIXED, "fsspec and others": _MIXED},
     ("all", "new-reader"): {

@@ -93,12 +93,14 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
 
     _config = DEFAULT_CONFIG
     _bound_model: BoundArray | None
-    _read_at = 0.0  # the monotonic time when the model was read or written; 0 for long ago
+    _is_published = True  # False: the stored metadata are not compared
+    # The monotonic time when the model was read or written; 0 for long ago, None if unpublished.
+    _read_at: float | None = 0.0
 
     def _set_model(self, location: Location, model: Node) -> None:
         if not isinstance(model, ArrayModel):
             raise WrongNode(f"{location} is a group, not an array; use open_group")
-        self._read_at = time.monotonic()
+        self._read_at = time.monotonic() if self._is_published else None
         bound = None if was_bound(model) else _bind(location, model, self._read_at)
         self._location, self._model, self._bound_model = location, model, bound
         self._configure(self._config)
@@ -372,7 +374,12 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             >>> a.nchunks_initialized
             2
         """
-        handle = self.at(self._location, self._model)
+        handle = type(self).__new__(type(self))
+        handle._is_published, handle._from_consolidated = (
+            self._is_published,
+            self._from_consolidated,
+        )
+        handle._set_model(self._location, self._model)
         handle._configure(ArrayConfig.of(config))
         return handle
 
@@ -380,11 +387,14 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         state = super().__getstate__()
         # Consolidated metadata are of all nodes of a group: much longer than what an array needs.
         location = replace(state["location"], consolidated=None)
-        return {**state, "location": location, "config": self._config}
+        published = self._is_published
+        return {**state, "location": location, "config": self._config, "published": published}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self._is_published = state["published"]
         super().__setstate__(state)
-        self._read_at, self._bound_model = 0.0, None  # long ago, in another process
+        self._bound_model = None
+        self._read_at = 0.0 if self._is_published else None  # long ago, in another process
         self._configure(state["config"])
 
     @property
@@ -723,12 +733,23 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             raise AttributeError(message, name=name, obj=self)
 
 
-def _bind(location: Location, model: ArrayModel, read_at: float) -> BoundArray:
+def unpublished(location: Location, model: ArrayModel) -> Array:
+    """Return the handle of an array that has no metadata yet, or others, at its location.
+
+    It does not compare them before it reads and writes.
+    """
+    handle = Array.__new__(Array)
+    handle._is_published = False
+    handle._set_model(location, model)
+    return handle
+
+
+def _bind(location: Location, model: ArrayModel, read_at: float | None) -> BoundArray:
     """Return an array bound to code; raise if its model, read at a time, is invalid."""
     prefix = location.format.chunk_prefix(location.path)
     bound = BoundArray(location.store, location.path, prefix, model)
     bound.check()
-    bound.watch = ArrayWatch(location, model, read_at)
+    bound.watch = None if read_at is None else ArrayWatch(location, model, read_at)
     return bound
 
 

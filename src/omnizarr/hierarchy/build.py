@@ -66,6 +66,7 @@ from omnizarr.stores.staging import (
     begin_writing,
     end_writing,
     marker,
+    recover_interrupted,
     stage,
 )
 
@@ -518,6 +519,8 @@ def create_node(
 def check_new(location: Location, overwrite: bool, implied: bool = False) -> Format | None:
     """Raise if no node can be created; return the format of an existing one to be replaced."""
     location.check_new()
+    if overwrite:
+        recover_interrupted(location.store)
     found = PathMetadata.fetch(location.store, location.path, location.format)
     found.check_root()
     found.missing_groups()
@@ -535,7 +538,8 @@ def check_new(location: Location, overwrite: bool, implied: bool = False) -> For
 
 
 def _in_store(location: Location, store: Store) -> Location:
-    return replace(location, store=store, listed_keys=None, consolidated=None)
+    private = store is not location.store
+    return replace(location, store=store, listed_keys=None, consolidated=None, is_private=private)
 
 
 def update_consolidated_above(target: Location, old: Format | None) -> None:

@@ -42,7 +42,9 @@ from omnizarr.stores.staging import (
     Extent,
     Kind,
     Mark,
+    interrupted,
     marker,
+    publication_order,
     stage,
 )
 
@@ -67,6 +69,8 @@ class Location:
     consolidated: ConsolidatedMetadata | None = field(compare=False, repr=False)
     # The treatment of missing chunks when arrays are read.
     missing: Missing = field(compare=False, repr=False)
+    # True where nobody else writes: what is there already is of the same writer.
+    is_private: bool = field(compare=False, repr=False)
 
     def __init__(
         self,
@@ -77,6 +81,7 @@ class Location:
         listed_keys: tuple[str, ...] | None = None,
         consolidated: ConsolidatedMetadata | None = None,
         missing: Missing = "fill",
+        is_private: bool = False,
     ) -> None:
         fields = self.__dict__  # half the time of a generated method, for every node that is opened
         fields["store"] = store
@@ -86,6 +91,7 @@ class Location:
         fields["listed_keys"] = listed_keys
         fields["consolidated"] = consolidated
         fields["missing"] = missing
+        fields["is_private"] = is_private
 
     def __str__(self) -> str:
         return f"{paths.show(self.path)} in {self.store!r}"
@@ -97,7 +103,7 @@ class Location:
 
     def at(self, path: str) -> Location:
         """Return the location of another path in the same hierarchy."""
-        shared = self.listed_keys, self.consolidated, self.missing
+        shared = self.listed_keys, self.consolidated, self.missing, self.is_private
         return Location(self.store, path, self.format, self.read_only, *shared)
 
     def child(self, name: str) -> Location:
@@ -350,9 +356,13 @@ class Location:
         existing = self.existing(found, implied)
         if existing is not None:
             raise self.node_exists(existing)
-        if isinstance(node, ArrayModel) and not found.is_empty:
+        if isinstance(node, ArrayModel) and not (found.is_empty or self.is_private):
             self.leftovers(overwrite=False)
         self._create_parents(missing, found)
+        # Attributes of a node that is not there.
+        erase_values(
+            self.store, [key for key in self.format.keys(self.path) if key in found.metadata]
+        )
         self.store_new_node(metadata)
         return found.metadata
 
@@ -367,12 +377,17 @@ class Location:
             raise NodeExists(incomplete_message(self, mark))
         if not can_list(store):
             return ()
-        found = []
+        found, own = [], format.keys(self.path)
         for prefix in format.subtree(self.path)[1]:
             for key in list_prefix(store, prefix):
-                if paths.is_ours(key):
+                if paths.is_ours(key) or key in own:
                     continue
                 if is_metadata(key) and mark is None:
+                    if any(each.complete for each in interrupted(store)):
+                        raise NodeExists(
+                            f"{self}: a node was being put there when its writer was killed; run"
+                            " omnizarr repair, which finishes that, or give overwrite=True"
+                        )
                     raise NodeExists(
                         f"{self} is no node, but others are below it, such as {key!r}; give"
                         " another path, or create a group there first and write into that"
@@ -393,7 +408,7 @@ class Location:
         The caller checks that there is none, and updates consolidated metadata.
         """
         metadata, read = self.prepare(node)
-        if isinstance(node, ArrayModel) and has_low_latency(self.store):
+        if isinstance(node, ArrayModel) and has_low_latency(self.store) and not self.is_private:
             self.leftovers(overwrite=False)
         self.store_new_node(metadata)
         return read, metadata
@@ -460,10 +475,19 @@ class Location:
 
     def _store_new(self, metadata: Mapping[str, bytes | None], put: _SetNew | None = None) -> bool:
         """Store the metadata of a new node; return False if another writer has just created it."""
-        (key, main), *others = [(k, text) for k, text in metadata.items() if text is not None]
-        if not (put(key, main) if put else set_new(self.store, key, main)):
+        main, *others = [(k, text) for k, text in metadata.items() if text is not None]
+        later: list[tuple[str, bytes]] = []
+        for key, text in others:  # before the node appears, unless somebody has left them there
+            stored = (put or partial(set_new, self.store))(key, text)
+            if put is not None and not stored:
+                return False
+            put = None
+            if not stored:
+                later.append((key, text))
+        if not (put or partial(set_new, self.store))(*main):
+            erase_values(self.store, [key for key, text in others if (key, text) not in later])
             return False
-        for key, text in others:
+        for key, text in later:
             self.store.set(key, text)
         return True
 
@@ -485,8 +509,9 @@ class Location:
         listed = (key for prefix in prefixes for key in list_prefix(self.store, prefix))
         metadata = {*keys, *self.format.keys(self.path)}
         metadata |= {key for key in listed if self.format.is_metadata(key)}
-        erase_values(self.store, sorted(metadata, key=lambda key: (key.count("/"), key)))
         self.store.set(marker(self.path), Mark("delete", kind=Kind.DELETE).write())
+        inner_first = sorted(metadata, key=publication_order, reverse=True)
+        erase_values(self.store, sorted(inner_first, key=lambda key: -key.count("/")))
         for prefix in prefixes:
             erase_prefix(self.store, prefix)
         self.store.erase(marker(self.path))

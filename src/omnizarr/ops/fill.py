@@ -19,7 +19,7 @@ import numpy.typing as npt
 from omnizarr import data_types
 from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import InvalidArgument
-from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.array import Array, unpublished
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel
 from omnizarr.ops.job import Outcome, Stage, Task, task_id
@@ -114,7 +114,7 @@ def item_bytes(dtype: Any) -> int:
 
 def target_array(output: HierarchyOutput, path: str, model: ArrayModel) -> Array:
     """Return the array that takes the chunks of a job's output, after it has begun."""
-    array = Array.at(Location(output.chunk_store, path, output.location.format), model)
+    array = unpublished(Location(output.chunk_store, path, output.location.format), model)
     if not array._bound.fill_defined:  # chunks that are not stored would be undefined
         return array.with_config({"write_empty_chunks": True})
     return array

@@ -51,6 +51,7 @@ from omnizarr.stores.staging import (
     is_running,
     recover,
 )
+from omnizarr.stores.staging import Kind as MarkKind
 
 MIN_AGE = 60.0  # seconds
 REMOTE_TIMEOUT = 86400.0  # seconds after which a writer on another machine is considered dead
@@ -229,10 +230,8 @@ class _Jobs:
             state = "in use"
         elif mark.cannot_resume:
             state = "removed" if self.remove else "unused"
-            if self.remove:  # a node that is there is complete: metadata come last, and go first
-                there = existing_node(self.store, path) is not None
-                keys = () if there else incomplete_keys(self.store, path)
-                erase_values(self.store, [each for each in keys if not is_metadata(each)])
+            if self.remove:  # a new node that is there is complete: its metadata came last
+                self._clear(path, mark)
                 self.store.erase(key)
         elif mark.finished:  # only the marker and the journal are left
             state = "finished" if self.remove else "unused"
@@ -254,6 +253,14 @@ class _Jobs:
             self._erase_job(key, journal)
             state = "removed"
         return Leftover(paths.show(path), "interrupted job", state, 0, str(mark))
+
+    def _clear(self, path: str, mark: Mark) -> None:
+        """Erase what an operation that cannot be resumed has left of a node."""
+        deleted = mark.kind is MarkKind.DELETE
+        if deleted or existing_node(self.store, path) is None:
+            keys = incomplete_keys(self.store, path)
+            keys = keys if deleted else [key for key in keys if not is_metadata(key)]
+            erase_values(self.store, sorted(keys, key=lambda key: not is_metadata(key)))
 
     def _erase_job(self, key: str, journal: str | None) -> None:
         """Erase the journal, and then the marker, without which the node would seem complete."""

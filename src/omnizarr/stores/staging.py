@@ -106,7 +106,11 @@ class Stage:
 
     def remove(self, old: Extent) -> bool:
         """Erase all that belongs to `old` in one step; return False if that is not possible."""
-        return False
+        if not isinstance(self.target, ChangesKeys):
+            return False
+        listed = (key for prefix in old.prefixes for key in list_prefix(self.target, prefix))
+        self.target.change_keys([*old.metadata, *old.keys, *listed], (), ())
+        return True
 
     def move(self, old: Extent, new: Extent) -> bool:
         """Move `old` to the place of `new` in one step; return False if that is not possible."""
@@ -152,9 +156,12 @@ class Stage:
         have made it again.
         """
         plan = self._read(PLAN)
-        if plan is not None:
-            self._resume(plan, overwrite)
+        if plan is None:
+            return
+        if self._resume(plan, overwrite):
             self._finish(plan)
+        else:
+            self.target.erase(self.prefix + PLAN)
 
     @property
     def mark(self) -> Mark | None:
@@ -190,7 +197,7 @@ class Stage:
             return
         erase_values(self.target, sorted(gone, key=lambda key: key not in metadata))
         _note_replacement()
-        for key in sorted(staged, key=lambda key: (key in metadata, -key.count("/"))):
+        for key in sorted(staged, key=lambda key: (key in metadata, *publication_order(key))):
             value = self.store.get(key)
             if value is None:
                 raise StoreError(f"{key!r} vanished from {self.store!r} while it was put in place")
@@ -212,17 +219,21 @@ class Stage:
             self._apply(plan)
             self._finish(plan)
 
-    def _resume(self, plan: Plan, overwrite: bool) -> None:
-        """Apply the plan of a killed writer, unless another node was created there since."""
-        now = _digests(self.target, plan["metadata"])
-        new = _digests(self.store, plan["metadata"])
-        applied = all(self.target.get(key) == self.store.get(key) for key in plan["new"])
-        complete = bool(now) and now in (plan["had"], new) and not applied
-        if overwrite and now == plan["had"]:
-            complete = False
-        if complete or not {*plan["had"], *new}.issuperset(now):
+    def _resume(self, plan: Plan, overwrite: bool) -> bool:
+        """Apply the plan of a killed writer, unless a complete node is there; return False then.
+
+        Metadata are erased first and stored last, so that old ones mean that nothing was erased,
+        or that somebody has made the node again.
+        """
+        now, new = (_digests(store, plan["metadata"]) for store in (self.target, self.store))
+        if now and now == new:
+            return True
+        if now and now == plan["had"] and not overwrite:
+            return False
+        if not {*plan["had"], *new}.issuperset(now):
             raise self._conflict()
         self._apply(plan)
+        return True
 
     def _finish(self, plan: Plan) -> None:
         self._note_finished()
@@ -255,6 +266,11 @@ def _digests(store: Store, keys: Iterable[str]) -> list[str]:
     """Return digests of those values that exist."""
     values = (store.get(key) for key in keys)
     return [blake2b(value).hexdigest() for value in values if value is not None]
+
+
+def publication_order(key: str) -> tuple[Any, ...]:
+    """Return the place of a key among metadata that appear: inner nodes first, attributes first."""
+    return -key.count("/"), key.rpartition("/")[2] not in ("attrs", ".zattrs"), key
 
 
 @runtime_checkable
@@ -341,6 +357,13 @@ def wait_for_replacement(store: Store) -> bool:
         waited = True
         time.sleep(POLL)
     return waited
+
+
+def recover_interrupted(store: Store) -> None:
+    """Finish, or undo, what writers that are known to be dead were putting in its place."""
+    for each in interrupted(store):
+        if each.complete and not each.is_alive:
+            stage(store, each.name).settle()
 
 
 def recover(store: Store, name: str) -> None:
@@ -549,7 +572,7 @@ class DeferredMetadataStore:
     def publish(self, belongs: Callable[[str], bool]) -> None:
         """Store the metadata that belongs to a node, the innermost first."""
         mine = [key for key in self.metadata if belongs(key)]
-        for key in sorted(mine, key=lambda key: (-key.count("/"), key)):
+        for key in sorted(mine, key=publication_order):
             self.published.append(key)
             self.inner.set(key, self.metadata[key])
 

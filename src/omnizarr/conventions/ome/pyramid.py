@@ -44,7 +44,7 @@ from omnizarr.conventions.ome.write import (
     with_separator,
 )
 from omnizarr.errors import CannotExpress, InvalidArgument, NodeNotFound
-from omnizarr.hierarchy.array import Array, options_like
+from omnizarr.hierarchy.array import Array, options_like, unpublished
 from omnizarr.hierarchy.create import new_location
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.location import Location, existing_node
@@ -130,7 +130,7 @@ def plan_image(
         full = paths.join(path, dataset.path)
         models[full] = array_model(location.format, lengths, dtype, options)
         if first is None:
-            first = Array.at(Location(location.store, full, location.format), models[full])
+            first = unpublished(Location(location.store, full, location.format), models[full])
     return NewImage(path, version, metadata, tuple(steps), models, dtype)
 
 
@@ -197,7 +197,7 @@ def level_stages(
 
 def planned_array(output: HierarchyOutput, path: str, model: ArrayModel) -> Array:
     """Return an array of a job's output as it will be."""
-    return Array.at(Location(output.location.store, path, output.location.format), model)
+    return unpublished(Location(output.location.store, path, output.location.format), model)
 
 
 @dataclass(frozen=True)
@@ -359,7 +359,7 @@ class BuildPyramid(Job[Filled]):
         output = AddedLevels(image, version, datasets, models, operation, digest, self.overwrite)
         stages: list[Stage[Filled]] = []
         for number, (path, model) in enumerate(models.items()):
-            coarser = Array.at(Location(location.store, path, location.format), model)
+            coarser = unpublished(Location(location.store, path, location.format), model)
             count = level_task_count(coarser, steps[number], method, memory)
             tasks = partial(output.tasks, number, steps[number], method, memory)
             name, size = f"level {have + number}", coarser.nbytes

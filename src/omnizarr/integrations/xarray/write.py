@@ -25,7 +25,7 @@ from omnizarr.errors import (
     WrongNode,
     WrongType,
 )
-from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.array import Array, unpublished
 from omnizarr.hierarchy.attributes import lock_shape
 from omnizarr.hierarchy.build import build
 from omnizarr.hierarchy.chunks import with_shape
@@ -108,9 +108,8 @@ def enlarged(array: Array, shape: tuple[int, ...]) -> Array:
     same_rank = len(shape) == array.ndim
     if not same_rank or any(n < old for n, old in zip(shape, array.shape, strict=True)):
         raise InvalidArgument(f"cannot enlarge an array of shape {array.shape} to {shape}")
-    larger = Array.at(array._location, with_shape(array._model, shape))
+    larger = unpublished(array._location, with_shape(array._model, shape))
     larger._configure(array._config)
-    larger._bound.watch = None  # else the stored shape would count
     return larger
 
 
@@ -502,6 +501,19 @@ def _check_names(
         raise InvalidArgument(
             f"append_dim {options.append_dim!r} is not a stored dimension;"
             f" known: {', '.join(sorted(d for d in known if d))}"
+        )
+    if options.append_dim is not None:
+        _check_lengths(existing, options.append_dim)
+
+
+def _check_lengths(existing: Mapping[str, Array], dim: str) -> None:
+    """Raise if an append was interrupted between the shapes of two variables."""
+    named = ((name, array, array.dimension_names or ()) for name, array in existing.items())
+    lengths = {name: array.shape[dims.index(dim)] for name, array, dims in named if dim in dims}
+    if len({*lengths.values()}) > 1:
+        raise Conflict(
+            f"the stored variables have different lengths along {dim!r}: {lengths}; an append was"
+            f" interrupted, or is still running. Resize all to {min(lengths.values())} to go on"
         )
 
 

@@ -19,7 +19,7 @@ from omnizarr.errors import StoreError
 from omnizarr.model.paths import is_ours
 from omnizarr.stores.base import Store
 from omnizarr.stores.local.atomic_files import exchange
-from omnizarr.stores.staging import PLAN, Extent, Plan, Stage
+from omnizarr.stores.staging import PLAN, Extent, Plan, Stage, publication_order
 
 MOVED = "moved"  # in a stage: all old files are out of the way
 ATTEMPTS = 16  # to replace a folder that late writers fill
@@ -156,10 +156,10 @@ class DirectoryStage(Stage):
     def _try_again(self) -> None:
         self.settle()
 
-    def _resume(self, plan: Plan, overwrite: bool) -> None:
+    def _resume(self, plan: Plan, overwrite: bool) -> bool:
         """Put new files in their place if all old ones are aside; else put the old ones back."""
         if self._is_in_place(plan):
-            return
+            return True
         side = "old" if self._read(MOVED) is None else "new"
         staged = os.path.join(self._folder, side, "")
         left = [path for path in plan[side] if os.path.lexists(staged + path)]
@@ -167,10 +167,11 @@ class DirectoryStage(Stage):
             raise self._conflict()
         if side == "new":
             self._move_new(left, plan["whole"])
-            return
+            return True
         for path in reversed(left):
             with contextlib.suppress(FileNotFoundError):
                 self._rename(staged + path, self.root + path)
+        return False
 
     def _finish(self, plan: Plan) -> None:
         if self._read(MOVED) is not None or self._is_in_place(plan):
@@ -192,7 +193,8 @@ class DirectoryStage(Stage):
         there = [path for path in unique if os.path.lexists(top + path)]
         roots = set(there)
         outermost = [p for p in there if not any(a in roots for a in _above(p))]
-        return sorted(outermost, key=lambda path: (path in extent.metadata) is not metadata_first)
+        order = sorted(outermost, key=publication_order, reverse=metadata_first)
+        return sorted(order, key=lambda path: (path in extent.metadata) is not metadata_first)
 
     def _move_new(self, paths: list[str], whole: bool) -> None:
         new = os.path.join(self._folder, "new", "")
