@@ -262,7 +262,6 @@ def test_the_printed_blosc_example_works() -> None:
         ("clevel", "1"),
         ("cname", "brotli"),
         ("cname", 1),
-        ("blocksize", -1),
         ("blocksize", 1.5),
         ("shuffle", 3),
         ("shuffle", -2),

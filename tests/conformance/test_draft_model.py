@@ -320,7 +320,7 @@ class CaseBlindStore(oz.MemoryStore):
 def test_a_name_that_the_file_system_cannot_hold_is_an_error(tmp_path: Path) -> None:
     store = oz.LocalStore(tmp_path / "h")
     group = oz.create_group(store, zarr_format=DRAFT)
-    with pytest.raises(oz.StoreError, match=r"cannot write|cannot read"):
+    with pytest.raises(oz.InvalidArgument, match="the name 'xxx"):
         group.create_array("x" * 300, shape=1, dtype="i4")
     assert list(group) == []
 

@@ -49,7 +49,7 @@ def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.Mo
         opened.append(path)
         return b"x", None, None
 
-    windows = SimpleNamespace(path=ntpath, sep="\\", fspath=os.fspath)
+    windows = SimpleNamespace(path=ntpath, sep="\\", fspath=os.fspath, fsencode=os.fsencode)
     monkeypatch.setattr(local, "os", windows)
     monkeypatch.setattr(base, "os", windows)
     monkeypatch.setattr(atomic_files, "os", windows)

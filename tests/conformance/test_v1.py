@@ -100,10 +100,10 @@ def test_a_directory_a_dictionary_and_a_key_value_store_hold_the_same_bytes(
 
 @pytest.mark.shows("V1-02")
 def test_reading_and_writing_never_list_the_store() -> None:
-    store = UnlistableStore()
-    z = oz.create_array(
-        store, shape=(20, 20), chunks=(10, 10), dtype="i4", fill_value=42, zarr_format=1
-    )
+    made = KeyValueStore()
+    oz.create_array(made, shape=(20, 20), chunks=(10, 10), dtype="i4", fill_value=42, zarr_format=1)
+    store = UnlistableStore(made.values)
+    z = oz.open(store, mode="r+")
     z[0:10, 0:10] = 1
     assert sorted(store.values) == ["0.0", "attrs", "meta"]
     assert (oz.open(store)[0:10, 0:10] == 1).all()

@@ -329,7 +329,7 @@ def test_an_axis_of_length_0_has_no_chunks(chunks: list[int]) -> None:
     assert z[:].shape == (0, 5)
     z[:] = np.empty((0, 5), "i4")
     z[...] = 1
-    assert store.asked[asked:] == []
+    assert {*store.asked[asked:]} <= {".zarray", ".zgroup", ".zattrs"}  # is it still the array?
     assert sorted(store) == [".zarray"]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from tests.conformance.key_value import UnlistableStore
+from tests.conformance.key_value import KeyValueStore, UnlistableStore
 from tests.conformance.v2_metadata import ZARRAY
 
 ZGROUP = b'{\n    "zarr_format": 2\n}'
@@ -27,8 +27,10 @@ def an_array(store: Any, path: str = "", **options: Any) -> oz.Array:
 
 @pytest.mark.shows("V2-01")
 def test_nodes_are_created_read_and_removed_without_listing() -> None:
-    store = UnlistableStore()
-    z = an_array(store, "foo/bar", fill_value=9)
+    made = KeyValueStore()  # which has no listing
+    an_array(made, "foo/bar", fill_value=9)
+    store = UnlistableStore(made.values)
+    z = oz.open(store, path="foo/bar", mode="r+")
     z[:2] = 1
     assert oz.open(store, path="foo/bar")[:].tolist() == [1, 1, 9, 9]
     assert oz.open(store, path="foo")["bar"][0] == 1

@@ -213,7 +213,7 @@ def test_the_uri_of_a_directory_is_that_of_rfc_8089(monkeypatch: pytest.MonkeyPa
     assert oz.LocalStore.from_url("file:///my%20data").root == Path("/my data")
     assert oz.LocalStore.from_url("file:///%CE%A9/100%25").root == Path("/Ω/100%")
     assert oz.LocalStore.from_url("file:///c:/my%20data")._given == "c:/my data"
-    system = SimpleNamespace(path=ntpath, sep="\\", fspath=os.fspath)
+    system = SimpleNamespace(path=ntpath, sep="\\", fspath=os.fspath, fsencode=os.fsencode)
     monkeypatch.setattr(ntpath, "abspath", ntpath.normpath)
     monkeypatch.setattr(local, "os", system)
     monkeypatch.setattr(base, "os", system)
@@ -235,7 +235,9 @@ def test_a_file_uri_with_a_host_is_refused_with_a_remedy(
     assert f"'{host}/{path}'" in str(caught.value)
     here = stores.resolve("file://localhost/x.zarr")
     assert here == stores.resolve("file:/x.zarr") == oz.LocalStore("/x.zarr")
-    monkeypatch.setattr(local, "os", SimpleNamespace(path=ntpath, sep="\\", fspath=os.fspath))
+    monkeypatch.setattr(
+        local, "os", SimpleNamespace(path=ntpath, sep="\\", fspath=os.fspath, fsencode=os.fsencode)
+    )
     share = oz.LocalStore.from_url(f"file://{host}/share/my%20data")
     assert share.url == f"file://{host}/share/my%20data"
 

@@ -21,6 +21,7 @@ from omnizarr.config import Config
 from omnizarr.engine import chunk_cache, kernel, reference
 from omnizarr.engine.binding import BoundArray
 from omnizarr.engine.missing_chunks import Coords, Filled, Missing
+from omnizarr.errors import ChunkError
 from omnizarr.indexing import Plan, ProductPlan, Row, axis_plan
 from omnizarr.model import paths
 from omnizarr.storage_transformers import stored_key
@@ -34,35 +35,18 @@ def read(
     missing: Missing = "fill",
     filled: list[Coords] | None = None,
     settings: Config | None = None,
+    watched: bool = True,
 ) -> Any:
     """Return the result of a plan, or fill `out`, of the plan's full shape, and return it.
 
     `missing` chooses what to do about chunks that the store does not have; the coordinates of those
     that got the fill value go into `filled`. `settings` are those in force, if they are at hand.
+    Unless `watched` is False, NodeChanged is raised if the array was replaced.
     """
     settings = settings or config.get()
-    watch = array.watch
-    if watch is None:
-        return _read(array, plan, out, missing, filled, settings)
-
-    def attempt() -> Any:
-        found: list[Coords] | None = None if filled is None else []
-        return _read(array, plan, out, missing, found, settings), found
-
-    values, found = watch.steadily(attempt, several=plan.count > 1)
-    if filled is not None:
-        filled.extend(found)
-    return values
-
-
-def _read(
-    array: BoundArray,
-    plan: Plan,
-    out: npt.NDArray[Any] | None,
-    missing: Missing,
-    filled: list[Coords] | None,
-    settings: Config,
-) -> Any:
+    watch = array.watch if watched else None
+    if watch is not None and not (watch.identity and missing == "fill" and filled is None):
+        return _read_steadily(array, plan, out, missing, filled, settings)
     full = out
     try:
         if full is None:
@@ -82,9 +66,36 @@ def _read(
                     reference.read_row(array, row, full)
     except MemoryError as e:
         raise _memory_error(e, "read", array, plan, allocated=full is not None) from e.__cause__
+    except ChunkError:
+        if watch is None:
+            raise
+        return _read_steadily(array, plan, out, missing, filled, settings)
+    if watch is not None and kernel.identity(watch.metadata) != watch.identity:
+        return _read_steadily(array, plan, out, missing, filled, settings)
     if out is not None:
         return out
     return full[plan.final] if isinstance(plan, ProductPlan) else plan.result(full)
+
+
+def _read_steadily(
+    array: BoundArray,
+    plan: Plan,
+    out: npt.NDArray[Any] | None,
+    missing: Missing,
+    filled: list[Coords] | None,
+    settings: Config,
+) -> Any:
+    """Read an array again that may have been replaced while it was read."""
+    watch: Any = array.watch
+
+    def attempt() -> Any:
+        found: list[Coords] | None = None if filled is None else []
+        return read(array, plan, out, missing, found, settings, watched=False), found
+
+    values, found = watch.steadily(attempt, several=plan.count > 1)
+    if filled is not None:
+        filled.extend(found)
+    return values
 
 
 def _read_with_options(

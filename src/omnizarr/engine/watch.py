@@ -23,10 +23,12 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast
 
+from omnizarr.data_types import value_key
 from omnizarr.engine import kernel
-from omnizarr.errors import ChunkError, Conflict, InvalidMetadata, NodeChanged
+from omnizarr.errors import ChunkError, Conflict, InvalidMetadata, NodeChanged, StoreError
 from omnizarr.formats import Format
 from omnizarr.model import ArrayModel, Node
+from omnizarr.model.node import FillValue
 from omnizarr.stores import Store, direct_file_root, direct_values, get_existing
 from omnizarr.stores.staging import last_replacement, wait_for_replacement
 
@@ -60,7 +62,7 @@ class ArrayWatch:
     """The stored metadata of an array as a handle last saw them."""
 
     __slots__ = (
-        *("_location", "_model", "_sign", "_signature"),
+        *("_is_quick", "_location", "_model", "_sign", "_signature"),
         *("expires", "identity", "is_remote", "metadata", "missed", "stored"),
     )
 
@@ -74,11 +76,8 @@ class ArrayWatch:
         self.identity = 0  # of that file
         self.is_remote = not getattr(location.store, "low_latency", False)
         self.expires = read_at + (REMOTE_RECENT if self.is_remote else RECENT)
-        self._sign = self._find_sign_first  # replaced by the first call
-
-    def _find_sign_first(self) -> Any:
-        self._sign = self._find_sign()
-        return self._sign()
+        self._is_quick = False  # True if the signature is no value that has to be fetched
+        self._sign: Callable[[], Any] | None = None
 
     def _find_sign(self) -> Callable[[], Any]:
         """Return the function that tells one version of the metadata from the next."""
@@ -87,11 +86,13 @@ class ArrayWatch:
         root, values = direct_file_root(store), direct_values(store)
         if root is not None and not getattr(store, "movable", False):
             path = root + os.fsencode(key)
+            self._is_quick = True
             if kernel.identity is None:
                 return lambda: _file_identity(path)
             self.metadata = path
             return lambda: kernel.identity(path)
         if type(values) is dict:
+            self._is_quick = True
             return lambda: _Same(values.get(key))
         return lambda: [last_replacement(), store.get(key)]
 
@@ -101,7 +102,9 @@ class ArrayWatch:
 
     def is_current(self) -> bool:
         """Return True if the stored metadata are still the ones that were seen last."""
-        if self.is_remote or self._signature is None or self._sign() != self._signature:
+        if self.is_remote or self._signature is None or self._sign is None:
+            return False
+        if self._sign() != self._signature:
             return False
         self.expires = time.monotonic() + RECENT
         return True
@@ -123,9 +126,14 @@ class ArrayWatch:
     def _read(self) -> tuple[Any, Node | None]:
         """Return the signature and the node; a node that is being replaced is waited for."""
         location = self._location
+        keys = location.format.keys(location.path)
         for wait in (*WAITS, None):
-            signature = self._sign()
-            documents = get_existing(location.store, location.format.keys(location.path))
+            number = last_replacement()
+            self._sign = sign = self._sign or self._find_sign()
+            signature = sign() if self._is_quick else None
+            documents = get_existing(location.store, keys)
+            if not self._is_quick:
+                signature = [number, documents.get(keys[0])]
             try:
                 node = location.format.read(location.path, documents, [])
             except InvalidMetadata as e:
@@ -155,7 +163,12 @@ class ArrayWatch:
                 error = e
             recent = self.missed == missed and error is None and self._may_skip(several)
             if not (recent and time.monotonic() < self.expires) and not self.is_current():
-                self.look()
+                try:
+                    self.look()
+                except StoreError:
+                    if error is not None:
+                        raise error from None
+                    raise
                 self._check_shape()
             same = self._signature == signature or (self.is_remote and self.missed == missed)
             if same or (self.stored != stored and number >= GROWING_ATTEMPTS):
@@ -174,7 +187,7 @@ class ArrayWatch:
         if self.is_remote:
             return True
         # The kernel, which does not tell of missing chunks, reads files and memory.
-        return not several and isinstance(self._signature, list)
+        return not several and not self._is_quick
 
     def _check_shape(self) -> None:
         """Raise if the array is smaller than the handle knows."""
@@ -219,6 +232,8 @@ def check_same_array(where: Place, known: ArrayModel, stored: Node | None) -> Ar
         what = "was deleted or moved" if stored is None else "was replaced by a group"
         raise NodeChanged(f"{where} {what} since this array was opened; open it again")
     difference = None if stored is known else _difference(known, stored)
+    if difference == "codecs" and where.format.order_by_setting:
+        difference = None  # which may be another one than when the array was opened
     if difference is not None:
         raise NodeChanged(
             f"{where} was replaced since this array was opened, by one with another {difference};"
@@ -237,4 +252,12 @@ def _difference(old: ArrayModel, new: ArrayModel) -> str | None:
         return "chunk shape"
     names = ("data type", "chunk key encoding", "fill value", "codecs", "storage transformers")
     pairs = zip(names, _meaning(old), _meaning(new), strict=True)
-    return next((name for name, a, b in pairs if a != b), None)
+    return next((name for name, a, b in pairs if not _is_equal(a, b)), None)
+
+
+def _is_equal(one: object, other: object) -> bool:
+    """Return True for equal parts of models; NaN in a fill value is equal to itself here."""
+    if isinstance(one, FillValue) and isinstance(other, FillValue) and one != other:
+        key = value_key((one.json, one.dialect))
+        return key is not None and key == value_key((other.json, other.dialect))
+    return one == other

@@ -42,6 +42,8 @@ class Format(Protocol):
     # True if groups exist, and if they exist without metadata of their own.
     has_groups: bool
     implicit_groups: bool
+    # True if a setting decides the order of elements in chunks.
+    order_by_setting: bool
     # The reason why nothing may be written, or None.
     frozen: str | None
 
@@ -129,6 +131,7 @@ class BesideChunks:
     name: str
     has_groups = True
     implicit_groups = False
+    order_by_setting = False
     frozen: str | None = None
 
     def path(self, path: str) -> str:

@@ -60,6 +60,7 @@ class V1(BesideChunks):
     checksums_are_read = True
     codecs_by_id = True
     has_groups = False
+    order_by_setting = True
 
     def keys(self, path: str) -> tuple[str, ...]:
         return () if path else ("meta", "attrs")

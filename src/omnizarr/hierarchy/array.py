@@ -58,6 +58,7 @@ from omnizarr.stores import (
     commits_changes,
     has_low_latency,
     sizes,
+    supports_compare_and_set,
 )
 
 registry.register("integration", "dask", "omnizarr.integrations.dask:to_dask")
@@ -158,7 +159,9 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         if is_smaller(stored, self._model):
             self._replace_model(stored)
             bound = self._data
-        grown = stored.shape != self.shape or not has_low_latency(self._location.store)
+        store = self._location.store
+        unknown = supports_compare_and_set(store) and not has_low_latency(store)
+        grown = unknown or stored.shape != self.shape
         return replace(bound, outgrown=True) if grown and bound.overhangs else bound
 
     def _follow_shape(self, error: NodeChanged) -> None:

@@ -509,6 +509,7 @@ class Location:
         listed = (key for prefix in prefixes for key in list_prefix(self.store, prefix))
         metadata = {*keys, *self.format.keys(self.path)}
         metadata |= {key for key in listed if self.format.is_metadata(key)}
+        self.store.erase(marker(self.path))  # not there: raises where nothing can be erased
         self.store.set(marker(self.path), Mark("delete", kind=Kind.DELETE).write())
         inner_first = sorted(metadata, key=publication_order, reverse=True)
         erase_values(self.store, sorted(inner_first, key=lambda key: -key.count("/")))

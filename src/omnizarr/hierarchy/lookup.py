@@ -153,12 +153,14 @@ def find_node(
     missing: Missing = "fill",
     prefer_group: bool = False,
     kind: str | None = None,
+    again: bool = True,
 ) -> tuple[Location, Node]:
     """Return the location and the node at a path, in any format; raise NodeNotFound.
 
     Where an array and a group have metadata at the same path, the array is returned, unless
     `prefer_group`. With a `kind`, documents that only the other one has are not looked for.
     Consolidated metadata that do not exist are an error if they are used, and `need_consolidated`.
+    `again`: look twice, as the node may just be absent while it is replaced.
     """
     one_by_one = getattr(store, "cheap_requests", False) and kind is None and not prefer_group
     if one_by_one and zarr_format is None:
@@ -199,8 +201,8 @@ def find_node(
                     location, bool(use_consolidated), name, metadata, need_consolidated
                 )
             return location, node
-    waited = wait_for_replacement(store)  # it may just have been absent
-    if waited or (has_low_latency(store) and probe.formats(fetch_probe(store, probe), [])):
+    if again and has_low_latency(store):  # it may just have been absent
+        wait_for_replacement(store)
         return find_node(
             *(store, path),
             zarr_format=zarr_format,
@@ -211,6 +213,7 @@ def find_node(
             missing=missing,
             prefer_group=prefer_group,
             kind=kind,
+            again=False,
         )
     raise NodeNotFound(absence_reason(store, path, wanted))
 

@@ -46,8 +46,8 @@ _PAGE = 10_000  # entries of a listing that are in memory at a time
 _SIZES = ("sizes", "list_sizes", "list_entries")
 _SAME = (
     ("get", "get_many", "get_versioned", "get_many_versioned", *_SIZES),
-    ("set", "set_many", "set_new", "set_if", "set_partial"),
-    ("erase", "erase_prefix"),
+    ("set", "set_many", "set_new", "set_if", "set_partial", "change_if"),
+    ("erase", "erase_prefix", "change_if"),
     ("list", "list_prefix", "list_dir", *_SIZES),
 )
 
@@ -352,6 +352,8 @@ class LeasedStore(WrapperStore):
     If the store can, it compares the lock with each change. Otherwise a new key is stored only if
     there is none, and an existing one only over the value that it had while the lock was held.
     """
+
+    _covers_all = True
 
     def __init__(self, inner: Store, lease: Lease) -> None:
         super().__init__(inner)

@@ -73,6 +73,7 @@ class V3Draft:
     codecs_by_id = False
     has_groups = True
     implicit_groups = True
+    order_by_setting = False
 
     def __init__(
         self,
