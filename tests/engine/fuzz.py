@@ -280,7 +280,9 @@ def compare(array: oz.Array, rows: Plan, *, one_by_one: bool = False) -> str:
 def compare_small(array: oz.Array, chosen: Any) -> str:
     """Compare a selection that one call reads with the reference engine."""
     bound = array._bound
-    found = kernel.read_small((*bound.small[:-1], 2**17), chosen) if bound.small else None
+    known: Any = bound.watch
+    small = (*bound.small[:-1], 2**17) if bound.small else ()
+    found = kernel.read_small(small, chosen, known.metadata, known.identity) if small else None
     if found is None:
         return "declined"
     try:
@@ -428,7 +430,7 @@ def try_calls(r: random.Random, folder: Path) -> Counter[str]:
     for _ in range(r.choice((0, 1, 1, 2))):
         small[r.randrange(len(small))] = r.choice((*ODD, *NUMBERS, np.zeros))
     index = odd_index(r, (slice(0, 8), r.randint(-13, 13)))
-    answer = attempt(native.read_small, [tuple(small), index])
+    answer = attempt(native.read_small, [tuple(small), index, b"", 0])
     tally["small refused" if answer is None else "small done"] += 1
     tally["rows refused" if try_rows(r, bound, root, given) is None else "rows done"] += 1
     return tally

@@ -30,6 +30,7 @@ from omnizarr.concurrency.limits import no_helpers
 from omnizarr.engine import chunk_cache as caches
 from omnizarr.engine.chunk_cache import ENTRY, ChunkCache
 from omnizarr.errors import ChunkError, OmnizarrError
+from omnizarr.formats import is_metadata
 from omnizarr.stores import Range
 from omnizarr.stores.local import store as local
 from omnizarr.stores.wrappers import WrapperStore
@@ -50,7 +51,7 @@ def settle() -> None:
 
 
 class Counted(oz.MemoryStore):
-    """A store that counts the values that are fetched."""
+    """A store that counts the chunks that are fetched."""
 
     def __init__(self, values: dict[str, bytes] | None = None) -> None:
         super().__init__(values)
@@ -58,7 +59,8 @@ class Counted(oz.MemoryStore):
         self.slow = 0.0
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
-        self.fetched.append((key, range))
+        if not is_metadata(key):
+            self.fetched.append((key, range))
         return super().get(key, range)
 
     def generation(self, key: str) -> str | None:
@@ -67,7 +69,8 @@ class Counted(oz.MemoryStore):
     def get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
-        self.fetched.append((key, range))
+        if not is_metadata(key):
+            self.fetched.append((key, range))
         time.sleep(self.slow)
         return super().get_versioned(key, range)
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.engine import kernel
+from omnizarr.engine import kernel, watch
 from tests.calls import python_calls
 from tests.engine.test_reference import needs_kernel
 
@@ -77,7 +77,12 @@ def test_small_reads_are_those_of_numpy(array: oz.Array, selection: Any) -> None
         np.s_[np.int32(2), : np.int64(5)],
     ],
 )
-def test_a_small_read_takes_two_python_functions(array: oz.Array, selection: Any) -> None:
+def test_a_small_read_takes_two_python_functions(
+    array: oz.Array, selection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "RECENT", 1000.0)
+    array.refresh()
+    _ = array[0, 0], array[selection]
     found, called = python_calls(array.__getitem__, selection)
     assert np.array_equal(found, DATA[selection])
     assert len(called) <= 2, [code.co_qualname for code in called]
@@ -88,10 +93,8 @@ def test_what_is_not_small_is_left_to_a_plan(tmp_path: Path) -> None:
     array[0, 0]
     small = array._bound.small
     assert small
-    assert kernel.read_small(small, ...) is None
-    assert kernel.read_small(small, slice(0, 512)) is None
-    assert kernel.read_small(small, ([1, 2], [3, 4])) is None
-    assert kernel.read_small(small, (slice(5, 1), 0)) is None
+    for selection in (..., slice(0, 512), ([1, 2], [3, 4]), (slice(5, 1), 0)):
+        assert kernel.read_small(small, selection, b"", 0) is None
     assert array[...].sum() == 512 * 512
 
 
