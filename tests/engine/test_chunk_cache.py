@@ -249,6 +249,9 @@ def test_one_key_read_as_two_types_is_cached_twice(kept: ChunkCache, tmp_path: P
     assert np.array_equal(a[...], DATA)
     (tmp_path / "a" / "zarr.json").write_text(document.replace('"int32"', '"float32"'))
     assert np.array_equal(oz.open_array(tmp_path / "a")[...], DATA.view("f4"))
+    with pytest.raises(oz.NodeChanged, match="data type"):
+        a[...]
+    (tmp_path / "a" / "zarr.json").write_text(document)
     assert np.array_equal(a[...], DATA)
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from omnizarr.config import Config
 from omnizarr.engine import chunk_cache, kernel, reference
 from omnizarr.engine.binding import BoundArray
 from omnizarr.engine.missing_chunks import Coords, Filled, Missing
+from omnizarr.engine.watch import RECENT
 from omnizarr.errors import ChunkError
 from omnizarr.indexing import Plan, ProductPlan, Row, axis_plan
 from omnizarr.model import paths
@@ -70,8 +72,10 @@ def read(
         if watch is None:
             raise
         return _read_steadily(array, plan, out, missing, filled, settings)
-    if watch is not None and kernel.identity(watch.metadata) != watch.identity:
-        return _read_steadily(array, plan, out, missing, filled, settings)
+    if watch is not None:
+        if kernel.identity(watch.metadata) != watch.identity:
+            return _read_steadily(array, plan, out, missing, filled, settings)
+        watch.expires = monotonic() + RECENT
     if out is not None:
         return out
     return full[plan.final] if isinstance(plan, ProductPlan) else plan.result(full)

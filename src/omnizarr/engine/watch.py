@@ -170,7 +170,9 @@ class ArrayWatch:
                         raise error from None
                     raise
                 self._check_shape()
-            same = self._signature == signature or (self.is_remote and self.missed == missed)
+            same = self._signature == signature
+            if self.is_remote and (signature is None or self.missed == missed):
+                same = True  # what was looked at first has the known meaning
             if same or (self.stored != stored and number >= GROWING_ATTEMPTS):
                 if error is not None:
                     raise error

@@ -227,7 +227,9 @@ class Stage:
         """
         now, new = (_digests(store, plan["metadata"]) for store in (self.target, self.store))
         if now and now == new:
-            return True
+            applied = all(self.target.get(key) == self.store.get(key) for key in plan["new"])
+            if applied or new != plan["had"]:
+                return True
         if now and now == plan["had"] and not overwrite:
             return False
         if not {*plan["had"], *new}.issuperset(now):
