@@ -63,7 +63,8 @@ class Watch(Protocol):
 
     metadata: bytes  # the path of the file with the metadata, if the kernel may look at it
     identity: int  # of that file when it was seen last; 0: not yet
-    expires: float  # the monotonic time until which a read of one chunk needs no look
+    expires: float  # the monotonic time until which a read of one chunk needs no look,
+    epoch: int  # unless this process has changed metadata since
 
     def note_missing(self) -> None: ...
     def confirm(self) -> object: ...

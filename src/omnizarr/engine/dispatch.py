@@ -28,6 +28,7 @@ from omnizarr.indexing import Plan, ProductPlan, Row, axis_plan
 from omnizarr.model import paths
 from omnizarr.storage_transformers import stored_key
 from omnizarr.stores import lock, lock_prefix, supports_compare_and_set
+from omnizarr.stores.staging import epoch
 
 
 def read(
@@ -73,9 +74,10 @@ def read(
             raise
         return _read_steadily(array, plan, out, missing, filled, settings)
     if watch is not None:
+        now = epoch[0]
         if kernel.identity(watch.metadata) != watch.identity:
             return _read_steadily(array, plan, out, missing, filled, settings)
-        watch.expires = monotonic() + RECENT
+        watch.epoch, watch.expires = now, monotonic() + RECENT
     if out is not None:
         return out
     return full[plan.final] if isinstance(plan, ProductPlan) else plan.result(full)

@@ -30,7 +30,7 @@ from omnizarr.formats import Format
 from omnizarr.model import ArrayModel, Node
 from omnizarr.model.node import FillValue
 from omnizarr.stores import Store, direct_file_root, direct_values, get_existing
-from omnizarr.stores.staging import last_replacement, wait_for_replacement
+from omnizarr.stores.staging import epoch, last_replacement, wait_for_replacement
 
 T = TypeVar("T")
 RECENT = 0.01  # seconds for which one look at a quick store is enough to read one chunk
@@ -63,7 +63,7 @@ class ArrayWatch:
 
     __slots__ = (
         *("_is_quick", "_location", "_model", "_sign", "_signature"),
-        *("expires", "identity", "is_remote", "metadata", "missed", "stored"),
+        *("epoch", "expires", "identity", "is_remote", "metadata", "missed", "stored"),
     )
 
     def __init__(self, location: Place, model: ArrayModel, read_at: float) -> None:
@@ -74,6 +74,7 @@ class ArrayWatch:
         self.missed = 0  # another number whenever a chunk was found to be missing
         self.metadata = b""  # the path of the file, if the kernel may look at it
         self.identity = 0  # of that file
+        self.epoch = -1  # of this process when it looked last
         self.is_remote = not getattr(location.store, "low_latency", False)
         self.expires = read_at + (REMOTE_RECENT if self.is_remote else RECENT)
         self._is_quick = False  # True if the signature is no value that has to be fetched
@@ -104,9 +105,10 @@ class ArrayWatch:
         """Return True if the stored metadata are still the ones that were seen last."""
         if self.is_remote or self._signature is None or self._sign is None:
             return False
+        now = epoch[0]
         if self._sign() != self._signature:
             return False
-        self.expires = time.monotonic() + RECENT
+        self.epoch, self.expires = now, time.monotonic() + RECENT
         return True
 
     def confirm(self) -> ArrayModel:
@@ -116,9 +118,10 @@ class ArrayWatch:
 
     def look(self) -> ArrayModel:
         """Read the metadata and return them; raise NodeChanged if they are of another node."""
+        now = epoch[0]
         signature, found = self._read()
         node = check_same_array(self._location, self._model, found)
-        self.stored, self._signature = node, signature
+        self.stored, self._signature, self.epoch = node, signature, now
         self.identity = signature if self.metadata else 0
         self.expires = time.monotonic() + (REMOTE_RECENT if self.is_remote else RECENT)
         return node
@@ -162,7 +165,8 @@ class ArrayWatch:
             except ChunkError as e:
                 error = e
             recent = self.missed == missed and error is None and self._may_skip(several)
-            if not (recent and time.monotonic() < self.expires) and not self.is_current():
+            fresh = self.epoch == epoch[0] and time.monotonic() < self.expires
+            if not (recent and fresh) and not self.is_current():
                 try:
                     self.look()
                 except StoreError:

@@ -49,6 +49,7 @@ from omnizarr.stores import (
     erase_prefix,
     erase_values,
     get_existing,
+    is_process_local,
     list_prefix,
     lock,
     lock_prefix,
@@ -484,6 +485,9 @@ def lock_nodes(*locations: Location) -> Iterator[None]:
         return
     with lock_shape(*locations), ExitStack() as held:
         for location in locations:
+            if is_process_local(location.store):
+                chunks = [*_stored_keys(location)]
+                held.enter_context(key_locks.locked(key_locks.CHUNKS, chunks, location.store))
             for each in metadata_locks(location.store, location.format.keys(location.path)):
                 held.enter_context(each)
             prefix = location.format.chunk_prefix(location.path)
@@ -588,15 +592,16 @@ def move(source: Location, target: Location) -> None:
             f"cannot move {paths.show(source.path)} to {paths.show(target.path)}: a node cannot"
             " be moved into itself, nor the root anywhere"
         )
-    renamed = dict(_renamed(source, target))
-    exists = existing_node(target.store, target.path) is not None
-    if exists or not _only_from_move(target, renamed):
-        raise NodeExists(f"there is already something at {target}; erase it first")
     check_erasable(source.store, source.path, source.format)
     with lock_nodes(source):
+        renamed = dict(_renamed(source, target))
+        exists = existing_node(target.store, target.path) is not None
+        if exists or not _only_from_move(target, renamed):
+            raise NodeExists(f"there is already something at {target}; erase it first")
+        begun = any(True for _ in _stored_keys(target))  # by a move that was interrupted
         target.create_parents()
         before, after = (node_extent(at.format, at.path) for at in (source, target))
-        if stage(source.store).move(before, after):
+        if not begun and stage(source.store).move(before, after):
             update_consolidated(source.store, source.format, {source.path: None})
         else:
             _copy_keys(source, target, renamed)

@@ -27,6 +27,7 @@ from omnizarr.stores import (
     update_value,
 )
 from omnizarr.stores.base import LockKind
+from omnizarr.stores.staging import epoch
 
 MAX_UPDATED = 2**22  # bytes of consolidated metadata that are updated at every change
 # Bytes that this process writes of larger ones; then they are dropped.
@@ -150,7 +151,7 @@ class ConsolidatedMetadata:
 def mark_changed() -> None:
     """Make every `ConsolidatedMetadata` of this process read again before its next use."""
     global _changes
-    _changes = next(_counter)
+    epoch[0] = _changes = next(_counter)
 
 
 def has_consolidated(store: Store, path: str, format: Format) -> bool:

@@ -26,6 +26,7 @@ from omnizarr.hierarchy.consolidated import ConsolidatedMetadata, fetch_groups, 
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
+    can_erase,
     can_list,
     check_writable,
     erase_prefix,
@@ -360,11 +361,35 @@ class Location:
             self.leftovers(overwrite=False)
         self._create_parents(missing, found)
         # Attributes of a node that is not there.
-        erase_values(
-            self.store, [key for key in self.format.keys(self.path) if key in found.metadata]
-        )
-        self.store_new_node(metadata)
+        stray = [key for key in self.format.keys(self.path) if key in found.metadata]
+        erase_values(self.store, stray)
+        if isinstance(node, ArrayModel) and can_erase(self.store) and not self.is_private:
+            self._claim(metadata)
+        else:
+            self.store_new_node(metadata)
         return found.metadata
+
+    def _claim(self, metadata: Mapping[str, bytes | None]) -> None:
+        """Store the metadata of a new array, or its marker, while nobody else writes at its path.
+
+        Another writer may have finished since the path was looked at.
+        """
+        key = marker(self.path)
+        reserves = key in metadata
+        text = metadata[key] if reserves else Mark("create").write()
+        if not set_new(self.store, key, text or b""):
+            raise NodeExists(f"another writer is just creating {self}; open it later")
+        try:
+            if existing_node(self.store, self.path) is not None:
+                raise NodeExists(f"another writer has just created {self}; open it instead")
+            if not reserves:
+                self.store_new_node(metadata)
+        except BaseException:
+            reserves = False
+            raise
+        finally:
+            if not reserves:
+                self.store.erase(key)
 
     def leftovers(self, overwrite: bool) -> tuple[str, ...]:
         """Return the keys of an interrupted writer that must be erased for a new node.

@@ -23,6 +23,7 @@ from omnizarr.data_types.data_type import as_elements, as_plain, as_values, fill
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import InvalidArgument, NodeChanged, SelectionError, WrongType, known_names
 from omnizarr.indexing import Plan, axis_plan, block_plan, mask_plan, plan, point_plan
+from omnizarr.stores.staging import epoch
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # part of type checkers, not needed to run
@@ -170,6 +171,7 @@ class Selectable(Shaped, Generic[S]):
         if (
             array.small
             and (watch := array.watch) is not None
+            and watch.epoch == epoch[0]
             and watch.expires > monotonic()
             and settings.engine == "auto"
             and self._missing == "fill"

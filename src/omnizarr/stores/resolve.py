@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from omnizarr import registry
 from omnizarr.concurrency.cache import cached
-from omnizarr.errors import StoreError, known_names
+from omnizarr.errors import InvalidArgument, StoreError, known_names
 from omnizarr.stores.base import Bytes, Closeable, Range, Store, redact_url, redact_urls
 from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.local.store import LocalStore
@@ -81,6 +81,8 @@ def resolve(
         references = registry.lookup("store_adapter", "references")
         found: Store = references.from_path(os.fspath(where), options)
         return found
+    if isinstance(where, str) and "://" in where and not {*"\t\r\n"}.isdisjoint(where):
+        raise InvalidArgument(f"the URL {where!r} has a tab or a line break; write %09, %0D or %0A")
     make = _store_factory(where) if isinstance(where, str) else None
     if options and make is None and not (isinstance(where, str) and is_archive(where)):
         raise StoreError(

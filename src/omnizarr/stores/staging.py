@@ -327,6 +327,8 @@ def interrupted(store: Store) -> list[Interrupted]:
     return found
 
 
+# The number of the last change of metadata by this process, in any store.
+epoch = [0]
 _replacements = itertools.count(1)
 _last_replacement = 0
 

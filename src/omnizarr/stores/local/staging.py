@@ -118,8 +118,11 @@ class DirectoryStage(Stage):
             return False
         try:
             self._rename(self.root + before[0], self.root + after[0])
-        except OSError:  # on another disk, not permitted, or something is there
-            return False
+        except OSError as e:
+            if e.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                where = self.root + after[0]
+                raise StoreError(f"another writer is just creating {where!r}; nothing moved") from e
+            return False  # on another disk, or not permitted
         if self._sync is not None:
             self._sync(self.root + before[0])
             self._sync(self.root + after[0])
