@@ -950,9 +950,13 @@ def test_invalid_json_is_an_error_with_key_and_position(
 ) -> None:
     store = hierarchy()
     store[key] = broken
-    with pytest.raises(oz.InvalidMetadata, match=message) as error:
+    # In the final version, whose key it may be, bare numbers in attributes are read.
+    final = key == "zarr.json" and message.startswith("bare")
+    message = "zarr_format" if final else message
+    with pytest.raises((oz.InvalidMetadata, oz.NodeNotFound), match=message) as error:
         oz.open(store, path="a")
     assert key in str(error.value)
+    assert isinstance(error.value, oz.NodeNotFound) == final
 
 
 @pytest.mark.shows("D3-74", "D3-115")

@@ -24,6 +24,7 @@ EVENTS = {
 STORES = ("memory", "SQLite and LMDB", "ZIP", "buckets and Redis", "fsspec and others")
 
 _OLD_OR_NEW = "the old or the new node, or an error"
+UNKEPT = "must not write to the array: its change may be lost"  # the only cell without a test
 _REFUSED = "waits or gets an error"
 _KEPT = "an error; the old state is kept"
 _ABSENT = "no node, or all of it"
@@ -99,7 +100,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "the old or the new node, or an error that names the job; `resume=True` completes it",
         "the old or the new node, or an error that names the job",
         *(_OLD_OR_NEW, "the old or the new node, or an error that names the job"),
-        *("waits or gets an error", _KEPT),
+        *(UNKEPT, _KEPT),
     ),
     "convert in place": (
         *("metadata of both formats is there", "each node is readable, in the old or new format"),

@@ -87,7 +87,7 @@ def _one_read(r: random.Random, array: oz.Array, data: npt.NDArray[Any]) -> str:
         box = tuple(slice(c * n, (c + 1) * n) for c, n in zip(e.chunk, array.chunks, strict=True))
         require(not data[box].any(), f"chunk {e.chunk} is stored")
         return "missing chunk reported"
-    except oz.ChunkError as e:
+    except (oz.ChunkError, oz.StoreError) as e:  # the latter of the array's metadata
         require("lost the line" in str(e) or "forbidden" in str(e), str(e))
         return "error"
     require(np.array_equal(found, data[chosen]), f"wrong values of {chosen}")
