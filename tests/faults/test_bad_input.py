@@ -60,7 +60,7 @@ MAY_LACK = ("zarr_format", "codecs")  # with which it is another format, or one 
         ({"data_type": {"name": "int32", "configuration": {"endian": "big"}}}, "endian"),
         ({"data_type": {"name": "int32", "configuration": {"x": 1}}}, "configuration.x"),
         ({"data_type": "r12"}, "multiple of 8"),
-        ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [-1]}}}, "chunk_shape"),
+        ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [-1]}}}, "chunk_grid"),
         ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 4]}}}, "entries"),
         ({"chunk_grid": {"name": "regular"}}, "chunk_shape"),
         ({"chunk_key_encoding": {"name": "default", "configuration": {"separator": "-"}}}, "'-'"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, timedelta
 from functools import partial
 from reprlib import repr as repr_of
@@ -130,6 +131,9 @@ def convert(value: Any, dtype: np.dtype[Any], where: str = "", item: type = obje
 
     `where` is for messages, as in " in /x". `item` is the class of all items of an object type.
     """
+    if type(value) is int and dtype.kind in "iu":  # often, and NumPy checks it
+        with suppress(OverflowError):
+            return np.array(value, dtype)
     try:
         array = to_numpy(value) if hasattr(value, "dtype") else as_array(value, dtype)
     except OmnizarrError:

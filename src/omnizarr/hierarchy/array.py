@@ -156,13 +156,15 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         stored = None if watch is None else watch.confirm()
         if not isinstance(stored, ArrayModel):
             return bound
-        if is_smaller(stored, self._model):
+        grown = stored is not self._model and stored.shape != self._model.shape
+        if grown and is_smaller(stored, self._model):
             self._replace_model(stored)
-            bound = self._data
+            return self._target
+        if not bound.overhangs:
+            return bound
         store = self._location.store
-        unknown = supports_compare_and_set(store) and not has_low_latency(store)
-        grown = unknown or stored.shape != self.shape
-        return replace(bound, outgrown=True) if grown and bound.overhangs else bound
+        unknown = not has_low_latency(store) and supports_compare_and_set(store)
+        return replace(bound, outgrown=True) if grown or unknown else bound
 
     def _follow_shape(self, error: NodeChanged) -> None:
         if not error.reshaped:
