@@ -449,3 +449,20 @@ def test_two_reversals_of_the_axes_are_order_c() -> None:
     inside = {"chunk_shape": [2, 3], "codecs": [reverse, "bytes"], "index_codecs": ["bytes"]}
     codecs = [reverse, {"name": "sharding_indexed", "configuration": inside}]
     assert oz.create_array({}, shape=(3, 2), chunks=(3, 2), dtype="u1", codecs=codecs).order == "C"
+
+
+@pytest.mark.parametrize("reads", [False, True])
+@pytest.mark.parametrize("kind", ["directory", "memory", "sqlite"])
+def test_a_handle_follows_an_array_that_was_made_smaller(
+    kind: str, reads: bool, tmp_path: Path
+) -> None:
+    stores = {"directory": tmp_path / "a", "memory": {}, "sqlite": oz.SQLiteStore(tmp_path / "b")}
+    store: Any = stores[kind]
+    data = np.arange(1, 25).reshape(6, 4)
+    oz.create_array(store, data=data, chunks=(3, 2))
+    old = oz.open_array(store)
+    if reads:
+        assert old[0, 0] == 1
+    oz.open_array(store, mode="r+").resize((3, 4), outside="erase")
+    assert np.array_equal(old[...], data[:3])
+    assert old.shape == (3, 4)

@@ -121,8 +121,10 @@ class ArrayWatch:
         now = epoch[0]
         signature, found = self._read()
         node = check_same_array(self._location, self._model, found)
+        if node is not self._model and is_smaller(node, self._model):
+            signature = None  # the handle has to follow before it reads
         self.stored, self._signature, self.epoch = node, signature, now
-        self.identity = signature if self.metadata else 0
+        self.identity = signature if self.metadata and signature is not None else 0
         self.expires = time.monotonic() + (REMOTE_RECENT if self.is_remote else RECENT)
         return node
 
