@@ -334,6 +334,6 @@ OPERATIONS: dict[str, Operation] = {
     "CF write": Operation("create with data", **_new(_cf), rule="nodes"),
     "geo write": Operation("job", **_new(_geo)),
     "xarray write": Operation("job", **_new(_xarray)),
-    "xarray append": Operation("append", _append_dataset, prepare=_prepare_dataset, rule="nodes"),
+    "xarray append": Operation("job", _append_dataset, prepare=_prepare_dataset, rule="nodes"),
     "Dask write": Operation("job", **_new(_dask)),
 }

@@ -167,7 +167,8 @@ class ArrayWatch:
             except ChunkError as e:
                 error = e
             recent = self.missed == missed and error is None and self._may_skip(several)
-            fresh = self.epoch == epoch[0] and time.monotonic() < self.expires
+            own = self.is_remote or self.epoch == epoch[0]  # this process has changed nothing since
+            fresh = own and time.monotonic() < self.expires
             if not (recent and fresh) and not self.is_current():
                 try:
                     self.look()

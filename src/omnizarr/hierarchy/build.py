@@ -46,9 +46,11 @@ from omnizarr.stores import (
     Store,
     can_erase,
     can_list,
+    commits_changes,
     erase_prefix,
     erase_values,
     get_existing,
+    has_low_latency,
     is_process_local,
     list_prefix,
     lock,
@@ -222,11 +224,12 @@ class Reserved:
     node: Node
     found: Documents  # the groups above
     mark: Mark
+    marked: bool  # False: the store takes no marker, and has the metadata already
 
     def complete(self, fill: Callable[[Node], None]) -> Node:
         """Store the chunks with `fill`, then the metadata; after an error, neither."""
         location, store = self.location, self.location.store
-        marked = can_erase(store)
+        marked = self.marked
         try:
             fill(self.node)
             if marked:
@@ -261,13 +264,30 @@ def reserve(
     metadata, read = location.prepare(node)
     check(read)
     mark = Mark("create_array", writer=begin_writing())
-    first = {marker(location.path): mark.write()} if can_erase(location.store) else {}
+    key, marked = marker(location.path), _can_mark(location)
+    first = {key: mark.write()} if marked else metadata
     try:
-        found = location.store_first(first or metadata, node, implied)
+        found = location.store_first(first, node, implied)
+        if marked and existing_node(location.store, location.path) is not None:
+            location.store.erase(key)
+            raise NodeExists(f"another writer has just created {location}; open it instead")
     except BaseException:
         end_writing(mark.writer)
         raise
-    return Reserved(location, metadata, read, found, mark)
+    return Reserved(location, metadata, read, found, mark, marked)
+
+
+def _can_mark(location: Location) -> bool:
+    """Return True if a marker can be stored, and erased again."""
+    store = location.store
+    if not can_erase(store) or commits_changes(store):
+        return False
+    if has_low_latency(store):
+        try:
+            store.erase(marker(location.path))
+        except (StoreError, NotImplementedError):
+            return False
+    return True
 
 
 @dataclass

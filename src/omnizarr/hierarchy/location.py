@@ -26,9 +26,9 @@ from omnizarr.hierarchy.consolidated import ConsolidatedMetadata, fetch_groups, 
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
-    can_erase,
     can_list,
     check_writable,
+    commits_changes,
     erase_prefix,
     erase_values,
     get_existing,
@@ -308,8 +308,12 @@ class Location:
         """
         metadata, read = self.prepare(node)
         check(read)
-        found = self.store_first(metadata, node, implied)
-        self.update_holders(metadata, found)
+        found = self._create_first(metadata)
+        if found is None:
+            found = self._create_absent(metadata, implied or isinstance(node, ArrayModel), node)
+        holders = consolidated.present_holders(self.format, [self.path], found)
+        del found  # which may be large
+        update_consolidated(self.store, self.format, {self.path: metadata}, holders)
         return read
 
     def store_first(
@@ -363,7 +367,9 @@ class Location:
         # Attributes of a node that is not there.
         stray = [key for key in self.format.keys(self.path) if key in found.metadata]
         erase_values(self.store, stray)
-        if isinstance(node, ArrayModel) and can_erase(self.store) and not self.is_private:
+        # Where the first key of a folder is stored without a look, others may be writing there.
+        claims = isinstance(node, ArrayModel) and hasattr(self.store, "set_first")
+        if claims and not self.is_private:
             self._claim(metadata)
         else:
             self.store_new_node(metadata)
@@ -534,13 +540,16 @@ class Location:
         listed = (key for prefix in prefixes for key in list_prefix(self.store, prefix))
         metadata = {*keys, *self.format.keys(self.path)}
         metadata |= {key for key in listed if self.format.is_metadata(key)}
-        self.store.erase(marker(self.path))  # not there: raises where nothing can be erased
-        self.store.set(marker(self.path), Mark("delete", kind=Kind.DELETE).write())
+        marks = not commits_changes(self.store)
+        if marks:
+            self.store.erase(marker(self.path))  # not there: raises where nothing can be erased
+            self.store.set(marker(self.path), Mark("delete", kind=Kind.DELETE).write())
         inner_first = sorted(metadata, key=publication_order, reverse=True)
         erase_values(self.store, sorted(inner_first, key=lambda key: -key.count("/")))
         for prefix in prefixes:
             erase_prefix(self.store, prefix)
-        self.store.erase(marker(self.path))
+        if marks:
+            self.store.erase(marker(self.path))
 
 
 def node_extent(format: Format, path: str) -> Extent:

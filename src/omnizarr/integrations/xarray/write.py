@@ -502,19 +502,6 @@ def _check_names(
             f"append_dim {options.append_dim!r} is not a stored dimension;"
             f" known: {', '.join(sorted(d for d in known if d))}"
         )
-    if options.append_dim is not None:
-        _check_lengths(existing, options.append_dim)
-
-
-def _check_lengths(existing: Mapping[str, Array], dim: str) -> None:
-    """Raise if an append was interrupted between the shapes of two variables."""
-    named = ((name, array, array.dimension_names or ()) for name, array in existing.items())
-    lengths = {name: array.shape[dims.index(dim)] for name, array, dims in named if dim in dims}
-    if len({*lengths.values()}) > 1:
-        raise Conflict(
-            f"the stored variables have different lengths along {dim!r}: {lengths}; an append was"
-            f" interrupted, or is still running. Resize all to {min(lengths.values())} to go on"
-        )
 
 
 def _piece(
