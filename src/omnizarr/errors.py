@@ -11,6 +11,7 @@
     ├── UnknownExtension (LookupError, ValueError)   a codec, data type … not known here
     ├── CannotExpress (ValueError)          valid, but the chosen format cannot express it
     ├── NodeNotFound (KeyError, ValueError, FileNotFoundError)
+    │   └── NodeChanged                     replaced, moved or deleted since it was opened
     ├── NodeExists (ValueError, FileExistsError)
     ├── WrongNode (TypeError, ValueError)   not the requested kind, shape or type of node
     ├── ReadOnly (PermissionError, TypeError, ValueError)

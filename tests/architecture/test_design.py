@@ -41,6 +41,7 @@ PUBLIC = [
     "MissingPackage",
     "NestedDirectoryStore",
     "NoSuchLabel",
+    "NodeChanged",
     "NodeExists",
     "NodeNotFound",
     "OmnizarrError",

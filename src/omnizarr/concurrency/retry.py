@@ -131,6 +131,8 @@ def _local(attempts: int, first_wait: float, longest_wait: float) -> Retry:
 CONFLICTS = _local(200, 0.001, 0.5)  # of compare-and-set
 NO_DESCRIPTORS = _local(10, 0.0015, 0.1)  # those of other threads are free again in a moment
 REMOVED_DIRECTORY = _local(40, 0.0001, 0.03)  # by others, while it is empty
+ABSENCE = _local(5, 0.001, 0.05)  # of metadata that are just being replaced
+REPLACEMENT = _local(1000, 0.01, 0.01)  # of a node, by a writer that is at work
 EMFILE = (errno.EMFILE, errno.ENFILE)
 RETRY_OPTIONS = ("retry", *(f.name for f in fields(Retry)))
 

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast
 
+from omnizarr.concurrency.retry import ABSENCE
 from omnizarr.data_types import value_key
 from omnizarr.engine import kernel
 from omnizarr.errors import ChunkError, Conflict, InvalidMetadata, NodeChanged, StoreError
@@ -37,7 +38,6 @@ RECENT = 0.01  # seconds for which one look at a quick store is enough to read o
 REMOTE_RECENT = 5.0  # the same for stores with a high latency
 ATTEMPTS = 200  # to read an array that is being replaced
 GROWING_ATTEMPTS = 3  # to read one whose shape or attributes change all the time
-WAITS = (0.001, 0.005, 0.02, 0.05)  # seconds, for metadata that are being replaced in memory
 _numbers = itertools.count(1)
 # All that decides the meaning of a chunk's bytes, besides the grid.
 _meaning = attrgetter(
@@ -132,7 +132,7 @@ class ArrayWatch:
         """Return the signature and the node; a node that is being replaced is waited for."""
         location = self._location
         keys = location.format.keys(location.path)
-        for wait in (*WAITS, None):
+        for _ in ABSENCE.tries():
             number = last_replacement()
             self._sign = sign = self._sign or self._find_sign()
             signature = sign() if self._is_quick else None
@@ -145,10 +145,9 @@ class ArrayWatch:
                 raise NodeChanged(f"{location} has changed since it was opened: {e}") from e
             if node is None and location.consolidated is not None:
                 node = location.consolidated.node(location.path)
-            if node is not None or wait is None or self.is_remote:
+            if node is not None or self.is_remote:
                 break
-            if not wait_for_replacement(location.store):
-                time.sleep(wait)
+            wait_for_replacement(location.store)
         return signature, node
 
     def steadily(self, read: Callable[[], T], several: bool) -> T:

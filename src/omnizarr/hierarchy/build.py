@@ -237,7 +237,7 @@ class Reserved:
         except BaseException as e:
             with suppress(OmnizarrError):  # the first error is the one to raise
                 if not isinstance(e, NodeExists):  # else the chunks belong to the other node, too
-                    erase_values(store, location.stray_keys())
+                    erase_values(store, _stray_keys(location))
                     if not marked:
                         erase_values(store, location.format.keys(location.path))
                 store.erase(marker(location.path))
@@ -246,7 +246,8 @@ class Reserved:
             end_writing(self.mark.writer)
         if marked:
             store.erase(marker(location.path))
-        location.update_holders(self.metadata, self.found)
+        holders = consolidated.present_holders(location.format, [location.path], self.found)
+        update_consolidated(store, location.format, {location.path: self.metadata}, holders)
         return self.node
 
 
@@ -267,7 +268,10 @@ def reserve(
     key, marked = marker(location.path), _can_mark(location)
     first = {key: mark.write()} if marked else metadata
     try:
-        found = location.store_first(first, node, implied)
+        found = location.create_first(first)
+        if found is None:
+            is_array = isinstance(node, ArrayModel)
+            found = location.create_absent(first, implied or is_array, node)
         if marked and existing_node(location.store, location.path) is not None:
             location.store.erase(key)
             raise NodeExists(f"another writer has just created {location}; open it instead")
@@ -275,6 +279,14 @@ def reserve(
         end_writing(mark.writer)
         raise
     return Reserved(location, metadata, read, found, mark, marked)
+
+
+def _stray_keys(location: Location) -> list[str]:
+    """Return the keys of chunks at a location without a node."""
+    store, format = location.store, location.format
+    prefixes = format.subtree(location.path)[1] if can_list(store) else ()
+    listed = (key for prefix in prefixes for key in list_prefix(store, prefix))
+    return [key for key in listed if format.is_zarr_key(key) and not format.is_metadata(key)]
 
 
 def _can_mark(location: Location) -> bool:
@@ -400,7 +412,7 @@ class Build:
             elif self.deferred is not None:
                 self.deferred.retract()
                 if not self.resumable:
-                    erase_values(self.target.store, self.target.stray_keys())
+                    erase_values(self.target.store, _stray_keys(self.target))
                     self.target.store.erase(marker(self.target.path))
 
 

@@ -308,36 +308,15 @@ class Location:
         """
         metadata, read = self.prepare(node)
         check(read)
-        found = self._create_first(metadata)
+        found = self.create_first(metadata)
         if found is None:
-            found = self._create_absent(metadata, implied or isinstance(node, ArrayModel), node)
+            found = self.create_absent(metadata, implied or isinstance(node, ArrayModel), node)
         holders = consolidated.present_holders(self.format, [self.path], found)
         del found  # which may be large
         update_consolidated(self.store, self.format, {self.path: metadata}, holders)
         return read
 
-    def store_first(
-        self, first: Mapping[str, bytes | None], node: Node, implied: bool | None
-    ) -> Documents:
-        """Store the first values of a node where there is none, and return the groups above."""
-        found = self._create_first(first)
-        if found is None:
-            found = self._create_absent(first, implied or isinstance(node, ArrayModel), node)
-        return found
-
-    def update_holders(self, metadata: Mapping[str, bytes | None], found: Documents) -> None:
-        holders = consolidated.present_holders(self.format, [self.path], found)
-        del found  # which may be large
-        update_consolidated(self.store, self.format, {self.path: metadata}, holders)
-
-    def stray_keys(self) -> list[str]:
-        """Return the keys of chunks at a location without a node."""
-        format = self.format
-        prefixes = format.subtree(self.path)[1] if can_list(self.store) else ()
-        listed = (key for prefix in prefixes for key in list_prefix(self.store, prefix))
-        return [key for key in listed if format.is_zarr_key(key) and not format.is_metadata(key)]
-
-    def _create_first(self, metadata: Mapping[str, bytes | None]) -> Documents | None:
+    def create_first(self, metadata: Mapping[str, bytes | None]) -> Documents | None:
         """Store a node where no keys are, if all groups above exist, and return their metadata.
 
         Return None, and store nothing, where that cannot be known without a look at the path.
@@ -348,7 +327,7 @@ class Location:
         above = fetch_groups(self.store, self.path, self.format)
         return above if above is not None and self._store_new(metadata, set_first) else None
 
-    def _create_absent(
+    def create_absent(
         self, metadata: Mapping[str, bytes | None], implied: bool, node: Node
     ) -> Documents:
         """Store a node and missing groups above if there is none, and return what was fetched."""

@@ -26,6 +26,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from omnizarr.concurrency.retry import REPLACEMENT
 from omnizarr.errors import StoreError
 from omnizarr.model.paths import OURS, is_ours
 from omnizarr.stores.base import Bytes, ChangesKeys, Range, Store, flat
@@ -47,8 +48,6 @@ from omnizarr.stores.operations import (
 )
 
 FOLDER = f"{OURS}staged__"  # in the root of a store: one prefix for each node that is being written
-LONGEST_WAIT = 10.0  # seconds, for a writer that is putting a new node in its place
-POLL = 0.005  # seconds between two looks at it
 PLAN = "plan.json"  # in a stage that is replacing something: what goes where
 Plan: TypeAlias = dict[str, Any]
 _NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
@@ -272,7 +271,7 @@ def _digests(store: Store, keys: Iterable[str]) -> list[str]:
 
 def publication_order(key: str) -> tuple[Any, ...]:
     """Return the place of a key among metadata that appear: inner nodes first, attributes first."""
-    return -key.count("/"), key.rpartition("/")[2] not in ("attrs", ".zattrs"), key
+    return -key.count("/"), not key.endswith("attrs"), key
 
 
 @runtime_checkable
@@ -354,13 +353,14 @@ def is_replacing(store: Store) -> bool:
 def wait_for_replacement(store: Store) -> bool:
     """Wait while a writer is putting values in their place; return True if one was.
 
-    For stores with a low latency only, and not longer than `LONGEST_WAIT`.
+    For stores with a low latency only, and not longer than some seconds.
     """
-    until, waited = time.monotonic() + LONGEST_WAIT, False
-    while has_low_latency(store) and is_replacing(store) and time.monotonic() < until:
-        waited = True
-        time.sleep(POLL)
-    return waited
+    if not has_low_latency(store) or not is_replacing(store):
+        return False
+    for _ in REPLACEMENT.tries():
+        if not is_replacing(store):
+            break
+    return True
 
 
 def recover_interrupted(store: Store) -> None:
