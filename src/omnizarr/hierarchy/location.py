@@ -348,33 +348,25 @@ class Location:
         erase_values(self.store, stray)
         # Where the first key of a folder is stored without a look, others may be writing there.
         claims = isinstance(node, ArrayModel) and hasattr(self.store, "set_first")
-        if claims and not self.is_private:
+        if claims and not self.is_private and marker(self.path) not in metadata:
             self._claim(metadata)
         else:
             self.store_new_node(metadata)
         return found.metadata
 
     def _claim(self, metadata: Mapping[str, bytes | None]) -> None:
-        """Store the metadata of a new array, or its marker, while nobody else writes at its path.
+        """Store the metadata of a new array while nobody else writes at its path.
 
         Another writer may have finished since the path was looked at.
         """
-        key = marker(self.path)
-        reserves = key in metadata
-        text = metadata[key] if reserves else Mark("create").write()
-        if not set_new(self.store, key, text or b""):
+        if not set_new(self.store, marker(self.path), Mark("create").write()):
             raise NodeExists(f"another writer is just creating {self}; open it later")
         try:
             if existing_node(self.store, self.path) is not None:
                 raise NodeExists(f"another writer has just created {self}; open it instead")
-            if not reserves:
-                self.store_new_node(metadata)
-        except BaseException:
-            reserves = False
-            raise
+            self.store_new_node(metadata)
         finally:
-            if not reserves:
-                self.store.erase(key)
+            self.store.erase(marker(self.path))
 
     def leftovers(self, overwrite: bool) -> tuple[str, ...]:
         """Return the keys of an interrupted writer that must be erased for a new node.
