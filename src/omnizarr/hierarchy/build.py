@@ -229,22 +229,21 @@ class Reserved:
     def complete(self, fill: Callable[[Node], None]) -> Node:
         """Store the chunks with `fill`, then the metadata; after an error, neither."""
         location, store = self.location, self.location.store
-        marked = self.marked
         try:
             fill(self.node)
-            if marked:
+            if self.marked:
                 location.store_new_node(self.metadata)
         except BaseException as e:
             with suppress(OmnizarrError):  # the first error is the one to raise
                 if not isinstance(e, NodeExists):  # else the chunks belong to the other node, too
                     erase_values(store, _stray_keys(location))
-                    if not marked:
+                    if not self.marked:
                         erase_values(store, location.format.keys(location.path))
                 store.erase(marker(location.path))
             raise
         finally:
             end_writing(self.mark.writer)
-        if marked:
+        if self.marked:
             store.erase(marker(location.path))
         holders = consolidated.present_holders(location.format, [location.path], self.found)
         update_consolidated(store, location.format, {location.path: self.metadata}, holders)
@@ -270,8 +269,7 @@ def reserve(
     try:
         found = location.create_first(first)
         if found is None:
-            is_array = isinstance(node, ArrayModel)
-            found = location.create_absent(first, implied or is_array, node)
+            found = location.create_absent(first, implied or node.kind == "array", node)
         if marked and existing_node(location.store, location.path) is not None:
             location.store.erase(key)
             raise NodeExists(f"another writer has just created {location}; open it instead")
@@ -518,8 +516,8 @@ def lock_nodes(*locations: Location) -> Iterator[None]:
     with lock_shape(*locations), ExitStack() as held:
         for location in locations:
             if is_process_local(location.store):
-                chunks = [*_stored_keys(location)]
-                held.enter_context(key_locks.locked(key_locks.CHUNKS, chunks, location.store))
+                chunks = key_locks.locked(key_locks.CHUNKS, _stored_keys(location), location.store)
+                held.enter_context(chunks)
             for each in metadata_locks(location.store, location.format.keys(location.path)):
                 held.enter_context(each)
             prefix = location.format.chunk_prefix(location.path)

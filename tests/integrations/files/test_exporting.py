@@ -167,7 +167,7 @@ def test_types_are_cast_if_values_fit(tmp_path: Path) -> None:
         oz.export_file(tmp_path / "t.zarr", tmp_path / "t.npy")
     oz.export_file(tmp_path / "t.zarr", tmp_path / "t.npy", dtype="U4")
     assert np.load(tmp_path / "t.npy").tolist() == ["a", "word"]
-    with pytest.raises(oz.InvalidArgument, match="does not fit <U3"):
+    with pytest.raises(oz.InvalidArgument, match="cannot be stored as <U3"):
         oz.export_file(tmp_path / "t.zarr", tmp_path / "t3.npy", dtype="U3")
 
 

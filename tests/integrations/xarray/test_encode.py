@@ -114,7 +114,7 @@ def test_every_encoding_stores_the_same_as_xarray(
     if isinstance(expected, type) or isinstance(found, type):
         assert isinstance(expected, type), found
         assert isinstance(found, type), expected
-        assert issubclass(found, expected)
+        assert issubclass(found, (expected, oz.InvalidArgument))
         return
     assert found["v"][:2] == expected["v"][:2]
     np.testing.assert_array_equal(found["v"][2], expected["v"][2])
