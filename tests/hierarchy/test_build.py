@@ -21,7 +21,17 @@ from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.location import Location
 from omnizarr.ops import transfer
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore
-from omnizarr.stores.staging import FOLDER, MARKER, interrupted, recover, stage
+from omnizarr.stores.staging import (
+    FOLDER,
+    MARKER,
+    Mark,
+    begin_writing,
+    end_writing,
+    interrupted,
+    marker,
+    recover,
+    stage,
+)
 from omnizarr.testing import FaultyStore
 
 VALUES = np.arange(60, dtype="i4").reshape(6, 10)
@@ -539,3 +549,18 @@ def test_a_copy_in_a_store_that_cannot_erase_is_complete_and_unmarked() -> None:
         np.testing.assert_array_equal(oz.open_array(store, path=name)[:], source[:])
     with pytest.raises(oz.NodeExists, match="cannot delete; use another path"):
         oz.from_array(store, name="a", data=source, overwrite=True)
+
+
+@pytest.mark.parametrize("kind", ["memory", "directory"])
+def test_a_second_creator_leaves_the_marker_of_the_first(kind: str, tmp_path: Path) -> None:
+    store = MemoryStore() if kind == "memory" else oz.LocalStore(tmp_path / "x")
+    oz.create_group(store)
+    mark = Mark("create_array", writer=begin_writing())
+    store.set(marker("a"), mark.write())
+    for overwrite in (False, True):
+        with pytest.raises(oz.NodeExists, match="is being written by process"):
+            oz.create_array(store, name="a", data=[1, 2], overwrite=overwrite)
+    assert store.get(marker("a")) == mark.write()
+    end_writing(mark.writer)
+    oz.create_array(store, name="a", data=[1, 2], overwrite=True)
+    assert store.get(marker("a")) is None

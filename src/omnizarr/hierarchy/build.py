@@ -61,6 +61,7 @@ from omnizarr.stores import (
 )
 from omnizarr.stores.staging import (
     MARKER,
+    PROBE,
     DeferredMetadataStore,
     Extent,
     Mark,
@@ -294,7 +295,7 @@ def _can_mark(location: Location) -> bool:
         return False
     if has_low_latency(store):
         try:
-            store.erase(marker(location.path))
+            store.erase(PROBE)  # not the marker, which another writer may have stored
         except (StoreError, NotImplementedError):
             return False
     return True

@@ -40,6 +40,7 @@ from omnizarr.stores import (
     set_new,
 )
 from omnizarr.stores.staging import (
+    PROBE,
     Extent,
     Kind,
     Mark,
@@ -513,7 +514,7 @@ class Location:
         metadata |= {key for key in listed if self.format.is_metadata(key)}
         marks = not commits_changes(self.store)
         if marks:
-            self.store.erase(marker(self.path))  # not there: raises where nothing can be erased
+            self.store.erase(PROBE)  # raises where nothing can be erased
             self.store.set(marker(self.path), Mark("delete", kind=Kind.DELETE).write())
         inner_first = sorted(metadata, key=publication_order, reverse=True)
         erase_values(self.store, sorted(inner_first, key=lambda key: -key.count("/")))

@@ -48,6 +48,7 @@ from omnizarr.stores.operations import (
 )
 
 FOLDER = f"{OURS}staged__"  # in the root of a store: one prefix for each node that is being written
+PROBE = f"{OURS}probe__"  # a key that never exists: erasing it shows if a store can erase
 PLAN = "plan.json"  # in a stage that is replacing something: what goes where
 Plan: TypeAlias = dict[str, Any]
 _NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
