@@ -265,7 +265,7 @@ def reserve(
     metadata, read = location.prepare(node)
     check(read)
     mark = Mark("create_array", writer=begin_writing())
-    key, marked = marker(location.path), _can_mark(location)
+    key, marked = marker(location.path), _can_mark(location.store)
     first = {key: mark.write()} if marked else metadata
     try:
         found = location.create_first(first)
@@ -288,9 +288,8 @@ def _stray_keys(location: Location) -> list[str]:
     return [key for key in listed if format.is_zarr_key(key) and not format.is_metadata(key)]
 
 
-def _can_mark(location: Location) -> bool:
+def _can_mark(store: Store) -> bool:
     """Return True if a marker can be stored, and erased again."""
-    store = location.store
     if not can_erase(store) or commits_changes(store):
         return False
     if has_low_latency(store):
