@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -212,3 +213,23 @@ def test_a_forked_child_has_its_own_pool() -> None:
         finally:
             os._exit(0 if good else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_threads_that_finish_while_others_are_handed_calls_do_not_wait_for_each_other() -> None:
+    threads, interval = ThreadPool(3, "test"), sys.getswitchinterval()
+
+    def submit() -> None:
+        for _ in range(4000):
+            for future in [threads.submit(int) for _ in range(2)]:
+                future.result(timeout=20)
+
+    callers = [threading.Thread(target=submit, daemon=True) for _ in range(3)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for each in callers:
+            each.start()
+        for each in callers:
+            each.join(timeout=30)
+    finally:
+        sys.setswitchinterval(interval)
+    assert not any(each.is_alive() for each in callers)

@@ -33,7 +33,7 @@ from omnizarr.ops import job as jobs
 from omnizarr.ops.job import Job, Outcome, Plan, Stage, Task, task_id
 from omnizarr.ops.output import HierarchyOutput
 from omnizarr.stores import LocalStore, MemoryStore
-from omnizarr.stores.local.atomic_files import OURS
+from omnizarr.stores.local.atomic_files import OURS, PARTIAL
 
 OPTIONS: Any = {"chunks": (50,), "dtype": "i4", "codecs": ["bytes", "crc32c"]}
 COUNT = 20  # chunks of each array that `Fill` writes
@@ -175,8 +175,13 @@ def _tree(folder: Path) -> Tree:
 
 
 def _is_left(path: Path) -> bool:
-    """Return True for a file that is not data; locks of killed processes are harmless."""
-    return OURS in str(path) and path.is_file() and not path.name.startswith(file_locks.NAME)
+    """Return True for a file that is not data.
+
+    Locks of killed processes are harmless, and so is a file that one had not renamed to its key:
+    any write can be killed there, and `repair` erases it.
+    """
+    harmless = path.name.startswith(file_locks.NAME) or PARTIAL in path.name
+    return OURS in str(path) and path.is_file() and not harmless
 
 
 def _is_old_or_new(out: Path, old: Tree, new: Tree) -> bool:

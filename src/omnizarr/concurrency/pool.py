@@ -170,7 +170,8 @@ class ThreadPool:
 
     def _reset(self) -> None:
         self._lock = threading.RLock()
-        self._count = self._idle = 0
+        self._count = self._idle = 0  # threads; those that no job was put for
+        self._queued = 0  # jobs that were put for the next thread that ends another one
         self._waiting: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
     def submit(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
@@ -185,13 +186,21 @@ class ThreadPool:
         with no_helpers, self._lock:
             if self._idle:
                 self._idle -= 1
-            elif self._count < (self._size or config.get().requests):
-                self._count += 1
-                if not start_thread(self._work, self._name):
-                    self._count -= 1
-            if self._count:
-                self._waiting.put(job)
-            return self._count > 0
+            elif not self._start():
+                if not self._count:
+                    return False
+                self._queued += 1
+            self._waiting.put(job)
+            return True
+
+    def _start(self) -> bool:
+        """Start a thread, which calls one job and then counts itself, unless there are enough."""
+        if self._count >= (self._size or config.get().requests):
+            return False
+        self._count += 1
+        started = start_thread(self._work, self._name)
+        self._count -= not started
+        return started
 
     @property
     def is_busy(self) -> bool:
@@ -200,18 +209,13 @@ class ThreadPool:
 
     def _work(self) -> None:
         _request.pool = self
-        self._waiting.get()()
         while True:
+            self._waiting.get()()
             with self._lock:
-                if not (free := self._waiting.empty()):
-                    job = self._waiting.get()
+                if self._queued:
+                    self._queued -= 1
                 else:
                     self._idle += 1
-            if free:
-                self._waiting.get()()
-            else:
-                job()
-                del job  # a thread that waits must not keep the store of its last job
 
 
 def _settle(future: Future[R], function: Callable[[], R]) -> None:

@@ -139,7 +139,7 @@ class Stage:
             key = self.prefix + MARKER
             if key in keys and not self.finished:
                 self.target.erase(key)
-            for each in below:
+            for each in (*below, f"{self.prefix}{JOURNAL}/"):  # which is not listed
                 erase_prefix(self.target, each)
             erase_values(self.target, [each for each in keys if each != key])
             erase_prefix(self.target, self.prefix)
