@@ -35,6 +35,7 @@ class Operation:
     force: Callable[[Place], object] | None = None
     resume: Callable[[Place], object] | None = None
     formats: tuple[Format, ...] = FORMATS
+    beside: tuple[str, ...] = ("same", "write")  # the second writers while this one is stopped
 
 
 def prepare(place: Place, zarr_format: Format) -> None:
@@ -257,6 +258,19 @@ def hold_x(place: Place) -> None:
     place.close()
 
 
+def _append_below(place: Place) -> object:
+    return _array(place, "g/a").append(NEW)
+
+
+def _overwrite_group(place: Place) -> object:
+    return _group(place).create_group("g", overwrite=True, attributes={"k": 9})
+
+
+ABOVE: dict[str, Callable[[Place], object]] = {
+    "delete group": _delete("g"),
+    "move group": _move("g", "m"),
+    "overwrite group": _overwrite_group,
+}
 OPERATIONS: dict[str, Operation] = {
     "create": Operation("create", _create("new", shape=(6, 4), dtype="i4")),
     "create with attributes": Operation(
@@ -316,6 +330,25 @@ OPERATIONS: dict[str, Operation] = {
         "attributes", lambda p: _group(p).attrs.update({"k": 2}), prepare=prepare_consolidated
     ),
     "consolidate": Operation("consolidate", lambda p: oz.consolidate_metadata(p.root())),
+    "create below": Operation(
+        "create", _create("g/new", shape=(6, 4), dtype="i4"), beside=(*ABOVE,)
+    ),
+    "create with data below": Operation(
+        "create with data", _create("g/new", data=NEW), beside=(*ABOVE,)
+    ),
+    "overwrite below": Operation(
+        "overwrite", _create("g/a", data=NEW, overwrite=True), beside=(*ABOVE,)
+    ),
+    "delete below": Operation("delete", _delete("g/a"), beside=(*ABOVE,)),
+    "grow below": Operation("resize", _resize((9, 7), "erase", "g/a"), beside=(*ABOVE,)),
+    "append below": Operation("append", _append_below, beside=(*ABOVE,)),
+    "write below": Operation("write", _set("g/a", ..., NEW), "chunks", beside=(*ABOVE,)),
+    "attributes below": Operation(
+        "attributes", lambda p: _array(p, "g/a").attrs.update({"k": 8}), beside=(*ABOVE,)
+    ),
+    "group attributes below": Operation(
+        "attributes", lambda p: _group(p)["g/b"].attrs.update({"k": 2}), beside=(*ABOVE,)
+    ),
     "copy hierarchy": Operation("job", **_job(_copy_hierarchy)),
     "copy group": Operation("job", **_new(_copy_node)),
     "copy array": Operation("job", **_new(_copy_array)),

@@ -68,7 +68,12 @@ static int watched(int folder, const char *path, char *full)
     full[0] = 0;
     if (!path)
         return file_path(folder, full) && is_below(full);
-    if (path[0] != '/') {
+    int pinned, length = 0; /* a folder that is named by its descriptor */
+    if (sscanf(path, "/proc/self/fd/%d%n", &pinned, &length) == 1) {
+        if (!file_path(pinned, full))
+            return 0;
+        path += length;
+    } else if (path[0] != '/') {
         if (folder == AT_FDCWD ? !getcwd(full, PATH_MAX) : !file_path(folder, full))
             return 0;
         strncat(full, "/", PATH_MAX - strlen(full) - 1);

@@ -48,7 +48,9 @@ def read(
     """
     settings = settings or config.get()
     watch = array.watch if watched else None
-    if watch is not None and not (watch.identity and missing == "fill" and filled is None):
+    if watch is not None and not (
+        missing == "fill" and filled is None and (watch.identity or watch.find_identity())
+    ):
         return _read_steadily(array, plan, out, missing, filled, settings)
     full = out
     try:
@@ -98,7 +100,7 @@ def _read_steadily(
         found: list[Coords] | None = None if filled is None else []
         return read(array, plan, out, missing, found, settings, watched=False), found
 
-    values, found = watch.steadily(attempt, several=plan.count > 1)
+    values, found = watch.steadily(attempt, lambda: plan.count > 1)
     if filled is not None:
         filled.extend(found)
     return values

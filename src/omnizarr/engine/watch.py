@@ -150,10 +150,17 @@ class ArrayWatch:
             wait_for_replacement(location.store)
         return signature, node
 
-    def steadily(self, read: Callable[[], T], several: bool) -> T:
+    def find_identity(self) -> int:
+        """Return the identity of the metadata's file, if the kernel may look at it, else 0."""
+        if self._signature is None and not self.is_remote:
+            self.look()
+            self._check_shape()
+        return self.identity
+
+    def steadily(self, read: Callable[[], T], several: Callable[[], bool]) -> T:
         """Return what `read` returns, called again if it may have met two arrays.
 
-        `several`: it reads more than one chunk.
+        `several` returns True if it reads more than one chunk.
         """
         if self._signature is None and not self.is_remote:
             self.look()
@@ -190,12 +197,12 @@ class ArrayWatch:
                 )
         raise AssertionError  # not reached: the count has no end
 
-    def _may_skip(self, several: bool) -> bool:
+    def _may_skip(self, several: Callable[[], bool]) -> bool:
         """Return True if a read that found all its chunks needs no look."""
         if self.is_remote:
             return True
         # The kernel, which does not tell of missing chunks, reads files and memory.
-        return not several and not self._is_quick
+        return not self._is_quick and not several()
 
     def _check_shape(self) -> None:
         """Raise if the array is smaller than the handle knows."""

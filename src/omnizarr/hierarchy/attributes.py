@@ -7,6 +7,7 @@ compare-and-set instead, a change is made again on top of what another writer ha
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -16,11 +17,20 @@ from typing import Any, Protocol, Self, TypeVar
 from omnizarr._json import plain
 from omnizarr.concurrency import key_locks
 from omnizarr.concurrency.retry import MAY_BE_DONE, AnswerLost, Overtaken, retry_conflicts
-from omnizarr.errors import OmnizarrError, warn
+from omnizarr.errors import NodeChanged, OmnizarrError, StoreError, warn
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import Node, paths
-from omnizarr.stores import Store, lock, lock_prefix, supports_compare_and_set, update_value
+from omnizarr.stores import (
+    Store,
+    is_process_local,
+    list_prefix,
+    lock,
+    lock_prefix,
+    supports_compare_and_set,
+    update_value,
+)
 from omnizarr.stores.leases import Lease
+from omnizarr.stores.local.store import PinnedFolder, pin
 from omnizarr.stores.wrappers import LeasedStore
 
 T = TypeVar("T")
@@ -156,10 +166,12 @@ def update_metadata(
     conditional = supports_compare_and_set(store)
     unanswered: Exception | None = None
 
-    def attempt() -> Node:
+    def attempt(here: Location) -> Node:
         nonlocal unanswered
         put = _conditional_put(held or location, keys) if conditional else None
-        old = location.load()
+        if isinstance(here.store, PinnedFolder):
+            put = here.store.put
+        old = here.load()
         if unanswered is not None:
             if (is_done or partial(_changes_nothing, edit))(old):
                 return location.save(None, old, lambda key, text: None)
@@ -177,8 +189,41 @@ def update_metadata(
             raise Overtaken(str(location)) from e
 
     threads, processes = metadata_locks(store, keys)
-    with threads, processes:
-        return retry_conflicts(attempt, "; nothing was stored, try again")
+    with threads, processes, pinned_node(location, keys) as here:
+        if here is not location:
+            return attempt(here)
+        return retry_conflicts(partial(attempt, here), "; nothing was stored, try again")
+
+
+class pinned_node:
+    """A location whose metadata are changed where they are now, or nowhere (see `PinnedFolder`).
+
+    A change raises NodeChanged, and makes no new node, where the folder of the old one is gone.
+    """
+
+    __slots__ = ("_folder", "_key", "_location")
+
+    def __init__(self, location: Location, keys: tuple[str, ...]) -> None:
+        """Take the location of a node, and the keys of its metadata."""
+        self._location, self._key = location, keys[0]
+        self._folder: PinnedFolder | None = None
+
+    def __enter__(self) -> Location:
+        at, key = self._location, self._key
+        if not at.format.implicit_groups:
+            self._folder = pin(at.store, key[: key.rfind("/") + 1])
+        if self._folder is None:
+            return at
+        return Location(self._folder, at.path, at.format, at.read_only)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._folder is None:
+            return
+        os.close(self._folder.descriptor)
+        if isinstance(error, StoreError) and isinstance(error.__cause__, FileNotFoundError):
+            raise NodeChanged(
+                f"{self._location} was deleted or moved while it was changed; nothing was stored"
+            ) from error
 
 
 def _changes_nothing(edit: Callable[[Node], Node], node: Node) -> bool:
@@ -255,6 +300,37 @@ def lock_shape(*locations: Location) -> Iterator[list[Location]]:
             lease = stack.enter_context(lock_prefix(*where, "shape"))
             held[location.path] = location if lease is None else _leased(location, lease)
         yield [held[location.path] for location in locations]
+
+
+@contextmanager
+def lock_nodes(*locations: Location) -> Iterator[None]:
+    """Keep others from changing the metadata of nodes, and parts of their chunks, as far as locked.
+
+    Where metadata are compared and set, a writer finds out by itself that its node is gone.
+    """
+    if any(supports_compare_and_set(location.store) for location in locations):
+        yield
+        return
+    with lock_shape(*locations), ExitStack() as held:
+        for location in locations:
+            keys, stored = location.format.keys(location.path), []
+            if is_process_local(location.store):  # all below, too, by threads alone
+                stored = [*stored_keys(location)]
+                keys = (*keys, *filter(location.format.is_metadata, stored))
+            for each in metadata_locks(location.store, keys):
+                held.enter_context(each)
+            held.enter_context(key_locks.locked(key_locks.CHUNKS, stored, location.store))
+            prefix = location.format.chunk_prefix(location.path)
+            held.enter_context(lock(location.store, prefix, [prefix], "chunks"))
+        yield
+
+
+def stored_keys(location: Location) -> Iterator[str]:
+    """Yield all stored keys of a node and of the nodes below it."""
+    keys, prefixes = location.format.subtree(location.path)
+    yield from (key for key in keys if location.store.get(key) is not None)
+    for prefix in prefixes:
+        yield from list_prefix(location.store, prefix)
 
 
 def _leased(location: Location, lease: Lease) -> Location:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
@@ -19,6 +19,7 @@ from omnizarr.engine import BoundArray, was_bound
 from omnizarr.errors import (
     InvalidArgument,
     InvalidName,
+    NodeChanged,
     NodeExists,
     NodeNotFound,
     OmnizarrError,
@@ -28,7 +29,7 @@ from omnizarr.errors import (
 from omnizarr.formats import Documents, Format, Probe, consolidated
 from omnizarr.formats.format import node_title
 from omnizarr.hierarchy.array import Array, data_type_of
-from omnizarr.hierarchy.attributes import lock_shape, metadata_locks
+from omnizarr.hierarchy.attributes import lock_nodes, pinned_node, stored_keys
 from omnizarr.hierarchy.consolidated import has_consolidated, mark_changed, update_consolidated
 from omnizarr.hierarchy.location import (
     Location,
@@ -53,11 +54,9 @@ from omnizarr.stores import (
     has_low_latency,
     is_process_local,
     list_prefix,
-    lock,
     lock_prefix,
     set_new,
     storage_identity,
-    supports_compare_and_set,
 )
 from omnizarr.stores.staging import (
     MARKER,
@@ -233,14 +232,15 @@ class Reserved:
         try:
             fill(self.node)
             if self.marked:
-                location.store_new_node(self.metadata)
+                self._publish()
         except BaseException as e:
             with suppress(OmnizarrError):  # the first error is the one to raise
-                if not isinstance(e, NodeExists):  # else the chunks belong to the other node, too
+                if not isinstance(e, NodeExists) and self._is_alone(isinstance(e, NodeChanged)):
                     erase_values(store, _stray_keys(location))
                     if not self.marked:
                         erase_values(store, location.format.keys(location.path))
-                store.erase(marker(location.path))
+                if not isinstance(e, NodeChanged):
+                    store.erase(marker(location.path))
             raise
         finally:
             end_writing(self.mark.writer)
@@ -249,6 +249,23 @@ class Reserved:
         holders = consolidated.present_holders(location.format, [location.path], self.found)
         update_consolidated(store, location.format, {location.path: self.metadata}, holders)
         return self.node
+
+    def _is_alone(self, gone: bool) -> bool:
+        """Return True if all chunks at the path are of this writer, whose marker may be gone."""
+        store, path = self.location.store, self.location.path
+        return not gone or (store.get(marker(path)) is None and existing_node(store, path) is None)
+
+    def _publish(self) -> None:
+        """Store the metadata, if the marker shows that all chunks are still there."""
+        store, path, format = self.location.store, self.location.path, self.location.format
+        above = [key for each in paths.ancestors(path) for key in format.keys(each)]
+        locked = key_locks.locked(key_locks.METADATA, above if is_process_local(store) else ())
+        with locked, pinned_node(self.location, format.keys(path)) as here:
+            if here.store.get(marker(path)) != self.mark.write():
+                raise NodeChanged(
+                    f"{self.location} was deleted or moved while its values were written"
+                )
+            here.store_new_node(self.metadata)
 
 
 def reserve(
@@ -505,27 +522,6 @@ def erase_journal(location: Location) -> None:
 
 
 @contextmanager
-def lock_nodes(*locations: Location) -> Iterator[None]:
-    """Keep others from changing the metadata of nodes, and parts of their chunks, as far as locked.
-
-    Where metadata are compared and set, a writer finds out by itself that its node is gone.
-    """
-    if any(supports_compare_and_set(location.store) for location in locations):
-        yield
-        return
-    with lock_shape(*locations), ExitStack() as held:
-        for location in locations:
-            if is_process_local(location.store):
-                chunks = key_locks.locked(key_locks.CHUNKS, _stored_keys(location), location.store)
-                held.enter_context(chunks)
-            for each in metadata_locks(location.store, location.format.keys(location.path)):
-                held.enter_context(each)
-            prefix = location.format.chunk_prefix(location.path)
-            held.enter_context(lock(location.store, prefix, [prefix], "chunks"))
-        yield
-
-
-@contextmanager
 def lock_replacement(store: Store) -> Iterator[None]:
     """Keep other threads and processes from replacing nodes in a store."""
     key = str(hash(storage_identity(store)[0]))  # two stores with the same hash only wait longer
@@ -628,7 +624,7 @@ def move(source: Location, target: Location) -> None:
         exists = existing_node(target.store, target.path) is not None
         if exists or not _only_from_move(target, renamed):
             raise NodeExists(f"there is already something at {target}; erase it first")
-        begun = any(True for _ in _stored_keys(target))  # by a move that was interrupted
+        begun = any(True for _ in stored_keys(target))  # by a move that was interrupted
         target.create_parents()
         before, after = (node_extent(at.format, at.path) for at in (source, target))
         if not begun and stage(source.store).move(before, after):
@@ -654,16 +650,8 @@ def _only_from_move(target: Location, renamed: Mapping[str, str]) -> bool:
     origins = {new: old for old, new in renamed.items()}
     return all(
         key in origins and target.store.get(key) == target.store.get(origins[key])
-        for key in _stored_keys(target)
+        for key in stored_keys(target)
     )
-
-
-def _stored_keys(location: Location) -> Iterator[str]:
-    """Yield all stored keys of a node and of the nodes below it."""
-    keys, prefixes = location.format.subtree(location.path)
-    yield from (key for key in keys if location.store.get(key) is not None)
-    for prefix in prefixes:
-        yield from list_prefix(location.store, prefix)
 
 
 def _renamed(source: Location, target: Location) -> Iterator[tuple[str, str]]:

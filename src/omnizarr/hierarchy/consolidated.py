@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any
 
 from omnizarr.concurrency import key_locks
-from omnizarr.errors import InvalidMetadata, warn
+from omnizarr.concurrency.retry import AnswerLost, Overtaken
+from omnizarr.errors import InvalidMetadata, StoreError, warn
 from omnizarr.formats import Documents, Format, consolidated
 from omnizarr.model import GroupModel, Node, paths
 from omnizarr.stores import (
@@ -205,8 +206,17 @@ def update_consolidated(
         }
         new = [path for path in changed if path] if is_new and can_list(store) else []
         stale = partial(_find_stale, store, format, group, new=new) if new else None
-        with lock_consolidated(store, format, key, group):
-            update_value(store, key, partial(_updated, store, format, key, changed, stale), _STALE)
+        update = partial(_updated, store, format, key, changed, stale)
+        try:
+            with lock_consolidated(store, format, key, group):
+                update_value(store, key, update, _STALE)
+        except (AnswerLost, Overtaken):
+            raise
+        except StoreError as e:
+            raise StoreError(
+                f"{paths.show(next(iter(nodes)))} in {store!r} was changed, but not its copy in the"
+                f" consolidated metadata {key!r}: {e}; call consolidate_metadata"
+            ) from e
         mark_changed()
 
 

@@ -20,12 +20,11 @@ from omnizarr.errors import (
 )
 from omnizarr.hierarchy import info
 from omnizarr.hierarchy.array import Array, options_like
-from omnizarr.hierarchy.attributes import json_attributes
+from omnizarr.hierarchy.attributes import json_attributes, lock_nodes
 from omnizarr.hierarchy.build import (
     complete_hierarchy,
     create_node,
     create_nodes,
-    lock_nodes,
     make_array,
     move,
 )
@@ -968,6 +967,8 @@ class Group(NodeHandle[GroupModel]):
             if isinstance(node, GroupModel) and node.implicit:
                 parent.save(None, node.with_(implicit=False))
         with lock_nodes(location):
+            if location.find([]) is None:
+                raise NodeNotFound(f"{location} was just deleted or moved by another writer")
             location.erase(foreign=foreign)
 
     # Summaries

@@ -268,9 +268,11 @@ class Location:
     ) -> Node:
         """Store the metadata that differ from those of `old`, and return the node as read back.
 
-        `put` stores the value of one key, or erases it for None, instead of the store.
+        `put` stores the value of one key, or erases it for None, instead of the store, whose caller
+        has checked that it may.
         """
-        self.check_writable()
+        if put is None:
+            self.check_writable()
         metadata, read = self._write_metadata(new)
         several = len(metadata) > 1
         before = self.format.write(self.path, old) if several and old is not None else {}

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Literal, Unpack
 
 import numpy as np
+import numpy.typing as npt
 
 from omnizarr.conventions.cf.packing import FILL, Packing, encode_fill
 from omnizarr.conventions.cf.times import is_time
@@ -32,11 +33,12 @@ from omnizarr.errors import (
     known_names,
 )
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.create import create_group
+from omnizarr.hierarchy.create import create_array, create_group
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.info import attributes_section, card, type_name
 from omnizarr.hierarchy.open import open as open_zarr
 from omnizarr.hierarchy.options import ArrayOptions, document_options
+from omnizarr.stores import MemoryStore
 
 
 class Dataset(Mapping[str, Variable]):
@@ -296,12 +298,23 @@ class Dataset(Mapping[str, Variable]):
         if fill is None and not format.undefined_fill:
             fill = _zero(stored)
         options["fill_value"] = fill
-        array = self.group.create_array(name, shape=shape, dtype=stored, **options)
+        data = None if given is None else self._encoded(name, given, shape, stored, options)
+        array = self.group.create_array(name, shape=shape, dtype=stored, data=data, **options)
         self._clear_cache()
-        variable = self._decoded(array)
-        if given is not None:
-            variable[...] = given
-        return variable
+        return self._decoded(array)
+
+    def _encoded(
+        self, name: str, values: Any, shape: Any, dtype: Any, options: ArrayOptions
+    ) -> npt.NDArray[Any]:
+        """Return values as a new variable stores them, which is found out with one in memory."""
+        plain: Any = {"attributes": options["attributes"], "fill_value": options["fill_value"]}
+        plain |= {"dimension_names": options["dimension_names"], "compressors": None}
+        format: Any = self.group._location.format.name
+        array = create_array(
+            MemoryStore(), path=name, shape=shape, dtype=dtype, zarr_format=format, **plain
+        )
+        self._decoded(array)[...] = values
+        return np.asarray(array[...])
 
     def create_group(self, name: str, *, attributes: Mapping[str, Any] | None = None) -> Dataset:
         """Create a group below this one.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from omnizarr.concurrency.retry import REMOVED_DIRECTORY
-from omnizarr.errors import StoreError
+from omnizarr.errors import NodeChanged, StoreError
 from omnizarr.model.paths import is_ours
 from omnizarr.stores.base import Store
 from omnizarr.stores.local.atomic_files import exchange
@@ -94,8 +94,9 @@ class DirectoryStage(Stage):
         self.check(old)
         moved: list[str] = []
         aside = os.path.join(self._folder, "old", "")
+        there = self._entries(self.root, old, metadata_first=True)
         try:
-            for path in self._entries(self.root, old, metadata_first=True):
+            for path in there:
                 with contextlib.suppress(FileNotFoundError):  # another writer was faster
                     self._rename(self.root + path, aside + path)
                     moved.append(path)
@@ -104,6 +105,10 @@ class DirectoryStage(Stage):
                 self._rename(aside + path, self.root + path)
             self.discard()
             return False
+        if there and not moved:
+            self.discard()
+            where = self.root + there[0]
+            raise NodeChanged(f"another writer has just deleted or moved {where!r}")
         if self._sync is not None:
             for path in moved:
                 self._sync(self.root + path)

@@ -31,6 +31,7 @@ from omnizarr.stores.base import (
     GetMany,
     LockKind,
     Range,
+    Store,
     absolute_path,
     split_path,
 )
@@ -44,7 +45,7 @@ from omnizarr.stores.local.atomic_files import (
     replace_files,
 )
 from omnizarr.stores.local.staging import DirectoryStage
-from omnizarr.stores.operations import check_key, check_prefix, check_writable
+from omnizarr.stores.operations import check_key, check_prefix, check_writable, direct_file_root
 from omnizarr.stores.staging import Stage
 
 try:
@@ -67,6 +68,10 @@ for _name in ("O_BINARY", "O_CLOEXEC", "O_NONBLOCK"):
 TICK = 10**8  # nanoseconds, far above the 1 to 16 ms of common clocks
 COARSE_TICK = 25 * 10**8  # where times are kept in seconds, or in pairs of them
 MAX_READ = 2**30  # bytes of one call, which returns at most 2 GiB
+_FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+# Where a descriptor of a folder has a path, which leads to the folder wherever it is.
+_DESCRIPTORS = "/proc/self/fd/"
+_HAS_DESCRIPTORS = os.path.isdir(_DESCRIPTORS)
 _unique = itertools.count()
 _replace_new = partial(replace_file, only_new=True)
 
@@ -560,3 +565,47 @@ class NestedDirectoryStore(DirectoryStore):
     dimension_separator = "/"
     identity_details = LocalStore.identity_details
     direct_file_root = LocalStore.direct_file_root
+
+
+class PinnedFolder(LocalStore):
+    """The values right below a prefix of a store, in the folder that has them now.
+
+    If another process renames that folder, changes go with it: none is made in another folder that
+    has taken its place. They raise StoreError from FileNotFoundError if the folder was removed.
+    """
+
+    def __init__(self, store: Store, prefix: str, descriptor: int) -> None:
+        self._start, self._prefix = f"{_DESCRIPTORS}{descriptor}/", prefix
+        self._whole, self.descriptor = store, descriptor
+
+    def _path(self, key: str) -> str:
+        return self._start + key[len(self._prefix) :]
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return super().get(key[len(self._prefix) :], range)
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+        get, start = super().get, len(self._prefix)
+        return [get(key[start:], range) for key, range in requests]
+
+    def put(self, key: str, value: bytes | None) -> None:
+        """Store a value, or erase it for None."""
+        if value is None:
+            self.erase(key)
+        else:
+            self._store(key, value, replace_file)
+
+    def __repr__(self) -> str:
+        return repr(self._whole)
+
+
+def pin(store: Store, prefix: str) -> PinnedFolder | None:
+    """Return the folder of a prefix, whose descriptor is to be closed; None if there is none."""
+    root = direct_file_root(store) if _HAS_DESCRIPTORS else None
+    if root is None:
+        return None
+    try:
+        folder = root + prefix.encode("utf-8", "surrogateescape")
+        return PinnedFolder(store, prefix, os.open(folder, _FOLDER_FLAGS))
+    except OSError:
+        return None
