@@ -325,7 +325,8 @@ class Location:
         Return None, and store nothing, where that cannot be known without a look at the path.
         """
         set_first: _SetNew | None = getattr(self.store, "set_first", None)
-        if set_first is None or self.format.root_documents():
+        several = len(metadata) - [*metadata.values()].count(None) > 1
+        if set_first is None or several or self.format.root_documents():
             return None
         above = fetch_groups(self.store, self.path, self.format)
         return above if above is not None and self._store_new(metadata, set_first) else None
@@ -348,25 +349,27 @@ class Location:
         self._create_parents(missing, found)
         # Attributes of a node that is not there.
         stray = [key for key in self.format.keys(self.path) if key in found.metadata]
-        erase_values(self.store, stray)
         # Where the first key of a folder is stored without a look, others may be writing there.
-        claims = isinstance(node, ArrayModel) and hasattr(self.store, "set_first")
+        several = len(metadata) - [*metadata.values()].count(None) > 1
+        claims = (isinstance(node, ArrayModel) or several) and hasattr(self.store, "set_first")
         if claims and not self.is_private and marker(self.path) not in metadata:
-            self._claim(metadata)
+            self._claim(metadata, stray)
         else:
+            erase_values(self.store, stray)
             self.store_new_node(metadata)
         return found.metadata
 
-    def _claim(self, metadata: Mapping[str, bytes | None]) -> None:
-        """Store the metadata of a new array while nobody else writes at its path.
+    def _claim(self, metadata: Mapping[str, bytes | None], stray: Iterable[str]) -> None:
+        """Store the metadata of a new node while nobody else writes at its path.
 
-        Another writer may have finished since the path was looked at.
+        Another writer may have finished since the path was looked at. Stray attributes are erased.
         """
         if not set_new(self.store, marker(self.path), Mark("create").write()):
             raise NodeExists(f"another writer is just creating {self}; open it later")
         try:
             if existing_node(self.store, self.path) is not None:
                 raise NodeExists(f"another writer has just created {self}; open it instead")
+            erase_values(self.store, stray)
             self.store_new_node(metadata)
         finally:
             self.store.erase(marker(self.path))
@@ -483,11 +486,7 @@ class Location:
         main, *others = [(k, text) for k, text in metadata.items() if text is not None]
         later: list[tuple[str, bytes]] = []
         for key, text in others:  # before the node appears, unless somebody has left them there
-            stored = (put or partial(set_new, self.store))(key, text)
-            if put is not None and not stored:
-                return False
-            put = None
-            if not stored:
+            if not set_new(self.store, key, text):
                 later.append((key, text))
         if not (put or partial(set_new, self.store))(*main):
             erase_values(self.store, [key for key, text in others if (key, text) not in later])
