@@ -31,6 +31,7 @@ import omnizarr as oz
 from omnizarr.errors import OmnizarrError
 from tests.crash.operations import (
     ABOVE,
+    AT_TARGET,
     CHUNKS,
     OPERATIONS,
     Format,
@@ -478,6 +479,7 @@ SECONDS: dict[str, Callable[[Place], object] | None] = {
     "same": None,
     "write": write_beside,
     **ABOVE,
+    **AT_TARGET,
 }
 GONE = [("error", "NodeChanged"), ("error", "NodeNotFound")]
 

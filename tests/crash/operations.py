@@ -271,6 +271,10 @@ ABOVE: dict[str, Callable[[Place], object]] = {
     "move group": _move("g", "m"),
     "overwrite group": _overwrite_group,
 }
+AT_TARGET: dict[str, Callable[[Place], object]] = {
+    "create group": lambda place: _group(place).create_group("m"),
+    "create with data": _create("m", data=NEW),
+}
 OPERATIONS: dict[str, Operation] = {
     "create": Operation("create", _create("new", shape=(6, 4), dtype="i4")),
     "create with attributes": Operation(
@@ -310,6 +314,9 @@ OPERATIONS: dict[str, Operation] = {
     "delete group": Operation("delete", _delete("g")),
     "move array": Operation("move", _move("x", "m/y"), "both"),
     "move group": Operation("move", _move("g", "m"), "both", prepare=prepare_consolidated),
+    "move to a path in use": Operation(
+        "move", _move("g", "m"), "both", beside=("create group", "create with data")
+    ),
     "shrink, keep": Operation("resize", _resize((2, 3), "keep")),
     "shrink, erase": Operation("resize", _resize((2, 3), "erase")),
     "shrink shards, erase": Operation(
@@ -330,6 +337,15 @@ OPERATIONS: dict[str, Operation] = {
         "attributes", lambda p: _group(p).attrs.update({"k": 2}), prepare=prepare_consolidated
     ),
     "consolidate": Operation("consolidate", lambda p: oz.consolidate_metadata(p.root())),
+    "create at a target": Operation(
+        "create", _create("m", shape=(6, 4), dtype="i4"), beside=("move group",)
+    ),
+    "create group at a target": Operation(
+        "create", lambda p: _group(p).create_group("m"), "nodes", beside=("move group",)
+    ),
+    "create with data at a target": Operation(
+        "create with data", _create("m", data=NEW), beside=("move group",)
+    ),
     "create below": Operation(
         "create", _create("g/new", shape=(6, 4), dtype="i4"), beside=(*ABOVE,)
     ),

@@ -33,7 +33,8 @@ except ImportError:  # no compiler when it was installed, or Windows
 
 PARTIAL = f"{OURS}partial__"  # of one that is being written
 _HERE = -100  # AT_FDCWD of Linux
-_EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
+_ONLY_NEW, _EXCHANGE = 1, 2  # RENAME_NOREPLACE, RENAME_EXCHANGE of Linux
+_ON_MACOS = {_ONLY_NEW: 4, _EXCHANGE: 2}  # RENAME_EXCL, RENAME_SWAP
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}
 # Another disk, too many links to one file, a disk without links, or one that forbids them.
 _NO_LINK = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
@@ -85,19 +86,28 @@ def _create(path: str, value: Bytes, sync: bool) -> bool:
 
 def exchange(first: str, second: str) -> bool:
     """Let two paths change places in one step; return False if this system or disk cannot."""
+    return _rename_with(first, second, _EXCHANGE)
+
+
+def rename_to_new(old: str, new: str) -> bool:
+    """Rename a path, never onto another one; return False if this system or disk cannot tell."""
+    return _rename_with(old, new, _ONLY_NEW)
+
+
+def _rename_with(old: str, new: str, flag: int) -> bool:
     import ctypes  # noqa: PLC0415 - rarely needed
 
     libc: Any = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
-    a, b = os.fsencode(first), os.fsencode(second)
+    a, b = os.fsencode(old), os.fsencode(new)
     if hasattr(libc, "renameat2"):
-        failed = libc.renameat2(_HERE, a, _HERE, b, ctypes.c_uint(_EXCHANGE))
+        failed = libc.renameat2(_HERE, a, _HERE, b, ctypes.c_uint(flag))
     elif hasattr(libc, "renamex_np"):  # macOS
-        failed = libc.renamex_np(a, b, ctypes.c_uint(_EXCHANGE))
+        failed = libc.renamex_np(a, b, ctypes.c_uint(_ON_MACOS[flag]))
     else:
         return False
     error = ctypes.get_errno()
     if failed and error not in _NO_EXCHANGE:
-        raise OSError(error, os.strerror(error), first, None, second)
+        raise OSError(error, os.strerror(error), old, None, new)
     return not failed
 
 

@@ -18,7 +18,7 @@ from omnizarr.concurrency.retry import REMOVED_DIRECTORY
 from omnizarr.errors import NodeChanged, StoreError
 from omnizarr.model.paths import is_ours
 from omnizarr.stores.base import Store
-from omnizarr.stores.local.atomic_files import exchange
+from omnizarr.stores.local.atomic_files import exchange, rename_to_new
 from omnizarr.stores.staging import PLAN, Extent, Plan, Stage, publication_order
 
 MOVED = "moved"  # in a stage: all old files are out of the way
@@ -121,12 +121,16 @@ class DirectoryStage(Stage):
         after = [prefix[:-1] for prefix in new.prefixes]
         if len(before) != 1 or len(after) != 1 or os.path.islink(self.root + before[0]):
             return False
+        where = self.root + after[0]
         try:
-            self._rename(self.root + before[0], self.root + after[0])
+            if not rename_to_new(self.root + before[0], where):
+                self._rename(self.root + before[0], where)
         except OSError as e:
             if e.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                where = self.root + after[0]
-                raise StoreError(f"another writer is just creating {where!r}; nothing moved") from e
+                raise StoreError(
+                    f"there is a folder {where!r}, in which another writer may be creating a node;"
+                    " nothing was moved. If it is empty and nobody does, remove it"
+                ) from e
             return False  # on another disk, or not permitted
         if self._sync is not None:
             self._sync(self.root + before[0])
