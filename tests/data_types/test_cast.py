@@ -142,3 +142,36 @@ def test_fields_are_checked_like_arrays(values: Any) -> None:
             convert(each, dtype, " in /a")
     fine = np.array([(1, "ab")], [("x", "i8"), ("y", "U4")])
     assert cast(fine, dtype).tolist() == [(1, b"ab")]
+
+
+DAY = np.datetime64("2020-01-01", "D")
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "expected"),
+    [
+        ([DAY, np.datetime64("9999-01-01", "s")], "M8[s]", ["2020-01-01", "9999-01-01"]),
+        ([DAY, 5], "M8[s]", ["2020-01-01", "1970-01-01T00:00:05"]),
+        ([[DAY], ["1970-01-01T00:00:02"]], "M8[s]", [["2020-01-01"], ["1970-01-01T00:00:02"]]),
+        ([DAY, None], "M8[ns]", ["2020-01-01", "NaT"]),
+        ([np.timedelta64(1, "D"), 7], "m8[s]", [86400, 7]),
+    ],
+)
+def test_times_of_a_list_keep_their_own_units(values: Any, dtype: str, expected: Any) -> None:
+    np.testing.assert_array_equal(convert(values, np.dtype(dtype)), np.array(expected, dtype))
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "message"),
+    [
+        ([DAY.astype("M8[ns]"), np.datetime64("9999-01-01", "D")], "M8[ns]", "out of the range"),
+        ([np.timedelta64(10**6, "D"), np.timedelta64(1, "ns")], "m8[ns]", "out of the range"),
+        ([DAY, np.datetime64("2020-01-01T00:00:01")], "M8[D]", r"at index \(1,\)"),
+        ([DAY, np.timedelta64(5, "s")], "M8[s]", "not such a time"),
+    ],
+)
+def test_times_of_a_list_are_not_wrapped_by_a_common_unit(
+    values: Any, dtype: str, message: str
+) -> None:
+    with pytest.raises(oz.InvalidArgument, match=message):
+        convert(values, np.dtype(dtype))

@@ -156,9 +156,20 @@ def as_array(value: Any, dtype: np.dtype[Any]) -> Values:
     if kind in "SUTVO":
         return np.asarray(value, object)
     found = np.asarray(value)
+    # NumPy gives all items of a list one unit of time, and wraps those that it does not reach.
+    times = kind in "mM" and found.dtype.kind in "mM" and isinstance(value, (list, tuple))
+    if times and not _has_arrays(value):
+        return np.asarray(value, object)
     # NumPy makes floats of integers that no integer type has together, and text of mixed lists.
     changed = found.dtype.kind in "US" or (kind in "biu" and found.dtype.kind == "f")
     return np.asarray(value, object) if changed or _has_masked(value) else found
+
+
+def _has_arrays(value: Any) -> bool:
+    """Return True for lists with arrays, whose times would become numbers among objects."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_arrays, value))
+    return hasattr(value, "dtype") and not isinstance(value, np.generic)
 
 
 def _has_masked(value: Any) -> bool:
@@ -236,7 +247,7 @@ def _refusal(
 ) -> InvalidArgument:
     index = np.unravel_index(int(np.argmin(good)), values.shape)
     item = values[index]
-    if hasattr(item, "item") and values.dtype.kind not in "mM":
+    if hasattr(item, "item") and not isinstance(item, (np.datetime64, np.timedelta64)):
         item = item.item()
     at = f" at index {tuple(map(int, index))}" if index else ""
     if is_missing(item) and values.dtype.kind in "OT":
@@ -397,12 +408,7 @@ def _times(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
         )
         if not good.all():
             raise refuse(good, "it is not such a time", WrongType)
-        items = np.frompyfunc(lambda item: None if _is_nat(item) else item, 1, 1)
-        found = np.asarray(items(values.astype(object)), object)
-        try:
-            values = found.astype(f"{dtype.kind}8")
-        except ValueError:  # it has counts among others, for which NumPy needs the unit
-            return found.astype(dtype)
+        return _from_time_objects(values.astype(object), dtype, refuse)
     out = as_type(values, dtype, "same_kind")  # months do not become days of an average month
     units = np.datetime_data(values.dtype), np.datetime_data(dtype)
     if units[0] == units[1] or "generic" in (units[0][0], units[1][0]):
@@ -411,6 +417,42 @@ def _times(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
     if not good.all():
         raise refuse(good, "the unit of the type cannot express it")
     return out
+
+
+def _from_time_objects(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
+    """Return times each of which has a unit of its own; integers count that of the type."""
+    unit, step = np.datetime_data(dtype)
+    scalar: Any = np.datetime64 if dtype.kind == "M" else np.timedelta64
+
+    def single(item: Any) -> Any:
+        if item is None or _is_nat(item):
+            return scalar("NaT", (unit, step))
+        counts = isinstance(item, (int, np.integer)) and not isinstance(item, np.timedelta64)
+        return scalar(int(item), (unit, step)) if counts else scalar(item)
+
+    found = [single(item) for item in values.flat]
+    places: dict[np.dtype[Any], list[int]] = {}
+    for place, item in enumerate(found):
+        places.setdefault(item.dtype, []).append(place)
+    out = np.empty(values.shape, dtype)
+    for own, some in places.items():
+        times = np.array([found[i] for i in some], own)
+        out.flat[some] = _times(times, dtype, partial(_refuse_some, refuse, values.shape, some))
+    return out
+
+
+def _refuse_some(
+    refuse: _Refuse,
+    shape: tuple[int, ...],
+    places: list[int],
+    good: Any,
+    reason: str,
+    error: type[InvalidArgument] = InvalidArgument,
+) -> InvalidArgument:
+    """Return the error for the first of some values, at places in all of them, that is not good."""
+    every = np.ones(shape, np.bool_)
+    every.flat[places] = good
+    return refuse(every, reason, error)
 
 
 def _is_nat(item: Any) -> bool:
