@@ -36,6 +36,7 @@ from omnizarr.hierarchy.location import (
     PathMetadata,
     check_erasable,
     existing_node,
+    incomplete_message,
     node_extent,
 )
 from omnizarr.hierarchy.lookup import readable_nodes
@@ -619,8 +620,13 @@ def move(source: Location, target: Location) -> None:
             " be moved into itself, nor the root anywhere"
         )
     check_erasable(source.store, source.path, source.format)
-    with lock_nodes(source):
+    with lock_replacement(source.store), lock_nodes(source):
+        if source.find([]) is None:
+            raise NodeNotFound(f"{source} was just deleted or moved by another writer")
         renamed = dict(_renamed(source, target))
+        mark = target.store.get(marker(target.path))
+        if mark is not None:
+            raise NodeExists(incomplete_message(target, mark))
         exists = existing_node(target.store, target.path) is not None
         if exists or not _only_from_move(target, renamed):
             raise NodeExists(f"there is already something at {target}; erase it first")

@@ -25,6 +25,7 @@ from omnizarr.hierarchy.build import (
     complete_hierarchy,
     create_node,
     create_nodes,
+    lock_replacement,
     make_array,
     move,
 )
@@ -966,7 +967,7 @@ class Group(NodeHandle[GroupModel]):
             node = parent.load()
             if isinstance(node, GroupModel) and node.implicit:
                 parent.save(None, node.with_(implicit=False))
-        with lock_nodes(location):
+        with lock_replacement(location.store), lock_nodes(location):
             if location.find([]) is None:
                 raise NodeNotFound(f"{location} was just deleted or moved by another writer")
             location.erase(foreign=foreign)

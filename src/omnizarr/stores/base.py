@@ -270,8 +270,12 @@ class ChangesKeys(Protocol):
         erased: Iterable[str],
         renamed: Iterable[tuple[str, str]],
         values: Iterable[tuple[str, Bytes]],
-    ) -> None:
-        """Erase keys, then rename others, old and new key, then set values; all or nothing."""
+        unused: Iterable[str] = (),
+    ) -> bool:
+        """Erase keys, then rename others, old and new key, then set values; all or nothing.
+
+        Return False, after changing nothing, if a key begins with one of the `unused` prefixes.
+        """
 
 
 @runtime_checkable

@@ -287,12 +287,17 @@ class LMDBStore(Closeable):
         erased: Iterable[str],
         renamed: Iterable[tuple[str, str]],
         values: Iterable[tuple[str, Bytes]],
-    ) -> None:
-        """Erase keys, then rename others, then set values; in one transaction."""
+        unused: Iterable[str] = (),
+    ) -> bool:
         check_writable(self)
         with self._transaction("change", "keys", write=True, create=True) as transaction:
             if transaction is None:
-                return
+                return True
+            for prefix in unused:
+                with transaction.cursor() as cursor:
+                    start = prefix.encode()
+                    if cursor.set_range(start) and bytes(cursor.key()).startswith(start):
+                        return False
             for key in erased:
                 transaction.delete(check_key(key).encode())
             for old, new in renamed:
@@ -302,6 +307,7 @@ class LMDBStore(Closeable):
                     _put(transaction, check_key(new), found)
             for key, value in values:
                 _put(transaction, check_key(key), flat(value))
+        return True
 
     # Listing
 

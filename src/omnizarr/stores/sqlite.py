@@ -268,8 +268,8 @@ class SQLiteStore(Closeable):
         erased: Iterable[str],
         renamed: Iterable[tuple[str, str]],
         values: Iterable[tuple[str, Bytes]],
-    ) -> None:
-        """Erase keys, then rename others, then set values; in one transaction."""
+        unused: Iterable[str] = (),
+    ) -> bool:
         check_writable(self)
         gone = [(check_key(key),) for key in erased]
         pairs = [(check_key(new), check_key(old)) for old, new in renamed]
@@ -277,9 +277,15 @@ class SQLiteStore(Closeable):
         with self._connection_for("change", "keys", create=True) as connection:
             if connection is not None:
                 with _transaction(connection):
+                    for prefix in unused:
+                        bounds = prefix, operations.prefix_end(prefix)
+                        used = "SELECT 1 FROM zarr WHERE k >= ? AND k < ? LIMIT 1"
+                        if connection.execute(used, bounds).fetchone() is not None:
+                            return False
                     connection.executemany("DELETE FROM zarr WHERE k = ?", gone)
                     connection.executemany("UPDATE OR REPLACE zarr SET k = ? WHERE k = ?", pairs)
                     connection.executemany(_PUT, rows)
+        return True
 
     # Listing
 

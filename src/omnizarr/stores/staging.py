@@ -120,7 +120,11 @@ class Stage:
         for prefix, other in zip(old.prefixes, new.prefixes, strict=True):
             keys = list_prefix(self.target, prefix)
             renamed += [(key, other + key[len(prefix) :]) for key in keys]
-        self.target.change_keys((), renamed, ())
+        if not self.target.change_keys((), renamed, (), new.prefixes):
+            raise StoreError(
+                f"another writer is just creating {new.prefixes[0]!r} in {self.target!r}; nothing"
+                " was moved"
+            )
         return True
 
     @property

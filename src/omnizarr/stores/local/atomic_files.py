@@ -111,6 +111,13 @@ def _rename_with(old: str, new: str, flag: int) -> bool:
     return not failed
 
 
+def remove_empty(path: str, start: str) -> None:
+    """Remove the directories above a path, and below a start, that are empty: a prefix has keys."""
+    with contextlib.suppress(OSError):  # it is not empty, or another writer was faster
+        while len(path := os.path.dirname(path)) >= len(start):
+            os.rmdir(path)
+
+
 def remove_folder(path: str) -> None:
     """Remove a folder with all that is in it, also where few file descriptors are left."""
     try:

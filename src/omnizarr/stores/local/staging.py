@@ -18,7 +18,7 @@ from omnizarr.concurrency.retry import REMOVED_DIRECTORY
 from omnizarr.errors import NodeChanged, StoreError
 from omnizarr.model.paths import is_ours
 from omnizarr.stores.base import Store
-from omnizarr.stores.local.atomic_files import exchange, rename_to_new
+from omnizarr.stores.local.atomic_files import exchange, remove_empty, rename_to_new
 from omnizarr.stores.staging import PLAN, Extent, Plan, Stage, publication_order
 
 MOVED = "moved"  # in a stage: all old files are out of the way
@@ -112,6 +112,8 @@ class DirectoryStage(Stage):
         if self._sync is not None:
             for path in moved:
                 self._sync(self.root + path)
+        for path in moved:
+            remove_empty(self.root + path, self.root)
         self.discard()
         return True
 
@@ -135,6 +137,7 @@ class DirectoryStage(Stage):
         if self._sync is not None:
             self._sync(self.root + before[0])
             self._sync(self.root + after[0])
+        remove_empty(self.root + before[0], self.root)
         return True
 
     def _make_plan(self, old: Extent, new: Extent) -> Plan:

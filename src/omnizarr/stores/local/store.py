@@ -380,7 +380,7 @@ class LocalStore(Closeable):
             os.unlink(path)
             if config.get().durability == "fsync":
                 self._sync_folders(path)
-            self._remove_empty(path)
+            atomic_files.remove_empty(path, self._start)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as e:
@@ -407,15 +407,9 @@ class LocalStore(Closeable):
                 f"cannot erase all of {path!r}: folders are nested too deeply"
             ) from None
         if prefix:
-            self._remove_empty(path)
+            atomic_files.remove_empty(path, self._start)
         else:
             os.makedirs(path, exist_ok=True)
-
-    def _remove_empty(self, path: str) -> None:
-        """Remove the directories above a path that are empty: a prefix has keys."""
-        with contextlib.suppress(OSError):  # it is not empty, or another writer was faster
-            while len(path := os.path.dirname(path)) >= len(self._start):
-                os.rmdir(path)
 
     def list(self) -> Iterator[str]:
         yield from self.list_prefix("")
