@@ -220,7 +220,9 @@ class pinned_node:
         if self._folder is None:
             return
         os.close(self._folder.descriptor)
-        if isinstance(error, StoreError) and isinstance(error.__cause__, FileNotFoundError):
+        if type(error) is StoreError and isinstance(error.__cause__, OSError):
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise self._folder.explain(error) from error.__cause__
             raise NodeChanged(
                 f"{self._location} was deleted or moved while it was changed; nothing was stored"
             ) from error

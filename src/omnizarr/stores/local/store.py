@@ -589,6 +589,11 @@ class PinnedFolder(LocalStore):
         else:
             self._store(key, value, replace_file)
 
+    def explain(self, error: StoreError) -> StoreError:
+        """Return an error that names the folder as others do."""
+        start = os.fsdecode(direct_file_root(self._whole) or b"") + self._prefix
+        return StoreError(str(error).replace(self._start, start))
+
     def __repr__(self) -> str:
         return repr(self._whole)
 
@@ -598,8 +603,14 @@ def pin(store: Store, prefix: str) -> PinnedFolder | None:
     root = direct_file_root(store) if _HAS_DESCRIPTORS else None
     if root is None:
         return None
+    folder = root + prefix.encode("utf-8", "surrogateescape")
     try:
-        folder = root + prefix.encode("utf-8", "surrogateescape")
         return PinnedFolder(store, prefix, os.open(folder, _FOLDER_FLAGS))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
+    except OSError:
+        try:
+            return PinnedFolder(store, prefix, retry_on_emfile(os.open, folder, _FOLDER_FLAGS))
+        except OSError as e:
+            where = os.fsdecode(folder)
+            raise StoreError(f"cannot open {where!r}: {e.strerror or e}") from e
