@@ -274,6 +274,8 @@ ABOVE: dict[str, Callable[[Place], object]] = {
 AT_TARGET: dict[str, Callable[[Place], object]] = {
     "create group": lambda place: _group(place).create_group("m"),
     "create with data": _create("m", data=NEW),
+    "create a member": _create("m/y", data=NEW),
+    "move another": _move("x1", "m"),
 }
 OPERATIONS: dict[str, Operation] = {
     "create": Operation("create", _create("new", shape=(6, 4), dtype="i4")),
@@ -315,7 +317,7 @@ OPERATIONS: dict[str, Operation] = {
     "move array": Operation("move", _move("x", "m/y"), "both"),
     "move group": Operation("move", _move("g", "m"), "both", prepare=prepare_consolidated),
     "move to a path in use": Operation(
-        "move", _move("g", "m"), "both", beside=("create group", "create with data")
+        "move", _move("g", "m"), "both", beside=("create group", "create with data", "move another")
     ),
     "shrink, keep": Operation("resize", _resize((2, 3), "keep")),
     "shrink, erase": Operation("resize", _resize((2, 3), "erase")),
@@ -338,13 +340,13 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "consolidate": Operation("consolidate", lambda p: oz.consolidate_metadata(p.root())),
     "create at a target": Operation(
-        "create", _create("m", shape=(6, 4), dtype="i4"), beside=("move group",)
+        "create", _create("m", shape=(6, 4), dtype="i4"), beside=("move group", "create a member")
     ),
     "create group at a target": Operation(
         "create", lambda p: _group(p).create_group("m"), "nodes", beside=("move group",)
     ),
     "create with data at a target": Operation(
-        "create with data", _create("m", data=NEW), beside=("move group",)
+        "create with data", _create("m", data=NEW), beside=("move group", "create a member")
     ),
     "create below": Operation(
         "create", _create("g/new", shape=(6, 4), dtype="i4"), beside=(*ABOVE,)

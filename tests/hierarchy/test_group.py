@@ -410,3 +410,25 @@ def test_a_node_that_another_writer_created_meanwhile_is_opened(act: Any) -> Non
     make = partial(oz.create_group, store.inner, attributes={"by": "other"})
     store.meanwhile["zarr.json"] = make
     assert act(store).attrs == {"by": "other"}
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("place", [lambda _: {}, lambda folder: folder / "x"])
+def test_a_group_that_was_deleted_gets_no_members(
+    tmp_path: Path, place: Callable[[Path], Any], zarr_format: Any
+) -> None:
+    """They would bring it back without its attributes."""
+    root = oz.create_group(place(tmp_path), zarr_format=zarr_format)
+    group = root.create_group("g", attributes={"k": 1})
+    del root["g"]
+    creators: list[Callable[[], object]] = [
+        lambda: group.create_group("a"),
+        lambda: group.create_array("a", shape=3, dtype="i4"),
+        lambda: group.create_array("a", data=[1], overwrite=True),
+        lambda: group.require_group("a"),
+        lambda: group.__setitem__("a", [1]),
+    ]
+    for create in creators:
+        with pytest.raises(oz.NodeChanged, match="deleted or moved"):
+            create()
+    assert list(root) == []

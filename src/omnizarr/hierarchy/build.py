@@ -266,6 +266,8 @@ class Reserved:
                 raise NodeChanged(
                     f"{self.location} was deleted or moved while its values were written"
                 )
+            if len(format.keys(path)) > 1 and existing_node(store, path) is not None:
+                raise NodeExists(f"another writer has just created {self.location}")
             here.store_new_node(self.metadata)
 
 

@@ -448,7 +448,8 @@ class Group(NodeHandle[GroupModel]):
             >>> oz.group().create_group("day1/morning").name
             '/day1/morning'
         """
-        return make_group(self._location.child(name), attributes, overwrite)
+        within = None if self._model.implicit else self._location.path or None
+        return make_group(self._location.child(name, within), attributes, overwrite)
 
     def require_group(self, name: str, *, overwrite: bool = False) -> Group:
         """Return the group at a path, created if it does not exist.
@@ -620,7 +621,8 @@ class Group(NodeHandle[GroupModel]):
             >>> g["salt"].chunks
             (2, 3)
         """
-        location = self._location.child(name)
+        within = None if self._model.implicit else self._location.path or None
+        location = self._location.child(name, within)
         return make_array(location, shape, dtype, data, overwrite, options, write_data)
 
     create = array = create_dataset = create_array

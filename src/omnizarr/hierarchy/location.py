@@ -12,6 +12,7 @@ from omnizarr import chunk_key_encodings, config
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.errors import (
     InvalidMetadata,
+    NodeChanged,
     NodeExists,
     NodeNotFound,
     OmnizarrError,
@@ -73,6 +74,8 @@ class Location:
     missing: Missing = field(compare=False, repr=False)
     # True where nobody else writes: what is there already is of the same writer.
     is_private: bool = field(compare=False, repr=False)
+    # The path of the group through whose handle a node is created.
+    within: str | None = field(compare=False, repr=False)
 
     def __init__(
         self,
@@ -84,6 +87,7 @@ class Location:
         consolidated: ConsolidatedMetadata | None = None,
         missing: Missing = "fill",
         is_private: bool = False,
+        within: str | None = None,
     ) -> None:
         fields = self.__dict__  # half the time of a generated method, for every node that is opened
         fields["store"] = store
@@ -94,6 +98,7 @@ class Location:
         fields["consolidated"] = consolidated
         fields["missing"] = missing
         fields["is_private"] = is_private
+        fields["within"] = within
 
     def __str__(self) -> str:
         return f"{paths.show(self.path)} in {self.store!r}"
@@ -108,9 +113,11 @@ class Location:
         shared = self.listed_keys, self.consolidated, self.missing, self.is_private
         return Location(self.store, path, self.format, self.read_only, *shared)
 
-    def child(self, name: str) -> Location:
+    def child(self, name: str, within: str | None = None) -> Location:
         """Return the location of a relative path below this one."""
-        return self.at(paths.join(self.path, paths.normalize(name)))
+        found = self.at(paths.join(self.path, paths.normalize(name)))
+        found.__dict__["within"] = within
+        return found
 
     # Reading
 
@@ -338,6 +345,11 @@ class Location:
         found = PathMetadata.fetch(self.store, self.path, self.format)
         found.check_root()
         missing = found.missing_groups()
+        if self.within in missing:
+            raise NodeChanged(
+                f"the group {paths.show(str(self.within))} in {self.store!r} was deleted or moved"
+                " since it was opened; create it again, or open it where it is now"
+            )
         mark = found.metadata.get(marker(self.path))
         if mark is not None:
             raise NodeExists(incomplete_message(self, mark))
@@ -478,7 +490,12 @@ class Location:
     def _create_group(self) -> None:
         """Store a group, unless another writer has just created one, which is kept."""
         metadata, _ = self._write_metadata(GroupModel())
-        if self._store_new(metadata):
+        stored = self._store_new(metadata)
+        if isinstance(self._read_own([]), ArrayModel):
+            if stored:
+                erase_values(self.store, [k for k, text in metadata.items() if text is not None])
+            raise NodeExists(f"another writer has just created the array {self}")
+        if stored:
             update_consolidated(self.store, self.format, {self.path: metadata})
 
     def _store_new(self, metadata: Mapping[str, bytes | None], put: _SetNew | None = None) -> bool:
