@@ -395,6 +395,13 @@ def warn(message: str, *, stacklevel: int | None = None) -> None:
         _given[1].add(message)
 
 
+def warn_of_problems(problems: Iterable[Problem]) -> None:
+    """Warn of each problem that does not prevent reading."""
+    for problem in problems:
+        if problem.level == "warning":
+            warn(str(problem))
+
+
 def _outside() -> int:
     """Return the stack level of the program's own call, as `warnings.warn` counts."""
     level, frame = 1, sys._getframe(2)

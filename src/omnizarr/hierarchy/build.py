@@ -36,7 +36,6 @@ from omnizarr.hierarchy.location import (
     PathMetadata,
     check_erasable,
     existing_node,
-    incomplete_message,
     node_extent,
 )
 from omnizarr.hierarchy.lookup import readable_nodes
@@ -266,7 +265,7 @@ class Reserved:
                 raise NodeChanged(
                     f"{self.location} was deleted or moved while its values were written"
                 )
-            if len(format.keys(path)) > 1 and existing_node(store, path) is not None:
+            if existing_node(store, path) is not None:
                 raise NodeExists(f"another writer has just created {self.location}")
             here.store_new_node(self.metadata)
 
@@ -628,7 +627,7 @@ def move(source: Location, target: Location) -> None:
         renamed = dict(_renamed(source, target))
         mark = target.store.get(marker(target.path))
         if mark is not None:
-            raise NodeExists(incomplete_message(target, mark))
+            raise NodeExists(Mark.read(mark).message(target))
         exists = existing_node(target.store, target.path) is not None
         if exists or not _only_from_move(target, renamed):
             raise NodeExists(f"there is already something at {target}; erase it first")

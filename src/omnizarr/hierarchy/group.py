@@ -17,6 +17,7 @@ from omnizarr.errors import (
     Problem,
     WrongNode,
     warn,
+    warn_of_problems,
 )
 from omnizarr.hierarchy import info
 from omnizarr.hierarchy.array import Array, options_like
@@ -31,10 +32,7 @@ from omnizarr.hierarchy.build import (
 )
 from omnizarr.hierarchy.consolidated import ConsolidatedMetadata
 from omnizarr.hierarchy.info import Info, Tree, tree
-from omnizarr.hierarchy.location import (
-    Location,
-    warn_of_problems,
-)
+from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import (
     check_known_absent,
     format_for,

@@ -20,6 +20,7 @@ from omnizarr.errors import (
     ReadOnly,
     StoreError,
     warn,
+    warn_of_problems,
 )
 from omnizarr.formats import Documents, Format, Probe, consolidated, is_metadata
 from omnizarr.formats.format import node_title
@@ -346,13 +347,11 @@ class Location:
         found.check_root()
         missing = found.missing_groups()
         if self.within in missing:
-            raise NodeChanged(
-                f"the group {paths.show(str(self.within))} in {self.store!r} was deleted or moved"
-                " since it was opened; create it again, or open it where it is now"
-            )
+            gone = f"the group {paths.show(str(self.within))} in {self.store!r}"
+            raise NodeChanged(f"{gone} was deleted or moved since it was opened; open it again")
         mark = found.metadata.get(marker(self.path))
         if mark is not None:
-            raise NodeExists(incomplete_message(self, mark))
+            raise NodeExists(Mark.read(mark).message(self))
         existing = self.existing(found, implied)
         if existing is not None:
             raise self.node_exists(existing)
@@ -394,7 +393,7 @@ class Location:
         store, format = self.store, self.format
         mark = store.get(marker(self.path))
         if mark is not None and (not overwrite or Mark.read(mark).is_being_written):
-            raise NodeExists(incomplete_message(self, mark))
+            raise NodeExists(Mark.read(mark).message(self))
         if not can_list(store):
             return ()
         found, own = [], format.keys(self.path)
@@ -547,21 +546,6 @@ def node_extent(format: Format, path: str) -> Extent:
     keys, prefixes = format.subtree(path)
     metadata = format.keys(path) if path else (*format.keys(path), *format.root_documents())
     return Extent(metadata, tuple(keys), tuple(prefixes))
-
-
-def incomplete_message(location: Location, mark: bytes) -> str:
-    """Return the message for a node whose writer was interrupted."""
-    by = Mark.read(mark)
-    if by.is_being_written:
-        return f"{location} is being written by process {by.process}; try again when it is complete"
-    return f"{location} is incomplete: {by} was interrupted, or is still writing; {by.remedy}"
-
-
-def warn_of_problems(problems: Iterable[Problem]) -> None:
-    """Warn of each problem that does not prevent reading."""
-    for problem in problems:
-        if problem.level == "warning":
-            warn(str(problem))
 
 
 def existing_node(

@@ -25,12 +25,13 @@ from omnizarr.errors import (
     closest_name,
     did_you_mean,
     warn,
+    warn_of_problems,
 )
 from omnizarr.formats import Documents, Format, Probe, by_name, consolidated
 from omnizarr.formats.detect import ROOT_KEYS, backslash_hint, own_documents
 from omnizarr.formats.format import title
 from omnizarr.hierarchy.consolidated import ConsolidatedMetadata
-from omnizarr.hierarchy.location import Location, default_separator, warn_of_problems
+from omnizarr.hierarchy.location import Location, default_separator
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     HasParents,

@@ -492,6 +492,13 @@ class Mark:
         """The prefix of the journal of this attempt."""
         return f"{JOURNAL}/{self.attempt}/"
 
+    def message(self, where: object) -> str:
+        """Return the message for a node whose writer is at work, or was interrupted."""
+        if self.is_being_written:
+            by = f"is being written by process {self.process}"
+            return f"{where} {by}; try again when it is complete"
+        return f"{where} is incomplete: {self} was interrupted, or is still writing; {self.remedy}"
+
     @property
     def remedy(self) -> str:
         """The arguments that finish or repeat the operation, for messages; jobs have an attempt."""
