@@ -573,7 +573,7 @@ class PinnedFolder(LocalStore):
         self._whole, self.descriptor = store, descriptor
 
     def _path(self, key: str) -> str:
-        return self._start + key[len(self._prefix) :]
+        return self._start + key.removeprefix(self._prefix)  # which `get` has done
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         return super().get(key[len(self._prefix) :], range)
