@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from omnizarr.concurrency import key_locks
-from omnizarr.concurrency.retry import AnswerLost, Overtaken
+from omnizarr.concurrency.retry import AnswerLost
 from omnizarr.errors import InvalidMetadata, StoreError, warn
 from omnizarr.formats import Documents, Format, consolidated
 from omnizarr.model import GroupModel, Node, paths
@@ -210,7 +210,7 @@ def update_consolidated(
         try:
             with lock_consolidated(store, format, key, group):
                 update_value(store, key, update, _STALE)
-        except (AnswerLost, Overtaken):
+        except AnswerLost:
             raise
         except StoreError as e:
             raise StoreError(
