@@ -31,6 +31,7 @@ import omnizarr as oz
 from omnizarr.errors import OmnizarrError
 from tests.crash.operations import (
     ABOVE,
+    AT_END,
     AT_TARGET,
     CHUNKS,
     OPERATIONS,
@@ -59,7 +60,7 @@ READ = 3.0  # seconds in which readers beside a stopped writer should end
 SOON = 0.6  # seconds after which a process beside a stopped one is taken to wait for it
 CHANGES = (
     *("set", "set_new", "set_first", "set_if", "set_many", "set_parts", "set_partial"),
-    *("erase", "erase_if", "erase_many", "erase_prefix", "change_keys"),
+    *("erase", "erase_if", "erase_many", "erase_prefix", "change_if", "change_keys"),
 )
 SHIM = ctypes.CDLL(None)
 LOADED: set[str] = set(sys.modules)
@@ -480,6 +481,7 @@ SECONDS: dict[str, Callable[[Place], object] | None] = {
     "write": write_beside,
     **ABOVE,
     **AT_TARGET,
+    **AT_END,
 }
 GONE = [("error", "NodeChanged"), ("error", "NodeNotFound")]
 

@@ -62,6 +62,12 @@ def prepare_consolidated(place: Place, zarr_format: Format) -> None:
     oz.consolidate_metadata(place.root())
 
 
+def prepare_end(place: Place, zarr_format: Format) -> None:
+    """Store an array of which the last chunks reach beyond the shape."""
+    prepare(place, zarr_format)
+    _group(place).create_array("e", data=OLD[:5], chunks=CHUNKS)
+
+
 def _group(place: Place) -> oz.Group:
     return oz.open_group(place.root(), mode="r+")
 
@@ -258,6 +264,10 @@ def hold_x(place: Place) -> None:
     place.close()
 
 
+def _append_to_chunk(place: Place) -> object:
+    return _array(place, "e").append(NEW[:2])
+
+
 def _append_below(place: Place) -> object:
     return _array(place, "g/a").append(NEW)
 
@@ -276,6 +286,11 @@ AT_TARGET: dict[str, Callable[[Place], object]] = {
     "create with data": _create("m", data=NEW),
     "create a member": _create("m/y", data=NEW),
     "move another": _move("x1", "m"),
+}
+AT_END: dict[str, Callable[[Place], object]] = {
+    "append to a chunk": _append_to_chunk,
+    "shrink a chunk": _resize((4, 4), "erase", "e"),
+    "write the end": _set("e", np.s_[3:], 7),
 }
 OPERATIONS: dict[str, Operation] = {
     "create": Operation("create", _create("new", shape=(6, 4), dtype="i4")),
@@ -326,6 +341,15 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "grow": Operation("resize", _resize((9, 7), "erase")),
     "append": Operation("append", _append),
+    "append to a chunk": Operation(
+        "append", _append_to_chunk, prepare=prepare_end, beside=("same", "write the end")
+    ),
+    "shrink a chunk, erase": Operation(
+        "resize", AT_END["shrink a chunk"], prepare=prepare_end, beside=("same", "write the end")
+    ),
+    "write the end": Operation(
+        "write", AT_END["write the end"], "chunks", prepare=prepare_end, beside=(*AT_END,)
+    ),
     "write element": Operation("write", _set("x", (0, 0), 7), "chunks"),
     "write region": Operation("write", _set("x", np.s_[1:5, 1:3], 7), "chunks"),
     "write all": Operation("write", _set("x", ..., NEW), "chunks"),

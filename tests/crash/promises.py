@@ -26,7 +26,6 @@ STORES = ("memory", "SQLite and LMDB", "ZIP", "buckets and Redis", "fsspec and o
 _OLD_OR_NEW = "the old or the new node, or an error"
 UNKEPT = "must not write to the array: its change may be lost"  # the only cell without a test
 _REFUSED = "waits or gets an error"
-_BUT_LAST = "waits; both changes are kept, but for writes to chunks at the end of the array"
 _UNSAFE = "must not write to the node: its change may be lost"
 _KEPT = "an error; the old state is kept"
 _ABSENT = "no node, or all of it"
@@ -69,12 +68,12 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "resize": (
         *("the shape is the new one", "the old or the new shape with its values"),
         *("the old or the new shape with its values",) * 3,
-        *(_BUT_LAST, "an error; the old or the new shape with its values"),
+        *("waits; both changes are kept", "an error; the old or the new shape with its values"),
     ),
     "append": (
         *("the rows are there", "the old shape, or the new one with all rows"),
         *("the old shape, or the new one with all rows",) * 3,
-        *(_BUT_LAST, _KEPT),
+        *("waits; both changes are kept", _KEPT),
     ),
     "write": (
         *("the values are there", "each chunk is old or new"),
@@ -133,9 +132,8 @@ ELSEWHERE: dict[tuple[str, str], dict[str, str]] = {
         "buckets and Redis": f"{_MIXED} while a node is replaced",
         "fsspec and others": f"{_MIXED} while a node is replaced",
     },
-    ("move", "second-writer"): {"memory": _UNSAFE, "SQLite and LMDB": _UNSAFE},
-    ("delete", "second-writer"): {"memory": _UNSAFE, "SQLite and LMDB": _UNSAFE},
-    ("overwrite", "second-writer"): {"SQLite and LMDB": _UNSAFE},
+    ("move", "second-writer"): {"buckets and Redis": _UNSAFE},
+    ("overwrite", "second-writer"): {"buckets and Redis": _UNSAFE},
     ("all", "second-writer"): {
         "ZIP": "must be in the same process",
         "fsspec and others": "is not kept apart: one of two changes may be lost",

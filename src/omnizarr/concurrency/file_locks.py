@@ -128,10 +128,10 @@ class locked:
 
 def is_unused(path: str, *, remove: bool) -> bool:
     """Return True if nobody has a lock in a lock file; then it can be removed too."""
-    if sys.platform == "win32":
-        return False
     if not os.path.exists(path):
         return True
+    if sys.platform == "win32":
+        return False
     file = _File(path)
     try:
         return _lock_all(file, path, remove=remove)

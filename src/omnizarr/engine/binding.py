@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import attrgetter
+from operator import attrgetter, eq
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -33,7 +34,8 @@ from omnizarr.errors import (
 from omnizarr.formats.codec_names import stored_order
 from omnizarr.model import ArrayModel, Named, paths
 from omnizarr.storage_transformers import transform
-from omnizarr.stores import Store
+from omnizarr.stores import Store, changing, has_low_latency
+from omnizarr.stores.base import ChangesIf
 from omnizarr.stores.identity import unique_key
 
 T = TypeVar("T")
@@ -68,6 +70,9 @@ class Watch(Protocol):
 
     def note_missing(self) -> None: ...
     def confirm(self) -> object: ...
+    def confirm_shape(self) -> bool: ...
+    def expected(self) -> dict[str, str | None]: ...
+    def expected_shape(self) -> dict[str, str | None] | None: ...
     def find_identity(self) -> int: ...
     def steadily(self, read: Callable[[], T], several: Callable[[], bool]) -> T: ...
 
@@ -86,14 +91,14 @@ class BoundArray:
     # What `kernel.read_small` needs to know of the array; empty: it cannot read it; None: not yet
     # known.
     small: tuple[Any, ...] | None = None
-    # True if chunks at the end may hold elements of a larger shape that another writer stored.
-    outgrown: bool = False
     # None for an array that nobody else can change, or that has no metadata yet.
     watch: Watch | None = None
+    # The watch of the array as it is stored, for one with a shape that is not stored yet.
+    stored: Watch | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what is not bound; another process binds it again."""
-        return _unpickle, (self.store, self.path, self.prefix, self.model, self.outgrown)
+        return _unpickle, (self.store, self.path, self.prefix, self.model)
 
     def note_missing(self) -> None:
         """Take note that a chunk was missing, which somebody may just have erased."""
@@ -104,6 +109,21 @@ class BoundArray:
         """Raise NodeChanged if another node is stored in the place of the array."""
         if self.watch is not None:
             self.watch.confirm()
+
+    @cached_property
+    def compares_metadata(self) -> bool:
+        """True if chunks are stored in transactions that compare the metadata of the array."""
+        store = self.store
+        if self.chunk_store is not store or (self.watch or self.stored) is None:
+            return False
+        return isinstance(store, ChangesIf) and has_low_latency(store)
+
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        """Keep threads from replacing the array in memory while its chunks are stored."""
+        with changing(self.store):
+            self.confirm()
+            yield
 
     def check(self) -> bool:
         """Raise if the model is invalid; return False if part of it is only unknown."""
@@ -155,20 +175,27 @@ class BoundArray:
     @cached_property
     def overhangs(self) -> bool:
         """True where chunks at the end of an axis reach beyond it, so it may grow into them."""
-        last = tuple(n - 1 for n in self.grid.shape)
-        return -1 not in last and self.reaches_beyond(last)
+        return any(n >= 0 for n in self._ends)
+
+    @cached_property
+    def _ends(self) -> tuple[int, ...]:
+        """The last chunk of each axis if it reaches beyond the axis, else -1."""
+        if 0 in self.grid.shape:
+            return ()
+        ends = ((a, a.count - 1) for a in self.grid.axes)
+        return tuple(n if a.start(n) + a.size(n) > a.length else -1 for a, n in ends)
 
     def reaches_beyond(self, coords: tuple[int, ...]) -> bool:
         """Return True if a chunk has elements beyond the shape."""
-        ends = zip(self.grid.origin(coords), self.grid.chunk_shape(coords), strict=True)
-        return any(a + b > n for (a, b), n in zip(ends, self.grid.array_shape, strict=True))
+        return any(map(eq, coords, self._ends))
 
     def reshaped(self, model: ArrayModel) -> BoundArray:
         """Return the array with another shape, which the caller keeps from being replaced.
 
         What does not depend on the shape stays bound.
         """
-        other = BoundArray(self.store, self.path, self.prefix, model)
+        stored = self.watch or self.stored
+        other = BoundArray(self.store, self.path, self.prefix, model, stored=stored)
         other.__dict__.update({p: self.__dict__[p] for p in _PARTS if p in self.__dict__})
         grid = self.grid.resized(model.shape)
         if grid is not None:
@@ -338,10 +365,8 @@ class BoundArray:
             )
 
 
-def _unpickle(
-    store: Store, path: str, prefix: str, model: ArrayModel, outgrown: bool
-) -> BoundArray:
-    return BoundArray(store, path, prefix, model, outgrown=outgrown)
+def _unpickle(store: Store, path: str, prefix: str, model: ArrayModel) -> BoundArray:
+    return BoundArray(store, path, prefix, model)
 
 
 def chunk_context(verb: str, array: BoundArray, coords: tuple[int, ...]) -> error_context:

@@ -133,16 +133,27 @@ def _read_with_options(
         found.finish(filled)
 
 
-def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
-    """Store `value`, of the plan's full shape, in the chunks."""
+def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any], *, steady: bool = False) -> None:
+    """Store `value`, of the plan's full shape, in the chunks.
+
+    Where others may append to chunks at the end of the array, the elements that they have beyond
+    its shape are kept; with `steady` the caller keeps the shape from changing.
+    """
     array.check_skipped()
     try:
-        changed = _changed(array, plan)
+        ends = array.watch is not None and not steady and _reaches_end(array, plan)
+        changed = _changed(array, plan, ends)
         if not changed:
             _store(array, plan, value)
             return
         with exclusive(array, changed):
-            array.confirm()
+            watch: Any = array.watch
+            if not ends:
+                array.confirm()
+            elif not array.compares_metadata and not watch.confirm_shape():
+                rows = [replace(row, whole=_is_whole(array, row, ends)) for row in plan.rows()]
+                reference.write_rows(array, rows, value)
+                return
             _store(array, plan, value)
     except MemoryError as e:
         raise _memory_error(e, "write", array, plan, allocated=True) from e.__cause__
@@ -226,10 +237,6 @@ def exclusive(array: BoundArray, keys: Iterable[str]) -> Iterator[None]:
 
 
 def _store(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
-    if array.outgrown:
-        rows = [replace(row, whole=_is_whole(array, row)) for row in plan.rows()]
-        reference.write_rows(array, rows, value)
-        return
     left = kernel.write(array, plan, value)
     if left is None or left:
         array.confirm()
@@ -239,24 +246,32 @@ def _store(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
         reference.write_rows(array, plan.some_rows(left), value)
 
 
-def _changed(array: BoundArray, plan: Plan) -> list[str]:
+def _reaches_end(array: BoundArray, plan: Plan) -> bool:
+    """Return True if chunks with elements beyond the shape may be selected as far as it goes."""
+    if not array.overhangs or not isinstance(plan, ProductPlan) or not plan.runs:
+        return False
+    return (plan.whole or plan.only_chunk is None) and array.reaches_beyond(plan.last_chunk)
+
+
+def _changed(array: BoundArray, plan: Plan, ends: bool) -> list[str]:
     """Return the keys of chunks that are read, changed and stored; whole ones need no lock.
 
-    Chunks that a transformer stores with others are never whole.
+    Chunks that a transformer stores with others are never whole; with `ends`, those with elements
+    beyond the shape are not.
     """
     untransformed = array.chunk_store is array.store
-    if untransformed and not array.outgrown and isinstance(plan, ProductPlan):
+    if untransformed and isinstance(plan, ProductPlan):
         if plan.whole:
-            return []
+            found = filter(array.reaches_beyond, plan.chunks()) if ends else ()
+            return [*map(array.key, found)]
         if (only := plan.only_chunk) is not None:
             return [array.key(only)]
     return [
         array.key(row.coords)
         for row in plan.rows()
-        if not (untransformed and _is_whole(array, row))
+        if not (untransformed and _is_whole(array, row, ends))
     ]
 
 
-def _is_whole(array: BoundArray, row: Row) -> bool:
-    """Return True if a chunk is replaced; not if it may hold elements beyond the shape."""
-    return row.whole and not (array.outgrown and array.reaches_beyond(row.coords))
+def _is_whole(array: BoundArray, row: Row, ends: bool) -> bool:
+    return row.whole and not (ends and array.reaches_beyond(row.coords))

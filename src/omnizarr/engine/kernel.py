@@ -6,7 +6,6 @@ damaged chunks among them; the reference engine does those again and raises the 
 
 from __future__ import annotations
 
-import itertools
 import math
 import sys
 from collections.abc import Iterable
@@ -328,13 +327,14 @@ def _store_values(
 ) -> None:
     """Store what the kernel made of the values; None erases a chunk of fill values."""
     skipped = set(left)
-    for number, (coords, value) in enumerate(zip(_coords(plan), values, strict=True)):
-        if number in skipped:
-            continue
-        if value is None:
-            array.store.erase(array.key(coords))
-        else:
-            array.store.set(array.key(coords), value)
+    with array.publishing():
+        for number, (coords, value) in enumerate(zip(_coords(plan), values, strict=True)):
+            if number in skipped:
+                continue
+            if value is None:
+                array.store.erase(array.key(coords))
+            else:
+                array.store.set(array.key(coords), value)
 
 
 class _Items(dict[int, np.dtype[Any]]):
@@ -352,7 +352,7 @@ def _coords(plan: Plan) -> Iterable[tuple[int, ...]]:
     """Return the coordinates of each chunk touched, in the order of rows."""
     if isinstance(plan, PointPlan):
         return map(tuple, plan.coords.tolist())
-    return itertools.product(*(a.chunk.tolist() for a in plan.axes))
+    return plan.chunks()
 
 
 def _columns(plan: Plan) -> tuple[Any, ...] | list[Any]:

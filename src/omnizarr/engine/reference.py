@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from omnizarr.codecs.codec import Buffer, Region, is_fill, temporary_buffer
 from omnizarr.codecs.pipeline import Decode, Requests, record_missing, run_requests
 from omnizarr.concurrency.limits import thread_slots
 from omnizarr.concurrency.pool import for_each, in_parallel, useful_threads
-from omnizarr.concurrency.retry import CONFLICTS
+from omnizarr.concurrency.retry import CONFLICTS, Overtaken, retry_conflicts
 from omnizarr.engine.binding import BoundArray, chunk_context
 from omnizarr.engine.missing_chunks import Coords, Filled
 from omnizarr.engine.prefetch import fetch_ahead
@@ -38,6 +39,7 @@ from omnizarr.stores import (
 )
 from omnizarr.stores.byte_ranges import LARGEST
 from omnizarr.stores.operations import (
+    conditionally,
     prefers_whole,
     read_consistently,
     sends_values,
@@ -45,6 +47,7 @@ from omnizarr.stores.operations import (
 )
 
 BATCH_BYTES = 2**20  # of decoded chunks that one call fetches
+Change: TypeAlias = "Callable[[bytes | None], Buffer | None]"  # of the stored bytes of a chunk
 UNKNOWN = 2**20  # bytes of a chunk, where items of variable length leave that open
 
 
@@ -262,6 +265,11 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
     elif sends_values(store) and count > 1 and not waits_for(array.store):
         _write_each(array, [*rows], value)
         return
+    elif array.compares_metadata:
+        batches = _store_batches(array, rows, count)
+        together = partial(_change_some, array, value)
+        for_each(iter(batches), len(batches), together, value.nbytes)
+        return
     elif hasattr(store, "change_many"):
         several = _by_group(array, cast(SetsGroups, store), rows)
     elif hasattr(store, "set_many"):
@@ -349,6 +357,8 @@ def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
     pipeline = array.pipeline_at(row.coords)
     with chunk_context("write", array, row.coords):
         data = _changed(array, pipeline, row, value, lambda: _stored(array, row.coords))
+        data = None if data is None else _own(array.chunk_store, data)
+    with array.publishing(), chunk_context("write", array, row.coords):
         _put(array, row.coords, data)
 
 
@@ -403,8 +413,7 @@ def _contiguous(
 
 def _replace_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
     """Change one chunk of a store that compares."""
-    pipeline = array.pipeline_at(row.coords)
-    _replace(array, row, lambda old: _changed(array, pipeline, row, value, lambda: old))
+    _replace(array, row, partial(_changed_by, array, row, value))
 
 
 def write_fields(array: BoundArray, row: Row, names: Any, value: npt.NDArray[Any]) -> None:
@@ -423,9 +432,12 @@ def write_fields(array: BoundArray, row: Row, names: Any, value: npt.NDArray[Any
     _replace(array, row, changed)
 
 
-def _replace(array: BoundArray, row: Row, change: Callable[[bytes | None], Buffer | None]) -> None:
-    """Store what `change` makes of a chunk; a key cannot be erased like that, so it stays."""
+def _replace(array: BoundArray, row: Row, change: Change) -> None:
+    """Store what `change` makes of a chunk; by a compare-and-set alone no key is erased."""
     pipeline = array.pipeline_at(row.coords)
+    if array.compares_metadata:
+        _transact(array, row.coords, {}, [(row, change)])
+        return
 
     def changed(old: bytes | None) -> Buffer:
         new = change(old)
@@ -476,6 +488,70 @@ def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> 
             return
         set_many(store, [(key, data) for key, data in changes.items() if data is not None])
         erase_values(store, [key for key, data in changes.items() if data is None])
+
+
+def _change_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
+    """Store some chunks in one transaction.
+
+    Those that reach beyond the shape are replaced only if nobody appends to them.
+    """
+    whole, ends = dict[str, Buffer | None](), dict[str, Buffer | None]()
+    parts, merged = list[tuple[Row, Change]](), list[tuple[Row, Change]]()
+    for row in rows:
+        if not row.whole:
+            parts.append((row, partial(_changed_by, array, row, value)))
+            continue
+        with chunk_context("write", array, row.coords):
+            data = _changed_by(array, row, value, None)
+            data = None if data is None else _own(array.chunk_store, data)
+        if array.watch is not None and array.reaches_beyond(row.coords):
+            part = dataclasses.replace(row, whole=False)
+            merged.append((row, partial(_changed_by, array, part, value)))
+            ends[array.key(row.coords)] = data
+        else:
+            whole[array.key(row.coords)] = data
+    _transact(array, rows[0].coords, whole, parts, ends, merged)
+
+
+def _changed_by(
+    array: BoundArray, row: Row, value: npt.NDArray[Any], old: bytes | None
+) -> Buffer | None:
+    return _changed(array, array.pipeline_at(row.coords), row, value, lambda: old)
+
+
+def _transact(
+    array: BoundArray,
+    first: Coords,
+    whole: Mapping[str, Buffer | None],
+    parts: list[tuple[Row, Change]],
+    ends: dict[str, Buffer | None] | None = None,
+    merged: Iterable[tuple[Row, Change]] = (),
+) -> None:
+    """Store chunks, and changes of others, if the array was not replaced; all or nothing.
+
+    The chunks at the `ends` are stored if the shape was not changed, else what is `merged`.
+    """
+    store: Any = array.chunk_store
+    watch: Any = array.watch or array.stored
+
+    def attempt() -> None:
+        expected, changes, changed = watch.expected(), dict(whole), parts
+        if ends and (shape := watch.expected_shape()) is not None:
+            expected, changes = expected | shape, changes | ends
+        elif ends:
+            changed = [*parts, *merged]
+        for row, change in changed:
+            key = array.key(row.coords)
+            with chunk_context("write", array, row.coords):
+                old, expected[key] = store.get_versioned(key)
+                data = change(old)
+                changes[key] = None if data is None else _own(store, data)
+        with chunk_context("write", array, first):
+            done = conditionally(partial(store.change_if, changes, expected))
+        if not done:
+            raise Overtaken(f"{array.key(first)!r} in {store!r}")
+
+    retry_conflicts(attempt, "; it was not stored, try again")
 
 
 def _changed(

@@ -225,6 +225,7 @@ class Stream:
     def _store_whole(self, coords: Coords, values: npt.NDArray[Any]) -> None:
         array, start = self.array, self.array.grid.origin(coords)
         box = tuple(slice(a, a + n) for a, n in zip(start, values.shape, strict=True))
-        if self._at_end(coords) and supports_compare_and_set(array.store):
-            array = replace(array, outgrown=True)  # others may append if the lock runs out
-        write(array, axis_plan(array.grid, box), values)
+        # Chunks at the end are stored with the shape locked; where that lock can run out, others
+        # may append meanwhile.
+        steady = self._at_end(coords) and not supports_compare_and_set(array.store)
+        write(array, axis_plan(array.grid, box), values, steady=steady)

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast
 
+from omnizarr.concurrency import file_locks, key_locks
 from omnizarr.concurrency.retry import ABSENCE
 from omnizarr.data_types import value_key
 from omnizarr.engine import kernel
@@ -30,7 +31,14 @@ from omnizarr.errors import ChunkError, Conflict, InvalidMetadata, NodeChanged, 
 from omnizarr.formats import Format
 from omnizarr.model import ArrayModel, Node
 from omnizarr.model.node import FillValue
-from omnizarr.stores import Store, direct_file_root, direct_values, get_existing
+from omnizarr.stores import (
+    Store,
+    direct_file_root,
+    direct_values,
+    get_existing,
+    supports_compare_and_set,
+)
+from omnizarr.stores.leases import lease_key
 from omnizarr.stores.staging import epoch, last_replacement, wait_for_replacement
 
 T = TypeVar("T")
@@ -115,6 +123,56 @@ class ArrayWatch:
         """Return the stored metadata, which have the same meaning; raise NodeChanged if not."""
         current = time.monotonic() < self.expires if self.is_remote else self.is_current()
         return self.stored if current else self.look()
+
+    def confirm_shape(self) -> bool:
+        """Return True if no other writer has changed the shape, or is about to.
+
+        The caller holds the locks of the chunks that it asks for. Raises NodeChanged if the array
+        was made smaller.
+        """
+        keys = self._location.format.keys(self._location.path)
+        idle = key_locks.snapshot(key_locks.SHAPE, keys) is not None and self._is_unlocked(keys[0])
+        stored = self.confirm()  # afterwards: who changes it holds the lock until it is stored
+        self._check_shape()
+        return idle and stored.shape == self._model.shape
+
+    def expected_shape(self) -> dict[str, str | None] | None:
+        """Return the key that who changes the shape stores first, to compare when chunks are.
+
+        None if somebody has stored it, or has changed the shape.
+        """
+        store: Any = self._location.store
+        keys = self._location.format.keys(self._location.path)
+        key = lease_key(keys[0][: -len(keys[0].rpartition("/")[2])], "shape")
+        if store.get(key) is not None or self.stored.shape != self._model.shape:
+            return None
+        return {key: None}
+
+    def _is_unlocked(self, key: str) -> bool:
+        """Return True if no process changes the shape; where that is unknown, False."""
+        store: Any = self._location.store
+        if getattr(store, "lock_keys", None) is None:
+            return not supports_compare_and_set(store)
+        root = None if getattr(store, "movable", False) else direct_file_root(store)
+        if root is None:
+            return False
+        folder = os.path.dirname(root + os.fsencode(key))
+        return file_locks.is_unused(os.fsdecode(folder) + f"/{file_locks.NAME}shape", remove=False)
+
+    def expected(self) -> dict[str, str | None]:
+        """Return the key and generation of the metadata, to compare when chunks are stored.
+
+        Raises NodeChanged if they are of another node, or of a smaller array.
+        """
+        store: Any = self._location.store
+        key = self._location.format.keys(self._location.path)[0]
+        while True:
+            number = last_replacement()
+            stored, generation = store.get_versioned(key)
+            if self._signature == [number, stored]:
+                return {key: generation}
+            self.look()
+            self._check_shape()
 
     def look(self) -> ArrayModel:
         """Read the metadata and return them; raise NodeChanged if they are of another node."""

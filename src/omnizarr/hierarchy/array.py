@@ -56,9 +56,7 @@ from omnizarr.model import ArrayModel, Named, Node
 from omnizarr.stores import (
     check_writable,
     commits_changes,
-    has_low_latency,
     sizes,
-    supports_compare_and_set,
 )
 
 registry.register("integration", "dask", "omnizarr.integrations.dask:to_dask")
@@ -147,24 +145,16 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
 
     @property
     def _target(self) -> BoundArray:
-        """The array to assign to; it knows if another handle appended, or raises NodeChanged.
-
-        Stores with a high latency are not always asked: there another may always have appended.
-        """
+        """The array to assign to; raises NodeChanged if it was replaced, moved or deleted."""
         bound = self._data
         watch = bound.watch
         stored = None if watch is None else watch.confirm()
         if not isinstance(stored, ArrayModel):
             return bound
-        grown = stored is not self._model and stored.shape != self._model.shape
-        if grown and is_smaller(stored, self._model):
+        if stored is not self._model and is_smaller(stored, self._model):
             self._replace_model(stored)
             return self._target
-        if not bound.overhangs:
-            return bound
-        store = self._location.store
-        unknown = not has_low_latency(store) and supports_compare_and_set(store)
-        return replace(bound, outgrown=True) if grown or unknown else bound
+        return bound
 
     def _follow_shape(self, error: NodeChanged) -> None:
         if not error.reshaped:

@@ -22,6 +22,7 @@ from omnizarr.hierarchy.location import Location
 from omnizarr.model import Node, paths
 from omnizarr.stores import (
     Store,
+    changing,
     is_process_local,
     list_prefix,
     lock,
@@ -324,6 +325,7 @@ def lock_nodes(*locations: Location) -> Iterator[None]:
             held.enter_context(key_locks.locked(key_locks.CHUNKS, stored, location.store))
             prefix = location.format.chunk_prefix(location.path)
             held.enter_context(lock(location.store, prefix, [prefix], "chunks"))
+            held.enter_context(changing(location.store))
         yield
 
 

@@ -22,6 +22,7 @@ from omnizarr.data_types.data_type import as_elements
 from omnizarr.engine import BoundArray, Stream, chunk_context, exclusive
 from omnizarr.errors import (
     ChunkError,
+    Conflict,
     InvalidArgument,
     InvalidMetadata,
     OmnizarrError,
@@ -44,6 +45,7 @@ from omnizarr.stores import (
     list_prefix,
     list_sizes,
     sizes,
+    supports_compare_and_set,
 )
 from omnizarr.stores.base import HasSizes, ListsSizes
 
@@ -283,9 +285,21 @@ def put_encoded_chunk(array: BoundArray, coords: Coords, data: bytes) -> None:
     check_encoded_chunk(array, coords, data)
     with exclusive(array, [key]):
         array.confirm()
+        if array.watch is not None and array.reaches_beyond(coords):
+            _refuse_if_growing(array, coords)
         array.chunk_store.set(key, data)
         for other in array.encoding.other_keys(coords):
             array.chunk_store.erase(array.prefix + other)
+
+
+def _refuse_if_growing(array: BoundArray, coords: Coords) -> None:
+    """Raise if another writer changes the shape, whose elements a whole chunk would replace."""
+    watch: Any = array.watch
+    if not supports_compare_and_set(array.store) and not watch.confirm_shape():
+        raise Conflict(
+            f"chunk {coords} of {paths.show(array.path)} was not stored: another writer appends to"
+            " the array, or has changed its shape; call refresh() and try again"
+        )
 
 
 SHOWN = 5  # keys in a warning

@@ -133,7 +133,11 @@ class Selectable(Shaped, Generic[S]):
     def _write(self, planner: Planner, selection: Any, value: Any) -> None:
         self._check_writable()
         with self._configured():
-            write(self._target, planner, selection, value)
+            try:
+                write(self._target, planner, selection, value)
+            except NodeChanged as e:
+                self._follow_shape(e)
+                write(self._target, planner, selection, value)
 
     if TYPE_CHECKING:
 

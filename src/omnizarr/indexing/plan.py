@@ -115,6 +115,24 @@ class ProductPlan:
                 return False
         return True
 
+    def chunks(self) -> Iterator[tuple[int, ...]]:
+        """Yield the coordinates of every chunk touched, in the order of rows."""
+        runs = [p for p in self.parts if isinstance(p, Run) and p.step == 1 and p.size]
+        if len(runs) < len(self.parts):
+            return itertools.product(*(axis.chunk.tolist() for axis in self.axes))
+        first = (a.chunk_of(p.start) for a, p in zip(self.grid.axes, runs, strict=True))
+        ends = zip(first, self.last_chunk, strict=True)
+        return itertools.product(*(range(a, b + 1) for a, b in ends))
+
+    @property
+    def last_chunk(self) -> tuple[int, ...]:
+        """The largest index of a chunk touched along each axis; those of a list are not looked at.
+
+        A plan without elements has the first chunk instead.
+        """
+        last = (p.start + (p.size - 1) * p.step if isinstance(p, Run) else 0 for p in self.parts)
+        return tuple(a.chunk_of(max(at, 0)) for a, at in zip(self.grid.axes, last, strict=True))
+
     @property
     def only_chunk(self) -> tuple[int, ...] | None:
         """The coordinates of the chunk touched, or None if there is not just one."""

@@ -10,6 +10,7 @@ from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.operations import (
     can_erase,
     can_list,
+    changing,
     check_key,
     check_writable,
     commits_changes,
@@ -68,6 +69,7 @@ __all__ = [
     "ZipStore",
     "can_erase",
     "can_list",
+    "changing",
     "check_disjoint",
     "check_key",
     "check_writable",

@@ -255,26 +255,38 @@ class ChecksNewKeys(Protocol):
 
 
 @runtime_checkable
+class ExcludesThreads(Protocol):
+    """Can keep other threads of the only process that has it from storing chunks for a while."""
+
+    def changing(self) -> AbstractContextManager[None]: ...
+
+
+@runtime_checkable
 class ErasesPrefix(Protocol):
     """Can erase all keys below a prefix at once."""
 
     def erase_prefix(self, prefix: str) -> None: ...
 
 
+class KeyChanges(NamedTuple):
+    """Keys to erase, then others to rename, old and new key, then values to set."""
+
+    erased: Iterable[str] = ()
+    renamed: Iterable[tuple[str, str]] = ()
+    values: Iterable[tuple[str, Bytes]] = ()
+
+
+ListKeys: TypeAlias = Callable[[str], list[str]]
+
+
 @runtime_checkable
 class ChangesKeys(Protocol):
     """Can erase, rename and set keys in one transaction."""
 
-    def change_keys(
-        self,
-        erased: Iterable[str],
-        renamed: Iterable[tuple[str, str]],
-        values: Iterable[tuple[str, Bytes]],
-        unused: Iterable[str] = (),
-    ) -> bool:
-        """Erase keys, then rename others, old and new key, then set values; all or nothing.
+    def change_keys(self, find: Callable[[ListKeys], KeyChanges | None]) -> bool:
+        """Make the changes that `find` returns, all or nothing; return False if that is None.
 
-        Return False, after changing nothing, if a key begins with one of the `unused` prefixes.
+        `find` is called in the transaction, with a function that lists the keys below a prefix.
         """
 
 

@@ -51,6 +51,11 @@ class CompareAndSetStore(Protocol):
         """Remove a value."""
 
 
+def lease_key(prefix: str, kind: str) -> str:
+    """Return the key that a lock of a prefix is stored at."""
+    return f"{prefix}{NAME}{kind}"
+
+
 @contextmanager
 def leased(store: CompareAndSetStore, prefix: str, kind: str) -> Iterator[Lease]:
     """Wait until no other writer has the lock of a prefix, and hold it until the block ends.
@@ -58,7 +63,7 @@ def leased(store: CompareAndSetStore, prefix: str, kind: str) -> Iterator[Lease]
     Raises if a change was refused because the lock was lost; and in the end if it was lost and
     changes were not checked.
     """
-    lease = Lease(store, f"{prefix}{NAME}{kind}")
+    lease = Lease(store, lease_key(prefix, kind))
     renews = False
     try:
         lease.take()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
@@ -22,6 +22,8 @@ from omnizarr.stores import identity, operations
 from omnizarr.stores.base import (
     Bytes,
     Closeable,
+    KeyChanges,
+    ListKeys,
     Range,
     absolute_path,
     flat,
@@ -282,30 +284,22 @@ class LMDBStore(Closeable):
                 for key in [*_below(transaction, prefix, prefix)]:
                     transaction.delete(key.encode())
 
-    def change_keys(
-        self,
-        erased: Iterable[str],
-        renamed: Iterable[tuple[str, str]],
-        values: Iterable[tuple[str, Bytes]],
-        unused: Iterable[str] = (),
-    ) -> bool:
+    def change_keys(self, find: Callable[[ListKeys], KeyChanges | None]) -> bool:
         check_writable(self)
         with self._transaction("change", "keys", write=True, create=True) as transaction:
             if transaction is None:
                 return True
-            for prefix in unused:
-                with transaction.cursor() as cursor:
-                    start = prefix.encode()
-                    if cursor.set_range(start) and bytes(cursor.key()).startswith(start):
-                        return False
-            for key in erased:
+            changes = find(lambda prefix: [*_below(transaction, prefix, prefix)])
+            if changes is None:
+                return False
+            for key in changes.erased:
                 transaction.delete(check_key(key).encode())
-            for old, new in renamed:
+            for old, new in changes.renamed:
                 found = _cut(_find(transaction, check_key(old)), None)
                 if found is not None:
                     transaction.delete(old.encode())
                     _put(transaction, check_key(new), found)
-            for key, value in values:
+            for key, value in changes.values:
                 _put(transaction, check_key(key), flat(value))
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
 
+from omnizarr.concurrency import key_locks
 from omnizarr.stores.base import Bytes, Closeable, Range, flat
 from omnizarr.stores.identity import ObjectIdentity, StorageIdentity, inside
 from omnizarr.stores.operations import check_key, check_writable
@@ -77,6 +78,10 @@ class MemoryStore(Closeable):
         check_writable(self)
         self.values.pop(check_key(key), None)
 
+    def changing(self) -> key_locks.locked:
+        """Keep other threads from storing chunks and from replacing nodes until the block ends."""
+        return key_locks.locked(key_locks.VALUES, [str(id(self.values))])
+
     def list(self) -> Iterator[str]:
         yield from tuple(self.values)
 
@@ -115,15 +120,16 @@ class MemoryStage(Stage):
         """Raise nothing: whatever is in memory can be replaced."""
 
     def replace(self, old: Extent, new: Extent) -> None:
-        gone = [key for key in self.target.list() if old.has(key)]
-        gone.sort(key=lambda key: key not in old.metadata)
         staged = [key for key in self._staged if new.has(key)]
         staged.sort(key=lambda key: key in new.metadata)
-        try:
-            self._move(gone, staged)
-        except BaseException:  # an interrupt must not lose anything
-            self._move(gone, staged)
-            raise
+        with self.target.changing():
+            gone = [key for key in self.target.list() if old.has(key)]
+            gone.sort(key=lambda key: key not in old.metadata)
+            try:
+                self._move(gone, staged)
+            except BaseException:  # an interrupt must not lose anything
+                self._move(gone, staged)
+                raise
 
     def _move(self, gone: Iterable[str], staged: Iterable[str]) -> None:
         for key in gone:

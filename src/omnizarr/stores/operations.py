@@ -301,6 +301,12 @@ def lock_prefix(
     return lock(store, prefix, keys, kind)
 
 
+def changing(store: Store) -> AbstractContextManager[None]:
+    """Keep other threads from storing chunks until the block ends, if the store can."""
+    take = getattr(store, "changing", None)  # faster than isinstance
+    return nullcontext() if take is None else take()
+
+
 class Conditional(Store, Versioned, SetsIf, Protocol):
     """A store that can compare and set."""
 

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,6 +25,8 @@ from omnizarr.stores import identity, operations
 from omnizarr.stores.base import (
     Bytes,
     Closeable,
+    KeyChanges,
+    ListKeys,
     Range,
     absolute_path,
     flat,
@@ -263,28 +265,26 @@ class SQLiteStore(Closeable):
                 where, bounds = _below(prefix)
                 connection.execute(f"DELETE FROM zarr {where}", bounds)
 
-    def change_keys(
-        self,
-        erased: Iterable[str],
-        renamed: Iterable[tuple[str, str]],
-        values: Iterable[tuple[str, Bytes]],
-        unused: Iterable[str] = (),
-    ) -> bool:
+    def change_keys(self, find: Callable[[ListKeys], KeyChanges | None]) -> bool:
         check_writable(self)
-        gone = [(check_key(key),) for key in erased]
-        pairs = [(check_key(new), check_key(old)) for old, new in renamed]
-        rows = [(check_key(key), flat(value)) for key, value in values]
         with self._connection_for("change", "keys", create=True) as connection:
-            if connection is not None:
-                with _transaction(connection):
-                    for prefix in unused:
-                        bounds = prefix, operations.prefix_end(prefix)
-                        used = "SELECT 1 FROM zarr WHERE k >= ? AND k < ? LIMIT 1"
-                        if connection.execute(used, bounds).fetchone() is not None:
-                            return False
-                    connection.executemany("DELETE FROM zarr WHERE k = ?", gone)
-                    connection.executemany("UPDATE OR REPLACE zarr SET k = ? WHERE k = ?", pairs)
-                    connection.executemany(_PUT, rows)
+            if connection is None:
+                return True
+
+            def listed(prefix: str) -> list[str]:
+                where, bounds = _below(prefix)
+                return [key for (key,) in connection.execute(f"SELECT k FROM zarr {where}", bounds)]
+
+            with _transaction(connection):
+                changes = find(listed)
+                if changes is None:
+                    return False
+                gone = [(check_key(key),) for key in changes.erased]
+                pairs = [(check_key(new), check_key(old)) for old, new in changes.renamed]
+                rows = [(check_key(key), flat(value)) for key, value in changes.values]
+                connection.executemany("DELETE FROM zarr WHERE k = ?", gone)
+                connection.executemany("UPDATE OR REPLACE zarr SET k = ? WHERE k = ?", pairs)
+                connection.executemany(_PUT, rows)
         return True
 
     # Listing

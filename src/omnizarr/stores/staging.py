@@ -29,7 +29,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from omnizarr.concurrency.retry import REPLACEMENT
 from omnizarr.errors import StoreError
 from omnizarr.model.paths import OURS, is_ours
-from omnizarr.stores.base import Bytes, ChangesKeys, Range, Store, flat
+from omnizarr.stores.base import Bytes, ChangesKeys, KeyChanges, ListKeys, Range, Store, flat
 from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.operations import (
     can_erase,
@@ -97,7 +97,7 @@ class Stage:
         try:
             plan = self._make_plan(old, new)
             self._write(PLAN, plan)
-            self._apply(plan)
+            self._apply(plan, old)
         except BaseException:
             with contextlib.suppress(Exception):  # else it is left for `recover`
                 self._try_again()
@@ -108,19 +108,27 @@ class Stage:
         """Erase all that belongs to `old` in one step; return False if that is not possible."""
         if not isinstance(self.target, ChangesKeys):
             return False
-        listed = (key for prefix in old.prefixes for key in list_prefix(self.target, prefix))
-        self.target.change_keys([*old.metadata, *old.keys, *listed], (), ())
-        return True
+
+        def find(listed: ListKeys) -> KeyChanges:
+            below = (key for prefix in old.prefixes for key in listed(prefix))
+            return KeyChanges(erased=[*old.metadata, *old.keys, *below])
+
+        return self.target.change_keys(find)
 
     def move(self, old: Extent, new: Extent) -> bool:
         """Move `old` to the place of `new` in one step; return False if that is not possible."""
         if not isinstance(self.target, ChangesKeys):
             return False
-        renamed = [*zip(old.keys, new.keys, strict=True)]
-        for prefix, other in zip(old.prefixes, new.prefixes, strict=True):
-            keys = list_prefix(self.target, prefix)
-            renamed += [(key, other + key[len(prefix) :]) for key in keys]
-        if not self.target.change_keys((), renamed, (), new.prefixes):
+
+        def find(listed: ListKeys) -> KeyChanges | None:
+            renamed = [*zip(old.keys, new.keys, strict=True)]
+            for prefix, other in zip(old.prefixes, new.prefixes, strict=True):
+                if listed(other):
+                    return None
+                renamed += [(key, other + key[len(prefix) :]) for key in listed(prefix)]
+            return KeyChanges(renamed=renamed)
+
+        if not self.target.change_keys(find):
             raise StoreError(
                 f"another writer is just creating {new.prefixes[0]!r} in {self.target!r}; nothing"
                 " was moved"
@@ -191,13 +199,17 @@ class Stage:
             "had": _digests(self.target, metadata),
         }
 
-    def _apply(self, plan: Plan) -> None:
-        """Erase old values and copy new ones; may be repeated after an interruption."""
+    def _apply(self, plan: Plan, old: Extent | None = None) -> None:
+        """Erase old values and copy new ones; may be repeated after an interruption.
+
+        With `old`, what was added to it since the plan was made is erased, too, if that can be
+        done in one step.
+        """
         metadata, staged = set(plan["metadata"]), plan["new"]
         kept = {*staged} - metadata
         gone = [key for key in plan["old"] if key not in kept]
         if isinstance(self.target, ChangesKeys):
-            self._apply_at_once(gone, staged)
+            self._apply_at_once(gone, staged, old)
             return
         erase_values(self.target, sorted(gone, key=lambda key: key not in metadata))
         _note_replacement()
@@ -207,13 +219,19 @@ class Stage:
                 raise StoreError(f"{key!r} vanished from {self.store!r} while it was put in place")
             self.target.set(key, value)
 
-    def _apply_at_once(self, gone: Iterable[str], staged: Iterable[str]) -> None:
+    def _apply_at_once(self, gone: list[str], staged: list[str], old: Extent | None) -> None:
         """Erase old values and rename new ones in one transaction, with the plan that says so."""
         target: Any = self.target
         mark, key = self.mark, self.prefix + MARKER
         finished = () if mark is None else [(key, dataclasses.replace(mark, finished=True).write())]
         renamed = [(f"{self.prefix}new/{each}", each) for each in staged]
-        target.change_keys([*gone, self.prefix + PLAN], renamed, finished)
+
+        def find(listed: ListKeys) -> KeyChanges:
+            prefixes = () if old is None else old.prefixes
+            added = [key for prefix in prefixes for key in listed(prefix) if old and old.has(key)]
+            return KeyChanges([*gone, *added, self.prefix + PLAN], renamed, finished)
+
+        target.change_keys(find)
         _note_replacement()
 
     def _try_again(self) -> None:

@@ -157,7 +157,7 @@ class DirectoryStage(Stage):
             return "inode" in plan and os.lstat(self.root + plan["new"][0]).st_ino == plan["inode"]
         return False
 
-    def _apply(self, plan: Plan) -> None:
+    def _apply(self, plan: Plan, old: Extent | None = None) -> None:
         if "inode" in plan:
             path = plan["new"][0]
             if exchange(os.path.join(self._folder, "new", path), self.root + path):
