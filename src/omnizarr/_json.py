@@ -391,12 +391,17 @@ def plain(value: object, where: str, on_special: Callable[[str, float], None]) -
     tolist = getattr(value, "tolist", None)
     if callable(tolist):
         converted = tolist()
-        if type(converted) is not type(value):
+        if type(converted) is not type(value) and _kind(value) not in "mM":
             return plain(converted, where, on_special)
     raise WrongType(
         f"{where}: {type(value).__name__} cannot be stored as JSON;"
         " use numbers, strings, booleans, None, lists and dicts"
     )
+
+
+def _kind(value: object) -> str:
+    """Return the letter for the kind of NumPy's elements; those of dates cannot be stored."""
+    return str(getattr(getattr(value, "dtype", None), "kind", "-"))
 
 
 def kind_of(value: object) -> str:

@@ -466,3 +466,10 @@ def test_a_handle_follows_an_array_that_was_made_smaller(
     oz.open_array(store, mode="r+").resize((3, 4), outside="erase")
     assert np.array_equal(old[...], data[:3])
     assert old.shape == (3, 4)
+
+
+def test_an_array_cannot_be_appended_to_beyond_63_bits() -> None:
+    array = oz.create_array({}, shape=2**63 - 2, chunks=2**40, dtype="u1")
+    with pytest.raises(oz.InvalidArgument, match="63 bits"):
+        array.append(np.zeros(3, "u1"))
+    assert array.shape == (2**63 - 2,)

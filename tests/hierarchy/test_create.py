@@ -303,6 +303,9 @@ def test_an_argument_of_the_wrong_type_is_a_type_error() -> None:
         oz.zeros(3.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="cannot be stored as JSON"):
         oz.group().attrs["x"] = object()
+    for time in (np.datetime64("NaT"), [np.timedelta64("NaT", "s")], np.array(["NaT"], "M8[s]")):
+        with pytest.raises(TypeError, match=r"64 cannot be stored|ndarray cannot be stored"):
+            oz.group().attrs["x"] = time  # NumPy calls it None
 
 
 def test_chunks_can_be_an_array() -> None:

@@ -120,3 +120,12 @@ def test_a_path_is_refused_if_a_database_has_no_room_to_replace_the_node(tmp_pat
             group["x" * 401] = np.arange(3)
         group.create_array("x" * 401, data=np.arange(4), overwrite=True)
         assert group["x" * 401][...].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", [".zarray", ".zgroup", ".zattrs", ".zmetadata"])
+def test_no_node_has_the_name_of_a_metadata_document_of_version_2(name: str) -> None:
+    group = oz.create_group({}, zarr_format=2)
+    for path in (name, f"above/{name}", f"{name}/below"):
+        with pytest.raises(oz.InvalidName, match="metadata document"):
+            group.create_group(path)
+    assert sorted(group) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import multiprocessing
 import os
 import sqlite3
 import threading
@@ -356,3 +357,26 @@ def test_no_node_is_created_below_a_prefix_that_another_store_contains(redis_url
     with pytest.raises(oz.InvalidName, match="without a colon"):
         oz.create_group(RedisStore(redis_url, prefix="lab:run"))
     assert [*RedisStore(redis_url, prefix="lab").list()] == []
+
+
+def _die_while_writing(path: Path) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA cache_size=1")  # so that changes go to the file before the commit
+    connection.execute("BEGIN IMMEDIATE")
+    for number in range(100):
+        connection.execute("UPDATE zarr SET v = ?", (bytes(10_000 + number),))
+    os._exit(0)
+
+
+def test_a_file_is_read_although_a_writer_was_killed(tmp_path: Path) -> None:
+    """Only a connection that may write can undo what the writer has not completed."""
+    path = tmp_path / "x.sqlite"
+    oz.save(SQLiteStore(path), np.arange(3))
+    reader = SQLiteStore(path, read_only=True)
+    assert oz.load(reader).tolist() == [0, 1, 2]
+    dying = multiprocessing.get_context("spawn").Process(target=_die_while_writing, args=(path,))
+    dying.start()
+    dying.join()
+    assert Path(f"{path}-journal").stat().st_size > 0
+    assert oz.load(reader).tolist() == [0, 1, 2]
+    assert oz.load(SQLiteStore(path, read_only=True)).tolist() == [0, 1, 2]

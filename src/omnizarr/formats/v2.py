@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from omnizarr._json import kind_of, load_object
-from omnizarr.errors import Problem
+from omnizarr.errors import InvalidName, Problem
 from omnizarr.formats import codec_names, format
 from omnizarr.formats.format import (
     BesideChunks,
@@ -56,6 +56,14 @@ class V2(BesideChunks):
             return NAMES
         start = paths.prefix(paths.forward(path))
         return (start + ".zarray", start + ".zgroup", start + ".zattrs")
+
+    def check_name(self, path: str) -> None:
+        super().check_name(path)
+        for name in path.split("/"):
+            if name in (*NAMES, ".zmetadata"):
+                raise InvalidName(
+                    f"node name {name!r} in {paths.show(path)!r} is that of a metadata document"
+                )
 
     def read(self, path: str, documents: Documents, problems: list[Problem]) -> Node | None:
         array, group, attrs = self.keys(path)

@@ -458,6 +458,10 @@ def grow_array(
         )
     lengths = list(shape)
     lengths[number] += values.shape[number]
+    if math.prod(lengths) >= 2**63:
+        raise InvalidArgument(
+            f"cannot append to {shape}: the product of {tuple(lengths)} does not fit into 63 bits"
+        )
     larger = array.reshaped(with_shape(array.model, tuple(lengths)))
     return larger, (slice(None),) * number + (slice(shape[number], None),)
 

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
@@ -123,9 +123,26 @@ class SQLiteStore(Closeable):
             found = self._connection(number, create)
             if found is not None and create:
                 found.execute(_TABLE)
-            there = found is not None and (create or _has_table(found))
+            there = found is not None and (create or self._has_table(found))
             self._files.setdefault(number, identity.file_number(self.path))  # open by now
             yield found if there else None
+
+    def _has_table(self, connection: sqlite3.Connection) -> bool:
+        """Return True if there is a table; undo first what a killed writer has not completed."""
+        try:
+            return _has_table(connection)
+        except sqlite3.OperationalError as e:
+            if not self.read_only or e.sqlite_errorname != "SQLITE_READONLY_ROLLBACK":
+                raise
+        try:
+            with closing(self._open("rw")) as other:
+                _has_table(other)
+        except sqlite3.Error as e:
+            raise StoreError(
+                f"{e}; a writer was killed in the middle of a change, which is undone as soon as"
+                " the file is opened by somebody who may write to it and to its folder"
+            ) from e
+        return _has_table(connection)
 
     def _connection(self, number: int, create: bool) -> sqlite3.Connection | None:
         """Return this thread's connection to the file that is at the path now."""
@@ -163,17 +180,19 @@ class SQLiteStore(Closeable):
     def _connect(self, create: bool) -> sqlite3.Connection:
         if create:
             os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
-        mode = "ro" if self.read_only else "rwc" if create else "rw"
-        made = sqlite3.connect(
+        made = self._open("ro" if self.read_only else "rwc" if create else "rw")
+        if not self.read_only:
+            made.execute("PRAGMA synchronous=NORMAL")
+        return made
+
+    def _open(self, mode: str) -> sqlite3.Connection:
+        return sqlite3.connect(
             f"{Path(os.path.abspath(self.path)).as_uri()}?mode={mode}",
             uri=True,
             timeout=self.timeout,
             isolation_level=None,
             check_same_thread=False,  # closed by whoever closes the store
         )
-        if not self.read_only:
-            made.execute("PRAGMA synchronous=NORMAL")
-        return made
 
     # Reading
 
