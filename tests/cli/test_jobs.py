@@ -86,7 +86,10 @@ def test_a_failing_hierarchy_does_not_stop_the_others_and_resume_repeats_none(la
     keys = "out/a.zarr/zarr.json", "out/sub/c.zarr/t/c/0/0"
     before = modified(*keys)
     Path("lake/b.zarr/t/0.0").write_bytes(stored)
-    again = run("convert", "lake/", "out/", "--resume")
+    refused = run("convert", "lake/", "out/", "--resume")
+    assert refused.exit_code == 3
+    assert "the source has changed since; give --overwrite to start again" in refused.output
+    again = run("convert", "lake/", "out/", "--resume", "--overwrite")
     assert again.exit_code == 0, again.output
     assert "out/a.zarr: complete from before\n" in again.output
     assert again.output.endswith("; 2 complete from before\n")

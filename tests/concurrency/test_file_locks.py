@@ -208,7 +208,7 @@ def wait_for(store: LocalStore) -> None:
 def test_where_a_file_system_has_no_locks_there_is_one_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **options: object) -> None:
         raise OSError(errno.ENOLCK, "no locks available")
 
     def set_parts(array: oz.Array) -> None:

@@ -14,7 +14,8 @@ import struct
 import sys
 import threading
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from omnizarr.concurrency.fork import on_fork
 from omnizarr.concurrency.key_locks import refuse_reentry
@@ -126,6 +127,31 @@ class locked:
             _leave(self._path, file)
 
 
+class Taken(Exception):
+    """Another process has a file; `text` is what it wrote there."""
+
+    def __init__(self, text: bytes) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+@contextmanager
+def in_use(path: str, text: bytes, *, shared: bool = False) -> Iterator[None]:
+    """Lock a file with a text that says who does, and remove it when the block ends.
+
+    Raises `Taken` at once if another process, or thread, has it. Several can share it.
+    """
+    file = _enter(path, [(0, _BYTES)], wait=False, shared=shared)
+    try:
+        if file is not None:
+            os.ftruncate(file.descriptor, 0)
+            os.pwrite(file.descriptor, text, 0)
+        yield
+    finally:
+        if file is not None:
+            _leave(path, file)
+
+
 def is_unused(path: str, *, remove: bool) -> bool:
     """Return True if nobody has a lock in a lock file; then it can be removed too."""
     if not os.path.exists(path):
@@ -155,17 +181,27 @@ def unlock_descriptor(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
-def _enter(path: str, ranges: list[tuple[int, int]]) -> _File | None:
-    """Return a file that has the locks; None where the file system knows none."""
+def _enter(
+    path: str, ranges: list[tuple[int, int]], *, wait: bool = True, shared: bool = False
+) -> _File | None:
+    """Return a file that has the locks; None where the file system knows none.
+
+    Raises `Taken` unless it shall `wait`.
+    """
     if sys.platform == "win32":
         return None
+    kind = fcntl.F_RDLCK if shared else fcntl.F_WRLCK
     while True:
         file = _open(path)
         try:
             for start, length in ranges:
-                _lock(file.descriptor, fcntl.F_WRLCK, start, length)
+                _lock(file.descriptor, kind, start, length, wait=wait)
             if file.is_at(path):
                 return file
+        except BlockingIOError:
+            text = os.pread(file.descriptor, 4096, 0)
+            file.close()
+            raise Taken(text) from None
         except OSError as e:
             file.close()
             if e.errno in _PASSING:
@@ -226,7 +262,9 @@ def _lock_all(file: _File, path: str, *, remove: bool) -> bool:
 def _lock(descriptor: int, kind: int, start: int, length: int, *, wait: bool = True) -> None:
     """Lock a range of bytes; where file descriptions own no ranges, the file as a whole."""
     if not _HAS_RANGES:
-        operation = fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX
+        operation = {fcntl.F_UNLCK: fcntl.LOCK_UN, fcntl.F_RDLCK: fcntl.LOCK_SH}.get(
+            kind, fcntl.LOCK_EX
+        )
         fcntl.flock(descriptor, operation | (0 if wait else fcntl.LOCK_NB))
         return
     command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK

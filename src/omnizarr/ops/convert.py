@@ -40,7 +40,7 @@ from omnizarr.ops.adaptation import (
 from omnizarr.ops.in_place import InPlaceOutput, find_source
 from omnizarr.ops.job import Job, Plan, Progress, Stage, Task, memory_of, run
 from omnizarr.ops.output import Begun, HierarchyOutput
-from omnizarr.ops.source_keys import warn_of_other_keys
+from omnizarr.ops.source_keys import source_state, warn_of_other_keys
 from omnizarr.ops.transfer import (
     REMOTE_BATCH,
     Method,
@@ -201,7 +201,8 @@ class _Planning:
                 f"{counted(len(ome), 'group')} of OME-Zarr get the metadata of the version for zarr"
                 f" {goal.name}: {_names(ome)}"
             )
-        digest = key_digest(portable_key(start.store), sorted(documents.items()))
+        state = "" if job.in_place else source_state(start.store, start.path)
+        digest = key_digest(portable_key(start.store), state, sorted(documents.items()))
         output: InPlaceOutput | _Output
         if job.in_place:
             output = InPlaceOutput(start, self.target, stored, documents, job.remove_old, digest)

@@ -61,6 +61,11 @@ class CopyOutput(StoreOutput):
         self._stage: Stage | None = None
 
     @property
+    def place(self) -> tuple[Store, str]:
+        """The store and path of the copy."""
+        return self.store, self.path
+
+    @property
     def target(self) -> Store:
         """The store that takes the values, at the keys that they have in the end."""
         return self.store if self._stage is None else self._stage.store

@@ -27,7 +27,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypedDict, TypeVar
+from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ from omnizarr.concurrency.executors import On, for_each_on, runs_in_process, tas
 from omnizarr.errors import InvalidArgument, OmnizarrError, StoreError, warn
 from omnizarr.hierarchy.info import card, counted, preformatted, report_card, size_text
 from omnizarr.ops.checksums import write_checksums
-from omnizarr.ops.output import Begun
+from omnizarr.ops.output import Begun, Part, owned
 from omnizarr.stores import (
     LocalStore,
     MemoryStore,
@@ -54,7 +54,6 @@ from omnizarr.stores.identity import key_digest
 MEMORY = "512MB"  # of one process, unless the user says otherwise
 FLUSH, MAX_FLUSH = 1.0, 60.0  # seconds between two entries of a journal
 EXPIRES = 30 * 86400  # seconds after which nobody resumes a job that only reads
-Part: TypeAlias = tuple[int, int]  # the number of this part, from 1, and of all parts
 
 
 @dataclass
@@ -187,6 +186,10 @@ class Output(Protocol):
     @property
     def store(self) -> Store:
         """The store that the job writes to."""
+
+    @property
+    def place(self) -> tuple[Store, str]:
+        """The store and path that the job alone may write to."""
 
     @property
     def journal(self) -> tuple[Store, str]:
@@ -529,6 +532,7 @@ class _Run(Generic[O]):
     ) -> None:
         self.plan, self.on, self.workers, self.part = plan, on, workers, part
         self.progress, self.checksums = progress, checksums
+        self.check: Callable[[], object] = int  # raises if another job may write instead
 
     def run(self, resume: bool) -> O:
         output = self.plan.output
@@ -552,6 +556,11 @@ class _Run(Generic[O]):
                 f"{output.store!r} is only in the memory of this process, so other processes cannot"
                 " write to it; run the job on threads, or write to another store"
             )
+        with owned(*output.place, self.plan.operation, self.part) as self.check:
+            return self._write(output, resume)
+
+    def _write(self, output: Output, resume: bool) -> O:
+        """Run a job that writes, while no other one writes to the same place."""
         state = output.begin(resume, self.part is not None)
         journal = Journal(*output.journal, self.plan.outcome)
         if state == "finished":
@@ -643,6 +652,7 @@ class _Run(Generic[O]):
             tasks += 1
             sizes += task.size
             total.merge(result)
+            self.check()
             journal.add(task, result)
             tell(task.label)
 

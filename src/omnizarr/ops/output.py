@@ -10,13 +10,18 @@ erased last. What is killed at any moment is finished by the same job with ``res
 from __future__ import annotations
 
 import os
+import platform
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+import time
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from omnizarr.errors import NodeExists, NodeNotFound, OmnizarrError, StoreError
+from omnizarr.concurrency import file_locks
+from omnizarr.concurrency.file_locks import Taken
+from omnizarr.errors import Conflict, NodeExists, NodeNotFound, OmnizarrError, StoreError
 from omnizarr.formats import Format, consolidated
 from omnizarr.hierarchy.build import (
     Build,
@@ -34,17 +39,22 @@ from omnizarr.stores import (
     Store,
     can_list,
     erase_prefix,
+    file_root,
     get_existing,
     is_process_local,
+    leases,
     list_prefix,
     set_many,
     set_new,
+    supports_compare_and_set,
 )
+from omnizarr.stores.identity import unique_key
 from omnizarr.stores.staging import MARKER, Kind, Mark, Stage, interrupted, marker, stage
 
 # An attempt is new; it goes on with what an earlier process, or another part, has begun; or the
 # result is visible already, and only `clear` is left to be called.
 Begun: TypeAlias = Literal["new", "resumed", "finished"]
+Part: TypeAlias = tuple[int, int]  # the number of this part, from 1, and of all parts
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,61 @@ class Attempt:
         """Return True unless another attempt has begun, or the marker was erased."""
         text = self.store.get(self.key)
         return text is not None and Mark.read(text).attempt == self.mark.attempt
+
+
+_at_work: set[tuple[Any, str, Part | None]] = set()  # destinations of jobs of this process
+
+
+@contextmanager
+def owned(
+    store: Store, path: str, operation: str, part: Part | None
+) -> Iterator[Callable[[], None]]:
+    """Keep other jobs from writing to a destination until the block ends.
+
+    Raises Conflict if another job has it. Parts of one job share it, but not with the same part.
+    The context is a function that raises if the lock was lost meanwhile.
+    """
+    place = unique_key(store), path
+    own, others = (*place, part), {(*place, None), *([(*place, part)] if part else [])}
+    taken = others & _at_work or (part is None and any(each[:2] == place for each in _at_work))
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    where = platform.node() or "this machine"
+    said = f"process {os.getpid()} of {where} since {since} ({operation})"
+    try:
+        if taken:
+            raise Taken(f"another thread of this process, {os.getpid()}".encode())
+        _at_work.add(own)
+        try:
+            with _locked(store, path, said, part) as check:
+                yield check
+        finally:
+            _at_work.discard(own)
+    except Taken as e:
+        who = e.text.decode("utf-8", "replace") or "another job"
+        which = f"{paths.show(path)} in {store!r}" if path else repr(store)
+        which = f"part {part[0]} of {which}" if part else which
+        raise Conflict(
+            f"{which} is being written by {who}; wait until it ends, or stop it"
+        ) from None
+
+
+@contextmanager
+def _locked(store: Store, path: str, said: str, part: Part | None) -> Iterator[Callable[[], None]]:
+    """Hold the lock of a destination, if the store has locks between processes."""
+    kind, root = f"job-{zlib.crc32(path.encode('utf-8', 'surrogatepass')):08x}", file_root(store)
+    own = f"{kind}-{part[0]}" if part else kind
+    if root is not None:
+        with ExitStack() as held:
+            for each in dict.fromkeys((kind, own)):
+                shared = part is not None and each == kind
+                name = os.path.join(root, file_locks.NAME + each)
+                held.enter_context(file_locks.in_use(name, said.encode(), shared=shared))
+            yield lambda: None
+    elif supports_compare_and_set(store):
+        with leases.leased(store, "", own, wait=False, said=said) as lease:
+            yield lease.check
+    else:
+        yield lambda: None
 
 
 def new_mark(operation: str, plan: str, kind: Kind) -> Mark:
@@ -130,6 +195,17 @@ def staged_attempts(store: Store) -> dict[str, Attempt]:
     return attempts
 
 
+def clear_outdated(staged: dict[str, Attempt], operation: str, plans: Collection[str]) -> None:
+    """Erase what the same operation has staged for a source that has changed since.
+
+    The caller owns the destination, so that nobody else is at work there.
+    """
+    for plan, attempt in [*staged.items()]:
+        if attempt.mark.operation == operation and plan not in plans:
+            attempt.clear()
+            del staged[plan]
+
+
 def begin_beside(store: Store, path: str, mark: Mark, shared: bool) -> tuple[Attempt, Begun]:
     """Begin an attempt at a job that changes a visible node, or join that of other processes."""
     key = marker(path)
@@ -154,6 +230,11 @@ class StoreOutput:
 
     store: Store
     attempt: Attempt | None = None  # None in memory, where nothing is left of a killed process
+
+    @property
+    def place(self) -> tuple[Store, str]:
+        """The store and path that the job alone may write to."""
+        raise NotImplementedError
 
     @property
     def journal(self) -> tuple[Store, str]:
@@ -194,6 +275,13 @@ class HierarchyOutput(StoreOutput):
         self.overwrite, self.consolidate = overwrite, consolidate
         self.store = location.store
         self._build: Build | None = None
+        # Returns False if the node, which is replaced by itself, was written to since.
+        self.is_unchanged: Callable[[], bool] | None = None
+
+    @property
+    def place(self) -> tuple[Store, str]:
+        """The store and path of the nodes."""
+        return self.store, self.location.path
 
     @property
     def chunk_store(self) -> Store:
@@ -213,7 +301,10 @@ class HierarchyOutput(StoreOutput):
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Prepare the destination, or find what an interrupted job has written."""
-        return self.begin_attempt(resume, shared)
+        staged = staged_attempts(self.store) if resume else None
+        if staged:
+            clear_outdated(staged, self.operation, {self.digest})
+        return self.begin_attempt(resume, shared, staged=staged)
 
     def begin_attempt(
         self,
@@ -266,10 +357,14 @@ class HierarchyOutput(StoreOutput):
         if found is not None:  # the node that was to be replaced is gone
             found.clear()
         text = store.get(key) if resume or shared else None
-        if text is not None and not self.overwrite:
+        other = None if text is None else Mark.read(text)
+        if other is not None and shared and other.plan == self.digest:
+            return self._begin_deferred(other, resume=True)  # another part has just begun
+        if other is not None and not self.overwrite:
             raise NodeExists(
-                f"{location} is incomplete: {Mark.read(text)} was interrupted, and it was not the"
-                " same as this; give overwrite=True to start again"
+                f"{location} is incomplete: {other} was interrupted, and it was not the same as"
+                " this: its options were others, or the source has changed since; give"
+                " overwrite=True to start again"
             )
         try:
             return self._begin_deferred(mark, overwrite=self.overwrite and not shared)
@@ -309,6 +404,11 @@ class HierarchyOutput(StoreOutput):
         """Store the metadata, or swap the old node and the new."""
         if self.consolidate and consolidated.key(self.location.format, "") is not None:
             consolidate_metadata(self._begun.location.store, path=self.location.path)
+        if self.is_unchanged is not None and not self.is_unchanged():
+            raise Conflict(
+                f"{self.location} was written to since {self.operation} began; it was not"
+                " replaced; start again"
+            )
         try:
             self._begun.commit()
         except NodeExists:
@@ -368,6 +468,11 @@ class ChangeOutput(StoreOutput):
         self.location, self.store = location, location.store
         self.operation, self.digest = operation, digest
 
+    @property
+    def place(self) -> tuple[Store, str]:
+        """The store and path of the node."""
+        return self.store, self.location.path
+
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Mark the node, or find the mark of an interrupted job."""
         path = self.location.path
@@ -423,6 +528,7 @@ class SeveralNodes(ChangeOutput):
         attempt = "" if self.attempt is None else self.attempt.mark.attempt
         resumed, states = state == "resumed" and not shared, list[Begun]()
         staged = staged_attempts(self.store) if resumed else {}
+        clear_outdated(staged, self.operation, {each.digest for each in self.outputs.values()})
         try:
             for output in self.outputs.values():
                 states.append(output.begin_attempt(resumed, shared, attempt, staged))

@@ -68,7 +68,7 @@ Kind: TypeAlias = Literal[
     "intermediate chunks",
 ]
 _PARTIAL = re.compile(re.escape(PARTIAL) + r"(\d+)(_[0-9a-f]+)?\Z")
-_LOCK = re.compile(re.escape(file_locks.NAME) + r"[a-z]+\Z")
+_LOCK = re.compile(re.escape(file_locks.NAME) + r"[a-z]+[-0-9a-f]*\Z")
 
 
 @dataclass(frozen=True, slots=True)

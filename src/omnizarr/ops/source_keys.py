@@ -11,6 +11,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, warn
@@ -50,6 +51,20 @@ def source_keys(store: Store, path: str, listed: bool) -> Iterator[Entry]:
         return
     for key, _ in _possible_keys(store, path):
         yield Entry(key[skip:])
+
+
+def source_state(store: Store, path: str) -> str:
+    """Return a digest of the keys, sizes, times and ETags of all values below a path.
+
+    It differs after any of them was changed, as far as the store knows: databases list only sizes,
+    and web servers nothing.
+    """
+    if not can_list(store):
+        return ""
+    digest = blake2b(digest_size=16)
+    for entry in sorted(source_keys(store, path, True)):
+        digest.update(repr(tuple(entry)).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 def _possible_keys(store: Store, path: str, documents: bool = True) -> Iterator[tuple[str, str]]:

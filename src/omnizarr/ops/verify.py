@@ -32,6 +32,7 @@ from omnizarr.ops.checks.findings import Depth, Finding, FindingsFile, Level, Ve
 from omnizarr.ops.checks.keys import Listing, chunk_bytes
 from omnizarr.ops.checks.shards import BATCH_BYTES
 from omnizarr.ops.job import Job, Plan, Stage, Task, task_id
+from omnizarr.ops.output import Part
 from omnizarr.stores import Store
 from omnizarr.stores.identity import key_digest, portable_key
 from omnizarr.stores.staging import Mark, marker
@@ -160,7 +161,7 @@ def verify(
     on: On = None,
     workers: int | None = None,
     resume: bool = False,
-    part: job.Part | None = None,
+    part: Part | None = None,
     progress: Progress | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> VerifyReport:

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from omnizarr.concurrency import fork
-from omnizarr.concurrency.file_locks import NAME
+from omnizarr.concurrency.file_locks import NAME, Taken
 from omnizarr.concurrency.pool import start_thread
 from omnizarr.concurrency.retry import AnswerLost
 from omnizarr.errors import Conflict, OmnizarrError, warn
@@ -57,16 +57,19 @@ def lease_key(prefix: str, kind: str) -> str:
 
 
 @contextmanager
-def leased(store: CompareAndSetStore, prefix: str, kind: str) -> Iterator[Lease]:
+def leased(
+    store: CompareAndSetStore, prefix: str, kind: str, *, wait: bool = True, said: str = ""
+) -> Iterator[Lease]:
     """Wait until no other writer has the lock of a prefix, and hold it until the block ends.
 
     Raises if a change was refused because the lock was lost; and in the end if it was lost and
-    changes were not checked.
+    changes were not checked. Unless it shall `wait`, raises `Taken` as soon as the other writer
+    gives a sign; `said` tells others who has the lock.
     """
-    lease = Lease(store, lease_key(prefix, kind))
+    lease = Lease(store, lease_key(prefix, kind), said)
     renews = False
     try:
-        lease.take()
+        lease.take(wait)
         renews = start_thread(lease.renew, "omnizarr-lease")
         yield lease
     except OmnizarrError as e:
@@ -95,8 +98,8 @@ def remove(store: CompareAndSetStore, key: str, generation: str | None) -> bool:
 class Lease:
     """One key, and the value that is ours."""
 
-    def __init__(self, store: CompareAndSetStore, key: str) -> None:
-        self.store, self.key = store, key
+    def __init__(self, store: CompareAndSetStore, key: str, said: str = "") -> None:
+        self.store, self.key, self.said = store, key, said
         self.name = os.urandom(16).hex()
         self.owner = os.getpid()
         self.count = 0
@@ -116,7 +119,7 @@ class Lease:
         """True if the store compares the lock with each change, so that `change` can be used."""
         return self._change_if is not None
 
-    def take(self) -> None:
+    def take(self, wait: bool = True) -> None:
         seen, since = None, time.monotonic()
         while True:
             now = self.store.generation(self.key)
@@ -125,6 +128,8 @@ class Lease:
                     self.taken_over = now is not None
                     return
             elif now != seen:
+                if seen is not None and not wait:
+                    raise Taken(str(_said(self.store.get(self.key))).encode())
                 seen, since = now, time.monotonic()
             self.done.wait(POLL * (1 + os.urandom(1)[0]) / 256)
 
@@ -133,7 +138,7 @@ class Lease:
         while True:
             began = _now()
             self.count += 1
-            said = {"owner": self.name, "pid": self.owner, "count": self.count}
+            said = {"owner": self.name, "pid": self.owner, "count": self.count, "by": self.said}
             text = json.dumps(said).encode()
             try:
                 self.store.set_if(self.key, text, generation)
@@ -221,6 +226,13 @@ class Lease:
             f"the lock {self.key!r} in {self.store!r} was taken over by another writer, since this"
             f" one gave no sign for {LEASE:g} s; {what}"
         )
+
+
+def _said(value: bytes | None) -> object:
+    try:
+        return json.loads(value or b"{}").get("by", "")
+    except (ValueError, AttributeError):  # of another program
+        return ""
 
 
 def _now() -> float:

@@ -86,7 +86,7 @@ def check(found: ArrayStats, expected: npt.NDArray[Any], fill: npt.NDArray[Any])
     else:
         assert (found.kind, found.count, found.min, found.mean) == ("none", 0, None, None)
     if dtype.names is None:
-        is_nan = dtype.kind in "fcmM" and bool(fill != fill)
+        is_nan = dtype.kind not in "biu" and bool(fill != fill)  # also of ml_dtypes
         assert found.fill == ((flat != flat) if is_nan else (flat == fill)).sum()
 
 

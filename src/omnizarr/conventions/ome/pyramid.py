@@ -62,6 +62,7 @@ from omnizarr.ops.fill import (
 from omnizarr.ops.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of
 from omnizarr.ops.output import HierarchyOutput, SeveralNodes
 from omnizarr.ops.pyramid import NAMES, level_chunks, level_shapes, level_task_count, level_tasks
+from omnizarr.ops.source_keys import source_state
 from omnizarr.stores import check_disjoint, get_existing
 from omnizarr.stores.identity import key_digest, portable_key
 from omnizarr.stores.resolve import options_for_two
@@ -300,6 +301,7 @@ class BuildPyramid(Job[Filled]):
         operation = f"write {source.name} of {source.store!r} as an image to {location}"
         digest = key_digest(
             operation, portable_key(source.store), source.path, new.method,
+            source_state(source.store, source.path),
             node_documents(location, new.nodes()),
         )  # fmt: skip
         output = ImageOutput(
@@ -353,7 +355,7 @@ class BuildPyramid(Job[Filled]):
             models[full] = model.with_(chunk_key_encoding=last._model.chunk_key_encoding)
         digest = key_digest(  # the same when some of the levels are listed already
             "add levels", portable_key(group.store), group.path, self.levels, str(self.factors),
-            method,
+            method, source_state(group.store, image.levels[0].path),
         )  # fmt: skip
         datasets = tuple(Dataset(n, t) for n, t in zip(names, transforms, strict=True))
         output = AddedLevels(image, version, datasets, models, operation, digest, self.overwrite)

@@ -24,6 +24,7 @@ from omnizarr.integrations.files.writing import AUTO, NUMBERS, FileOutput, FileW
 from omnizarr.model import paths
 from omnizarr.ops.fill import Filled, check_cast
 from omnizarr.ops.job import MEMORY, Job, Plan, Stage, launch, memory_of
+from omnizarr.ops.source_keys import source_state
 from omnizarr.stores.identity import key_digest, portable_key
 
 WRITERS = {
@@ -102,6 +103,7 @@ class Export(Job[Filled]):
         operation = f"export {node.name} of {node.store!r} to {file}"
         digest = key_digest(
             "export", os.path.abspath(file), kind, portable_key(node.store), node.path,
+            source_state(node.store, node.path),
             str(np.dtype(self.dtype)) if self.dtype is not None else None, str(self.compression),
             [[p, repr(a._model.shape), str(a.dtype)] for p, a in sorted(writer.arrays.items())],
         )  # fmt: skip

@@ -25,7 +25,7 @@ from omnizarr.ops.fill import Filled, item_bytes
 from omnizarr.ops.job import Task
 from omnizarr.ops.output import Attempt, Begun, StoreOutput, new_mark
 from omnizarr.ops.partition import Box, cuts, read_axes
-from omnizarr.stores import LocalStore, set_new
+from omnizarr.stores import LocalStore, Store, set_new
 from omnizarr.stores.staging import MARKER, Kind, Mark
 
 AUTO = "auto"
@@ -132,6 +132,11 @@ class FileOutput(StoreOutput):
         self.folder, self.name = os.path.split(self.file)
         self.temporary = os.path.join(self.folder, f".{self.name}.{digest[:12]}.part")
         self.store = LocalStore(self.folder)
+
+    @property
+    def place(self) -> tuple[Store, str]:
+        """The folder, and the name of the file."""
+        return self.store, self.name
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Make the file under its temporary name, or find that of an interrupted export."""

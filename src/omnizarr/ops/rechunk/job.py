@@ -42,7 +42,7 @@ from omnizarr.hierarchy.lookup import (
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.adaptation import Options, adapt_array
 from omnizarr.ops.job import MEMORY, Job, Plan, RunOptions, Stage, Task, launch, task_id
-from omnizarr.ops.output import settle_stages
+from omnizarr.ops.output import HierarchyOutput, owned, settle_stages
 from omnizarr.ops.rechunk.layout import intermediate_model, read_layout, write_layout
 from omnizarr.ops.rechunk.output import (
     INTERMEDIATE,
@@ -71,6 +71,7 @@ from omnizarr.ops.rechunk.tasks import (
     box_bytes,
     stored_batches,
 )
+from omnizarr.ops.source_keys import source_state
 from omnizarr.stores import Store, resolve, storage_identity
 from omnizarr.stores.identity import key_digest, overlap, unique_key
 from omnizarr.stores.resolve import options_for_two
@@ -274,7 +275,9 @@ class Rechunk(Job[Report]):
             here, _ = options_for_two(
                 self.source, self.destination, self.storage_options, self.destination_options
             )
-            settle_stages(resolve_store_path(self.source, None, "r+", here)[0])
+            store, path = resolve_store_path(self.source, self.node or None, "r+", here)
+            with owned(store, path, "resume", None):
+                settle_stages(store)
 
     def plan(self, tasks_at_once: int = 1) -> Plan[Report]:
         """Decide about every array, and count what will be read and written."""
@@ -339,13 +342,15 @@ class _Planner:
         self.changes: list[Change] = []
         self.grown: list[Growth] = []
         self.decisions: list[str] = []
+        self.states: dict[str, str] = {}  # of arrays that are replaced in place
 
     def plan(self, root: Node) -> Plan[Report]:
         """Return the plan for a node of the source and all below it."""
         nodes = require_readable_nodes(self.start, root)
         arrays = self._longer(nodes) if self.job.append_dim else self._rechunked(nodes)
         digest = self._digest()
-        prefix = f"{INTERMEDIATE}/{digest[:20]}/"
+        # One for each destination, which the job owns: what another attempt left there is found.
+        prefix = f"{INTERMEDIATE}/{key_digest(unique_key(self.goal.store), self.goal.path)[:20]}/"
         for number, (path, (source, target, begin)) in enumerate(arrays.items()):
             if begin is None and _same_chunks(source.model, target.model):
                 self.kept.append((path, source))
@@ -379,12 +384,21 @@ class _Planner:
         if self.job.in_place:
             wanted = [repr(getattr(self.job, name)) for name in (*LAYOUT, "rules", "casting")]
             return key_digest("in place", *places, wanted)
-        return key_digest("rechunk", *places, sorted(map(self._node_digest, self.nodes)))
+        state = source_state(self.start.store, self.start.path)
+        return key_digest("rechunk", *places, state, sorted(map(self._node_digest, self.nodes)))
 
     def _node_digest(self, path: str) -> str:
         """Return what identifies the new metadata of a node and where its values come from."""
         documents = self.goal.format.write(path, self.nodes[path])
-        return key_digest(unique_key(self.start.store), self.start.path, sorted(documents.items()))
+        places = unique_key(self.start.store), self.start.path, path
+        if self.job.in_place:  # what was written to the array since is not replaced
+            self.states[path] = source_state(self.start.store, paths.join(self.start.path, path))
+        return key_digest(*places, self.states.get(path), sorted(documents.items()))
+
+    def _is_unchanged(self, path: str) -> bool:
+        """Return True if an array that is replaced is as it was when the job was planned."""
+        where = paths.join(self.start.path, path)
+        return source_state(self.start.store, where) == self.states[path]
 
     # What becomes of each array: the source, the target, and where it begins if appended to
 
@@ -593,15 +607,22 @@ class _Planner:
             relative = {paths.join(self.goal.path, path): path for path in self.nodes}
             digests = {path: self._node_digest(relative[path]) for path in arrays}
             overwrite = job.overwrite or job.in_place
+            output: EachArray | NewHierarchy
             if self.goal.path not in arrays:
-                return EachArray(
+                output = EachArray(
                     self.goal, chosen, digests,
                     operation=self._operation(), digest=digest, overwrite=overwrite,
                 )  # fmt: skip
-            one = digests[self.goal.path] if job.in_place else digest
-            return NewHierarchy(
-                self.goal, arrays, operation=self._operation(), digest=one, overwrite=overwrite
-            )
+                outputs: Iterable[HierarchyOutput] = output.outputs.values()
+            else:
+                one = digests[self.goal.path] if job.in_place else digest
+                output = NewHierarchy(
+                    self.goal, arrays, operation=self._operation(), digest=one, overwrite=overwrite
+                )
+                outputs = [output]
+            for each in outputs if job.in_place else ():
+                each.is_unchanged = partial(self._is_unchanged, relative[each.location.path])
+            return output
         return NewHierarchy(
             self.goal,
             nodes,

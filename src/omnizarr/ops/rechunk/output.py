@@ -145,6 +145,11 @@ class WithIntermediate:
         return self.temp if is_process_local(self.temp) else self.inner.store
 
     @property
+    def place(self) -> tuple[Store, str]:
+        """The store and path of the output."""
+        return self.inner.place
+
+    @property
     def journal(self) -> tuple[Store, str]:
         """The journal of the output."""
         return self.inner.journal
