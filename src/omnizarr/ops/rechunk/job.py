@@ -9,6 +9,7 @@ wrote.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
@@ -72,8 +73,8 @@ from omnizarr.ops.rechunk.tasks import (
     stored_batches,
 )
 from omnizarr.ops.source_keys import source_state
-from omnizarr.stores import Store, resolve, storage_identity
-from omnizarr.stores.identity import key_digest, overlap, unique_key
+from omnizarr.stores import Store, file_root, resolve, storage_identity
+from omnizarr.stores.identity import key_digest, overlap, portable_key, unique_key
 from omnizarr.stores.resolve import options_for_two
 from omnizarr.stores.transfer import Transfer
 
@@ -350,7 +351,10 @@ class _Planner:
         arrays = self._longer(nodes) if self.job.append_dim else self._rechunked(nodes)
         digest = self._digest()
         # One for each destination, which the job owns: what another attempt left there is found.
-        prefix = f"{INTERMEDIATE}/{key_digest(unique_key(self.goal.store), self.goal.path)[:20]}/"
+        folder = file_root(self.goal.store)  # which need not exist yet
+        store = portable_key(self.goal.store) if folder is None else os.path.realpath(folder)
+        place = key_digest(store, self.goal.path)
+        prefix = f"{INTERMEDIATE}/{place[:20]}/"
         for number, (path, (source, target, begin)) in enumerate(arrays.items()):
             if begin is None and _same_chunks(source.model, target.model):
                 self.kept.append((path, source))
