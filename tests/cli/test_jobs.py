@@ -103,10 +103,10 @@ def test_resume_finds_what_was_complete_when_a_run_was_killed(
     """Killed when a result was visible, before that was noted."""
     note = jobs._PairJournal._note
 
-    def killed(self: Any, key: str, data: Any, *, complete: bool, problem: bool = False) -> None:
-        if complete and data["source"] == "lake/b.zarr":
+    def killed(self: Any, key: str, data: Any, **states: Any) -> None:
+        if states.get("result") and data["source"] == "lake/b.zarr":
             raise KeyboardInterrupt
-        note(self, key, data, complete=complete, problem=problem)
+        note(self, key, data, **states)
 
     monkeypatch.setattr(jobs._PairJournal, "_note", killed)
     assert run("rechunk", "lake", "out", "--chunks", "5,5").exit_code == 4
@@ -118,6 +118,20 @@ def test_resume_finds_what_was_complete_when_a_run_was_killed(
     assert result.output.count("complete from before") == 3
     assert modified("out/b.zarr/t/.zarray") == before
     assert oz.open_array("out/sub/c.zarr", path="t").chunks == (5, 5)
+
+
+@pytest.mark.parametrize("changed", ["lake/a.zarr", "out/a.zarr"])
+def test_resume_does_not_take_for_complete_what_has_changed_since(lake: Path, changed: str) -> None:
+    stored = damage("lake/b.zarr/t/0.0")
+    assert run("convert", "lake", "out").exit_code == 3
+    Path("lake/b.zarr/t/0.0").write_bytes(stored)
+    oz.open_array(changed, path="t", mode="r+")[0, 0] += 1
+    again = run("convert", "lake", "out", "--resume")
+    assert again.exit_code == 3
+    assert "out/a.zarr was complete, but it or its source has changed since" in again.output
+    assert "out/sub/c.zarr: complete from before" in again.output
+    assert run("convert", "lake", "out", "--resume", "--overwrite").exit_code == 0
+    assert run("diff", "lake", "out").exit_code == 0
 
 
 def test_what_another_run_has_written_is_not_taken_for_complete(lake: Path) -> None:

@@ -421,18 +421,24 @@ class _PairJournal:
             return work()
         key, target = self._key(job), pair.target
         known = self._read(key) if self.where.resume else None
+        # A hierarchy that is changed in place is its own source.
+        source = "" if target == pair.source else _state(pair.source, job)
+        same = known is not None and known.get("source") == source
         if known is not None and known["complete"] and is_complete(target, options):
-            return _kept(known["data"], target, known["problem"])
+            if same and known.get("result") == _state(target, job):
+                return _kept(known["data"], target, known["problem"])
+            remark(f"{target} was complete, but it or its source has changed since")
         if known is None and not is_occupied(target, options):
-            self._note(key, {}, complete=False)
+            self._note(key, {}, source=source)
         try:
             done = work()
         except NodeExists:
             # Killed when the result was visible, before that was noted.
-            if known is None or known["complete"] or not is_complete(target, options):
+            if known is None or known["complete"] or not same or not is_complete(target, options):
                 raise
             return _kept({"source": pair.source, "destination": target}, target, False)
-        self._note(key, done.data, complete=True, problem=done.is_problem)
+        result = _state(target, job)
+        self._note(key, done.data, source=source, result=result, problem=done.is_problem)
         return done
 
     def erase(self) -> None:
@@ -445,7 +451,7 @@ class _PairJournal:
     def _key(self, job: Job[Any]) -> str:
         told = {name: value for name, value in vars(job).items() if name not in self.IGNORED}
         told |= {name: _absolute(told.get(name)) for name in ("source", "destination")}
-        parts = [f"{name}={told[name]!r}" for name in sorted(told)]
+        parts = [(name, told[name]) for name in sorted(told)]
         return f"{self.prefix}{key_digest(type(job).__name__, parts)}"
 
     def _read(self, key: str) -> dict[str, Any] | None:
@@ -456,15 +462,40 @@ class _PairJournal:
         return found if isinstance(found, dict) and "complete" in found else None
 
     def _note(
-        self, key: str, data: dict[str, Any], *, complete: bool, problem: bool = False
+        self,
+        key: str,
+        data: dict[str, Any],
+        *,
+        source: str,
+        result: str | None = None,
+        problem: bool = False,
     ) -> None:
+        """Note the states of the source and, of a job that is complete, of its result."""
         try:
-            entry = {"complete": complete, "problem": problem, "data": data}
+            states = {"complete": result is not None, "source": source, "result": result}
+            entry = {**states, "problem": problem, "data": data}
             self.store.set(key, json.dumps(entry, default=str).encode())
         except OmnizarrError as e:
             if not self.warned:
                 remark(f"--resume will not know what is complete: {e}", label="warning")
             self.warned = True
+
+
+def _state(where: str, job: Any) -> str:
+    """Return what differs after a file, or a value of a hierarchy, was changed."""
+    from omnizarr.ops.source_keys import source_state  # noqa: PLC0415 - loaded when a job runs
+    from omnizarr.stores import resolve  # noqa: PLC0415 - loaded when a job runs
+
+    if os.path.isfile(where):
+        status = os.stat(where)
+        return f"{status.st_size} {status.st_mtime_ns}"
+    options = getattr(job, "storage_options", None)
+    if where == getattr(job, "destination", None):
+        options = getattr(job, "destination_options", None) or options
+    try:
+        return source_state(resolve(where, read_only=True, storage_options=options), "")
+    except OmnizarrError:  # the job reports it
+        return ""
 
 
 def _kept(data: dict[str, Any], target: str, problem: bool) -> Done:
