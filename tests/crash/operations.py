@@ -90,7 +90,8 @@ def _new(act: Callable[..., object], **options: Any) -> dict[str, Callable[[Plac
 
 
 def _job(act: Callable[..., object]) -> dict[str, Any]:
-    return {**_new(act), "resume": lambda place: act(place, resume=True), "rule": "whole"}
+    resume = {"resume": lambda place: act(place, resume=True)}
+    return {**_new(act), **resume, "rule": "whole", "beside": ("same", "write", "resume")}
 
 
 def _create_data(place: Place, **more: Any) -> object:

@@ -24,7 +24,6 @@ EVENTS = {
 STORES = ("memory", "SQLite and LMDB", "ZIP", "buckets and Redis", "fsspec and others")
 
 _OLD_OR_NEW = "the old or the new node, or an error"
-UNKEPT = "must not write to the array: its change may be lost"  # the only cell without a test
 _REFUSED = "waits or gets an error"
 _UNSAFE = "must not write to the node: its change may be lost"
 _KEPT = "an error; the old state is kept"
@@ -101,7 +100,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "the old or the new node, or an error that names the job; `resume=True` completes it",
         "the old or the new node, or an error that names the job",
         *(_OLD_OR_NEW, "the old or the new node, or an error that names the job"),
-        *(UNKEPT, _KEPT),
+        *("may write to the array; then the job raises, and does not replace it", _KEPT),
     ),
     "convert in place": (
         *("metadata of both formats is there", "each node is readable, in the old or new format"),

@@ -30,7 +30,7 @@ TESTED = sorted(
     (id.removesuffix(f"-{event}").replace("-", " ").replace("in place job", "in-place job"), event)
     for id in IDS
     for event in TRIED
-    if id.endswith(f"-{event}") and (event, id) != ("second-writer", "in-place-job-second-writer")
+    if id.endswith(f"-{event}")
 )
 
 
