@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,26 @@ def test_resume_finds_what_was_complete_when_a_run_was_killed(
     assert result.output.count("complete from before") == 3
     assert modified("out/b.zarr/t/.zarray") == before
     assert oz.open_array("out/sub/c.zarr", path="t").chunks == (5, 5)
+
+
+@pytest.mark.parametrize("command", ["copy", "convert", "rechunk", "import"])
+def test_a_job_that_is_complete_resumes_to_the_same_result(lake: Path, command: str) -> None:
+    np.save("in.npy", np.arange(6))
+    source = "in.npy" if command == "import" else "lake/a.zarr"
+    more = ["--chunks", "5"] if command == "rechunk" else []
+    first = run(command, source, "b.zarr", *more)
+    assert first.exit_code == 0, first.output
+    files = [str(each) for each in Path("b.zarr").rglob("*") if each.is_file()]
+    before = modified(*files)
+    again = run(command, source, "b.zarr", *more, "--resume")
+    assert (again.exit_code, again.output) == (0, f"complete from before\n{first.output}")
+    assert modified(*files) == before
+    time.sleep(0.02)
+    if command == "import":
+        np.save("in.npy", np.arange(7))
+    else:
+        oz.open_array(source, path="t", mode="r+")[0, 0] += 1
+    assert run(command, source, "b.zarr", *more, "--resume").exit_code == 3
 
 
 @pytest.mark.parametrize("changed", ["lake/a.zarr", "out/a.zarr"])

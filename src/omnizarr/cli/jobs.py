@@ -50,8 +50,9 @@ from omnizarr.cli.terminal import (
 )
 from omnizarr.concurrency.executors import tasks_at_once
 from omnizarr.errors import InvalidArgument, MissingPackage, NodeExists, OmnizarrError
+from omnizarr.formats import Probe
 from omnizarr.hierarchy.info import size_text
-from omnizarr.stores.identity import check_disjoint, key_digest
+from omnizarr.stores.identity import check_disjoint, key_digest, portable_key
 from omnizarr.stores.resolve import is_archive, resolve
 
 if TYPE_CHECKING:
@@ -181,18 +182,105 @@ def run_job(job: Job[O], where: Where, as_json: bool = False) -> O | None:
             if log is not None and now.tasks in (0, now.tasks_total):
                 log({"event": "progress", "stage": now.stage, "tasks": now.tasks})
 
-        result = omnizarr.run(
-            job,
-            on,
-            workers=where.workers,
-            resume=where.resume,
-            part=where.part,
-            progress=step if bar is not None or log is not None else None,
-            checksums=where.checksums,
-        )
+        try:
+            result = omnizarr.run(
+                job,
+                on,
+                workers=where.workers,
+                resume=where.resume,
+                part=where.part,
+                progress=step if bar is not None or log is not None else None,
+                checksums=where.checksums,
+            )
+        except NodeExists:
+            found = _completed(job) if where.resume else None
+            if found is None:
+                raise
+            remark("complete from before")
+            result = found
+        else:
+            if where.part is None:
+                _note_completed(job, result)
         if log is not None:
             log({"event": "end", "outcome": result.to_json()})
     return result
+
+
+def _note_completed(job: Job[O], result: O) -> None:
+    """Note the result of a job, for ``--resume`` of one that is complete."""
+    if not hasattr(job, "destination"):  # a job that only reads
+        return
+    with suppress(OmnizarrError, OSError):  # then it is not known
+        store, key, place = _record(job)
+        record = {"ended": time.time_ns(), "place": place, "outcome": result.to_json()}
+        store.set(key, json.dumps(record, default=str).encode())
+
+
+def _completed(job: Job[O]) -> O | None:
+    """Return the result that was noted, unless its source or destination has changed since."""
+    try:
+        store, key, place = _record(job)
+        record = json.loads(store.get(key) or b"null")
+        if record is None or record["place"] != place:
+            return None
+        last = _last_change(job)
+        if last > record["ended"]:
+            return None
+        outcome = type(job.plan().outcome)
+        return outcome.from_json(record["outcome"])
+    except (OmnizarrError, OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _last_change(job: Any) -> int:
+    """Return when source or result were changed last, in nanoseconds since 1970, if it is known."""
+    from omnizarr.stores import list_entries  # noqa: PLC0415 - loaded when a job runs
+
+    given = getattr(job, "files", None) or job.source
+    times = [0]
+    for each in [*(given if isinstance(given, (list, tuple)) else [given]), job.destination]:
+        if isinstance(each, (str, os.PathLike)) and os.path.isfile(each):
+            times.append(os.stat(each).st_mtime_ns)
+        elif each is not None:
+            options = getattr(job, "storage_options", None)
+            if each is job.destination:
+                options = getattr(job, "destination_options", None) or options
+            opened = resolve(each, read_only=True, storage_options=options)
+            times += (entry.modified or 0 for entry in list_entries(opened, ""))
+    return max(times)
+
+
+def _record(job: Any) -> tuple[Any, str, str]:
+    """Return where the result of a job is noted, and what identifies its destination as it is."""
+    from omnizarr.ops.job import user_journal  # noqa: PLC0415 - loaded when a job runs
+    from omnizarr.stores import get_existing  # noqa: PLC0415 - loaded when a job runs
+
+    store, prefix = user_journal(key_digest("complete", _job_key(job)))
+    where = job.source if job.destination is None else job.destination
+    if isinstance(where, str) and os.path.isfile(where):
+        return store, f"{prefix}complete", _state(where, job)
+    options = getattr(job, "destination_options", None) or getattr(job, "storage_options", None)
+    target = resolve(where, read_only=True, storage_options=options)
+    keys = Probe("").keys()
+    known = getattr(target, "entry", None) or getattr(target, "generation", None)
+    states: list[Any] = [known(key) for key in keys] if known else []
+    states = [tuple(each) if isinstance(each, tuple) else each for each in states]
+    states += sorted(get_existing(target, keys).items())
+    return store, f"{prefix}complete", key_digest(states)
+
+
+# What does not change the values of the result, or is for one run only.
+_IGNORED = (
+    "overwrite", "measure", "memory", "verify", "passes", "temp", "dry_run",
+    "storage_options", "destination_options",
+)  # fmt: skip
+
+
+def _job_key(job: Any) -> str:
+    """Return a digest of all that decides the result of a job, but for the values of its source."""
+    told = {name: value for name, value in vars(job).items() if name not in _IGNORED}
+    told |= {name: _absolute(told.get(name)) for name in ("source", "destination")}
+    return key_digest(type(job).__name__, [(name, told[name]) for name in sorted(told)])
 
 
 @contextmanager
@@ -399,12 +487,6 @@ def _pairs_summary(
 class _PairJournal:
     """The hierarchies that are complete, in a folder of the user's, for ``--resume``."""
 
-    # What does not change the values of the result, or is for one run only.
-    IGNORED = (
-        "overwrite", "measure", "memory", "verify", "passes", "temp", "dry_run",
-        "storage_options", "destination_options",
-    )  # fmt: skip
-
     def __init__(self, given: Sequence[str | None], where: Where) -> None:
         from omnizarr.ops.job import user_journal  # noqa: PLC0415 - loaded when a job runs
 
@@ -449,10 +531,7 @@ class _PairJournal:
             erase_prefix(self.store, self.prefix)
 
     def _key(self, job: Job[Any]) -> str:
-        told = {name: value for name, value in vars(job).items() if name not in self.IGNORED}
-        told |= {name: _absolute(told.get(name)) for name in ("source", "destination")}
-        parts = [(name, told[name]) for name in sorted(told)]
-        return f"{self.prefix}{key_digest(type(job).__name__, parts)}"
+        return f"{self.prefix}{_job_key(job)}"
 
     def _read(self, key: str) -> dict[str, Any] | None:
         try:
@@ -503,8 +582,11 @@ def _kept(data: dict[str, Any], target: str, problem: bool) -> Done:
     return Done({**data, "kept": True}, shows, problem, kept=True)
 
 
-def _absolute(place: str | None) -> str | None:
-    return place if place is None or "://" in place else os.path.abspath(place)
+def _absolute(place: Any) -> Any:
+    """Return what identifies a path, URL or store, wherever it is given."""
+    if not isinstance(place, str):
+        return None if place is None else portable_key(place)
+    return place if "://" in place else os.path.abspath(place)
 
 
 @contextmanager
