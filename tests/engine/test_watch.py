@@ -138,3 +138,58 @@ def test_the_bytes_of_a_chunk_are_not_put_over_appended_rows(tmp_path: Path) -> 
         array.set_encoded_chunk((1,), data)
     array.refresh()
     assert array[...].tolist() == [*range(1, 9)]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "lmdb"])
+@pytest.mark.parametrize("data", [None, VALUES])
+@pytest.mark.parametrize("name", ["delete", "move"])
+def test_no_node_is_created_below_a_group_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, data: Any, name: str
+) -> None:
+    store = _store(kind, tmp_path)
+    group = oz.create_group(store).create_group("a")
+    other = oz.open_group(store, mode="r+")
+    _before(monkeypatch, type(store), "change_if", lambda: CHANGES[name](other))
+    options = {"shape": 12, "dtype": "i4"} if data is None else {"data": data}
+    with pytest.raises(oz.NodeChanged):
+        group.create_array("n", **options)
+    assert [key for key in store.list() if key.startswith("a/")] == []
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "lmdb"])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_attributes_do_not_bring_back_an_array_that_was_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, zarr_format: int
+) -> None:
+    store = _store(kind, tmp_path)
+    group = oz.create_group(store, zarr_format=zarr_format)
+    array = group.create_array("a", data=VALUES)
+    other = oz.open_group(store, mode="r+")
+    _before(monkeypatch, type(store), "change_if", lambda: other.move("a", "b"))
+    with pytest.raises(oz.OmnizarrError):
+        array.attrs["k"] = 1
+    assert [key for key in store.list() if key.startswith("a/")] == []
+    assert [*other["b"][...]] == [*VALUES]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "lmdb"])
+def test_rows_are_not_appended_to_another_array_than_their_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    store = _store(kind, tmp_path)
+    group = oz.create_group(store)
+    array = group.create_array("a", data=VALUES, chunks=4)
+    other = oz.open_group(store, mode="r+")
+    options: Any = {"data": VALUES + 100, "chunks": 4, "overwrite": True}
+    _before(monkeypatch, oz.Array, "_store_shape", lambda: other.create_array("a", **options))
+    with pytest.raises(oz.Conflict):
+        array.append(VALUES[:4])
+    assert [*oz.open_group(store)["a"][...]] == [*VALUES + 100]
+
+
+def test_an_empty_folder_does_not_keep_a_node_from_its_path(tmp_path: Path) -> None:
+    group = oz.create_group(tmp_path)
+    group.create_array("a", data=VALUES)
+    (tmp_path / "b").mkdir()
+    group.move("a", "b")
+    assert [*group["b"][...]] == [*VALUES]

@@ -30,6 +30,7 @@ from omnizarr.stores import (
     supports_compare_and_set,
     update_value,
 )
+from omnizarr.stores.base import ChangesKeys, value_digest
 from omnizarr.stores.leases import Lease
 from omnizarr.stores.local.store import PinnedFolder, pin
 from omnizarr.stores.wrappers import LeasedStore
@@ -165,14 +166,19 @@ def update_metadata(
     location.check_writable()
     store, keys = location.store, location.format.keys(location.path)
     conditional = supports_compare_and_set(store)
+    known = keys if conditional else ()
     unanswered: Exception | None = None
 
     def attempt(here: Location) -> Node:
         nonlocal unanswered
-        put = _conditional_put(held or location, keys) if conditional else None
+        asked: Any = (held or location).store
+        generations = {key: asked.generation(key) for key in known}
+        put = _conditional_put(held or location, generations) if conditional else None
         if isinstance(here.store, PinnedFolder):
             put = here.store.put
         old = here.load()
+        if conditional and not any(generations.values()) and not getattr(old, "implicit", False):
+            raise Overtaken(str(location))  # it has just appeared, and may be gone again
         if unanswered is not None:
             if (is_done or partial(_changes_nothing, edit))(old):
                 return location.save(None, old, lambda key, text: None)
@@ -248,14 +254,21 @@ def metadata_locks(
 
 
 def _conditional_put(
-    location: Location, keys: tuple[str, ...]
+    location: Location, generations: dict[str, str | None]
 ) -> Callable[[str, bytes | None], None]:
-    """Return a function that stores or erases a value unless it was changed since this call."""
+    """Return a function that stores or erases a document if its generation is still the same.
+
+    A database compares those of all documents of the node.
+    """
     store: Any = location.store
-    generations = {key: store.generation(key) for key in keys}
+    in_database = isinstance(store, ChangesKeys)
 
     def put(key: str, text: bytes | None) -> None:
-        if text is None:
+        if in_database:
+            if not store.change_if({key: text}, generations):
+                raise Overtaken(str(location))
+            generations[key] = None if text is None else value_digest(text)
+        elif text is None:
             if store.generation(key) != generations[key]:
                 raise Overtaken(str(location))
             store.erase(key)

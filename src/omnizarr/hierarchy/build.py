@@ -47,6 +47,7 @@ from omnizarr.stores import (
     Store,
     can_erase,
     can_list,
+    changing,
     commits_changes,
     erase_prefix,
     erase_values,
@@ -58,6 +59,7 @@ from omnizarr.stores import (
     set_new,
     storage_identity,
 )
+from omnizarr.stores.base import value_digest
 from omnizarr.stores.staging import (
     MARKER,
     PROBE,
@@ -260,14 +262,15 @@ class Reserved:
         store, path, format = self.location.store, self.location.path, self.location.format
         above = [key for each in paths.ancestors(path) for key in format.keys(each)]
         locked = key_locks.locked(key_locks.METADATA, above if is_process_local(store) else ())
-        with locked, pinned_node(self.location, format.keys(path)) as here:
+        same = {marker(path): value_digest(self.mark.write())}
+        with locked, changing(store), pinned_node(self.location, format.keys(path)) as here:
             if here.store.get(marker(path)) != self.mark.write():
                 raise NodeChanged(
                     f"{self.location} was deleted or moved while its values were written"
                 )
             if existing_node(store, path) is not None:
                 raise NodeExists(f"another writer has just created {self.location}")
-            here.store_new_node(self.metadata)
+            here.store_new_node(self.metadata, same)
 
 
 def reserve(

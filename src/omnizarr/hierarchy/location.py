@@ -29,18 +29,22 @@ from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
     can_list,
+    changing,
     check_writable,
     commits_changes,
     erase_prefix,
     erase_values,
     get_existing,
     has_low_latency,
+    is_process_local,
     list_dir,
     list_prefix,
     one_level,
     operations,
     set_new,
 )
+from omnizarr.stores.base import ChangesKeys
+from omnizarr.stores.operations import set_new_below
 from omnizarr.stores.staging import (
     PROBE,
     Extent,
@@ -441,8 +445,11 @@ class Location:
             warn(f"the path {self.path!r} {advice}")
         return found
 
-    def store_new_node(self, metadata: Mapping[str, bytes | None]) -> None:
-        if not self._store_new(metadata):
+    def store_new_node(
+        self, metadata: Mapping[str, bytes | None], same: Mapping[str, str | None] | None = None
+    ) -> None:
+        """Store the metadata of a new node; in a database, if other keys are still the same."""
+        if not self._store_new(metadata, same=same):
             raise NodeExists(f"another writer has just created {self}; open it instead")
 
     def check_new(self) -> None:
@@ -497,9 +504,28 @@ class Location:
         if stored:
             update_consolidated(self.store, self.format, {self.path: metadata})
 
-    def _store_new(self, metadata: Mapping[str, bytes | None], put: _SetNew | None = None) -> bool:
+    def _store_new(
+        self,
+        metadata: Mapping[str, bytes | None],
+        put: _SetNew | None = None,
+        same: Mapping[str, str | None] | None = None,
+    ) -> bool:
         """Store the metadata of a new node; return False if another writer has just created it."""
-        main, *others = [(k, text) for k, text in metadata.items() if text is not None]
+        documents = {key: text for key, text in metadata.items() if text is not None}
+        if put is not None or not self.path or self.is_private or self.format.implicit_groups:
+            return self._store_each(documents, put)
+        above = self.format.keys(self.path.rpartition("/")[0])
+        if isinstance(self.store, ChangesKeys):
+            return set_new_below(self.store, documents, above, same or {})
+        with changing(self.store):
+            if is_process_local(self.store) and not get_existing(self.store, above):
+                raise NodeChanged(
+                    f"the group above {self} was deleted or moved; nothing was stored"
+                )
+            return self._store_each(documents, put)
+
+    def _store_each(self, documents: Mapping[str, bytes], put: _SetNew | None) -> bool:
+        main, *others = documents.items()
         later: list[tuple[str, bytes]] = []
         for key, text in others:  # before the node appears, unless somebody has left them there
             if not set_new(self.store, key, text):

@@ -10,17 +10,18 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeGuard, TypeVar
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 from omnizarr.concurrency.retry import AnswerLost, Overtaken, retry_conflicts
 from omnizarr.errors import (
     Conflict,
     InvalidArgument,
     InvalidName,
+    NodeChanged,
     ReadOnly,
     StoreError,
     raised_by_system,
@@ -356,6 +357,32 @@ def update_value(
         return True
 
     return retry_conflicts(attempt, consequence)
+
+
+def set_new_below(
+    store: Any, values: Mapping[str, Bytes], above: Iterable[str], same: Mapping[str, str | None]
+) -> bool:
+    """Store new values in one step, if a key of those above exists and some others are the same.
+
+    `same` has generations. Return False if there is one of the keys; raise NodeChanged if nothing
+    is above any more, or another is no longer the same.
+    """
+
+    def attempt() -> bool:
+        known = {key: found for key in above if (found := store.generation(key)) is not None}
+        changed = any(store.generation(key) != found for key, found in same.items())
+        if changed or not known:
+            raise NodeChanged(
+                f"{next(iter(values))!r} was not stored in {store!r}: the node above it was deleted"
+                " or moved by another writer"
+            )
+        if store.change_if(values, {**known, **same, **dict.fromkeys(values)}):
+            return True
+        if any(store.generation(key) is not None for key in values):
+            return False
+        raise Overtaken(f"{next(iter(known))!r} in {store!r}")
+
+    return retry_conflicts(attempt, "; nothing was stored, try again")
 
 
 def conditionally(change: Callable[[], bool]) -> bool:

@@ -26,6 +26,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from omnizarr.concurrency.file_locks import NAME
 from omnizarr.concurrency.retry import REPLACEMENT
 from omnizarr.errors import StoreError
 from omnizarr.model.paths import OURS, is_ours
@@ -228,7 +229,14 @@ class Stage:
 
         def find(listed: ListKeys) -> KeyChanges:
             prefixes = () if old is None else old.prefixes
-            added = [key for prefix in prefixes for key in listed(prefix) if old and old.has(key)]
+            # With the locks of writers that append to the old node, so that they fail.
+            shapes = (f"{NAME}shape",)
+            added = [
+                key
+                for prefix in prefixes
+                for key in listed(prefix)
+                if old and (old.has(key) or key.endswith(shapes))
+            ]
             return KeyChanges([*gone, *added, self.prefix + PLAN], renamed, finished)
 
         target.change_keys(find)
