@@ -166,13 +166,12 @@ def update_metadata(
     location.check_writable()
     store, keys = location.store, location.format.keys(location.path)
     conditional = supports_compare_and_set(store)
-    known = keys if conditional else ()
     unanswered: Exception | None = None
 
     def attempt(here: Location) -> Node:
         nonlocal unanswered
         asked: Any = (held or location).store
-        generations = {key: asked.generation(key) for key in known}
+        generations = {key: asked.generation(key) for key in keys} if conditional else {}
         put = _conditional_put(held or location, generations) if conditional else None
         if isinstance(here.store, PinnedFolder):
             put = here.store.put
