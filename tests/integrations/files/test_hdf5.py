@@ -152,6 +152,69 @@ def test_a_virtual_dataset_with_a_missing_file_is_not_filled_silently(tmp_path: 
     assert report.skipped == {"both": "it is made of other files, and 'b.part.h5' is missing"}
 
 
+def test_a_virtual_dataset_with_a_missing_or_small_source_is_reported(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "part.h5", "w") as file:
+        file["x"] = np.arange(5)
+    sources = {
+        "whole": ("part.h5", "x", 5), "own": (".", "ok", 3), "gone": ("part.h5", "y", 5),
+        "nothing": (".", "none", 5), "small": ("part.h5", "x", 9), "indirect": (".", "gone", 5),
+    }  # fmt: skip
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["ok"] = np.arange(3)
+        for name, (place, dataset, length) in sources.items():
+            layout = h5py.VirtualLayout((length,), "i8")
+            layout[:] = h5py.VirtualSource(place, dataset, (length,))
+            file.create_virtual_dataset(name, layout)
+        layout = h5py.VirtualLayout((2,), "i8")
+        layout[:] = h5py.VirtualSource("part.h5", "x", (9,))[6:8]
+        file.create_virtual_dataset("beyond", layout)
+    group, report = _import(tmp_path)
+    assert sorted(group) == ["ok", "own", "whole"]
+    assert group["whole"][:].tolist() == [*range(5)]
+    assert report.skipped == {
+        "gone": "it is made of other datasets, and y of 'part.h5' is missing",
+        "nothing": "it is made of other datasets, and none is missing",
+        "small": "it is made of other datasets, and x of 'part.h5' is too small",
+        "beyond": "it is made of other datasets, and x of 'part.h5' is too small",
+        "indirect": "it is made of other datasets, and y of 'part.h5' is missing",
+    }
+
+
+def test_names_of_values_without_a_place_are_reported(tmp_path: Path) -> None:
+    plain = h5py.enum_dtype({"off": 0, "on": 1}, "i1")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("blank", (2,), h5py.enum_dtype({"very off": 0, "on": 1}, "i1"))
+        file.create_dataset("field", (2,), np.dtype([("state", plain), ("value", "f4")]))
+        file.create_dataset("inner", (2,), np.dtype((plain, (3,))))
+        file.create_dataset("other", (2,), plain).attrs["flag_meanings"] = "no yes"
+        file["inner"].attrs.create("mode", 1, dtype=plain)
+    group, report = _import(tmp_path)
+    assert group["inner"].attrs["flag_meanings"] == "off on"
+    assert group["other"].attrs == {"flag_meanings": "no yes"}
+    assert sorted(report.skipped) == [f"{n}@names of values" for n in ("blank", "field", "other")]
+    assert "'on', 'very off'" in report.skipped["blank@names of values"]
+    assert report.notes == ["the attribute inner@mode has numbers, without their names"]
+
+
+def test_one_part_that_cannot_be_kept_does_not_end_the_import(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w", userblock_size=512) as file:
+        file["wide"] = np.ones(2, np.longdouble)
+        file["ascii"] = np.array(["é".encode()], h5py.string_dtype("ascii"))
+        file["ascii"].attrs.create("latin", [b"\xb0C"], dtype=h5py.string_dtype())
+        file["ascii"].attrs.create("bytes", b"\xff\x01", dtype=h5py.string_dtype())
+        file["ascii"].attrs["wide"] = np.longdouble(1) / 3
+        file["ascii"].attrs["_FillValue"] = np.array([], "i4")
+    group, report = _import(tmp_path)
+    assert group["ascii"][:].tolist() == ["é"]
+    assert group["ascii"].attrs == {"latin": ["°C"], "_FillValue": []}
+    assert report.skipped == {
+        "user block": "512 bytes before the HDF5 data",
+        "ascii@bytes": "the attribute has bytes that are no text",
+        "ascii@wide": "JSON has no numbers of more than 64 bits",
+        "wide": "zarr 3 cannot express longdouble, a float of 80 bits",
+    }
+
+
 def test_text_that_is_not_utf8_stops_the_import_and_can_be_excluded(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("bad", (2,), h5py.string_dtype())[...] = [b"fine", b"\xff"]

@@ -52,7 +52,8 @@ class DatasetValues:
             dataset = opened[self.path]
             rank = dataset.ndim
             try:
-                values = (dataset.asstr() if self.text else dataset)[box[:rank]]
+                # ASCII is UTF-8, and UTF-8 is often labelled as ASCII.
+                values = (dataset.asstr("utf-8") if self.text else dataset)[box[:rank]]
             except UnicodeDecodeError as e:
                 raise InvalidArgument(
                     f"{self.file}:{self.path} has text that is not UTF-8: {e.reason} at byte"
@@ -100,6 +101,8 @@ def contents(file: str, *, decode: bool = True) -> Contents:
     """
     found = Contents()
     with open_file(file) as opened, reading(file, "the list of datasets"):
+        if opened.userblock_size:
+            found.skipped["user block"] = f"{opened.userblock_size} bytes before the HDF5 data"
         conventions = Conventions.of(opened)
         for path, node in _walk(opened, found):
             if isinstance(node, h5py.Group):
@@ -172,12 +175,10 @@ def _add(file: str, path: str, dataset: Any, conventions: Conventions, found: Co
         return
     attributes = _attributes(dataset, path, conventions, found)
     missing = None
-    if "_FillValue" in attributes:
-        attributes = {k: v for k, v in attributes.items() if k != "_FillValue"}
-        missing = np.ravel(dataset.attrs["_FillValue"])[0]
-        missing = missing.decode() if entry.dtype is str and isinstance(missing, bytes) else missing
-    for name, value in _flags(dataset).items():
-        attributes.setdefault(name, value)
+    if np.size(attributes.get("_FillValue", ())):
+        text = attributes.pop("_FillValue")
+        missing = text if entry.dtype is str else np.ravel(dataset.attrs["_FillValue"])[0]
+    _add_flags(dataset.dtype, path, attributes, found)
     name = conventions.array_path(path)
     if name in found.arrays:
         raise InvalidArgument(f"{file!r} has two arrays with the name {name!r}")
@@ -246,7 +247,10 @@ def _fill(dataset: Any, dtype: Any, text: bool) -> dict[str, Any]:
         return {}
     value = dataset.fillvalue
     if text:
-        return {"fill_value": value.decode("utf-8", "replace") if value else ""}
+        try:
+            return {"fill_value": value.decode() if value else ""}
+        except UnicodeDecodeError:
+            raise Unsupported(f"its fill value {value!r} is not UTF-8") from None
     if getattr(dtype, "kind", "") == "b":
         return {"fill_value": bool(value)}
     return {"fill_value": value}
@@ -260,9 +264,42 @@ def _check_storage(dataset: Any) -> None:
         return
     folder = os.path.dirname(os.path.abspath(dataset.file.filename))
     for source in dataset.virtual_sources():
-        place = source.file_name
-        if place != "." and not os.path.exists(os.path.join(folder, place)):
-            raise Unsupported(f"it is made of other files, and {place!r} is missing")
+        if source.file_name == ".":
+            _check_virtual_source(dataset.file, source)
+            continue
+        place = os.path.join(folder, source.file_name)
+        if not os.path.exists(place):
+            raise Unsupported(f"it is made of other files, and {source.file_name!r} is missing")
+        try:
+            with open_file(place) as opened:
+                _check_virtual_source(opened, source)
+        except (InvalidArgument, StoreError) as e:
+            raise Unsupported(f"it is made of other files, of which one cannot be read: {e}") from e
+
+
+def _check_virtual_source(opened: Any, source: Any) -> None:
+    """Raise if a file does not have all values that a virtual dataset takes from it."""
+    inside = "" if source.file_name == "." else f" of {source.file_name!r}"
+    where = f"{source.dset_name}{inside}"
+    found = opened.get(source.dset_name)
+    if not isinstance(found, h5py.Dataset):
+        raise Unsupported(f"it is made of other datasets, and {where} is missing")
+    if found.shape is None or not _reaches(found, source):
+        raise Unsupported(f"it is made of other datasets, and {where} is too small")
+    _check_storage(found)
+
+
+def _reaches(dataset: Any, source: Any) -> bool:
+    """Return True if a dataset has all elements that a virtual dataset takes from it."""
+    if source.src_space.get_select_type() == h5py.h5s.SEL_ALL:
+        return bool(dataset.size >= source.vspace.get_select_npoints())
+    try:
+        _, last = source.src_space.get_select_bounds()
+    except (ValueError, RuntimeError):  # it takes as many as there are
+        return True
+    return len(last) == dataset.ndim and all(
+        i < n for i, n in zip(last, dataset.shape, strict=True)
+    )
 
 
 def missing_filter(dataset: Any) -> str | None:
@@ -296,15 +333,32 @@ def _filters(dataset: Any) -> list[int]:
     return [int(plist.get_filter(i)[0]) for i in range(plist.get_nfilters())]
 
 
-def _flags(dataset: Any) -> dict[str, Any]:
-    """Return the names of an enumerated type as CF attributes."""
-    names = h5py.check_enum_dtype(dataset.dtype)
-    if not names or dataset.dtype.kind not in "iu" or any(set(n) & set(" \t") for n in names):
-        return {}
-    return {
-        "flag_values": [int(v) for v in names.values()],
-        "flag_meanings": " ".join(names),
-    }
+def _add_flags(
+    dtype: np.dtype[Any], path: str, attributes: dict[str, Any], found: Contents
+) -> None:
+    """Add the names of an enumerated type as CF attributes; report those that cannot be."""
+    names = h5py.check_enum_dtype(dtype if dtype.subdtype is None else dtype.subdtype[0])
+    if not names:
+        if _has_names(dtype):
+            found.skipped[f"{path}@names of values"] = "fields of records have none in Zarr"
+        return
+    flags = {"flag_values": [int(v) for v in names.values()], "flag_meanings": " ".join(names)}
+    if any(name.split() != [name] for name in names):
+        reason = f"flag_meanings of CF cannot have blanks in names: {', '.join(map(repr, names))}"
+    elif any(name in attributes and attributes[name] != flags[name] for name in flags):
+        reason = "the attributes flag_values and flag_meanings have others"
+    else:
+        attributes |= flags
+        return
+    found.skipped[f"{path}@names of values"] = reason
+
+
+def _has_names(dtype: np.dtype[Any]) -> bool:
+    """Return True if a type, or a part of it, is enumerated."""
+    if dtype.subdtype is not None:
+        return _has_names(dtype.subdtype[0])
+    inner = [dtype[name] for name in dtype.names or ()]
+    return bool(h5py.check_enum_dtype(dtype)) or any(map(_has_names, inner))
 
 
 def _attributes(node: Any, path: str, conventions: Conventions, found: Contents) -> dict[str, Any]:
@@ -317,6 +371,8 @@ def _attributes(node: Any, path: str, conventions: Conventions, found: Contents)
         try:
             name.encode()
             out[name] = attribute(node.attrs[name], conventions.netcdf, found.notes.append, where)
+            if _has_names(node.attrs.get_id(name).dtype):
+                found.notes.append(f"the attribute {where} has numbers, without their names")
         except Unsupported as e:
             found.skipped[where] = str(e)
         except (UnicodeError, OSError, TypeError, ValueError, RuntimeError, KeyError) as e:
@@ -330,9 +386,7 @@ def attribute(
     """Return an attribute of h5py as JSON; with `single`, an array of one element as that."""
     if isinstance(value, h5py.Empty):
         return "" if value.dtype.kind in "SO" else []
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bytes):
+    if isinstance(value, (str, bytes)):
         return _text(value, note, where)
     array = np.asarray(value)
     if isinstance(value, (h5py.Reference, h5py.RegionReference)):
@@ -364,18 +418,22 @@ def _plain(value: Any, dtype: np.dtype[Any], note: Callable[[str], None], where:
 def _items(value: Any, note: Callable[[str], None], where: str) -> Any:
     if isinstance(value, (list, tuple, np.ndarray)):
         return [_items(v, note, where) for v in value]
-    if isinstance(value, bytes):
+    if isinstance(value, (str, bytes)):
         return _text(value, note, where)
+    if isinstance(value, (np.longdouble, np.clongdouble)):
+        raise Unsupported("JSON has no numbers of more than 64 bits")
     if isinstance(value, np.generic):
         return _items(value.item(), note, where)
     if isinstance(value, complex):
         raise Unsupported("JSON has no complex numbers")
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (bool, int, float)):
         return value
     raise Unsupported(f"{type(value).__name__} cannot be stored as JSON")
 
 
-def _text(value: bytes, note: Callable[[str], None], where: str) -> str:
+def _text(value: str | bytes, note: Callable[[str], None], where: str) -> str:
+    if isinstance(value, str):
+        value = value.encode(errors="surrogateescape")  # as h5py marks bytes that are not UTF-8
     try:
         return value.decode()
     except UnicodeDecodeError:
