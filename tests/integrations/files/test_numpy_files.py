@@ -97,3 +97,10 @@ def test_members_that_are_no_arrays_are_reported(tmp_path: Path) -> None:
     with pytest.raises(oz.CannotExpress, match=r"2 parts cannot be imported:\n  - readme.txt"):
         oz.import_file(tmp_path / "a.npz", tmp_path / "strict.zarr", strict=True)
     assert not (tmp_path / "strict.zarr").exists()
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_attributes_that_a_file_cannot_have_are_reported(tmp_path: Path, suffix: str) -> None:
+    array = oz.create_array(tmp_path / "a.zarr", data=np.arange(3), attributes={"a": 1})
+    report = oz.export_file(array, tmp_path / f"a{suffix}")
+    assert report.notes == ["NumPy files have no attributes; they are left out"]

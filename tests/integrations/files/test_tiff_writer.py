@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tifffile
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import omnizarr as oz
 
@@ -62,11 +65,71 @@ def test_an_image_becomes_ome_tiff_with_its_levels(tmp_path: Path, memory: str) 
         np.testing.assert_array_equal(one[...], other[...])
 
 
-def test_levels_that_are_smaller_along_z_are_left_out(tmp_path: Path) -> None:
-    oz.ome.write(tmp_path / "a.zarr", _values((8, 64, 64), "u1"), axes="zyx", levels=2)
-    oz.export_file(tmp_path / "a.zarr", tmp_path / "a.ome.tif")
+def test_parts_of_an_image_that_ome_tiff_lacks_are_reported_before_it_is_written(
+    tmp_path: Path,
+) -> None:
+    image = oz.ome.write(
+        tmp_path / "a.zarr", _values((2, 8, 64, 64), "u1"), axes="czyx", levels=2,
+        translation=(0, 0, 1, 2), scale=(3, 1, 1, 1), channels=["a", "b"],
+    )  # fmt: skip
+    image.group.attrs["mine"] = 1
+    oz.ome.write_labels(tmp_path / "a.zarr", "cells", _values((8, 64, 64), "u1"))
+    lost = {
+        "labels/cells": "a TIFF file has no labels; export them by their path",
+        "translation": "a TIFF file has no position of the first pixel",
+        "attributes": "a TIFF file of an image has none: mine",
+    }
+    job = oz.jobs.Export(tmp_path / "a.zarr", tmp_path / "a.ome.tif")
+    report = oz.run(job)
+    assert report.skipped == {
+        **lost,
+        "level 1": "it is smaller along z, which OME-TIFF does not allow",
+        "size of a pixel along c": "OME-XML has no unit None for 3",
+    }
+    assert report.notes == ["OME-TIFF has no display settings of channels, only colours"]
     with tifffile.TiffFile(tmp_path / "a.ome.tif") as file:
         assert len(file.series[0].levels) == 1
+    assert oz.export_file(tmp_path / "a.zarr", tmp_path / "a.tif").skipped == {
+        **lost,
+        "coarser levels": "a .tif file has one; write an .ome.tif file",
+        "pixel sizes": "a .tif file has none; write an .ome.tif file",
+        "channels": "a .tif file has none; write an .ome.tif file",
+    }
+    with pytest.raises(oz.CannotExpress, match=r"5 parts cannot be exported"):
+        oz.export_file(tmp_path / "a.zarr", tmp_path / "b.ome.tif", strict=True)
+
+
+UNITS = [None, "micrometer", "foot", "yard", "parsec", "thou", "exameter"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    units=st.tuples(*(st.sampled_from(UNITS) for _ in range(3))),
+    sizes=st.tuples(*(st.sampled_from([1.0, 0.25, 3.0]) for _ in range(3))),
+)
+def test_pixel_sizes_of_any_unit_survive_ome_tiff(
+    units: tuple[str | None, ...], sizes: tuple[float, ...]
+) -> None:
+    given_units = {a: u for a, u in zip("zyx", units, strict=True) if u}
+    store: dict[str, bytes] = {}
+    image = oz.ome.write(
+        store, _values((2, 9, 9), "u1"), axes="zyx", scale=sizes, unit=given_units, name="a"
+    )
+    again: dict[str, bytes] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        assert oz.export_file(store, f"{folder}/a.ome.tif").skipped == {}
+        assert oz.import_file(f"{folder}/a.ome.tif", again).skipped == {}
+    found = oz.ome.open(again)
+    assert (found.axes, found.scale) == (image.axes, image.scale)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", "f2"])
+def test_a_type_that_ome_tiff_lacks_is_refused(tmp_path: Path, dtype: str) -> None:
+    oz.create_array(tmp_path / "a.zarr", data=_values((9, 9), dtype), attributes={"a": 1})
+    with pytest.raises(oz.CannotExpress, match="which OME-TIFF does not have"):
+        oz.export_file(tmp_path / "a.zarr", tmp_path / "a.ome.tif")
+    report = oz.export_file(tmp_path / "a.zarr", tmp_path / "a.ome.tif", dtype="f4")
+    assert report.skipped == {"attributes": "OME-TIFF has none: a; a .tif file keeps them"}
 
 
 def test_colour_is_written_as_colour(tmp_path: Path) -> None:

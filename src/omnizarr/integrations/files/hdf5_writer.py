@@ -109,7 +109,7 @@ class Hdf5Writer(FileWriter):
                 stored = json.dumps(value)
             try:
                 to[name] = stored
-            except (OSError, ValueError, TypeError) as e:
+            except (OSError, ValueError, TypeError, RuntimeError) as e:
                 self.skipped[f"{path or '/'}@{name}"] = f"the attribute cannot be stored: {e}"
 
     def attribute(self, value: Any) -> Any:

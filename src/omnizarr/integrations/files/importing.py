@@ -259,6 +259,10 @@ class _Nodes:
         if image is not None and np.dtype(entry.dtype).kind in "iufb":
             self._add_image(full, entry, image)
             return
+        if entry.image is not None and (entry.image.scale or entry.image.channels):
+            self.contents.skipped[f"{path or '/'}@image"] = (
+                "a plain array has no pixel sizes and channels"
+            )
         dtype = self._dtype(path, entry)
         options = self._options(path, entry, dtype)
         try:
@@ -302,7 +306,7 @@ class _Nodes:
         except InvalidArgument as e:
             raise InvalidArgument(f"{paths.show(full)}: {e}") from e
         nodes = new.nodes()
-        extra = dict(entry.attributes)
+        extra = _finite(entry.attributes, full, self.contents.notes)
         group = nodes[full]
         nodes[full] = group.with_(attributes={**extra, **group.attributes})
         self.nodes.update(nodes)

@@ -40,6 +40,7 @@ class NpyWriter(FileWriter):
         """Raise if the array cannot be written."""
         array = self.one_array(".npy")
         _check_type(array, self.type_of(array))
+        self.notes += _attribute_notes(self)
 
     def prepare(self, file: str) -> None:
         """Make a file of the right size."""
@@ -152,8 +153,7 @@ class NpzWriter(FileWriter):
                 _check_type(array, self.type_of(array))
             except CannotExpress as e:
                 self.leave_out(path, str(e))
-        if any(self.groups.values()) or any(a.attrs for a in self.arrays.values()):
-            self.notes.append("NumPy files have no attributes; they are left out")
+        self.notes += _attribute_notes(self)
 
     def prepare(self, file: str) -> None:
         """Make an empty file."""
@@ -203,3 +203,10 @@ def _check_type(array: Array, dtype: np.dtype[Any]) -> None:
         )
     if np.dtype(np.lib.format.descr_to_dtype(np.lib.format.dtype_to_descr(dtype))) != dtype:
         raise CannotExpress(f"{array.name} has the type {dtype}, which NumPy files cannot hold")
+
+
+def _attribute_notes(writer: FileWriter) -> list[str]:
+    """Return a note if arrays or groups have attributes."""
+    if any(writer.groups.values()) or any(a.attrs for a in writer.arrays.values()):
+        return ["NumPy files have no attributes; they are left out"]
+    return []

@@ -17,7 +17,7 @@ import json
 import math
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -28,10 +28,11 @@ import numpy.typing as npt
 from omnizarr.conventions.geo.crs import CRS, PROJ, registered, to_gdal, to_proj
 from omnizarr.conventions.geo.transform import Affine
 from omnizarr.conventions.geo.write import SPATIAL
+from omnizarr.conventions.ome.region import unit_name
 from omnizarr.errors import InvalidArgument, MissingModule, OmnizarrError
 from omnizarr.hierarchy.options import DEFAULT_FILL
 from omnizarr.integrations.files.contents import ArrayEntry, Box, Contents, ImageEntry, native
-from omnizarr.integrations.files.ome_xml import OmeImage, read_images
+from omnizarr.integrations.files.ome_xml import OmeImage, read_images, unread
 
 try:
     import tifffile
@@ -46,13 +47,24 @@ _ERRORS = (
     struct.error, zlib.error,
 )  # fmt: skip
 _IMAGEJ_UNITS = {
-    **dict.fromkeys(("um", "µm", "μm", "micron", "microns", "micrometer"), "micrometer"),
+    **dict.fromkeys(("um", "µm", "μm", "micron", "microns", "micrometers"), "micrometer"),
     **dict.fromkeys((r"\u00b5m", r"\\u00b5m"), "micrometer"),  # as ImageJ escapes it
-    **{"nm": "nanometer", "nanometer": "nanometer", "mm": "millimeter", "cm": "centimeter"},
-    **{"inch": "inch", "m": "meter"},
+    **{"nanometers": "nanometer", "millimeters": "millimeter", "meters": "meter", "in": "inch"},
+    **dict.fromkeys(("", "sec", "secs", "seconds"), "second"),  # "" only of time
+    **{"msec": "millisecond", "usec": "microsecond", "µsec": "microsecond"},
+    **dict.fromkeys(("mins", "minutes"), "minute"),
+    **dict.fromkeys(("hr", "hrs", "hours"), "hour"),
+    **{"days": "day"},
 }
 # What tifffile and the export add to the metadata of a file.
 _OWN = {"shape", "axes", "truncated", "dimension_names", "array_shape"}
+_DESCRIPTION, _RESOLUTION, _ORIENTATION = 270, (282, 283), 274
+# Tags that say how pixels are stored, and those that are read elsewhere, such as of GeoTIFF.
+_READ_TAGS = frozenset(
+    {*range(254, 260), 262, 266, 273, 277, 278, 279, 284, 292, 293, 296, 305, 317, *range(320, 331)}
+    | {332, 334, 336, 338, 339, 347, *range(512, 533), 32997, 32998, 50838, 50839}
+    | {33550, 33922, 34264, *range(34735, 34738), 42112, 42113}
+)
 
 
 @dataclass(frozen=True)
@@ -200,7 +212,16 @@ def contents(file: str) -> Contents:
             found.arrays[path] = _entry(file, opened, number, each, image, found)
         if len(series) > 1:
             found.groups[""] = {}
+        if opened.is_ome:
+            _report_xml(opened.ome_metadata, len(series) == len(images), found)
     return found
+
+
+def _report_xml(text: str | None, known: bool, found: Contents) -> None:
+    """Report what OME-XML says and images do not keep."""
+    lost = unread(text) if known else ["all of it: it has another number of images than the file"]
+    if lost:
+        found.skipped["OME-XML"] = f"an image has no place for: {', '.join(lost)}"
 
 
 def _entry(
@@ -214,17 +235,20 @@ def _entry(
         )
     if series.keyframe.photometric == 3 and series.keyframe.colormap is not None:
         found.skipped[f"colour map of series {number}"] = "pixels are imported as indices"
+    _report_tags(series, number, found)
     order = tuple(range(len(series.shape)))
     chunks = _tiles(series)
-    arranged = _arranged(file, opened, number, series, image)
+    own = _attributes(opened, series, number, found)
+    arranged = _arranged(file, opened, number, series, image, own)
     if image is not None and arranged is not None:
+        _report_image(image, arranged, number, found)
         return arranged
     if image is not None:
         found.notes.append(
             f"series {number} has the axes {series.axes}, which OME-Zarr does not allow; it is"
             " imported as an array"
         )
-    described = _description(opened, series)
+    described = _description(series)
     shape, added = _full_shape(described.get("array_shape") or described.get("shape"), series.shape)
     stated = series.axes.lower() if len(series.axes) == len(shape) else None
     names: tuple[str | None, ...] | None = None
@@ -241,15 +265,53 @@ def _entry(
         chunks=None if added else chunks,
         fill_value=DEFAULT_FILL if nodata is None else nodata,
         missing=nodata,
-        attributes={**_attributes(opened, series), **_place(series, shape, names, found)},
+        attributes={**own, **_place(series, shape, names, found)},
         dimension_names=names,
         stated_axes=stated,
         as_image=None if added else arranged,
     )
 
 
+def _report_tags(series: Any, number: int, found: Contents) -> None:
+    """Report the tags of a series that say more than how its pixels are stored."""
+    tags = [tag for tag in series.keyframe.tags if tag.code not in _READ_TAGS]
+    used = _RESOLUTION if series.kind == "imagej" else ()
+    lost = [tag.name for tag in tags if tag.code not in used and not _says_nothing(tag)]
+    if lost:
+        found.skipped[f"tags of series {number}"] = f"not imported: {', '.join(sorted(lost))}"
+
+
+def _says_nothing(tag: Any) -> bool:
+    """Return True for a default, and for a description that is read elsewhere."""
+    if tag.code == _DESCRIPTION:
+        text = str(tag.value).strip()
+        read = text.startswith(("ImageJ=", '{"shape":')) or text.endswith("OME>")
+        return not text or read
+    return bool(
+        (tag.code in _RESOLUTION and tag.value[0] == tag.value[1])
+        or (tag.code == _ORIENTATION and tag.value == 1)
+    )
+
+
+def _report_image(image: OmeImage, entry: ArrayEntry, number: int, found: Contents) -> None:
+    """Report what OME-XML says of an image and its axes have no place for."""
+    kept = entry.image or ImageEntry("")
+    axes = [axis for axis in image.sizes if axis not in kept.axes]
+    if axes:
+        text = f"the image has no axis {' or '.join(axes)}"
+        found.skipped[f"pixel size of series {number}"] = text
+    if image.channels and not kept.channels:
+        text = f"there are {len(image.channels)}, which is not the length of the axis"
+        found.skipped[f"channels of series {number}"] = text
+
+
 def _arranged(
-    file: str, opened: Any, number: int, series: Any, image: OmeImage | None
+    file: str,
+    opened: Any,
+    number: int,
+    series: Any,
+    image: OmeImage | None,
+    attributes: dict[str, Any],
 ) -> ArrayEntry | None:
     """Return a series as an image, in the order of OME-Zarr; None if its axes do not allow it."""
     arranged = _ome_order(series.axes, series.shape)
@@ -263,7 +325,7 @@ def _arranged(
         shape,
         native(series.dtype),
         chunks=None if chunks is None else tuple(chunks[i] for i in order),
-        attributes=_attributes(opened, series),
+        attributes=attributes,
         dimension_names=tuple(axes.lower()),
         image=_imagej_image(opened, series, axes) if image is None else image.entry(axes, shape),
     )
@@ -272,20 +334,33 @@ def _arranged(
 def _imagej_image(opened: Any, series: Any, axes: str) -> ImageEntry:
     """Return the description of an image with the pixel sizes that ImageJ states, if it does."""
     stated = (opened.imagej_metadata or {}) if series.kind == "imagej" else {}
-    sizes = {"z": stated.get("spacing"), "t": stated.get("finterval")}
-    for axis, tag in (("x", "XResolution"), ("y", "YResolution")):
-        if stated and (found := series.keyframe.tags.get(tag)) is not None and found.value[0]:
-            sizes[axis] = found.value[1] / found.value[0]  # the tag has pixels per unit
-    unit = _IMAGEJ_UNITS.get(str(stated.get("unit", "")).strip().lower())
-    scale = {
-        a: float(n)
-        for a, n in sizes.items()
-        if a.upper() in axes and isinstance(n, (int, float)) and 0 < n < math.inf
-    }
-    if unit is None:  # such as "pixel": the numbers are no lengths
-        scale = {a: n for a, n in scale.items() if a == "t"}
-    units = {a: "second" if a == "t" else unit for a in scale}
-    return ImageEntry(axes.lower(), scale, {a: u for a, u in units.items() if u})
+    interval = stated.get("finterval") or (1 / stated["fps"] if stated.get("fps") else None)
+    sizes = {**_resolution(series), "z": stated.get("spacing"), "t": interval} if stated else {}
+    scale: dict[str, float] = {}
+    units: dict[str, str] = {}
+    for axis, size in sizes.items():
+        if (
+            axis.upper() not in axes
+            or not isinstance(size, (int, float))
+            or not 0 < size < math.inf
+        ):
+            continue
+        given = stated.get(f"{axis}unit", "" if axis == "t" else stated.get("unit", "pixel"))
+        text = str(given).strip()
+        if text.lower() in ("pixel", "pixels", "frame", "frames") or not (text or axis == "t"):
+            continue  # the numbers are no lengths
+        scale[axis], units[axis] = float(size), _IMAGEJ_UNITS.get(text.lower()) or unit_name(text)
+    return ImageEntry(axes.lower(), scale, units)
+
+
+def _resolution(series: Any) -> dict[str, float]:
+    """Return the width and height of a pixel, which the tags have as pixels per unit."""
+    found = {}
+    for axis, code in zip("xy", _RESOLUTION, strict=True):
+        tag = series.keyframe.tags.get(code)
+        if tag is not None and tag.value[0]:
+            found[axis] = tag.value[1] / tag.value[0]
+    return found
 
 
 def _full_shape(stated: Any, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -303,18 +378,13 @@ def _full_shape(stated: Any, shape: tuple[int, ...]) -> tuple[tuple[int, ...], t
     return (shape, ()) if rest else (tuple(stated), tuple(added))
 
 
-def _description(opened: Any, series: Any) -> dict[str, Any]:
+def _description(series: Any) -> dict[str, Any]:
     """Return the JSON metadata that tifffile has written for a series; empty if there are none."""
-    if series.kind == "shaped":
-        for each in opened.shaped_metadata or ():
-            if _without_ones(each.get("shape", ())) == _without_ones(series.shape):
-                return dict(each)
+    for tag in series.keyframe.tags if series.kind == "shaped" else ():
+        if tag.code == _DESCRIPTION and str(tag.value).startswith('{"shape":'):
+            found = json.loads(tag.value)
+            return found if isinstance(found, dict) else {}
     return {}
-
-
-def _without_ones(shape: Iterable[int]) -> list[int]:
-    """Return the lengths other than one, which tifffile may leave out."""
-    return [n for n in shape if n != 1]
 
 
 def _tiles(series: Any) -> tuple[int, ...] | None:
@@ -347,27 +417,36 @@ def _ome_order(axes: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], str]
     return order, "".join(named[i] for i in order)
 
 
-def _attributes(opened: Any, series: Any) -> dict[str, Any]:
-    """Return metadata of ImageJ and tifffile as attributes."""
-    described = _description(opened, series)
+def _attributes(opened: Any, series: Any, number: int, found: Contents) -> dict[str, Any]:
+    """Return metadata of ImageJ and tifffile as attributes; report what JSON cannot hold."""
+    described = _description(series)
     if described:
         own = described.get("attributes", {} if "array_shape" in described else None)
         others = {k: v for k, v in described.items() if k not in _OWN}
         return own if isinstance(own, dict) else others
-    if series.kind == "imagej" and opened.imagej_metadata:
-        return {"imagej": _json_members(opened.imagej_metadata)}
-    return {}
-
-
-def _json_members(metadata: dict[str, Any]) -> dict[str, Any]:
-    out = {}
-    for name, value in metadata.items():
+    if series.kind != "imagej" or not opened.imagej_metadata:
+        return {}
+    kept: dict[str, Any] = {}
+    for name, value in opened.imagej_metadata.items():
         try:
-            json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError):
-            continue
-        out[str(name)] = value
-    return out
+            kept[str(name)] = _plain(value)
+        except TypeError:
+            found.skipped[f"ImageJ {name} of series {number}"] = "attributes cannot hold bytes"
+    sizes = {f"pixel size {axis}": size for axis, size in _resolution(series).items() if size != 1}
+    return {"imagej": {**kept, **sizes}}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON, with tables of colours as lists; raise TypeError for bytes."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _plain(value.tolist())
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(value)
 
 
 # GeoTIFF

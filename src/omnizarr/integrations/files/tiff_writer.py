@@ -19,12 +19,14 @@ import numpy.typing as npt
 
 from omnizarr.conventions.ome.image import Image, load
 from omnizarr.conventions.ome.plate import open as open_ome
+from omnizarr.conventions.ome.versions import NEWEST, to_attributes
 from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import CannotExpress, MissingModule
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
 from omnizarr.integrations.files.ome_xml import xml_metadata
 from omnizarr.integrations.files.writing import FileWriter
+from omnizarr.model import paths
 from omnizarr.ops.fill import COPIES, Filled, cast
 from omnizarr.ops.job import Task, task_id
 from omnizarr.ops.partition import read_axes
@@ -36,6 +38,7 @@ except ImportError as e:
 
 TILE = 512
 _LARGE = 2**32 - 2**25  # bytes from which a file must be BigTIFF
+_OME_TYPES = ("i1", "i2", "i4", "u1", "u2", "u4", "f4", "f8", "c8", "c16")
 
 
 @dataclass
@@ -55,6 +58,7 @@ class TiffWriter(FileWriter):
                 raise CannotExpress(f"{found!r} is not a single image; give the path of one")
             self.image, self.levels = found, list(found.levels)
             self.groups = {}
+            self._report_image(found)
         else:
             self.levels = [self.one_array(".tif")]
         first = self.levels[0]
@@ -69,6 +73,36 @@ class TiffWriter(FileWriter):
             raise CannotExpress(f"{first.name} has a last axis of length 1; move it to the front")
         if dtype.kind == "b":
             self.notes.append("booleans are written as bytes 0 and 1")
+
+    def _report_image(self, image: Image) -> None:
+        """Report what is part of an image, and not of a TIFF file."""
+        inner = {paths.normalize(dataset.path) for dataset in image.multiscale.datasets}
+        for name in image.labels:
+            labels = f"labels/{paths.normalize(name)}"
+            found = {path for path in self.arrays if path.startswith(f"{labels}/")}
+            if found:  # otherwise they are excluded
+                self.skipped[labels] = "a TIFF file has no labels; export them by their path"
+            inner |= found
+        for path in sorted(self.arrays.keys() - inner):
+            self.skipped[path] = "it is not a level of the image"
+        if any(image.transform().offset):
+            self.skipped["translation"] = "a TIFF file has no position of the first pixel"
+        if image.label is not None and (image.label.colors or image.label.properties):
+            self.skipped["colours and properties of labels"] = "a TIFF file has none"
+        own = [*to_attributes({}, NEWEST, image.group.attrs.asdict())][1:]
+        own += [f"{a.name}: {name}" for a in self.levels for name in self.attributes_of(a)]
+        if own:
+            self.skipped["attributes"] = f"a TIFF file of an image has none: {', '.join(own)}"
+        self._report_description(image)
+
+    def _report_description(self, image: Image) -> None:
+        """Report what only OME-TIFF can say of an image."""
+        if len(self.levels) > 1:
+            self.skipped["coarser levels"] = "a .tif file has one; write an .ome.tif file"
+        has_sizes = any(s != 1 for s in image.scale) or any(a.unit for a in image.axes)
+        for what, there in (("pixel sizes", has_sizes), ("channels", bool(image.channels))):
+            if there:
+                self.skipped[what] = "a .tif file has none; write an .ome.tif file"
 
     def prepare(self, file: str) -> None:
         """Make an empty file."""
@@ -111,13 +145,43 @@ class OmeTiffWriter(TiffWriter):
     """Write an image with its levels, or an array with the axes of an image, as OME-TIFF."""
 
     def check(self) -> None:
-        """Raise if the axes are not those of an image."""
+        """Raise if the axes or the type are not those of an image; report what is left out."""
         super().check()
+        first = self.levels[0]
         if self._axes() is None:
             raise CannotExpress(
-                f"{self.levels[0].name} has the axes {self._names()}, not some of t, c, z, y, x;"
+                f"{first.name} has the axes {self._names()}, not some of t, c, z, y, x;"
                 " write a .tif file instead"
             )
+        if self._type().str[1:] not in _OME_TYPES:
+            raise CannotExpress(
+                f"{first.name} has the type {self._type()}, which OME-TIFF does not have; give"
+                " another dtype, or write a .tif file"
+            )
+        if self.image is None and (attributes := self.attributes_of(first)):
+            names = ", ".join(attributes)
+            self.skipped["attributes"] = f"OME-TIFF has none: {names}; a .tif file keeps them"
+        self._metadata()
+
+    def _report_description(self, image: Image) -> None:
+        """Report what OME-TIFF cannot say of an image."""
+        for number, array in enumerate(self.levels):
+            if array.shape[:-2] != self.levels[0].shape[:-2]:
+                why = f"it is smaller along {self._shorter(array)}, which OME-TIFF does not allow"
+                self.skipped[f"level {number}"] = why
+        omero = image.metadata.omero
+        if omero is None:
+            return
+        count = dict(zip(self._names(), image.shape, strict=True)).get("c", 1)
+        if len(omero.channels) != count:
+            text = f"there are {len(omero.channels)}, but the image has {count}"
+            self.skipped["channels"] = text
+        if omero.extra or any(c.window or c.extra or c.active is False for c in omero.channels):
+            self.notes.append("OME-TIFF has no display settings of channels, only colours")
+
+    def _shorter(self, array: Array) -> str:
+        lengths = zip(self._names(), array.shape, self.levels[0].shape, strict=True)
+        return " and ".join(name for name, n, first in lengths if n < first and name not in "yx")
 
     def _names(self) -> list[str]:
         if self.image is not None:
@@ -136,11 +200,7 @@ class OmeTiffWriter(TiffWriter):
 
     def _levels(self) -> list[Array]:
         """Return the levels that differ from the finest one along y and x only."""
-        first = self.levels[0]
-        kept = [a for a in self.levels if a.shape[:-2] == first.shape[:-2]]
-        if len(kept) < len(self.levels):
-            self.notes.append("levels that are smaller along z cannot be part of OME-TIFF")
-        return kept
+        return [a for a in self.levels if a.shape[:-2] == self.levels[0].shape[:-2]]
 
     def _metadata(self) -> dict[str, Any]:
         described: dict[str, Any] = {"axes": self._axes()}
@@ -152,7 +212,7 @@ class OmeTiffWriter(TiffWriter):
         channels = self.image.channels
         count = dict(zip(self._names(), self.image.shape, strict=True)).get("c", 1)
         found = xml_metadata(
-            self.image.name, sizes, units, channels if len(channels) == count else ()
+            self.image.name, sizes, units, channels if len(channels) == count else (), self.skipped
         )
         return {**found, **described}
 
