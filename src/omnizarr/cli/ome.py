@@ -286,14 +286,17 @@ def _show_planned_levels(
     (multiscale,) = metadata.multiscales
     names = [dataset.path for dataset in multiscale.datasets]
     shapes = level_shapes(array.shape, steps)
+    labels = [] if image is None else [*image.labels]
     if as_json:
         pairs = zip(names, shapes, strict=True)
         levels = [{"path": name, "shape": shape} for name, shape in pairs]
-        say_json({"path": destination, "dry_run": True, "levels": levels})
+        say_json({"path": destination, "dry_run": True, "levels": levels, "labels": labels})
         return
     say(f"would write {counted(len(shapes), 'level')} to {destination}")
     for name, shape in zip(names, shapes, strict=True):
         say(f"  {name}: {shape}, {array.dtype}")
+    if labels:
+        say(f"  labels, with as many levels: {', '.join(labels)}")
 
 
 @ome.command(

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +25,7 @@ from omnizarr.conventions.ome.levels import (
     per_axis,
     with_windows,
 )
-from omnizarr.conventions.ome.model import Axis, Dataset, Metadata, to_json
+from omnizarr.conventions.ome.model import Axis, Dataset, Metadata, Transform, to_json
 from omnizarr.conventions.ome.plate import open as open_ome
 from omnizarr.conventions.ome.versions import (
     Version,
@@ -34,13 +35,19 @@ from omnizarr.conventions.ome.versions import (
     writable_version,
 )
 from omnizarr.conventions.ome.write import (
+    KeptLabels,
     check_attributes,
     check_method,
     image_attributes,
     image_name,
+    kept_labels,
+    kept_metadata,
+    labels_method,
+    labels_options,
     level_options,
     new_metadata,
     open_source,
+    other_members,
     with_separator,
 )
 from omnizarr.errors import CannotExpress, InvalidArgument, NodeNotFound
@@ -78,6 +85,7 @@ class NewImage:
     steps: tuple[Factors, ...]
     models: dict[str, ArrayModel]  # by path in the store, the finest first
     dtype: np.dtype[Any]
+    others: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # attributes besides OME
 
     @property
     def method(self) -> str:
@@ -86,7 +94,8 @@ class NewImage:
 
     def nodes(self) -> dict[str, Node]:
         """Return the group and the arrays by path in the store."""
-        attributes = image_attributes(with_windows(self.metadata, self.dtype), self.version)
+        members = to_json(with_windows(self.metadata, self.dtype))
+        attributes = to_attributes(members, self.version.name, self.others)
         return {self.path: GroupModel(attributes), **self.models}
 
     def arrays(self, make: Callable[[str, ArrayModel], Array]) -> list[Array]:
@@ -106,16 +115,29 @@ def plan_image(
 
     `described` has the arguments of `new_metadata` other than the shape.
     """
-    version = version_on(location.format.name)
-    if version is None:
-        raise CannotExpress(
-            f"OME-Zarr needs zarr 2 or 3, not {location.format.name}; give zarr_format=3"
-        )
     defaults = dict.fromkeys(("axes", "scale", "translation", "unit", "levels", "factors",
                               "names", "channels"))  # fmt: skip
     metadata, steps = new_metadata(
         shape, **{**defaults, "method": "mean", "name": paths.name(path) or "image", **described}
     )
+    return plan_levels(location, path, shape, dtype, options, metadata, steps)
+
+
+def plan_levels(
+    location: Location,
+    path: str,
+    shape: Sequence[int],
+    dtype: np.dtype[Any],
+    options: ArrayOptions,
+    metadata: Metadata,
+    steps: Sequence[Factors],
+) -> NewImage:
+    """Return the image to write at a path, with these metadata and factors of its levels."""
+    version = version_on(location.format.name)
+    if version is None:
+        raise CannotExpress(
+            f"OME-Zarr needs zarr 2 or 3, not {location.format.name}; give zarr_format=3"
+        )
     attributes = image_attributes(with_windows(metadata, dtype), version)
     check_attributes(attributes, f"the image {paths.show(path)}")
     (multiscale,) = metadata.multiscales
@@ -298,49 +320,159 @@ class BuildPyramid(Job[Filled]):
             described["axes"] = _known_axes(source.dimension_names)
         given: Any = dict(self.options)
         new = plan_image(location, location.path, source.shape, source.dtype, given, described)
+        sources, images, nodes = [source], [new], new.nodes()
+        skipped: dict[str, str] = {}
+        if image is not None:
+            skipped = dict.fromkeys(other_members(image), "it is not part of the image")
+            metadata = kept_metadata(new.metadata, image, True)
+            images = [replace(new, metadata=metadata, others=image.group.attrs.asdict())]
+            nodes = images[0].nodes()
+            for labels in kept_labels(image, metadata, new.steps):
+                sources.append(labels.image.levels[0])
+                images.append(_plan_labels(location, images[0], labels, given))
+            nodes |= _labels_nodes(image, images)
         operation = f"write {source.name} of {source.store!r} as an image to {location}"
         digest = key_digest(
             operation, portable_key(source.store), source.path, new.method,
             source_state(source.store, source.path),
-            node_documents(location, new.nodes()),
+            node_documents(location, nodes),
         )  # fmt: skip
         output = ImageOutput(
-            location, new.nodes(), operation=operation, digest=digest, overwrite=self.overwrite
+            location, nodes, operation=operation, digest=digest, overwrite=self.overwrite
         )
-        output.images = [new]
-        first = next(iter(new.models.items()))
-        items = items_for(memory, source.dtype)
+        output.images = images
+        finest = [
+            (array, next(iter(each.models.items())), items_for(memory, array.dtype))
+            for array, each in zip(sources, images, strict=True)
+        ]
 
         def copy() -> Iterator[Task[Filled]]:
-            return fill_tasks(ArraySource(source), target_array(output, *first), items)
+            for array, first, items in finest:
+                yield from fill_tasks(ArraySource(array), target_array(output, *first), items)
 
-        count = box_count(planned_array(output, *first), items)
-        stage = Stage("level 0", copy, count, source.nbytes, bytes_read=source.nbytes)
+        count = sum(box_count(planned_array(output, *first), items) for _, first, items in finest)
+        size = sum(array.nbytes for array in sources)
+        arrays = sum(isinstance(node, ArrayModel) for node in nodes.values())
         return Plan(
             operation,
             digest,
-            [stage, *level_stages([new], output, memory)],
-            Filled(arrays=len(new.models), groups=1),
+            [
+                Stage("level 0", copy, count, size, bytes_read=size),
+                *level_stages(images, output, memory),
+            ],
+            Filled(arrays=arrays, groups=len(nodes) - arrays, skipped=skipped),
             output,
-            describe_image(new),
+            [
+                *(line for each in images for line in describe_image(each)),
+                *(f"left out: {name}: {reason}" for name, reason in skipped.items()),
+            ],
             config.byte_size(self.memory or MEMORY, "memory"),
         )
 
     def _plan_added(self, image: Image, memory: int) -> Plan[Filled]:
-        last = image.levels[-1]
-        version = writable_version(image.version)
-        have = len(image.levels)
+        have, group = len(image.levels), image.group
         wanted = None if self.levels is None else max(1, self.levels - have + 1)
-        own = image.multiscale.datasets[-1].transform or image.transform(have - 1)
-        steps = level_factors(last.shape, image.axes, own.scale, wanted, self.factors)
+        last = image.levels[-1]
+        steps = level_factors(
+            last.shape, image.axes, _own_transform(image).scale, wanted, self.factors
+        )
         old = image.multiscale.type
         method = check_method(self.method or (old if old in NAMES else None) or "mean")
-        transforms = level_transforms(own, steps, method)[1:]
-        taken = {d.path for d in image.multiscale.datasets}
-        names = _free_names(taken, have, len(steps))
-        location = last._location
-        group = image.group
+        several = [MoreLevels.of(image, steps, method)]
+        scales = [image.transform(i).scale for i in range(have)]
+        every = [*(_ratios(a, b) for a, b in pairwise(scales)), *steps]
+        names = [axis.name for axis in image.axes]
+        for labels in image.labels.values():  # which have as many levels as their image
+            chosen = [names.index(axis.name) for axis in labels.axes]
+            own = [tuple(s[i] for i in chosen) for s in every[len(labels.levels) - 1 :]]
+            several.append(MoreLevels.of(labels, own, labels_method(labels)))
         operation = f"add {len(steps)} levels to {group.name} of {group.store!r}"
+        digest = key_digest(  # the same when some of the levels are listed already
+            "add levels", portable_key(group.store), group.path, self.levels, str(self.factors),
+            method, [source_state(group.store, each.image.levels[0].path) for each in several],
+        )  # fmt: skip
+        output = AddedLevels(image, several, operation, digest, self.overwrite)
+        stages: list[Stage[Filled]] = []
+        for number in range(max(len(each.steps) for each in several)):
+            count = size = 0
+            for each in several:
+                if number < len(each.steps):
+                    coarser = each.planned(number)
+                    step, how = each.steps[number], each.method
+                    count += level_task_count(coarser, step, how, memory)
+                    size += coarser.nbytes
+            tasks, name = partial(output.tasks, number, memory), f"level {have + number}"
+            stages.append(Stage(name, tasks, count, size, bytes_written=size))
+        decisions = [
+            f"{paths.show(path)}: {model.shape}, {each.method}"
+            for each in several
+            for path, model in each.models.items()
+        ] or [f"the image has {have} levels already, down to {last.shape}"]
+        return Plan(
+            operation, digest, stages, Filled(arrays=len(output.outputs)), output, decisions,
+            config.byte_size(self.memory or MEMORY, "memory"),
+        )  # fmt: skip
+
+
+def _plan_labels(
+    location: Location, image: NewImage, labels: KeptLabels, options: ArrayOptions
+) -> NewImage:
+    """Return the labels to write beside a new image."""
+    path = paths.join(image.path, f"labels/{labels.name}")
+    array = labels.image.levels[0]
+    own = labels_options(
+        options, image.metadata.multiscales[0].axes, labels.metadata.multiscales[0].axes
+    )
+    new = plan_levels(location, path, array.shape, array.dtype, own, labels.metadata, labels.steps)
+    return replace(new, others=labels.image.group.attrs.asdict())
+
+
+def _labels_nodes(image: Image, images: Sequence[NewImage]) -> dict[str, Node]:
+    """Return the nodes of labels, the group that lists them, and groups between."""
+    first, *labels = images
+    if not labels:
+        return {}
+    above = paths.join(first.path, "labels")
+    names = tuple(each.path.removeprefix(paths.prefix(above)) for each in labels)
+    members = to_json(Metadata(labels=names))
+    old = image.group["labels"].attrs.asdict()
+    nodes: dict[str, Node] = {
+        paths.join(above, parent): GroupModel()
+        for name in names
+        for parent in paths.ancestors(name)
+    }
+    nodes[above] = GroupModel(to_attributes(members, first.version.name, old))
+    for each in labels:
+        nodes |= each.nodes()
+    return nodes
+
+
+def _own_transform(image: Image) -> Transform:
+    """Return the transform of the coarsest level, before one that all levels share."""
+    return image.multiscale.datasets[-1].transform or image.transform(len(image.levels) - 1)
+
+
+def _ratios(finer: Sequence[float], coarser: Sequence[float]) -> Factors:
+    return tuple(max(1, round(b / a)) for a, b in zip(finer, coarser, strict=True))
+
+
+@dataclass(frozen=True)
+class MoreLevels:
+    """New levels of an image, or of labels, that exist."""
+
+    image: Image
+    steps: list[Factors]
+    method: str
+    datasets: tuple[Dataset, ...]
+    models: dict[str, ArrayModel]  # by path in the store
+
+    @classmethod
+    def of(cls, image: Image, steps: list[Factors], method: str) -> MoreLevels:
+        """Return the levels that follow the coarsest one of an image."""
+        last = image.levels[-1]
+        transforms = level_transforms(_own_transform(image), steps, method)[1:]
+        taken = {dataset.path for dataset in image.multiscale.datasets}
+        names = _free_names(taken, len(image.levels), len(steps))
         models: dict[str, ArrayModel] = {}
         for name, shape in zip(names, level_shapes(last.shape, steps)[1:], strict=True):
             chunks, shards = level_chunks(last.chunks, last.shards, shape)
@@ -350,45 +482,32 @@ class BuildPyramid(Job[Filled]):
             options: Any = options_like(last, changed)
             for key in ("shape", "dtype", "zarr_format"):
                 options.pop(key, None)
-            full = paths.join(group.path, name)
-            model = array_model(location.format, shape, last.dtype, options)
+            full = paths.join(image.group.path, name)
+            model = array_model(last._location.format, shape, last.dtype, options)
             models[full] = model.with_(chunk_key_encoding=last._model.chunk_key_encoding)
-        digest = key_digest(  # the same when some of the levels are listed already
-            "add levels", portable_key(group.store), group.path, self.levels, str(self.factors),
-            method, source_state(group.store, image.levels[0].path),
-        )  # fmt: skip
         datasets = tuple(Dataset(n, t) for n, t in zip(names, transforms, strict=True))
-        output = AddedLevels(image, version, datasets, models, operation, digest, self.overwrite)
-        stages: list[Stage[Filled]] = []
-        for number, (path, model) in enumerate(models.items()):
-            coarser = unpublished(Location(location.store, path, location.format), model)
-            count = level_task_count(coarser, steps[number], method, memory)
-            tasks = partial(output.tasks, number, steps[number], method, memory)
-            name, size = f"level {have + number}", coarser.nbytes
-            stages.append(Stage(name, tasks, count, size, bytes_written=size))
-        decisions = [f"{paths.show(p)}: {m.shape}, {method}" for p, m in models.items()]
-        if not models:
-            decisions = [f"the image has {have} levels already, down to {last.shape}"]
-        return Plan(
-            operation, digest, stages, Filled(arrays=len(models)), output, decisions,
-            config.byte_size(self.memory or MEMORY, "memory"),
-        )  # fmt: skip
+        return cls(image, steps, method, datasets, models)
+
+    def planned(self, number: int) -> Array:
+        """Return one of the new levels as it will be."""
+        path, model = [*self.models.items()][number]
+        location = self.image.group._location
+        return unpublished(Location(location.store, path, location.format), model)
 
 
 class AddedLevels(SeveralNodes):
-    """New levels of an image that exists: arrays first, then their entries in its metadata."""
+    """New levels of an image and its labels: arrays first, then their entries in the metadata."""
 
     def __init__(
         self,
         image: Image,
-        version: Version,
-        datasets: tuple[Dataset, ...],
-        models: Mapping[str, ArrayModel],
+        several: Sequence[MoreLevels],
         operation: str,
         digest: str,
         overwrite: bool,
     ) -> None:
-        self.image, self.version, self.datasets = image, version, datasets
+        self.image, self.several = image, several
+        self.version = writable_version(image.version)
         location = image.group._location
         outputs = (
             HierarchyOutput(
@@ -396,27 +515,36 @@ class AddedLevels(SeveralNodes):
                 operation=operation, overwrite=overwrite,
                 digest=key_digest(digest, node_documents(location, {path: model})),
             )
-            for path, model in models.items()
+            for each in several
+            for path, model in each.models.items()
         )  # fmt: skip
         super().__init__(location, outputs, operation=operation, digest=digest)
 
-    def tasks(self, number: int, step: Factors, method: str, memory: int) -> Iterator[Task[Filled]]:
-        """Yield the tasks of one of the new levels, after the job has begun."""
-        finer = self.image.levels[-1] if number == 0 else self._array(number - 1)
-        return level_tasks(finer, self._array(number), step, method, memory)
+    def tasks(self, number: int, memory: int) -> Iterator[Task[Filled]]:
+        """Yield the tasks of one of the new levels of each image, after the job has begun."""
+        for each in self.several:
+            if number < len(each.steps):
+                made = [*each.models]
+                finer = each.image.levels[-1] if number == 0 else self._array(made[number - 1])
+                yield from level_tasks(
+                    finer, self._array(made[number]), each.steps[number], each.method, memory
+                )
 
-    def _array(self, number: int) -> Array:
-        output = [*self.outputs.values()][number]
-        ((path, model),) = output.nodes.items()
-        return target_array(output, path, cast(ArrayModel, model))
+    def _array(self, path: str) -> Array:
+        output = self.outputs[path]
+        return target_array(output, path, cast(ArrayModel, output.nodes[path]))
 
     def change(self) -> None:
-        """List the arrays in the metadata of the image, when all are visible."""
-        if not self.datasets:
+        """List the arrays in the metadata of the images, when all are visible."""
+        for each in self.several:
+            self._list(each)
+
+    def _list(self, more: MoreLevels) -> None:
+        if not more.datasets:
             return
-        multiscale = replace(self.image.multiscale, datasets=self.datasets)
+        multiscale = replace(more.image.multiscale, datasets=more.datasets)
         (described,) = to_json(Metadata((multiscale,)))["multiscales"]
-        index = self.image.metadata.multiscales.index(self.image.multiscale)
+        index = more.image.metadata.multiscales.index(more.image.multiscale)
         version = self.version.name
 
         def add(attributes: dict[str, Any]) -> None:
@@ -432,12 +560,13 @@ class AddedLevels(SeveralNodes):
             attributes.clear()
             attributes.update(new)
 
-        old = self.image.group
+        old = more.image.group
         Group(old.store, old.path).attrs.edit(add)
 
     def _keys(self) -> Iterator[str]:
-        group = self.image.group._location
-        yield from get_existing(group.store, group.format.keys(group.path))
+        for each in self.several:
+            group = each.image.group._location
+            yield from get_existing(group.store, group.format.keys(group.path))
         yield from super()._keys()
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Unpack
 
@@ -58,6 +58,7 @@ from omnizarr.errors import (
     WrongNode,
     WrongType,
     known_names,
+    warn,
 )
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.array import Array
@@ -73,6 +74,9 @@ from omnizarr.ops.pyramid import NAMES, Progress, fill_levels, level_chunks, lev
 from omnizarr.stores.resolve import options_for_two
 
 Rgba = tuple[int, int, int, int]
+# Options of an image that are for its labels, too; the others depend on the type of the pixels.
+_SHARED = ("chunks", "shards", "compressors", "compressor", "dimension_separator",
+           "chunk_key_encoding")  # fmt: skip
 _COLOURS = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
 
 
@@ -106,7 +110,8 @@ def write(
     Args:
         store: A path, URL, dict, store or `StorePath`; None for memory.
         data: An array, a memory map, a Dask array, a Zarr array of any version, or the path of one.
-            If it is an OME-Zarr image, its axes and scale are the defaults.
+            If it is an OME-Zarr image, its axes, scale, name and channels are the defaults, and its
+            labels and other attributes are written, too.
         path: The path of the image in the store; by default the root.
         axes: Axes as ``"zyx"``, names or `Axis` objects.
         scale: The size of a pixel along each axis, or by name.
@@ -142,15 +147,23 @@ def write(
     """
     there, here = options_for_two(data, store, storage_options, None)
     source, image = open_source(data, there)
+    own = channels
     if image is not None:
         axes = image.axes if axes is None else axes
         scale = image.scale if scale is None else scale
         translation = image.transform().translation if translation is None else translation
+        name, own = name or image.name, channels or image.channels or None
     metadata, steps = new_metadata(
         source.shape, axes, scale, translation, unit, levels, factors, method, names,
-        name or image_name(store, path), channels,
+        name or image_name(store, path), own,
     )  # fmt: skip
     where = stores.resolve(store, storage_options=here)
+    others: Mapping[str, Any] = {}
+    if image is not None:
+        metadata, others = kept_metadata(metadata, image, channels is None), image.group.attrs
+        left = other_members(image)
+        if left:
+            warn(f"not part of the image {image.group.name}, and not written: {', '.join(left)}")
     return write_levels(
         where,
         source,
@@ -161,7 +174,86 @@ def write(
         overwrite,
         progress,
         options,
+        others,
+        [] if image is None else kept_labels(image, metadata, steps),
     )
+
+
+def kept_metadata(metadata: Metadata, image: Image, rendered: bool) -> Metadata:
+    """Return the metadata of a new image with those of the one whose pixels it has.
+
+    With `rendered`, the channels and their settings are those of the old image.
+    """
+    old, omero = image.metadata, metadata.omero
+    if rendered and old.omero is not None:
+        omero = old.omero if omero is None else replace(omero, extra=old.omero.extra)
+    others = [m.name or "?" for m in old.multiscales if m is not image.multiscale]
+    if others:
+        names = ", ".join(others)
+        warn(f"{image.group.name} has other multiscales, which are not written: {names}")
+    (multiscale,) = metadata.multiscales
+    return replace(
+        metadata,
+        multiscales=(replace(multiscale, extra=image.multiscale.extra),),
+        omero=omero,
+        image_label=None if old.image_label is None else replace(old.image_label, source=None),
+        extra=old.extra,
+    )
+
+
+def other_members(image: Image) -> list[str]:
+    """Return the members of an image's group that are neither levels nor labels."""
+    if not stores.can_list(image.store):
+        return []
+    listed = [d.path for each in image.metadata.multiscales for d in each.datasets]
+    known = {"labels", *(paths.normalize(path).partition("/")[0] for path in listed)}
+    return [name for name in image.group if name not in known]
+
+
+@dataclass(frozen=True)
+class KeptLabels:
+    """Labels of an image that is written anew: their pixels, metadata and steps of levels."""
+
+    name: str
+    image: Image
+    metadata: Metadata
+    steps: list[Factors]
+
+
+def kept_labels(image: Image, metadata: Metadata, steps: Sequence[Factors]) -> Iterator[KeptLabels]:
+    """Yield the labels of an image as those of a new one, which has other metadata and levels."""
+    (new,) = metadata.multiscales
+    indices = {axis.name: i for i, axis in enumerate(image.axes)}
+    for name, labels in image.labels.items():
+        chosen = [indices[axis.name] for axis in labels.axes]
+        whole = new.datasets[0].transform or Transform((1.0,) * len(new.axes))
+        method = labels_method(labels)
+        own = [tuple(step[i] for i in chosen) for step in steps]
+        label = replace(labels.label or ImageLabel(), source="../../")
+        found = _labels_metadata(labels.name or name, new.axes, chosen, whole, own, method, label)
+        found = replace(kept_metadata(found, labels, True), image_label=label)
+        yield KeptLabels(paths.normalize(name), labels, found, own)
+
+
+def labels_method(labels: Image) -> str:
+    """Return the method for coarser levels of labels: their own, if its results are labels."""
+    own = labels.multiscale.type
+    return own if own in ("mode", "nearest", "max") else "mode"
+
+
+def labels_options(options: ArrayOptions, image: Sequence[Axis], axes: Sequence[Axis]) -> Any:
+    """Return those options of an image that labels share, with shapes along their axes."""
+    found: dict[str, Any] = {k: v for k, v in options.items() if k in _SHARED}
+    names = [axis.name for axis in image]
+    for name in ("chunks", "shards"):
+        given: Any = found.get(name)
+        inner = given.get("shape") if isinstance(given, Mapping) else given
+        if isinstance(inner, (list, tuple)) and len(inner) == len(names):
+            chosen = [inner[names.index(axis.name)] for axis in axes]
+            found[name] = {**given, "shape": chosen} if isinstance(given, Mapping) else chosen
+        elif isinstance(given, Mapping) and inner is None:
+            found[name] = {k: v for k, v in given.items() if k in {axis.name for axis in axes}}
+    return found
 
 
 def new_metadata(
@@ -208,8 +300,13 @@ def write_levels(
     overwrite: bool,
     progress: Progress | None,
     options: ArrayOptions,
+    others: Mapping[str, Any] | None = None,
+    labels: Iterable[KeptLabels] = (),
 ) -> Image:
-    """Store an image with the given metadata; it becomes visible when it is complete."""
+    """Store an image with the given metadata; it becomes visible when it is complete.
+
+    The group also gets the attributes `others` that are not OME-Zarr, and the labels.
+    """
     dtype = np.dtype(source.dtype)
     options = with_separator(options, version)
     check_attributes(image_attributes(with_windows(metadata, dtype), version), "this image")
@@ -221,7 +318,16 @@ def write_levels(
         shapes = level_shapes(source.shape, steps)
         arrays = _create(group, source, multiscale, shapes, version, options)
         fill_levels(source, arrays, steps, multiscale.type or "nearest", progress)
-        group.attrs.update(image_attributes(with_windows(metadata, dtype, arrays[-1]), version))
+        own = to_json(with_windows(metadata, dtype, arrays[-1]))
+        group.attrs.update(to_attributes(own, version.name, others or {}))
+        for each in labels:
+            inside = labels_options(options, multiscale.axes, each.metadata.multiscales[0].axes)
+            full = paths.join(staged.path, f"labels/{each.name}")
+            write_levels(
+                staged.store, each.image.levels[0], each.metadata, version, each.steps, full,
+                False, progress, inside, each.image.group.attrs,
+            )  # fmt: skip
+            _add_to_list(staged.store, staged.path, each.name, version.name)
     group = Group.at(location, location.load())
     loaded = load(group)
     if loaded is None:
@@ -437,30 +543,44 @@ def write_labels(
     used = _axes(image, axes, len(source.shape))
     steps = _steps(image, used, source.shape)
     indices = [image.axes.index(a) for a in used]
-    whole = image.transform()
-    offset = tuple(whole.offset[i] for i in indices)
-    first = Transform(tuple(whole.scale[i] for i in indices), offset if any(offset) else None)
-    transforms = level_transforms(first, steps, method)
-    multiscale = Multiscale(
-        axes=used,
-        datasets=tuple(Dataset(str(i), t) for i, t in enumerate(transforms)),
-        name=name,
-        type=method,
-        metadata={"method": "omnizarr.ome.write_labels", "version": VERSION},
-    )
     label = ImageLabel(
         {int(v): _rgba(c) for v, c in (colors or {}).items()},
         {int(v): dict(p) for v, p in (properties or {}).items()},
         "../../",
     )
+    metadata = _labels_metadata(
+        name, image.axes, indices, image.transform(), steps, check_method(method), label
+    )
     version = writable_version(image.version)
     full = paths.join(image.group.path, f"labels/{paths.normalize(name)}")
-    metadata = Metadata((multiscale,), image_label=label)
     written = write_levels(
         where, source, metadata, version, steps, full, overwrite, progress, options
     )
-    _add_to_list(where, image, paths.normalize(name), version.name)
+    _add_to_list(where, image.group.path, paths.normalize(name), version.name)
     return written
+
+
+def _labels_metadata(
+    name: str,
+    axes: Sequence[Axis],
+    indices: Sequence[int],
+    whole: Transform,
+    steps: Sequence[Factors],
+    method: str,
+    label: ImageLabel,
+) -> Metadata:
+    """Return the metadata of labels with some axes of an image, which has the transform `whole`."""
+    offset = tuple(whole.offset[i] for i in indices)
+    first = Transform(tuple(whole.scale[i] for i in indices), offset if any(offset) else None)
+    transforms = level_transforms(first, steps, method)
+    multiscale = Multiscale(
+        axes=tuple(axes[i] for i in indices),
+        datasets=tuple(Dataset(str(i), t) for i, t in enumerate(transforms)),
+        name=name,
+        type=method,
+        metadata={"method": "omnizarr.ome.write_labels", "version": VERSION},
+    )
+    return Metadata((multiscale,), image_label=label)
 
 
 def _axes(image: Image, axes: Any, rank: int) -> tuple[Axis, ...]:
@@ -501,8 +621,8 @@ def _rgba(color: Sequence[int]) -> Rgba:
     return r, g, b, a
 
 
-def _add_to_list(where: Any, image: Image, name: str, version: str) -> None:
-    """Add a name to the list of labels in the group ``labels``."""
+def _add_to_list(where: Any, path: str, name: str, version: str) -> None:
+    """Add a name to the list of labels in the group ``labels`` of an image."""
 
     def add(attributes: dict[str, Any]) -> None:
         found = find_metadata(attributes)
@@ -513,7 +633,7 @@ def _add_to_list(where: Any, image: Image, name: str, version: str) -> None:
         attributes.clear()
         attributes.update(new)
 
-    group = Group(where, paths.join(image.group.path, "labels"))
+    group = Group(where, paths.join(path, "labels"))
     group.attrs.edit(add)
 
 
