@@ -344,6 +344,7 @@ class _Planner:
         self.grown: list[Growth] = []
         self.decisions: list[str] = []
         self.states: dict[str, str] = {}  # of arrays that are replaced in place
+        self.unfit: dict[str, str] = {}  # arrays that shapes do not fit, with these
 
     def plan(self, root: Node) -> Plan[Report]:
         """Return the plan for a node of the source and all below it."""
@@ -369,6 +370,7 @@ class _Planner:
         report = Report(len(arrays), groups)
         for change in self.changes:
             report.rechunked[paths.show(change.path)] = layout_text(change.target)
+        report.kept = {paths.show(path): why for path, why in self.unfit.items()}
         peaks = [p.memory * c.passes.tasks for c in self.changes for p in c.passes.passes]
         used = max(peaks, default=0) + self.memory - usable_memory(self.memory)
         stages = self._stages(output)
@@ -409,7 +411,11 @@ class _Planner:
     def _rechunked(self, nodes: Mapping[str, Node]) -> Arrays:
         """Apply the rules to all arrays; in place, only those are returned that change."""
         job, format = self.job, self.goal.format
-        rules = choose_rules(nodes, job.rules, Rule(*(getattr(job, name) for name in LAYOUT)))
+        default = Rule(*(getattr(job, name) for name in LAYOUT))
+        rules, self.unfit = choose_rules(nodes, job.rules, default)
+        self.decisions += [
+            f"{paths.show(p)} keeps its layout: {why}" for p, why in self.unfit.items()
+        ]
         arrays: Arrays = {}
         translated, separator = self._translated(nodes)
         for path, node in nodes.items():

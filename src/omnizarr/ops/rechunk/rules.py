@@ -58,11 +58,12 @@ class Rule:
 
 def choose_rules(
     nodes: Mapping[str, Node], rules: Mapping[str, Any] | None, default: Rule
-) -> dict[str, Rule]:
+) -> tuple[dict[str, Rule], dict[str, str]]:
     """Return the rule of every array: the first whose pattern matches, completed by the default.
 
     A pattern matches the path of an array, or its name. Raises for a pattern that matches no
-    array, and for a dimension that no array has.
+    array, and for a dimension that no array has. The second value has the arrays that keep a part
+    of their layout because a shape is for arrays of another number of axes, with the reason.
     """
     patterns = [(p, Rule.of(rule, f"rules[{p!r}]")) for p, rule in (rules or {}).items()]
     arrays = {path: node for path, node in nodes.items() if isinstance(node, ArrayModel)}
@@ -81,21 +82,49 @@ def choose_rules(
             known = known_names(pattern, sorted(map(paths.show, arrays)))
             raise InvalidArgument(f"rules: no array matches {pattern!r}; {known}")
     _check_dimensions(nodes, found)
-    return {path: _for_rank(rule, path, arrays, found) for path, rule in found.items()}
+    chosen: dict[str, Rule] = {}
+    kept: dict[str, str] = {}
+    for path, rule in found.items():
+        chosen[path], unfit = _for_rank(rule, path, nodes, found)
+        if unfit:
+            kept[path] = f"{' and '.join(unfit)} are for another number of axes"
+    return chosen, kept
 
 
 def _for_rank(
-    rule: Rule, path: str, arrays: Mapping[str, ArrayModel], rules: Mapping[str, Rule]
-) -> Rule:
-    """Return a rule without shapes of another number of axes, if they fit another array."""
+    rule: Rule, path: str, nodes: Mapping[str, Node], rules: Mapping[str, Rule]
+) -> tuple[Rule, list[str]]:
+    """Return a rule without shapes of another number of axes that fit another array, and those.
+
+    Labels of an OME-Zarr image get the part of a shape that is for their axes.
+    """
+    unfit: list[str] = []
+    names = dimension_names(nodes, path)
     for option in ("chunks", "shards"):
         given = getattr(rule, option)
-        if not isinstance(given, (list, tuple)) or len(given) == len(arrays[path].shape):
+        if not isinstance(given, (list, tuple)) or len(given) == len(names):
             continue
-        others = (p for p, other in rules.items() if getattr(other, option) is given)
-        if any(len(arrays[p].shape) == len(given) for p in others):
-            rule = replace(rule, **{option: KEEP})
-    return rule
+        others = (
+            dimension_names(nodes, p) for p, r in rules.items() if getattr(r, option) is given
+        )
+        fitting = {other for other in others if len(other) == len(given)}
+        if not fitting:
+            continue
+        lengths = dict(zip(next(iter(fitting)), given, strict=True))
+        shape: Any = KEEP
+        if len(fitting) == 1 and _is_labels(nodes, path) and lengths.keys() >= {*names}:
+            shape = tuple(lengths[name] for name in names)
+        else:
+            unfit.append(f"{option} {tuple(given)}")
+        rule = replace(rule, **{option: shape})
+    return rule, unfit
+
+
+def _is_labels(nodes: Mapping[str, Node], path: str) -> bool:
+    """Return True if an array is a level of labels of an OME-Zarr image."""
+    parent = nodes.get(path.rpartition("/")[0])
+    axes = [*_image_axes(parent)] if isinstance(parent, GroupModel) else []
+    return "labels" in path.split("/") and bool(axes) and None not in axes
 
 
 def _matches(path: str, pattern: str) -> bool:

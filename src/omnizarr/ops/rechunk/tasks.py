@@ -39,6 +39,8 @@ class Report(Outcome):
     groups: int = 0
     # Arrays with a new layout, with what changed.
     rechunked: dict[str, str] = field(default_factory=dict)
+    # Arrays that keep a part of their layout, with what does not fit them.
+    kept: dict[str, str] = field(default_factory=dict)
     # Boxes and their bytes in memory, of all passes.
     boxes: int = 0
     bytes_read: int = 0
