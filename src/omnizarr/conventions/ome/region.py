@@ -73,33 +73,41 @@ def _along(
     channels: Sequence[str | None],
 ) -> slice | int:
     if isinstance(wanted, slice):
+        if not range(length)[wanted]:
+            raise SelectionError(f"no pixel in {wanted!r} of {length} along axis {axis.name!r}")
         return wanted
     if axis.type == "channel":
         return _channel(axis, length, wanted, channels)
     factor = axis_factor(axis, unit)
     if isinstance(wanted, (tuple, list)) and len(wanted) == 2:
-        ends = [None if w is None else (float(w) * factor - offset) / scale for w in wanted]
-        start = 0 if ends[0] is None else min(length, max(0, _ceil(ends[0])))
-        stop = length if ends[1] is None else min(length, max(0, _ceil(ends[1])))
-        if start >= stop:
-            raise SelectionError(
-                f"no pixel in {wanted!r} of {_extent(axis, length, scale, offset)}"
-            )
-        return slice(start, stop)
-    numbers = (int, float, np.integer, np.floating)
-    if isinstance(wanted, numbers) and not isinstance(wanted, bool):
-        index = round((float(wanted) * factor - offset) / scale)
-        if not 0 <= index < length:
+        if all(w is None or _is_number(w) for w in wanted):
+            ends = [None if w is None else (float(w) * factor - offset) / scale for w in wanted]
+            start = 0 if ends[0] is None else _ceil(ends[0], length)
+            stop = length if ends[1] is None else _ceil(ends[1], length)
+            if start >= stop:
+                raise SelectionError(
+                    f"no pixel in {wanted!r} of {_extent(axis, length, scale, offset)}"
+                )
+            return slice(start, stop)
+    elif _is_number(wanted):
+        position = (float(wanted) * factor - offset) / scale
+        if not (-1 < position < length and 0 <= round(position) < length):
             raise SelectionError(f"{wanted!r} is outside {_extent(axis, length, scale, offset)}")
-        return index
+        return round(position)
     raise SelectionError(
         f"axis {axis.name!r}: expected (start, stop), one position, or a slice of pixels,"
         f" got {wanted!r}"
     )
 
 
-def _ceil(position: float) -> int:
-    return math.ceil(position - _TOLERANCE)
+def _is_number(value: Any) -> bool:
+    known = isinstance(value, (int, float, np.integer, np.floating))
+    return known and not isinstance(value, bool) and not math.isnan(value)
+
+
+def _ceil(position: float, length: int) -> int:
+    """Return the first pixel from a position on, which may be infinite, or the end."""
+    return math.ceil(min(max(position - _TOLERANCE, 0), length))
 
 
 def _extent(axis: Axis, length: int, scale: float, offset: float) -> str:
@@ -121,7 +129,8 @@ def _channel(axis: Axis, length: int, wanted: Any, channels: Sequence[str | None
             found = range(*slice(*wanted).indices(length))
             if found:
                 return slice(found.start, found.stop)
-    if isinstance(wanted, (int, np.integer)) and -length <= wanted < length:
+    known = isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool)
+    if known and -length <= wanted < length:
         return int(wanted) % length
     raise SelectionError(f"axis {axis.name!r} has {length} channels, but not {wanted!r}")
 
