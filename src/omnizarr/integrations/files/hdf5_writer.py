@@ -126,7 +126,7 @@ class Hdf5Writer(FileWriter):
             return None
         items = [self.attribute(v) for v in value]
         kinds = {type(v) for v in items}
-        if len(kinds) != 1 or kinds & {np.ndarray, type(None)}:
+        if len(kinds) != 1 or kinds & {np.ndarray, list, type(None)}:
             return None
         return items if kinds == {str} else np.array(items)
 
