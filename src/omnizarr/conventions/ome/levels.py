@@ -20,6 +20,9 @@ Factors = tuple[int, ...]
 _DEFAULT_AXES = {2: "yx", 3: "zyx", 4: "czyx", 5: "tczyx"}
 _ORDER = {"time": 0, "space": 2}
 _TYPES = {"t": "time", "time": "time", "c": "channel", "channel": "channel"}
+# Options of an image that are for its labels, too; the others depend on the type of the pixels.
+_SHARED = ("chunks", "shards", "compressors", "compressor", "dimension_separator",
+           "chunk_key_encoding")  # fmt: skip
 # By default, levels are added until the longest spatial axis is at most this long.
 SMALL = 256
 WINDOW_BYTES = 2**24  # read at most of each channel to find its window
@@ -133,6 +136,26 @@ def _halves(lengths: Sequence[int], axes: Sequence[Axis], sizes: Sequence[float]
     shortest = min(physical.values(), default=1.0)
     close = {i for i, size in physical.items() if size < 2 * shortest * (1 - 1e-9)}
     return tuple(2 if i in close else 1 for i in range(len(axes)))
+
+
+def labels_method(own: str | None) -> str:
+    """Return the method for coarser levels of labels: their own, if its results are labels."""
+    return own if own in ("mode", "nearest", "max") else "mode"
+
+
+def labels_options(options: Mapping[str, Any], image: Sequence[Axis], axes: Sequence[Axis]) -> Any:
+    """Return those options of an image that labels share, with shapes along their axes."""
+    found: dict[str, Any] = {k: v for k, v in options.items() if k in _SHARED}
+    names = [axis.name for axis in image]
+    for name in ("chunks", "shards"):
+        given: Any = found.get(name)
+        inner = given.get("shape") if isinstance(given, Mapping) else given
+        if isinstance(inner, (list, tuple)) and len(inner) == len(names):
+            chosen = [inner[names.index(axis.name)] for axis in axes]
+            found[name] = {**given, "shape": chosen} if isinstance(given, Mapping) else chosen
+        elif isinstance(given, Mapping) and inner is None:
+            found[name] = {k: v for k, v in given.items() if k in {axis.name for axis in axes}}
+    return found
 
 
 def level_transforms(first: Transform, factors: Sequence[Factors], method: str) -> list[Transform]:

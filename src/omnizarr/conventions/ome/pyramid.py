@@ -20,6 +20,8 @@ from omnizarr import config, stores
 from omnizarr.conventions.ome.image import Image
 from omnizarr.conventions.ome.levels import (
     Factors,
+    labels_method,
+    labels_options,
     level_factors,
     level_transforms,
     per_axis,
@@ -42,8 +44,6 @@ from omnizarr.conventions.ome.write import (
     image_name,
     kept_labels,
     kept_metadata,
-    labels_method,
-    labels_options,
     level_options,
     new_metadata,
     open_source,
@@ -385,7 +385,7 @@ class BuildPyramid(Job[Filled]):
         for labels in image.labels.values():  # which have as many levels as their image
             chosen = [names.index(axis.name) for axis in labels.axes]
             own = [tuple(s[i] for i in chosen) for s in every[len(labels.levels) - 1 :]]
-            several.append(MoreLevels.of(labels, own, labels_method(labels)))
+            several.append(MoreLevels.of(labels, own, labels_method(labels.multiscale.type)))
         operation = f"add {len(steps)} levels to {group.name} of {group.store!r}"
         digest = key_digest(  # the same when some of the levels are listed already
             "add levels", portable_key(group.store), group.path, self.levels, str(self.factors),

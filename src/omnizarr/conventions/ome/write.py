@@ -17,6 +17,8 @@ from omnizarr.conventions.ome.image import Image, load
 from omnizarr.conventions.ome.levels import (
     Factors,
     image_axes,
+    labels_method,
+    labels_options,
     level_factors,
     level_transforms,
     per_axis,
@@ -74,9 +76,6 @@ from omnizarr.ops.pyramid import NAMES, Progress, fill_levels, level_chunks, lev
 from omnizarr.stores.resolve import options_for_two
 
 Rgba = tuple[int, int, int, int]
-# Options of an image that are for its labels, too; the others depend on the type of the pixels.
-_SHARED = ("chunks", "shards", "compressors", "compressor", "dimension_separator",
-           "chunk_key_encoding")  # fmt: skip
 _COLOURS = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
 
 
@@ -227,33 +226,12 @@ def kept_labels(image: Image, metadata: Metadata, steps: Sequence[Factors]) -> I
     for name, labels in image.labels.items():
         chosen = [indices[axis.name] for axis in labels.axes]
         whole = new.datasets[0].transform or Transform((1.0,) * len(new.axes))
-        method = labels_method(labels)
+        method = labels_method(labels.multiscale.type)
         own = [tuple(step[i] for i in chosen) for step in steps]
         label = replace(labels.label or ImageLabel(), source="../../")
         found = _labels_metadata(labels.name or name, new.axes, chosen, whole, own, method, label)
         found = replace(kept_metadata(found, labels, True), image_label=label)
         yield KeptLabels(paths.normalize(name), labels, found, own)
-
-
-def labels_method(labels: Image) -> str:
-    """Return the method for coarser levels of labels: their own, if its results are labels."""
-    own = labels.multiscale.type
-    return own if own in ("mode", "nearest", "max") else "mode"
-
-
-def labels_options(options: ArrayOptions, image: Sequence[Axis], axes: Sequence[Axis]) -> Any:
-    """Return those options of an image that labels share, with shapes along their axes."""
-    found: dict[str, Any] = {k: v for k, v in options.items() if k in _SHARED}
-    names = [axis.name for axis in image]
-    for name in ("chunks", "shards"):
-        given: Any = found.get(name)
-        inner = given.get("shape") if isinstance(given, Mapping) else given
-        if isinstance(inner, (list, tuple)) and len(inner) == len(names):
-            chosen = [inner[names.index(axis.name)] for axis in axes]
-            found[name] = {**given, "shape": chosen} if isinstance(given, Mapping) else chosen
-        elif isinstance(given, Mapping) and inner is None:
-            found[name] = {k: v for k, v in given.items() if k in {axis.name for axis in axes}}
-    return found
 
 
 def new_metadata(
