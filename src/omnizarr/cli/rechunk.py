@@ -223,4 +223,4 @@ def show(report: Report, target: str, where: Where, what: str = "", *, brief: bo
     for path, layout in () if brief else report.rechunked.items():
         say(f"  {path}: {layout}")
     for path, why in () if brief else report.kept.items():
-        say(f"  {path} keeps its layout: {why}")
+        say(f"  {path}: {why}")

@@ -27,6 +27,7 @@ from omnizarr.conventions.ome.pyramid import (
     planned_array,
 )
 from omnizarr.conventions.ome.versions import to_attributes, version_on
+from omnizarr.conventions.ome.write import image_name
 from omnizarr.errors import CannotExpress, InvalidArgument, InvalidName, MissingModule, warn
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import new_location
@@ -298,9 +299,8 @@ class _Nodes:
             "channels": image.channels or None,
             "levels": self.job.levels,
             "method": self.job.method,
+            "name": image.name or image_name(self.job.destination, full),
         }
-        if image.name:
-            described["name"] = image.name
         try:
             new = plan_image(self.location, full, entry.shape, dtype, options, described)
         except InvalidArgument as e:

@@ -413,9 +413,7 @@ class _Planner:
         job, format = self.job, self.goal.format
         default = Rule(*(getattr(job, name) for name in LAYOUT))
         rules, self.unfit = choose_rules(nodes, job.rules, default)
-        self.decisions += [
-            f"{paths.show(p)} keeps its layout: {why}" for p, why in self.unfit.items()
-        ]
+        self.decisions += [f"{paths.show(p)}: {why}" for p, why in self.unfit.items()]
         arrays: Arrays = {}
         translated, separator = self._translated(nodes)
         for path, node in nodes.items():
