@@ -94,6 +94,47 @@ def test_a_box_has_exactly_the_pixels_that_it_touches(xs: list[int], ys: list[in
         np.testing.assert_array_equal(found.read((left, bottom, right, top)), expected)
 
 
+@pytest.mark.parametrize("start", [-180, 0, -30])
+@pytest.mark.parametrize("flipped", [False, True])
+@given(st.integers(-180, 179), st.integers(1, 360), st.booleans())
+def test_a_box_over_the_edge_of_the_earth_has_the_pixels_of_both_sides(
+    start: int, flipped: bool, left: int, width: int, named_twice: bool
+) -> None:
+    longitudes = np.arange(start, start + 360)
+    step = -1 if flipped else 1
+    group = oz.create_group({}, attributes={"proj:code": "EPSG:4326"})
+    where = [step, 0, start + 360 * flipped, 0, -1, 1]
+    group.create_array("0", data=longitudes[None, ::step], attributes={"spatial:transform": where})
+    found = oz.geo.open(group.store, path="0")
+    right = left + width
+    if named_twice and right > 180 and width < 360:
+        right -= 360  # as the box of a place across the antimeridian is mostly written
+    expected = (np.arange(left, left + width) - start) % 360 + start
+    np.testing.assert_array_equal(found.read((left, 0, right, 1))[0], expected[::step])
+
+
+@pytest.mark.parametrize("crs", [None, "EPSG:32601"])
+def test_a_box_that_is_not_in_order_is_refused_without_longitudes(crs: str | None) -> None:
+    found = oz.geo.write({}, heights(), bounds=(-180, -90, 180, 90), crs=crs)
+    for box in ((170, -10, -170, 10), (0, 10, 5, -10), (0, np.nan, 5, 10), (0, 5)):
+        with pytest.raises(oz.SelectionError, match="xmin, ymin, xmax, ymax"):
+            found.read(box)
+        with pytest.raises(oz.SelectionError, match="xmin, ymin, xmax, ymax"):
+            found.levels[0].select(box)
+
+
+def test_a_map_with_a_gap_at_the_antimeridian_is_not_joined() -> None:
+    found = oz.geo.write({}, heights(), bounds=(-170, -90, 170, 90), crs=4326)
+    with pytest.raises(oz.SelectionError, match="does not go around the Earth; read the parts"):
+        found.read((160, -10, -160, 10))
+    with pytest.raises(oz.SelectionError, match="outside the map"):
+        found.read((175, -10, -175, 10))
+    with pytest.raises(oz.SelectionError, match="ymin > ymax"):
+        found.read((0, 10, 5, -10))
+    east = oz.geo.write({}, heights(), bounds=(170, 0, 190, 40), crs=4326)
+    np.testing.assert_array_equal(east.read((-180, 0, -170, 40)), heights()[:, 50:])
+
+
 def test_the_level_is_the_coarsest_that_is_fine_enough() -> None:
     found = oz.geo.write({}, heights(), bounds=BOUNDS, levels=3)
     names = [found.level(r).array.basename for r in (0.1, 0.25, 0.4, 0.5, 0.99, 1, 50)]
@@ -147,6 +188,51 @@ TILES: dict[str, Any] = {
         for i in range(3)
     ],
 }  # fmt: skip
+
+
+SCALES = st.sampled_from([1.0, 1.5, 2.0, 3.0])
+OFFSETS = st.sampled_from([0.0, 0.5, 1.0, 4.0])
+
+
+@given(st.lists(st.tuples(SCALES, SCALES, OFFSETS, OFFSETS), min_size=1, max_size=4), st.booleans())
+def test_levels_are_where_the_transforms_of_a_layout_have_them(
+    steps: list[tuple[float, ...]], with_band: bool
+) -> None:
+    """Each is relative to the level before; the shapes alone would give another place."""
+    root = oz.create_group({}, attributes={"spatial:transform": [10, 0, 500, 0, -10, 900]})
+    layout: list[dict[str, Any]] = [{"asset": "0"}]
+    expected = [(10.0, -10.0, 500.0, 900.0)]
+    for number, (rows, columns, down, right) in enumerate(steps, 1):
+        one = [1.0] if with_band else []
+        none = [0.0] if with_band else []
+        moved = {"scale": [*one, rows, columns], "translation": [*none, down, right]}
+        layout.append({"asset": str(number), "derived_from": str(number - 1), "transform": moved})
+        a, e, c, f = expected[-1]
+        expected.append((a * columns, e * rows, c + a * right, f + e * down))
+    for number, entry in enumerate(layout):
+        shape = (20 - number, 20 - number)
+        root.create_array(entry["asset"], shape=(1, *shape) if with_band else shape)
+    root.attrs["multiscales"] = {"layout": layout}
+    found = [level.transform for level in oz.geo.open(root.store).levels]
+    np.testing.assert_allclose([(t.a, t.e, t.c, t.f) for t in found if t is not None], expected)
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"transform": {"scale": [2]}}, "'scale' has a number for each axis"),
+        ({"transform": {"scale": [2, 2], "translation": ["a", 0]}}, "'translation' has a number"),
+        ({"transform": {"scale": [2, 2]}, "derived_from": "1"}, "in a circle"),
+    ],
+)
+def test_relative_transforms_without_sense_are_named(extra: Any, message: str) -> None:
+    root = oz.create_group({}, attributes={"spatial:transform": [10, 0, 500, 0, -10, 900]})
+    root.create_array("0", shape=(8, 8))
+    root.create_array("1", shape=(4, 4))
+    layout = [{"asset": "0"}, {"asset": "1", "derived_from": "0", **extra}]
+    root.attrs["multiscales"] = {"layout": layout}
+    with pytest.raises(oz.InvalidMetadata, match=rf"multiscales: .*{message}"):
+        oz.geo.open(root.store)
 
 
 def test_levels_of_a_tile_matrix_set_are_found_and_placed() -> None:

@@ -15,6 +15,7 @@ If several differ, CF has precedence, then GDAL, with a warning.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -47,6 +48,7 @@ WKT2 = re.compile(
     r"|ENGINEERING|TIME|PARAMETRIC)CRS"
 )
 WKT1 = re.compile(r"(PROJ|GEOG|GEOC|COMPD_|VERT_|LOCAL_|FITTED_)CS")
+_GEOGRAPHIC = ("GEOGCRS", "GEOGRAPHICCRS", "GEOGCS")
 
 Way = Literal["cf", "gdal", "both", "proj"]
 GRID_MAPPING = "spatial_ref"
@@ -223,6 +225,21 @@ class CRS:
 
     def __str__(self) -> str:
         return self.code or (_wkt_name(self.wkt) if self.wkt else str(self.definition))
+
+
+def full_circle(crs: CRS | None) -> float | None:
+    """Return the length of a circle of latitude in the units of x; None if x is no longitude."""
+    if crs is None:
+        return None
+    try:
+        system = crs.to_pyproj()
+    except (MissingPackage, InvalidMetadata):
+        mapping = (crs.parameters or {}).get("grid_mapping_name", "")
+        known = _keyword(crs.wkt or "") in _GEOGRAPHIC or crs.code in ("EPSG:4326", "OGC:CRS84")
+        return 360.0 if known or mapping.endswith("latitude_longitude") else None
+    if not system.is_geographic or not system.axis_info:
+        return None
+    return 2 * math.pi / float(system.axis_info[0].unit_conversion_factor)
 
 
 def from_grid_mapping(attributes: Mapping[str, Any]) -> CRS | None:

@@ -18,12 +18,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import numpy.typing as npt
 
-from omnizarr.conventions.geo.crs import CRS, from_proj, read_crs
+from omnizarr.conventions.geo.crs import CRS, from_proj, full_circle, read_crs
 from omnizarr.conventions.geo.transform import (
     Affine,
     Bounds,
+    check_bounds,
     from_attributes,
     from_coordinates,
     read_transform,
@@ -48,6 +50,8 @@ from omnizarr.model import paths
 SET = "tile_matrix_set"
 MATRIX_TRANSFORM = "tile matrix"  # the key of a level's transform from its tile matrix
 _LIMITS = ("tile_matrix_limits", "tile_matrix_set_limits")
+_ASSET = ("asset", "path", "id")  # names of the path of a level, in the order of precedence
+_RELATIVE = "transform"  # the key of a level's place in the pixels of another
 _NORTH_FIRST = ("lat", "y", "n")
 # Quotients such as 0.3 / 0.1 differ from whole numbers by rounding errors.
 _TOLERANCE = 1e-6
@@ -155,7 +159,7 @@ class Level:
                 f"{self.array.name} is rotated against its coordinates; read it by index, using"
                 " level.transform"
             )
-        left, bottom, right, top = bounds
+        left, bottom, right, top = check_bounds(bounds, SelectionError)
         corners = [self.transform.column_row(x, y) for x, y in ((left, bottom), (right, top))]
         (columns, rows) = (sorted(axis) for axis in zip(*corners, strict=True))
         found = [slice(None)] * self.array.ndim
@@ -216,13 +220,18 @@ class Map:
     ) -> npt.NDArray[Any]:
         """Return the values in a box, from the level for a resolution.
 
+        Longitudes of a geographic system are the same after a full circle: a box across the edge
+        of a map that goes around the Earth is read from both sides and joined.
+
         Args:
-            bounds: The box ``(xmin, ymin, xmax, ymax)``; by default all of the map.
+            bounds: The box ``(xmin, ymin, xmax, ymax)``; by default all of the map. Across the
+                antimeridian, ``(170, -10, -170, 10)`` and ``(170, -10, 190, 10)`` are the same.
             resolution: The length of a pixel, in the units of the coordinates; by default the
                 finest.
 
         Raises:
-            SelectionError: If the box touches no pixel.
+            SelectionError: If the box touches no pixel, a minimum is above its maximum, or the map
+                has a gap within the box.
 
         Examples:
             >>> earth = oz.geo.write("earth.zarr", np.zeros((4, 8)), bounds=(0, 0, 8, 4))
@@ -230,8 +239,44 @@ class Map:
             (2, 2)
         """
         level = self.levels[0] if resolution is None else self.level(resolution)
-        selection = ... if bounds is None else level.select(bounds)
-        return as_plain(level.array[selection])
+        if bounds is None:
+            return as_plain(level.array[...])
+        parts = [
+            as_plain(level.array[level.select(part)]) for part in self._parts(level, tuple(bounds))
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, level.columns)
+
+    def _parts(self, level: Level, box: tuple[float, ...]) -> list[tuple[float, ...]]:
+        """Return the parts of a box in the order of columns, moved by full circles into a level."""
+        extent, transform = level.bounds, level.transform
+        if len(box) != 4 or extent is None or transform is None:
+            return [box]
+        left, bottom, right, top = box
+        if extent[0] <= left <= right <= extent[2]:
+            return [box]
+        circle = full_circle(self.crs)
+        if circle is None or not all(map(math.isfinite, box)):
+            return [box]
+        right += circle if right < left else 0
+        little = abs(transform.a) * _TOLERANCE
+        if not 0 <= right - left <= circle + little:
+            return [box]
+        first, last = (
+            math.floor((extent[2] - left) / circle),
+            math.ceil((extent[0] - right) / circle),
+        )
+        parts: list[tuple[float, ...]] = []
+        for turns in range(first, last - 1, -1):
+            low = max(extent[0], left + turns * circle)
+            high = min(extent[2], right + turns * circle)
+            if high - low > 2 * little:
+                parts.append((low, bottom, high, top))
+        if len(parts) > 1 and abs(extent[2] - extent[0] - circle) > abs(transform.a) / 100:
+            raise SelectionError(
+                f"{box} reaches over the edge of the map {extent}, which does not go around the"
+                " Earth; read the parts by themselves: " + " and ".join(str(part) for part in parts)
+            )
+        return (parts if transform.a > 0 else parts[::-1]) or [(left, bottom, right, top)]
 
     def __repr__(self) -> str:
         shapes = ", ".join("×".join(map(str, level.shape)) for level in self.levels)
@@ -319,7 +364,7 @@ def _entries(group: Group, multiscales: Any) -> list[tuple[str, Mapping[str, Any
     elif isinstance(multiscales, Mapping) and SET in multiscales and "layout" not in multiscales:
         return tile_levels(group, multiscales)
     elif isinstance(multiscales, Mapping):
-        listed, keys = multiscales.get("layout"), ("asset", "path", "id")
+        listed, keys = multiscales.get("layout"), _ASSET
     good = isinstance(listed, list) and listed and all(
         isinstance(e, Mapping) and isinstance(_first(e, keys), str) for e in listed
     )  # fmt: skip
@@ -364,19 +409,71 @@ def _level(array: Array, transform: Affine | None = None, of: Any = None) -> Lev
 
 
 def _levels(found: list[tuple[Array, Mapping[str, Any]]], group: Group) -> tuple[Level, ...]:
-    """Return levels, the finest first; one without a transform covers the bounds of the finest."""
+    """Return levels, the finest first; one without a transform is placed relative to the finest."""
     wide = sorted(found, key=lambda item: -math.prod(item[0].shape))
+    named = {extra[key]: extra for _, extra in found for key in _ASSET if key in extra}
     levels: list[Level] = []
     for array, extra in wide:
         own = from_attributes(extra) or _own_transform(array, group)
         own = own or extra.get(MATRIX_TRANSFORM)
         if own is None and levels:
             level = _level(array, Affine(1, 0, 0, 0, 1, 0), group.attrs)
-            transform = _from_finest(levels[0], level)
+            fine = levels[0].transform
+            with error_context(f"{group.name} in {group.store!r}: multiscales"):
+                pixels = _in_pixels(extra, named, level) if _RELATIVE in extra else None
+                base = None if pixels is None else _in_pixels(wide[0][1], named, level)
+            if fine is None or pixels is None or base is None:
+                transform = _from_finest(levels[0], level)
+            else:
+                corner = base.column_row(pixels.c, pixels.f)
+                scale = pixels.a / base.a, pixels.e / base.e
+                transform = fine.shifted(*corner).scaled(*scale)
             levels.append(Level(array, transform, level.rows, level.columns))
         else:
             levels.append(_level(array, own, group.attrs))
     return tuple(levels)
+
+
+def _in_pixels(
+    entry: Mapping[str, Any], named: Mapping[Any, Mapping[str, Any]], level: Level
+) -> Affine | None:
+    """Return the transform from the pixels of a level to those of the level that it comes from.
+
+    Each level that is derived from another has a `scale`, the size of its pixels in those of the
+    other, and a `translation`, the place of its corner there. None if one of them is not stated.
+    """
+    total = Affine(1, 0, 0, 0, 1, 0)
+    for _ in range(len(named) + 1):
+        given, source = entry.get(_RELATIVE), entry.get("derived_from")
+        if given is None and source is not None:
+            return None
+        if given is not None:
+            (sy, sx), (ty, tx) = _by_axis(given, "scale", 1, level), _by_axis(
+                given, "translation", 0, level
+            )  # fmt: skip
+            total = Affine(total.a * sx, 0, total.c * sx + tx, 0, total.e * sy, total.f * sy + ty)
+        if source is None:
+            return total
+        if source not in named:
+            return None
+        entry = named[source]
+    raise InvalidMetadata("the levels are derived from each other in a circle")
+
+
+def _by_axis(transform: Any, name: str, default: float, level: Level) -> tuple[float, float]:
+    """Return the numbers of a relative transform for rows and columns."""
+    numbers: Any = transform.get(name, [default] * 2) if isinstance(transform, Mapping) else None
+    known = isinstance(numbers, list) and all(
+        isinstance(n, (int, float)) and not isinstance(n, bool) for n in numbers
+    )
+    if known and len(numbers) == level.array.ndim:
+        return numbers[level.rows], numbers[level.columns]
+    if known and len(numbers) == 2:
+        return numbers[0], numbers[1]
+    raise InvalidMetadata(
+        f"{_RELATIVE}: expected an object whose {name!r} has a number for each axis, got"
+        f" {transform!r}"
+    )
 
 
 def _own_transform(array: Array, group: Group) -> Affine | None:

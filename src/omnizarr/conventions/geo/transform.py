@@ -2,7 +2,7 @@
 
 - `spatial:transform` of the convention `spatial:`: ``[a, b, c, d, e, f]``
 - `GeoTransform` of a grid mapping variable, GDAL's order: ``"c a b f d e"``
-- coordinate variables with a constant step
+- coordinate variables with a constant step, which may be packed (`scale_factor`, `add_offset`)
 
 The origin is the outer corner of the first pixel, whose centre is at column 0.5, row 0.5.
 """
@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from omnizarr.conventions.cf.variable import decode
 from omnizarr.conventions.geo.crs import grid_mapping, parent_group, sibling
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidArgument, InvalidMetadata, OmnizarrError
 from omnizarr.hierarchy.array import Array
 
 Bounds = tuple[float, float, float, float]
@@ -115,11 +116,16 @@ class Affine:
         Returns:
             The transform.
 
+        Raises:
+            InvalidArgument: If a minimum is not less than its maximum.
+
         Examples:
             >>> oz.geo.Affine.from_bounds((-180, -90, 180, 90), (180, 360)).a
             1.0
         """
-        left, bottom, right, top = bounds
+        left, bottom, right, top = check_bounds(bounds, InvalidArgument)
+        if left == right or bottom == top:
+            raise InvalidArgument(f"the bounds {tuple(bounds)} have no area")
         rows, columns = shape
         return cls((right - left) / columns, 0.0, left, 0.0, (bottom - top) / rows, top)
 
@@ -220,6 +226,23 @@ class Affine:
         return Affine(self.a, self.b, x, self.d, self.e, y)
 
 
+def check_bounds(bounds: Sequence[float], error: type[OmnizarrError]) -> Bounds:
+    """Return a box ``(xmin, ymin, xmax, ymax)``; raise `error` if it is none."""
+    given = tuple(bounds)
+    if len(given) != 4 or not all(math.isfinite(v) for v in given):
+        raise error(f"expected bounds of four numbers (xmin, ymin, xmax, ymax), got {given}")
+    left, bottom, right, top = given
+    if bottom > top:
+        raise error(f"the bounds {given} have ymin > ymax; their order is xmin, ymin, xmax, ymax")
+    if left > right:
+        raise error(
+            f"the bounds {given} have xmin > xmax; their order is xmin, ymin, xmax, ymax, and a box"
+            " across the antimeridian has an xmax that is a full circle larger, such as 190 for"
+            " -170"
+        )
+    return left, bottom, right, top
+
+
 def spatial_axes(array: Array, attributes: Mapping[str, Any] | None = None) -> tuple[int, int]:
     """Return the axes of rows and columns: by `spatial:dimensions`, by name, or the last two."""
     if array.ndim < 2:
@@ -292,7 +315,9 @@ def _steps(array: Array, axis: int) -> tuple[float, float] | None:
     length = array.shape[axis]
     if found is None or found.shape != (length,) or length < 2 or found.dtype.kind not in "iuf":
         return None
-    values = np.asarray(found[...]).astype("f8")
+    # In version 2 the fill value may be a number that no one chose, such as 0.
+    stored = decode(found, times=None, fill_value_is_missing=False)
+    values = np.asarray(stored[...]).astype("f8")
     step = (values[-1] - values[0]) / (len(values) - 1)
     even = np.abs(np.diff(values) - step).max() <= _EVEN * abs(step)
     return (float(values[0]), float(step)) if even and step else None
