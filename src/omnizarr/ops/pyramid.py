@@ -7,6 +7,9 @@ The levels are divided into units of one shape, made of whole shards or chunks. 
 from the units of the next finer level, recursively, so that at most one unit per level is in
 memory and every chunk and shard is stored once. `gaussian` needs elements beyond the border of a
 unit: it reads these from the source again, and for coarser levels from the stored finer level.
+
+With a `Packing`, `mean` and `max` are those of the numbers that are not missing; a block without
+any keeps its first one. `nearest` and `mode` choose one of the stored numbers, missing or not.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -42,10 +45,45 @@ Progress = Callable[[int, int, str], None]
 UNIT_BYTES = 2**24
 
 
+class Packing(Protocol):
+    """What stored numbers mean, as far as it matters here."""
+
+    @property
+    def leaves_out(self) -> bool:
+        """True if some stored numbers mark missing values."""
+
+    @property
+    def signed(self) -> bool | None:
+        """The intended sign of stored integers; None if that of their type."""
+
+    def as_seen(self, values: Values) -> Values:
+        """Return stored integers with their intended sign."""
+
+    def is_missing(self, values: Values) -> npt.NDArray[np.bool_]:
+        """Return a mask of the stored numbers that mark missing values."""
+
+
+def check_packing(method: str, packing: Packing | None) -> Packing | None:
+    """Return the packing if a method must heed it, else None; raise if the method cannot."""
+    if packing is None or not (packing.leaves_out or packing.signed is not None):
+        return None
+    if method == "gaussian":
+        raise InvalidArgument(
+            "method 'gaussian' would mix the numbers for missing values with valid values; use"
+            " 'mean', 'max', 'mode' or 'nearest'"
+        )
+    return packing if method in ("mean", "max") else None
+
+
 def downsample(
-    values: Values, factors: Sequence[int], method: str, out: Values | None = None
+    values: Values,
+    factors: Sequence[int],
+    method: str,
+    out: Values | None = None,
+    packing: Packing | None = None,
 ) -> Values:
     """Return `values` downsampled, in `out` if given; `gaussian` repeats the border elements."""
+    packing = check_packing(method, packing)
     factors = tuple(factors)
     if method not in NAMES:
         raise InvalidArgument(f"unknown method {method!r}; {known_names(method, NAMES)}")
@@ -56,9 +94,54 @@ def downsample(
         reach = gaussian_reach(factors)
         padding = [(r, r + -n % f) for r, n, f in zip(reach, values.shape, factors, strict=True)]
         out[...] = gaussian(np.pad(values, padding, mode="edge"), factors)
-    else:
+    elif packing is None:
         _by_blocks(values, factors, method, out)
+    elif values.size:
+        _of_present(values, factors, method, out, packing)
     return out
+
+
+def _of_present(
+    values: Values, factors: Factors, method: str, out: Values, packing: Packing
+) -> None:
+    """Fill `out` with the mean or maximum of the numbers in each block that are not missing."""
+    absent = packing.is_missing(values)
+    if packing.signed is None and not absent.any():
+        _by_blocks(values, factors, method, out)
+        if not packing.is_missing(out).any():
+            return
+    padding = [(0, -n % f) for n, f in zip(values.shape, factors, strict=True)]
+    absent = np.pad(absent, padding, constant_values=True)
+    seen = np.pad(packing.as_seen(values), padding)
+    dtype = seen.dtype
+    whole = dtype.kind in "iu"
+    low = dtype.type(np.iinfo(dtype).min if whole else -np.inf)
+    highest = _fold(np.where(absent, low, seen), factors, np.maximum)
+    found = highest
+    count = np.maximum(_fold((~absent).astype(np.int64), factors, np.add), 1)
+    stored = out.dtype.newbyteorder("=")
+
+    def clashing() -> npt.NDArray[np.bool_]:
+        return packing.is_missing(found.view(stored))
+
+    if method == "mean":
+        present = np.where(absent, dtype.type(0), seen)
+        if whole:  # Python's integers cannot overflow
+            wide = present.astype(object if dtype.itemsize == 8 else np.int64)
+            found = ((_fold(wide, factors, np.add) + count // 2) // count).astype(dtype)
+        else:
+            least = np.float32 if dtype.itemsize == 2 else np.float64
+            wide = present.astype(np.promote_types(dtype, least))
+            with np.errstate(invalid="ignore"):
+                found = np.asarray(_fold(wide, factors, np.add) / count).astype(dtype)
+        # A mean may be the number that marks missing values: the next one is not, or the highest.
+        above = np.where(found < highest, found + dtype.type(1), found) if whole else np.nextafter(
+            found, dtype.type(np.inf)
+        )  # fmt: skip
+        found = np.where(clashing(), above, found)
+        found = np.where(clashing(), highest, found)
+    empty_blocks = _fold(absent, factors, np.logical_and)
+    out[...] = np.where(empty_blocks, _nearest(seen, factors), found).view(stored)
 
 
 def _by_blocks(values: Values, factors: Factors, method: str, out: Values) -> None:
@@ -266,7 +349,13 @@ def _whole(unit: int, length: int) -> int:
     return max(1, length) if unit >= length else unit
 
 
-def _in_threads(values: Values, factors: tuple[int, ...], method: str, out: Values) -> None:
+def _in_threads(
+    values: Values,
+    factors: tuple[int, ...],
+    method: str,
+    out: Values,
+    packing: Packing | None = None,
+) -> None:
     """Downsample `values` into `out`, in as many threads as reads and writes may use.
 
     For `gaussian`, `values` includes the elements beyond the border.
@@ -284,7 +373,7 @@ def _in_threads(values: Values, factors: tuple[int, ...], method: str, out: Valu
         if method == "gaussian":
             to[...] = gaussian(part, factors)
         else:
-            downsample(part, factors, method, to)
+            downsample(part, factors, method, to, packing)
 
     for_each(itertools.pairwise(ends), parts, one, values.nbytes)
 
@@ -300,6 +389,7 @@ class Pyramid:
     unit: tuple[int, ...]
     progress: Progress | None = None
     stored: bool = False  # True if the source is the first level itself
+    packing: Packing | None = None
     _done: int = field(default=0, init=False)
 
     def run(self) -> None:
@@ -341,7 +431,7 @@ class Pyramid:
             parts = zip(child, self.unit, factors, box, strict=True)
             starts = [(c * u) // f - b.start for c, u, f, b in parts]
             at = tuple(slice(a, a + n) for a, n in zip(starts, sizes, strict=True))
-            _in_threads(values, factors, self.method, out[at])
+            _in_threads(values, factors, self.method, out[at], self.packing)
         self.levels[level][box] = out
         return out
 
@@ -398,8 +488,10 @@ def fill_levels(
     steps: Sequence[tuple[int, ...]],
     method: str,
     progress: Progress | None,
+    packing: Packing | None = None,
 ) -> None:
     """Store a source in the first array and its coarser levels in the others."""
+    packing = check_packing(method, packing) if steps else None
     target = UNIT_BYTES
     if method == "gaussian" and steps:
         target //= int(np.prod(steps[0]))
@@ -409,7 +501,7 @@ def fill_levels(
     if blocks and any(u % b and u < n for u, b, n in zip(unit, blocks, source.shape, strict=True)):
         _store_blocks(source, arrays[0])
         source, stored = arrays[0], True
-    Pyramid(source, arrays, steps, method, unit, progress, stored).run()
+    Pyramid(source, arrays, steps, method, unit, progress, stored, packing).run()
 
 
 def _source_blocks(source: Any) -> tuple[int, ...]:
@@ -437,6 +529,7 @@ class ReduceBox:
     factors: tuple[int, ...]
     method: str
     box: tuple[tuple[int, int], ...]
+    packing: Packing | None = None
 
     def __call__(self) -> Filled:
         gaussian_border = gaussian_reach(self.factors) if self.method == "gaussian" else None
@@ -453,34 +546,45 @@ class ReduceBox:
         out = empty(tuple(stop - start for start, stop in self.box), self.target.dtype)
         if gaussian_border is not None:
             values = np.pad(values, padding, mode="edge")
-        _in_threads(values, self.factors, self.method, out)
+        _in_threads(values, self.factors, self.method, out, self.packing)
         self.target[tuple(slice(*side) for side in self.box)] = out
         return Filled(bytes_read=read)
 
 
 def level_tasks(
-    source: Array, target: Array, factors: Sequence[int], method: str, memory: int
+    source: Array,
+    target: Array,
+    factors: Sequence[int],
+    method: str,
+    memory: int,
+    packing: Packing | None = None,
 ) -> Iterator[Task[Filled]]:
     """Yield the tasks that compute one level from the next finer one, which is complete."""
-    for box in boxes(target, _items(target, factors, method, memory)):
+    packing = check_packing(method, packing)
+    for box in boxes(target, _items(target, factors, method, memory, packing)):
         sides = tuple((side.start, side.stop) for side in box)
         size = math.prod(stop - start for start, stop in sides) * target.itemsize
         yield Task(
             task_id("level", target.path, sides),
-            ReduceBox(source, target, tuple(factors), method, sides),
+            ReduceBox(source, target, tuple(factors), method, sides, packing),
             size,
             target.name,
         )
 
 
-def level_task_count(target: Array, factors: Sequence[int], method: str, memory: int) -> int:
+def level_task_count(
+    target: Array, factors: Sequence[int], method: str, memory: int, packing: Packing | None = None
+) -> int:
     """Return the number of tasks that `level_tasks` yields."""
-    return box_count(target, _items(target, factors, method, memory))
+    packing = check_packing(method, packing)
+    return box_count(target, _items(target, factors, method, memory, packing))
 
 
-def _items(target: Array, factors: Sequence[int], method: str, memory: int) -> int:
+def _items(
+    target: Array, factors: Sequence[int], method: str, memory: int, packing: Packing | None
+) -> int:
     """Return how many elements of a level a task may compute: it reads several times as many."""
-    compiled = method in _COMPILED or method == "nearest"
+    compiled = packing is None and (method in _COMPILED or method == "nearest")
     wide = 2 * target.itemsize if compiled else target.itemsize + 32
     limit = min(memory // 2, TASK_BYTES) // (wide * math.prod(factors))
     return max(1, int(limit))

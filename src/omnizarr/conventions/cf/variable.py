@@ -7,6 +7,8 @@ of its strings. NetCDF's attribute ``_Encoding`` is their character encoding.
 from __future__ import annotations
 
 import codecs
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.conventions.cf.packing import FILL, Packing
+from omnizarr.conventions.cf.packing import FILL, Packing, encode_fill
 from omnizarr.conventions.cf.times import TICKS, UNITS, Times, is_time
 from omnizarr.data_types import as_type, cast
 from omnizarr.data_types.cast import is_masked_array
@@ -457,6 +459,44 @@ def decode(
     except InvalidMetadata as e:
         raise InvalidMetadata(f"{array.name} in {array.store!r}: {e}") from e
     return Variable(array, source, dimensions, decoding)
+
+
+# Attributes of where an array is, or of the group that it is part of; all others are of its values.
+_OF_PLACE = re.compile(
+    r"grid_mapping|_CRS|spatial:.*|proj:.*|coordinates|bounds|zarr_conventions|multiscales"
+)
+
+
+def described_values(
+    source: Any, *, zero_is_missing: bool = True
+) -> tuple[dict[str, Any], Packing]:
+    """Return the attributes that tell what the numbers of an array mean, and their packing.
+
+    The array is one of this package, of zarr-python or of h5py. In versions 1 and 2, xarray and
+    GDAL take the fill value of an array with dimension names for missing; 0 is also the default.
+    """
+    array = source.array if isinstance(source, View) else source
+    dtype = np.dtype(array.dtype)
+    found: dict[str, Any] = {}
+    for name, value in dict(getattr(array, "attrs", {})).items():
+        plain: Any = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+        if name == FILL and not isinstance(plain, str):
+            plain = encode_fill(plain[0] if isinstance(plain, list) else plain, dtype)
+        if not _OF_PLACE.fullmatch(name) and _is_json(plain):
+            found[name] = plain
+    if isinstance(array, Array) and array._location.format.undefined_fill and FILL not in found:
+        fill = None if array.dimension_names is None else array.fill_value
+        if fill is not None and (zero_is_missing or fill != 0):
+            found[FILL] = encode_fill(fill, dtype)
+    return plain_attributes(found), Packing.of(dtype, found)
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):  # such as the references between HDF5 datasets
+        return False
+    return True
 
 
 def _source(array: Array) -> tuple[Array | View | Joined, tuple[str | None, ...] | None]:

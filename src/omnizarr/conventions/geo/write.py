@@ -8,10 +8,21 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from omnizarr import config
-from omnizarr.conventions.geo.crs import CRS, PROJ, Way, registered, to_gdal, to_proj, write_crs
+from omnizarr.conventions.cf.packing import Packing
+from omnizarr.conventions.cf.variable import described_values
+from omnizarr.conventions.geo.crs import (
+    CRS,
+    PROJ,
+    Way,
+    read_crs,
+    registered,
+    to_gdal,
+    to_proj,
+    write_crs,
+)
 from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.map import open as open_map
-from omnizarr.conventions.geo.transform import Affine
+from omnizarr.conventions.geo.transform import Affine, read_transform, spatial_axes
 from omnizarr.errors import InvalidArgument, known_names
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.build import build
@@ -20,7 +31,14 @@ from omnizarr.hierarchy.create import new_location
 from omnizarr.hierarchy.group import Group, make_group
 from omnizarr.hierarchy.options import ArrayOptions, check_options, document_options
 from omnizarr.hierarchy.selection import as_source
-from omnizarr.ops.pyramid import NAMES, Progress, fill_levels, level_chunks, level_shapes
+from omnizarr.ops.pyramid import (
+    NAMES,
+    Progress,
+    check_packing,
+    fill_levels,
+    level_chunks,
+    level_shapes,
+)
 
 # By default, levels are added until both sides are at most this long.
 SMALL = 256
@@ -67,6 +85,10 @@ def write(
 ) -> Map:
     """Write a map with its levels; the last two axes are rows and columns.
 
+    A Zarr array brings the attributes of its values, such as `_FillValue`, `scale_factor` and
+    `units`, and its place, unless others are given. Missing values are left out of the means and
+    maxima of coarser levels; a pixel is missing if all of its finer pixels are.
+
     The default compression is one that GDAL can read. A map becomes visible when it is complete; an
     existing one that it replaces stays until then.
 
@@ -76,9 +98,9 @@ def write(
         path: The path of the map in the store; by default the root.
         variable: With a name, every level is a group with an array of that name and its
             coordinates, as xarray and GDAL expect; otherwise, every level is an array.
-        crs: Anything that `CRS.of` accepts, or None.
+        crs: Anything that `CRS.of` accepts; by default that of the array `data`, if it has one.
         transform: The position of the map: six numbers ``[a, b, c, d, e, f]`` from columns and rows
-            to coordinates.
+            to coordinates; by default that of the array `data`, if it has one.
         bounds: The same as a box ``(xmin, ymin, xmax, ymax)`` with the first row at its top.
         levels: The number of levels, including full resolution; by default, levels are added until
             both sides are at most 256 long.
@@ -107,11 +129,18 @@ def write(
         [(4, 8), (2, 4)]
     """
     source = as_source(data)
-    _check(source, factor, method, convention, options)
+    _check(source, factor, method, convention)
+    attributes = {**described_values(source)[0], **(options.get("attributes") or {})}
+    options["attributes"] = attributes
+    packing = Packing.of(np.dtype(source.dtype), attributes)
+    check_packing(method, packing)
     affine = _transform(transform, bounds, source.shape[-2:])
+    if isinstance(source, Array):
+        affine = affine or read_transform(source)
+        crs = read_crs(source) if crs is None else crs
     system = None if crs is None else _complete_crs(crs, way)
     steps = _steps(source.shape, levels, factor)
-    names = list(options.pop("dimension_names", None) or _names(len(source.shape)))
+    names = list(options.pop("dimension_names", None) or _names(source))
     if len(names) != len(source.shape) or None in names[-2:]:
         raise InvalidArgument(
             f"dimension_names must name the rows and columns of {len(source.shape)} axes,"
@@ -127,8 +156,8 @@ def write(
         group = make_group(staged, None, overwrite=False)
         paths = [f"{i}/{variable}" if variable else str(i) for i in range(len(steps) + 1)]
         shapes = dict(zip(paths, level_shapes(source.shape, steps), strict=True))
-        arrays = _create(group, source, shapes, names, options)
-        fill_levels(source, arrays, steps, method, progress)
+        arrays = _create(group, source, shapes, names, options, packing)
+        fill_levels(source, arrays, steps, method, progress, described_values(arrays[0])[1])
 
         transforms = [
             None if affine is None else affine.scaled(factor**i, factor**i)
@@ -149,26 +178,21 @@ def write(
     return open_map(location.store, path=location.path)
 
 
-def _check(
-    source: Any, factor: int, method: str, convention: str, options: Mapping[str, Any]
-) -> None:
+def _check(source: Any, factor: int, method: str, convention: str) -> None:
     if len(source.shape) < 2:
         raise InvalidArgument(f"a map has at least two axes, got shape {source.shape}")
+    axes = len(source.shape) - 2, len(source.shape) - 1
+    if isinstance(source, Array) and spatial_axes(source) != axes:
+        raise InvalidArgument(
+            f"the axes of {source.name} are {source.dimension_names}, but rows and columns must be"
+            " the last two; pass its values with the axes in that order"
+        )
     if isinstance(factor, bool) or not isinstance(factor, int) or factor < 2:
         raise InvalidArgument(f"factor must be an integer of at least 2, got {factor!r}")
     if method not in NAMES:
         raise InvalidArgument(f"unknown method {method!r}; {known_names(method, NAMES)}")
     if convention not in ("multiscales", "geozarr"):
         raise InvalidArgument(f"convention must be 'multiscales' or 'geozarr', got {convention!r}")
-    attributes = options.get("attributes") or {}
-    if (
-        method in ("mean", "gaussian", "max")
-        and {"_FillValue", "missing_value"} & attributes.keys()
-    ):
-        raise InvalidArgument(
-            f"method {method!r} would mix the number for missing values with valid values; use"
-            " 'nearest' or 'mode', or floats with NaN"
-        )
 
 
 def _transform(
@@ -212,7 +236,12 @@ def _steps(shape: Sequence[int], levels: int | None, factor: int) -> list[tuple[
     return [(*(1 for _ in shape[:-2]), factor, factor)] * (levels - 1)
 
 
-def _names(rank: int) -> list[str]:
+def _names(source: Any) -> list[str | None]:
+    """Return the names of a Zarr array's axes if they are distinct, else those of a map."""
+    rank = len(source.shape)
+    named = source.dimension_names if isinstance(source, Array) else None
+    if named is not None and None not in named and len({*named}) == rank:
+        return list(named)
     return [*(("band",) if rank == 3 else (f"dim_{i}" for i in range(rank - 2))), "y", "x"]
 
 
@@ -222,14 +251,14 @@ def _create(
     shapes: Mapping[str, tuple[int, ...]],
     names: Sequence[str | None],
     options: ArrayOptions,
+    packing: Packing,
 ) -> list[Array]:
     format = group._location.format
     options = {**options, "dimension_names": names}
     if "fill_value" not in options:  # readers of maps interpret a fill value as "no data"
         zero = np.nan if np.dtype(source.dtype).kind == "f" else 0
-        fill = (options.get("attributes") or {}).get("_FillValue")
         none = None if format.undefined_fill else zero
-        options["fill_value"] = fill if isinstance(fill, (int, float)) else none
+        options["fill_value"] = packing.missing[0] if packing.missing else none
     if not _COMPRESSION & options.keys() and isinstance(config.get().codecs, str):
         codecs = format.default_codecs(np.dtype(source.dtype).itemsize, None, "portable")
         options["compressors"] = list(codecs[1:])  # without the serializer

@@ -17,6 +17,8 @@ from typing import Any, cast
 import numpy as np
 
 from omnizarr import config, stores
+from omnizarr.conventions.cf.packing import Packing
+from omnizarr.conventions.cf.variable import described_values, plain_attributes
 from omnizarr.conventions.ome.image import Image
 from omnizarr.conventions.ome.levels import (
     Factors,
@@ -68,7 +70,14 @@ from omnizarr.ops.fill import (
 )
 from omnizarr.ops.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of
 from omnizarr.ops.output import HierarchyOutput, SeveralNodes
-from omnizarr.ops.pyramid import NAMES, level_chunks, level_shapes, level_task_count, level_tasks
+from omnizarr.ops.pyramid import (
+    NAMES,
+    check_packing,
+    level_chunks,
+    level_shapes,
+    level_task_count,
+    level_tasks,
+)
 from omnizarr.ops.source_keys import source_state
 from omnizarr.stores import check_disjoint, get_existing
 from omnizarr.stores.identity import key_digest, portable_key
@@ -141,6 +150,9 @@ def plan_levels(
     attributes = image_attributes(with_windows(metadata, dtype), version)
     check_attributes(attributes, f"the image {paths.show(path)}")
     (multiscale,) = metadata.multiscales
+    if len(multiscale.datasets) > 1:
+        attributes_of_values = options.get("attributes") or {}
+        check_packing(multiscale.type or "nearest", Packing.of(dtype, attributes_of_values))
     options = with_separator(_by_axis(options, multiscale.axes, shape), version)
     options = level_options(options, version, multiscale, shape, dtype)
     models: dict[str, ArrayModel] = {}
@@ -200,10 +212,9 @@ def level_stages(
     def tasks(level: int) -> Iterator[Task[Filled]]:
         for image in images:
             if level <= len(image.steps):
-                arrays = made(image)
-                yield from level_tasks(
-                    arrays[level - 1], arrays[level], image.steps[level - 1], image.method, memory
-                )
+                finer, coarser = made(image)[level - 1 : level + 1]
+                step, packing = image.steps[level - 1], image_packing(finer)
+                yield from level_tasks(finer, coarser, step, image.method, memory, packing)
 
     stages = []
     for level in range(1, max((len(image.steps) for image in images), default=0) + 1):
@@ -211,11 +222,17 @@ def level_stages(
         for image in images:
             if level <= len(image.steps):
                 array = image.arrays(lambda path, model: planned_array(output, path, model))[level]
-                count += level_task_count(array, image.steps[level - 1], image.method, memory)
+                step, packing = image.steps[level - 1], image_packing(array)
+                count += level_task_count(array, step, image.method, memory, packing)
                 size += array.nbytes
         name = f"level {level}"
         stages.append(Stage(name, partial(tasks, level), count, size, bytes_written=size))
     return stages
+
+
+def image_packing(level: Array) -> Packing:
+    """Return what the numbers of a level of an image mean."""
+    return described_values(level, zero_is_missing=False)[1]
 
 
 def planned_array(output: HierarchyOutput, path: str, model: ArrayModel) -> Array:
@@ -319,11 +336,17 @@ class BuildPyramid(Job[Filled]):
         elif self.axes is None and source.dimension_names:
             described["axes"] = _known_axes(source.dimension_names)
         given: Any = dict(self.options)
+        stated = described_values(source, zero_is_missing=False)[0]
+        given["attributes"] = {**stated, **(given.get("attributes") or {})}
+        skipped = {
+            f"attribute {name}": "an image has no place on the Earth; write a map with geo.write"
+            for name in plain_attributes(source.attrs)
+            if name not in stated
+        }
         new = plan_image(location, location.path, source.shape, source.dtype, given, described)
         sources, images, nodes = [source], [new], new.nodes()
-        skipped: dict[str, str] = {}
         if image is not None:
-            skipped = dict.fromkeys(other_members(image), "it is not part of the image")
+            skipped |= dict.fromkeys(other_members(image), "it is not part of the image")
             metadata = kept_metadata(new.metadata, image, True)
             images = [replace(new, metadata=metadata, others=image.group.attrs.asdict())]
             nodes = images[0].nodes()
@@ -399,7 +422,8 @@ class BuildPyramid(Job[Filled]):
                 if number < len(each.steps):
                     coarser = each.planned(number)
                     step, how = each.steps[number], each.method
-                    count += level_task_count(coarser, step, how, memory)
+                    packing = image_packing(each.image.levels[-1])
+                    count += level_task_count(coarser, step, how, memory, packing)
                     size += coarser.nbytes
             tasks, name = partial(output.tasks, number, memory), f"level {have + number}"
             stages.append(Stage(name, tasks, count, size, bytes_written=size))
@@ -423,6 +447,7 @@ def _plan_labels(
     own = labels_options(
         options, image.metadata.multiscales[0].axes, labels.metadata.multiscales[0].axes
     )
+    own["attributes"] = described_values(array, zero_is_missing=False)[0]
     new = plan_levels(location, path, array.shape, array.dtype, own, labels.metadata, labels.steps)
     return replace(new, others=labels.image.group.attrs.asdict())
 
@@ -473,10 +498,12 @@ class MoreLevels:
         transforms = level_transforms(_own_transform(image), steps, method)[1:]
         taken = {dataset.path for dataset in image.multiscale.datasets}
         names = _free_names(taken, len(image.levels), len(steps))
+        stated, packing = described_values(last, zero_is_missing=False)
+        check_packing(method, packing)
         models: dict[str, ArrayModel] = {}
         for name, shape in zip(names, level_shapes(last.shape, steps)[1:], strict=True):
             chunks, shards = level_chunks(last.chunks, last.shards, shape)
-            changed: dict[str, Any] = {"shape": shape, "chunks": chunks}
+            changed: dict[str, Any] = {"shape": shape, "chunks": chunks, "attributes": stated}
             if shards is not None:
                 changed["shards"] = shards
             options: Any = options_like(last, changed)
@@ -527,8 +554,9 @@ class AddedLevels(SeveralNodes):
                 made = [*each.models]
                 finer = each.image.levels[-1] if number == 0 else self._array(made[number - 1])
                 yield from level_tasks(
-                    finer, self._array(made[number]), each.steps[number], each.method, memory
-                )
+                    finer, self._array(made[number]), each.steps[number], each.method, memory,
+                    image_packing(finer),
+                )  # fmt: skip
 
     def _array(self, path: str) -> Array:
         output = self.outputs[path]

@@ -13,6 +13,7 @@ import numpy as np
 
 from omnizarr import stores
 from omnizarr._version import VERSION
+from omnizarr.conventions.cf.variable import described_values
 from omnizarr.conventions.ome.image import Image, load
 from omnizarr.conventions.ome.levels import (
     Factors,
@@ -156,6 +157,8 @@ def write(
         source.shape, axes, scale, translation, unit, levels, factors, method, names,
         name or image_name(store, path), own,
     )  # fmt: skip
+    stated = described_values(source, zero_is_missing=False)[0]
+    options["attributes"] = {**stated, **(options.get("attributes") or {})}
     where = stores.resolve(store, storage_options=here)
     others: Mapping[str, Any] = {}
     if image is not None:
@@ -295,7 +298,8 @@ def write_levels(
         (multiscale,) = metadata.multiscales
         shapes = level_shapes(source.shape, steps)
         arrays = _create(group, source, multiscale, shapes, version, options)
-        fill_levels(source, arrays, steps, multiscale.type or "nearest", progress)
+        packing = described_values(arrays[0], zero_is_missing=False)[1]
+        fill_levels(source, arrays, steps, multiscale.type or "nearest", progress, packing)
         own = to_json(with_windows(metadata, dtype, arrays[-1]))
         group.attrs.update(to_attributes(own, version.name, others or {}))
         for each in labels:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from omnizarr import config, stores
-from omnizarr.conventions.cf.packing import encode_fill
+from omnizarr.conventions.cf.packing import FILL, NAMES, encode_fill
 from omnizarr.conventions.ome.model import Metadata, to_json
 from omnizarr.conventions.ome.pyramid import (
     ImageOutput,
@@ -60,6 +60,10 @@ _ELSEWHERE = {  # options that users look for here, and where they are
     "axes": "read the pixels and write them with omnizarr.ome.write(…, axes=…)",
     "append_dim": "open the file with xarray: dataset.omnizarr.to(destination, append_dim=…)",
 }
+# Attributes of the numbers of an image, which each of its levels has.
+_OF_VALUES = (
+    FILL, "missing_value", *NAMES, "_Unsigned", "scale_factor", "add_offset", "units",
+)  # fmt: skip
 _VARIABLE = ("filters", "serializer")  # options of codecs that text of any length cannot have
 
 
@@ -223,6 +227,8 @@ class _Nodes:
             skipped = self.contents.skipped.items()
             reasons = "; ".join(f"{k}: {v}" if k else v for k, v in skipped)
             raise CannotExpress(f"nothing can be imported to {self.location}: {reasons}")
+        if self.job.levels is not None and not self.images:
+            self.contents.notes.append("there are no levels: nothing is an image; give image=True")
         self._add_parents()
         self._add_layout()
 
@@ -292,6 +298,9 @@ class _Nodes:
     def _add_image(self, full: str, entry: ArrayEntry, image: ImageEntry) -> None:
         dtype = np.dtype(self._dtype(full, entry))
         options: Any = {**self.job.options, **self._shapes(full, entry)}
+        attributes = self._attributes(full, entry, dtype)[0]
+        values = {k: v for k, v in attributes.items() if k in _OF_VALUES}
+        options["attributes"] = {**values, **(options.get("attributes") or {})}
         described = {
             "axes": image.axes,
             "scale": dict(image.scale) or None,
@@ -306,7 +315,7 @@ class _Nodes:
         except InvalidArgument as e:
             raise InvalidArgument(f"{paths.show(full)}: {e}") from e
         nodes = new.nodes()
-        extra = _finite(entry.attributes, full, self.contents.notes)
+        extra = {k: v for k, v in attributes.items() if k not in _OF_VALUES}
         group = nodes[full]
         nodes[full] = group.with_(attributes={**extra, **group.attributes})
         self.nodes.update(nodes)
@@ -329,21 +338,28 @@ class _Nodes:
         options: dict[str, Any] = {**self.job.options, **self._shapes(path, entry)}
         if dtype is str:
             options = {k: v for k, v in options.items() if k not in _VARIABLE}
-        given = dict(entry.attributes)
-        fill, missing = entry.fill_value, entry.missing
-        if _is_nan(given.get("missing_value")) and (missing is None or _is_nan(missing)):
-            missing = given.pop("missing_value")  # JSON has no NaN, but `_FillValue` can be one
-        attributes = _finite(given, path, self.contents.notes)
+        attributes, missing = self._attributes(path, entry, dtype)
+        fill = entry.fill_value
         if self.location.format.undefined_fill and entry.dimension_names is not None:
             fill = missing  # in version 2, xarray takes the fill value for missing values
-        elif missing is not None:
-            attributes["_FillValue"] = encode_fill(missing, _numpy_type(dtype))
+            if missing is not None:
+                del attributes[FILL]
         if fill is not DEFAULT_FILL:
             options["fill_value"] = _fitting(fill, dtype)
         options["attributes"] = attributes
         if entry.dimension_names is not None:
             options["dimension_names"] = entry.dimension_names
         return options
+
+    def _attributes(self, path: str, entry: ArrayEntry, dtype: Any) -> tuple[dict[str, Any], Any]:
+        """Return the attributes of an array as JSON, and the number for missing values."""
+        given, missing = dict(entry.attributes), entry.missing
+        if _is_nan(given.get("missing_value")) and (missing is None or _is_nan(missing)):
+            missing = given.pop("missing_value")  # JSON has no NaN, but `_FillValue` can be one
+        attributes = _finite(given, path, self.contents.notes)
+        if missing is not None:
+            attributes[FILL] = encode_fill(missing, _numpy_type(dtype))
+        return attributes, missing
 
     def _shapes(self, path: str, entry: ArrayEntry) -> dict[str, Any]:
         """Return the options `chunks` and `shards` of an array."""
