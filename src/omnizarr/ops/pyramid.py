@@ -46,7 +46,7 @@ UNIT_BYTES = 2**24
 
 
 class Packing(Protocol):
-    """What stored numbers mean, as far as it matters here."""
+    """The meaning of stored numbers: which of them are missing, and their sign."""
 
     @property
     def leaves_out(self) -> bool:

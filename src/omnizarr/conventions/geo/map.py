@@ -266,9 +266,9 @@ class Map:
             math.ceil((extent[0] - right) / circle),
         )
         parts: list[tuple[float, ...]] = []
-        for turns in range(first, last - 1, -1):
-            low = max(extent[0], left + turns * circle)
-            high = min(extent[2], right + turns * circle)
+        for rounds in range(first, last - 1, -1):
+            low = max(extent[0], left + rounds * circle)
+            high = min(extent[2], right + rounds * circle)
             if high - low > 2 * little:
                 parts.append((low, bottom, high, top))
         if len(parts) > 1 and abs(extent[2] - extent[0] - circle) > abs(transform.a) / 100:

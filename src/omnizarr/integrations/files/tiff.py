@@ -7,7 +7,9 @@ in lower case; OME-TIFF images are brought to the order of OME-Zarr: time, chann
 of a pyramid are computed anew from full resolution.
 
 The place of a GeoTIFF (OGC 19-008r4) becomes attributes of the array: `spatial:transform`, `_CRS`
-and `proj:code`, as `geo.write` and `geo.write_crs` have them; its no-data value the fill value.
+and `proj:code`, as `geo.write` and `geo.write_crs` have them; its no-data value the fill value. Of
+GDAL's metadata, the scale, offset, unit and name that all bands share become attributes of CF; what
+differs from band to band, and the tags, are in the attribute `gdal`.
 """
 
 from __future__ import annotations
@@ -19,8 +21,11 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
+from xml.etree import ElementTree
+from xml.sax.saxutils import unescape
 
 import numpy as np
 import numpy.typing as npt
@@ -209,7 +214,8 @@ def contents(file: str) -> Contents:
         for number, each in enumerate(series):
             path = "" if len(series) == 1 else str(number)
             image = images[number] if len(images) == len(series) else None
-            found.arrays[path] = _entry(file, opened, number, each, image, found)
+            entry = _entry(file, opened, number, each, image, found)
+            found.arrays[path] = _with_gdal(entry, each, number, found)
         if len(series) > 1:
             found.groups[""] = {}
         if opened.is_ome:
@@ -451,8 +457,127 @@ def _plain(value: Any) -> Any:
 
 # GeoTIFF
 
-_NODATA = 42113  # the tag of GDAL
+_NODATA, _METADATA, _DIRECTORY = 42113, 42112, 34735  # tags of GDAL, and of GeoTIFF
+_PLACES = {"ModelPixelScale": 33550, "ModelTiepoint": 33922, "ModelTransformation": 34264}
 _USER_DEFINED = 32767  # a reference system that is described by parameters, not by a code
+COLOUR = "colorinterp"  # the role of the name of a band's colour
+_RGB, _ALPHA = 2, (1, 2)  # what the samples of a pixel are
+_POINT = 2  # the transform is for centres of pixels
+_MASK = 4  # the bit of a page that says which pixels of another one are valid
+OWN_DESCRIPTION = '{"array_shape":'  # the start of what the export of maps writes
+# The attributes of what GDAL says of a band, by its role, and the value of bands without it.
+ROLES = {
+    "scale": ("scale_factor", 1.0), "offset": ("add_offset", 0.0), "unittype": ("units", ""),
+    "description": ("long_name", ""),
+}  # fmt: skip
+
+
+def _with_gdal(entry: ArrayEntry, series: Any, number: int, found: Contents) -> ArrayEntry:
+    """Return an array with what GDAL, or the export of a map, says of it."""
+    keyframe = series.keyframe
+    if int(keyframe.subfiletype) & _MASK:
+        found.notes.append(
+            f"array {number} is the mask of the array before it: 0 where pixels are not valid"
+        )
+        return entry
+    tags = {code for code in (_NODATA, _METADATA, _DIRECTORY, *_PLACES.values())
+            if code in keyframe.tags}  # fmt: skip
+    if not tags:
+        return entry
+    if len(series.pages) > 1 and _pages_differ(series, tags):
+        found.skipped["places and metadata of pages"] = "only those of the first are imported"
+    stated = _gdal_attributes(keyframe, dict(zip(series.axes, series.shape, strict=True)), found)
+    if entry.image is not None:
+        return replace(
+            entry, missing=_nodata(series, found), attributes={**stated, **entry.attributes}
+        )
+    image = entry.as_image
+    if image is not None:
+        attributes = {**stated, **image.attributes}
+        image = replace(image, missing=entry.missing, attributes=attributes)
+    entry = replace(entry, attributes={**stated, **entry.attributes}, as_image=image)
+    return _as_exported(entry, str(keyframe.description))
+
+
+def _as_exported(entry: ArrayEntry, description: str) -> ArrayEntry:
+    """Return the array of a map that was exported, with its shape, names and attributes."""
+    own = json.loads(description) if description.startswith(OWN_DESCRIPTION) else {}
+    values = entry.values
+    if not own or not isinstance(values, SeriesValues):
+        return entry
+    shape, added = _full_shape(own.get("array_shape"), entry.shape)
+    names = tuple(own.get("dimension_names") or ())
+    return replace(
+        entry,
+        values=replace(values, shape=shape, added=added),
+        shape=shape,
+        chunks=None if added else entry.chunks,
+        dimension_names=names if len(names) == len(shape) else entry.dimension_names,
+        attributes={**own.get("attributes", {}), **entry.attributes},
+    )
+
+
+def _pages_differ(series: Any, tags: set[int]) -> bool:
+    """Return True if a page has another place or other metadata than the first one."""
+    first = {code: series.keyframe.tags[code].value for code in tags}
+    pages = [page.aspage() for page in series.pages[1:] if page is not None]
+    return any(page.tags.valueof(code) != value for page in pages for code, value in first.items())
+
+
+def _gdal_attributes(keyframe: Any, shape: dict[str, int], found: Contents) -> dict[str, Any]:
+    """Return GDAL's metadata as attributes: those of CF that all bands share, and `gdal`."""
+    text = keyframe.tags.valueof(_METADATA) or "<GDALMetadata/>"
+    tags: dict[str, dict[str, str]] = {}
+    bands: list[dict[str, Any]] = [{} for _ in range(shape.get("S", 1))]
+    try:
+        for item in ElementTree.fromstring(str(text)):
+            sample = int(item.get("sample", -1))
+            into: Any = tags
+            value: Any = unescape(item.text or "", {"&quot;": '"', "&apos;": "'"})
+            name, role = item.get("name", ""), item.get("role")
+            if len(item) or sample >= len(bands):
+                found.skipped[f"GDAL metadata {name or item.get('domain')}"] = "it is no plain text"
+            elif sample >= 0 and role in ROLES:
+                default = ROLES[role][1]
+                bands[sample][ROLES[role][0]] = float(value) if default != "" else value
+            elif sample >= 0 and role == COLOUR:
+                bands[sample][COLOUR] = value
+            else:
+                into = tags if sample < 0 else bands[sample].setdefault("tags", {})
+                into.setdefault(item.get("domain", ""), {})[name] = value
+    except (ElementTree.ParseError, ValueError) as e:
+        found.skipped["GDAL metadata"] = f"they cannot be read: {e}"
+        return {}
+    if int(keyframe.photometric) == _RGB:
+        for band, colour in zip(bands, ("Red", "Green", "Blue"), strict=False):
+            band.setdefault(COLOUR, colour)
+    elif len(bands) in (3, 4):  # without this, the export would take them for colours
+        for band, colour in zip(bands, ("Gray", *("Undefined",) * 3), strict=False):
+            band.setdefault(COLOUR, colour)
+    for band, kind in zip(reversed(bands), reversed(keyframe.extrasamples), strict=False):
+        if int(kind) in _ALPHA:
+            band[COLOUR] = "Alpha"
+    attributes: dict[str, Any] = {}
+    for name, default in ROLES.values():
+        first, *others = [band.get(name, default) for band in bands]
+        number = default != ""
+        odd = number and (not math.isfinite(first) or (name == "scale_factor" and first == 0))
+        if not odd and all(other == first for other in others):
+            if first != default:
+                attributes[name] = first
+            for band in bands:
+                band.pop(name, None)
+    if any("scale_factor" in band or "add_offset" in band for band in bands):
+        found.notes.append(
+            "the scale or offset differs from band to band, or is no number; it is kept in the"
+            " attribute gdal, and not applied when values are decoded"
+        )
+    if (keyframe.geotiff_tags or {}).get("GTRasterTypeGeoKey") == _POINT:
+        tags.setdefault("", {})["AREA_OR_POINT"] = "Point"
+    gdal = {"tags": tags, "bands": bands if any(bands) else []}
+    if any(gdal.values()):
+        attributes["gdal"] = {name: value for name, value in gdal.items() if value}
+    return attributes
 
 
 def _place(
@@ -461,16 +586,19 @@ def _place(
     """Return the attributes of a GeoTIFF's transform and reference system; note what is lost."""
     keyframe = series.keyframe
     try:
-        tags = keyframe.geotiff_tags if keyframe.is_geotiff else None
+        tags = dict(keyframe.geotiff_tags or {}) if keyframe.is_geotiff else {}
+        tags |= {n: keyframe.tags[c].value for n, c in _PLACES.items() if c in keyframe.tags}
         if not tags:
             return {}
-        where, code = _transform(tags), _epsg_code(tags)
+        where, crs = _transform(tags), _stated_crs(tags, series)
     except (*_ERRORS, OmnizarrError) as e:
         found.skipped["coordinate system"] = f"the GeoTIFF tags cannot be read: {e}"
         return {}
     attributes: dict[str, Any] = {}
     used = []
-    if where is None or names is None or not {"y", "x"} <= {*names}:
+    if where is None and not tags.keys() & _PLACES.keys():
+        pass  # there is a reference system only
+    elif where is None or names is None or not {"y", "x"} <= {*names}:
         found.skipped["coordinates of the pixels"] = (
             "the file has control points instead of a transform" if where is None
             else f"the axes {series.axes} have no rows and columns"
@@ -480,23 +608,39 @@ def _place(
         attributes["spatial:shape"] = [shape[names.index(name)] for name in ("y", "x")]
         attributes["spatial:transform"] = list(where.coefficients)
         used.append(SPATIAL)
-    if code is None:
+    if crs is not None:
+        attributes |= {"_CRS": to_gdal(crs), **to_proj(crs)}
+        used.append(PROJ)
+    elif "GTModelTypeGeoKey" in tags:
         about = tags.get("PCSCitationGeoKey") or tags.get("GTCitationGeoKey")
         text = f"{about!r} " if isinstance(about, str) else ""
         found.skipped["coordinate reference system"] = (
-            f"{text}has no EPSG code in the file; add one as the attribute proj:code"
+            f"{text}has no EPSG code in the file; install rasterio, or add one as the attribute"
+            " proj:code"
         )
-    else:
-        crs = CRS.of(f"EPSG:{code}")
-        attributes |= {"_CRS": to_gdal(crs), **to_proj(crs)}
-        used.append(PROJ)
     if _code(tags.get("VerticalCSTypeGeoKey")) is not None:
         found.skipped["vertical reference system"] = "only the horizontal one is imported"
     if used:
-        kept = ["the transform" if each is SPATIAL else f"EPSG:{code}" for each in used]
+        kept = ["the transform" if each is SPATIAL else str(crs) for each in used]
         found.notes.append(f"kept as attributes: {' and '.join(kept)}")
         attributes["zarr_conventions"] = registered(None, *used)
     return attributes
+
+
+def _stated_crs(tags: dict[str, Any], series: Any) -> CRS | None:
+    """Return the reference system of a code; of parameters, if rasterio is installed to read it."""
+    code = _epsg_code(tags)
+    if code is not None:
+        return CRS.of(f"EPSG:{code}")
+    if "GTModelTypeGeoKey" not in tags:
+        return None
+    try:
+        with import_module("rasterio").open(series.keyframe.parent.filehandle.path) as opened:
+            crs = opened.crs
+            known = crs is not None and (crs.is_projected or crs.is_geographic)
+            return CRS.of(crs.to_wkt(version="WKT2_2019")) if known else None
+    except ImportError:
+        return None
 
 
 def _transform(tags: dict[str, Any]) -> Affine | None:
@@ -512,7 +656,7 @@ def _transform(tags: dict[str, Any]) -> Affine | None:
         where = Affine(width, 0.0, x - column * width, 0.0, -height, y + row * height)
     else:
         return None
-    is_point = tags.get("GTRasterTypeGeoKey") == 2  # the transform is for centres of pixels
+    is_point = tags.get("GTRasterTypeGeoKey") == _POINT
     return where.shifted(-0.5, -0.5) if is_point else where
 
 
@@ -531,17 +675,24 @@ def _code(value: Any) -> int | None:
 
 def _nodata(series: Any, found: Contents) -> Any:
     """Return GDAL's no-data value as the type of the pixels; None if there is none."""
-    keyframe = series.keyframe
-    tag = keyframe.tags.get(_NODATA)
+    tag = series.keyframe.tags.get(_NODATA)
     dtype = native(series.dtype)
-    if tag is None or dtype.kind not in "iuf":
+    if tag is None:
         return None
     text = str(tag.value).strip().rstrip("\0")
+    if dtype.kind not in "iuf":
+        return _unfit(text, dtype, found)
     try:
-        value = float(text) if dtype.kind == "f" else int(float(text))
-        same = dtype.kind == "f" or value == float(text)
+        whole = dtype.kind != "f" and text.lstrip("+-").isdigit()
+        value = int(text) if whole else float(text)
         with np.errstate(over="raise"):
-            return np.array(value, dtype)[()] if same else _unfit(text, dtype, found)
+            if dtype.kind == "f":
+                return np.array(value, dtype)[()]
+            return (
+                np.array(int(value), dtype)[()]
+                if int(value) == value
+                else _unfit(text, dtype, found)
+            )
     except (ValueError, OverflowError, FloatingPointError):
         return _unfit(text, dtype, found)
 

@@ -3,7 +3,7 @@
 Each series of pages is an array with the axes of tifffile; a chunk is a tile, a strip, or a page
 that is stored without compression in one piece. The last strip of a page may be shorter than the
 others, which chunks cannot be: it is padded, encoded again and stored in the references. LZW,
-PackBits and predictors are codecs of the package imagecodecs.
+PackBits and predictors are codecs of the package imagecodecs. Attributes are those of an import.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from omnizarr.errors import InvalidArgument
+from omnizarr.integrations.files.contents import Contents
 from omnizarr.integrations.files.references import (
     ReferenceWriter,
     Unreferable,
     bytes_codec,
     stored_fill,
 )
-from omnizarr.integrations.files.tiff import open_file
+from omnizarr.integrations.files.tiff import contents, open_file
 
 # Compression by its number in the file.
 _CODECS: dict[int, dict[str, Any] | None] = {
@@ -43,17 +44,22 @@ def add_arrays(file: str, writer: ReferenceWriter) -> None:
         series = list(opened.series)
         if not series:
             raise InvalidArgument(f"{file!r} has no images")
+        stated = contents(file)
+        for name, reason in stated.skipped.items():
+            writer.skip(name, reason)
         if len(series) > 1:
             writer.add_group("", {})
         for number, each in enumerate(series):
             path = "" if len(series) == 1 else str(number)
             try:
-                _add_series(path, opened, each, writer)
+                _add_series(path, opened, each, writer, stated)
             except Unreferable as e:
                 writer.skip(path, str(e))
 
 
-def _add_series(path: str, opened: Any, series: Any, writer: ReferenceWriter) -> None:
+def _add_series(
+    path: str, opened: Any, series: Any, writer: ReferenceWriter, stated: Contents
+) -> None:
     keyframe = series.keyframe
     _check(opened, series)
     leading = series.shape[: len(series.shape) - len(keyframe.shape)]
@@ -72,7 +78,8 @@ def _add_series(path: str, opened: Any, series: Any, writer: ReferenceWriter) ->
     names = tuple(axis.lower() for axis in series.axes)
     pages = [_page(opened, series, number) for number in range(math.prod(leading))]
     shorter = {} if whole else _last_strips(keyframe, dtype, codec, pages, writer.inline)
-    writer.add_array(path, document, {}, names if len(set(names)) == len(names) else None)
+    attributes = stated.arrays[path].attributes
+    writer.add_array(path, document, attributes, names if len(set(names)) == len(names) else None)
     page_bytes = math.prod(keyframe.shape) * dtype.itemsize
     for number, page in enumerate(pages):
         at = tuple(int(i) for i in np.unravel_index(number, leading)) if leading else ()
