@@ -157,8 +157,6 @@ def write(
         source.shape, axes, scale, translation, unit, levels, factors, method, names,
         name or image_name(store, path), own,
     )  # fmt: skip
-    stated = described_values(source, zero_is_missing=False)[0]
-    options["attributes"] = {**stated, **(options.get("attributes") or {})}
     where = stores.resolve(store, storage_options=here)
     others: Mapping[str, Any] = {}
     if image is not None:
@@ -398,6 +396,8 @@ def _create(
     options: ArrayOptions,
 ) -> list[Array]:
     options = level_options(options, version, multiscale, shapes[0], np.dtype(source.dtype))
+    stated = described_values(source, zero_is_missing=False)[0]
+    options["attributes"] = {**stated, **(options.get("attributes") or {})}
     arrays: list[Array] = []
     for dataset, shape in zip(multiscale.datasets, shapes, strict=True):
         if arrays:
