@@ -11,6 +11,7 @@ wrong; its answer counts.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import re
@@ -99,6 +100,7 @@ class HTTPStore(Closeable):
         self._running: dict[object, float] = {}  # running requests and their starts
         self._native: obstore.Client | None = None
         self._failures = 0  # of obstore, one after the other
+        self._check_url: Callable[[str], object] | None = None
         self.speed = Speed()
 
     @classmethod
@@ -113,6 +115,17 @@ class HTTPStore(Closeable):
                 f"unknown storage_options {sorted(options)} for {redact_url(url)!r}; {known_here}"
             )
         return cls(url, retry=retry, **known)
+
+    def checking_redirects(self, check: Callable[[str], object]) -> HTTPStore:
+        """Return this store with a function that is called with every URL, and raises to refuse it.
+
+        It sees redirects too, before they are followed. obstore follows them by itself, so that it
+        is not used.
+        """
+        found = copy.copy(self)
+        found._pools, found._running, found._native = None, {}, None
+        found._check_url, found._failures = check, _MAX_FAILURES
+        return found
 
     # Reading
 
@@ -380,7 +393,8 @@ class HTTPStore(Closeable):
     def _pool(self) -> urllib3.PoolManager:
         """Return the connections of this process; a forked one must not share them."""
         if self._pools is None or self._pools[0] != os.getpid():
-            self._pools, self._running = (os.getpid(), _connections(self._base)), {}
+            pools = _connections(self._base, self._check_url)
+            self._pools, self._running = (os.getpid(), pools), {}
         return self._pools[1]
 
     # What it is
@@ -437,14 +451,27 @@ def _no_descriptor(error: BaseException | None) -> bool:
     return False
 
 
-def _connections(url: str) -> urllib3.PoolManager:
-    """Return a pool of connections, through the proxy of the environment if there is one."""
-    proxy = _proxy(url)
+def _connections(url: str, check: Callable[[str], object] | None) -> urllib3.PoolManager:
+    """Return a pool of connections, through the proxy of the environment if there is one.
+
+    `check` is called with every URL, those of redirects too.
+    """
+    proxy, size = _proxy(url), config.get().requests
     if proxy is None:
-        return urllib3.PoolManager(maxsize=config.get().requests)
-    login = urlsplit(proxy).netloc.rpartition("@")[0]
-    headers = urllib3.make_headers(proxy_basic_auth=unquote(login)) if login else None
-    return urllib3.ProxyManager(proxy, maxsize=config.get().requests, proxy_headers=headers)
+        pools = urllib3.PoolManager(maxsize=size)
+    else:
+        login = urlsplit(proxy).netloc.rpartition("@")[0]
+        headers = urllib3.make_headers(proxy_basic_auth=unquote(login)) if login else None
+        pools = urllib3.ProxyManager(proxy, maxsize=size, proxy_headers=headers)
+    if check is not None:
+        ask = pools.urlopen
+
+        def urlopen(method: str, url: str, *args: Any, **options: Any) -> Any:
+            check(url)
+            return ask(method, url, *args, **options)
+
+        pools.urlopen = urlopen  # type: ignore[method-assign]  # it calls itself for a redirect
+    return pools
 
 
 def _proxy(url: str) -> str | None:

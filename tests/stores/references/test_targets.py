@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.errors import InvalidArgument, StoreError
+from omnizarr.errors import InvalidArgument, StoreError, TargetError
 from omnizarr.storage import ReferenceStore
 from omnizarr.stores import resolve
 from omnizarr.stores.references.targets import Place, Targets
 from tests.servers.fixtures import Cloud
-from tests.servers.web import Web
+from tests.servers.web import Web, running
 
 SECRET = b"not for everybody"
 
@@ -169,6 +169,40 @@ def test_local_references_read_servers_with_consent_and_options(
     assert store.get("whole") == b"0123456789"
     with pytest.raises(StoreError, match="does not exist"):
         _store(folder, f"{s3.url}/none", **options).get("k")
+
+
+def test_a_redirect_needs_the_same_consent_as_a_target(web: Web, folder: Path) -> None:
+    with running(Web()) as other:
+        other.values = {"secret.bin": SECRET}
+        web.values = {"a/data.bin": b"0123456789", "b/data.bin": b"abcdefghij"}
+        web.redirects = {
+            "a/away": f"{other.url}/secret.bin",
+            "a/twice": f"{web.url}/a/away",
+            "a/beside": "/b/data.bin",
+            "a/below": "data.bin",
+        }
+        refs = {name: [name, 2, 3] for name in ("data.bin", "away", "twice", "beside", "below")}
+        web.values["a/refs.json"] = json.dumps(refs).encode()
+        (folder / "refs.json").write_text(
+            json.dumps({name: [f"{web.url}/a/{name}", 2, 3] for name in refs})
+        )
+        # Of the server of the references, and of another one that was allowed.
+        for where, allowed in ((f"{web.url}/a/refs.json", []), (folder, [f"{web.url}/a"])):
+            path = where if isinstance(where, str) else where / "refs.json"
+            store = ReferenceStore(path, allow_targets=allowed)
+            assert store.get("data.bin") == store.get("below") == b"234"
+            for name in ("away", "twice", "beside"):
+                with pytest.raises(TargetError, match="redirects to"):
+                    store.get(name)
+                with pytest.raises(TargetError, match="redirects to"):
+                    store.generation(name)
+            assert other.log == []
+            more = [*allowed, web.url, f"{other.url}/secret.bin"]
+            store = ReferenceStore(path, allow_targets=more)
+            assert store.get("away") == store.get("twice") == SECRET[2:5]
+            assert store.get("beside") == b"cde"
+            other.log.clear()
+            store.close()
 
 
 def test_secrets_in_urls_are_not_shown(folder: Path) -> None:

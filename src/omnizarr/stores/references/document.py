@@ -70,7 +70,7 @@ class _Generator:
         if self.offset is None or self.length is None:
             return Target(url)
         numbers = [_number(key, part.render(names)) for part in (self.offset, self.length)]
-        return _target(key, [url, *numbers])
+        return target(key, [url, *numbers])
 
 
 class Document:
@@ -170,8 +170,8 @@ class Document:
 
     def _target(self, key: str, value: Sequence[Any]) -> Target:
         if self._templates and has_expressions(value[0]):
-            return _target(key, [Template.of(value[0]).render(self._templates), *value[1:]])
-        return _target(key, value)
+            return target(key, [Template.of(value[0]).render(self._templates), *value[1:]])
+        return target(key, value)
 
     def keys_below(self, prefix: str) -> Iterable[str]:
         """Return the keys below a prefix."""
@@ -235,7 +235,8 @@ def _check_target(key: str, value: Sequence[Any]) -> None:
         )
 
 
-def _target(key: str, value: Sequence[Any]) -> Target:
+def target(key: str, value: Sequence[Any]) -> Target:
+    """Return the target that a list names; raise if it is not valid."""
     _check_target(key, value)
     return Target(value[0], Range(*value[1:]) if len(value) == 3 else None)
 

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from omnizarr._json import load_object
+from omnizarr._json import kind_of, load_object
 from omnizarr.concurrency import fork
 from omnizarr.errors import InvalidMetadata, MissingModule, StoreError
 from omnizarr.stores import operations
 from omnizarr.stores.base import Range, Store
-from omnizarr.stores.references.document import Reference, Target
+from omnizarr.stores.references.document import Reference, Target, target
 
 ZMETADATA = ".zmetadata"
 MAX_RECORD = 2**24  # rows of a file
@@ -89,7 +89,7 @@ class ParquetReferences:
         if not 0 < size <= MAX_RECORD:
             raise StoreError(f"record_size of {name!r} must be from 1 to {MAX_RECORD}, got {size}")
         self._size = size
-        self._documents = {key: _text(value) for key, value in metadata.items()}
+        self._documents = {key: _text(key, value) for key, value in metadata.items()}
         for key in self._documents:
             operations.check_key(key)
         whole = {"metadata": metadata, "zarr_consolidated_format": 1}
@@ -187,7 +187,9 @@ class ParquetReferences:
         return rows
 
 
-def _text(value: Any) -> bytes:
+def _text(key: str, value: Any) -> bytes:
+    if not isinstance(value, (str, dict)):
+        raise StoreError(f"{key!r} in {ZMETADATA} must be text or an object, got {kind_of(value)}")
     return value.encode() if isinstance(value, str) else json.dumps(value).encode()
 
 
@@ -210,14 +212,14 @@ def _reference(key: str, row: Row) -> Reference | None:
     path, offset, size, raw = row
     if isinstance(raw, str):
         return raw.encode()
-    if isinstance(raw, (bytes, memoryview, bytearray)):
-        return bytes(raw)
-    if not isinstance(path, str) or not path:
+    if isinstance(raw, bytes):
+        return raw
+    if raw is not None:
+        raise StoreError(f"the reference {key!r} must have text or bytes, got {kind_of(raw)}")
+    if path is None or path == "":
         return None
-    start, length = int(offset or 0), int(size or 0)
-    if start < 0 or length < 0:
-        raise StoreError(f"the reference {key!r} has the offset {start} and the size {length}")
-    return Target(path) if not start and not length else Target(path, Range(start, length))
+    found = target(key, [path, 0 if offset is None else offset, 0 if size is None else size])
+    return Target(path) if found.span == Range(0, 0) else found
 
 
 def _read(data: bytes, size: int, name: str) -> Rows:

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from omnizarr import config
 from omnizarr.errors import InvalidArgument, TargetError
 from omnizarr.stores.base import Range, Store, redact_url
+from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.operations import is_key
 from omnizarr.stores.resolve import resolve
 
@@ -168,6 +169,7 @@ class Targets:
         self._options = _checked_options(options)
         self._files = LocalFiles()
         self._stores: dict[Place, Store] = {}
+        self._own: Store | None = None  # of the folder
 
     def locate(self, url: str, key: str) -> tuple[Store, str]:
         """Return the store of a target, and its key there; raise if it may not be read.
@@ -208,7 +210,7 @@ class Targets:
         places += [p for p in self._allowed() if _SCHEME.match(p) is None]
         places += [_file_path(p, key) for p in self._allowed() if p.startswith("file:")]
         if config.ANY_TARGET not in places and not any(_is_below(real, place) for place in places):
-            raise self._refused(url, key, os.path.dirname(real))
+            raise self._refused(url, f"the reference {key!r} leads", os.path.dirname(real))
         return self._files, real
 
     def _remote(self, place: Place, url: str, key: str) -> tuple[Store, str]:
@@ -217,12 +219,35 @@ class Targets:
         if self._store is not None and self.folder is not None:
             home = Place.of(self.folder)
             if home.contains(place) and home[3:] == place[3:]:
-                return self._store, place.key[len(home.key) :].lstrip("/")
+                return self._home(self._store), place.key[len(home.key) :].lstrip("/")
+        if not self._is_allowed(place):
+            raise self._refused(url, f"the reference {key!r} leads", _server_url(place))
+        return self._server(place), place.key
+
+    def _is_allowed(self, place: Place) -> bool:
         allowed = self._allowed()
         urls = (Place.of(p) for p in allowed if "://" in p)
-        if config.ANY_TARGET not in allowed and not any(p.contains(place) for p in urls):
-            raise self._refused(url, key, _server_url(place))
-        return self._server(place), place.key
+        return config.ANY_TARGET in allowed or any(p.contains(place) for p in urls)
+
+    def _check_redirect(self, url: str) -> None:
+        """Raise if a URL that a server redirects to is none that a reference might name."""
+        place = Place.of(url)
+        home = Place.of(self.folder) if self._store is not None and self.folder else None
+        inside = home is not None and home.contains(place) and is_key(place.key)
+        if not inside and not self._is_allowed(place):
+            raise self._refused(url, "the server redirects", _server_url(place))
+
+    def _home(self, store: Store) -> Store:
+        """Return the store of the folder of the references, for targets in it."""
+        if self._own is None:
+            self._own = self._with_consent(store)
+        return self._own
+
+    def _with_consent(self, store: Store) -> Store:
+        """Return a store whose redirects need the same consent as targets."""
+        if isinstance(store, HTTPStore):
+            return store.checking_redirects(self._check_redirect)
+        return store
 
     def _server(self, place: Place) -> Store:
         server = place._replace(key="")
@@ -232,25 +257,27 @@ class Targets:
                 self._stores = {}  # others may be using them
             host = f"{place.login}@{place.server}" if place.login else place.server
             root = f"{place.scheme}://{host}/" + (f"?{place.query}" if place.query else "")
-            known = resolve(root, read_only=True, storage_options=self._options.get(place.scheme))
+            options = self._options.get(place.scheme)
+            known = self._with_consent(resolve(root, read_only=True, storage_options=options))
             self._stores[server] = known
         return known
 
     def _allowed(self) -> tuple[str, ...]:
         return (*self._allow, *config.get().allow_targets)
 
-    def _refused(self, url: str, key: str, place: str) -> TargetError:
+    def _refused(self, url: str, what: str, place: str) -> TargetError:
         where = "" if self.folder is None else f", outside {shown_url(self.folder)!r}"
         return TargetError(
-            f"the reference {key!r} leads to {shown_url(url)!r}{where}, which is read only"
+            f"{what} to {shown_url(url)!r}{where}, which is read only"
             f" with your consent: storage_options={{'allow_targets': [{place!r}]}}, or"
             f" omnizarr.configure(allow_targets=[{place!r}])"
         )
 
     def close(self) -> None:
         """Close the stores of servers."""
-        self._stores, stores = {}, self._stores
-        for store in stores.values():
+        stores = [*self._stores.values(), *([] if self._own is None else [self._own])]
+        self._stores, self._own = {}, None
+        for store in stores:
             close = getattr(store, "close", None)
             if close is not None:
                 close()
