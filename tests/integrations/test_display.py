@@ -46,7 +46,7 @@ def test_chunks_are_counted_as_a_selection_touches_them() -> None:
                     touched = {
                         int(np.searchsorted(edges, n, "right")) for n in range(start, stop, step)
                     }
-                    assert display._touched(start, stop, step, sizes) == len(touched)
+                    assert display.touched(range(start, stop, step), sizes) == len(touched)
 
 
 def test_the_work_of_a_selection_is_that_of_its_chunks() -> None:

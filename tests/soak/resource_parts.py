@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import omnizarr as oz
-from tests.soak import descriptors, loops, memory
+from tests.soak import descriptors, loops, memory, requests
 from tests.soak.operations import OPERATIONS
 from tests.soak.page import Table, show
 from tests.test_aio import LOOPS
@@ -98,14 +98,41 @@ def _loops(folder: Path, given: Given) -> None:
     show(RUNNING, rows())
 
 
+REQUESTS = Table(
+    "Hostile requests",
+    f"Requests of {requests.THREADS} clients at {len(requests.ADDRESSES)} addresses to"
+    " `omnizarr serve` in a process of its own, while another client asks\n"
+    "for small answers again and again. Refused: by a status, or the connection was closed. Left:\n"
+    "the client went away. Wrong: any other status, or no answer within 60 s. In the last row are\n"
+    f"the small requests; the server must stay below {requests.MEMORY} MiB of memory.",
+    ("requests", "sent", "answered", "refused", "left", "wrong", "slowest (s)", "peak (MiB)"),
+)
+
+
+def _requests(folder: Path, given: Given) -> None:
+    def rows() -> Rows:
+        found = requests.run(folder, given.requests)
+        for kind, counts in found["kinds"].items():
+            known = [counts[n] for n in (requests.ANSWERED, requests.REFUSED, requests.LEFT)]
+            yield kind, counts.total(), *known, counts.total() - sum(known), "-", "-"
+        small = found["small"]
+        count, slowest = len(small.seconds), round(max(small.seconds), 2)
+        right = count - small.wrong
+        yield "small ones beside them", count, right, 0, 0, small.wrong, slowest, found["memory"]
+
+    show(REQUESTS, rows())
+
+
 PARTS: dict[str, Callable[[Path, Given], None]] = {
     "descriptors": _descriptors,
     "memory": _memory,
     "loops": _loops,
+    "requests": _requests,
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of these parts."""
     parser.add_argument("--stride", type=int, default=1, help="memory: only every n-th allocation")
+    parser.add_argument("--requests", type=int, default=10_000, help="hostile requests")
     parser.add_argument("--loops", type=int, default=200, help="rounds of each loop")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from typing import Any
 
 import click
 
@@ -17,6 +18,7 @@ from omnizarr.cli.options import (
     yes_option,
 )
 from omnizarr.cli.terminal import confirm, examples, remark, say, say_json
+from omnizarr.config import byte_size
 from omnizarr.integrations.preview.terminal import PROTOCOLS, Protocol, draw
 
 RANDOM = "random"
@@ -50,6 +52,21 @@ RANDOM = "random"
     metavar="URL",
     help="Web site whose pages may read what is served; several may be given. Default: all.",
 )
+@click.option(
+    "--host-name",
+    "host_names",
+    multiple=True,
+    metavar="NAME",
+    help="Name by which clients call the server, such as that of a proxy; may be repeated.",
+)
+@click.option("--follow-links", is_flag=True, help="Follow symbolic links that lead out of PATH.")
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    default="256MiB",
+    show_default=True,
+    help="Memory for answers, such as 1GB; large chunks need more.",
+)
 @click.option("--seconds", type=click.FloatRange(min=0), help="Stop after so many seconds.")
 @json_option
 @storage_option
@@ -61,6 +78,9 @@ def serve(
     open_page: bool,
     no_listing: bool,
     origins: tuple[str, ...],
+    host_names: tuple[str, ...],
+    follow_links: bool,
+    memory: str,
     seconds: float | None,
     as_json: bool,
     storage_options: Options,
@@ -91,10 +111,19 @@ def serve(
         token=secret,
         listing=not no_listing,
         origins=origins or ("*",),
+        host_names=host_names,
+        follow_links=follow_links,
+        limits=_limits(memory),
         seconds=seconds,
         storage_options=storage_options,
         started=started,
     )
+
+
+def _limits(memory: str) -> Any:
+    from omnizarr.integrations.serve.app import Limits  # noqa: PLC0415 - optional packages
+
+    return Limits(memory=byte_size(memory, "--memory"))
 
 
 def _parse_at(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:

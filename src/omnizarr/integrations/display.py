@@ -327,20 +327,29 @@ def work(array: Array, selection: Iterable[int | slice]) -> tuple[int, int]:
     total = 1
     for item, sizes in zip(selection, array.chunks, strict=True):
         span = slice(item, item + 1) if isinstance(item, int) else item
-        total *= _touched(span.start, span.stop, span.step or 1, sizes)
-    return total, total * math.prod(largest_sizes(array.chunks)) * array.dtype.itemsize
+        total *= touched(range(span.start, span.stop, span.step or 1), sizes)
+    return total, total * chunk_bytes(array)
 
 
-def _touched(start: int, stop: int, step: int, sizes: Any) -> int:
+def chunk_bytes(array: Array) -> int:
+    """Return the bytes of the largest chunk of an array, decoded."""
+    return int(math.prod(largest_sizes(array.chunks)) * array.dtype.itemsize)
+
+
+def touched(positions: range, sizes: Any) -> int:
     """Return the number of chunks along an axis that have one of the positions."""
-    if start >= stop:
+    if not positions:
         return 0
+    start, step = positions.start, positions.step
     if isinstance(sizes, int):
-        first, last = start // sizes, (start + (stop - start - 1) // step * step) // sizes
-        return last - first + 1 if step <= sizes else len(range(start, stop, step))
-    edges = np.cumsum(sizes)
-    positions = np.arange(start, stop, step)
-    return len(np.unique(np.searchsorted(edges, positions, side="right")))
+        return positions[-1] // sizes - start // sizes + 1 if step <= sizes else len(positions)
+    ends = np.cumsum(sizes)
+    first, last = np.searchsorted(ends, [start, positions[-1]], side="right")
+    inside = slice(first, last + 1)
+    ends = ends[inside]
+    begins = np.maximum(ends - np.asarray(sizes)[inside], start)
+    places = start - (start - begins) // step * step  # the first in or after each chunk
+    return int(np.count_nonzero(places < np.minimum(ends, positions.stop)))
 
 
 def is_image(attributes: Mapping[str, Any], zarr_format: int | str) -> bool:

@@ -43,7 +43,7 @@ def exchange(client: httpx.Client, request: bytes) -> bytes:
 
 def raw_get(client: httpx.Client, target: bytes, *headers: bytes) -> tuple[int, bytes]:
     """Return the status and body of a GET request for a target that is sent as it is."""
-    lines = [b"GET " + target + b" HTTP/1.1", b"Host: x", b"Connection: close", *headers]
+    lines = [b"GET " + target + b" HTTP/1.1", b"Host: localhost", b"Connection: close", *headers]
     answer = exchange(client, b"\r\n".join(lines) + b"\r\n\r\n")
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split(b" ")[1]), body

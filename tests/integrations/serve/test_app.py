@@ -73,7 +73,7 @@ def test_requests_with_a_body_are_refused(client: httpx.Client) -> None:
     answer = client.request("GET", "store/zarr.json", content=b"x" * 10)
     assert answer.status_code == 413
     assert answer.headers["connection"] == "close"
-    head = b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     assert b" 413 " in exchange(client, head + b"5\r\nhello\r\n")
 
 
@@ -81,7 +81,7 @@ def test_long_urls_and_headers_are_refused(client: httpx.Client) -> None:
     assert client.get("store/" + "a" * 9000).status_code == 414
     assert client.get("api/node?path=" + "a" * 9000).status_code == 414
     assert raw_get(client, b"/", b"X: " + b"a" * 40_000)[0] == 431
-    long = exchange(client, b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 400_000)
+    long = exchange(client, b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 400_000)
     assert long == b"" or long.startswith(b"HTTP/1.1 400 ")
     assert client.get("store/zarr.json").status_code == 200
 
@@ -90,9 +90,12 @@ def test_long_urls_and_headers_are_refused(client: httpx.Client) -> None:
     "request_",
     [
         *(b"\r\n\r\n\r\n", b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n"),
-        *(b"GET / HTTP/1.1\r\n\r\n", b"GET http://\xff/ HTTP/1.1\r\nHost: x\r\n\r\n"),
-        *(b"GET /store/\xfc HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"),
-        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        *(b"GET / HTTP/1.1\r\n\r\n", b"GET http://\xff/ HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        *(
+            b"GET /store/\xfc HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc",
+        ),
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
     ],
 )
 def test_what_is_not_http_is_refused(client: httpx.Client, request_: bytes) -> None:
@@ -164,6 +167,56 @@ def test_a_token_is_needed_where_one_is_set(group: Any) -> None:
 @pytest.mark.parametrize("token", ["", " ", "a b", "a;b", "ü", "a\nb", "a&b", '"'])
 def test_a_token_can_be_part_of_a_url_and_a_header(group: Any, token: str) -> None:
     with pytest.raises(InvalidArgument, match="token"), oz.serving(group, token=token):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("options", "good", "bad"),
+    [
+        (
+            {},
+            ["localhost", "LOCALHOST:80", "localhost.", "127.0.0.1:1", "127.9.9.9", "[::1]:5"],
+            ["evil.example", "evil.example:8089", "localhost.evil.example", "a@localhost",
+             "1.2.3.4", "127.0.0.1.evil.example", "[::2]", "[", "", "localhost:x",
+             "evil.example:80:localhost", "2130706433.example", "\u00fcber"],
+        ),
+        (
+            {"origins": ["https://a.example:444"], "host_names": ["Data.example", "10.1.2.3"]},
+            ["a.example", "a.example:444", "data.example:8089", "10.1.2.3", "localhost"],
+            ["b.example", "x.data.example", "10.1.2.4"],
+        ),
+        ({"origins": ["*"]}, ["localhost"], ["evil.example", "*"]),
+        (
+            {"host": "0.0.0.0", "token": "abc"},
+            ["127.0.0.1", "10.1.2.3:80", "[fe80::1]"],
+            ["evil.example"],
+        ),
+    ],
+)  # fmt: skip
+def test_only_hosts_of_the_server_are_answered(
+    group: Any, options: Any, good: list[str], bad: list[str]
+) -> None:
+    with client_of(group, **options) as client:
+        parts = httpx.URL(str(client.base_url))
+        client.base_url = f"http://127.0.0.1:{parts.port}"
+        client.headers["authorization"] = "Bearer abc"
+        for host in (*good, *bad):
+            for method, path in (("GET", "/store/zarr.json"), ("GET", "/"), ("OPTIONS", "/")):
+                preflight = {"access-control-request-method": "GET"} if method == "OPTIONS" else {}
+                headers = {"host": host.encode(), **preflight}
+                answer = client.request(method, path, headers=headers)
+                if host in good:
+                    assert answer.status_code in (200, 204), host
+                elif host:
+                    assert answer.status_code == 421, host
+                    assert "--host-name" in answer.json()["error"]
+                else:
+                    assert answer.status_code in (400, 421)
+
+
+@pytest.mark.parametrize("name", ["", "https://a.example", "a.example:80", "*", "a b", "a/b"])
+def test_a_host_name_is_a_name(group: Any, name: str) -> None:
+    with pytest.raises(InvalidArgument, match="host"), oz.serving(group, host_names=[name]):
         pass
 
 

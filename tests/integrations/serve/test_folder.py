@@ -183,6 +183,66 @@ def test_links_out_of_the_folder_are_listed_and_not_followed(tmp_path: Path) -> 
         assert client.get("v3/again.zarr/zarr.json").status_code == 200
 
 
+def _linked(root: Path, outside: Path) -> Any:
+    """Write a hierarchy with links of every kind that lead out of it, and one that does not."""
+    group = oz.create_group(root)
+    for name in ("chunk", "shard", "folder", "inner", "plain"):
+        shards = {"shards": (4, 2)} if name == "shard" else {}
+        group.create_array(name, data=np.arange(16).reshape(4, 4), chunks=(2, 2), **shards)
+    oz.create_array(outside / "member", data=np.arange(16).reshape(4, 4), chunks=(2, 2))
+    for path in ("chunk/c/0/0", "shard/c/0/0", "folder/c/1"):
+        target = outside / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (root / path).rename(target)
+        (root / path).symlink_to(target)
+    (root / "inner/c/0").rename(root / "moved")
+    (root / "inner/c/0").symlink_to(root / "moved")
+    (root / "member").symlink_to(outside / "member")
+    (outside / "file").write_text("secret")
+    (root / "file").symlink_to(outside / "file")
+    return group
+
+
+def test_links_in_a_hierarchy_do_not_lead_out_of_it(tmp_path: Path) -> None:
+    root, outside = tmp_path / "lake" / "a.zarr", tmp_path / "outside"
+    _linked(root, outside)
+    everything = {"select": "0:4,0:4"}
+    inside = ("plain", "inner")
+    closed = {"chunk": "chunk/c/0/0", "shard": "shard/c/0/0", "folder": "folder/c/1/0"}
+    for served, start in ((root, ""), (tmp_path / "lake", "a.zarr/")):
+        for follow in (False, True):
+            with client_of(served, follow_links=follow) as client:
+                for name in inside:
+                    for view in ("store", "v3"):
+                        assert client.get(f"{view}/{start}{name}/c/0/0").status_code == 200
+                    params = {"path": start + name, **everything}
+                    assert client.get("api/values", params=params).status_code == 200
+                for name, key in closed.items():
+                    status = 200 if follow else 403
+                    assert client.get(f"store/{start}{key}").status_code == status
+                    assert client.get(f"v3/{start}{key}").status_code == status
+                    params = {"path": start + name, **everything}
+                    answer = client.get("api/values", params=params)
+                    assert answer.status_code == status
+                    assert "-1" not in answer.text
+                    assert follow or "--follow-links" in answer.json()["error"]
+                    assert str(tmp_path) not in answer.text
+                    extremes = {"path": start + name, "select": "0:4:4,0", "extremes": "1"}
+                    found = client.get("api/values", params={**extremes}).status_code
+                    assert found == (403 if key.endswith("0/0") and not follow else found)
+                    chunks = client.get("api/chunks", params={"path": start + name})
+                    assert chunks.status_code == (status if name == "shard" else 200)
+                answer = client.get(f"store/{start}file")
+                assert (answer.status_code, "secret" in answer.text) == (status, follow)
+                for route in ("node", "values", "members"):
+                    params = {"path": f"{start}member", **everything}
+                    assert client.get(f"api/{route}", params=params).status_code == status
+                assert client.get(f"store/{start}member/?list").status_code == status
+                found = {m["name"]: m["kind"] for m in _members(client, start.rstrip("/"))}
+                member = "array" if follow else "error"
+                assert found == {**dict.fromkeys((*inside, *closed), "array"), "member": member}
+
+
 def test_what_comes_later_is_found_and_a_new_archive_is_opened_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import email
 import email.policy
 import json
@@ -16,11 +17,13 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from starlette.exceptions import HTTPException
 
 import omnizarr as oz
 from omnizarr.errors import StoreError
 from omnizarr.integrations.serve import keys
 from omnizarr.integrations.serve.app import Limits
+from omnizarr.integrations.serve.keys import Shared
 from omnizarr.ops.view_as.chunks import ViewedArray
 from omnizarr.stores import LocalStore, MemoryStore, Range
 from omnizarr.stores.wrappers import PrefixStore
@@ -284,11 +287,64 @@ def test_a_value_of_unknown_size_is_read_once_for_its_parts() -> None:
 
 def test_kept_values_are_within_the_limit() -> None:
     store = _fill(WithoutSizes())
-    with client_of(store, limits=Limits(held=3 * len(LARGE))) as client:
+    with client_of(store, limits=Limits(memory=3 * len(LARGE), share=1.0)) as client:
         store.reads.clear()
         for _ in range(2):
             assert client.get("store/a/b/large").content == LARGE
         assert store.reads == ["a/b/large"] * 2
+
+
+def test_clients_take_turns_and_have_at_most_their_share() -> None:
+    async def work() -> None:
+        shared = Shared(lambda: 10, 0.5, 5.0)
+        order: list[str] = []
+
+        async def use(client: str, amount: int) -> None:
+            with await shared.take(client, amount):
+                order.append(client)
+                assert shared.total <= 10
+                assert shared.used[client] <= 5 or shared.used[client] == amount
+                await asyncio.sleep(0)
+
+        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+            for client, amount in [("a", 5)] * 20 + [("b", 3)] * 3 + [("c", 10)]:
+                tasks.create_task(use(client, amount))
+        assert sorted(order) == ["a"] * 20 + ["b"] * 3 + ["c"]
+        assert max(n for n, client in enumerate(order) if client == "b") < 12
+        assert shared.total == 0
+
+    asyncio.run(work())
+
+
+def test_who_waits_too_long_or_leaves_gets_nothing() -> None:
+    async def work() -> None:
+        shared = Shared(lambda: 1, 1.0, 0.05)
+        with await shared.take("a", 1):
+            leaving = asyncio.create_task(shared.take("b", 1))
+            await asyncio.sleep(0)
+            leaving.cancel()
+            with pytest.raises(HTTPException) as error:
+                await shared.take("c", 1)
+            assert error.value.status_code == 503
+            with pytest.raises(HTTPException):
+                shared.take_now("c", 1)
+        with await shared.take("d", 1):
+            assert shared.used == {"d": 1}
+        assert not shared.used
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("source", ["3, scaled", "3, transposed shards"])
+def test_a_chunk_that_is_encoded_again_needs_memory(source: str) -> None:
+    with client_of(SOURCES[source](), limits=Limits(memory=10)) as client:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(keys, "FREE", 0)
+            patch.setattr(keys.open_value, "__defaults__", (0, 0))
+            answer = client.get("v2/group/a/0/0")
+        assert answer.status_code == 413
+        assert "--memory" in answer.json()["error"]
+        assert client.get("v2/group/a/0/0").status_code == 200
 
 
 @pytest.mark.parametrize("source", ["3, scaled", "3, transposed shards"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Thread
 from urllib.request import urlopen
 
+import numpy as np
 from playwright.sync_api import Browser, BrowserContext, expect
 
 import omnizarr as oz
@@ -109,6 +110,25 @@ def test_a_long_series_is_drawn_by_its_extremes_until_it_is_zoomed(page: Viewed)
     expect(page.readout).to_contain_text(re.compile(r"axis 0 12\d{5}–12\d{5}"))
     page.open("#/plain/long?range=1000,2000")
     expect(settings).to_have_text("1 000 of 3 000 000 values".replace(" ", "\u2009"))
+
+
+def test_dates_of_another_calendar_are_those_of_the_calendar(
+    window: BrowserContext, tmp_path: Path
+) -> None:
+    group = oz.create_group(tmp_path / "model.zarr")
+    attributes = {"units": "days since 2001-01-01", "calendar": "360_day"}
+    days = np.arange(59.0, 64.0)  # 30 February to 4 March
+    group.create_array("time", data=days, dimension_names=["time"], attributes=attributes)
+    group.create_array("mean", data=days / 4, dimension_names=["time"])
+    with oz.serving(group) as url, viewed(window, url) as page:
+        page.open("#/mean?range=0,2")
+        page.canvas.focus()
+        page.page.keyboard.press("Shift+ArrowLeft")
+        expect(page.readout).to_contain_text("time 0 2001-02-30")
+        page.open("#/time")  # as numbers, since a plot of dates would have those of the browser
+        page.canvas.focus()
+        page.page.keyboard.press("Shift+ArrowLeft")
+        expect(page.readout.locator(".value")).to_have_text("61 days since 2001-01-01")
 
 
 def test_times_are_shown_as_dates(page: Viewed) -> None:

@@ -73,12 +73,25 @@ def client(tmp_path_factory: Any) -> Iterator[httpx.Client]:
         "noleap", data=np.array([0, 59]),
         attributes={"units": "days since 1970-01-01", "calendar": "noleap"},
     )  # fmt: skip
+    group.create_array(
+        "360", data=np.array([59, -1]),
+        attributes={"units": "days since 2001-01-01", "calendar": "360_day", "_FillValue": -1},
+    )  # fmt: skip
     with client_of(group) as client:
         yield client
 
 
 def _get(client: httpx.Client, path: str, select: str, **more: Any) -> httpx.Response:
     return client.get("api/values", params={"path": path, "select": select, **more})
+
+
+def _all_parts(work: Any) -> Any:
+    """Return the result of work in parts."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as e:
+            return e.value
 
 
 def _numpy(answer: httpx.Response) -> Any:
@@ -202,8 +215,88 @@ def test_times_of_cf_are_milliseconds_since_1970(client: httpx.Client) -> None:
     assert _numpy(_get(client, "cf", "0:3")).tolist() == [0, 1, 36]
     found = _numpy(_get(client, "cf", "0:3", decode="time"))
     assert found.tolist() == [start, start + day / 24, start + 1.5 * day]
-    assert _numpy(_get(client, "noleap", "0:2", decode="time")).tolist() == [0, 59 * day]
     assert _numpy(_get(client, "i2", "0,0", decode="time")).dtype == "int16"  # no time
+
+
+@quiet
+@given(
+    st.sampled_from(["noleap", "365_day", "360_day", "all_leap", "366_day", "julian"]),
+    st.lists(st.integers(-(10**5), 10**5), min_size=1, max_size=5),
+    st.sampled_from(["days since 1970-02-28", "hours since 2001-03-01 06:00"]),
+)
+def test_times_of_other_calendars_are_the_dates_that_cf_decodes(
+    calendar: str, numbers: list[int], units: str
+) -> None:
+    pytest.importorskip("cftime")
+    group = oz.create_group(oz.MemoryStore())
+    attributes = {"units": units, "calendar": calendar}
+    group.create_array("t", data=np.array(numbers), attributes=attributes)
+    wanted = values.Wanted(f"0:{len(numbers)}", decode="time")
+    found = _all_parts(values.read_values(group["t"], wanted))
+    expected = [date.isoformat() for date in oz.cf.decode(group["t"])[:]]
+    assert (found.dtype, json.loads(found.body)) == ("text", expected)
+
+
+def test_days_that_other_calendars_lack_are_sent(client: httpx.Client) -> None:
+    assert _get(client, "noleap", "0:2", decode="time").json() == [
+        "1970-01-01T00:00:00",
+        "1970-03-01T00:00:00",
+    ]
+    assert _get(client, "360", "0:2", decode="time").json() == ["2001-02-30T00:00:00", None]
+
+
+@quiet
+@given(data=st.data())
+def test_values_read_in_parts_are_those_of_numpy(data: Any) -> None:
+    shape = data.draw(st.tuples(st.integers(1, 30), st.integers(1, 12)))
+    numbers = np.arange(np.prod(shape), dtype="i4").reshape(shape)
+    chunks: Any = data.draw(st.tuples(st.integers(1, 9), st.integers(1, 5)))
+    if data.draw(st.booleans()):
+        cuts = data.draw(st.sets(st.integers(1, max(1, shape[0] - 1)), max_size=6))
+        edges = [0, *sorted(cut for cut in cuts if cut < shape[0]), shape[0]]
+        chunks = [np.diff(edges).tolist(), chunks[1]]
+    array = oz.array(numbers, chunks=chunks)
+    selection, text = [], []
+    for length in shape:
+        start = data.draw(st.integers(0, length - 1))
+        stop = data.draw(st.integers(start, length))
+        step = data.draw(st.integers(1, 8))
+        one = data.draw(st.booleans())
+        selection.append(start if one else slice(start, stop, step))
+        text.append(f"{start}" if one else f"{start}:{stop}:{step}")
+    expected = numbers[tuple(selection)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(values, "PART_CHUNKS", data.draw(st.integers(1, 5)))
+        patch.setattr(values, "PART_BYTES", data.draw(st.integers(1, 400)))
+        for exact in (False, True):
+            wanted = values.Wanted(",".join(text), exact=exact)
+            found = _all_parts(values.read_values(array, wanted))
+            assert found.shape == expected.shape
+            if exact:
+                assert json.loads(found.body) == expected.tolist()
+            else:
+                assert found.body == expected.tobytes()
+
+
+def test_a_single_value_is_sent_as_it_is(client: httpx.Client) -> None:
+    assert _numpy(_get(client, "scalar", "")).tolist() == -7
+    assert _get(client, "scalar", "", exact="1").json() == -7
+    assert _get(client, "c8", "0,0", exact="1").json() == [*_parts(DATA["c8"][0, 0])]
+
+
+def _parts(value: Any) -> tuple[float, float]:
+    return float(value.real), float(value.imag)
+
+
+def test_a_selection_of_too_many_chunks_is_refused(tmp_path: Path) -> None:
+    array = oz.create_array(tmp_path / "a.zarr", shape=(2**24,), chunks=(1,), dtype="u1")
+    with client_of(array) as client:
+        for more in ({}, {"extremes": "1"}):
+            select = "0:16000000:64" if more else "0:16000000"
+            answer = client.get("api/values", params={"select": select, **more})
+            assert answer.status_code == 413
+            assert "16000000 chunks" in answer.json()["error"]
+        assert _get(client, "", "0:5000").content == bytes(5000)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +404,7 @@ def test_a_chunk_replaced_while_it_is_read_leaves_no_tag(monkeypatch: Any) -> No
         read = values.read_values
 
         def replaced(*args: Any) -> Any:
-            found = read(*args)
+            found = yield from read(*args)
             array[0] = 99
             return found
 
@@ -332,7 +425,7 @@ def test_extremes_are_those_of_every_so_many_values(data: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(values, "MAX_PIECE", data.draw(st.integers(1, 300)))
         wanted = values.Wanted(f"{start}:{stop}:{step}", extremes=True)
-        found = values.read_extremes(array, wanted)
+        found = _all_parts(values.read_extremes(array, wanted))
     low, high = np.frombuffer(found.body).reshape(found.shape)
     parts = [numbers[i : min(i + step, stop)] for i in range(start, stop, step)]
     parts = [part[np.isfinite(part)] for part in parts]
@@ -369,7 +462,8 @@ def test_extremes_need_little_memory(tmp_path: Path, monkeypatch: Any) -> None:
         return found
 
     monkeypatch.setattr(oz.Array, "read", counted)
-    found = values.read_extremes(array, values.Wanted(f"0:{2**20}:{2**18}", extremes=True))
+    wanted = values.Wanted(f"0:{2**20}:{2**18}", extremes=True)
+    found = _all_parts(values.read_extremes(array, wanted))
     ends = np.arange(4) * 2**18
     np.testing.assert_array_equal(np.frombuffer(found.body), [*ends, *(ends + 2**18 - 1)])
     assert max(pieces) <= 2**16

@@ -10,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import re
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
 from importlib.resources import files
+from ipaddress import ip_address
 from mimetypes import guess_type
-from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlencode
+from typing import Any, TypeVar, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from omnizarr import aio, config
 from omnizarr.concurrency.pool import ThreadPool
@@ -37,9 +39,10 @@ from omnizarr.errors import (
 )
 from omnizarr.integrations.serve.describe import chunk_map, find_array, public_message
 from omnizarr.integrations.serve.folder import Folder, Found
-from omnizarr.integrations.serve.values import TooLarge, Values, Wanted, read_tagged
+from omnizarr.integrations.serve.values import Parts, TooLarge, Values, Wanted, read_tagged
 from omnizarr.model import paths
 from omnizarr.stores import Store, can_list, has_low_latency
+from omnizarr.stores.base import LeadsOutside
 
 try:
     from starlette.applications import Starlette
@@ -75,14 +78,16 @@ _POLICY = (
 class Limits:
     """The most that a server does at a time, so that no client can take all of it."""
 
-    requests: int = 256  # that are answered at a time; more get status 503
+    requests: int = 512  # that are answered at a time; more get status 503
     rate: float | None = 1000.0  # requests a second from one address, but for this machine itself
     url: int = 8192  # bytes of a path and query
     header: int = 16384  # bytes of a request's head
-    connections: int = 1024
-    held: int = 2**29  # bytes of values in memory that clients have not taken yet
+    connections: int = 512
+    memory: int = 2**28  # bytes for making answers, and for those that clients have not taken yet
+    share: float = 0.5  # of requests, connections and memory that one address may have
+    wait_seconds: float = 30.0  # for memory, or for the turn to decode
     head_seconds: float = 15.0  # for the head of a request to arrive
-    send_seconds: float = 60.0  # for a client to take half a megabyte
+    send_seconds: float = 20.0  # for a client to take half a megabyte
     idle_seconds: float = 10.0  # between two requests on one connection
 
 
@@ -96,14 +101,16 @@ class Served:
         token: str | None,
         listing: bool,
         origins: tuple[str, ...],
+        follow_links: bool,
         limits: Limits,
     ) -> None:
-        self._held = keys.HeldBytes(limits.held)
+        self._held = keys.HeldBytes(limits.memory, limits.share, limits.wait_seconds)
+        self._turns = keys.Shared(self._at_once, 1.0, limits.wait_seconds)
         # Notebooks have another origin; who may read the values may also show the page.
         around = ("*", "vscode-webview:") if "*" in origins else ("'self'", *origins)
         self._policy = _POLICY + " ".join(around)
-        self.store = store
-        self.folder = Folder(store)
+        self.folder = Folder(store, follow_links=follow_links)
+        self.store = self.folder.store
         self.listing = listing
         self.token = token
 
@@ -114,11 +121,41 @@ class Served:
         pool = _files if has_low_latency(self.store) else _requests
         return await asyncio.wrap_future(pool.submit(function, *args))
 
-    async def decode(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
-        """Return the result of a function that decodes, called on a thread of the budget."""
-        if has_low_latency(self.store):
-            return await aio.run(partial(function, *args, **options))
-        return await asyncio.wrap_future(_requests.submit(partial(function, *args, **options)))
+    def _at_once(self) -> int:
+        settings = config.get()
+        return settings.threads if has_low_latency(self.store) else settings.requests
+
+    async def decode(self, client: str, function: Callable[..., T], *args: Any) -> T:
+        """Return the result of a function that decodes, called on a thread of the budget.
+
+        Clients take turns, so that one with many requests does not hold up others.
+        """
+        with await self._turns.take(client, 1):
+            if has_low_latency(self.store):
+                return await aio.run(function, *args)
+            return await asyncio.wrap_future(_requests.submit(function, *args))
+
+    async def decode_parts(self, client: str, parts: Parts[T]) -> tuple[T, keys.Taken]:
+        """Return the result of work in parts, and the memory for it.
+
+        Others have their turn between two parts, and a client that has left gets no further one.
+        """
+
+        def advance() -> tuple[int, T | None]:
+            try:
+                return next(parts), None
+            except StopIteration as e:
+                return -1, e.value
+
+        needed, result = await self.decode(client, advance)
+        taken = await self._held.take(client, max(0, needed))
+        try:
+            while needed >= 0:
+                needed, result = await self.decode(client, advance)
+        except BaseException:
+            taken.close()
+            raise
+        return cast("T", result), taken
 
     # Stored keys
 
@@ -140,8 +177,9 @@ class Served:
         if found is None:
             raise HTTPException(404, "there is no hierarchy at this path")
         hierarchy, inside = found
-        view = await self.decode(hierarchy.view, int(start[2]))
-        return await self._answer(request, view, inside, self.decode, hierarchy.path)
+        run = partial(self.decode, keys.client_of(request.scope))
+        view = await run(hierarchy.view, int(start[2]))
+        return await self._answer(request, view, inside, run, hierarchy.path)
 
     async def _locate(self, key: str) -> Found:
         """Return the hierarchy that has a key, and the key in it."""
@@ -155,7 +193,8 @@ class Served:
             raise HTTPException(404, f"there is no key {prefix!r} in a hierarchy")
         if not self.listing:
             raise HTTPException(403, "this server does not list keys")
-        return json_response(await self.read(self.folder.listing, prefix))
+        client = keys.client_of(request.scope)
+        return json_response(await self.decode(client, self.folder.listing, prefix))
 
     async def _answer(
         self, request: Request, store: Store, key: str, run: keys.Run, below: str = ""
@@ -163,7 +202,7 @@ class Served:
         if "list" in request.query_params and (not key or key.endswith("/")):
             if not self.listing:
                 raise HTTPException(403, "this server does not list keys")
-            found = await run(keys.listing, store, key)
+            found = await self.decode(keys.client_of(request.scope), keys.listing, store, key)
             return json_response({**found, "prefix": paths.join(below, key) or key})
         answer = keys.respond(request, store, key, run, self._held)
         return await (answer if has_low_latency(store) else while_connected(request, answer))
@@ -201,16 +240,19 @@ class Served:
         )
         self._held.check()
 
-        def read() -> tuple[Values | None, str | None]:
+        def read() -> Parts[tuple[Values | None, str | None]]:
             array = find_array(*self.folder.node(_path(request)))
-            return read_tagged(array, wanted, lambda tag: keys.evaluate(request, tag) is not None)
+            is_known = partial(_decides, request)
+            return (yield from read_tagged(array, wanted, is_known))
 
-        found, tag = await while_connected(request, self.decode(read))
+        work = self.decode_parts(keys.client_of(request.scope), read())
+        (found, tag), taken = await while_connected(request, work)
         headers = {"cache-control": "no-cache"}
         if tag is not None:
             headers["etag"] = tag
         status = keys.evaluate(request, tag)
         if found is None or status is not None:
+            taken.close()
             return Response(status_code=status or 304, headers=headers)
         headers |= {
             "x-shape": ",".join(map(str, found.shape)),
@@ -219,10 +261,11 @@ class Served:
         }
         if found.missing:
             headers["x-missing"] = "1"
-        return self._held.response(found.body, headers)
+        return self._held.response(found.body, headers, taken)
 
     async def _json(self, request: Request, function: Callable[..., Any], *args: Any) -> Response:
-        return json_response(await while_connected(request, self.decode(function, *args)))
+        work = self.decode(keys.client_of(request.scope), function, *args)
+        return json_response(await while_connected(request, work))
 
     # The page
 
@@ -292,7 +335,17 @@ def status_of(error: Exception) -> int:
         (InvalidMetadata, 422),
         (StoreError, 503),
     )
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, LeadsOutside):
+            return 403
+        cause = cause.__cause__
     return next((status for kind, status in kinds if isinstance(error, kind)), 422)
+
+
+def _decides(request: Request, tag: str) -> bool:
+    """Return True if a condition of a request decides its status by an entity tag."""
+    return keys.evaluate(request, tag) is not None
 
 
 def _path(request: Request) -> str:
@@ -344,14 +397,22 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
 
 class Gate:
-    """Lets requests in by method, size, token, rate and number, and adds headers to responses."""
+    """Lets requests in by host, method, size, token, rate and number; adds headers to responses."""
 
     def __init__(
-        self, app: ASGIApp, *, limits: Limits, token: str | None, origins: tuple[str, ...]
+        self,
+        app: ASGIApp,
+        *,
+        limits: Limits,
+        token: str | None,
+        origins: tuple[str, ...],
+        host_names: tuple[str, ...],
     ) -> None:
         self._app, self._limits, self._origins = app, limits, origins
         self._token = None if token is None else token.encode()
-        self._running = 0
+        named = (urlsplit(origin).hostname for origin in origins if "://" in origin)
+        self._names = {"localhost", *(name.lower() for name in (*host_names, *named) if name)}
+        self._running: Counter[str] = Counter()  # by client
         self._rates = Rates(limits.rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -383,7 +444,8 @@ class Gate:
             if scope["path"] == "/":
                 await _without_token(scope)(scope, receive, send_with_headers)
                 return
-        self._running += 1
+        client = keys.client_of(scope)
+        self._running[client] += 1
         try:
             with suppress(Gone):
                 await self._app(scope, receive, send_with_headers)
@@ -392,7 +454,9 @@ class Gate:
                 raise  # the server closes the connection, so that nobody takes a part for the whole
             _log.exception("internal error while answering %s", scope["path"])
         finally:
-            self._running -= 1
+            self._running[client] -= 1
+            if not self._running[client]:
+                del self._running[client]
 
     def _cors(self, origin: bytes | None) -> list[tuple[bytes, bytes]]:
         if origin is None or not self._origins:
@@ -409,6 +473,13 @@ class Gate:
     def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
         """Return the response to a request that is not let in, or None."""
         method = scope["method"]
+        for name, value in scope["headers"]:
+            if name == b"host" and not self._is_named(value.decode("latin-1"), scope):
+                return _refusal(
+                    f"this server is not called {value.decode('latin-1')[:100]!r}; where that is"
+                    " its name, start it with --host-name NAME, or host_names=",
+                    421,
+                )
         if method == "OPTIONS" and b"access-control-request-method" in headers:
             return self._preflight(headers)
         if method not in ("GET", "HEAD"):
@@ -420,18 +491,36 @@ class Gate:
             return _refusal("the headers are too long", 431)
         if headers.get(b"content-length", b"0").strip(b"0") or b"transfer-encoding" in headers:
             return _refusal("a request must not have a body", 413, {"connection": "close"})
-        client = (scope.get("client") or ("", 0))[0]
+        client = keys.client_of(scope)
         wait = self._rates.seconds_to_wait(client)
         if wait:
             after = {"retry-after": str(max(1, round(wait)))}
             return _refusal("too many requests from this address; wait a moment", 429, after)
-        if self._running >= self._limits.requests:
+        most, own = self._limits.requests, self._running.get(client, 0)
+        if self._running.total() >= most or own >= most * self._limits.share:
             return _refusal("the server is busy; try again", 503, {"retry-after": "1"})
         if self._token is not None and not self._is_authorized(scope, headers):
             challenge = {"www-authenticate": "Bearer"}
             message = "a token is needed: ?token=… or the header Authorization: Bearer …"
             return _refusal(message, 401, challenge)
         return None
+
+    def _is_named(self, header: str, scope: Scope) -> bool:
+        """Return True if a Host header has a name, or an address, of this server.
+
+        A web site can make its own name lead to this machine ("DNS rebinding"), and would then be
+        of the same origin for a browser; it cannot do so with an address in digits.
+        """
+        match = _HOST.fullmatch(header.strip())
+        name = "" if match is None else match[1].strip("[]").removesuffix(".").lower()
+        if name in self._names:
+            return True
+        try:
+            address = ip_address(name)
+        except ValueError:
+            return False
+        known = {*self._names, str((scope.get("server") or ("",))[0])}
+        return address.is_loopback or name in known or not known.isdisjoint(ANY_ADDRESS)
 
     def _preflight(self, headers: dict[bytes, bytes]) -> Response:
         asked = headers.get(b"access-control-request-headers", b"")
@@ -463,6 +552,10 @@ class Gate:
 
     def _is_token(self, given: bytes) -> bool:
         return self._token is not None and hmac.compare_digest(given, self._token)
+
+
+ANY_ADDRESS = ("0.0.0.0", "::")  # of a server that listens at all addresses of the machine
+_HOST = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::\d*)?")
 
 
 def _cookie_name(port: int | None) -> str:
@@ -510,11 +603,23 @@ def application(
     token: str | None = None,
     listing: bool = True,
     origins: tuple[str, ...] = ("*",),
+    host_names: tuple[str, ...] = (),
+    follow_links: bool = False,
     limits: Limits | None = None,
 ) -> ASGIApp:
-    """Return the ASGI application that serves a store, for any ASGI server."""
+    """Return the ASGI application that serves a store, for any ASGI server.
+
+    `host_names` are names and addresses of the server besides those of this machine.
+    """
     limits = limits or Limits()
-    served = Served(store, token=token, listing=listing, origins=origins, limits=limits)
+    served = Served(
+        store,
+        token=token,
+        listing=listing,
+        origins=origins,
+        follow_links=follow_links,
+        limits=limits,
+    )
     routes: list[tuple[str, Handler]] = [
         ("/", served.page),
         ("/page/{name}", served.page_file),
@@ -535,4 +640,4 @@ def application(
         },
     )
     app.router.redirect_slashes = False
-    return Gate(app, limits=limits, token=token, origins=origins)
+    return Gate(app, limits=limits, token=token, origins=origins, host_names=host_names)

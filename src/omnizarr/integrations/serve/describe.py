@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import numpy as np
 
-from omnizarr.errors import InvalidMetadata, NodeNotFound, OmnizarrError, TargetError, WrongNode
+from omnizarr.errors import (
+    InvalidMetadata,
+    NodeNotFound,
+    OmnizarrError,
+    TargetError,
+    WrongNode,
+)
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group, open_node
 from omnizarr.hierarchy.info import type_name
@@ -24,7 +31,7 @@ from omnizarr.integrations.display import display, is_image, largest_sizes, noth
 from omnizarr.integrations.serve.values import plain
 from omnizarr.model import GroupModel, Node, paths
 from omnizarr.stores import Store, can_list, has_cheap_requests
-from omnizarr.stores.base import redact_urls
+from omnizarr.stores.base import EnclosesFiles, LeadsOutside, redact_urls
 
 Json: TypeAlias = dict[str, Any]
 MAX_COUNTED = 20_000  # chunks whose stored bytes are added up
@@ -99,7 +106,22 @@ def _children(
         return names, {name: known[name] for name in names[offset : offset + limit]}
     kinds = location.child_names()
     names = sorted(kinds)
-    return names, location.children({name: kinds[name] for name in names[offset : offset + limit]})
+    some = {name: kinds[name] for name in names[offset : offset + limit]}
+    closed = _closed(location, some)
+    found = location.children({name: kind for name, kind in some.items() if name not in closed})
+    return names, {**found, **closed}
+
+
+def _closed(location: Location, names: Iterable[str]) -> dict[str, Exception]:
+    """Return the errors of those members that are links out of what is served."""
+    found: dict[str, Exception] = {}
+    if isinstance(location.store, EnclosesFiles) and location.store.enclosure is not None:
+        for name in names:
+            try:
+                location.store.check_links([paths.join(location.path, name)])
+            except LeadsOutside as e:
+                found[name] = e
+    return found
 
 
 def summary(location: Location, node: Node | Exception, store: Store) -> Json:

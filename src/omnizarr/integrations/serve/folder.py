@@ -1,7 +1,7 @@
 """Folders of hierarchies: each is served below its path, ZIP files among them.
 
 Only what is inside of a hierarchy is served; other files of the folder are not. A symbolic link
-that leads out of the folder is listed with its error and not followed.
+that leads out of the folder is listed with its error and not followed, unless that is asked for.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from omnizarr.stores import (
     direct_file_root,
     file_root,
 )
+from omnizarr.stores.base import EnclosesFiles
 from omnizarr.stores.operations import sizes as sizes_of
 from omnizarr.stores.resolve import is_archive
 from omnizarr.stores.zip import ZipStore
@@ -34,7 +35,7 @@ from omnizarr.stores.zip import ZipStore
 MAX_DEPTH = 32  # folders above a hierarchy
 MAX_KNOWN = 256  # hierarchies that are kept open
 SECONDS = 5.0  # until it is looked again what is at a path
-_OUTSIDE = "a symbolic link that leads out of the folder, which is not followed"
+_OUTSIDE = "a symbolic link that leads out of the folder, which is not followed (--follow-links)"
 _LINK = "a symbolic link to a folder, which is not followed"
 
 Found: TypeAlias = "tuple[Hierarchy, str] | None"
@@ -62,14 +63,19 @@ def store_below(store: Store, path: str) -> Store:
     root = direct_file_root(store)
     if root is not None:  # quicker than a wrapper, which compiled code cannot read from
         return LocalStore(os.path.join(os.fsdecode(root), path), read_only=True)
+    if isinstance(store, EnclosesFiles) and store.enclosure is not None:
+        below = LocalStore(os.path.join(file_root(store) or "", path), read_only=True)
+        return below.enclosed(store.enclosure)
     return PrefixStore(store, paths.prefix(path), read_only=True)
 
 
 class Folder:
     """All that a server has: one hierarchy, or a folder that has hierarchies at any depth."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self, store: Store, *, follow_links: bool = False) -> None:
+        if isinstance(store, EnclosesFiles) and not follow_links:
+            store = store.enclosed()
+        self.store, self._follow_links = store, follow_links
         self.whole: Hierarchy | None = None  # if all of the store is one hierarchy
         self._is_folder = False
         self._known: dict[str, Hierarchy] = {}
@@ -125,7 +131,7 @@ class Folder:
 
     def _leads_outside(self, path: str) -> bool:
         root = file_root(self.store)
-        if root is None or not path:
+        if root is None or not path or self._follow_links:
             return False
         real = os.path.realpath(root)
         return os.path.commonpath([real, os.path.realpath(root / path)]) != real

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -37,6 +39,7 @@ PIECE = 2**19  # bytes of a value that are in memory at a time
 SMALL = 2**17  # bytes of a file that is read when it is opened, which saves a change of threads
 WHOLE = 2**26  # bytes of a value that is read at once if it is replaced again and again
 AT_ONCE = 64  # values of unknown sizes that are read at a time
+FREE = 2**20  # bytes of memory that work may need without asking for them
 ATTEMPTS = 3  # to read a value that is replaced meanwhile
 MAX_RANGES = 64  # in one request
 MAX_LISTED = 10_000  # names in one listing
@@ -48,6 +51,10 @@ _TAG = re.compile(r'(W/)?"[\x21\x23-\x7e\x80-\xff]*"')
 
 class Replaced(StoreError):
     """A value was replaced while it was read."""
+
+
+class NeedsMemory(Exception):
+    """Making a value needs more memory than was given for it; the argument says how much."""
 
 
 # Keys
@@ -134,11 +141,16 @@ class CheckedValue:
         """Do nothing."""
 
 
-def open_value(store: Store, key: str, attempt: int = 0) -> OpenValue | None:
-    """Return a value that can be read in parts, or None if there is no such key."""
+def open_value(store: Store, key: str, attempt: int = 0, memory: int = FREE) -> OpenValue | None:
+    """Return a value that can be read in parts, or None if there is no such key.
+
+    Raises `NeedsMemory` if it has to be made, and that needs more than the given memory.
+    """
     if isinstance(store, OpensValues):
         value = store.open_value(key)
         return value if value is None or value.size > SMALL else _take(value)
+    if isinstance(store, ViewStore) and (needed := store.memory_needed(key)) > memory:
+        raise NeedsMemory(needed)
     if not isinstance(store, HasSizes) or (isinstance(store, ViewStore) and store.makes_value(key)):
         return _hold(store, key)
     size = store.sizes([key]).get(key)
@@ -305,16 +317,15 @@ async def respond(request: Request, store: Store, key: str, run: Run, held: Held
 
     `held` bounds the large values that are in memory until their clients have taken them.
     """
+    client = client_of(request.scope)
     held.check()
     if not key or key.endswith("/") or is_hidden(key):
         raise HTTPException(404, f"there is no key {key!r}")
     for attempt in range(ATTEMPTS):
         if has_sizes(store):
-            value = await run(open_value, store, key, attempt)
-            if isinstance(value, HeldValue):
-                held.hold(value)
+            value = await _open(store, key, attempt, client, run, held)
         else:
-            value = await held.read(store, key, run)
+            value = await held.read(store, key, client, run)
         if value is None:
             raise HTTPException(404, f"there is no key {key!r}")
         try:
@@ -331,6 +342,19 @@ async def respond(request: Request, store: Store, key: str, run: Run, held: Held
             value.close()
         return response
     raise AssertionError("unreachable")
+
+
+async def _open(
+    store: Store, key: str, attempt: int, client: str, run: Run, held: HeldBytes
+) -> OpenValue | None:
+    """Return the open value of a key; the memory that making it needs is waited for."""
+    try:
+        value: OpenValue | None = await run(open_value, store, key, attempt)
+    except NeedsMemory as e:
+        [needed] = e.args
+        with await held.take(client, needed):
+            value = await run(open_value, store, key, attempt, needed)
+    return held.hold(value, client) if isinstance(value, HeldValue) else value
 
 
 async def _respond_with(request: Request, value: OpenValue, key: str, run: Run) -> Response:
@@ -420,23 +444,156 @@ async def _pieces(
         yield end
 
 
-class HeldBytes:
-    """The bytes of answers that are in memory until their clients have taken them."""
+# Limits
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.nbytes = 0
+
+def client_of(scope: Scope) -> str:
+    """Return the address of the client of a request."""
+    return str((scope.get("client") or ("", 0))[0])
+
+
+def busy() -> HTTPException:
+    """Return the error of a request for which there is no room now."""
+    return HTTPException(503, "the server is busy; try again", {"retry-after": "1"})
+
+
+class Taken:
+    """A part of what clients share, until it is closed or the block ends."""
+
+    def __init__(self, owner: Shared, client: str, amount: int) -> None:
+        self._owner, self._client, self._amount = owner, client, amount
+        self._since = time.monotonic()
+
+    def keep(self, amount: int) -> None:
+        """Give back all but this amount."""
+        if amount < self._amount:
+            seconds = time.monotonic() - self._since
+            self._owner.give_back(self._client, self._amount - amount, seconds)
+            self._amount = amount
+
+    def close(self) -> None:
+        """Give back everything."""
+        self.keep(0)
+
+    def __enter__(self) -> Taken:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Shared:
+    """Something of which there is so much for all clients, each of which waits in its own line.
+
+    Who has had least of it lately, measured by amount and time, comes first: a small request does
+    not wait for large ones of others. One client has at most a share of it, unless it has nothing
+    yet. Who waits too long is told to try again.
+    """
+
+    _LATELY = 10.0  # seconds in which half of what a client has had is forgotten
+    _MOST = 10_000  # clients that are remembered
+
+    def __init__(self, most: Callable[[], int], share: float, seconds: float) -> None:
+        self.most, self._share, self._seconds = most, share, seconds
+        self.used: Counter[str] = Counter()  # by client
+        self._lines: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
+        self._had: OrderedDict[str, tuple[float, float]] = OrderedDict()  # how much, and when
+
+    @property
+    def total(self) -> int:
+        """The amount that all clients have now."""
+        return self.used.total()
+
+    async def take(self, client: str, amount: int) -> Taken:
+        """Return so much, as soon as it is there and it is this client's turn."""
+        if client in self._lines or not self._fits(client, amount):
+            await self._wait(client, amount)
+        else:
+            self.used[client] += amount
+        return Taken(self, client, amount)
+
+    def take_now(self, client: str, amount: int) -> Taken:
+        """Return so much, even if it is more than there is, unless nothing is left."""
+        if self.total >= self.most():
+            raise busy()
+        self.used[client] += amount
+        return Taken(self, client, amount)
+
+    def give_back(self, client: str, amount: int, seconds: float = 0.0) -> None:
+        """Take back what a client had for some seconds."""
+        self._had[client] = self._lately(client) + amount * seconds, time.monotonic()
+        self._had.move_to_end(client)
+        while len(self._had) > self._MOST:
+            self._had.popitem(last=False)
+        self.used[client] -= amount
+        if not self.used[client]:
+            del self.used[client]
+        self._serve()
+
+    def _lately(self, client: str) -> float:
+        """Return how much a client has had lately."""
+        had, when = self._had.get(client, (0.0, 0.0))
+        return had * 0.5 ** ((time.monotonic() - when) / self._LATELY) if had else 0.0
+
+    def _fits(self, client: str, amount: int) -> bool:
+        own, most = self.used.get(client, 0), self.most()
+        return self.total + amount <= most and (not own or own + amount <= most * self._share)
+
+    async def _wait(self, client: str, amount: int) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._lines.setdefault(client, deque()).append((amount, future))
+        try:
+            async with asyncio.timeout(self._seconds):
+                await future
+        except BaseException as e:
+            if future.done() and not future.cancelled():  # it came at the same time
+                self.give_back(client, amount)
+            else:
+                future.cancel()
+                self._serve()
+            if isinstance(e, TimeoutError):
+                raise busy() from None
+            raise
+
+    def _serve(self) -> None:
+        """Let those begin who are first in a line and for whom there is enough."""
+        lately = {client: self._lately(client) for client in self._lines}
+        for client in sorted(lately, key=lately.__getitem__):
+            line = self._lines[client]
+            while line and (line[0][1].done() or self._fits(client, line[0][0])):
+                amount, future = line.popleft()
+                if not future.done():  # else it was cancelled
+                    self.used[client] += amount
+                    future.set_result(None)
+            if not line:
+                del self._lines[client]
+
+
+class HeldBytes(Shared):
+    """The memory for making answers, and for those that clients have not taken yet."""
+
+    def __init__(self, most: int, share: float, seconds: float) -> None:
+        super().__init__(lambda: most, share, seconds)
         self._reading = asyncio.Semaphore(AT_ONCE)
         self._last: tuple[Store, str, HeldValue] | None = None
 
-    def hold(self, value: HeldValue) -> HeldValue:
+    async def take(self, client: str, amount: int) -> Taken:
+        """Return so many bytes; raise if there are never so many."""
+        if amount > self.most():
+            raise HTTPException(
+                413,
+                f"the answer needs {amount} bytes of memory, more than the {self.most()} that the"
+                " server has for answers; start it with more: --memory, or Limits(memory=…)",
+            )
+        return await super().take(client, amount)
+
+    def hold(self, value: HeldValue, client: str) -> HeldValue:
         """Count a large value until it is closed, and return it."""
         if value.size > PIECE:
-            self.check()
-            value.release = self.add(value.size)
+            value.release = self.take_now(client, value.size).close
         return value
 
-    async def read(self, store: Store, key: str, run: Run) -> HeldValue | None:
+    async def read(self, store: Store, key: str, client: str, run: Run) -> HeldValue | None:
         """Return a value whose size is only known when it has been read.
 
         The last large one is kept for clients that read it part by part, as long as the store says
@@ -448,16 +605,16 @@ class HeldBytes:
             if last is not None and last[0] is store and last[1] == key:
                 kept = last[2]
                 if await run(_generation, store, key) == kept.generation:
-                    return self.hold(HeldValue(kept.data, kept.generation))
+                    return self.hold(HeldValue(kept.data, kept.generation), client)
                 self._forget()
             value: HeldValue | None = await run(_hold, store, key)
             if value is None:
                 return None
-            if value.generation is not None and PIECE < value.size <= self.most // 4:
+            if value.generation is not None and PIECE < value.size <= self.most() // 4:
                 self._forget()
-                kept = self.hold(HeldValue(value.data, value.generation))
+                kept = self.hold(HeldValue(value.data, value.generation), "")
                 self._last = store, key, kept
-            return self.hold(value)
+            return self.hold(value, client)
 
     def _forget(self) -> None:
         if self._last is not None:
@@ -466,24 +623,16 @@ class HeldBytes:
 
     def check(self) -> None:
         """Raise if there is no room for another answer."""
-        if self.nbytes >= self.most:
-            raise HTTPException(503, "the server is busy; try again", {"retry-after": "1"})
+        if self.total >= self.most():
+            raise busy()
 
-    def add(self, nbytes: int) -> Callable[[], None]:
-        """Count bytes, and return the function that counts them no more."""
-        self.nbytes += nbytes
-
-        def release() -> None:
-            self.nbytes -= nbytes
-
-        return release
-
-    def response(self, body: bytes, headers: dict[str, str]) -> Response:
-        """Return the response with a body; a large one is sent in pieces.
+    def response(self, body: bytes, headers: dict[str, str], taken: Taken) -> Response:
+        """Return the response with a body, whose memory is given back when it has been sent.
 
         A client has some time for each piece, so that slow ones get all of it.
         """
         if len(body) <= PIECE:
+            taken.close()
             return Response(body, headers=headers)
 
         async def pieces() -> AsyncIterator[bytes]:
@@ -491,7 +640,8 @@ class HeldBytes:
                 yield body[place : place + PIECE]
 
         headers = {**headers, "content-length": str(len(body))}
-        return SentResponse(self.add(len(body)), pieces(), headers=headers)
+        taken.keep(len(body))
+        return SentResponse(taken.close, pieces(), headers=headers)
 
 
 # Listings

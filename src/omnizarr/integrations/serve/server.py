@@ -8,16 +8,17 @@ import ipaddress
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from omnizarr import stores
 from omnizarr.concurrency.pool import start_thread
 from omnizarr.errors import InvalidArgument, MissingModule, StoreError, warn
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
-from omnizarr.integrations.serve.app import Limits, application
+from omnizarr.integrations.serve.app import ANY_ADDRESS, Limits, application
 from omnizarr.integrations.serve.describe import describe
 from omnizarr.integrations.serve.folder import Folder, store_below
 from omnizarr.stores import Store
@@ -31,15 +32,30 @@ except ImportError as e:
 PORT = 8089
 _BACKLOG = 1024  # connections that wait to be accepted
 _CHECKED = 1.0  # seconds between two looks at a connection
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
+    b'Content-Length: 44\r\nConnection: close\r\n\r\n{"error": "too many connections; try later"}'
+)
 
 
 class Connection(H11Protocol):
-    """A connection that is closed if its client sends no request, or takes no response."""
+    """A connection that is closed if its client sends no request, or takes no response.
+
+    One beyond the limits is closed with status 503 at once, so that none is left waiting.
+    """
 
     limits = Limits()
+    open_by: ClassVar[Counter[str]] = Counter()  # connections by the address of the client
 
     def connection_made(self, transport: Any) -> None:
+        self._client = str((transport.get_extra_info("peername") or ("",))[0])
+        most, own = self.limits.connections, self.open_by[self._client]
+        full = self.open_by.total() >= most or own >= most * self.limits.share
+        self.open_by[self._client] += 1
         super().connection_made(transport)
+        if full:
+            transport.write(_FULL)
+            transport.close()
         self._idle_since: float | None = self.loop.time()
         self._full_since: float | None = None
         self._timer = self.loop.call_later(_CHECKED, self._check)
@@ -55,6 +71,9 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
+        self.open_by[self._client] -= 1
+        if not self.open_by[self._client]:
+            del self.open_by[self._client]
         super().connection_lost(exc)
 
     def _check(self) -> None:
@@ -138,6 +157,8 @@ def _prepare(
     token: str | None,
     listing: bool,
     origins: tuple[str, ...] | list[str],
+    host_names: tuple[str, ...] | list[str],
+    follow_links: bool,
     limits: Limits | None,
     storage_options: Mapping[str, Any] | None,
     seconds: float | None = None,
@@ -146,13 +167,27 @@ def _prepare(
         raise InvalidArgument("a token consists of printable ASCII characters")
     if token is not None and any(c in token for c in ' ;,"\\&=%+#'):
         raise InvalidArgument("a token has letters, digits and . _ ~ - only")
+    for name in host_names:
+        if not name or any(c in name for c in "/ []*") or name.count(":") == 1:
+            raise InvalidArgument(
+                f"{name!r} is not the name of a host; give one such as data.example.org, without"
+                " https:// and without a port"
+            )
     limits = limits or Limits()
     store = served_store(where, storage_options)
-    _check(Folder(store))
+    _check(Folder(store, follow_links=follow_links))
     if token is None and not is_loopback(host):
         warn(f"everybody who can reach {host} can read {store!r}; give a token to prevent that")
-    app = application(store, token=token, listing=listing, origins=tuple(origins), limits=limits)
-    protocol = type("Connection", (Connection,), {"limits": limits})
+    app = application(
+        store,
+        token=token,
+        listing=listing,
+        origins=tuple(origins),
+        host_names=(host or ANY_ADDRESS[0], *host_names),
+        follow_links=follow_links,
+        limits=limits,
+    )
+    protocol = type("Connection", (Connection,), {"limits": limits, "open_by": Counter()})
     settings = uvicorn.Config(
         app,
         http=protocol,
@@ -162,7 +197,6 @@ def _prepare(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=limits.connections,
         timeout_keep_alive=round(limits.idle_seconds),
         timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=limits.header,
@@ -199,6 +233,8 @@ def serve(
     token: str | None = None,
     listing: bool = True,
     origins: tuple[str, ...] | list[str] = ("*",),
+    host_names: tuple[str, ...] | list[str] = (),
+    follow_links: bool = False,
     limits: Limits | None = None,
     storage_options: Mapping[str, Any] | None = None,
     seconds: float | None = None,
@@ -213,7 +249,10 @@ def serve(
         token: A text without which nothing is served, as in `serving`.
         listing: False if keys cannot be listed with ``?list``.
         origins: The web sites whose pages may read what is served; by default all.
-        limits: `Limits` of size, number and time of requests.
+        host_names: Names by which clients call the server, besides those of this machine, of
+            `host` and of `origins`; requests for others are refused.
+        follow_links: True to follow symbolic links that lead out of what is served.
+        limits: `Limits` of size, number, memory and time of requests.
         storage_options: Options for the store of a URL, such as credentials.
         seconds: The time after which the server ends by itself.
         started: A function that is called with the address.
@@ -228,7 +267,17 @@ def serve(
         serving at http://127.0.0.1:...
     """
     server, listener = _prepare(
-        store, host, port, token, listing, origins, limits, storage_options, seconds
+        store,
+        host,
+        port,
+        token,
+        listing,
+        origins,
+        host_names,
+        follow_links,
+        limits,
+        storage_options,
+        seconds,
     )
     with listener, suppress(KeyboardInterrupt):
         started(_address(listener))
@@ -244,6 +293,8 @@ def serving(
     token: str | None = None,
     listing: bool = True,
     origins: tuple[str, ...] | list[str] = ("*",),
+    host_names: tuple[str, ...] | list[str] = (),
+    follow_links: bool = False,
     limits: Limits | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Iterator[str]:
@@ -258,7 +309,10 @@ def serving(
             ``Authorization: Bearer …``.
         listing: False if keys cannot be listed with ``?list``.
         origins: The web sites whose pages may read what is served; by default all.
-        limits: `Limits` of size, number and time of requests.
+        host_names: Names by which clients call the server, besides those of this machine, of
+            `host` and of `origins`; requests for others are refused.
+        follow_links: True to follow symbolic links that lead out of what is served.
+        limits: `Limits` of size, number, memory and time of requests.
         storage_options: Options for the store of a URL, such as credentials.
 
     Yields:
@@ -273,7 +327,18 @@ def serving(
         ...     oz.open(f"{url}v3")[:3]
         array([0, 1, 2])
     """
-    server, listener = _prepare(store, host, port, token, listing, origins, limits, storage_options)
+    server, listener = _prepare(
+        store,
+        host,
+        port,
+        token,
+        listing,
+        origins,
+        host_names,
+        follow_links,
+        limits,
+        storage_options,
+    )
     ended = threading.Event()
     failed: list[BaseException] = []
 

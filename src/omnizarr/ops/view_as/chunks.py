@@ -6,6 +6,7 @@ codecs or grid the other format does not have are decoded and encoded again, one
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -96,6 +97,12 @@ class ViewedArray:
     def description(self) -> str:
         """A digest of all that decides how the stored bytes become those of the view."""
         return key_digest(repr(self.source.model), repr(self.model), self.source.prefix)
+
+    @cached_property
+    def memory_needed(self) -> int:
+        """About how many bytes making a chunk needs: its values and their encodings."""
+        sizes = (math.prod(int(a.size(0)) for a in b.grid.axes) for b in (self.source, self.target))
+        return 3 * max(sizes) * self.target.dtype.itemsize
 
     @property
     def is_partial(self) -> bool:

@@ -204,6 +204,11 @@ class ViewStore(Closeable):
         chunk = None if self._is_metadata(check_key(key)) else self._chunk(key)
         return chunk is None or not chunk[0].keeps_bytes
 
+    def memory_needed(self, key: str) -> int:
+        """Return about how many bytes of memory making the chunk at a key needs, 0 for others."""
+        chunk = None if self._is_metadata(check_key(key)) else self._chunk(key)
+        return 0 if chunk is None or chunk[0].keeps_bytes else chunk[0].memory_needed
+
     def get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:

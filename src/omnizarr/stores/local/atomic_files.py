@@ -289,8 +289,13 @@ def entries(folder: str, root: str) -> tuple[list[str], list[str]]:
     return files, folders
 
 
-def _entries(folder: str, root: str) -> tuple[list[str], list[str], list[str]]:
-    """Return what `entries` does, and the links to folders that are part of the path."""
+def _entries(
+    folder: str, root: str, within: str | None = None
+) -> tuple[list[str], list[str], list[str]]:
+    """Return what `entries` does, and the links to folders that are not to be followed.
+
+    These are links to folders that are part of the path, or outside of `within`.
+    """
     files: list[str] = []
     folders: list[str] = []
     circular: list[str] = []
@@ -299,7 +304,9 @@ def _entries(folder: str, root: str) -> tuple[list[str], list[str], list[str]]:
             for entry in found:
                 if not _is_folder(entry):
                     files.append(entry.name)
-                elif entry.is_symlink() and _is_circular(entry.path, root):
+                elif entry.is_symlink() and (
+                    _is_circular(entry.path, root) or _is_outside(entry.path, within)
+                ):
                     circular.append(entry.name)
                 else:
                     folders.append(entry.name)
@@ -312,8 +319,15 @@ def _entries(folder: str, root: str) -> tuple[list[str], list[str], list[str]]:
     return files, folders, circular
 
 
-def walk(top: str, root: str) -> Iterator[tuple[str, list[str]]]:
+def _is_outside(link: str, within: str | None) -> bool:
+    real = os.path.realpath(link)
+    return within is not None and real != within and not real.startswith(os.path.join(within, ""))
+
+
+def walk(top: str, root: str, within: str | None = None) -> Iterator[tuple[str, list[str]]]:
     """Yield the folders at and below `top`, relative to it with ``/``, and the files in them.
+
+    Links to folders outside of `within` are not followed.
 
     In the order of keys, as other stores list them: ``a.b`` is before what is in ``a``, ``a0``
     behind it. So the files of a folder may come in several parts.
@@ -322,7 +336,8 @@ def walk(top: str, root: str) -> Iterator[tuple[str, list[str]]]:
     while left:
         inside, files = left.pop()
         if files is None:
-            files, folders, _ = _entries(os.path.join(top, inside) if inside else top, root)
+            here = os.path.join(top, inside) if inside else top
+            files, folders, _ = _entries(here, root, within)
             ours = [name for name in folders if not is_ours(name)]
             if ours:
                 left += reversed([*_ordered(inside, files, ours)])
@@ -343,7 +358,9 @@ def _ordered(
             yield inside, [*some]
 
 
-def walk_all(top: str, root: str) -> Iterator[tuple[str, list[str], list[str]]]:
+def walk_all(
+    top: str, root: str, within: str | None = None
+) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yield all folders at and below `top`, the files and all folders in each, in any order.
 
     The folders that are yielded are also circular links, which are not followed.
@@ -351,7 +368,8 @@ def walk_all(top: str, root: str) -> Iterator[tuple[str, list[str], list[str]]]:
     left = [""]
     while left:
         inside = left.pop()
-        files, folders, circular = _entries(os.path.join(top, inside) if inside else top, root)
+        here = os.path.join(top, inside) if inside else top
+        files, folders, circular = _entries(here, root, within)
         yield inside, files, folders + circular
         ours = (name for name in folders if not is_ours(name))
         left += [f"{inside}/{name}" if inside else name for name in ours]

@@ -7,6 +7,7 @@ new one, never a part.
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
 import itertools
 import os
@@ -14,9 +15,9 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from omnizarr import config
@@ -29,6 +30,7 @@ from omnizarr.stores.base import (
     Closeable,
     Entry,
     GetMany,
+    LeadsOutside,
     LockKind,
     Range,
     Store,
@@ -72,6 +74,8 @@ _FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLO
 # Where a descriptor of a folder has a path, which leads to the folder wherever it is.
 _DESCRIPTORS = "/proc/self/fd/"
 _HAS_DESCRIPTORS = os.path.isdir(_DESCRIPTORS)
+_CHECKED_SECONDS = 1.0  # for which a folder is known not to lead elsewhere
+_MAX_CHECKED = 4096
 _unique = itertools.count()
 _replace_new = partial(replace_file, only_new=True)
 
@@ -180,6 +184,8 @@ class LocalStore(Closeable):
     """
 
     _copies_share_values = True
+    enclosure: str | None = None  # the real folder that no link may lead out of
+    _checked: dict[str, float]  # folders inside of it, until when that is taken for granted
 
     low_latency = True
     cheap_requests = True
@@ -208,6 +214,54 @@ class LocalStore(Closeable):
         """The directory as the operating system names it, with a slash at the end."""
         return os.fsencode(self._start)
 
+    def enclosed(self, folder: str | None = None) -> Self:
+        """Return this store with an error for links that lead out of a folder, by default its own.
+
+        For values from elsewhere that are shown to others: a link could show any file.
+        """
+        found = copy.copy(self)
+        found.enclosure = os.path.realpath(self._start if folder is None else folder)
+        found._checked = {}
+        kind: Any = type(self)
+        found.__class__ = _enclosed_class(kind)
+        return found
+
+    def check_links(self, keys: Iterable[str]) -> None:
+        """Raise if a key leads out of the enclosure."""
+        for key in keys:
+            self._path(key)
+
+    def without_enclosure(self) -> Self:
+        """Return an enclosed store without its checks, for keys that have been checked."""
+        found = copy.copy(self)
+        found.enclosure = None
+        kind: Any = type(self)
+        found.__class__ = kind.__base__
+        return found
+
+    def _check_inside(self, path: str) -> None:
+        """Raise if a path leads out of the enclosure; what is found out of a folder holds a while.
+
+        Who can change links while they are read could as well change the values.
+        """
+        now, folder = time.monotonic(), os.path.dirname(path)
+        if self._checked.get(folder, 0.0) < now:
+            self._check_real(folder)
+            if len(self._checked) >= _MAX_CHECKED:
+                self._checked.clear()
+            self._checked[folder] = now + _CHECKED_SECONDS
+        if os.path.islink(path):
+            self._check_real(path)
+
+    def _check_real(self, path: str) -> None:
+        top, real = self.enclosure or "", os.path.realpath(path)
+        if real != top and not real.startswith(os.path.join(top, "")):
+            raise LeadsOutside(
+                f"{path!r} is a symbolic link, or below one, that leads out of the served folder,"
+                " which is not followed; serve it with --follow-links (follow_links=True), or"
+                " replace the link by its target"
+            )
+
     @cached_property
     def _ignores_case(self) -> bool:
         return atomic_files.ignores_case(self._start)
@@ -222,14 +276,17 @@ class LocalStore(Closeable):
         if os.sep != "/" and (os.sep in key or ":" in key):
             raise InvalidArgument(f"key {key!r} is not allowed: {os.sep!r} and ':' lead elsewhere")
         check_key(key)
-        return self._start + (key if os.sep == "/" else key.replace("/", os.sep))
+        path = self._start + (key if os.sep == "/" else key.replace("/", os.sep))
+        if self.enclosure is not None:
+            self._check_inside(path)
+        return path
 
     def _folder(self, prefix: str) -> str:
         check_prefix(prefix)
         return self._path(prefix[:-1]) if prefix else str(self.root)
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
-        if range is None and _read_whole is not None:
+        if range is None and _read_whole is not None and self.enclosure is None:
             found: bytes | None = _read_whole(self._start, key)
             if found is not NotImplemented:  # an invalid key, or one that needs another way
                 return found
@@ -264,7 +321,8 @@ class LocalStore(Closeable):
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
         wanted = [*requests]
         whole = [key for key, range in wanted if range is None]
-        if _files is None or not _UTF8 or len(whole) < len(wanted):
+        checked = self.enclosure is not None
+        if _files is None or not _UTF8 or checked or len(whole) < len(wanted):
             return [self.get(key, range) for key, range in wanted]
         found: Values = _files.read_many(self._start, whole)
         if NotImplemented in found:  # an invalid key, or one that needs another way
@@ -416,7 +474,7 @@ class LocalStore(Closeable):
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         top = self._folder(prefix)
-        for inside, names in atomic_files.walk(top, self._start):
+        for inside, names in atomic_files.walk(top, self._start, self.enclosure):
             head = f"{prefix}{inside}/" if inside else prefix
             yield from (head + name for name in names if not is_ours(name))
 
@@ -425,7 +483,7 @@ class LocalStore(Closeable):
 
     def list_entries(self, prefix: str) -> Iterator[Entry]:
         top = self._folder(prefix)
-        for inside, names in atomic_files.walk(top, self._start):
+        for inside, names in atomic_files.walk(top, self._start, self.enclosure):
             head = f"{prefix}{inside}/" if inside else prefix
             values = [name for name in names if not is_ours(name)]
             known = atomic_files.status_of_files(os.path.join(self._start, head), values)
@@ -450,7 +508,7 @@ class LocalStore(Closeable):
         Not what is inside of folders that are no part of a hierarchy.
         """
         top = self._folder(prefix)
-        for inside, names, folders in atomic_files.walk_all(top, self._start):
+        for inside, names, folders in atomic_files.walk_all(top, self._start, self.enclosure):
             head = f"{prefix}{inside}/" if inside else prefix
             yield from (head + name for name in names)
             yield from (f"{head}{name}/" for name in folders)
@@ -519,6 +577,12 @@ class LocalStore(Closeable):
 
     def __repr__(self) -> str:
         return str(Path(self._given))
+
+
+@cache
+def _enclosed_class(kind: type[LocalStore]) -> Any:
+    """Return a class that does not declare `DirectFiles`: compiled code does not check links."""
+    return type(kind.__name__, (kind,), {"__doc__": kind.__doc__})
 
 
 class DirectoryStore(LocalStore):

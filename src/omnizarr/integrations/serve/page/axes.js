@@ -1,15 +1,14 @@
 /** Axes with coordinates: the place of an index in units, dates or labels. */
 
 import { getValues } from "./api.js";
-import { numberText, timeText, unitText } from "./format.js";
+import { dateText, numberText, timeText, unitText } from "./format.js";
 
 const WHOLE = 100_000; // longer coordinates are read at their ends and at the places that are shown
 
 /** Return values of any answer as a flat list. */
 export function flatValues(answer) {
-  if (answer.values instanceof Object && ArrayBuffer.isView(answer.values)) return answer.values;
-  const list = answer.values ?? answer.rows ?? answer;
-  return Array.isArray(list) ? list.flat(Infinity) : [list];
+  if (ArrayBuffer.isView(answer?.values)) return answer.values;
+  return Array.isArray(answer) ? answer.flat(Infinity) : [answer]; // JSON
 }
 
 export class Axis {
@@ -34,7 +33,8 @@ export class Axis {
     const decode = this.kind === "time" ? "time" : undefined;
     try {
       this.values = flatValues(await getValues(this.path, items, { signal, decode }));
-      this.isTime = decode !== undefined;
+      // Dates of calendars that the browser does not have are texts.
+      this.isTime = decode !== undefined && typeof this.values[0] === "number";
     } catch (error) {
       if (error.name === "AbortError") throw error;
       this.path = null; // unreadable coordinates are reported by their own node
@@ -60,7 +60,7 @@ export class Axis {
   text(index) {
     const value = this.coordinate(index);
     if (value === null || value === undefined) return "";
-    if (typeof value !== "number") return String(value);
+    if (typeof value !== "number") return this.kind === "time" ? dateText(value) : String(value);
     if (this.isTime) return timeText(value, this.pixelSize ?? 1);
     const unit = unitText(this.unit);
     return `${numberText(Number(value.toPrecision(7)))}${unit.startsWith("°") || !unit ? "" : " "}${unit}`;

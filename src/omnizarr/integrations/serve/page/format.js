@@ -80,6 +80,16 @@ export function timeText(milliseconds, step = 1) {
   return text.replace("T", " ").replace(/\.?0*Z$/, "");
 }
 
+/** Write a date that is a text, such as 2001-02-30T00:00:00. */
+export function dateText(text) {
+  return String(text).replace("T", " ").replace(/ 00:00:00$/, "");
+}
+
+/** True if a calendar of CF is that of the browser. */
+export function isKnownCalendar(name = "standard") {
+  return ["standard", "gregorian", "proleptic_gregorian"].includes(String(name).toLowerCase());
+}
+
 /** Return the largest of 1, 2, 5 × 10ⁿ that is at most `limit`. */
 export function roundDown(limit) {
   const power = 10 ** Math.floor(Math.log10(limit));

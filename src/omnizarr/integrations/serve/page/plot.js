@@ -4,14 +4,16 @@ import { BUSY, getExtremes, getValues } from "./api.js";
 import { flatValues, loadAxes } from "./axes.js";
 import { drawChart, extent, pad, plotArea } from "./chart.js";
 import { afterPause, announce, download, h, oncePerFrame, replace, themeColor } from "./dom.js";
-import { countText, numberText, stepText, timeText, unitText } from "./format.js";
+import { countText, isKnownCalendar, numberText, stepText, timeText, unitText } from "./format.js";
 import { readNumbers } from "./link.js";
 
 const BLOCK = 2 ** 18; // values of a request
 const DENSE = 2 ** 21; // of more visible values than this, the least and the greatest of every so many
 const SPARSE = 2 ** 13; // of which there are then at most so many
 const PART = 2 ** 26; // bytes that the server reads for a request of these
+const PART_CHUNKS = 2 ** 14; // and chunks
 const MOST = 2 ** 33; // bytes that it reads for all; of even more, one of so many values is drawn
+const MOST_CHUNKS = 2 ** 20; // and chunks
 const KEPT = 2 ** 23; // values
 
 export class PlotView {
@@ -33,7 +35,7 @@ export class PlotView {
   async start() {
     const { display, node } = this;
     const attributes = node.attributes ?? {};
-    this.isTime = /^datetime64|^<?M8/.test(display.dtype) || / since /.test(attributes.units ?? "");
+    this.isTime = /^datetime64|^<?M8/.test(display.dtype) || (/ since /.test(attributes.units ?? "") && isKnownCalendar(attributes.calendar));
     this.decode = this.isTime ? "time" : display.decode;
     const axes = await loadAxes(display, this.closing.signal);
     if (this.closing.signal.aborted) return;
@@ -103,10 +105,10 @@ export class PlotView {
     const [from, to] = [Math.max(0, Math.floor(this.visible[0])), Math.min(this.length, Math.ceil(this.visible[1]) + 1)];
     if (to - from > DENSE) {
       const step = 2 ** Math.ceil(Math.log2((to - from) / SPARSE));
-      const sampled = (to - from) * this.itemSize > MOST;
       const chunk = Number(this.display.levels[0].chunks?.[0]) || 1;
+      const sampled = (to - from) * this.itemSize > MOST || (to - from) / chunk > MOST_CHUNKS;
       // Requests of whole steps and at least one chunk, which would else be decoded for each.
-      const part = Math.ceil((sampled ? to - from + step : Math.max(PART / this.itemSize, chunk)) / step) * step;
+      const part = Math.ceil((sampled ? to - from + step : Math.max(Math.min(PART / this.itemSize, chunk * PART_CHUNKS), chunk)) / step) * step;
       return pieces(Math.floor(from / (sampled ? step : part)) * (sampled ? step : part), to, part, this.length, step, !sampled);
     }
     return pieces(Math.floor(from / BLOCK) * BLOCK, to, BLOCK, this.length, 1, false);
