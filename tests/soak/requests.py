@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import multiprocessing
 import os
 import random
 import socket
@@ -24,6 +25,7 @@ import numpy as np
 import omnizarr as oz
 
 THREADS = 32
+PATIENCE = 300.0  # seconds for an answer to a hostile client
 HELD = 0.5  # seconds for which a slow client keeps its connection
 MEMORY = 500  # MiB that the server may have
 ADDRESSES = [f"127.0.0.{n}" for n in range(2, 10)] if sys.platform == "linux" else [""]
@@ -81,7 +83,7 @@ class Client:
     def __init__(self, address: Address, rng: random.Random) -> None:
         self.rng = rng
         source = (rng.choice(ADDRESSES), 0)
-        self.socket = socket.create_connection(address, 60, source_address=source)
+        self.socket = socket.create_connection(address, PATIENCE, source_address=source)
 
     def send(
         self, target: str, *headers: str, method: str = "GET", host: str = "localhost"
@@ -219,44 +221,52 @@ KINDS: dict[str, Callable[[Client], str]] = {
 }
 
 
-class Small:
-    """Asks for a small answer again and again, and notes how long each takes."""
+TARGETS = ("/store/zarr.json", "/api/values?path=data&select=0:10,0:10", "/api/node?path=data")
 
-    TARGETS = ("/store/zarr.json", "/api/values?path=data&select=0:10,0:10", "/api/node?path=data")
+
+def _ask(address: Address, target: str) -> bool:
+    connection = http.client.HTTPConnection(*address, timeout=60)
+    try:
+        connection.request("GET", target)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def ask_again(address: Address, ended: Any, results: Any) -> None:
+    """Ask for small answers until an event; put the number of wrong ones, and all times."""
+    wrong, seconds = 0, list[float]()
+    while not ended.wait(0.02):
+        begun = time.monotonic()
+        wrong += not _ask(address, TARGETS[len(seconds) % len(TARGETS)])
+        seconds.append(time.monotonic() - begun)
+    results.put((wrong, seconds))
+
+
+class Small:
+    """Asks for small answers in a process of its own, where no other thread makes it wait."""
 
     def __init__(self, address: Address) -> None:
-        self._address, self._ended = address, threading.Event()
-        self.seconds: list[float] = []
-        self.wrong = 0
-        self._thread = threading.Thread(target=self._work)
-
-    def _work(self) -> None:
-        while not self._ended.wait(0.02):
-            begun = time.monotonic()
-            self.wrong += not self._ask(self.TARGETS[len(self.seconds) % len(self.TARGETS)])
-            self.seconds.append(time.monotonic() - begun)
-
-    def _ask(self, target: str) -> bool:
-        connection = http.client.HTTPConnection(*self._address, timeout=60)
-        try:
-            connection.request("GET", target)
-            answer = connection.getresponse()
-            answer.read()
-            return answer.status == 200
-        except OSError:
-            return False
-        finally:
-            connection.close()
+        context = multiprocessing.get_context("spawn")
+        self._address, self._ended, self._results = address, context.Event(), context.Queue()
+        arguments = address, self._ended, self._results
+        self._process = context.Process(target=ask_again, args=arguments)
+        self.wrong, self.seconds = 0, list[float]()
 
     def __enter__(self) -> Small:
-        for target in self.TARGETS:  # which imports what the server needs
-            assert self._ask(target)
-        self._thread.start()
+        for target in TARGETS:  # which imports what the server needs
+            assert _ask(self._address, target)
+        self._process.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._thread.join()
+        self.wrong, self.seconds = self._results.get(timeout=120)
+        self._process.join()
 
 
 def run(folder: Path, count: int, seed: int = 0) -> dict[str, Any]:

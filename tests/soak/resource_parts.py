@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -103,7 +104,7 @@ REQUESTS = Table(
     f"Requests of {requests.THREADS} clients at {len(requests.ADDRESSES)} addresses to"
     " `omnizarr serve` in a process of its own, while another client asks\n"
     "for small answers again and again. Refused: by a status, or the connection was closed. Left:\n"
-    "the client went away. Wrong: any other status, or no answer within 60 s. In the last row are\n"
+    "the client went away. Wrong: any other status, or no answer in five minutes. In the last row are\n"
     f"the small requests; the server must stay below {requests.MEMORY} MiB of memory.",
     ("requests", "sent", "answered", "refused", "left", "wrong", "slowest (s)", "peak (MiB)"),
 )
@@ -113,6 +114,7 @@ def _requests(folder: Path, given: Given) -> None:
     def rows() -> Rows:
         found = requests.run(folder, given.requests)
         for kind, counts in found["kinds"].items():
+            print(kind, dict(counts), file=sys.stderr)
             known = [counts[n] for n in (requests.ANSWERED, requests.REFUSED, requests.LEFT)]
             yield kind, counts.total(), *known, counts.total() - sum(known), "-", "-"
         small = found["small"]
