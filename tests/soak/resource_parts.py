@@ -104,8 +104,8 @@ REQUESTS = Table(
     f"Requests of {requests.THREADS} clients at {len(requests.ADDRESSES)} addresses to"
     " `omnizarr serve` in a process of its own, while another client asks\n"
     "for small answers again and again. Refused: by a status, or the connection was closed. Left:\n"
-    "the client went away. Wrong: any other status, or no answer in five minutes. In the last row are\n"
-    f"the small requests; the server must stay below {requests.MEMORY} MiB of memory.",
+    "the client went away. Wrong: any other status, or no answer in five minutes. The last row\n"
+    f"has the small requests; the server must stay below {requests.MEMORY} MiB of memory.",
     ("requests", "sent", "answered", "refused", "left", "wrong", "slowest (s)", "peak (MiB)"),
 )
 
