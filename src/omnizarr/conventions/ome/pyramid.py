@@ -152,7 +152,7 @@ def plan_levels(
     (multiscale,) = metadata.multiscales
     if len(multiscale.datasets) > 1:
         attributes_of_values = options.get("attributes") or {}
-        check_packing(multiscale.type or "nearest", Packing.of(dtype, attributes_of_values))
+        check_packing(multiscale.type or "mean", Packing.of(dtype, attributes_of_values))
     options = with_separator(_by_axis(options, multiscale.axes, shape), version)
     options = level_options(options, version, multiscale, shape, dtype)
     models: dict[str, ArrayModel] = {}

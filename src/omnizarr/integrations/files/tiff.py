@@ -291,7 +291,8 @@ def _says_nothing(tag: Any) -> bool:
     """Return True for a default, and for a description that is read elsewhere."""
     if tag.code == _DESCRIPTION:
         text = str(tag.value).strip()
-        read = text.startswith(("ImageJ=", '{"shape":')) or text.endswith("OME>")
+        known = "ImageJ=", '{"shape":', OWN_DESCRIPTION
+        read = text.startswith(known) or text.endswith("OME>")
         return not text or read
     return bool(
         (tag.code in _RESOLUTION and tag.value[0] == tag.value[1])
