@@ -201,7 +201,7 @@ def test_what_a_tiff_file_cannot_say_is_listed(
         {}, data=np.zeros(shape, "i2"), attributes=attributes, dimension_names=names
     )
     report = oz.export_file(array, tmp_path / "a.tif", **options)
-    assert [*report.skipped] == [lost]
+    assert {*report.skipped} - {"attributes"} == {lost}
 
 
 def test_references_have_the_attributes_of_an_import(tmp_path: Path) -> None:
