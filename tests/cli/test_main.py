@@ -21,6 +21,7 @@ import omnizarr as oz
 from omnizarr.cli import options
 from omnizarr.cli.main import TARGETS, main
 from omnizarr.cli.options import json_option, resume_option
+from omnizarr.stores.transfer import MissingValue
 from tests.cli.conftest import run
 from tests.cli.page import all_commands
 
@@ -118,7 +119,7 @@ def test_names_of_other_tools_lead_to_names_that_exist() -> None:
     assert {*options._OPTIONS.values()} <= known
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> Result:
+def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException, *words: str) -> Result:
     """Run a command that raises an error, with a job's options."""
 
     @click.command()
@@ -128,7 +129,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> Result:
         raise error
 
     monkeypatch.setitem(main.commands, "broken", broken)
-    return run("broken")
+    return run("broken", *words)
 
 
 @pytest.mark.parametrize(
@@ -178,44 +179,163 @@ def test_an_error_with_json_is_an_object(in_tmp: Path) -> None:
     assert several["failures"][0]["error"] == "NodeNotFound"
 
 
-def _interrupt(words: list[str], target: str) -> tuple[int, str]:
-    """Run a command, and interrupt it when its target has some files; return code and message."""
+def every_command() -> list[list[str]]:
+    return [name.split() for name, _ in all_commands(main)]
+
+
+def test_wrong_usage_with_json_is_an_object_for_every_command(in_tmp: Path) -> None:
+    commands = [[], *every_command()]
+    assert ["ome", "validate"] in commands
+    for words in commands:
+        result = run(*words, "--json", "--no-such-option")
+        assert result.exit_code == 2, words
+        assert set(json.loads(result.stdout)) == {"error", "message"}, words
+        assert json.loads(result.stdout)["error"] == "InvalidArgument"
+    assert run("info", "--no-such-option", "--", "--json").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (OSError(errno.EACCES, "Permission denied", "secret.zarr"), "StoreError"),
+        (MissingValue("gone"), "StoreError"),  # a class of ours that is not public
+        (ImportError("no module"), "MissingModule"),
+        (MemoryError(), "OmnizarrError"),
+        (ZeroDivisionError(), "OmnizarrError"),
+        (KeyboardInterrupt("SIGTERM"), "OmnizarrError"),
+        (click.Abort(), "OmnizarrError"),
+        (click.UsageError("give one"), "InvalidArgument"),
+        (oz.NodeExists("there"), "NodeExists"),
+    ],
+)
+def test_the_error_in_json_is_one_that_programs_know(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, name: str
+) -> None:
+    plain, result = failing(monkeypatch, error), failing(monkeypatch, error, "--json")
+    assert (plain.exit_code, plain.stdout) == (result.exit_code, "")
+    found = json.loads(result.stdout)
+    assert found["error"] == name
+    assert name in oz.errors.__all__
+    assert found.get("path") == getattr(error, "filename", None)
+
+
+def test_a_failure_names_the_path_that_was_given(in_tmp: Path) -> None:
+    for words in (("cat", "no.zarr"), ("rechunk", "no.zarr", "b.zarr"), ("copy", "no.zarr", "b")):
+        assert json.loads(run(*words, "--json").stdout)["path"] == "no.zarr"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a full device")
+def test_output_that_cannot_be_written_is_one_line_for_every_command(
+    ocean: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given = [["--help"], ["--version"], *([*words, "--help"] for words in every_command())]
+    given += [["info", "ocean.zarr"], ["info", "ocean.zarr", "--json"], ["cat", "no", "--json"]]
+    given += [["verify", "ocean.zarr"], ["copy", "ocean.zarr", "b.zarr", "--json"]]
+    for words in given:
+        with open("/dev/full", "w") as full, monkeypatch.context() as patched:
+            patched.setattr(sys, "stdout", full)
+            with pytest.raises(SystemExit) as ended:
+                main(words)
+        assert ended.value.code == 3, words
+        last = capfd.readouterr().err.splitlines()[-1]
+        assert last == "StoreError: cannot write to standard output: No space left on device"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a full device")
+def test_closed_and_full_streams_keep_the_exit_code(ocean: Path) -> None:
+    script = 'cd "$1" && "$2" -m omnizarr ls "$3"'
+    for end, path, code, text in (
+        (">&-", "ocean.zarr", 3, "cannot write to standard output"),
+        ("2>&-", "nothing.zarr", 3, ""),
+        ("2>/dev/full", "nothing.zarr", 3, ""),
+    ):
+        words = ["bash", "-c", f"{script} {end}", "-", ocean.parent]
+        done = subprocess.run([*words, sys.executable, path], capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        assert text in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def _interrupt(words: list[str], target: str, number: int) -> tuple[int, str, str]:
+    """Run a command, and send it a signal when its target has some files; return what it says."""
     process = subprocess.Popen(
         [sys.executable, "-m", "omnizarr", *words],
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         # A shell lets programs in the background ignore the signal, and those that they start.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        start_new_session=True,
     )
     end = time.monotonic() + 60
     while sum(len(files) for _, _, files in os.walk(target)) < 50 and time.monotonic() < end:
         if process.poll() is not None:
             break
         time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
-    _, text = process.communicate(timeout=60)
-    return process.returncode, text
+    os.killpg(process.pid, number)  # all processes, as a terminal and batch systems do
+    out, text = process.communicate(timeout=60)
+    return process.returncode, out, text
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs signals")
-def test_an_interrupted_job_says_so_and_goes_on_with_resume(in_tmp: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("more", [("--workers", "1"), ("--processes", "--workers", "2")])
+def test_an_interrupted_job_says_so_and_goes_on_with_resume(
+    in_tmp: Path, name: str, more: tuple[str, ...]
+) -> None:
     rng = np.random.default_rng(0)
-    words = ["rechunk", "a.zarr", "b.zarr", "--chunks", "50,4", "--workers", "1"]
+    words = ["rechunk", "a.zarr", "b.zarr", "--chunks", "50,4", "--json", *more]
     for size in (1, 2, 4, 8, 16):  # it may end before the signal comes
         data = rng.integers(0, 1000, (1000 * size, 200))
         oz.create_array("a.zarr", data=data, chunks=(4, 50), overwrite=True)
-        code, text = _interrupt(words, "b.zarr")
+        code, out, text = _interrupt(words, "b.zarr", signal.Signals[name])
         if code:
             break
         shutil.rmtree("b.zarr")
     assert code == 4, text
     assert text.startswith("interrupted: ")
-    assert "--resume" in text
-    assert text.count("\n") == 1
+    assert "--resume" in text.splitlines()[0]
+    assert f"interrupted by {name}" in json.loads(out)["message"]
     assert run("info", "b.zarr").exit_code == 3  # nothing unfinished is visible
-    done = run(*words, "--resume")
+    done = run(*words[:-3], "--resume")
     assert done.exit_code == 0, done.output
     assert np.array_equal(oz.open("b.zarr")[...], data)
+
+
+SLOW_END = """
+import signal, time
+import click
+from omnizarr.cli.main import main
+from omnizarr.cli.options import json_option
+
+@click.command()
+@json_option
+def slow(as_json):
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        print("ending", flush=True)
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(60)
+
+main.commands["slow"] = slow
+main(["slow", "--json"])
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs signals")
+def test_a_second_signal_ends_at_once() -> None:
+    words = [sys.executable, "-c", SLOW_END]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stdout) == (4, "ending\n")
+    assert done.stderr == "interrupted again: ended at once\n"
+
+
+def test_signals_are_handled_as_before_when_a_command_has_ended(ocean: Path) -> None:
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = [*map(signal.getsignal, numbers)]
+    assert run("ls", "ocean.zarr").exit_code == 0
+    assert [*map(signal.getsignal, numbers)] == before
 
 
 def test_text_that_no_encoding_has_is_printed_escaped(in_tmp: Path) -> None:

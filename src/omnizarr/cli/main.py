@@ -5,21 +5,25 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import click
 
 from omnizarr import registry
 from omnizarr._version import VERSION
-from omnizarr.cli.options import JSON, RESUME, CommandGroup, suggest_option
+from omnizarr.cli.options import COMMAND, JSON, RESUME, CommandGroup, suggest_option
 from omnizarr.cli.terminal import (
     BROKEN_PIPE,
     FAILED,
     INTERRUPTED,
+    PROBLEMS,
     USAGE,
     command_text,
     error_json,
@@ -28,7 +32,7 @@ from omnizarr.cli.terminal import (
     say_json,
     show_error,
 )
-from omnizarr.errors import InvalidArgument, OmnizarrError
+from omnizarr.errors import InvalidArgument, OmnizarrError, StoreError
 
 # Each command by its name, in the sections of the help: the function in the package `cli`, and the
 # line of the help, which fits 80 columns; with it here, the help loads no command.
@@ -97,7 +101,22 @@ class Main(CommandGroup):
             with formatter.section(section):
                 formatter.write_dl([(name.ljust(width), text) for name, (_, text) in rows.items()])
 
+    def main(self, *given: Any, **options: Any) -> Any:
+        if sys.stdout is None:  # closed: writing fails as it does for other programs
+            sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115
+        with _ending_by_signals():
+            return super().main(*given, **options)
+
+    def make_context(self, info_name: str | None, args: list[str], *given: Any, **more: Any) -> Any:
+        ctx = click.Context(self)  # for errors of this one, such as help that cannot be printed
+        ctx.meta[JSON] = _asks_for_json(args)
+        try:
+            return super().make_context(info_name, args, *given, **more)
+        except (click.UsageError, OSError) as e:
+            _fail(ctx, e)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[JSON] = _asks_for_json(args)  # also of a command whose options are wrong
         # Accepted after the command, too, where it is typed when something went wrong.
         end = args.index("--") if "--" in args else len(args)
         if "--debug" in args[:end]:
@@ -110,16 +129,44 @@ class Main(CommandGroup):
             sys.stdout.reconfigure(errors="backslashreplace")  # text that no encoding has
         try:
             return super().invoke(ctx)
-        except click.NoSuchOption as e:
-            suggest_option(e)
+        except click.exceptions.Exit:
             raise
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
-        except BrokenPipeError:  # the reader, such as head, has closed the pipe
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is buffered
-            sys.exit(BROKEN_PIPE)
         except (Exception, KeyboardInterrupt) as e:
             _fail(ctx, e)
+
+
+def _asks_for_json(args: list[str]) -> bool:
+    return "--json" in args[: args.index("--") if "--" in args else None]
+
+
+@contextmanager
+def _ending_by_signals() -> Iterator[None]:
+    """Have a signal that ends programs interrupt the block as Ctrl-C does, a second one at once."""
+    received = 0
+
+    def end(number: int, frame: Any) -> None:
+        nonlocal received
+        received += 1
+        if received == 1:
+            raise KeyboardInterrupt(signal.Signals(number).name)
+        with suppress(OSError):
+            os.write(2, b"interrupted again: ended at once\n")
+        processes = sys.modules.get("multiprocessing")
+        for child in processes.active_children() if processes is not None else ():
+            child.kill()
+        os._exit(INTERRUPTED)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        numbers = (getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP"))
+        for number in filter(None, numbers):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as by nohup
+                before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -127,22 +174,68 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _fail(ctx: click.Context, error: BaseException) -> NoReturn:
-    """Print an error and end with its exit code."""
-    if ctx.params.get("debug"):
+    """Print an error, with ``--json`` also as JSON, and end with its exit code."""
+    if ctx.params.get("debug") and not isinstance(error, (click.ClickException, click.Abort)):
         traceback.print_exception(error)
+    if isinstance(error, OSError) and _is_of_output(error):
+        _fail_to_write(error)
+    code, told = _show(ctx, error)
+    if ctx.meta.get(JSON):
+        try:
+            say_json({**error_json(told), **_path_of(ctx, error)})
+        except OSError as e:
+            _fail_to_write(e)
+    sys.exit(code)
+
+
+def _show(ctx: click.Context, error: BaseException) -> tuple[int, BaseException]:
+    """Print an error to standard error; return the exit code, and the error for JSON."""
+    if isinstance(error, click.NoSuchOption):
+        suggest_option(error)
+    if isinstance(error, click.ClickException):
+        with suppress(OSError):
+            error.show()
+        return error.exit_code, InvalidArgument(error.format_message())
+    if isinstance(error, click.Abort):
+        remark("Aborted!")
+        return PROBLEMS, OmnizarrError("nothing was changed: the question was not answered by yes")
     if isinstance(error, KeyboardInterrupt):
         remark(_again(ctx), label="interrupted", colour="red")
-        sys.exit(INTERRUPTED)
+        return INTERRUPTED, OmnizarrError(f"interrupted by {error or 'SIGINT'}: {_again(ctx)}")
+    code = USAGE if isinstance(error, InvalidArgument) else FAILED
     if isinstance(error, (OmnizarrError, OSError, MemoryError, ImportError)):
         show_error(error, advice=_advice(error, _again(ctx)))
-    else:
-        text = (
-            f"{type(error).__name__}: {error_message(error)}; run it with --debug and report this"
-        )
-        remark(text, label="internal error", colour="red")
-    if ctx.meta.get(JSON):
-        say_json(error_json(error))
-    sys.exit(USAGE if isinstance(error, InvalidArgument) else FAILED)
+        return code, error
+    text = f"{type(error).__name__}: {error_message(error)}; run it with --debug and report this"
+    remark(text, label="internal error", colour="red")
+    return code, OmnizarrError(f"internal error: {text}")
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Return True if text could not be written, to standard output; `remark` raises nothing."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_code is click.echo.__code__ for frame in frames)
+
+
+def _fail_to_write(error: OSError) -> NoReturn:
+    """End a command whose output cannot be written."""
+    with suppress(OSError):  # for what is buffered
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):  # the reader, such as head, has closed the pipe
+        sys.exit(BROKEN_PIPE)
+    show_error(StoreError(f"cannot write to standard output: {error.strerror or error}"))
+    sys.exit(FAILED)
+
+
+def _path_of(ctx: click.Context, error: BaseException) -> dict[str, str]:
+    """Return the path that an error is about, for JSON; nothing if it is not known."""
+    command = ctx.meta.get(COMMAND)
+    given = {} if command is None else command.params
+    found = [getattr(error, "filename", None)]
+    for name in ("path", "source", "paths", "sources", "file", "files"):
+        value = given.get(name)
+        found += value if isinstance(value, tuple) and len(value) == 1 else [value]
+    return next(({"path": each} for each in found if isinstance(each, str)), {})
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

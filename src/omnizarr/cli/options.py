@@ -192,10 +192,12 @@ checksum_option = click.option(
     help="Keep checksums in version 2, although few other readers support them.",
 )
 JSON = "omnizarr.as_json"  # in the meta of a context, True if JSON was requested
+COMMAND = "omnizarr.command"  # in the meta of a context, the context of the command itself
 
 
 def _keep_json(context: click.Context, parameter: click.Parameter, given: bool) -> bool:
     context.meta[JSON] = given
+    context.meta[COMMAND] = context
     return given
 
 

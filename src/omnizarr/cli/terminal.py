@@ -39,13 +39,14 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from omnizarr import errors
 from omnizarr.cli.options import QUIET, Options
 from omnizarr.errors import InvalidArgument, OmnizarrError, Problem
 from omnizarr.hierarchy.lookup import is_hierarchy, is_link, list_folder
@@ -62,8 +63,8 @@ T = TypeVar("T")
 OK = 0
 PROBLEMS = 1  # damage, differences, invalid metadata: the answer to what was asked
 USAGE = 2  # wrong arguments
-FAILED = 3  # a path is missing, the store failed, there is no space …
-INTERRUPTED = 4  # by Ctrl-C or a signal; where there is --resume, it goes on from there
+FAILED = 3  # a path is missing, the store failed, there is no space, output cannot be written …
+INTERRUPTED = 4  # by Ctrl-C or SIGTERM; where there is --resume, it goes on from there
 BROKEN_PIPE = 141  # the reader has closed the pipe; what the shell says of other programs
 
 LISTED = 8  # names in a line
@@ -149,7 +150,8 @@ def say(
 def remark(text: object, *, label: str = "", colour: str = "yellow") -> None:
     """Print to standard error, after a coloured label."""
     start = click.style(label, fg=colour, bold=True) + ": " if label else ""
-    click.echo(f"{start}{text}", err=True, color=_colour(sys.stderr))
+    with suppress(OSError):  # there is no other place to say so; the exit code is right
+        click.echo(f"{start}{text}", err=True, color=_colour(sys.stderr))
 
 
 def say_json(data: Any) -> None:
@@ -313,8 +315,12 @@ def show_error(error: BaseException, path: str = "", advice: str = "") -> None:
 
 
 def error_json(error: BaseException) -> dict[str, str]:
-    """Return an error for JSON."""
-    return {"error": type(error).__name__, "message": error_message(error)}
+    """Return an error for JSON: the name of its class in `omnizarr.errors`, and the message."""
+    known = (kind for kind in type(error).__mro__ if vars(errors).get(kind.__name__) is kind)
+    others = {OSError: errors.StoreError, ImportError: errors.MissingModule}
+    kinds = (ours for kind, ours in others.items() if isinstance(error, kind))
+    kind = next(known, None) or next(kinds, errors.OmnizarrError)
+    return {"error": kind.__name__, "message": error_message(error)}
 
 
 # Folders of stores, and what is at a destination

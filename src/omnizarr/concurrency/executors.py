@@ -25,6 +25,7 @@ from omnizarr.errors import StoreError, WrongType
 A = TypeVar("A")
 R = TypeVar("R")
 
+GRACE = 5  # seconds that a worker process goes on after SIGTERM
 WINDOW = 4  # items for each worker that are submitted at a time
 # Errors of `concurrent.futures` and Dask about workers that died, several times with Dask.
 LOST_WORKER = ("BrokenProcessPool", "BrokenExecutor", "KilledWorker")
@@ -187,9 +188,15 @@ class _DaskExecutor:
 
 
 def _start_worker() -> None:
-    """Prepare a worker process: one thread each, and the parent alone decides about Ctrl-C."""
+    """Prepare a worker process: one thread each, and the parent alone decides about Ctrl-C.
+
+    So it does about SIGTERM, which batch systems send to all processes of a job: a worker may end
+    what it has begun. If the parent is gone, or has sent the signal itself, `GRACE` ends it.
+    """
     config.set(threads=1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "alarm"):
+        signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))  # which ends the process
 
 
 @contextmanager
