@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -26,10 +27,12 @@ from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreErro
 from omnizarr.ops import copy_batches, job
 from omnizarr.ops import copy_store as module
 from omnizarr.ops.copy_batches import Copied, CopyBatch, is_same
-from omnizarr.stores import Entry, LocalStore, MemoryStore, Store, WrapperStore
+from omnizarr.stores import Entry, LocalStore, MemoryStore, Store, WrapperStore, _files, transfer
 from omnizarr.stores.local.atomic_files import OURS
+from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.sqlite import SQLiteStore
 from omnizarr.stores.staging import MARKER, Kind, Mark
+from omnizarr.stores.transfer import kept_time
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Web
 from tests.soak.jobs import in_child
@@ -121,7 +124,7 @@ def change(where: Any, changes: int, seed: int) -> None:
 def test_a_bucket_is_copied_to_updated_and_copied_back(tmp_path: Path, s3: Cloud) -> None:
     fill(tmp_path / "a.zarr", 5)
     for file in (tmp_path / "a.zarr").rglob("*"):
-        os.utime(file, (10**9, 10**9))  # a file of the same second might be newer than its copy
+        os.utime(file, (10**9, 10**9))  # one of the last minute might be newer than its copy
     options = {"destination_options": s3.options}
     url = f"{s3.url}/a.zarr"
     copied = oz.copy_hierarchy(tmp_path / "a.zarr", url, verify=True, **options).copied
@@ -131,7 +134,6 @@ def test_a_bucket_is_copied_to_updated_and_copied_back(tmp_path: Path, s3: Cloud
     assert copied == len(wanted)
     again = oz.copy_hierarchy(tmp_path / "a.zarr", url, update=True, **options)
     assert (again.copied, again.same) == (0, len(wanted))
-    time.sleep(1)  # moto's times are those of seconds
     LocalStore(tmp_path / "a.zarr").set("README.md", b"also no Z")
     assert oz.copy_hierarchy(tmp_path / "a.zarr", url, update=True, **options).copied == 1
     other = {"storage_options": s3.options}
@@ -147,8 +149,9 @@ def test_what_each_comparison_notices(tmp_path: Path, name: str) -> None:
     source, target = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b")
     source.set("zarr.json", b"{}")
     source.set("x", b"12345")
-    oz.copy_hierarchy(source, target)
     path = tmp_path / "a/x"
+    os.utime(path, (10**9, 10**9))  # else its bytes are compared
+    oz.copy_hierarchy(source, target)
     status = os.stat(path)
     if name == "copied":  # another value of the same size and time
         path.write_bytes(b"54321")
@@ -183,8 +186,13 @@ def test_tags_prove_more_than_times() -> None:
     assert is_same(old, new, "time", exact=False) is True
     assert is_same(old, new._replace(tag="other"), "time", exact=False) is False
     assert is_same(old, new._replace(tag=None), "time", exact=False) is False
-    assert is_same(old, new._replace(tag=None, modified=101), "time", exact=False) is True
+    minute = 60 * 10**9
+    assert is_same(old, new._replace(tag=None, modified=minute), "time", exact=False) is False
+    assert is_same(old, new._replace(tag=None, modified=2 * minute), "time", exact=False) is True
     assert is_same(old, new._replace(tag=None, modified=101), "time", exact=True) is False
+    kept = new._replace(tag=None, modified=kept_time(old))
+    assert is_same(old, kept, "time", exact=True) is True
+    assert is_same(old._replace(tag="other"), kept, "time", exact=True) is False
     assert is_same(old, new._replace(tag=None, modified=None), "time", exact=True) is None
     assert is_same(Entry("a"), Entry("a", 3), "size", exact=True) is None
 
@@ -202,6 +210,141 @@ def test_chunks_that_are_gone_are_changes_of_values() -> None:
     assert values(target) == {**values(source), "a/mine": b"stays"}
     assert oz.copy_hierarchy(source, target, update=True, delete=True).erased == 1
     assert values(target) == values(source)
+
+
+# Sources that change
+
+
+class Changes:
+    """Changes values of a source just after it was read, while its bytes are on their way."""
+
+    def __init__(self, store: Store, seed: int, patch: pytest.MonkeyPatch) -> None:
+        self.store, self.rng, self.left = store, random.Random(seed), 0
+        for kind, name in itertools.product(
+            (LocalStore, MemoryStore, ObjectStore), ("get", "get_many")
+        ):
+            if hasattr(kind, name):
+                patch.setattr(kind, name, self.after(getattr(kind, name)))
+        if transfer._files is not None:
+            patch.setattr(transfer, "_files", self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_files, name)
+
+    def copy_many(self, *given: Any) -> Any:
+        done = _files.copy_many(*given)
+        self.now()
+        return done
+
+    def after(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        def reads(store: Store, keys: Any, *given: Any) -> Any:
+            keys = keys if isinstance(keys, str) else [*keys]
+            found = read(store, keys, *given)
+            if keys and str(keys if isinstance(keys, str) else keys[0][0]).startswith("s/x/c"):
+                self.now()
+            return found
+
+        return reads
+
+    def now(self) -> None:
+        """Change a few values, none of them in size."""
+        while self.left > 0 and self.rng.random() < 0.8:
+            self.left -= 1
+            self.store.set(f"s/x/c/{self.rng.randrange(3)}", self.rng.randbytes(3))
+
+
+@pytest.mark.parametrize("new", ["directory", "memory", "bucket"])
+@pytest.mark.parametrize("old", ["directory", "memory", "bucket"])
+def test_an_update_sees_every_change(
+    tmp_path: Path, request: pytest.FixtureRequest, old: str, new: str
+) -> None:
+    def place(kind: str, name: str) -> Any:
+        if kind == "bucket":
+            cloud: Cloud = request.getfixturevalue("s3")
+            return stores.resolve(f"{cloud.url}/{name}", storage_options=cloud.options)
+        return MemoryStore() if kind == "memory" else LocalStore(tmp_path / name)
+
+    for seed in range(4 if "bucket" in (old, new) else 12):
+        source, target = place(old, f"a{seed}"), place(new, f"b{seed}")
+        array = oz.create_array(source, name="s/x", shape=9, chunks=3, dtype="u1", compressors=None)
+        array[...] = range(1, 10)
+        with pytest.MonkeyPatch.context() as patch:
+            changes = Changes(source, seed, patch)
+            for number in range(3):
+                changes.left = changes.rng.randrange(4)
+                oz.copy_hierarchy(source, target, path="s", update=number > 0)
+                changes.left = changes.rng.randrange(3)
+                changes.now()
+            changes.left = 0
+            oz.copy_hierarchy(source, target, path="s", update=True)
+        wanted = {key[2:]: source.get(key) for key in stores.list_prefix(source, "s/")}
+        assert values(target) == wanted
+        again = oz.copy_hierarchy(source, target, path="s", update=True)
+        assert again.copied == 0 or (old, new) == ("directory", "bucket")
+
+
+@pytest.mark.parametrize("times", [1, 10**6])
+def test_a_change_during_a_long_upload_is_copied_at_once(
+    tmp_path: Path, s3: Cloud, times: int
+) -> None:
+    source = LocalStore(tmp_path / "a")
+    oz.create_array(source, name="s/x", data=np.ones(3, "u1"), chunks=3, compressors=None)
+    os.utime(tmp_path / "a/s/x/c/0", (10**9, 10**9))
+    options: Any = {"path": "s", "destination_options": s3.options}
+    with pytest.MonkeyPatch.context() as patch:
+        changes = Changes(source, 0, patch)
+        changes.left = times
+        shares = itertools.cycle([0.0, 1.0])  # one change after each reading
+        patch.setattr(changes.rng, "random", lambda: next(shares))
+        patch.setattr(changes.rng, "randrange", lambda _: 0)
+        patch.setattr(copy_batches, "CLOCKS", 0)
+        if times > 1:
+            with pytest.raises(StoreError, match="is changed faster than it can be copied"):
+                oz.copy_hierarchy(source, s3.url, **options)
+            return
+        patch.setattr(ObjectStore, "set", _late(ObjectStore.set))
+        oz.copy_hierarchy(source, s3.url, **options)
+        oz.copy_hierarchy(source, s3.url, update=True, **options)
+    bucket = stores.resolve(s3.url, storage_options=s3.options)
+    assert bucket.get("x/c/0") == source.get("s/x/c/0")
+
+
+def _late(store: Callable[..., Any]) -> Callable[..., Any]:
+    def stores_late(*given: Any) -> None:
+        time.sleep(1.1)  # moto's times are those of seconds
+        store(*given)
+
+    return stores_late
+
+
+@pytest.mark.parametrize("files", [True, False])
+def test_a_change_within_one_tick_of_the_clock_is_seen(tmp_path: Path, files: bool) -> None:
+    source, target = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transfer, "_files", _files if files else None)
+        modified = time.time_ns()
+        for value in (b"123", b"456", b"789"):
+            source.set("x", value)
+
+            os.utime(tmp_path / "a/x", ns=(modified, modified))
+            oz.copy_hierarchy(source, target, update=True)
+            assert target.get("x") == value
+
+
+def test_bytes_are_compared_once_if_a_file_was_new_when_it_was_copied(tmp_path: Path) -> None:
+    source, target = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b")
+    source.set("x", b"123")
+    for files in (transfer._files, None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(transfer, "_files", files)
+            oz.copy_hierarchy(source, target, update=True, compare="checksum")
+            oz.copy_hierarchy(source, target, update=True)
+            modified = os.stat(tmp_path / "a/x").st_mtime_ns
+            assert os.stat(tmp_path / "b/x").st_mtime_ns == modified - transfer.MARK
+            patch.setattr(transfer, "RECENT", 0)
+            assert oz.copy_hierarchy(source, target, update=True).same == 1
+            assert os.stat(tmp_path / "b/x").st_mtime_ns == modified
+        target.erase("x")
 
 
 # Interrupted copies
@@ -497,6 +640,26 @@ def test_a_faulty_disk_is_noticed_by_verifying() -> None:
     oz.copy_hierarchy(source, Faulty(inner))
     assert oz.copy_hierarchy(source, inner, update=True, compare="size").copied == 0
     assert oz.copy_hierarchy(source, inner, update=True, compare="checksum").copied == 1
+
+
+@pytest.mark.parametrize("new", PLACES)
+@pytest.mark.parametrize("megabytes", [1, 3, 12])
+def test_a_verified_copy_keeps_to_its_memory(tmp_path: Path, new: str, megabytes: int) -> None:
+    source = LocalStore(tmp_path / "source")
+    for number in range(4):
+        source.set(f"c/{number}", random.Random(number).randbytes(megabytes * 10**6))
+    (tmp_path / "new").mkdir()
+    target, limit = PLACES[new](tmp_path / "new"), 8
+    tracemalloc.start()
+    try:
+        copied = oz.copy_hierarchy(source, target, verify=True, memory=f"{limit}MB", workers=2)
+        peak = tracemalloc.get_traced_memory()[1] / 10**6
+    finally:
+        tracemalloc.stop()
+    assert copied.verified == 4
+    held = 4 * megabytes if new == "memory" else 0
+    in_parts = new in ("directory", "memory")
+    assert peak - held < (limit if in_parts else max(limit, 2 * megabytes)) + 1
 
 
 def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:

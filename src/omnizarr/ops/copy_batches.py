@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -11,10 +12,11 @@ from typing import Literal, TypeAlias
 from omnizarr.errors import StoreError
 from omnizarr.ops.job import Outcome
 from omnizarr.stores import Entry, Store, erase_values
-from omnizarr.stores.transfer import Transfer
+from omnizarr.stores.transfer import MARK, Transfer, kept_time
 
 Compare: TypeAlias = Literal["time", "size", "checksum", "exists", "never"]
 KEPT = 100_000  # entries of a listing that are kept in memory
+CLOCKS = 60 * 10**9  # nanoseconds by which the clocks of two stores may differ
 COMPARED = {
     "time": "size and modification time or ETag, or by their bytes where a store has none",
     "size": "size alone",
@@ -117,7 +119,12 @@ class CopyBatch:
                 unknown.append(entry)
             elif not same:
                 chosen.add(entry.key)
+        began = time.time_ns()
         chosen.update(self.transfer.differing(unknown))
+        if not self.dry_run:
+            for entry in unknown:
+                if entry.key not in chosen:
+                    self.transfer.keep_time(entry, began)
         return [entry for entry in self.entries if entry.key in chosen]
 
     def _verify(self, entries: Sequence[Entry]) -> None:
@@ -133,7 +140,8 @@ class CopyBatch:
 def is_same(source: Entry, target: Entry | None, compare: Compare, exact: bool) -> bool | None:
     """Return True if a value need not be copied, None if both have to be read to know.
 
-    `exact`: copies have the modification time of their source; else a copy is newer.
+    `exact`: copies have a time that tells the state of their source; else a copy is newer, by so
+    much that the source has not changed while it was stored, if the clocks agree roughly.
     """
     if target is None or compare in ("exists", "never"):
         return target is not None and compare == "exists"
@@ -146,9 +154,10 @@ def is_same(source: Entry, target: Entry | None, compare: Compare, exact: bool) 
         if source.tag is not None and target.tag is not None:
             return source.tag == target.tag
         if sized and source.modified is not None and target.modified is not None:
-            if exact:
-                return source.modified == target.modified
-            return source.modified < target.modified
+            if not exact:
+                return source.modified + CLOCKS < target.modified
+            kept = kept_time(source)
+            return None if target.modified + MARK == kept else target.modified == kept
     return None
 
 

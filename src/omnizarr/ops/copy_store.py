@@ -245,7 +245,7 @@ class Copying:
             if all(entry.size is not None for entry in ahead):
                 size = sum(entry.size or 0 for batch in self._batched for entry in batch)
         stages = [
-            Stage("values", self._value_tasks, count, size, both, both, size, size),
+            Stage("values", self._value_tasks, count, size, both, both, size, size, self._at_once),
             Stage("metadata", self._metadata_tasks, 1),
         ]
         if self.erases:
@@ -287,9 +287,18 @@ class Copying:
             yield tuple(batch)
 
     @property
+    def _at_once(self) -> int | None:
+        """The tasks at a time, where the largest value has to be in memory as a whole."""
+        largest = max((entry.size or 0 for entry in self._ahead or ()), default=0)
+        if largest <= self.room or self._transfer.takes_parts:
+            return None
+        return max(1, memory_of(self.job.memory, 1) // (2 * largest))  # as read, and as stored
+
+    @property
     def _transfer(self) -> Transfer:
         start, end = paths.prefix(self.path), paths.prefix(self.end)
-        return Transfer(self.source, self.output.target, start, end, fresh=not self.job.update)
+        fresh = not self.job.update
+        return Transfer(self.source, self.output.target, start, end, fresh, self.room)
 
     def _value_tasks(self) -> Iterator[Task[Copied]]:
         there = self._destination_entries()
@@ -426,9 +435,10 @@ def copy_hierarchy(
 
     `update` copies only what differs into an existing copy, which stays visible meanwhile. Values
     are compared as `compare` says: ``"time"`` takes those of the same size for the same whose
-    modification times agree (a copy in a directory gets the time of its source; in a bucket, it is
-    newer) or whose ETags do, and reads both where a store has neither; ``"size"`` looks at the size
-    alone; ``"checksum"`` reads both. Chunks that an array of the source no longer has are erased.
+    modification times agree (a copy in a directory has one that tells the time and ETag of its
+    source; in a bucket, it is newer by a minute) or whose ETags do, and reads both where a store
+    has neither; ``"size"`` looks at the size alone; ``"checksum"`` reads both. Chunks that an array
+    of the source no longer has are erased.
 
     Args:
         source: A path, URL, dict, store, array or group.

@@ -3,22 +3,32 @@
 Files of a directory are copied by the operating system, in compiled code. Stores behind a network
 get many requests at a time, others one batch for many values. Values that are larger than
 `STREAMED` bytes go through memory in parts, where the target can take them so.
+
+A later update has to notice every change of the source. A copy in a directory therefore gets a
+modification time that tells the state of its source when it was listed, before it was read. In a
+bucket a copy has the time at which it was stored: a source that has changed until then is copied
+again at once.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 from omnizarr import config
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.errors import StoreError
 from omnizarr.stores.base import Entry, Range, SetsParts, Store
+from omnizarr.stores.local.atomic_files import status_of_files
 from omnizarr.stores.operations import (
     ConsistentReader,
+    ValueReplaced,
     direct_file_root,
     file_root,
     get_many,
@@ -35,6 +45,10 @@ except ImportError:  # no compiler when it was installed, or Windows
 
 PART = 2**24  # bytes of a large value that are in memory at a time
 STREAMED = 2**26  # bytes; a smaller value is copied as a whole
+SMALLEST = 2**16  # bytes of a part, however little memory there is
+RECENT = 2 * 10**9  # nanoseconds in which a file may change twice and have the same time
+MARK = 1000  # nanoseconds that the copy of a file is older that may have changed so
+ATTEMPTS = 5  # to copy a value that is changed meanwhile
 
 
 class MissingValue(StoreError):
@@ -59,6 +73,7 @@ class Transfer:
     start: str = ""
     end: str = ""
     fresh: bool = False  # the target has probably none of the keys
+    room: int | None = None  # bytes of values that may be in memory
 
     def copy(self, entries: Sequence[Entry]) -> Result:
         """Copy values; keys in the entries are relative to the prefixes."""
@@ -66,8 +81,8 @@ class Transfer:
         if self._copies_files:
             self._copy_files(entries, result)
         elif self.has_low_latency:
-            large = [entry for entry in entries if _is_large(entry)]
-            self._copy_batch([e for e in entries if not _is_large(e)], result)
+            large = [entry for entry in entries if self._is_large(entry)]
+            self._copy_batch([e for e in entries if not self._is_large(e)], result)
             for entry in large:
                 self._note(entry, self._copy_one(entry), result)
         else:
@@ -82,6 +97,11 @@ class Transfer:
         return is_quick(self.source) and is_quick(self.target)
 
     @property
+    def takes_parts(self) -> bool:
+        """True if a large value need not be in memory as a whole."""
+        return isinstance(self.target, SetsParts)
+
+    @property
     def _copies_files(self) -> bool:
         compiled = hasattr(_files, "copy_many") and config.get().durability != "fsync"
         roots = direct_file_root(self.source), direct_file_root(self.target)
@@ -93,21 +113,33 @@ class Transfer:
         left = tuple(entry.key for entry in entries)
         by_key = {entry.key: entry for entry in entries}
         while left:
-            done = 0
+            done, began = 0, time.time_ns()
             with suppress(ValueError):  # a key that is no path, which the stores refuse below
                 done, nbytes = _files.copy_many(old, new, left, self.fresh)
                 result.values, result.nbytes = result.values + done, result.nbytes + nbytes
+            self._mark_recent(left[:done], began)
             for key in left[done : done + 1]:  # this raises, makes folders, or copies otherwise
                 self._note(by_key[key], self._copy_one(by_key[key]), result)
             left = left[done + 1 :]
 
+    def _mark_recent(self, keys: Sequence[str], began: int) -> None:
+        """Mark copied files, which have the times of their sources, as `keep_time` does."""
+        top = os.path.join(str(file_root(self.target)), self.end)
+        for folder, some in itertools.groupby(keys, lambda key: key.rpartition("/")[0]):
+            names = [key[len(folder) + bool(folder) :] for key in some]
+            inside = os.path.join(top, folder)
+            for name, status in zip(names, status_of_files(inside, names), strict=True):
+                if status is not None and status[1] > began - RECENT:
+                    _set_time(os.path.join(inside, name), status[1] - MARK)
+
     def _copy_batch(self, entries: Sequence[Entry], result: Result) -> None:
+        began = time.time_ns()
         values = get_many(self.source, [(self.start + entry.key, None) for entry in entries])
         found = [(e, v) for e, v in zip(entries, values, strict=True) if v is not None]
         set_many(self.target, [(self.end + entry.key, value) for entry, value in found])
         for entry, value in zip(entries, values, strict=True):
             if value is not None:
-                self._keep_time(entry)
+                self.keep_time(entry, began)
             self._note(entry, None if value is None else len(value), result)
 
     def _note(self, entry: Entry, nbytes: int | None, result: Result) -> None:
@@ -119,14 +151,33 @@ class Transfer:
 
     def _copy_one(self, entry: Entry) -> int | None:
         """Copy one value; return its number of bytes, or None if the source has none."""
-        if _is_large(entry) and isinstance(self.target, SetsParts):
-            return self._stream(entry)
-        value = self.source.get(self.start + entry.key)
-        if value is None:
-            return None
-        self.target.set(self.end + entry.key, value)
-        self._keep_time(entry)
-        return len(value)
+        timed = entry.modified is not None and entry.tag is None and not self.keeps_times
+        status = getattr(self.source, "entry", None) if timed else None
+        for _ in range(ATTEMPTS):
+            with suppress(ValueReplaced):
+                before = status and status(self.start + entry.key)
+                copied = self._copy_once(entry)
+                # An update compares with the time at which the copy was stored: until then the
+                # source has to be what was read.
+                if status is None or status(self.start + entry.key) == before:
+                    return copied
+        raise StoreError(
+            f"{self.start}{entry.key} in {self.source!r} is changed faster than it can be copied;"
+            " copy again when nobody writes to it"
+        )
+
+    def _copy_once(self, entry: Entry) -> int | None:
+        began = time.time_ns()
+        if self._is_large(entry) and self.takes_parts:
+            nbytes = self._stream(entry)
+        else:
+            value = self.source.get(self.start + entry.key)
+            if value is None:
+                return None
+            self.target.set(self.end + entry.key, value)
+            nbytes = len(value)
+        self.keep_time(entry, began)
+        return nbytes
 
     def _stream(self, entry: Entry) -> int:
         target: Any = self.target
@@ -135,20 +186,34 @@ class Transfer:
         def parts() -> Iterator[bytes]:  # again after an error that may pass
             nonlocal nbytes
             nbytes = 0
-            for part in read_parts(self.source, self.start + entry.key):
+            for part in read_parts(self.source, self.start + entry.key, self._part):
                 nbytes += len(part)
                 yield part
 
         target.set_parts(self.end + entry.key, parts)
-        self._keep_time(entry)
         return nbytes
 
-    def _keep_time(self, entry: Entry) -> None:
-        """Give a new file the modification time of its source, by which changes are noticed."""
-        root = file_root(self.target)
-        if root is not None and entry.modified is not None:
-            with suppress(OSError):  # not allowed: it will be copied again
-                os.utime(root / (self.end + entry.key), ns=(entry.modified, entry.modified))
+    def _is_large(self, entry: Entry) -> bool:
+        return entry.size is not None and entry.size > min(STREAMED, self.room or STREAMED)
+
+    @property
+    def _part(self) -> int:
+        """The bytes of a part: a reader holds two of them, and a comparison has two readers."""
+        return min(PART, max(SMALLEST, (self.room or STREAMED) // 4))
+
+    # Times
+
+    def keep_time(self, entry: Entry, began: int) -> None:
+        """Give a file the time that tells the state of its source, whose bytes it has.
+
+        The source was read after the time `began`. If it had changed just before, it may have
+        changed again without another time: the file is marked as one whose bytes are compared.
+        """
+        root, kept = file_root(self.target), kept_time(entry)
+        if root is None or kept is None or entry.modified is None:
+            return
+        is_recent = entry.tag is None and entry.modified > began - RECENT
+        _set_time(str(root / (self.end + entry.key)), kept - (MARK if is_recent else 0))
 
     # Comparing
 
@@ -172,7 +237,7 @@ class Transfer:
 
     def differing(self, entries: Sequence[Entry]) -> list[str]:
         """Return the keys whose values differ, by reading both; one that is missing differs."""
-        small = [entry for entry in entries if not _is_large(entry)]
+        small = [entry for entry in entries if not self._is_large(entry)]
         if self.has_low_latency:
             old = get_many(self.source, [(self.start + entry.key, None) for entry in small])
             new = get_many(self.target, [(self.end + entry.key, None) for entry in small])
@@ -181,7 +246,8 @@ class Transfer:
         else:
             same = in_parallel(self._is_equal, small)
             differ = {e.key for e, equal in zip(small, same, strict=True) if not equal}
-        differ |= {e.key for e in entries if _is_large(e) and not self._is_equal_in_parts(e)}
+        large = (entry for entry in entries if self._is_large(entry))
+        differ |= {entry.key for entry in large if not self._is_equal_in_parts(entry)}
         return [entry.key for entry in entries if entry.key in differ]
 
     def _is_equal(self, entry: Entry) -> bool:
@@ -189,11 +255,11 @@ class Transfer:
         return old is not None and old == self.target.get(self.end + entry.key)
 
     def _is_equal_in_parts(self, entry: Entry) -> bool:
-        old = read_parts(self.source, self.start + entry.key)
-        new = read_parts(self.target, self.end + entry.key)
+        old = read_parts(self.source, self.start + entry.key, self._part)
+        new = read_parts(self.target, self.end + entry.key, self._part)
         try:
             return all(one == other for one, other in zip(old, new, strict=True))
-        except (ValueError, MissingValue):  # one is shorter, or there is none
+        except (ValueError, MissingValue, ValueReplaced):  # one is shorter, gone or changed
             return False
 
 
@@ -224,5 +290,18 @@ def is_quick(store: object) -> bool:
     return False
 
 
-def _is_large(entry: Entry) -> bool:
-    return entry.size is not None and entry.size > STREAMED
+def kept_time(entry: Entry) -> int | None:
+    """Return the modification time of a copy in a directory, which tells the state of its source.
+
+    Objects have times of milliseconds or seconds: the digits after that tell their ETag.
+    """
+    if entry.modified is None or entry.tag is None:
+        return entry.modified
+    unit = 10**9 if entry.modified % 10**9 == 0 else 10**6
+    digest = int.from_bytes(blake2b(entry.tag.encode(), digest_size=8).digest())
+    return entry.modified // unit * unit + digest % unit
+
+
+def _set_time(path: str, modified: int) -> None:
+    with suppress(OSError):  # not allowed: it will be copied again
+        os.utime(path, ns=(modified, modified))
