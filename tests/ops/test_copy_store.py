@@ -341,6 +341,8 @@ def test_bytes_are_compared_once_if_a_file_was_new_when_it_was_copied(tmp_path: 
             oz.copy_hierarchy(source, target, update=True)
             modified = os.stat(tmp_path / "a/x").st_mtime_ns
             assert os.stat(tmp_path / "b/x").st_mtime_ns == modified - transfer.MARK
+            back = jobs.Copy(target, source, update=True, dry_run=True)
+            assert oz.run(back).same == 1
             patch.setattr(transfer, "RECENT", 0)
             assert oz.copy_hierarchy(source, target, update=True).same == 1
             assert os.stat(tmp_path / "b/x").st_mtime_ns == modified

@@ -302,8 +302,9 @@ def command_text(text: str) -> str:
 
 
 def error_message(error: BaseException) -> str:
-    """Return the message of an error, with options in place of the library's arguments."""
-    return command_text(str(error) or type(error).__name__)
+    """Return the message of an error and its notes, with options in place of arguments."""
+    notes = getattr(error, "__notes__", ())
+    return command_text("; ".join([str(error) or type(error).__name__, *notes]))
 
 
 def show_error(error: BaseException, path: str = "", advice: str = "") -> None:

@@ -156,8 +156,8 @@ def is_same(source: Entry, target: Entry | None, compare: Compare, exact: bool) 
         if sized and source.modified is not None and target.modified is not None:
             if not exact:
                 return source.modified + CLOCKS < target.modified
-            kept = kept_time(source)
-            return None if target.modified + MARK == kept else target.modified == kept
+            age = (kept_time(source) or 0) - target.modified
+            return None if abs(age) == MARK else age == 0  # also of a copy that is copied back
     return None
 
 

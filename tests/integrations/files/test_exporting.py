@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import pickle
@@ -259,9 +260,11 @@ def test_a_failed_export_leaves_no_file_and_says_if_it_can_be_resumed(
     job = Export(str(source), str(tmp_path / name), memory=50_000)
     resumable = name == "a.npy"
     assert ("starts again" in str(job.plan())) != resumable
-    with pytest.raises(oz.ChunkError):
-        oz.run(job)
+    with pytest.raises(oz.ChunkError) as failed:
+        oz.run(job, workers=1)
     assert not (tmp_path / name).exists()
+    if resumable:
+        assert "resume=True" in failed.value.__notes__[-1]
     chunk.write_bytes(stored)
     with ExitStack() as stack:
         if not resumable:
@@ -273,6 +276,36 @@ def test_a_failed_export_leaves_no_file_and_says_if_it_can_be_resumed(
     found = oz.open(tmp_path / "b.zarr")
     array = found if isinstance(found, oz.Array) else next(iter(dict(found.arrays()).values()))
     np.testing.assert_array_equal(array[...], values)
+
+
+@pytest.mark.parametrize("error", [oz.StoreError("lost"), KeyboardInterrupt()])
+def test_an_export_that_fails_before_anything_is_written_leaves_nothing(
+    tmp_path: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oz.create_array(tmp_path / "a.zarr", data=np.arange(10))
+
+    def fails(box: object) -> None:
+        raise error
+
+    monkeypatch.setattr(numpy_writer.WriteBox, "__call__", fails)
+    with pytest.raises(type(error)):
+        oz.export_file(tmp_path / "a.zarr", tmp_path / "a.npy")
+    assert os.listdir(tmp_path) == ["a.zarr"]
+
+
+def test_a_full_disk_is_noticed_before_memory_is_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oz.create_array(tmp_path / "a.zarr", data=np.arange(10))
+
+    def full(file: int, start: int, size: int) -> None:
+        assert (start, size) == (0, os.fstat(file).st_size)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(OSError, match="No space left"):
+        oz.export_file(tmp_path / "a.zarr", tmp_path / "a.npy")
+    assert os.listdir(tmp_path) == ["a.zarr"]
 
 
 @given(

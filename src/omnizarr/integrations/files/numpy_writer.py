@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import math
 import mmap
@@ -50,7 +51,9 @@ class NpyWriter(FileWriter):
             header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False,
                       "shape": shape}  # fmt: skip
             _write_header(opened, header)
-            opened.truncate(opened.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize)
+            size = opened.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize
+            opened.truncate(size)
+            _reserve(opened.fileno(), size)
 
     def tasks(self, file: str) -> Iterator[Task[Filled]]:
         """Yield a task for each box of whole chunks."""
@@ -71,6 +74,16 @@ class NpyWriter(FileWriter):
     def count(self) -> int:
         """The number of boxes."""
         return box_total(self.arrays[""], self._items)
+
+
+def _reserve(file: int, size: int) -> None:
+    """Take the space of a file: a full disk would end a process that writes to mapped memory."""
+    if hasattr(os, "posix_fallocate"):  # not on macOS and Windows
+        try:
+            os.posix_fallocate(file, 0, size)
+        except OSError as e:
+            if e.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # no such call on a file system
+                raise
 
 
 def _write_header(opened: Any, header: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -17,7 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr.errors import CannotExpress, InvalidArgument, NodeExists, NodeNotFound, warn
+from omnizarr.errors import (
+    CannotExpress,
+    InvalidArgument,
+    NodeExists,
+    NodeNotFound,
+    OmnizarrError,
+    warn,
+)
 from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.array import Array
 from omnizarr.model import paths
@@ -25,7 +33,7 @@ from omnizarr.ops.fill import Filled, item_bytes
 from omnizarr.ops.job import Task
 from omnizarr.ops.output import Attempt, Begun, StoreOutput, new_mark
 from omnizarr.ops.partition import Box, cuts, read_axes
-from omnizarr.stores import LocalStore, Store, set_new
+from omnizarr.stores import LocalStore, Store, list_prefix, set_new
 from omnizarr.stores.staging import MARKER, Kind, Mark
 
 AUTO = "auto"
@@ -132,6 +140,7 @@ class FileOutput(StoreOutput):
         self.folder, self.name = os.path.split(self.file)
         self.temporary = os.path.join(self.folder, f".{self.name}.{digest[:12]}.part")
         self.store = LocalStore(self.folder)
+        self.shared = False  # other processes write other parts of the file
 
     @property
     def place(self) -> tuple[Store, str]:
@@ -140,6 +149,7 @@ class FileOutput(StoreOutput):
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Make the file under its temporary name, or find that of an interrupted export."""
+        self.shared = shared
         if not os.path.isdir(self.folder):
             raise NodeNotFound(f"there is no directory {self.folder!r} to write to")
         resumes = self.writer.resumable and (resume or shared)
@@ -196,6 +206,9 @@ class FileOutput(StoreOutput):
         except BaseException:
             with suppress(FileNotFoundError):
                 os.unlink(making)
+            if not shared:
+                with suppress(OmnizarrError):  # the first error is the one to raise
+                    self.clear()
             raise
 
     def _check_free(self) -> None:
@@ -220,10 +233,21 @@ class FileOutput(StoreOutput):
             self.attempt.note_finished()
 
     def abandon(self) -> None:
-        """Remove what cannot be resumed."""
-        if not self.writer.resumable:
-            with suppress(FileNotFoundError):
+        """Remove the unfinished file, unless it can be resumed, or other parts write to it."""
+        error = sys.exception()
+        if self.attempt is not None:
+            store, prefix = self.journal
+            if self.shared or next(list_prefix(store, prefix), None) is not None:
+                if error is not None:
+                    error.add_note(
+                        f"{self.temporary!r} is incomplete; the same call with resume=True goes on"
+                        " from here"
+                    )
+                return
+        with suppress(OSError, OmnizarrError):  # the first error is the one to raise
+            if os.path.exists(self.temporary):
                 os.unlink(self.temporary)
+            self.clear()
 
     def _keys(self) -> Iterator[str]:
         return iter([self.name])
