@@ -6,10 +6,13 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 import omnizarr as oz
 from omnizarr.cli.check import EXIT_CODES
 from omnizarr.cli.terminal import FAILED, PROBLEMS
-from omnizarr.ops.checks.findings import KINDS
+from omnizarr.ops.checks import keys
+from omnizarr.ops.checks.findings import KINDS, VerifyReport
 from omnizarr.stores.staging import JOURNAL, MARKER, Kind, Mark
 from tests.cli.conftest import run
 
@@ -236,3 +239,25 @@ def test_remedies_for_outdated_consolidated_metadata_are_commands(ocean: Path) -
         assert "consolidate_metadata" not in result.output + data
     assert run("consolidate", "ocean.zarr").exit_code == 0
     assert run("verify", "ocean.zarr").exit_code == 0
+
+
+def test_a_resumed_verification_of_what_has_changed_begins_again(
+    ocean: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "TASK_KEYS", 4)
+    monkeypatch.setattr("omnizarr.ops.job.FLUSH", 0.0)
+    real, checked = keys.CheckChunks.__call__, list[str]()
+
+    def check(task: keys.CheckChunks) -> VerifyReport:
+        if checked:
+            raise oz.StoreError("the connection is lost")
+        checked.extend(task.keys)
+        return real(task)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keys.CheckChunks, "__call__", check)
+        assert run("verify", "ocean.zarr", "--workers", 1).exit_code == FAILED
+    (ocean / checked[0]).unlink()
+    resumed = run("verify", "ocean.zarr", "--resume", "--json")
+    assert "has changed since the interruption" in resumed.stderr
+    assert json.loads(resumed.stdout) == json.loads(run("verify", "ocean.zarr", "--json").stdout)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from omnizarr.concurrency import file_locks
 from omnizarr.ops.checks import keys
 from omnizarr.ops.verify import Verify
 from omnizarr.stores import MemoryStore
+from omnizarr.stores.local import atomic_files
 from omnizarr.stores.local.atomic_files import PARTIAL
 from omnizarr.stores.staging import JOURNAL, MARKER
 
@@ -107,6 +110,40 @@ def test_an_interrupted_verification_is_resumed(
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert sorted(line["key"] for line in lines) == ["many/c/0", "many/c/31", "many/c/7"]
     assert not [path for path in state.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("changed", ["order", "added", "erased"])
+def test_no_chunk_is_counted_twice_if_the_listing_differs_on_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    monkeypatch.setattr(keys, "TASK_KEYS", 8)
+    monkeypatch.setattr("omnizarr.ops.job.FLUSH", 0.0)
+    where, checked = hierarchy(tmp_path / "x"), list[str]()
+    oz.open(where, mode="r+")["many"].resize(400)
+    real = keys.CheckChunks.__call__
+
+    def check(task: keys.CheckChunks) -> Any:
+        if len(checked) > 20:
+            raise Interrupt
+        checked.extend(task.keys)
+        return real(task)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keys.CheckChunks, "__call__", check)
+        with pytest.raises(Interrupt):
+            oz.verify(where, workers=1)
+    if changed == "order":
+        entries = atomic_files._entries
+        monkeypatch.setattr(
+            atomic_files, "_entries", lambda *given: tuple(found[::-1] for found in entries(*given))
+        )
+    elif changed == "added":
+        shutil.copy(where / "many/c/1", where / "many/c/41")
+    else:
+        os.unlink(where / checked[0])
+    found = oz.verify(where, resume=True)
+    assert found == oz.verify(where)
+    assert found.complete
 
 
 def test_a_store_in_memory_cannot_be_resumed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from omnizarr.cli.terminal import (
     command_text,
     counted,
     examples,
+    remark,
     run_each,
     say,
     show_findings,
@@ -222,6 +224,9 @@ def verify(
         if where.dry_run:
             return job.plan()
         found = run_job(job, where, as_json)
+        if found is not None and where.resume and not found.complete:
+            remark(f"{path} has changed since the interruption: all of it is checked again")
+            found = run_job(job, replace(where, resume=False), as_json)
         if found is None:
             raise click.UsageError("nothing was verified")
         found.finish()

@@ -186,7 +186,8 @@ def verify(
         on: Where the tasks run: threads by default, ``"processes"``, an executor of
             `concurrent.futures`, or a Dask client.
         workers: The largest number of threads or processes.
-        resume: True to finish what an interrupted call began.
+        resume: True to finish what an interrupted call began; if chunks were added or erased since,
+            or are listed in another order, everything is checked again.
         part: The number of the part to run, from 1, and the number of parts.
         progress: A function of the number of stored values done, the number found so far, and the
             array's path.
@@ -216,6 +217,8 @@ def verify(
             progress(done, max(done, description.listed), state.label or label)
 
     result = job.run(description, on, workers=workers, resume=resume, part=part, progress=tell)
+    if resume and not result.complete:  # what was checked before is no longer what is there
+        result = job.run(description, on, workers=workers, progress=tell)
     result.finish()
     return result
 

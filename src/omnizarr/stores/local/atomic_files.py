@@ -361,7 +361,7 @@ def _ordered(
 def walk_all(
     top: str, root: str, within: str | None = None
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield all folders at and below `top`, the files and all folders in each, in any order.
+    """Yield all folders at and below `top`, the files and all folders in each, always in one order.
 
     The folders that are yielded are also circular links, which are not followed.
     """
@@ -370,8 +370,8 @@ def walk_all(
         inside = left.pop()
         here = os.path.join(top, inside) if inside else top
         files, folders, circular = _entries(here, root, within)
-        yield inside, files, folders + circular
-        ours = (name for name in folders if not is_ours(name))
+        yield inside, sorted(files), sorted(folders + circular)
+        ours = sorted((name for name in folders if not is_ours(name)), reverse=True)
         left += [f"{inside}/{name}" if inside else name for name in ours]
 
 
