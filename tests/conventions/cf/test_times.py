@@ -175,3 +175,18 @@ def test_an_hour_without_minutes_is_the_same_for_cftime() -> None:
     found = Times(units, objects=True).decode(zero, absent)[0]
     assert found.hour == 6
     assert Times(units).decode(zero, absent)[0] == np.datetime64("1900-06-15T06")
+
+
+@pytest.mark.parametrize("unit", ["days", "seconds", "milliseconds", "microseconds"])
+@pytest.mark.parametrize("calendar", ["standard", "noleap"])
+def test_the_coarsest_exact_units_are_found(unit: str, calendar: str) -> None:
+    there = oz.cf.Times(f"{unit} since 2000-01-01", calendar)
+    times = there.decode(np.array([0, 1, 5]), np.zeros(3, bool))
+    assert oz.cf.Times("days since 2000-01-01", calendar).exact(times) == there
+
+
+def test_units_that_cftime_does_not_know_are_refused() -> None:
+    times = oz.cf.Times("nanoseconds since 2000-01-01", "noleap")
+    days = oz.cf.Times("days since 2000-01-01", "noleap").decode(np.array([1]), np.array([False]))
+    with pytest.raises(oz.InvalidArgument, match="noleap"):
+        times.encode(days)

@@ -99,3 +99,26 @@ def test_durations_have_the_stated_unit_and_do_not_wrap(dtype: str) -> None:
         fine.decode(numbers)
     with pytest.raises(oz.InvalidArgument, match="no fixed number of days"):
         decoding.encode(np.array([1], "m8[M]"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "attributes", "values", "units"),
+    [
+        ("f4", {"units": "seconds since 1970-01-01"}, "2026-01-01T00:00:01", "seconds since 1970"),
+        ("f4", {"units": "s", "dtype": "timedelta64[s]"}, 2**24 + 1, "seconds"),
+    ],
+)
+def test_times_and_durations_that_are_rounded_are_refused(
+    dtype: str, attributes: dict[str, Any], values: Any, units: str
+) -> None:
+    array = oz.create_array({}, shape=(1,), dtype=dtype, attributes=attributes)
+    kind = "M8[s]" if isinstance(values, str) else "m8[s]"
+    with pytest.raises(oz.InvalidArgument, match=f"float32 in .* units '{units}"):
+        oz.cf.decode(array)[...] = np.array([values], kind)
+    assert not array[:].any()
+
+
+def test_durations_in_small_floats_are_decoded_in_large_ones() -> None:
+    attributes = {"units": "milliseconds", "dtype": "timedelta64[ns]"}
+    array = oz.array(np.array([800000.0], "f4"), attributes=attributes)
+    assert oz.cf.decode(array)[0] == np.timedelta64(800, "s")

@@ -162,3 +162,34 @@ def test_missing_values_that_json_lacks_are_missing(
     found = xr.open_dataset(tmp_path / "a", engine="omnizarr").a
     assert np.isnan(found.values).tolist() == [False, True, False]
     assert np.isnan(oz.cf.open(tmp_path / "a")["a"][...]).tolist() == [False, True, False]
+
+
+@pytest.mark.filterwarnings("ignore:attributes")
+@pytest.mark.filterwarnings("ignore:.*bare NaN")
+@pytest.mark.parametrize("zarr_format", [2, 3, "3-draft"])
+def test_attributes_that_json_lacks_are_read_as_they_were_written(
+    tmp_path: Path, zarr_format: Any
+) -> None:
+    numbers = {"a": np.inf, "b": [1.0, -np.inf], "missing_value": np.inf, "c": {"d": np.inf}}
+    dataset = xr.Dataset({"v": ("x", [1.0, 2], numbers)}, attrs={"a": -np.inf, "b": [np.inf]})
+    stores = [tmp_path / "ours"]
+    dataset.omnizarr.to(stores[0], zarr_format=zarr_format)
+    if zarr_format != "3-draft":
+        stores.append(tmp_path / "theirs")
+        dataset.to_zarr(stores[1], zarr_format=zarr_format, consolidated=False)
+        stores.append(tmp_path / "copy")
+        oz.convert(stores[1], stores[2], zarr_format=zarr_format)
+    for store in stores:
+        found = xr.open_dataset(store, engine="omnizarr")
+        assert {
+            **found["v"].attrs,
+            "missing_value": found["v"].encoding["missing_value"],
+        } == numbers
+        assert found.attrs == oz.cf.open(store).attributes == dataset.attrs
+
+
+def test_text_that_would_be_read_as_a_number_is_refused() -> None:
+    for value in ("NaN", ["a", "Infinity"], np.array(["-Infinity"])):
+        dataset = xr.Dataset({"v": ("x", [1.0], {"a": value})})
+        with pytest.raises(oz.InvalidArgument, match="'a' of the variable 'v' has the text"):
+            dataset.omnizarr.to({})

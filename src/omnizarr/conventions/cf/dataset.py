@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.conventions.cf.packing import FILL, Packing, encode_fill
-from omnizarr.conventions.cf.times import is_time
+from omnizarr.conventions.cf.times import bounds_of
 from omnizarr.conventions.cf.variable import (
     TimesAs,
     Variable,
@@ -88,14 +88,10 @@ class Dataset(Mapping[str, Variable]):
 
     @cached_property
     def _bounds_attributes(self) -> dict[str, dict[str, Any]]:
-        """Attributes that the bounds of times inherit, by variable (CF, section 7.1)."""
+        """Attributes that the bounds of times inherit, by variable."""
         found: dict[str, dict[str, Any]] = {}
         for array in self._arrays.values():
-            attributes = array.attrs.asdict()
-            inherited = {k: v for k, v in attributes.items() if k in ("units", "calendar")}
-            for bounds in (attributes.get("bounds"), attributes.get("climatology")):
-                if isinstance(bounds, str) and is_time(attributes):
-                    found[bounds] = inherited
+            found |= bounds_of(array.attrs.asdict())
         return found
 
     def __iter__(self) -> Iterator[str]:

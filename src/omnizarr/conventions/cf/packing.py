@@ -145,10 +145,26 @@ _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def as_number(value: Any) -> Any:
-    """Return the number for a word that stands for one in JSON, also in lists; others unchanged."""
+    """Return the number for a word that stands for one in JSON, also inside; others unchanged."""
     if isinstance(value, list):
         return [as_number(each) for each in value]
+    if isinstance(value, dict):
+        return {name: as_number(each) for name, each in value.items()}
     return _WORDS.get(value, value) if isinstance(value, str) else value
+
+
+def as_numbers(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes with the numbers that JSON lacks; `_FillValue` is read by its type."""
+    return {name: v if name == FILL else as_number(v) for name, v in attributes.items()}
+
+
+def find_word(value: Any) -> str | None:
+    """Return the first text in an attribute that `as_number` would take for a number."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, (list, tuple, Mapping)):
+        inside = value.values() if isinstance(value, Mapping) else value
+        return next((word for each in inside if (word := find_word(each)) is not None), None)
+    return value if isinstance(value, str) and value in _WORDS else None
 
 
 def _bound(value: Any, name: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,13 @@ def is_time(attributes: Mapping[str, Any]) -> bool:
     """Return True if the attribute `units` describes times."""
     units = attributes.get("units")
     return isinstance(units, str) and _SINCE.match(units) is not None
+
+
+def bounds_of(attributes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the attributes that the bounds of times inherit, by variable (CF, section 7.1)."""
+    names = (attributes.get(key) for key in ("bounds", "climatology"))
+    inherited = {k: v for k, v in attributes.items() if k in ("units", "calendar")}
+    return {n: inherited for n in names if isinstance(n, str) and is_time(attributes)}
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,11 @@ class Times:
     def with_objects(self) -> bool:
         """True if decoded times are objects of cftime."""
         return self.objects or self.calendar not in CALENDARS
+
+    @property
+    def unit(self) -> int:
+        """The length of the unit in nanoseconds."""
+        return self._split()[0]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -162,7 +174,8 @@ class Times:
             raise InvalidArgument(f"expected times (datetime64 or cftime), got {times.dtype}")
         if self.calendar not in CALENDARS:
             raise InvalidArgument(
-                f"datetime64 cannot represent the calendar {self.calendar!r}; pass cftime objects"
+                f"datetime64 cannot represent the calendar {self.calendar!r}; pass cftime objects,"
+                " or choose the calendar 'proleptic_gregorian'"
             )
         absent = np.isnat(times)
         name, length = self._tick()
@@ -189,6 +202,26 @@ class Times:
             return elapsed * (length // unit), absent
         whole, rest = np.divmod(elapsed, unit // length)
         return (whole + rest / (unit // length) if rest.any() else whole), absent
+
+    def exact(self, times: Values) -> Times:
+        """Return the coarsest units since the same date in which all times are whole numbers.
+
+        Args:
+            times: Times, as datetime64 or objects of cftime.
+
+        Raises:
+            InvalidArgument: If the values are not times, or not those of the calendar.
+
+        Examples:
+            >>> times = oz.cf.Times("days since 2026-01-01")
+            >>> times.exact(np.array(["2026-01-03T06"], "M8[h]")).units
+            'hours since 2026-01-01'
+        """
+        for names in reversed(_NAMES.values()):
+            found = replace(self, units=f"{names.split()[1]} since {self._split()[1]}")
+            if found.encode(times)[0].dtype.kind in "iu":
+                return found
+        return self
 
     def _before_switch(self, ticks: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.bool_]:
         """Return a mask of the times that have another date in the calendar than in NumPy."""
@@ -275,7 +308,7 @@ class Times:
         try:
             found = cftime.num2date(numbers, self._for_cftime(), self.calendar,
                                     only_use_cftime_datetimes=True)  # fmt: skip
-        except ValueError as e:
+        except (ValueError, OverflowError) as e:
             raise InvalidMetadata(f"{self.units!r}, calendar {self.calendar!r}: {e}") from e
         out = np.empty(numbers.shape, object)
         out[...] = found
@@ -284,7 +317,7 @@ class Times:
 
     def _encode_objects(self, times: Values) -> tuple[Values, npt.NDArray[np.bool_]]:
         cftime = _cftime(self.calendar)
-        absent = np.array([t is None for t in times.flat], bool).reshape(times.shape)
+        absent = np.array([t is None or t != t for t in times.flat], bool).reshape(times.shape)
         present = times[~absent]
         for time in present:
             if not isinstance(time, cftime.datetime):
@@ -298,7 +331,11 @@ class Times:
                 raise InvalidArgument(f"times of the calendar {other!r} are not {self.calendar!r}")
         out = np.zeros(times.shape, "f8")
         if present.size:
-            numbers = np.asarray(cftime.date2num(present, self._for_cftime(), self.calendar))
+            try:
+                found = cftime.date2num(present, self._for_cftime(), self.calendar)
+            except (ValueError, OverflowError) as e:
+                raise InvalidArgument(f"{self.units!r}, calendar {self.calendar!r}: {e}") from e
+            numbers = np.asarray(found)
             out = out.astype(numbers.dtype)
             out[~absent] = numbers
         return out, absent

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.conventions.cf.packing import FILL, Packing, encode_fill
+from omnizarr.conventions.cf.packing import FILL, Packing, as_numbers, encode_fill
 from omnizarr.conventions.cf.times import TICKS, UNITS, Times, is_time
 from omnizarr.data_types import as_type, cast
 from omnizarr.data_types.cast import is_masked_array
@@ -244,7 +244,7 @@ class Decoding:
                     " times=None"
                 )
         exact = numbers.dtype.kind != "f"
-        ticks = numbers.astype("i8") * length if exact else np.rint(numbers * length)
+        ticks = numbers.astype("i8") * length if exact else np.rint(numbers.astype("f8") * length)
         return np.where(absent, np.array("NaT", self.dtype), ticks.astype(self.dtype))
 
     def encode(self, values: Any) -> Values:
@@ -261,15 +261,75 @@ class Decoding:
             array([3], dtype=int16)
         """
         given = _given(values, self.packing.stored)
-        if self.times is not None and given.dtype.kind not in "iuf":
-            return self.packing.encode(*self.times.encode(given))
-        if self.duration is not None:
-            return self.packing.encode(*_elapsed(given, UNITS[self.duration]))
+        if self.duration is not None or (self.times is not None and given.dtype.kind not in "iuf"):
+            stored = self.packing.encode(*self._numbers(given))
+            self.check_kept(given, stored)
+            return stored
         if self.packing.stored.kind == "S":
             return write_text(given, self.encoding, self.packing.stored)
         if self.packing.stored.kind not in "iuf":
             return given
         return self.packing.encode(_numbers(given))
+
+    def _numbers(self, values: Values) -> tuple[Values, npt.NDArray[np.bool_]]:
+        """Return times or durations in the units, integers if all are whole, and a mask."""
+        if self.times is not None:
+            return self.times.encode(values)
+        return _elapsed(values, UNITS[self.duration or ""])
+
+    def check_kept(self, values: Values, stored: Values) -> None:
+        """Raise if stored numbers stand for other times or durations than those that were given.
+
+        Floats may be rounded as 64 bits are, and packed numbers to a step; others must be exact.
+
+        Args:
+            values: Times or durations.
+            stored: Their stored numbers.
+
+        Raises:
+            InvalidArgument: If a number stands for another time or duration.
+
+        Examples:
+            >>> decoding = oz.cf.Decoding.of(np.dtype("f4"), {"units": "days since 2026-01-01"})
+            >>> decoding.check_kept(np.array(["2026-01-03"], "M8[D]"), np.array([2], "f4"))
+        """
+        numbers, absent = self._numbers(values)
+        packing = self.packing
+        missing = packing.is_missing(stored)
+        if stored.dtype == np.dtype("i8"):
+            missing = missing | (
+                stored == np.iinfo("i8").min
+            )  # what xarray makes of NaT, and reads
+        found = packing.decode(stored) if packing.packed else packing.as_seen(stored)
+        if found.dtype.kind == "f":
+            unit = self.times.unit if self.times is not None else UNITS[self.duration or ""]
+            # Times that were read from floats are rounded to a tick of their own.
+            slack = np.abs(numbers) * 2.0**-51 + 1000 / unit + abs(packing.scale or 0) / 2
+            kept = np.abs(found - numbers) <= np.where(absent, 0, slack)
+        else:
+            kept = found == numbers
+        wrong = np.where(absent | missing, absent != missing, ~kept)
+        if wrong.any():
+            raise self._unfit(values, values[wrong].flat[0])
+
+    def _unfit(self, values: Values, value: Any) -> InvalidArgument:
+        """Return the error for a time or duration that cannot be stored, with what could."""
+        if self.times is not None:
+            units, better = self.times.units, self.times.exact(values).units
+        else:
+            units, better = self.duration or "", _exact_unit(values)
+        return InvalidArgument(
+            f"{value} cannot be stored as {self.packing.stored} in {units!r}; dtype 'int64' with"
+            f" units {better!r} could hold it"
+        )
+
+
+def _exact_unit(values: Values) -> str:
+    """Return the coarsest unit in which all durations are whole numbers."""
+    for length in reversed(TICKS.values()):
+        if _elapsed(values, length)[0].dtype.kind in "iu":
+            return next(n for n, unit in UNITS.items() if unit == length and n.endswith("s"))
+    return "nanoseconds"
 
 
 def _given(values: Any, stored: np.dtype[Any]) -> Values:
@@ -519,7 +579,8 @@ def variable_attributes(array: Array) -> dict[str, Any]:
 
 def plain_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that NetCDF shows: without dimension names and those of NCZarr."""
-    return {k: v for k, v in attributes.items() if k != ARRAY_DIMENSIONS and not is_nczarr(k)}
+    shown = {k: v for k, v in attributes.items() if k != ARRAY_DIMENSIONS and not is_nczarr(k)}
+    return as_numbers(shown)
 
 
 def named_axes(array: Array) -> list[tuple[str | None, int]]:

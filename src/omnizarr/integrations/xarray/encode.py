@@ -22,10 +22,13 @@ from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
 from omnizarr.codecs.specify import to_named
-from omnizarr.conventions.cf.packing import encode_fill
+from omnizarr.conventions.cf.packing import encode_fill, find_word
+from omnizarr.conventions.cf.times import Times, bounds_of, is_time
+from omnizarr.conventions.cf.variable import Decoding, TimesAs
 from omnizarr.data_types import cast
 from omnizarr.errors import (
     InvalidArgument,
+    InvalidMetadata,
     InvalidName,
     NoSuchLabel,
     WrongType,
@@ -79,6 +82,9 @@ def encoded_dataset(
                 f"the name {name!r} of a variable has a slash: it would be an array in a group, and"
                 " no variable of the dataset when that is read; rename it"
             )
+    _check_attributes("the dataset", dataset.attrs)
+    for name, var in dataset.variables.items():
+        _check_attributes(f"the variable {name!r}", var.attrs)
     variables, attributes = conventions.encode_dataset_coordinates(dataset)
     for name, given in (encoding or {}).items():
         if name not in variables:
@@ -88,6 +94,17 @@ def encoded_dataset(
             raise InvalidArgument(f"encoding of {name!r} must be a dict of options, got {given!r}")
         variables[name].encoding = dict(given)
     return {UNNAMED if k is None else k: v for k, v in variables.items()}, attributes
+
+
+def _check_attributes(where: str, attributes: Mapping[Any, Any]) -> None:
+    """Raise if an attribute has text that would be read as a number."""
+    for name, value in attributes.items():
+        word = find_word(value)
+        if word is not None:
+            raise InvalidArgument(
+                f"the attribute {name!r} of {where} has the text {word!r}, which stands for a"
+                f" number in JSON and would be read as one; use {word.lower()!r} or other text"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,25 +137,27 @@ class EncodePart:
     dims: tuple[Any, ...]
     attrs: dict[Any, Any]
     encoding: dict[Any, Any]
+    stored: Mapping[str, Any] | None
 
     def __call__(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         part = xr.Variable(self.dims, values, self.attrs, self.encoding)
-        return np.asarray(_encoded(self.name, part).data)
+        return np.asarray(_encoded(self.name, part, self.stored).data)
 
 
-def encoded(name: str, given: xr.Variable) -> Coded:
+def encoded(name: str, given: xr.Variable, stored: Mapping[str, Any] | None = None) -> Coded:
     """Encode a variable by its CF attributes: times as numbers, packing, missing values.
 
-    A large variable is encoded later, part by part, but errors are raised here.
+    `stored` are the attributes that it is read with, if these are not its own. A large variable is
+    encoded later, part by part, but errors are raised here.
     """
     if not _by_parts(given):
-        var = _encoded(name, given)
+        var = _encoded(name, given, stored)
         return Coded(var.dims, var.dtype, var.attrs, var.encoding, var.data)
     coding = {k: v for k, v in given.encoding.items() if k not in _OPTIONS | _SOURCE_OPTIONS}
-    encode = EncodePart(name, given.dims, given.attrs, coding)
+    encode = EncodePart(name, given.dims, given.attrs, coding, stored)
     none = xr.Variable(given.dims, np.empty((0,) * given.ndim, given.dtype))
     none.attrs, none.encoding = given.attrs, given.encoding
-    none = _encoded(name, none)
+    none = _encoded(name, none, stored)
     return Coded(given.dims, none.dtype, none.attrs, none.encoding, given.data, encode)
 
 
@@ -172,20 +191,76 @@ def _keeps_type(given: xr.Variable) -> bool:
     return not factors or (kinds == {"f"} and np.result_type(dtype, *factors) == dtype)
 
 
-def _encoded(name: str, given: xr.Variable) -> xr.Variable:
-    given = _checked(name, _without_missing(given))
-    var = conventions.encode_cf_variable(given, name=name, **_CODERS)
+def _encoded(name: str, given: xr.Variable, stored: Mapping[str, Any] | None) -> xr.Variable:
+    given = _checked(name, _without_missing(given), stored is not None)
+    try:
+        var = conventions.encode_cf_variable(given, name=name, **_CODERS)
+    except KeyError as e:
+        raise InvalidArgument(
+            f"variable {name!r} cannot be encoded with units {given.encoding.get('units')!r}:"
+            f" xarray does not know {e} for {given.dtype}; give other units"
+        ) from e
     var = ensure_dtype_not_object(var, name=name)
+    var = _with_checked_times(name, given, var, var.attrs if stored is None else stored)
     if var.dtype.kind == "T" and var.encoding.get("dtype") != "S1":
         return var
     var = strings.EncodedStringCoder(allows_unicode=True).encode(var, name=name)
     return strings.ensure_fixed_length_bytes(var)
 
 
-def _checked(name: str, var: xr.Variable) -> xr.Variable:
+def _with_checked_times(
+    name: str, given: xr.Variable, var: xr.Variable, attributes: Mapping[str, Any]
+) -> xr.Variable:
+    """Return the variable if its encoded times or durations are read as the given ones, or raise.
+
+    xarray rounds them, lets them wrap around, and counts in finer units than those of the array
+    that it appends to.
+    """
+    with_units = var.dtype.kind in "iuf" and "units" in var.attrs and "units" not in given.attrs
+    if given.dtype.kind not in "mMO" or not with_units:
+        return var
+    check = partial(_check_times, name=name, dtype=var.dtype, attributes=dict(attributes))
+    if hasattr(var.data, "map_blocks"):
+        data = var.data.map_blocks(check, given.data, dtype=var.dtype, meta=var.data._meta)
+    else:
+        data = check(np.asarray(var.data), np.asarray(given.data))
+    return xr.Variable(var.dims, data, var.attrs, var.encoding)
+
+
+def _check_times(
+    numbers: npt.NDArray[Any],
+    times: npt.NDArray[Any],
+    name: str,
+    dtype: np.dtype[Any],
+    attributes: dict[str, Any],
+) -> npt.NDArray[Any]:
+    """Return the numbers in a type; raise if one of them stands for another time or duration."""
+    with np.errstate(invalid="ignore"):
+        numbers = numbers.astype(dtype, copy=False)  # blocks of Dask are in that of xarray's sums
+    if times.dtype.kind == "m":  # NumPy's unit is of no account here
+        attributes = {**attributes, "dtype": "timedelta64[ns]"}
+    kind: TimesAs = "cftime" if times.dtype.kind == "O" else "auto"
+    try:
+        decoding = Decoding.of(numbers.dtype, attributes, times=kind, valid_only=False)
+    except InvalidMetadata:
+        return numbers  # xarray knows more ways to write a date
+    if decoding.times is None and decoding.duration is None:
+        raise InvalidArgument(
+            f"variable {name!r} has times or durations ({times.dtype}), but numbers in units"
+            f" {attributes.get('units')!r} are stored; convert it first"
+        )
+    try:
+        decoding.check_kept(times, numbers)
+    except InvalidArgument as e:
+        raise InvalidArgument(f"variable {name!r}: {e}") from e
+    return numbers
+
+
+def _checked(name: str, var: xr.Variable, whole: bool) -> xr.Variable:
     """Return a variable of numbers whose values fit the type that they are encoded as, or raise.
 
-    xarray lets them wrap around, or become infinite. Those of Dask are checked when computed.
+    xarray lets them wrap around, or become infinite. Those of Dask are checked when computed. With
+    `whole`, those that are stored as integers as they are must be whole; else they are rounded.
     """
     coding = {**var.attrs, **var.encoding}
     if coding.get("dtype") is None:
@@ -202,8 +277,9 @@ def _checked(name: str, var: xr.Variable) -> xr.Variable:
     offset, scale = coding.get("add_offset"), coding.get("scale_factor")
     masks = any(coding.get(k) is not None for k in ("_FillValue", "missing_value"))
     check = partial(
-        _check_numbers, name=name, dtype=dtype, offset=offset or 0, scale=scale or 1, masks=masks
-    )
+        _check_numbers, name=name, dtype=dtype, offset=offset or 0, scale=scale or 1, masks=masks,
+        whole=whole and offset is None and scale is None,
+    )  # fmt: skip
     if not hasattr(var.data, "map_blocks"):
         check(np.asarray(var.data))
         return var
@@ -212,29 +288,45 @@ def _checked(name: str, var: xr.Variable) -> xr.Variable:
 
 
 def _check_numbers(
-    values: npt.NDArray[Any], name: str, dtype: np.dtype[Any], offset: Any, scale: Any, masks: bool
-) -> npt.NDArray[Any]:
+    values: npt.NDArray[Any], name: str, dtype: np.dtype[Any], offset: Any, scale: Any, masks: bool,
+    whole: bool,
+) -> npt.NDArray[Any]:  # fmt: skip
     """Return the values; raise if one of them, shifted, scaled and rounded, does not fit a type."""
     if not values.size or (np.can_cast(values.dtype, dtype) and (offset, scale) == (0, 1)):
         return values
-    whole = dtype.kind in "iu"
-    if whole and not masks and values.dtype.kind == "f" and np.isnan(values).any():
+    integers = dtype.kind in "iu"
+    if integers and not masks and values.dtype.kind == "f" and np.isnan(values).any():
         raise InvalidArgument(
             f"nan of variable {name!r} cannot be stored as {dtype}: give its encoding a _FillValue"
         )
-    bounds = np.iinfo(dtype) if whole else np.finfo(dtype)
+    if integers and whole and values.dtype.kind == "f":
+        broken = np.isfinite(values) & (np.rint(values) != values)
+        if broken.any():
+            raise InvalidArgument(
+                f"{values[broken].flat[0]} of variable {name!r} cannot be stored as {dtype} without"
+                " scale_factor; an array of float64 could hold it"
+            )
+    bounds = np.iinfo(dtype) if integers else np.finfo(dtype)
     for end in (np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)):  # not NaN
         number = end.item()
         packed = number if (offset, scale) == (0, 1) else (number - offset) / scale
-        packed = round(packed) if whole and math.isfinite(packed) else packed
+        packed = round(packed) if integers and math.isfinite(packed) else packed
         fits = int(bounds.min) <= packed <= int(bounds.max)
         if not fits and math.isfinite(number):  # NumPy warns of others
             raise InvalidArgument(
                 f"{number} of variable {name!r} cannot be stored as {dtype} with scale_factor"
                 f" {scale} and add_offset {offset}: the type has numbers from {bounds.min} to"
-                f" {bounds.max}; give another encoding"
+                f" {bounds.max}; {_wider(packed)!r} could hold it"
             )
     return values
+
+
+def _wider(number: Any) -> str:
+    """Return the name of a type that can hold a number."""
+    for dtype in ("int16", "int32", "int64") if isinstance(number, int) else ():
+        if np.iinfo(dtype).min <= number <= np.iinfo(dtype).max:
+            return dtype
+    return "float64"
 
 
 def _without_missing(var: xr.Variable) -> xr.Variable:
@@ -256,9 +348,57 @@ def _as_text(values: Any) -> Any:
     return objects.astype(np.dtypes.StringDType())
 
 
-def encoded_like(name: str, given: xr.Variable, array: Array) -> Coded:
-    """Encode a variable like the stored array, with its axes in that order."""
+def encoded_all(variables: Mapping[str, xr.Variable], old: Mapping[str, Array]) -> dict[str, Coded]:
+    """Encode variables, those that are stored like their arrays.
+
+    The bounds of times are encoded in the units of these, which they are read with.
+    """
+    links = {name: {**var.encoding, **var.attrs} for name, var in variables.items()}
+    links |= {name: array.attrs.asdict() for name, array in old.items()}
+    owners = {str(links[n].get(key)): n for n in links for key in ("bounds", "climatology")}
+    found: dict[str, Coded] = {}
+    for name in sorted(variables, key=lambda name: name in owners):
+        var, owner = variables[name], owners.get(name)
+        inherited: dict[str, Any] = {}
+        if owner is not None:
+            is_new = owner in found and owner not in old
+            attributes = found[owner].attrs if is_new else links[owner]
+            inherited = bounds_of({**attributes, "bounds": name}).get(name, {})
+        if name in old:
+            found[name] = encoded_like(name, var, old[name], inherited)
+        else:
+            found[name] = encoded(name, _in_units(var, inherited))
+    return {name: found[name] for name in variables}
+
+
+def _in_units(var: xr.Variable, inherited: dict[str, Any]) -> xr.Variable:
+    """Return new bounds with the units of their times, unless these cannot express them exactly."""
+    if not inherited or var.dtype.kind not in "MO" or var.chunks or "units" in var.encoding:
+        return var
+    values = np.asarray(var.data)
+    try:
+        times = Times.of(inherited, objects=var.dtype == object)
+        numbers, absent = times.encode(values)
+        if (times.decode(numbers, absent) != values)[~absent].any():
+            return var
+    except (InvalidArgument, InvalidMetadata):
+        return var
+    copy = var.copy(deep=False)
+    copy.encoding = {**var.encoding, **inherited}
+    if numbers.dtype.kind == "f":
+        copy.encoding.setdefault("dtype", numbers.dtype)  # xarray warns if it has to choose
+    return copy
+
+
+def encoded_like(
+    name: str, given: xr.Variable, array: Array, inherited: Mapping[str, Any]
+) -> Coded:
+    """Encode a variable like the stored array, with its axes in that order.
+
+    `inherited` are attributes for those that the array does not have.
+    """
     stored = variable(name, array)
+    stored.attrs = {**inherited, **stored.attrs}
     decoded = conventions.decode_cf_variables({name: stored}, {})[0][name]
     if given.dtype.kind == "T" and decoded.dtype.kind == "U":
         text = np.asarray(_without_missing(given).data).astype(object).astype(np.str_)
@@ -274,9 +414,29 @@ def encoded_like(name: str, given: xr.Variable, array: Array) -> Coded:
         raise InvalidArgument(
             f"variable {name!r} has dimensions {given.dims}, but {stored.dims} are stored"
         )
+    if given.dtype.kind in "iuf" and not _has_units(given.attrs, stored.attrs):
+        raise InvalidArgument(
+            f"variable {name!r} has the units {given.attrs['units']!r}, but"
+            f" {stored.attrs.get('units')!r} are stored; decode its times, or convert it first"
+        )
     copy = given.transpose(*stored.dims).copy(deep=False)
-    copy.encoding = decoded.encoding
-    return encoded(name, copy)
+    copy.encoding = {**inherited, **decoded.encoding}
+    return encoded(name, copy, stored.attrs)
+
+
+def _has_units(attributes: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
+    """Return False for numbers since another date, in other units or another calendar."""
+    keys = ("units", "calendar")
+    if not is_time(attributes) or [*map(attributes.get, keys)] == [*map(stored.get, keys)]:
+        return True
+    if not is_time(stored):
+        return False
+    one, other = Times.of(attributes, objects=True), Times.of(stored, objects=True)
+    numbers, absent = np.array([0, 1]), np.zeros(2, bool)
+    try:
+        return bool((one.decode(numbers, absent) == other.decode(numbers, absent)).all())
+    except TypeError:  # dates of two calendars cannot be compared
+        return False
 
 
 def encoded_new(
@@ -284,7 +444,7 @@ def encoded_new(
 ) -> tuple[dict[str, Coded], dict[str, Any]]:
     """Encode all variables of a new dataset; return them and the attributes."""
     variables, attributes = encoded_dataset(dataset, encoding)
-    stored = {name: encoded(name, var) for name, var in variables.items()}
+    stored = encoded_all(variables, {})
     for name in encoding or ():
         stored[name] = with_given_encoding(name, stored[name])
     return stored, attributes

@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from omnizarr.codecs.specify import pipeline
 from omnizarr.concurrency.pool import for_each, in_parallel
-from omnizarr.conventions.cf.packing import NAMES as BOUNDS
-from omnizarr.conventions.cf.packing import as_number, decode_fill
+from omnizarr.conventions.cf.packing import as_numbers, decode_fill
 from omnizarr.conventions.cf.variable import is_scalar
 from omnizarr.data_types.data_type import as_plain
 from omnizarr.engine.kernel import empty
@@ -229,16 +228,13 @@ def _load_indexes(variables: Mapping[str, xr.Variable], arrays: Mapping[str, Arr
 def _visible(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that xarray shows: not dimension names, nor those of NCZarr."""
     hidden = {k for k in attributes if k.upper() == ARRAY_DIMENSIONS or k.lower().startswith("_nc")}
-    return {k: v for k, v in attributes.items() if k not in hidden}
+    return as_numbers({k: v for k, v in attributes.items() if k not in hidden})
 
 
 def variable(name: str, array: Array, fill_masks: bool | None = None) -> xr.Variable:
     """Return an array as a lazy variable that is not decoded yet."""
     dims = dimensions(name, array)
     attributes = _visible(array.attrs.asdict())
-    if array.dtype.kind in "iuf":
-        numbers = {k: as_number(attributes[k]) for k in (MISSING, *BOUNDS) if k in attributes}
-        attributes |= numbers
     scalar = array.ndim != len(dims)
     chunks = () if scalar else tuple(map(_compact, array.chunks))
     shards = None if array.shards is None else tuple(map(_compact, array.shards))

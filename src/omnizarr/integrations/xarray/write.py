@@ -36,9 +36,8 @@ from omnizarr.hierarchy.open import consolidate_metadata, open_group
 from omnizarr.integrations.xarray.encode import (
     Coded,
     dataset_of,
-    encoded,
+    encoded_all,
     encoded_dataset,
-    encoded_like,
     encoded_new,
     new_array,
     with_given_encoding,
@@ -462,10 +461,7 @@ def _change(
     variables, attributes = encoded_dataset(dataset, encoding)
     old = {name: existing[name] for name in variables if name in existing}
     _check_names(variables, old, existing, options, set(encoding or ()))
-    stored = {
-        name: encoded_like(name, var, old[name]) if name in old else encoded(name, var)
-        for name, var in variables.items()
-    }
+    stored = encoded_all(variables, existing)
     for name in encoding or ():
         stored[name] = with_given_encoding(name, stored[name])
     pieces = [
