@@ -144,3 +144,18 @@ def test_random_datasets_are_the_same_for_xarray(
     expected = xr.open_dataset(folder / "a.nc", engine="netcdf4")
     found = xr.open_dataset(folder / "a.zarr", engine="omnizarr")
     xr.testing.assert_identical(found, expected)
+
+
+def test_unlimited_dimensions_and_words_for_numbers_are_noted(tmp_path: Path) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("time", None)
+        file.createDimension("x", 2)
+        file.createVariable("v", "f4", ("time", "x"))[:] = np.ones((3, 2))
+        file.setncatts({"title": "NaN", "limit": np.inf})
+    found = oz.import_file(tmp_path / "a.nc", tmp_path / "a.zarr")
+    notes = "; ".join(found.notes)
+    assert "unlimited dimensions become ordinary ones: time;" in notes
+    assert "'title' of / has the text 'NaN'" in notes
+    oz.export_file(tmp_path / "a.zarr", tmp_path / "b.nc")
+    with netCDF4.Dataset(tmp_path / "b.nc") as file:
+        assert file.limit == np.inf

@@ -96,3 +96,13 @@ def test_dimensions_are_inherited_shadowed_or_refused(tmp_path: Path) -> None:
         assert dict(file["g"].dimensions) == {}
         assert len(file["h"].dimensions["x"]) == 7
         assert file["h/other"][:].tolist() == [1] * 7
+
+
+def test_durations_without_a_fixed_length_are_left_out(tmp_path: Path) -> None:
+    group = oz.create_group(tmp_path / "a.zarr")
+    group.create_array("months", data=np.array([1, 2], "m8[M]"))
+    group.create_array("weeks", data=np.array([1, 2], "m8[W]"))
+    report = oz.export_file(group, tmp_path / "a.nc")
+    assert "no fixed number" in report.skipped["months"]
+    with netCDF4.Dataset(tmp_path / "a.nc") as file:
+        assert file["weeks"][:].tolist() == [7, 14]

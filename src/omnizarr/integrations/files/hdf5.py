@@ -100,6 +100,7 @@ def contents(file: str, *, decode: bool = True) -> Contents:
     values are not to be read.
     """
     found = Contents()
+    unlimited: dict[str, None] = {}
     with open_file(file) as opened, reading(file, "the list of datasets"):
         if opened.userblock_size:
             found.skipped["user block"] = f"{opened.userblock_size} bytes before the HDF5 data"
@@ -111,11 +112,17 @@ def contents(file: str, *, decode: bool = True) -> Contents:
                 reason = missing_filter(node) if decode else None
                 if reason is None:
                     _add(file, path, node, conventions, found)
+                    unlimited |= dict.fromkeys(conventions.unlimited(node))
                 else:
                     found.skipped[path] = found.uninstalled[path] = reason
         if conventions.netcdf:
             found.notes.append(
                 "NetCDF4: dimensions from dimension scales, hidden attributes left out"
+            )
+        if unlimited:
+            found.notes.append(
+                f"unlimited dimensions become ordinary ones: {', '.join(unlimited)}; in Zarr,"
+                " values can be appended along any"
             )
     return found
 

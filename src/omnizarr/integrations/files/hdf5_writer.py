@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.concurrency import file_locks
+from omnizarr.conventions.cf.packing import as_number
 from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import CannotExpress, MissingModule
 from omnizarr.hierarchy.array import Array
@@ -103,7 +104,7 @@ class Hdf5Writer(FileWriter):
     def write_attributes(self, to: Any, attributes: Mapping[str, Any], path: str) -> None:
         """Store JSON attributes; what HDF5 has no type for is stored as JSON text."""
         for name, value in attributes.items():
-            stored = self.attribute(value)
+            stored = self.attribute(as_number(value))
             if stored is None:
                 self.notes.append(f"the attribute {name!r} of /{path} is stored as JSON text")
                 stored = json.dumps(value)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from omnizarr import config, stores
-from omnizarr.conventions.cf.packing import FILL, NAMES, encode_fill
+from omnizarr.conventions.cf.packing import FILL, NAMES, encode_fill, find_word
 from omnizarr.conventions.ome.model import Metadata, to_json
 from omnizarr.conventions.ome.pyramid import (
     ImageOutput,
@@ -478,6 +478,13 @@ def _finite(attributes: Mapping[str, Any], path: str, notes: list[str]) -> dict[
             return {k: plain(v) for k, v in value.items()}
         return [plain(v) for v in value] if isinstance(value, list) else value
 
+    for name, value in attributes.items():
+        word = find_word(value)
+        if word is not None:
+            notes.append(
+                f"the attribute {name!r} of {paths.show(path)} has the text {word!r}, which xarray"
+                " and exports take for a number"
+            )
     return {name: plain(value) for name, value in attributes.items()}
 
 

@@ -77,6 +77,12 @@ class Conventions:
             names = self._own_names(dataset)
         return tuple(names) if any(names) else None
 
+    def unlimited(self, dataset: Any) -> list[str]:
+        """Return the names of a NetCDF dataset's axes that have no largest length."""
+        largest = (dataset.maxshape or ()) if self.netcdf else ()
+        names = self.dimension_names(dataset) or ()
+        return [n for n, length in zip(names, largest, strict=False) if n and length is None]
+
     def _own_names(self, dataset: Any) -> list[str | None]:
         """Return the axes of a coordinate: its own name, or those that it lists."""
         own = dataset.name.rpartition("/")[2]

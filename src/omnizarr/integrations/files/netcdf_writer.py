@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.conventions.cf.packing import FILL, decode_fill
+from omnizarr.data_types import as_type
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations.files.hdf5_writer import Hdf5Writer, WriteBox
@@ -59,6 +60,9 @@ class NetcdfWriter(Hdf5Writer):
             return np.dtype("S1")
         if dtype.kind == "b":
             return np.dtype("i1")
+        if dtype.kind == "m" and np.datetime_data(dtype)[0] in ("Y", "M"):
+            raise CannotExpress(f"{dtype}: NetCDF counts days, and years and months have no fixed"
+                                " number of them; .h5 files may hold it")  # fmt: skip
         if dtype.kind in "Mm":
             return np.dtype("i8")
         if dtype == np.float16:
@@ -177,8 +181,8 @@ class WriteVariable(WriteBox):
         if dtype.kind in "TU":
             return np.asarray(values.astype(object))
         if dtype.kind in "Mm":
-            plain = f"{dtype.kind}8[{_time_unit(dtype)}]"
-            return values.astype(plain).astype("i8")
+            plain = np.dtype(f"{dtype.kind}8[{_time_unit(dtype)}]")
+            return as_type(values, plain).astype("i8")
         values = cast(values, dtype, self.array.name)
         if dtype.kind == "b":
             return values.astype("i1")
