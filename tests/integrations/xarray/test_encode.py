@@ -108,8 +108,10 @@ def test_every_encoding_stores_the_same_as_xarray(
     with dask.config.set(scheduler="sync"):
         found, expected = outcome(ours), outcome(theirs)
     if found is oz.InvalidArgument and not isinstance(expected, type):
-        # Numbers that do not fit are refused here; xarray lets them wrap, so that they change.
-        assert np.dtype(coding["dtype"]).kind in "iuf"
+        # Numbers that do not fit are refused here; xarray lets them wrap, so that they change. So
+        # are those that mark missing values.
+        marks = any(coding.get(key) is not None for key in ("_FillValue", "missing_value"))
+        assert marks or np.dtype(coding["dtype"]).kind in "iuf"
         return
     if isinstance(expected, type) or isinstance(found, type):
         assert isinstance(expected, type), found
@@ -204,6 +206,25 @@ def test_numbers_that_do_not_fit_their_encoding_are_refused(
     dataset = xr.Dataset({"v": (["x"], values)})
     given = dataset.chunk(x=1) if chunked else dataset
     with pytest.raises(oz.InvalidArgument, match="'v' cannot be stored"):
+        ozx.write(given, {}, encoding={"v": encoding})
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize(
+    ("value", "encoding"),
+    [
+        (99, {"_FillValue": 99}),
+        (99.0, {"missing_value": 99.0, "_FillValue": 99.0}),
+        (0.249, {"dtype": "i2", "scale_factor": 0.5, "_FillValue": 0}),
+        (-1.0, {"dtype": "i1", "scale_factor": 2.0, "add_offset": -7.0, "_FillValue": 3}),
+    ],
+)
+def test_values_that_would_be_read_as_missing_are_refused(
+    value: Any, encoding: dict[str, Any], chunked: bool
+) -> None:
+    dataset = xr.Dataset({"v": (["x"], [5, value])})
+    given = dataset.chunk(x=1) if chunked else dataset
+    with pytest.raises(oz.InvalidArgument, match="'v' would be read as missing"):
         ozx.write(given, {}, encoding={"v": encoding})
 
 

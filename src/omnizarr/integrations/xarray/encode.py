@@ -36,7 +36,7 @@ from omnizarr.errors import (
 )
 from omnizarr.formats.codec_names import without_checksums
 from omnizarr.hierarchy.array import Array
-from omnizarr.integrations.xarray.read import variable
+from omnizarr.integrations.xarray.read import missing_values, variable
 from omnizarr.ops.partition import Encode
 
 _OPTIONS = {
@@ -263,9 +263,7 @@ def _checked(name: str, var: xr.Variable, whole: bool) -> xr.Variable:
     `whole`, those that are stored as integers as they are must be whole; else they are rounded.
     """
     coding = {**var.attrs, **var.encoding}
-    if coding.get("dtype") is None:
-        return var
-    dtype = np.dtype(coding["dtype"])
+    dtype = np.dtype(var.dtype if coding.get("dtype") is None else coding["dtype"])
     if var.dtype.kind in "SU" and dtype.kind in "SU" and dtype != np.dtype("S1"):
         if not hasattr(var.data, "map_blocks"):
             cast(np.asarray(var.data), dtype, f" for variable {name!r}")  # xarray truncates it
@@ -274,12 +272,16 @@ def _checked(name: str, var: xr.Variable, whole: bool) -> xr.Variable:
         return var
     if dtype.kind in "iu" and coding.get("_Unsigned") in ("true", "false"):
         dtype = np.dtype(f"{'u' if coding['_Unsigned'] == 'true' else 'i'}{dtype.itemsize}")
-    offset, scale = coding.get("add_offset"), coding.get("scale_factor")
-    masks = any(coding.get(k) is not None for k in ("_FillValue", "missing_value"))
-    check = partial(
-        _check_numbers, name=name, dtype=dtype, offset=offset or 0, scale=scale or 1, masks=masks,
-        whole=whole and offset is None and scale is None,
-    )  # fmt: skip
+    check = _Numbers(
+        name,
+        dtype,
+        coding.get("dtype") is not None,
+        coding.get("add_offset"),
+        coding.get("scale_factor"),
+        any(coding.get(k) is not None for k in ("_FillValue", "missing_value")),
+        () if "_Unsigned" in coding else tuple(missing_values(var.encoding)),
+        whole,
+    )
     if not hasattr(var.data, "map_blocks"):
         check(np.asarray(var.data))
         return var
@@ -287,38 +289,70 @@ def _checked(name: str, var: xr.Variable, whole: bool) -> xr.Variable:
     return xr.Variable(var.dims, data, var.attrs, var.encoding)
 
 
-def _check_numbers(
-    values: npt.NDArray[Any], name: str, dtype: np.dtype[Any], offset: Any, scale: Any, masks: bool,
-    whole: bool,
-) -> npt.NDArray[Any]:  # fmt: skip
-    """Return the values; raise if one of them, shifted, scaled and rounded, does not fit a type."""
-    if not values.size or (np.can_cast(values.dtype, dtype) and (offset, scale) == (0, 1)):
+@dataclass(frozen=True)
+class _Numbers:
+    """Checks the numbers of a variable, which are shifted, scaled and rounded for a type."""
+
+    name: str
+    dtype: np.dtype[Any]
+    is_given: bool  # False if xarray chooses a type that fits
+    add: Any
+    factor: Any
+    masks: bool  # True if numbers can be missing
+    marks: tuple[Any, ...]  # stored numbers that mark missing values, but for NaN
+    whole: bool  # True if numbers that are neither shifted nor scaled must not be rounded
+
+    def __call__(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the values; raise if one of them is read as another one."""
+        if values.size:
+            if self.is_given:
+                self._check_range(values)
+            self._check_marks(values)
         return values
-    integers = dtype.kind in "iu"
-    if integers and not masks and values.dtype.kind == "f" and np.isnan(values).any():
-        raise InvalidArgument(
-            f"nan of variable {name!r} cannot be stored as {dtype}: give its encoding a _FillValue"
-        )
-    if integers and whole and values.dtype.kind == "f":
-        broken = np.isfinite(values) & (np.rint(values) != values)
-        if broken.any():
+
+    def _check_range(self, values: npt.NDArray[Any]) -> None:
+        offset, scale, dtype = self.add or 0, self.factor or 1, self.dtype
+        if np.can_cast(values.dtype, dtype) and (offset, scale) == (0, 1):
+            return
+        integers = dtype.kind in "iu"
+        if integers and not self.masks and values.dtype.kind == "f" and np.isnan(values).any():
             raise InvalidArgument(
-                f"{values[broken].flat[0]} of variable {name!r} cannot be stored as {dtype} without"
-                " scale_factor; an array of float64 could hold it"
+                f"nan of variable {self.name!r} cannot be stored as {dtype}: give its encoding a"
+                " _FillValue"
             )
-    bounds = np.iinfo(dtype) if integers else np.finfo(dtype)
-    for end in (np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)):  # not NaN
-        number = end.item()
-        packed = number if (offset, scale) == (0, 1) else (number - offset) / scale
-        packed = round(packed) if integers and math.isfinite(packed) else packed
-        fits = int(bounds.min) <= packed <= int(bounds.max)
-        if not fits and math.isfinite(number):  # NumPy warns of others
-            raise InvalidArgument(
-                f"{number} of variable {name!r} cannot be stored as {dtype} with scale_factor"
-                f" {scale} and add_offset {offset}: the type has numbers from {bounds.min} to"
-                f" {bounds.max}; {_wider(packed)!r} could hold it"
-            )
-    return values
+        plain = self.add is None and self.factor is None
+        if integers and self.whole and plain and values.dtype.kind == "f":
+            broken = np.isfinite(values) & (np.rint(values) != values)
+            if broken.any():
+                raise InvalidArgument(
+                    f"{values[broken].flat[0]} of variable {self.name!r} cannot be stored as"
+                    f" {dtype} without scale_factor; an array of float64 could hold it"
+                )
+        bounds = np.iinfo(dtype) if integers else np.finfo(dtype)
+        for end in (np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)):
+            number = end.item()
+            packed = number if (offset, scale) == (0, 1) else (number - offset) / scale
+            packed = round(packed) if integers and math.isfinite(packed) else packed
+            fits = int(bounds.min) <= packed <= int(bounds.max)
+            if not fits and math.isfinite(number):  # NumPy warns of others
+                raise InvalidArgument(
+                    f"{number} of variable {self.name!r} cannot be stored as {dtype} with"
+                    f" scale_factor {scale} and add_offset {offset}: the type has numbers from"
+                    f" {bounds.min} to {bounds.max}; {_wider(packed)!r} could hold it"
+                )
+
+    def _check_marks(self, values: npt.NDArray[Any]) -> None:
+        """Raise if a value is stored as a number that marks missing values."""
+        scale = abs(self.factor or 1)
+        step = scale / 2 if self.dtype.kind in "iu" and values.dtype.kind == "f" else 0
+        for mark in self.marks:
+            value = mark * (self.factor or 1) + (self.add or 0)
+            clash = (values == value) if not step else np.abs(values - value) < step
+            if clash.any():
+                raise InvalidArgument(
+                    f"{values[clash].flat[0]} of variable {self.name!r} would be read as missing:"
+                    f" {mark} marks missing values; give another _FillValue, or None"
+                )
 
 
 def _wider(number: Any) -> str:

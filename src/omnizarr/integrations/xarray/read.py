@@ -68,10 +68,10 @@ def _is_packed(var: xr.Variable, array: Array) -> bool:
     scaled = any(var.encoding.get(key) is not None for key in ("scale_factor", "add_offset"))
     lazy = isinstance(var._data, indexing.ExplicitlyIndexed)
     known = lazy and "_Unsigned" not in var.encoding
-    return plain and known and (scaled or bool(_missing_values(var.encoding)))
+    return plain and known and (scaled or bool(missing_values(var.encoding)))
 
 
-def _missing_values(encoding: Mapping[Any, Any]) -> set[Any]:
+def missing_values(encoding: Mapping[Any, Any]) -> set[Any]:
     """Return the stored numbers that mark missing values, other than NaN."""
     listed = (encoding.get(key) for key in ("_FillValue", MISSING))
     found = {number for some in listed if some is not None for number in np.ravel(some)}
@@ -84,7 +84,7 @@ class Packed(BackendArray):
     def __init__(self, decoded: xr.Variable, array: Array) -> None:
         self._decoded, self._array = decoded._data, array
         self.shape, self.dtype = decoded.shape, decoded.dtype
-        self._missing = _missing_values(decoded.encoding)
+        self._missing = missing_values(decoded.encoding)
         self._scale = _number(decoded.encoding.get("scale_factor"))
         self._offset = _number(decoded.encoding.get("add_offset"))
 
