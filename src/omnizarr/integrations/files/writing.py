@@ -138,20 +138,23 @@ class FileOutput(StoreOutput):
         self.file, self.writer = os.path.abspath(file), writer
         self.operation, self.digest, self.overwrite = operation, digest, overwrite
         self.folder, self.name = os.path.split(self.file)
-        self.temporary = os.path.join(self.folder, f".{self.name}.{digest[:12]}.part")
+        self.temporary = self._temporary(digest)
         self.store = LocalStore(self.folder)
         self.shared = False  # other processes write other parts of the file
 
     @property
     def place(self) -> tuple[Store, str]:
-        """The folder, and the name of the file."""
+        """The folder, which must exist, and the name of the file."""
+        if not os.path.isdir(self.folder):
+            raise NodeNotFound(f"there is no directory {self.folder!r} to write to")
         return self.store, self.name
+
+    def _temporary(self, digest: str) -> str:
+        return os.path.join(self.folder, f".{self.name}.{digest[:12]}.part")
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Make the file under its temporary name, or find that of an interrupted export."""
         self.shared = shared
-        if not os.path.isdir(self.folder):
-            raise NodeNotFound(f"there is no directory {self.folder!r} to write to")
         resumes = self.writer.resumable and (resume or shared)
         found = self._attempt if resumes else None
         if found is not None and found.mark.plan == self.digest:
@@ -184,6 +187,8 @@ class FileOutput(StoreOutput):
         mark, old = new_mark(self.operation, self.digest, Kind.CREATE), self._attempt
         self.attempt = Attempt(self.store, self._marker, mark)
         if old is not None:
+            with suppress(FileNotFoundError):  # of a source that has changed since, for example
+                os.unlink(self._temporary(old.mark.plan))
             old.erase_journal()
             self.store.set(self._marker, mark.write())
         elif not set_new(self.store, self._marker, mark.write()):
