@@ -273,7 +273,10 @@ class Run:
         yield from self._adopt(place, nodes(view))
         if self.operation.resume is not None:
             # Not on a copy, since jobs know the paths of their places.
+            complete = nodes(view) == self.after
             outcome, text, view, left = self.must(self._tried, place, self.operation.resume)
+            if outcome == "NodeExists" and complete:
+                return  # nothing is left of the job, so that there is nothing to resume
             if outcome != "ok":
                 yield f"resume=True: {outcome} {text}"
             elif nodes(view) != self.after:

@@ -185,11 +185,3 @@ def test_rows_are_not_appended_to_another_array_than_their_shape(
     with pytest.raises(oz.Conflict):
         array.append(VALUES[:4])
     assert [*oz.open_group(store)["a"][...]] == [*VALUES + 100]
-
-
-def test_an_empty_folder_does_not_keep_a_node_from_its_path(tmp_path: Path) -> None:
-    group = oz.create_group(tmp_path)
-    group.create_array("a", data=VALUES)
-    (tmp_path / "b").mkdir()
-    group.move("a", "b")
-    assert [*group["b"][...]] == [*VALUES]

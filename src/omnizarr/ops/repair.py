@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 from omnizarr.concurrency import file_locks
 from omnizarr.errors import InvalidArgument, NodeNotFound, OmnizarrError, StoreError, warn
 from omnizarr.formats import by_name, is_metadata
-from omnizarr.formats.detect import NAMES
+from omnizarr.formats.detect import NAMES, makes_node
 from omnizarr.hierarchy.location import existing_node
 from omnizarr.hierarchy.lookup import check_node_writable, resolve_root
 from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
@@ -242,10 +242,11 @@ class _Jobs:
             state = "removed"
         elif self.remove_jobs:
             keys = incomplete_keys(self.store, path)
-            if any(map(is_metadata, keys)):
+            made = [key for key in keys if is_metadata(key) and makes_node(key)]
+            if made:
                 warn(
                     f"{paths.show(path)} in {self.store!r} is incomplete, but has nodes, such as"
-                    f" {next(filter(is_metadata, keys))!r}; nothing was removed: finish the job"
+                    f" {made[0]!r}; nothing was removed: finish the job"
                     " with resume=True, or erase them first"
                 )
                 return Leftover(paths.show(path), "interrupted job", "in the way", 0, str(mark))

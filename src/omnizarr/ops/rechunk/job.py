@@ -73,7 +73,14 @@ from omnizarr.ops.rechunk.tasks import (
     stored_batches,
 )
 from omnizarr.ops.source_keys import source_state
-from omnizarr.stores import Store, file_root, resolve, storage_identity
+from omnizarr.stores import (
+    Store,
+    can_list,
+    file_root,
+    list_prefix,
+    resolve,
+    storage_identity,
+)
 from omnizarr.stores.identity import key_digest, overlap, portable_key, unique_key
 from omnizarr.stores.resolve import options_for_two
 from omnizarr.stores.transfer import Transfer
@@ -364,7 +371,11 @@ class _Planner:
         if self.kept:
             self.decisions.append(f"{counted(len(self.kept), 'array')} copied byte for byte")
         output = self._output(digest)
-        if any(change.middle is not None for change in self.changes):
+        # Those of an array that was replaced when the job was killed are left to be erased.
+        left = self.job.in_place and not arrays and can_list(self.temp)
+        if any(change.middle is not None for change in self.changes) or (
+            left and next(iter(list_prefix(self.temp, prefix)), None) is not None
+        ):
             output = WithIntermediate(output, self.temp, prefix)
         groups = sum(isinstance(node, GroupModel) for node in self.nodes.values())
         report = Report(len(arrays), groups)

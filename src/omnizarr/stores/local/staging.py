@@ -124,8 +124,6 @@ class DirectoryStage(Stage):
         if len(before) != 1 or len(after) != 1 or os.path.islink(self.root + before[0]):
             return False
         where = self.root + after[0]
-        with contextlib.suppress(OSError):  # it is not empty, or not there
-            os.rmdir(where)  # another writer has left it, or makes it again
         try:
             if not rename_to_new(self.root + before[0], where):
                 self._rename(self.root + before[0], where)
