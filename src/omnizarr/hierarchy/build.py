@@ -341,6 +341,7 @@ class Build:
     overwrite: bool = False
     resumable: bool = False  # chunks are kept after an error; the caller erases the marker
     attempt: str = ""  # that the marker names; other processes may share it
+    check: Callable[[], None] = lambda: None  # raises if the old node may not be replaced
 
     def __enter__(self) -> Location:
         return self.location
@@ -377,6 +378,7 @@ class Build:
                 self._check_still_new()
             else:  # again: another writer may have added something below the old node since
                 check_erasable(target.store, target.path, self.old)
+            self.check()
             if target.path:
                 target.create_parents()
             if self.stage is not None:

@@ -404,11 +404,7 @@ class HierarchyOutput(StoreOutput):
         """Store the metadata, or swap the old node and the new."""
         if self.consolidate and consolidated.key(self.location.format, "") is not None:
             consolidate_metadata(self._begun.location.store, path=self.location.path)
-        if self.is_unchanged is not None and not self.is_unchanged():
-            raise Conflict(
-                f"{self.location} was written to since {self.operation} began; it was not"
-                " replaced; start again"
-            )
+        self._begun.check = self._check_unchanged
         try:
             self._begun.commit()
         except NodeExists:
@@ -418,6 +414,14 @@ class HierarchyOutput(StoreOutput):
             return
         if self.attempt is not None:
             self.attempt.note_finished()
+
+    def _check_unchanged(self) -> None:
+        """Raise if the node, which is replaced by itself, was written to since it was read."""
+        if self.is_unchanged is not None and not self.is_unchanged():
+            raise Conflict(
+                f"{self.location} was written to since {self.operation} began; it was not"
+                " replaced; start again"
+            )
 
     def find_finished(self, staged: Mapping[str, Attempt]) -> None:
         """Find what is left of an attempt whose result is visible, for `clear`."""
