@@ -54,7 +54,7 @@ def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.Mo
     monkeypatch.setattr(base, "os", windows)
     monkeypatch.setattr(atomic_files, "os", windows)
     monkeypatch.setattr(
-        atomic_files, "_entries", lambda folder, root: listings[ntpath.normpath(folder)]
+        atomic_files, "_entries", lambda folder, *_: listings[ntpath.normpath(folder)]
     )
     monkeypatch.setattr(local, "_read_whole", None)
     monkeypatch.setattr(local, "_read_file", read)

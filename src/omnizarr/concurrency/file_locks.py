@@ -15,7 +15,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from omnizarr.concurrency.fork import on_fork
 from omnizarr.concurrency.key_locks import refuse_reentry
@@ -141,11 +141,18 @@ def in_use(path: str, text: bytes, *, shared: bool = False) -> Iterator[None]:
 
     Raises `Taken` at once if another process, or thread, has it. Several can share it.
     """
-    file = _enter(path, [(0, _BYTES)], wait=False, shared=shared)
+    try:
+        file = _enter(path, [(0, _BYTES)], wait=False, shared=shared)
+    except OSError as e:
+        if not raised_by_system(e):
+            raise
+        where = repr(os.path.dirname(path))
+        raise StoreError(f"cannot write in {where}: {e.strerror or e}") from e
     try:
         if file is not None:
-            os.ftruncate(file.descriptor, 0)
-            os.pwrite(file.descriptor, text, 0)
+            with suppress(OSError):  # the disk is full: others do not learn who it is
+                os.ftruncate(file.descriptor, 0)
+                os.pwrite(file.descriptor, text, 0)
         yield
     finally:
         if file is not None:

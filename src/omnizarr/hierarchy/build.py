@@ -30,14 +30,13 @@ from omnizarr.formats import Documents, Format, Probe, consolidated
 from omnizarr.formats.format import node_title
 from omnizarr.hierarchy.array import Array, data_type_of
 from omnizarr.hierarchy.attributes import lock_nodes, pinned_node, stored_keys
-from omnizarr.hierarchy.consolidated import has_consolidated, mark_changed, update_consolidated
-from omnizarr.hierarchy.location import (
-    Location,
-    PathMetadata,
+from omnizarr.hierarchy.consolidated import (
     check_erasable,
-    existing_node,
-    node_extent,
+    has_consolidated,
+    mark_changed,
+    update_consolidated,
 )
+from omnizarr.hierarchy.location import Location, PathMetadata, existing_node, node_extent
 from omnizarr.hierarchy.lookup import readable_nodes
 from omnizarr.hierarchy.node import node_from_description
 from omnizarr.hierarchy.options import ArrayOptions, array_model, check_options, runtime_config

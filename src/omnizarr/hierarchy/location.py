@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from omnizarr import chunk_key_encodings, config
+from omnizarr import config
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.errors import (
     InvalidMetadata,
@@ -24,7 +24,12 @@ from omnizarr.errors import (
 )
 from omnizarr.formats import Documents, Format, Probe, consolidated, is_metadata
 from omnizarr.formats.format import node_title
-from omnizarr.hierarchy.consolidated import ConsolidatedMetadata, fetch_groups, update_consolidated
+from omnizarr.hierarchy.consolidated import (
+    ConsolidatedMetadata,
+    check_erasable,
+    fetch_groups,
+    update_consolidated,
+)
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
@@ -449,7 +454,7 @@ class Location:
         self, metadata: Mapping[str, bytes | None], same: Mapping[str, str | None] | None = None
     ) -> None:
         """Store the metadata of a new node; in a database, if other keys are still the same."""
-        if not self._store_new(metadata, same=same):
+        if not self._store_below(metadata, same):
             raise NodeExists(f"another writer has just created {self}; open it instead")
 
     def check_new(self) -> None:
@@ -496,7 +501,7 @@ class Location:
     def _create_group(self) -> None:
         """Store a group, unless another writer has just created one, which is kept."""
         metadata, _ = self._write_metadata(GroupModel())
-        stored = self._store_new(metadata)
+        stored = self._store_below(metadata)
         if isinstance(self._read_own([]), ArrayModel):
             if stored:
                 erase_values(self.store, [k for k, text in metadata.items() if text is not None])
@@ -504,28 +509,27 @@ class Location:
         if stored:
             update_consolidated(self.store, self.format, {self.path: metadata})
 
-    def _store_new(
-        self,
-        metadata: Mapping[str, bytes | None],
-        put: _SetNew | None = None,
-        same: Mapping[str, str | None] | None = None,
+    def _store_below(
+        self, metadata: Mapping[str, bytes | None], same: Mapping[str, str | None] | None = None
     ) -> bool:
-        """Store the metadata of a new node; return False if another writer has just created it."""
-        documents = {key: text for key, text in metadata.items() if text is not None}
-        if put is not None or not self.path or self.is_private or self.format.implicit_groups:
-            return self._store_each(documents, put)
+        """Do as `_store_new` does, if the group above is still there.
+
+        In a directory, the folder of the group shows that.
+        """
+        if not self.path or self.is_private or self.format.implicit_groups:
+            return self._store_new(metadata)
         above = self.format.keys(self.path.rpartition("/")[0])
         if isinstance(self.store, ChangesKeys):
+            documents = {key: text for key, text in metadata.items() if text is not None}
             return set_new_below(self.store, documents, above, same or {})
         with changing(self.store):
             if is_process_local(self.store) and not get_existing(self.store, above):
-                raise NodeChanged(
-                    f"the group above {self} was deleted or moved; nothing was stored"
-                )
-            return self._store_each(documents, put)
+                raise NodeChanged(f"the group above {self} was deleted or moved")
+            return self._store_new(metadata)
 
-    def _store_each(self, documents: Mapping[str, bytes], put: _SetNew | None) -> bool:
-        main, *others = documents.items()
+    def _store_new(self, metadata: Mapping[str, bytes | None], put: _SetNew | None = None) -> bool:
+        """Store the metadata of a new node; return False if another writer has just created it."""
+        main, *others = [(k, text) for k, text in metadata.items() if text is not None]
         later: list[tuple[str, bytes]] = []
         for key, text in others:  # before the node appears, unless somebody has left them there
             if not set_new(self.store, key, text):
@@ -672,33 +676,3 @@ def _existing_at(store: Store, path: str, keys: Iterable[str]) -> tuple[dict[str
         return get_existing(store, wanted), False
     found = {key: data for key, data in zip(above, values, strict=True) if data is not None}
     return ({**found, **get_existing(store, inside)}, False) if taken else (found, True)
-
-
-def check_erasable(store: Store, path: str, format: Format) -> None:
-    """Raise if a node cannot be erased, because other data are below it or cannot be listed."""
-    where = f"{paths.show(path)} in {store!r}"
-    if not can_list(store):
-        raise StoreError(f"{store!r} cannot list its keys, so {where} cannot be erased")
-    arrays: dict[str, Node | None] = {}
-    for prefix in format.subtree(path)[1]:
-        for key in list_prefix(store, prefix):
-            if paths.is_ours(key):
-                continue
-            if not format.is_zarr_key(key) and not _is_chunk(store, format, key, arrays):
-                raise StoreError(
-                    f"{where} holds something that is not Zarr: {key!r}; nothing was erased."
-                    " Move it away first, or erase it too: group.delete(name, foreign=True)"
-                )
-
-
-def _is_chunk(store: Store, format: Format, key: str, arrays: dict[str, Node | None]) -> bool:
-    """Return True if a key is a chunk key in the encoding of the array above it."""
-    for path in paths.ancestors(key):
-        if path not in arrays:
-            arrays[path] = format.read(path, get_existing(store, format.keys(path)), [])
-        array = arrays[path]
-        if isinstance(array, ArrayModel):
-            encoding = chunk_key_encodings.bind(array.chunk_key_encoding)
-            inside = key.removeprefix(format.chunk_prefix(path))
-            return encoding.coords(inside, len(array.shape)) is not None
-    return False

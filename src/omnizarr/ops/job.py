@@ -37,7 +37,7 @@ from omnizarr.concurrency.executors import On, for_each_on, runs_in_process, tas
 from omnizarr.errors import InvalidArgument, OmnizarrError, StoreError, warn
 from omnizarr.hierarchy.info import card, counted, preformatted, report_card, size_text
 from omnizarr.ops.checksums import write_checksums
-from omnizarr.ops.output import Begun, Part, owned
+from omnizarr.ops.output import Begun, Part, locked_destination
 from omnizarr.stores import (
     LocalStore,
     MemoryStore,
@@ -556,7 +556,7 @@ class _Run(Generic[O]):
                 f"{output.store!r} is only in the memory of this process, so other processes cannot"
                 " write to it; run the job on threads, or write to another store"
             )
-        with owned(*output.place, self.plan.operation, self.part) as self.check:
+        with locked_destination(*output.place, self.plan.operation, self.part) as self.check:
             return self._write(output, resume)
 
     def _write(self, output: Output, resume: bool) -> O:

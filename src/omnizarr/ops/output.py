@@ -102,7 +102,7 @@ _at_work: set[tuple[Any, str, Part | None]] = set()  # destinations of jobs of t
 
 
 @contextmanager
-def owned(
+def locked_destination(
     store: Store, path: str, operation: str, part: Part | None
 ) -> Iterator[Callable[[], None]]:
     """Keep other jobs from writing to a destination until the block ends.

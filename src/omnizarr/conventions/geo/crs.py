@@ -504,3 +504,20 @@ def _write_mapping(array: Array, crs: CRS, name: str) -> str:
     if system is not None and system.same(crs):
         return name
     raise NodeExists(f"{existing.name} exists already and is not {crs}; use another variable name")
+
+
+_USER_DEFINED = 32767  # a reference system that is described by parameters, not by a code
+
+
+def geotiff_code(tags: dict[str, Any]) -> int | None:
+    """Return the EPSG code of the horizontal reference system; None if the file has none."""
+    projected = epsg_number(tags.get("ProjectedCSTypeGeoKey"))
+    if tags.get("GTModelTypeGeoKey") == 1 or tags.get("ProjectedCSTypeGeoKey") is not None:
+        return projected
+    return epsg_number(tags.get("GeographicTypeGeoKey"))
+
+
+def epsg_number(value: Any) -> int | None:
+    """Return the EPSG code in a GeoTIFF key; None if it has none."""
+    known = isinstance(value, int) and 1024 <= value < _USER_DEFINED
+    return int(value) if known else None

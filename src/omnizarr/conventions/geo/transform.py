@@ -321,3 +321,23 @@ def _steps(array: Array, axis: int) -> tuple[float, float] | None:
     step = (values[-1] - values[0]) / (len(values) - 1)
     even = np.abs(np.diff(values) - step).max() <= _EVEN * abs(step)
     return (float(values[0]), float(step)) if even and step else None
+
+
+POINT = 2  # the transform of a GeoTIFF is for centres of pixels
+
+
+def geotiff_transform(tags: dict[str, Any]) -> Affine | None:
+    """Return the transform of a GeoTIFF, from the corner of the first pixel; None without one."""
+    matrix = np.ravel(tags.get("ModelTransformation", ()))
+    scale, tie = np.ravel(tags.get("ModelPixelScale", ())), np.ravel(tags.get("ModelTiepoint", ()))
+    if matrix.size == 16:
+        a, b, _, c, d, e, _, f = map(float, matrix[:8])
+        where = Affine(a, b, c, d, e, f)
+    elif scale.size >= 2 and tie.size == 6:
+        column, row, _, x, y, _ = map(float, tie)
+        width, height = map(float, scale[:2])
+        where = Affine(width, 0.0, x - column * width, 0.0, -height, y + row * height)
+    else:
+        return None
+    is_point = tags.get("GTRasterTypeGeoKey") == POINT
+    return where.shifted(-0.5, -0.5) if is_point else where

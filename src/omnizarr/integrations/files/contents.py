@@ -174,3 +174,18 @@ def fingerprint(file: str) -> tuple[str, int, int]:
     """Return what identifies the state of a file: its full path, size and time of change."""
     status = os.stat(file)
     return os.path.abspath(file), status.st_size, status.st_mtime_ns
+
+
+def number_in_text(text: str, dtype: np.dtype[Any]) -> Any:
+    """Return a number as a value of a type, or None if it has no such value."""
+    if dtype.kind not in "iuf":
+        return None
+    try:
+        whole = dtype.kind != "f" and text.lstrip("+-").isdigit()
+        value = int(text) if whole else float(text)
+        with np.errstate(over="raise"):
+            if dtype.kind == "f":
+                return np.array(value, dtype)[()]
+            return np.array(int(value), dtype)[()] if int(value) == value else None
+    except (ValueError, OverflowError, FloatingPointError):
+        return None

@@ -30,13 +30,28 @@ from xml.sax.saxutils import unescape
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.conventions.geo.crs import CRS, PROJ, registered, to_gdal, to_proj
-from omnizarr.conventions.geo.transform import Affine
+from omnizarr.conventions.geo.crs import (
+    CRS,
+    PROJ,
+    epsg_number,
+    geotiff_code,
+    registered,
+    to_gdal,
+    to_proj,
+)
+from omnizarr.conventions.geo.transform import POINT, geotiff_transform
 from omnizarr.conventions.geo.write import SPATIAL
 from omnizarr.conventions.ome.region import unit_name
 from omnizarr.errors import InvalidArgument, MissingModule, OmnizarrError
 from omnizarr.hierarchy.options import DEFAULT_FILL
-from omnizarr.integrations.files.contents import ArrayEntry, Box, Contents, ImageEntry, native
+from omnizarr.integrations.files.contents import (
+    ArrayEntry,
+    Box,
+    Contents,
+    ImageEntry,
+    native,
+    number_in_text,
+)
 from omnizarr.integrations.files.ome_xml import OmeImage, read_images, unread
 
 try:
@@ -460,10 +475,8 @@ def _plain(value: Any) -> Any:
 
 _NODATA, _METADATA, _DIRECTORY = 42113, 42112, 34735  # tags of GDAL, and of GeoTIFF
 _PLACES = {"ModelPixelScale": 33550, "ModelTiepoint": 33922, "ModelTransformation": 34264}
-_USER_DEFINED = 32767  # a reference system that is described by parameters, not by a code
 COLOUR = "colorinterp"  # the role of the name of a band's colour
 _RGB, _ALPHA = 2, (1, 2)  # what the samples of a pixel are
-_POINT = 2  # the transform is for centres of pixels
 _MASK = 4  # the bit of a page that says which pixels of another one are valid
 OWN_DESCRIPTION = '{"array_shape":'  # the start of what the export of maps writes
 # The attributes of what GDAL says of a band, by its role, and the value of bands without it.
@@ -573,7 +586,7 @@ def _gdal_attributes(keyframe: Any, shape: dict[str, int], found: Contents) -> d
             "the scale or offset differs from band to band, or is no number; it is kept in the"
             " attribute gdal, and not applied when values are decoded"
         )
-    if (keyframe.geotiff_tags or {}).get("GTRasterTypeGeoKey") == _POINT:
+    if (keyframe.geotiff_tags or {}).get("GTRasterTypeGeoKey") == POINT:
         tags.setdefault("", {})["AREA_OR_POINT"] = "Point"
     gdal = {"tags": tags, "bands": bands if any(bands) else []}
     if any(gdal.values()):
@@ -591,7 +604,7 @@ def _place(
         tags |= {n: keyframe.tags[c].value for n, c in _PLACES.items() if c in keyframe.tags}
         if not tags:
             return {}
-        where, crs = _transform(tags), _stated_crs(tags, series)
+        where, crs = geotiff_transform(tags), _stated_crs(tags, series)
     except (*_ERRORS, OmnizarrError) as e:
         found.skipped["coordinate system"] = f"the GeoTIFF tags cannot be read: {e}"
         return {}
@@ -619,7 +632,7 @@ def _place(
             f"{text}has no EPSG code in the file; install rasterio, or add one as the attribute"
             " proj:code"
         )
-    if _code(tags.get("VerticalCSTypeGeoKey")) is not None:
+    if epsg_number(tags.get("VerticalCSTypeGeoKey")) is not None:
         found.skipped["vertical reference system"] = "only the horizontal one is imported"
     if used:
         kept = ["the transform" if each is SPATIAL else str(crs) for each in used]
@@ -630,7 +643,7 @@ def _place(
 
 def _stated_crs(tags: dict[str, Any], series: Any) -> CRS | None:
     """Return the reference system of a code; of parameters, if rasterio is installed to read it."""
-    code = _epsg_code(tags)
+    code = geotiff_code(tags)
     if code is not None:
         return CRS.of(f"EPSG:{code}")
     if "GTModelTypeGeoKey" not in tags:
@@ -644,59 +657,13 @@ def _stated_crs(tags: dict[str, Any], series: Any) -> CRS | None:
         return None
 
 
-def _transform(tags: dict[str, Any]) -> Affine | None:
-    """Return the transform of a GeoTIFF, from the corner of the first pixel; None without one."""
-    matrix = np.ravel(tags.get("ModelTransformation", ()))
-    scale, tie = np.ravel(tags.get("ModelPixelScale", ())), np.ravel(tags.get("ModelTiepoint", ()))
-    if matrix.size == 16:
-        a, b, _, c, d, e, _, f = map(float, matrix[:8])
-        where = Affine(a, b, c, d, e, f)
-    elif scale.size >= 2 and tie.size == 6:
-        column, row, _, x, y, _ = map(float, tie)
-        width, height = map(float, scale[:2])
-        where = Affine(width, 0.0, x - column * width, 0.0, -height, y + row * height)
-    else:
-        return None
-    is_point = tags.get("GTRasterTypeGeoKey") == _POINT
-    return where.shifted(-0.5, -0.5) if is_point else where
-
-
-def _epsg_code(tags: dict[str, Any]) -> int | None:
-    """Return the EPSG code of the horizontal reference system; None if the file has none."""
-    projected = _code(tags.get("ProjectedCSTypeGeoKey"))
-    if tags.get("GTModelTypeGeoKey") == 1 or tags.get("ProjectedCSTypeGeoKey") is not None:
-        return projected
-    return _code(tags.get("GeographicTypeGeoKey"))
-
-
-def _code(value: Any) -> int | None:
-    known = isinstance(value, int) and 1024 <= value < _USER_DEFINED
-    return int(value) if known else None
-
-
 def _nodata(series: Any, found: Contents) -> Any:
     """Return GDAL's no-data value as the type of the pixels; None if there is none."""
     tag = series.keyframe.tags.get(_NODATA)
-    dtype = native(series.dtype)
     if tag is None:
         return None
-    text = str(tag.value).strip().rstrip("\0")
-    if dtype.kind not in "iuf":
-        return _unfit(text, dtype, found)
-    try:
-        whole = dtype.kind != "f" and text.lstrip("+-").isdigit()
-        value = int(text) if whole else float(text)
-        with np.errstate(over="raise"):
-            if dtype.kind == "f":
-                return np.array(value, dtype)[()]
-            return (
-                np.array(int(value), dtype)[()]
-                if int(value) == value
-                else _unfit(text, dtype, found)
-            )
-    except (ValueError, OverflowError, FloatingPointError):
-        return _unfit(text, dtype, found)
-
-
-def _unfit(text: str, dtype: np.dtype[Any], found: Contents) -> None:
-    found.skipped["no-data value"] = f"{text!r} is no value of type {dtype}"
+    text, dtype = str(tag.value).strip().rstrip("\0"), native(series.dtype)
+    value = number_in_text(text, dtype)
+    if value is None:
+        found.skipped["no-data value"] = f"{text!r} is no value of type {dtype}"
+    return value

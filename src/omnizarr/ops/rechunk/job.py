@@ -43,7 +43,7 @@ from omnizarr.hierarchy.lookup import (
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.adaptation import Options, adapt_array
 from omnizarr.ops.job import MEMORY, Job, Plan, RunOptions, Stage, Task, launch, task_id
-from omnizarr.ops.output import HierarchyOutput, owned, settle_stages
+from omnizarr.ops.output import HierarchyOutput, locked_destination, settle_stages
 from omnizarr.ops.rechunk.layout import intermediate_model, read_layout, write_layout
 from omnizarr.ops.rechunk.output import (
     INTERMEDIATE,
@@ -284,7 +284,7 @@ class Rechunk(Job[Report]):
                 self.source, self.destination, self.storage_options, self.destination_options
             )
             store, path = resolve_store_path(self.source, self.node or None, "r+", here)
-            with owned(store, path, "resume", None):
+            with locked_destination(store, path, "resume", None):
                 settle_stages(store)
 
     def plan(self, tasks_at_once: int = 1) -> Plan[Report]:

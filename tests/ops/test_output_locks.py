@@ -17,7 +17,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.concurrency import file_locks
-from omnizarr.ops.output import owned
+from omnizarr.ops.output import locked_destination
 from omnizarr.stores import leases
 
 VALUES = np.arange(400.0).reshape(20, 20)
@@ -38,7 +38,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def _hold(path: Path, begun: Any) -> None:
-    with owned(oz.LocalStore(path), "", "copy this to that", None):
+    with locked_destination(oz.LocalStore(path), "", "copy this to that", None):
         begun.set()
         time.sleep(60)
 
@@ -67,18 +67,21 @@ def test_a_destination_that_another_process_writes_to_is_refused_until_it_is_kil
     assert [each for each in os.listdir(target) if file_locks.NAME in each] == []
 
 
-def test_threads_of_one_process_and_parts_are_told_apart(tmp_path: Path) -> None:
-    store: Any = oz.MemoryStore()
-    with owned(store, "a", "one", None), owned(store, "b", "another", None):
+def test_threads_of_one_process_and_parts_are_told_apart() -> None:
+    def used(path: str, part: Any = None) -> Any:
+        return locked_destination(store, path, "copy", part)
+
+    store = oz.MemoryStore()
+    with used("a"), used("b"):
         for part in (None, (1, 2)):
-            with pytest.raises(oz.Conflict, match="another thread"), owned(store, "a", "two", part):
+            with pytest.raises(oz.Conflict, match="another thread"), used("a", part):
                 pass
-    with owned(store, "a", "parts", (1, 2)), owned(store, "a", "parts", (2, 2)):
-        with pytest.raises(oz.Conflict), owned(store, "a", "whole", None):
+    with used("a", (1, 2)), used("a", (2, 2)):
+        with pytest.raises(oz.Conflict), used("a"):
             pass
-        with pytest.raises(oz.Conflict, match="part 2"), owned(store, "a", "parts", (2, 2)):
+        with pytest.raises(oz.Conflict, match="part 2"), used("a", (2, 2)):
             pass
-    with owned(store, "a", "whole", None):
+    with used("a"):
         pass
 
 
