@@ -381,10 +381,8 @@ class Build:
             if target.path:
                 target.create_parents()
             if self.stage is not None:
-                old = Extent((), self.leftovers, ())
-                self.stage.replace(
-                    old if self.old is None else node_extent(self.old, target.path), new
-                )
+                left, path = Extent((), self.leftovers, ()), target.path
+                self.stage.replace(left if self.old is None else node_extent(self.old, path), new)
             elif self.deferred is not None:
                 self.deferred.publish(new.has)
                 self.deferred = None  # it is public and stays, whatever happens from here on

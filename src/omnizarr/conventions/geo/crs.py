@@ -19,6 +19,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -521,3 +522,19 @@ def epsg_number(value: Any) -> int | None:
     """Return the EPSG code in a GeoTIFF key; None if it has none."""
     known = isinstance(value, int) and 1024 <= value < _USER_DEFINED
     return int(value) if known else None
+
+
+def geotiff_crs(tags: dict[str, Any], path: str) -> CRS | None:
+    """Return the reference system of a code; of parameters, if rasterio is installed to read it."""
+    code = geotiff_code(tags)
+    if code is not None:
+        return CRS.of(f"EPSG:{code}")
+    if "GTModelTypeGeoKey" not in tags:
+        return None
+    try:
+        with import_module("rasterio").open(path) as opened:
+            crs = opened.crs
+            known = crs is not None and (crs.is_projected or crs.is_geographic)
+            return CRS.of(crs.to_wkt(version="WKT2_2019")) if known else None
+    except ImportError:
+        return None

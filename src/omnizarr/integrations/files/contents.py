@@ -189,3 +189,16 @@ def number_in_text(text: str, dtype: np.dtype[Any]) -> Any:
             return np.array(int(value), dtype)[()] if int(value) == value else None
     except (ValueError, OverflowError, FloatingPointError):
         return None
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value as JSON, with tables of colours as lists; raise TypeError for bytes."""
+    if isinstance(value, dict):
+        return {str(k): plain_value(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_value(v) for v in value]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return plain_value(value.tolist())
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(value)

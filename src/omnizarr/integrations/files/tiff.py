@@ -22,7 +22,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 from xml.etree import ElementTree
 from xml.sax.saxutils import unescape
@@ -31,10 +30,9 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.conventions.geo.crs import (
-    CRS,
     PROJ,
     epsg_number,
-    geotiff_code,
+    geotiff_crs,
     registered,
     to_gdal,
     to_proj,
@@ -51,6 +49,7 @@ from omnizarr.integrations.files.contents import (
     ImageEntry,
     native,
     number_in_text,
+    plain_value,
 )
 from omnizarr.integrations.files.ome_xml import OmeImage, read_images, unread
 
@@ -451,24 +450,11 @@ def _attributes(opened: Any, series: Any, number: int, found: Contents) -> dict[
     kept: dict[str, Any] = {}
     for name, value in opened.imagej_metadata.items():
         try:
-            kept[str(name)] = _plain(value)
+            kept[str(name)] = plain_value(value)
         except TypeError:
             found.skipped[f"ImageJ {name} of series {number}"] = "attributes cannot hold bytes"
     sizes = {f"pixel size {axis}": size for axis, size in _resolution(series).items() if size != 1}
     return {"imagej": {**kept, **sizes}}
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON, with tables of colours as lists; raise TypeError for bytes."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, (np.ndarray, np.generic)):
-        return _plain(value.tolist())
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise TypeError(value)
 
 
 # GeoTIFF
@@ -604,7 +590,8 @@ def _place(
         tags |= {n: keyframe.tags[c].value for n, c in _PLACES.items() if c in keyframe.tags}
         if not tags:
             return {}
-        where, crs = geotiff_transform(tags), _stated_crs(tags, series)
+        path = keyframe.parent.filehandle.path
+        where, crs = geotiff_transform(tags), geotiff_crs(tags, path)
     except (*_ERRORS, OmnizarrError) as e:
         found.skipped["coordinate system"] = f"the GeoTIFF tags cannot be read: {e}"
         return {}
@@ -639,22 +626,6 @@ def _place(
         found.notes.append(f"kept as attributes: {' and '.join(kept)}")
         attributes["zarr_conventions"] = registered(None, *used)
     return attributes
-
-
-def _stated_crs(tags: dict[str, Any], series: Any) -> CRS | None:
-    """Return the reference system of a code; of parameters, if rasterio is installed to read it."""
-    code = geotiff_code(tags)
-    if code is not None:
-        return CRS.of(f"EPSG:{code}")
-    if "GTModelTypeGeoKey" not in tags:
-        return None
-    try:
-        with import_module("rasterio").open(series.keyframe.parent.filehandle.path) as opened:
-            crs = opened.crs
-            known = crs is not None and (crs.is_projected or crs.is_geographic)
-            return CRS.of(crs.to_wkt(version="WKT2_2019")) if known else None
-    except ImportError:
-        return None
 
 
 def _nodata(series: Any, found: Contents) -> Any:
