@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.engine import chunk_cache, kernel
+from omnizarr.formats import is_metadata
 from omnizarr.stores import Range
 
 BLOSC = {"name": "blosc", "configuration": {"cname": "lz4", "clevel": 1, "blocksize": 2048}}
@@ -28,25 +29,29 @@ DATA = np.random.default_rng(2).integers(1, 60, SHAPE).astype("i4")
 
 
 class Counted(oz.MemoryStore):
-    """A store that counts the values, or parts of values, and the bytes that are fetched."""
+    """A store that counts the chunks, or parts of chunks, and the bytes that are fetched.
+
+    Metadata are not counted: when they are looked at again depends on the time.
+    """
 
     requests, fetched = 0, 0
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
-        return self._counted(super().get(key, range))
+        return self._counted(key, super().get(key, range))
 
     def get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
         data, generation = super().get_versioned(key, range)
-        return self._counted(data), generation
+        return self._counted(key, data), generation
 
     def generation(self, key: str) -> str | None:
         return oz.MemoryStore.get_versioned(self, key)[1]
 
-    def _counted(self, data: bytes | None) -> bytes | None:
-        self.requests += 1
-        self.fetched += 0 if data is None else len(data)
+    def _counted(self, key: str, data: bytes | None) -> bytes | None:
+        if not is_metadata(key):
+            self.requests += 1
+            self.fetched += 0 if data is None else len(data)
         return data
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 from weakref import WeakValueDictionary
@@ -391,6 +392,7 @@ def _find(path: str) -> Archive | None:
 
 
 _EXTRA = 96  # bytes, at most, that the extra field of a local header usually has
+_LARGE = 2**16  # bytes of a value that is cheaper to read alone than to cut from its header
 
 
 class Source(Protocol):
@@ -484,22 +486,23 @@ class FileBytes:
 def fetch(source: Source, wanted: Sequence[tuple[Entry, Range | None]]) -> list[bytes]:
     """Return the values of entries, or parts of them, with at most two batches of reads.
 
-    A whole value is read together with its header; for a part the header is read first.
+    A whole value is read together with its header; for a part, and for a large value of a local
+    file, the header is read first.
     """
-    spans = []
+    spans, largest = [], _LARGE if isinstance(source, FileBytes) else sys.maxsize
     for entry, range in wanted:
         check_method(entry)
         header = LOCAL_SIZE + len(entry.name) + _EXTRA
-        whole = range is None or entry.method != STORED
+        whole = (range is None or entry.method != STORED) and entry.packed <= largest
         spans.append((entry.offset, header + (entry.packed if whole else 0)))
     heads = source.read_many(spans)
     needed = [
         _needed_bytes(entry, range, data_offset(entry, head))
         for (entry, range), head in zip(wanted, heads, strict=True)
     ]
-    found = [
-        head[start : start + length] for head, (start, length) in zip(heads, needed, strict=True)
-    ]
+    for i, (start, length) in enumerate(needed):  # in place, so that few bytes are held twice
+        heads[i] = heads[i][start : start + length]
+    found = heads
     short = [i for i, (_, length) in enumerate(needed) if len(found[i]) < length]
     if short:
         rest = source.read_many([(wanted[i][0].offset + needed[i][0], needed[i][1]) for i in short])
