@@ -141,6 +141,16 @@ def test_a_job_that_is_complete_resumes_to_the_same_result(lake: Path, command: 
     assert run(command, source, "b.zarr", *more, "--resume").exit_code == 3
 
 
+def test_a_source_without_times_is_never_known_to_be_unchanged(lake: Path) -> None:
+    with oz.SQLiteStore("a.sqlite") as store:
+        oz.create_array(store, data=np.arange(6))
+    assert run("copy", "sqlite://a.sqlite", "b.zarr").exit_code == 0
+    with oz.SQLiteStore("a.sqlite") as store:
+        oz.open_array(store, mode="r+")[0] = 9
+    again = run("copy", "sqlite://a.sqlite", "b.zarr", "--resume")
+    assert (again.exit_code, "complete from before" in again.output) == (3, False), again.output
+
+
 @pytest.mark.parametrize("changed", ["lake/a.zarr", "out/a.zarr"])
 def test_resume_does_not_take_for_complete_what_has_changed_since(lake: Path, changed: str) -> None:
     stored = damage("lake/b.zarr/t/0.0")

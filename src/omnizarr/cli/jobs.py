@@ -57,6 +57,7 @@ from omnizarr.stores.resolve import is_archive, resolve
 
 if TYPE_CHECKING:
     from omnizarr.ops.job import Job, Outcome, Plan, Progress
+    from omnizarr.stores import Store
 
     O = TypeVar("O", bound=Outcome)  # noqa: E741 - the outcome of one kind of job
 
@@ -224,7 +225,7 @@ def _completed(job: Job[O]) -> O | None:
         if record is None or record["place"] != place:
             return None
         last = _last_change(job)
-        if last > record["ended"]:
+        if last is None or last > record["ended"]:
             return None
         outcome = type(job.plan().outcome)
         return outcome.from_json(record["outcome"])
@@ -232,8 +233,11 @@ def _completed(job: Job[O]) -> O | None:
         return None
 
 
-def _last_change(job: Any) -> int:
-    """Return when source or result were changed last, in nanoseconds since 1970, if it is known."""
+def _last_change(job: Any) -> int | None:
+    """Return when source or result were changed last, in nanoseconds since 1970.
+
+    None if that is not known: databases have no times, and those of buckets are of another clock.
+    """
     from omnizarr.stores import list_entries  # noqa: PLC0415 - loaded when a job runs
 
     given = getattr(job, "files", None) or job.source
@@ -242,12 +246,19 @@ def _last_change(job: Any) -> int:
         if isinstance(each, (str, os.PathLike)) and os.path.isfile(each):
             times.append(os.stat(each).st_mtime_ns)
         elif each is not None:
-            options = getattr(job, "storage_options", None)
-            if each is job.destination:
-                options = getattr(job, "destination_options", None) or options
-            opened = resolve(each, read_only=True, storage_options=options)
-            times += (entry.modified or 0 for entry in list_entries(opened, ""))
+            for entry in list_entries(_opened(each, job), ""):
+                if entry.modified is None or entry.tag is not None:
+                    return None
+                times.append(entry.modified)
     return max(times)
+
+
+def _opened(where: Any, job: Any) -> Store:
+    """Open the source or the destination of a job with the options for it."""
+    options = getattr(job, "storage_options", None)
+    if where is not None and where == getattr(job, "destination", None):
+        options = getattr(job, "destination_options", None) or options
+    return resolve(where, read_only=True, storage_options=options)
 
 
 def _record(job: Any) -> tuple[Any, str, str]:
@@ -259,8 +270,7 @@ def _record(job: Any) -> tuple[Any, str, str]:
     where = job.source if job.destination is None else job.destination
     if isinstance(where, str) and os.path.isfile(where):
         return store, f"{prefix}complete", _state(where, job)
-    options = getattr(job, "destination_options", None) or getattr(job, "storage_options", None)
-    target = resolve(where, read_only=True, storage_options=options)
+    target = _opened(where, job)
     keys = Probe("").keys()
     known = getattr(target, "entry", None) or getattr(target, "generation", None)
     states: list[Any] = [known(key) for key in keys] if known else []
@@ -563,16 +573,12 @@ class _PairJournal:
 def _state(where: str, job: Any) -> str:
     """Return what differs after a file, or a value of a hierarchy, was changed."""
     from omnizarr.ops.source_keys import source_state  # noqa: PLC0415 - loaded when a job runs
-    from omnizarr.stores import resolve  # noqa: PLC0415 - loaded when a job runs
 
     if os.path.isfile(where):
         status = os.stat(where)
         return f"{status.st_size} {status.st_mtime_ns}"
-    options = getattr(job, "storage_options", None)
-    if where == getattr(job, "destination", None):
-        options = getattr(job, "destination_options", None) or options
     try:
-        return source_state(resolve(where, read_only=True, storage_options=options), "")
+        return source_state(_opened(where, job), "")
     except OmnizarrError:  # the job reports it
         return ""
 

@@ -94,7 +94,7 @@ class BoundArray:
     # None for an array that nobody else can change, or that has no metadata yet.
     watch: Watch | None = None
     # The watch of the array as it is stored, for one with a shape that is not stored yet.
-    stored: Watch | None = None
+    stored_watch: Watch | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what is not bound; another process binds it again."""
@@ -114,7 +114,7 @@ class BoundArray:
     def compares_metadata(self) -> bool:
         """True if chunks are stored in transactions that compare the metadata of the array."""
         store = self.store
-        if self.chunk_store is not store or (self.watch or self.stored) is None:
+        if self.chunk_store is not store or (self.watch or self.stored_watch) is None:
             return False
         return isinstance(store, ChangesIf) and has_low_latency(store)
 
@@ -194,8 +194,8 @@ class BoundArray:
 
         What does not depend on the shape stays bound.
         """
-        stored = self.watch or self.stored
-        other = BoundArray(self.store, self.path, self.prefix, model, stored=stored)
+        stored = self.watch or self.stored_watch
+        other = BoundArray(self.store, self.path, self.prefix, model, stored_watch=stored)
         other.__dict__.update({p: self.__dict__[p] for p in _PARTS if p in self.__dict__})
         grid = self.grid.resized(model.shape)
         if grid is not None:

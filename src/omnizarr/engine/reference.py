@@ -532,7 +532,7 @@ def _transact(
     The chunks at the `ends` are stored if the shape was not changed, else what is `merged`.
     """
     store: Any = array.chunk_store
-    watch: Any = array.watch or array.stored
+    watch: Any = array.watch or array.stored_watch
 
     def attempt() -> None:
         expected, changes, changed = watch.expected(), dict(whole), parts

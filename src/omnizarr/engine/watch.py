@@ -24,12 +24,12 @@ from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast
 
 from omnizarr.concurrency import file_locks, key_locks
-from omnizarr.concurrency.retry import ABSENCE
+from omnizarr.concurrency.retry import ABSENCE, CONFLICTS
 from omnizarr.data_types import value_key
 from omnizarr.engine import kernel
 from omnizarr.errors import ChunkError, Conflict, InvalidMetadata, NodeChanged, StoreError
 from omnizarr.formats import Format
-from omnizarr.model import ArrayModel, Node
+from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.model.node import FillValue
 from omnizarr.stores import (
     Store,
@@ -143,7 +143,7 @@ class ArrayWatch:
         """
         store: Any = self._location.store
         keys = self._location.format.keys(self._location.path)
-        key = lease_key(keys[0][: -len(keys[0].rpartition("/")[2])], "shape")
+        key = lease_key(paths.folder(keys[0]), "shape")
         if store.get(key) is not None or self.stored.shape != self._model.shape:
             return None
         return {key: None}
@@ -156,8 +156,8 @@ class ArrayWatch:
         root = None if getattr(store, "movable", False) else direct_file_root(store)
         if root is None:
             return False
-        folder = os.path.dirname(root + os.fsencode(key))
-        return file_locks.is_unused(os.fsdecode(folder) + f"/{file_locks.NAME}shape", remove=False)
+        path = os.fsdecode(root) + lease_key(paths.folder(key), "shape")
+        return file_locks.is_unused(path, remove=False)
 
     def expected(self) -> dict[str, str | None]:
         """Return the key and generation of the metadata, to compare when chunks are stored.
@@ -166,13 +166,16 @@ class ArrayWatch:
         """
         store: Any = self._location.store
         key = self._location.format.keys(self._location.path)[0]
-        while True:
+        for _ in CONFLICTS.tries():
             number = last_replacement()
             stored, generation = store.get_versioned(key)
             if self._signature == [number, stored]:
                 return {key: generation}
             self.look()
             self._check_shape()
+        raise Conflict(
+            f"the metadata of {self._location} changes all the time; nothing was stored, try again"
+        )
 
     def look(self) -> ArrayModel:
         """Read the metadata and return them; raise NodeChanged if they are of another node."""

@@ -217,7 +217,7 @@ class pinned_node:
     def __enter__(self) -> Location:
         at, key = self._location, self._key
         if not at.format.implicit_groups:
-            self._folder = pin(at.store, key[: key.rfind("/") + 1])
+            self._folder = pin(at.store, paths.folder(key))
         if self._folder is None:
             return at
         return Location(self._folder, at.path, at.format, at.read_only)
@@ -248,7 +248,7 @@ def metadata_locks(
     owner = None if supports_compare_and_set(store) else store
     return (
         key_locks.locked(key_locks.METADATA, keys, owner),
-        lock(store, _common_prefix(keys), keys, "documents"),
+        lock(store, paths.folder(keys[0]), keys, "documents"),
     )
 
 
@@ -299,7 +299,7 @@ def lock_shape(*locations: Location) -> Iterator[list[Location]]:
         keys = location.format.keys(location.path)
         with (
             key_locks.locked(key_locks.SHAPE, keys, location.store),
-            lock_prefix(location.store, _common_prefix(keys), keys, "shape") as lease,
+            lock_prefix(location.store, paths.folder(keys[0]), keys, "shape") as lease,
         ):
             yield [location if lease is None else _leased(location, lease)]
         return
@@ -311,7 +311,7 @@ def lock_shape(*locations: Location) -> Iterator[list[Location]]:
     ):
         held = {}
         for location, keys in every:
-            where = location.store, _common_prefix(keys), keys
+            where = location.store, paths.folder(keys[0]), keys
             lease = stack.enter_context(lock_prefix(*where, "shape"))
             held[location.path] = location if lease is None else _leased(location, lease)
         yield [held[location.path] for location in locations]
@@ -357,8 +357,3 @@ def _leased(location: Location, lease: Lease) -> Location:
         key = location.format.keys(location.path)[0]
         update_value(store, key, lambda text: None if text is None else text + b" ")
     return replace(location, store=store)
-
-
-def _common_prefix(keys: tuple[str, ...]) -> str:
-    """Return the prefix of all metadata keys of a node, relative to the store."""
-    return paths.prefix(keys[0].rpartition("/")[0])

@@ -30,14 +30,9 @@ from omnizarr.formats import Documents, Format, Probe, consolidated
 from omnizarr.formats.format import node_title
 from omnizarr.hierarchy.array import Array, data_type_of
 from omnizarr.hierarchy.attributes import lock_nodes, pinned_node, stored_keys
-from omnizarr.hierarchy.consolidated import (
-    check_erasable,
-    has_consolidated,
-    mark_changed,
-    update_consolidated,
-)
+from omnizarr.hierarchy.consolidated import has_consolidated, mark_changed, update_consolidated
 from omnizarr.hierarchy.location import Location, PathMetadata, existing_node, node_extent
-from omnizarr.hierarchy.lookup import readable_nodes
+from omnizarr.hierarchy.lookup import check_erasable, readable_nodes
 from omnizarr.hierarchy.node import node_from_description
 from omnizarr.hierarchy.options import ArrayOptions, array_model, check_options, runtime_config
 from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, as_source, write_all
@@ -640,6 +635,7 @@ def move(source: Location, target: Location) -> None:
             update_consolidated(source.store, source.format, {source.path: None})
         else:
             _copy_keys(source, target, renamed)
+            check_erasable(source.store, source.path, source.format)
             source.erase()
     update_consolidated(target.store, target.format, dict(_metadata_below(target)))
 

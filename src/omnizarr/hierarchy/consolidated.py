@@ -13,19 +13,17 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from omnizarr import chunk_key_encodings
 from omnizarr.concurrency import key_locks
 from omnizarr.concurrency.retry import AnswerLost
 from omnizarr.errors import InvalidMetadata, StoreError, warn
 from omnizarr.formats import Documents, Format, consolidated
-from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.model import GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
     can_list,
     get_existing,
     has_low_latency,
     list_dir,
-    list_prefix,
     lock,
     update_value,
 )
@@ -316,33 +314,3 @@ def _walk_metadata(
 
 def _fetch_metadata(store: Store, format: Format, path: str) -> dict[str, bytes]:
     return {paths.name(key): text for key, text in get_existing(store, format.keys(path)).items()}
-
-
-def check_erasable(store: Store, path: str, format: Format) -> None:
-    """Raise if a node cannot be erased, because other data are below it or cannot be listed."""
-    where = f"{paths.show(path)} in {store!r}"
-    if not can_list(store):
-        raise StoreError(f"{store!r} cannot list its keys, so {where} cannot be erased")
-    arrays: dict[str, Node | None] = {}
-    for prefix in format.subtree(path)[1]:
-        for key in list_prefix(store, prefix):
-            if paths.is_ours(key):
-                continue
-            if not format.is_zarr_key(key) and not _is_chunk(store, format, key, arrays):
-                raise StoreError(
-                    f"{where} holds something that is not Zarr: {key!r}; nothing was erased."
-                    " Move it away first, or erase it too: group.delete(name, foreign=True)"
-                )
-
-
-def _is_chunk(store: Store, format: Format, key: str, arrays: dict[str, Node | None]) -> bool:
-    """Return True if a key is a chunk key in the encoding of the array above it."""
-    for path in paths.ancestors(key):
-        if path not in arrays:
-            arrays[path] = format.read(path, get_existing(store, format.keys(path)), [])
-        array = arrays[path]
-        if isinstance(array, ArrayModel):
-            encoding = chunk_key_encodings.bind(array.chunk_key_encoding)
-            inside = key.removeprefix(format.chunk_prefix(path))
-            return encoding.coords(inside, len(array.shape)) is not None
-    return False

@@ -34,6 +34,7 @@ from omnizarr.hierarchy.consolidated import ConsolidatedMetadata
 from omnizarr.hierarchy.info import Info, Tree, tree
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import (
+    check_erasable,
     check_known_absent,
     format_for,
     no_member_message,
@@ -970,7 +971,10 @@ class Group(NodeHandle[GroupModel]):
         with lock_replacement(location.store), lock_nodes(location):
             if location.find([]) is None:
                 raise NodeNotFound(f"{location} was just deleted or moved by another writer")
-            location.erase(foreign=foreign)
+            location.check_writable()
+            if not foreign:
+                check_erasable(location.store, location.path, location.format)
+            location.erase()
 
     # Summaries
 

@@ -24,12 +24,7 @@ from omnizarr.errors import (
 )
 from omnizarr.formats import Documents, Format, Probe, consolidated, is_metadata
 from omnizarr.formats.format import node_title
-from omnizarr.hierarchy.consolidated import (
-    ConsolidatedMetadata,
-    check_erasable,
-    fetch_groups,
-    update_consolidated,
-)
+from omnizarr.hierarchy.consolidated import ConsolidatedMetadata, fetch_groups, update_consolidated
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
@@ -541,15 +536,13 @@ class Location:
             self.store.set(key, text)
         return True
 
-    def erase(self, *, foreign: bool = False) -> None:
-        """Erase the node and all below it; raise if other data are below it, unless `foreign`.
+    def erase(self) -> None:
+        """Erase the node and all below it; see `check_erasable` for other data.
 
         It vanishes at once where the store can do that. Elsewhere all metadata are erased first; a
         marker shows that chunks are left until they are erased.
         """
         self.check_writable()
-        if not foreign:
-            check_erasable(self.store, self.path, self.format)
         if not stage(self.store).remove(node_extent(self.format, self.path)):
             self._erase_metadata_first()
         update_consolidated(self.store, self.format, {self.path: None})

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from omnizarr import config, stores
+from omnizarr import chunk_key_encodings, config, stores
 from omnizarr.concurrency.cache import Cache
 from omnizarr.errors import (
     InvalidArgument,
@@ -41,6 +41,7 @@ from omnizarr.stores import (
     get_existing,
     has_low_latency,
     list_dir,
+    list_prefix,
 )
 from omnizarr.stores.resolve import is_archive, is_zarr_python_store
 from omnizarr.stores.staging import MARKER, Mark, interrupted, marker, wait_for_replacement
@@ -607,3 +608,33 @@ def require_readable_nodes(start: Location, node: Node) -> dict[str, Node]:
             f" {errors[0]}{more}; repair or erase it first"
         )
     return found
+
+
+def check_erasable(store: Store, path: str, format: Format) -> None:
+    """Raise if a node cannot be erased, because other data are below it or cannot be listed."""
+    where = f"{paths.show(path)} in {store!r}"
+    if not can_list(store):
+        raise StoreError(f"{store!r} cannot list its keys, so {where} cannot be erased")
+    arrays: dict[str, Node | None] = {}
+    for prefix in format.subtree(path)[1]:
+        for key in list_prefix(store, prefix):
+            if paths.is_ours(key):
+                continue
+            if not format.is_zarr_key(key) and not _is_chunk(store, format, key, arrays):
+                raise StoreError(
+                    f"{where} holds something that is not Zarr: {key!r}; nothing was erased."
+                    " Move it away first, or erase it too: group.delete(name, foreign=True)"
+                )
+
+
+def _is_chunk(store: Store, format: Format, key: str, arrays: dict[str, Node | None]) -> bool:
+    """Return True if a key is a chunk key in the encoding of the array above it."""
+    for path in paths.ancestors(key):
+        if path not in arrays:
+            arrays[path] = format.read(path, get_existing(store, format.keys(path)), [])
+        array = arrays[path]
+        if isinstance(array, ArrayModel):
+            encoding = chunk_key_encodings.bind(array.chunk_key_encoding)
+            inside = key.removeprefix(format.chunk_prefix(path))
+            return encoding.coords(inside, len(array.shape)) is not None
+    return False

@@ -60,6 +60,11 @@ def join(parent: str, child: str) -> str:
     return f"{parent}/{child}" if parent and child else parent or child
 
 
+def folder(key: str) -> str:
+    """Return the prefix of all keys beside a key: that up to its last slash."""
+    return key[: key.rfind("/") + 1]
+
+
 def prefix(path: str) -> str:
     """Return the prefix of keys below `path`: empty for the root, else the path and one slash."""
     return f"{path}/" if path else ""

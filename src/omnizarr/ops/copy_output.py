@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 from omnizarr.errors import InvalidArgument, NodeExists
 from omnizarr.formats import Probe, consolidated
 from omnizarr.hierarchy.build import lock_replacement
-from omnizarr.hierarchy.consolidated import check_erasable
 from omnizarr.hierarchy.location import existing_node
+from omnizarr.hierarchy.lookup import check_erasable
 from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
 from omnizarr.model import paths
 from omnizarr.model.paths import is_ours

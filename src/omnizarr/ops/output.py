@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from omnizarr.concurrency import file_locks
+from omnizarr.concurrency import file_locks, fork
 from omnizarr.concurrency.file_locks import Taken
 from omnizarr.errors import Conflict, NodeExists, NodeNotFound, OmnizarrError, StoreError
 from omnizarr.formats import Format, consolidated
@@ -99,6 +99,7 @@ class Attempt:
 
 
 _at_work: set[tuple[Any, str, Part | None]] = set()  # destinations of jobs of this process
+_at_work_lock = fork.lock()
 
 
 @contextmanager
@@ -111,15 +112,16 @@ def locked_destination(
     The context is a function that raises if the lock was lost meanwhile.
     """
     place = unique_key(store), path
-    own, others = (*place, part), {(*place, None), *([(*place, part)] if part else [])}
-    taken = others & _at_work or (part is None and any(each[:2] == place for each in _at_work))
+    own = (*place, part)
     since = time.strftime("%Y-%m-%d %H:%M:%S")
     where = platform.node() or "this machine"
     said = f"process {os.getpid()} of {where} since {since} ({operation})"
     try:
-        if taken:
-            raise Taken(f"another thread of this process, {os.getpid()}".encode())
-        _at_work.add(own)
+        with _at_work_lock:
+            parts = {each[2] for each in _at_work if each[:2] == place}
+            if parts and (part is None or None in parts or part in parts):
+                raise Taken(f"another thread of this process, {os.getpid()}".encode())
+            _at_work.add(own)
         try:
             with _locked(store, path, said, part) as check:
                 yield check
@@ -198,10 +200,12 @@ def staged_attempts(store: Store) -> dict[str, Attempt]:
 def clear_outdated(staged: dict[str, Attempt], operation: str, plans: Collection[str]) -> None:
     """Erase what the same operation has staged for a source that has changed since.
 
-    The caller owns the destination, so that nobody else is at work there.
+    The caller has locked the destination, so that nobody else is at work there; where a store has
+    no locks, it is left to `repair`.
     """
     for plan, attempt in [*staged.items()]:
-        if attempt.mark.operation == operation and plan not in plans:
+        same = attempt.mark.operation == operation and plan not in plans
+        if same and (file_root(attempt.store) or supports_compare_and_set(attempt.store)):
             attempt.clear()
             del staged[plan]
 

@@ -26,12 +26,12 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from omnizarr.concurrency.file_locks import NAME
 from omnizarr.concurrency.retry import REPLACEMENT
 from omnizarr.errors import StoreError
 from omnizarr.model.paths import OURS, is_ours
 from omnizarr.stores.base import Bytes, ChangesKeys, KeyChanges, ListKeys, Range, Store, flat
 from omnizarr.stores.identity import StorageIdentity, storage_identity
+from omnizarr.stores.leases import lease_key
 from omnizarr.stores.operations import (
     can_erase,
     can_list,
@@ -230,7 +230,7 @@ class Stage:
         def find(listed: ListKeys) -> KeyChanges:
             prefixes = () if old is None else old.prefixes
             # With the locks of writers that append to the old node, so that they fail.
-            shapes = (f"{NAME}shape",)
+            shapes = lease_key("", "shape")
             added = [
                 key
                 for prefix in prefixes
