@@ -39,6 +39,7 @@ def calls(draw: st.DrawFn) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 @given(calls())
 @example((((10**6, 10), "f4"), {"read": "series", "zarr_format": 2, "chunk_bytes": "64 KiB"}))
+@example((((0,), "u1"), {"read": "blocks", "store": "local", "zarr_format": "3-draft"}))
 def test_suggestions_keep_their_limits_and_can_be_created(
     call: tuple[tuple[Any, ...], dict[str, Any]],
 ) -> None:

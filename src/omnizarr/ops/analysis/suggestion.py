@@ -215,7 +215,7 @@ def suggest_chunks(
         raise InvalidArgument("read: the list is empty; give at least one kind of read")
     limit = kind.chunk_bytes if chunk_bytes is None else byte_size(chunk_bytes, "chunk_bytes")
     shard = SHARD_BYTES if shard_bytes is None else byte_size(shard_bytes, "shard_bytes")
-    smallest = _shards(format, model, lengths, 1)
+    smallest = _shards(format, model, tuple(max(1, n) for n in lengths), 1)
     shardable = smallest is not None
     known = [size for size in wanted.values() if size is not None]
     cost = _Costs(lengths, itemsize, known, kind.request_bytes) if known else None
