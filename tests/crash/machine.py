@@ -29,6 +29,7 @@ import numpy as np
 
 import omnizarr as oz
 from omnizarr.errors import OmnizarrError
+from omnizarr.stores import leases
 from tests.crash.operations import (
     ABOVE,
     AT_END,
@@ -57,6 +58,7 @@ OFF, COUNT, EXIT, STOP, FULL = range(5)
 REACHED = 77  # the exit code of a process that ended at its point
 LONGEST = 60.0  # seconds until what runs alone must have ended
 READ = 3.0  # seconds in which readers beside a stopped writer should end
+LEASE = 0.4  # seconds after which the lock of a stopped writer is taken over
 SOON = 0.6  # seconds after which a process beside a stopped one is taken to wait for it
 CHANGES = (
     *("set", "set_new", "set_first", "set_if", "set_many", "set_parts", "set_partial"),
@@ -173,6 +175,7 @@ class Run:
     def __post_init__(self) -> None:
         self.operation = OPERATIONS[self.name]
         self.found = Found()
+        leases.LEASE = LEASE
         self.folder.mkdir(parents=True, exist_ok=True)
         self.start = self.place("start")
         ready = self.operation.prepare or prepare
@@ -327,7 +330,8 @@ class Run:
         outcome, text, now, left = self.must(self._tried, place, _repair)
         if outcome != "ok":
             yield f"repair: {outcome} {text}"
-        if any(key.startswith("out:") for key in nodes(now)):
+        below = "out:" if not self.operation.target else f"{self.operation.target}/"
+        if any(key.startswith(below) for key in nodes(now)):
             # Nodes below one that is incomplete are never removed: somebody may have made them.
             left = [name for name in left if "incomplete" not in name and "journal" not in name]
         problems = [self.wrong(now), f"leaves {left[:3]}" if left else None, stale(now)]

@@ -30,7 +30,7 @@ class Operation:
     promise: str  # the row of the table of promises
     act: Callable[[Place], object]
     rule: Rule = "whole"
-    target: str = ""  # what an in-place job replaces
+    target: str = ""  # what an in-place job replaces, or another job makes below the root
     prepare: Callable[[Place, Format], object] | None = None
     force: Callable[[Place], object] | None = None
     resume: Callable[[Place], object] | None = None
@@ -393,8 +393,8 @@ OPERATIONS: dict[str, Operation] = {
         "attributes", lambda p: _group(p)["g/b"].attrs.update({"k": 2}), beside=(*ABOVE,)
     ),
     "copy hierarchy": Operation("job", **_job(_copy_hierarchy)),
-    "copy group": Operation("job", **_new(_copy_node)),
-    "copy array": Operation("job", **_new(_copy_array)),
+    "copy group": Operation("job", **_new(_copy_node), target="data:new"),
+    "copy array": Operation("job", **_new(_copy_array), target="data:new"),
     "convert": Operation("job", **_job(_convert)),
     "convert in place": Operation("convert in place", _convert_in_place, "nodes", formats=(2,)),
     "rechunk": Operation("job", **_job(_rechunk)),

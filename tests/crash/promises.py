@@ -109,6 +109,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
     ),
 }
 
+_MEMBERS = "members of a new group may be found before it"
+_NONE = "none until `repair` or `resume=True`"
 _MIXED = "values that may be partly old and partly new"
 # (operation or "all", event): what other stores promise instead
 ELSEWHERE: dict[tuple[str, str], dict[str, str]] = {
@@ -120,6 +122,15 @@ ELSEWHERE: dict[tuple[str, str], dict[str, str]] = {
         "SQLite and LMDB": "the old or the new node, or none until `repair`",
         "buckets and Redis": "the old or the new node, or none until `repair`",
         "fsspec and others": "the old or the new node, or none until `repair`",
+    },
+    ("job", "killed"): {
+        "buckets and Redis": f"the same, but in buckets {_MEMBERS}",
+        "fsspec and others": f"the same, but {_MEMBERS}",
+    },
+    ("in-place job", "killed"): {
+        "SQLite and LMDB": f"the old or the new node, or {_NONE}",
+        "buckets and Redis": f"the old or the new node, or {_NONE}",
+        "fsspec and others": f"the old or the new node, or {_NONE}",
     },
     ("delete", "killed"): {
         "ZIP": "each member of a group is there or gone; deleting it again, or `repair`, finishes",

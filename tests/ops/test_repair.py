@@ -14,11 +14,11 @@ from click.testing import CliRunner
 import omnizarr as oz
 from omnizarr.cli.main import main
 from omnizarr.concurrency import file_locks
-from omnizarr.errors import NodeNotFound, StoreError
+from omnizarr.errors import NodeExists, NodeNotFound, StoreError
 from omnizarr.stores import LocalStore, leases
 from omnizarr.stores.local.atomic_files import PARTIAL
 from omnizarr.stores.sqlite import SQLiteStore
-from omnizarr.stores.staging import INTERMEDIATE
+from omnizarr.stores.staging import INTERMEDIATE, Mark, marker
 
 
 def gone() -> int:
@@ -239,3 +239,24 @@ def test_chunks_between_two_passes_stay_as_long_as_a_job_may_need_them(half: Pat
     oz.repair(half, dry_run=False, older_than=0)
     assert store.get(f"{INTERMEDIATE}/0123/0/c/0") is None
     assert oz.verify(half).ok
+
+
+def test_values_of_complete_members_of_an_incomplete_group_are_kept() -> None:
+    """Where metadata cannot be published at once, that of members comes first."""
+    store = oz.MemoryStore()
+    oz.create_group(store)
+    member = oz.create_array(store, path="new/a", data=np.arange(6), chunks=2)
+    store.erase("new/zarr.json")
+    store.set(marker("new"), Mark("copying a group").write())
+    with pytest.warns(
+        oz.OmnizarrWarning, match="incomplete, but has nodes, such as 'new/a/zarr.json'"
+    ):
+        (found,) = oz.repair(store, dry_run=False, remove_jobs=True)
+    assert found.state == "in the way"
+    np.testing.assert_array_equal(member[...], np.arange(6))
+    source = oz.group()
+    source["a"] = np.arange(3)
+    with pytest.raises(NodeExists, match="incomplete"):
+        oz.copy(source, oz.open_group(store, mode="r+"), "new")
+    oz.copy(source, oz.open_group(store, mode="r+"), "new", if_exists="replace")
+    np.testing.assert_array_equal(oz.open(store, path="new/a")[...], np.arange(3))

@@ -435,6 +435,7 @@ def no_member_message(location: Location, path: str) -> str:
     names: list[str] = []
     with suppress(StoreError):  # as a server may refuse to list
         names = sorted(location.child_names()) if can_list(location.store) else []
+        names = [name for name in names if name != path and not paths.is_ours(name)]
     if names:
         listed = f"{', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
         message += f"; {did_you_mean(path, names)}members: {listed}"

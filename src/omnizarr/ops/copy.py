@@ -184,7 +184,8 @@ def copy(
         shallow: True to copy only the arrays directly in a group.
         without_attrs: True to leave out attributes.
         log: A function that is called with a line for every node.
-        if_exists: The treatment of existing members: ``"raise"``, ``"replace"`` or ``"skip"``.
+        if_exists: The treatment of existing members: ``"raise"``, ``"replace"`` or ``"skip"``;
+            ``"replace"`` also replaces what an interrupted copy has left.
         dry_run: True to write nothing and only count.
         **create_kws: Options of `create_array` for the new arrays.
 
@@ -246,7 +247,9 @@ def copy(
         return into(dest=target)
     location = dest._location.child(name)
     check_not_inside(source, location)
-    with build(location, overwrite=False, operation="copying a group") as staged:
+    # What is replaced is only what an interrupted copy has left.
+    overwrite = if_exists == "replace"
+    with build(location, overwrite=overwrite, operation="copying a group") as staged:
         return into(dest=make_group(staged, attributes, overwrite=False))
 
 

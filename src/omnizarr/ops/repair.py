@@ -230,8 +230,9 @@ class _Jobs:
             state = "in use"
         elif mark.cannot_resume:
             state = "removed" if self.remove else "unused"
-            if self.remove:  # a new node that is there is complete: its metadata came last
-                self._clear(path, mark)
+            if self.remove and not self._clear(path, mark):
+                return self._in_the_way(path, mark, "write it again with overwrite=True")
+            if self.remove:
                 self.store.erase(key)
         elif mark.finished:  # only the marker and the journal are left
             state = "finished" if self.remove else "unused"
@@ -242,26 +243,36 @@ class _Jobs:
             state = "removed"
         elif self.remove_jobs:
             keys = incomplete_keys(self.store, path)
-            made = [key for key in keys if is_metadata(key) and makes_node(key)]
-            if made:
-                warn(
-                    f"{paths.show(path)} in {self.store!r} is incomplete, but has nodes, such as"
-                    f" {made[0]!r}; nothing was removed: finish the job"
-                    " with resume=True, or erase them first"
-                )
-                return Leftover(paths.show(path), "interrupted job", "in the way", 0, str(mark))
+            if any(_makes_node(key) for key in keys):
+                return self._in_the_way(path, mark, "finish the job with resume=True")
             erase_values(self.store, keys)
             self._erase_job(key, journal)
             state = "removed"
         return Leftover(paths.show(path), "interrupted job", state, 0, str(mark))
 
-    def _clear(self, path: str, mark: Mark) -> None:
-        """Erase what an operation that cannot be resumed has left of a node."""
+    def _in_the_way(self, path: str, mark: Mark, advice: str) -> Leftover:
+        """Return an incomplete node that has nodes, which somebody else may have made."""
+        made = next(key for key in incomplete_keys(self.store, path) if _makes_node(key))
+        warn(
+            f"{paths.show(path)} in {self.store!r} is incomplete, but has nodes, such as {made!r};"
+            f" nothing was removed: {advice}, or erase them first"
+        )
+        return Leftover(paths.show(path), "interrupted job", "in the way", 0, str(mark))
+
+    def _clear(self, path: str, mark: Mark) -> bool:
+        """Erase what an operation that cannot be resumed has left of a node.
+
+        Return False, and erase nothing, if there are nodes below it.
+        """
         deleted = mark.kind is MarkKind.DELETE
+        # A new node that is there is complete: its metadata came last.
         if deleted or existing_node(self.store, path) is None:
             keys = incomplete_keys(self.store, path)
+            if not deleted and any(_makes_node(key) for key in keys):
+                return False
             keys = keys if deleted else [key for key in keys if not is_metadata(key)]
             erase_values(self.store, sorted(keys, key=lambda key: not is_metadata(key)))
+        return True
 
     def _erase_job(self, key: str, journal: str | None) -> None:
         """Erase the journal, and then the marker, without which the node would seem complete."""
@@ -287,6 +298,10 @@ def _changed(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
+
+
+def _makes_node(key: str) -> bool:
+    return is_metadata(key) and makes_node(key)
 
 
 def incomplete_keys(store: Store, path: str) -> list[str]:

@@ -29,7 +29,16 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from omnizarr.concurrency.retry import REPLACEMENT
 from omnizarr.errors import StoreError
 from omnizarr.model.paths import OURS, is_ours
-from omnizarr.stores.base import Bytes, ChangesKeys, KeyChanges, ListKeys, Range, Store, flat
+from omnizarr.stores.base import (
+    Bytes,
+    ChangesIf,
+    ChangesKeys,
+    KeyChanges,
+    ListKeys,
+    Range,
+    Store,
+    flat,
+)
 from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.leases import lease_key
 from omnizarr.stores.operations import (
@@ -612,9 +621,13 @@ class DeferredMetadataStore:
         return storage_identity(self.inner, prefix)
 
     def publish(self, belongs: Callable[[str], bool]) -> None:
-        """Store the metadata that belongs to a node, the innermost first."""
-        mine = [key for key in self.metadata if belongs(key)]
-        for key in sorted(mine, key=publication_order):
+        """Store the metadata that belongs to a node: at once, or else the innermost first."""
+        mine = sorted(filter(belongs, self.metadata), key=publication_order)
+        if isinstance(self.inner, ChangesIf) and mine:
+            self.published += mine
+            self.inner.change_if({key: self.metadata[key] for key in mine}, {})
+            return
+        for key in mine:
             self.published.append(key)
             self.inner.set(key, self.metadata[key])
 
