@@ -71,6 +71,8 @@ class Place:
 
     def exists(self, name: str) -> bool:
         """Return True if a root is there; what cannot be seen from the outside always is."""
+        if self.kind == "ZIP" and self.file(name).exists():
+            return self.file(name).stat().st_size > 0  # else it is an error that says so
         return self.kind not in FILES or self.file(name).exists()
 
     def close(self) -> None:

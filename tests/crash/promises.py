@@ -110,25 +110,38 @@ PROMISES: dict[str, tuple[str, ...]] = {
 }
 
 _MEMBERS = "members of a new group may be found before it"
+_STEPS = (
+    "the old or the new node, or none until `repair`; members of a group are there or not, each"
+    " with all its values"
+)
+_MOVED = "each member of a group at one path, or at both; moving it again, or `repair`, finishes"
 _NONE = "none until `repair` or `resume=True`"
 _MIXED = "values that may be partly old and partly new"
 # (operation or "all", event): what other stores promise instead
 ELSEWHERE: dict[tuple[str, str], dict[str, str]] = {
     ("all", "killed"): {
         "memory": "everything is gone with the process",
-        "ZIP": "the archive as it was when it was last closed or flushed",
+        "ZIP": "the archive with all changes up to one of them, also of one that was not closed",
     },
     ("overwrite", "killed"): {
         "SQLite and LMDB": "the old or the new node, or none until `repair`",
-        "buckets and Redis": "the old or the new node, or none until `repair`",
-        "fsspec and others": "the old or the new node, or none until `repair`",
+        "ZIP": _STEPS,
+        "buckets and Redis": _STEPS,
+        "fsspec and others": _STEPS,
+    },
+    ("move", "killed"): {
+        "ZIP": _MOVED,
+        "buckets and Redis": _MOVED,
+        "fsspec and others": _MOVED,
     },
     ("job", "killed"): {
+        "ZIP": f"the same, but {_MEMBERS}",
         "buckets and Redis": f"the same, but in buckets {_MEMBERS}",
         "fsspec and others": f"the same, but {_MEMBERS}",
     },
     ("in-place job", "killed"): {
         "SQLite and LMDB": f"the old or the new node, or {_NONE}",
+        "ZIP": f"the old or the new node, or {_NONE}",
         "buckets and Redis": f"the old or the new node, or {_NONE}",
         "fsspec and others": f"the old or the new node, or {_NONE}",
     },

@@ -18,7 +18,8 @@ from tests.crash.places import ROOTS, Place
 
 Entry: TypeAlias = tuple[Any, ...]
 View: TypeAlias = dict[str, Entry]
-LATE_ROOTS = ("fsspec", "S3")  # kinds of stores in which members appear one by one
+STEPWISE = ("fsspec", "ZIP", "Redis", "S3")  # kinds that change several keys one by one
+LATE_ROOTS = ("fsspec", "ZIP", "S3")  # kinds of stores in which members appear one by one
 
 
 def entry_of(node: Any) -> Entry:
@@ -70,10 +71,17 @@ def stale(view: View) -> str | None:
     for name in ROOTS:
         copies = view.get(f"no {name}::consolidated", view.get(f"{name}::consolidated"))
         members = ((k.removeprefix(f"{name}:"), *e[:2]) for k, e in view.items() if f"{name}:" in k)
-        own = tuple(sorted(m for m in members if m[0] and ":" not in m[0]))
+        known = {path: entry for path, *entry in members if ":" not in path}
+        own = tuple((p, *known[p]) for p in sorted(known) if p and _is_member(p, known))
         if copies is not None and copies != own:
             return f"consolidated metadata of {name} differs from that of the nodes"
     return None
+
+
+def _is_member(path: str, known: Iterable[str]) -> bool:
+    """Return True if all groups above a path are there."""
+    parts = path.split("/")
+    return all("/".join(parts[:n]) in known for n in range(1, len(parts)))
 
 
 def look_by_zarr(place: Place, known: Iterable[str] = ()) -> View:
@@ -112,11 +120,13 @@ def wrong(view: View, before: View, after: View, operation: Operation, kind: str
     found = nodes(view)
     if found in (before, after):
         return None
-    if operation.promise == "delete" and kind in ("fsspec", "ZIP", "Redis", "S3"):
+    if operation.promise == "delete" and kind in STEPWISE:
         return wrong(view, before, after, replace(operation, rule="nodes", promise=""), kind)
+    changed = [key for key in before | after if before.get(key) != after.get(key)]
     if operation.rule == "absent" or (operation.promise == "overwrite" and kind != "directory"):
-        changed = [key for key in before | after if before.get(key) != after.get(key)]
         if found == {k: e for k, e in after.items() if k not in changed}:
+            return None
+        if kind in STEPWISE and _in_steps(found, before, after, changed):
             return None
     if operation.promise == "in-place job":
         target = operation.target
@@ -137,7 +147,7 @@ def wrong(view: View, before: View, after: View, operation: Operation, kind: str
         ):
             return None
     if operation.rule == "both":
-        return _wrong_move(found, before, after)
+        return _wrong_move(found, before, after, kind in STEPWISE)
     bad = []
     for key in sorted(before | after | found):
         entry, either = found.get(key), (before.get(key), after.get(key))
@@ -152,7 +162,17 @@ def wrong(view: View, before: View, after: View, operation: Operation, kind: str
     return "old and new nodes together"
 
 
-def _wrong_move(found: View, before: View, after: View) -> str | None:
+def _in_steps(found: View, before: View, after: View, changed: list[str]) -> bool:
+    """Return True if a node above all changed ones is missing, and each of them old or new."""
+    for top in [key for key in before if key not in found]:
+        inside = [k for k in before | after | found if f"{k}/".startswith(f"{top}/")]
+        either = all(found.get(k) in (before.get(k), after.get(k), None) for k in inside)
+        if either and {*changed} <= {*inside}:
+            return all(found.get(k) == e for k, e in before.items() if k not in inside)
+    return False
+
+
+def _wrong_move(found: View, before: View, after: View, stepwise: bool) -> str | None:
     old = {k: e for k, e in before.items() if k not in after}
     new = {k: e for k, e in after.items() if k not in before}
     if any(found.get(k) != e for k, e in before.items() if k in after):
@@ -161,6 +181,9 @@ def _wrong_move(found: View, before: View, after: View) -> str | None:
     olds = [k for k, e in old.items() if found.get(k) == e]
     news = [k for k, e in values.items() if found.get(k) == e]
     others = [k for k, e in found.items() if e not in (before.get(k), after.get(k))]
+    if stepwise and not others:
+        kept = [*map(found.get, olds), *map(found.get, news)]
+        return None if all(e in kept for e in old.values()) else "a node is at neither path"
     if others or len(olds) not in (0, len(old)) or len(news) not in (0, len(values)):
         return f"half of a node: {sorted(set(found) & (set(old) | set(new)))}"
     return None if olds or news else "the node is at neither path"

@@ -53,7 +53,7 @@ from omnizarr.stores import (
     set_new,
     storage_identity,
 )
-from omnizarr.stores.base import value_digest
+from omnizarr.stores.base import ChangesKeys, value_digest
 from omnizarr.stores.staging import (
     MARKER,
     PROBE,
@@ -65,6 +65,7 @@ from omnizarr.stores.staging import (
     begin_writing,
     end_writing,
     marker,
+    publication_order,
     recover_interrupted,
     stage,
 )
@@ -281,7 +282,8 @@ def reserve(
     metadata, read = location.prepare(node)
     check(read)
     mark = Mark("create_array", writer=begin_writing())
-    key, marked = marker(location.path), _can_mark(location.store)
+    # What is written beside a node, or below one that is marked, is seen by nobody.
+    key, marked = marker(location.path), not location.is_private and _can_mark(location.store)
     first = {key: mark.write()} if marked else metadata
     try:
         found = location.create_first(first)
@@ -451,6 +453,8 @@ def _create_or_build(
 ) -> Node | Reserved | Build:
     """Store a new node, or reserve its path, if there is none; else begin to build another."""
     with lock_replacement(location.store):
+        if node.kind == "group" and not isinstance(location.store, (Stages, ChangesKeys)):
+            recover_interrupted(location.store)  # else old members would be in the new group
         try:
             if has_values:
                 return reserve(location, node, check=check, implied=True)
@@ -643,7 +647,7 @@ def move(source: Location, target: Location) -> None:
 def _copy_keys(source: Location, target: Location, renamed: Mapping[str, str]) -> None:
     """Copy all values of a node, metadata last and the outermost last of all."""
     is_metadata = source.format.is_metadata
-    for key in sorted(renamed, key=lambda key: (is_metadata(key), -key.count("/"))):
+    for key in sorted(renamed, key=lambda key: (is_metadata(key), *publication_order(key))):
         value = source.store.get(key)
         if value is None:
             raise StoreError(f"{key!r} in {source.store!r} vanished while {source} was moved")

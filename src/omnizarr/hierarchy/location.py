@@ -400,10 +400,12 @@ class Location:
             raise NodeExists(Mark.read(mark).message(self))
         if not can_list(store):
             return ()
-        found, own = [], format.keys(self.path)
-        for prefix in format.subtree(self.path)[1]:
+        found, extent = [], node_extent(format, self.path)
+        for prefix in extent.prefixes:
             for key in list_prefix(store, prefix):
-                if paths.is_ours(key) or key in own:
+                if mark is not None and extent.marks(key):
+                    found.append(key)
+                if paths.is_ours(key) or key in extent.metadata:
                     continue
                 if is_metadata(key) and mark is None:
                     if any(each.complete for each in interrupted(store)):
@@ -568,7 +570,7 @@ def node_extent(format: Format, path: str) -> Extent:
     """Return all keys of a node; those of a root include the root metadata of the hierarchy."""
     keys, prefixes = format.subtree(path)
     metadata = format.keys(path) if path else (*format.keys(path), *format.root_documents())
-    return Extent(metadata, tuple(keys), tuple(prefixes))
+    return Extent(metadata, tuple(keys), tuple(prefixes), format.is_metadata)
 
 
 def existing_node(

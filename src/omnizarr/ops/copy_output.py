@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 from omnizarr.errors import InvalidArgument, NodeExists
-from omnizarr.formats import Probe, consolidated
+from omnizarr.formats import Probe, consolidated, is_metadata
 from omnizarr.hierarchy.build import lock_replacement
 from omnizarr.hierarchy.location import existing_node
 from omnizarr.hierarchy.lookup import check_erasable
@@ -165,7 +165,7 @@ class CopyOutput(StoreOutput):
     @property
     def _extent(self) -> Extent:
         keys = [*consolidated.probe_keys(None, self.path, None), *Probe(self.path).keys()]
-        return Extent(tuple(keys), (), (paths.prefix(self.path),))
+        return Extent(tuple(keys), (), (paths.prefix(self.path),), is_metadata)
 
     def finish(self) -> None:
         """Swap the old hierarchy and the new, or note that it is complete."""

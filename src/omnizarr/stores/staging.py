@@ -71,11 +71,18 @@ class Extent:
     metadata: tuple[str, ...]
     keys: tuple[str, ...]
     prefixes: tuple[str, ...]
+    is_document: Callable[[str], bool] = lambda key: False  # metadata of any node
 
     def has(self, key: str) -> bool:
         """Return True if a key belongs to it."""
         named = key in self.metadata or key in self.keys
         return named or (key.startswith(self.prefixes) and not is_ours(key))
+
+    def marks(self, key: str) -> bool:
+        """Return True if a key shows that a node below it is incomplete."""
+        if not key.endswith(f"/{MARKER}") or key.startswith(f"{FOLDER}/"):
+            return False
+        return key.startswith(self.prefixes) and key.removesuffix(MARKER) not in self.prefixes
 
 
 class Stage:
@@ -202,28 +209,36 @@ class Stage:
         listed = {key for prefix in old.prefixes for key in list_prefix(self.target, prefix)}
         found = {*listed, *old.keys, *old.metadata}
         metadata = [*old.metadata, *new.metadata]
+        documents = [k for k in {*found, *staged} if old.is_document(k) or new.is_document(k)]
         return {
-            "old": sorted(key for key in found if old.has(key)),
+            "old": sorted(key for key in found if old.has(key) or old.marks(key)),
             "new": staged,
             "metadata": metadata,
+            "documents": sorted(documents),
             "had": _digests(self.target, metadata),
         }
 
     def _apply(self, plan: Plan, old: Extent | None = None) -> None:
         """Erase old values and copy new ones; may be repeated after an interruption.
 
+        Of every node the metadata are erased first, and stored last: so a reader that finds a node
+        finds all its values.
+
         With `old`, what was added to it since the plan was made is erased, too, if that can be
         done in one step.
         """
         metadata, staged = set(plan["metadata"]), plan["new"]
-        kept = {*staged} - metadata
+        documents = {*metadata, *plan.get("documents", ())}
+        kept = {*staged} - documents
         gone = [key for key in plan["old"] if key not in kept]
         if isinstance(self.target, ChangesKeys):
             self._apply_at_once(gone, staged, old)
             return
-        erase_values(self.target, sorted(gone, key=lambda key: key not in metadata))
+        places = {key: (key in documents) + (key in metadata) for key in {*gone, *staged}}
+        first = {key: (-places[key], key.endswith("attrs")) for key in gone}
+        erase_values(self.target, sorted(gone, key=first.__getitem__))
         _note_replacement()
-        for key in sorted(staged, key=lambda key: (key in metadata, *publication_order(key))):
+        for key in sorted(staged, key=lambda key: (places[key], *publication_order(key))):
             value = self.store.get(key)
             if value is None:
                 raise StoreError(f"{key!r} vanished from {self.store!r} while it was put in place")

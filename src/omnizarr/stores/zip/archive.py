@@ -9,6 +9,7 @@ that a file whose writer was killed differs from one that has lost its end.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -18,6 +19,7 @@ from weakref import WeakValueDictionary
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.file_locks import lock_descriptor, unlock_descriptor
 from omnizarr.errors import Conflict, StoreError, warn
+from omnizarr.model.paths import OURS
 from omnizarr.stores.base import Range, Store
 from omnizarr.stores.identity import FileNumber, file_number
 from omnizarr.stores.operations import get_many
@@ -69,6 +71,11 @@ def open_file(path: str, flags: int = os.O_RDONLY) -> FileBytes | None:
 def load(path: str, file: FileBytes) -> Directory:
     """Return the directory of a file; recover entries, with a warning, if its writer was killed."""
     size = file.size()
+    if not size:
+        raise StoreError(
+            f"{path!r} has no bytes, not even the end of a ZIP archive: it was not transferred, or"
+            " its writer was killed at once; fetch it again, or write to it"
+        )
     tail = file.read(max(0, size - TAIL), TAIL)
     found = read_directory(repr(path), size, file.read, tail)
     if found is None or (found.shift and file.read(0, 4) == LOCAL):
@@ -95,10 +102,15 @@ def _recover(path: str, file: FileBytes, size: int, inner: Directory | None) -> 
         if end + header + entry.packed > size:
             break
         try:
-            unpack(entry, file.read(end + header, entry.packed))
-        except StoreError:
+            data = unpack(entry, file.read(end + header, entry.packed))
+            erased = json.loads(data) if name == ERASED else []
+        except (StoreError, ValueError):
             break
-        entries[name] = entry
+        if name == ERASED:
+            for each in erased:
+                entries.pop(each, None)
+        else:
+            entries[name] = entry
         end += header + entry.packed
     warn(
         f"{path!r} was not closed: its writer was stopped, or is still writing;"
@@ -235,24 +247,28 @@ class Archive:
     def set(self, key: str, value: bytes | memoryview) -> None:
         with self.lock:
             self.check_owner()
-            file = self._file()
-            entry, data = new_entry(key, value, self._end, deflate=self.deflate)
-            first = self._mark is None
-            header = local_header(entry, wide=self.ordered, session=first)
-            start, self._end = self._end, self._end + len(header) + len(data)
-            try:
-                file.write(start, b"".join([header, data]) if len(data) < _BLOCK else header)
-                if len(data) >= _BLOCK:
-                    file.write(start + len(header), data)
-            except BaseException:
-                self._end = start
-                raise
-            mark = session_mark(header)
-            if mark is not None:
-                self._mark = start + mark[0]
-            self.live.entries[key] = entry
+            self.live.entries[key] = self._append(key, value)
             self.changes += 1
             self._in_order = False
+
+    def _append(self, name: str, value: bytes | memoryview) -> Entry:
+        """Write an entry behind the others, where it is found if this process is killed."""
+        file = self._file()
+        entry, data = new_entry(name, value, self._end, deflate=self.deflate)
+        first = self._mark is None
+        header = local_header(entry, wide=self.ordered, session=first)
+        start, self._end = self._end, self._end + len(header) + len(data)
+        try:
+            file.write(start, b"".join([header, data]) if len(data) < _BLOCK else header)
+            if len(data) >= _BLOCK:
+                file.write(start + len(header), data)
+        except BaseException:
+            self._end = start
+            raise
+        mark = session_mark(header)
+        if mark is not None:
+            self._mark = start + mark[0]
+        return entry
 
     def _file(self) -> FileBytes:
         if self.live.file is not None:
@@ -269,9 +285,12 @@ class Archive:
     def erase(self, keys: list[str]) -> None:
         with self.lock:
             self.check_owner()
-            for key in keys:
-                if self.live.entries.pop(key, None) is not None:
-                    self.changes += 1
+            gone = [key for key in keys if key in self.live.entries]
+            if gone:
+                self._append(ERASED, json.dumps(gone).encode())
+                self.changes += len(gone)
+            for key in gone:
+                del self.live.entries[key]
 
     def finish(self) -> None:
         """Complete the file if anything has changed."""
@@ -392,6 +411,9 @@ def _find(path: str) -> Archive | None:
 
 
 _EXTRA = 96  # bytes, at most, that the extra field of a local header usually has
+# An entry that no directory has: the names that were erased before the entries behind it were
+# written, so that what is recovered is a state that there was.
+ERASED = f"{OURS}erased__"
 _LARGE = 2**16  # bytes of a value that is cheaper to read alone than to cut from its header
 
 
