@@ -141,9 +141,9 @@ def test_a_cut_archive_is_an_error_and_not_empty(tmp_path: Path, size: int) -> N
     data = (tmp_path / "x.zip").read_bytes()[:size]
     (tmp_path / "cut.zip").write_bytes(data)
     for store in (of(data), ZipStore(tmp_path / "cut.zip")):
-        with pytest.raises(StoreError, match="lost its end|has no bytes"):
+        with pytest.raises(StoreError, match=r"lost its end|has no bytes"):
             store.get("k")
-        with pytest.raises(StoreError, match="lost its end|has no bytes"):
+        with pytest.raises(StoreError, match=r"lost its end|has no bytes"):
             list(store.list())
 
 
@@ -338,8 +338,8 @@ def test_what_a_killed_writer_erased_does_not_come_back(tmp_path: Path) -> None:
     code = "s = ZipStore('x.zip', mode='a'); s.erase('x/zarr.json'); s.erase_prefix('x/')"
     killed_writer(tmp_path, code + "; s.set('x/c/1', b'new')")
     with pytest.warns(OmnizarrWarning, match="1 entries are complete and were recovered"):
-        store = ZipStore(path)
-        assert list(store.list()) == ["x/c/1"]
+        keys = list(ZipStore(path).list())
+    assert keys == ["x/c/1"]
     with pytest.warns(OmnizarrWarning), ZipStore(path, mode="a") as store:
         store.set("k", b"1")
     with zipfile.ZipFile(path) as plain:
