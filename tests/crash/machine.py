@@ -308,8 +308,10 @@ class Run:
         return *outcome, self.look(place), place.leftovers()
 
     def _again(self, state: Place, view: View) -> Iterator[str]:
-        outcome, text, now, _ = self.tried(state, self.operation.act)
+        outcome, text, now, left = self.tried(state, self.operation.act)
         if outcome == "ok":
+            if staged := [name for name in left if "staged" in name]:
+                yield f"again leaves {staged[:2]}"
             if nodes(now) not in (self.after, self.twice):
                 yield f"again: {self.wrong(now) or 'not the new state'}"
         elif outcome not in ("NodeExists", "NodeNotFound", "Conflict", self.twice_outcome):

@@ -57,6 +57,14 @@ def prepare_file(place: Place, zarr_format: Format) -> None:
     np.save(place.folder / "in.npy", NEW)
 
 
+def prepare_copy(place: Place, zarr_format: Format) -> None:
+    """Store also a hierarchy that a copy replaces."""
+    prepare(place, zarr_format)
+    other = oz.create_group(place.root("out"), zarr_format=zarr_format, attributes={"k": 2})
+    other.create_array("x", data=NEW, chunks=CHUNKS, attributes={"k": 3})
+    other.create_array("h/y", data=NEW)
+
+
 def prepare_consolidated(place: Place, zarr_format: Format) -> None:
     prepare(place, zarr_format)
     oz.consolidate_metadata(place.root())
@@ -163,6 +171,10 @@ def _append(place: Place) -> object:
 
 def _copy_hierarchy(place: Place, **more: Any) -> object:
     return oz.copy_hierarchy(place.root(), place.root("out"), **more)
+
+
+def _copy_over(place: Place, **more: Any) -> object:
+    return _copy_hierarchy(place, **{"overwrite": True, **more})
 
 
 def _copy_node(place: Place, overwrite: bool = False) -> object:
@@ -393,6 +405,9 @@ OPERATIONS: dict[str, Operation] = {
         "attributes", lambda p: _group(p)["g/b"].attrs.update({"k": 2}), beside=(*ABOVE,)
     ),
     "copy hierarchy": Operation("job", **_job(_copy_hierarchy)),
+    "copy over a hierarchy": Operation(
+        "overwrite root", **{**_job(_copy_over), "rule": "absent"}, prepare=prepare_copy
+    ),
     "copy group": Operation("job", **_new(_copy_node), target="data:new"),
     "copy array": Operation("job", **_new(_copy_array), target="data:new"),
     "convert": Operation("job", **_job(_convert)),

@@ -18,7 +18,7 @@ from omnizarr.errors import NodeExists, NodeNotFound, StoreError
 from omnizarr.stores import LocalStore, leases
 from omnizarr.stores.local.atomic_files import PARTIAL
 from omnizarr.stores.sqlite import SQLiteStore
-from omnizarr.stores.staging import INTERMEDIATE, Mark, marker
+from omnizarr.stores.staging import INTERMEDIATE, MARKER, Kind, Mark, marker
 
 
 def gone() -> int:
@@ -260,3 +260,16 @@ def test_values_of_complete_members_of_an_incomplete_group_are_kept() -> None:
         oz.copy(source, oz.open_group(store, mode="r+"), "new")
     oz.copy(source, oz.open_group(store, mode="r+"), "new", if_exists="replace")
     np.testing.assert_array_equal(oz.open(store, path="new/a")[...], np.arange(3))
+
+
+def test_a_copy_that_is_removed_leaves_nothing_whatever_it_had_stored() -> None:
+    source, store = oz.MemoryStore(), oz.MemoryStore()
+    group = oz.create_group(source)
+    group["a"] = np.arange(6)
+    source.set("notes.txt", b"not Zarr")
+    for key in ("a/zarr.json", "a/c/0", "notes.txt"):
+        store.set(key, source.get(key) or b"")
+    store.set(MARKER, Mark("the copy", "plan", "attempt", kind=Kind.COPY).write())
+    [found] = oz.repair(store, dry_run=False, remove_jobs=True, older_than=0)
+    assert found.state == "removed"
+    assert list(store.list()) == []

@@ -20,6 +20,7 @@ from omnizarr.ops.output import (
     Begun,
     StoreOutput,
     begin_beside,
+    clear_abandoned,
     find_attempt,
     new_mark,
 )
@@ -32,7 +33,16 @@ from omnizarr.stores import (
     list_prefix,
     set_new,
 )
-from omnizarr.stores.staging import MARKER, Extent, Kind, Mark, Stage, marker, stage
+from omnizarr.stores.staging import (
+    MARKER,
+    Extent,
+    Kind,
+    Mark,
+    Stage,
+    marker,
+    recover_interrupted,
+    stage,
+)
 
 ERASED = 4096  # keys that are erased at a time
 Mode: TypeAlias = Literal["new", "overwrite", "update"]
@@ -82,6 +92,9 @@ class CopyOutput(StoreOutput):
                 return "finished"
             self._stage = found.stage
             return "resumed"
+        if self.mode != "new":
+            with lock_replacement(self.store):
+                recover_interrupted(self.store)  # of a copy that was killed when it was complete
         text = self.store.get(marker(self.path))
         old = None if text is None else Mark.read(text)
         if self.mode == "update":
@@ -154,10 +167,11 @@ class CopyOutput(StoreOutput):
         if old is None:
             raise NodeExists(f"{self} holds data, but no Zarr node; copy to another destination")
         check_erasable(self.store, self.path, old[0])
+        clear_abandoned(self.store, self.path)
         self._stage = staged = stage(self.store)
         staged.check(self._extent)
         if not is_process_local(self.store):
-            mark = new_mark(self.operation, self.digest, Kind.COPY)
+            mark = new_mark(self.operation, self.digest, Kind.COPY, self.path)
             self.store.set(staged.prefix + MARKER, mark.write())
             self.attempt = Attempt(self.store, staged.prefix + MARKER, mark, staged)
         return "new"

@@ -155,9 +155,9 @@ def _locked(store: Store, path: str, said: str, part: Part | None) -> Iterator[C
         yield lambda: None
 
 
-def new_mark(operation: str, plan: str, kind: Kind) -> Mark:
+def new_mark(operation: str, plan: str, kind: Kind, path: str | None = None) -> Mark:
     """Return the mark of a new attempt."""
-    return Mark(operation, plan, os.urandom(6).hex(), kind=kind)
+    return Mark(operation, plan, os.urandom(6).hex(), kind=kind, path=path)
 
 
 def find_attempt(
@@ -198,16 +198,27 @@ def staged_attempts(store: Store) -> dict[str, Attempt]:
 
 
 def clear_outdated(staged: dict[str, Attempt], operation: str, plans: Collection[str]) -> None:
-    """Erase what the same operation has staged for a source that has changed since.
+    """Erase what the same operation has staged for a source that has changed since."""
+    outdated = (p for p, a in staged.items() if a.mark.operation == operation and p not in plans)
+    _clear_staged(staged, [*outdated])
+
+
+def clear_abandoned(store: Store, path: str) -> None:
+    """Erase what jobs have staged to replace the node at a path, which another one begins to."""
+    staged = staged_attempts(store)
+    _clear_staged(staged, [plan for plan, a in staged.items() if a.mark.path == path])
+
+
+def _clear_staged(staged: dict[str, Attempt], plans: Iterable[str]) -> None:
+    """Erase some attempts.
 
     The caller has locked the destination, so that nobody else is at work there; where a store has
-    no locks, it is left to `repair`.
+    no locks, they are left to `repair`.
     """
-    for plan, attempt in [*staged.items()]:
-        same = attempt.mark.operation == operation and plan not in plans
-        if same and (file_root(attempt.store) or supports_compare_and_set(attempt.store)):
-            attempt.clear()
-            del staged[plan]
+    for plan in plans:
+        store = staged[plan].store
+        if file_root(store) or supports_compare_and_set(store):
+            staged.pop(plan).clear()
 
 
 def begin_beside(store: Store, path: str, mark: Mark, shared: bool) -> tuple[Attempt, Begun]:
@@ -333,7 +344,7 @@ class HierarchyOutput(StoreOutput):
             update_consolidated_above(self.location, None)
             self.attempt = found
             return "finished"
-        mark = new_mark(self.operation, self.digest, Kind.CREATE)
+        mark = new_mark(self.operation, self.digest, Kind.CREATE, self.location.path)
         if attempt:
             mark = replace(mark, attempt=attempt)
         state = self._begin_build(mark, found, resume, shared)
@@ -393,6 +404,8 @@ class HierarchyOutput(StoreOutput):
         Nothing that is staged in memory survives an error.
         """
         name = None if found is None or found.stage is None else found.stage.name
+        if name is None:
+            clear_abandoned(self.store, self.location.path)
         self._build = begin_stage(self.location, old, overwrite=True, name=name)
         staged = self._build.stage
         if is_process_local(self.store) or staged is None:

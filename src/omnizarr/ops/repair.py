@@ -243,7 +243,11 @@ class _Jobs:
             state = "removed"
         elif self.remove_jobs:
             keys = incomplete_keys(self.store, path)
-            if any(_makes_node(key) for key in keys):
+            if mark.kind is MarkKind.COPY:  # all that is there belongs to the copy
+                below = list_prefix(self.store, paths.prefix(path))
+                keys = sorted((key for key in below if not is_ours(key)), key=_makes_node)
+                keys.reverse()
+            elif any(_makes_node(key) for key in keys):
                 return self._in_the_way(path, mark, "finish the job with resume=True")
             erase_values(self.store, keys)
             self._erase_job(key, journal)

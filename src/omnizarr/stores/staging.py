@@ -498,6 +498,7 @@ class Mark:
     finished: bool = False  # the node is visible, and only the marker is left to be erased
     kind: Kind = Kind.CREATE
     writer: str = ""  # of `begin_writing`, if it is known who writes
+    path: str | None = None  # of the node; None if it is not known
 
     def write(self) -> bytes:
         """Return the stored form."""
@@ -510,8 +511,9 @@ class Mark:
             stored = json.loads(value)
             operation, plan = str(stored["operation"]), str(stored["plan"])
             finished, kind = stored.get("finished") is True, Kind(stored.get("kind", Kind.CREATE))
-            writer = str(stored.get("writer", ""))
-            return cls(operation, plan, str(stored.get("attempt", "")), finished, kind, writer)
+            writer, path = str(stored.get("writer", "")), stored.get("path")
+            attempt = str(stored.get("attempt", ""))
+            return cls(operation, plan, attempt, finished, kind, writer, path)
         except (ValueError, KeyError, TypeError, AttributeError):
             return cls("a writer")
 

@@ -181,10 +181,10 @@ class Listing:
 
     def _report_other(self, key: str) -> None:
         folder, name = key.endswith("/"), paths.name(key.rstrip("/"))
+        if f"{FOLDER}/" in key or f"{JOURNAL}/" in key or folder:
+            return  # reported once, by `report_leftovers`
         if name == MARKER:
             self._report_marker(key)
-        elif f"{FOLDER}/" in key or f"{JOURNAL}/" in key or folder:
-            return  # reported once, by `report_leftovers`
         elif PARTIAL in name:
             message = "is half written: its writer stopped or is still running; see omnizarr repair"
             self._report(self.start.path, key, message, "leftover")
