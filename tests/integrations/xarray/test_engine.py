@@ -287,6 +287,22 @@ def test_readers_see_appended_values_or_none_of_them(tmp_path: Path) -> None:
     assert opened(tmp_path / "x").sizes["time"] == 11
 
 
+def test_nothing_is_appended_after_an_append_that_was_killed_between_two_shapes(
+    tmp_path: Path,
+) -> None:
+    climate(6)[["t"]].omnizarr.to(tmp_path / "x")
+    array = oz.open_array(tmp_path / "x", path="t", mode="r+")
+    before = array[...]
+    array.resize((8, *array.shape[1:]))
+    more = climate(2, "2000-01-07")[["t"]]
+    with pytest.raises(Conflict, match=r"\(t 8, time 6\).*Resize the longer ones to 6 along"):
+        more.omnizarr.to(tmp_path / "x", append_dim="time", mode="a-")
+    assert oz.open_array(tmp_path / "x", path="t").shape[0] == 8
+    array.resize(before.shape)
+    more.omnizarr.to(tmp_path / "x", append_dim="time", mode="a-")
+    assert opened(tmp_path / "x").sizes["time"] == 8
+
+
 def test_concurrent_appends_lose_and_overwrite_nothing(tmp_path: Path) -> None:
     climate(3)[["t"]].omnizarr.to(tmp_path / "x")
     days = np.arange("2001-01-01", "2001-01-13", dtype="M8[D]")

@@ -461,6 +461,7 @@ def _change(
     variables, attributes = encoded_dataset(dataset, encoding)
     old = {name: existing[name] for name in variables if name in existing}
     _check_names(variables, old, existing, options, set(encoding or ()))
+    _check_lengths(old, options.append_dim)
     stored = encoded_all(variables, existing)
     for name in encoding or ():
         stored[name] = with_given_encoding(name, stored[name])
@@ -497,6 +498,23 @@ def _check_names(
         raise InvalidArgument(
             f"append_dim {options.append_dim!r} is not a stored dimension;"
             f" known: {', '.join(sorted(d for d in known if d))}"
+        )
+
+
+def _check_lengths(arrays: Mapping[str, Array], dim: str | None) -> None:
+    """Raise if arrays that are appended to do not have the same length."""
+    lengths = {
+        name: array.shape[array.dimension_names.index(dim)]
+        for name, array in arrays.items()
+        if array.dimension_names is not None and dim is not None and dim in array.dimension_names
+    }
+    if len({*lengths.values()}) > 1:
+        told = ", ".join(f"{name} {length}" for name, length in sorted(lengths.items()))
+        raise Conflict(
+            f"variables have different lengths along {dim!r} ({told}), since another writer appends"
+            f" just now, or was killed: nothing was stored. Resize the longer ones to"
+            f" {min(lengths.values())} along {dim!r}, unless they are still written, and append"
+            " again"
         )
 
 
