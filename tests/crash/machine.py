@@ -310,7 +310,9 @@ class Run:
     def _again(self, state: Place, view: View) -> Iterator[str]:
         outcome, text, now, left = self.tried(state, self.operation.act)
         if outcome == "ok":
-            if staged := [name for name in left if "staged" in name]:
+            staged = [name for name in left if "staged" in name]
+            locks = self.kind not in ("ZIP", "fsspec")  # without them it is left to `repair`
+            if staged and locks and self.operation.resume is not None:
                 yield f"again leaves {staged[:2]}"
             if nodes(now) not in (self.after, self.twice):
                 yield f"again: {self.wrong(now) or 'not the new state'}"
