@@ -21,7 +21,7 @@ from numpy.lib import recfunctions
 
 from omnizarr.errors import InvalidArgument, MissingModule, OmnizarrError, StoreError
 from omnizarr.integrations.files.contents import ArrayEntry, Box, Contents, native
-from omnizarr.integrations.files.netcdf import Conventions
+from omnizarr.integrations.files.netcdf import Conventions, padding
 
 try:
     import h5py
@@ -39,12 +39,13 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class DatasetValues:
-    """The values of a dataset."""
+    """The values of a dataset, and those after its end along unlimited dimensions."""
 
     file: str
     path: str
     text: bool
     dtype: Any
+    after: Any = None
 
     def read(self, box: Box) -> npt.NDArray[Any]:
         """Return the values in a box."""
@@ -60,11 +61,21 @@ class DatasetValues:
                     f" {e.start} of {bytes(e.object)[:40]!r}; leave the array out with exclude="
                 ) from e
             values = np.asarray(values, object if self.text else None)
+            if self.after is not None:
+                values = _padded(values, box[:rank], self.after)
             inner: Any = (..., *box[rank:])
             values = values[inner] if len(box) > rank else values
             if self.text:
                 return values.astype(np.dtypes.StringDType())
             return values.astype(self.dtype, copy=False)
+
+
+def _padded(values: npt.NDArray[Any], box: Box, after: Any) -> npt.NDArray[Any]:
+    """Return values with the shape of a box, which may end after the last of them."""
+    lengths = (side.stop - side.start for side in box)
+    out: npt.NDArray[Any] = np.full((*lengths, *values.shape[len(box) :]), after, values.dtype)
+    out[tuple(slice(0, n) for n in values.shape)] = values
+    return out
 
 
 @contextmanager
@@ -197,15 +208,18 @@ def _entry(file: str, dataset: Any, conventions: Conventions) -> ArrayEntry:
         raise Unsupported("it is empty: it has a type, but no shape and no values")
     _check_storage(dataset)
     dtype, text, extra = stored_type(dataset.dtype)
-    shape = (*dataset.shape, *extra)
-    names = conventions.dimension_names(dataset)
+    shape = conventions.shape(dataset)
+    names, fill = conventions.dimension_names(dataset), _fill(dataset, dtype, text)
+    after = None
+    if shape != dataset.shape:
+        after = fill.get("fill_value", "" if text else padding(np.dtype(dtype)))
     return ArrayEntry(
-        DatasetValues(file, dataset.name, text, dtype),
-        shape,
+        DatasetValues(file, dataset.name, text, dtype, after),
+        (*shape, *extra),
         dtype,
         chunks=None if dataset.chunks is None else (*dataset.chunks, *extra),
         dimension_names=None if names is None else (*names, *(None for _ in extra)),
-        **_fill(dataset, dtype, text),
+        **fill,
     )
 
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from omnizarr.codecs.codec import BytesBytes
 from omnizarr.errors import StoreError
+from omnizarr.hierarchy.options import DEFAULT_FILL
 from omnizarr.integrations.files.contents import ArrayEntry
 from omnizarr.integrations.files.hdf5 import (
     contents,
@@ -111,7 +112,7 @@ def add_arrays(file: str, writer: ReferenceWriter) -> None:
 
 def _copy(path: str, entry: ArrayEntry, dataset: Any, reason: str, writer: ReferenceWriter) -> None:
     """Store a small array in the references, and leave out a larger one."""
-    if dataset.size * max(1, dataset.dtype.itemsize) > writer.inline:
+    if math.prod(entry.shape) * max(1, dataset.dtype.itemsize) > writer.inline:
         writer.skip(path, f"{reason}, and it is larger than {writer.inline} bytes")
         return
     missing = missing_filter(dataset)
@@ -131,6 +132,7 @@ def _add_array(
     inner = dtype.subdtype[1] if dtype.subdtype is not None else ()
     base = dtype.base if dtype.subdtype is not None else dtype
     document: dict[str, Any] = {"shape": list(entry.shape), "dtype": stored_dtype(base)}
+    _check_end(entry, dataset)
     chunks = _chunks(dataset, raw)
     if dataset.chunks is None:
         pieces = _pieces(dataset, chunks)
@@ -143,7 +145,7 @@ def _add_array(
         if filters:
             document |= {"filters": filters[:-1] or None, "compressor": filters[-1]}
         places = chunks
-        grid = [-(-n // c) for n, c in zip(dataset.shape, dataset.chunks, strict=True)]
+        grid = [-(-n // c) for n, c in zip(entry.shape, dataset.chunks, strict=False)]
         complete = len(chunks) == math.prod(grid)
     fill, attributes = _fill(entry, dataset, base, complete)
     values = {} if dataset.chunks is None else _recoded(dataset, chunks, raw, writer.inline)
@@ -154,6 +156,16 @@ def _add_array(
             writer.add_value(path, coords, values[chunk.coords])
         else:
             writer.add_target(path, coords, chunk.offset, chunk.size)
+
+
+def _check_end(entry: ArrayEntry, dataset: Any) -> None:
+    """Raise if chunks that are not stored do not stand for the rest of an unlimited dimension."""
+    sides = list(zip(entry.shape, dataset.shape, dataset.chunks or dataset.shape, strict=False))
+    if all(n == own for n, own, _ in sides):
+        return
+    stored = dataset.chunks is not None and entry.fill_value is not DEFAULT_FILL
+    if not stored or any(n != own and own % c for n, own, c in sides):
+        raise Unreferable("it is shorter than its unlimited dimension, and ends within a chunk")
 
 
 def _dtype(dataset: Any) -> np.dtype[Any]:
