@@ -9,6 +9,8 @@ import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import omnizarr as oz
 
@@ -106,3 +108,109 @@ def test_durations_without_a_fixed_length_are_left_out(tmp_path: Path) -> None:
     assert "no fixed number" in report.skipped["months"]
     with netCDF4.Dataset(tmp_path / "a.nc") as file:
         assert file["weeks"][:].tolist() == [7, 14]
+
+
+@pytest.mark.filterwarnings("ignore:variable 'v' has multiple fill values")
+@settings(max_examples=60, deadline=None)
+@given(
+    dtype=st.sampled_from(["i1", "u1", "i2", "u4", "f4", "f8"]),
+    marker=st.sampled_from([None, -99999, -1, 0, 2, 300, 70000, 1.5, 2.0, 1e20, "NaN"]),
+    other=st.sampled_from([None, 7, [5, 7]]),
+    fill=st.sampled_from([None, 0, 2, 7]),
+    zarr_format=st.sampled_from([2, 3]),
+)
+def test_missing_values_are_those_of_the_source(
+    tmp_path_factory: pytest.TempPathFactory,
+    dtype: str, marker: Any, other: Any, fill: Any, zarr_format: int,
+) -> None:  # fmt: skip
+    folder = tmp_path_factory.mktemp("missing")
+    attributes = {"_FillValue": marker, "missing_value": other}
+    root = oz.create_group(folder / "a.zarr", zarr_format=zarr_format)
+    array = root.create_array(
+        "v", shape=8, dtype=dtype, dimension_names=["x"],
+        fill_value=0 if fill is None and zarr_format == 3 else fill,
+        attributes={k: v for k, v in attributes.items() if v is not None},
+    )  # fmt: skip
+    # The bytes of values to which markers that do not fit would wrap are among them.
+    array[...] = np.array([0, 1, 2, 5, 7, 44, 97, 112], dtype)
+    report = oz.export_file(root, folder / "a.nc")
+    fits = True
+    if dtype[0] != "f":
+        whole = isinstance(marker, int) or marker == 2.0
+        fits = whole and np.iinfo(dtype).min <= marker <= np.iinfo(dtype).max
+    lost = {"v@_FillValue"} if marker is not None and not fits else set()
+    clash = {"v@fill_value"} & {*report.skipped}
+    assert {*report.skipped} == lost | clash
+    if clash:
+        assert zarr_format == 2
+        return
+    found = xr.load_dataset(folder / "a.nc", engine="netcdf4")["v"].values
+    np.testing.assert_array_equal(found.astype("f8"), oz.cf.open(root)["v"][...].astype("f8"))
+
+
+def test_a_second_number_for_missing_values_is_kept_or_named(tmp_path: Path) -> None:
+    root = oz.create_group(tmp_path / "a.zarr", zarr_format=2)
+    for name, more in {"kept": {}, "named": {"missing_value": 9}}.items():
+        root.create_array(
+            name, data=np.array([0, 2, 7], "i2"), dimension_names=["x"], fill_value=0,
+            attributes={"_FillValue": 2, **more},
+        )  # fmt: skip
+    report = oz.export_file(root, tmp_path / "a.nc")
+    assert list(report.skipped) == ["named@fill_value"]
+    with netCDF4.Dataset(tmp_path / "a.nc") as file:
+        assert (file["kept"]._FillValue, file["kept"].missing_value) == (2, 0)
+        assert file["kept"][:].mask.tolist() == [True, True, False]
+        assert (file["named"]._FillValue, file["named"].missing_value) == (2, 9)
+    with pytest.raises(oz.errors.CannotExpress, match="named@fill_value"):
+        oz.export_file(root, tmp_path / "b.nc", strict=True)
+
+
+@pytest.mark.parametrize("unit", ["D", "h", "m", "s", "ms", "us", "ns"])
+def test_xarray_reads_durations_as_it_writes_them(tmp_path: Path, unit: str) -> None:
+    values = np.array([1, -5, "NaT"], f"m8[{unit}]")
+    oz.create_group(tmp_path / "a.zarr").create_array("v", data=values, dimension_names=["x"])
+    oz.export_file(tmp_path / "a.zarr", tmp_path / "a.nc")
+    dataset = xr.Dataset({"v": ("x", values)})
+    dataset.to_netcdf(tmp_path / "b.nc", engine="netcdf4")
+    found, expected = (xr.load_dataset(tmp_path / f"{name}.nc")["v"] for name in "ab")
+    assert found.dtype == expected.dtype
+    xr.testing.assert_identical(found, expected)
+
+
+def test_what_netcdf_reserves_is_named(tmp_path: Path) -> None:
+    root = oz.create_group(tmp_path / "a.zarr", attributes={"_NCProperties": "version=2"})
+    root.create_array("v", data=np.arange(2), dimension_names=["x"], attributes={"CLASS": "a"})
+    root.create_array("x/w/u", data=np.arange(3), dimension_names=["k"])
+    root.create_array("y/w", data=np.arange(3), dimension_names=["w"], attributes={"a": [0, 0.5]})
+    report = oz.export_file(root, tmp_path / "a.nc")
+    assert {*report.skipped} == {"/@_NCProperties", "v@CLASS", "x", "x/w/u"}
+    with netCDF4.Dataset(tmp_path / "a.nc") as file:
+        assert (list(file.groups), list(file.variables)) == (["y"], ["v"])
+        assert file["v"][:].tolist() == [0, 1]
+        assert file["y/w"].a.tolist() == [0, 0.5]
+    with pytest.raises(oz.errors.CannotExpress, match="/@_NCProperties: NetCDF reserves"):
+        oz.export_file(root, tmp_path / "b.nc", strict=True)
+
+
+@pytest.mark.parametrize("name", ["a.nc", "a.h5"])
+def test_text_with_zero_characters_is_refused(tmp_path: Path, name: str) -> None:
+    root = oz.create_group(tmp_path / "a.zarr")
+    root.create_array("words", data=np.array(["a\0b", "c"], np.dtypes.StringDType()))
+    with pytest.raises(oz.errors.CannotExpress, match="/words has text with the character"):
+        oz.export_file(root, tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(-(2**40), 2**40) | st.floats(), min_size=1, max_size=4))
+def test_lists_of_numbers_are_stored_as_numbers(
+    tmp_path_factory: pytest.TempPathFactory, values: list[float]
+) -> None:
+    folder = tmp_path_factory.mktemp("numbers")
+    words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    stored = [words.get(str(v), v) for v in values]
+    root = oz.create_group(folder / "a.zarr", attributes={"a": stored})
+    root.create_array("v", data=np.arange(2))
+    assert oz.export_file(root, folder / "a.nc").notes == []
+    with netCDF4.Dataset(folder / "a.nc") as file:
+        np.testing.assert_array_equal(np.ravel(file.a), np.array(values))

@@ -115,6 +115,8 @@ class Hdf5Writer(FileWriter):
 
     def attribute(self, value: Any) -> Any:
         """Return an attribute as h5py takes it, or None if there is no type for it."""
+        if isinstance(value, np.generic):
+            return value
         if isinstance(value, str):
             return value if "\0" not in value else None
         if isinstance(value, bool):
@@ -127,6 +129,8 @@ class Hdf5Writer(FileWriter):
             return None
         items = [self.attribute(v) for v in value]
         kinds = {type(v) for v in items}
+        if kinds == {np.int64, np.float64} and all(float(v) == v for v in items if v == v):
+            return np.array(items, np.float64)
         if len(kinds) != 1 or kinds & {np.ndarray, list, type(None)}:
             return None
         return items if kinds == {str} else np.array(items)
@@ -179,8 +183,18 @@ class WriteBox:
     def encode(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return values as h5py takes them."""
         if self.dtype.kind in "TU":
-            return np.asarray(values.astype(object))
+            return self.encode_text(values)
         values = cast(values, self.dtype, self.array.name)
         if self.dtype.kind in "Mm":
             return values.astype(h5py.opaque_dtype(self.dtype))
         return values
+
+    def encode_text(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return text as h5py takes it; raise if HDF5 would end it too early."""
+        found = np.asarray(values.astype(object))
+        if any("\0" in text for text in found.flat):
+            raise CannotExpress(
+                f"{self.array.name} has text with the character \\0, at which text ends in HDF5;"
+                " replace it, or leave the array out with exclude="
+            )
+        return found

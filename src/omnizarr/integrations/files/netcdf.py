@@ -22,6 +22,7 @@ _FILLS = {"i1": -127, "u1": 255, "i2": -32767, "u2": 65535, "i4": -(2**31) + 1, 
           "f8": 2.0**122 * 1.875}  # fmt: skip
 _SCALE = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
 _NETCDF = {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCCOPY"}
+RESERVED = frozenset(_SCALE | _NETCDF)  # names of attributes that users cannot have
 
 
 @dataclass

@@ -7,17 +7,19 @@ with units, text of fixed length as characters. Half precision becomes single pr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.conventions.cf.packing import FILL, decode_fill
+from omnizarr.conventions.cf.packing import FILL, Packing, decode_fill
 from omnizarr.data_types import as_type
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations.files.hdf5_writer import Hdf5Writer, WriteBox
+from omnizarr.integrations.files.netcdf import RESERVED
 from omnizarr.model import paths
 from omnizarr.ops.fill import cast
 
@@ -40,7 +42,7 @@ class NetcdfWriter(Hdf5Writer):
     dimensions: dict[str, dict[str, int]] = field(default_factory=dict)  # of groups, by path
 
     def check(self) -> None:
-        """Leave out arrays of types that NetCDF does not have; find the dimensions of the rest."""
+        """Leave out what NetCDF does not have, such as types; find the dimensions of the rest."""
         for path, array in sorted(self.arrays.items(), key=lambda item: item[0].count("/")):
             try:
                 self.stored_type(path, array)
@@ -50,6 +52,24 @@ class NetcdfWriter(Hdf5Writer):
         for above in {"", *(p.rpartition("/")[0] for p in self.arrays)}:
             for group in (above, *paths.ancestors(above)):
                 self.groups.setdefault(group, {})
+        self._check_groups()
+        attributes = {p: array.attrs.asdict() for p, array in self.arrays.items()}
+        for path, names in (*self.groups.items(), *attributes.items()):
+            for name in RESERVED.intersection(names):
+                self.skipped[f"{path or '/'}@{name}"] = "NetCDF reserves this name"
+        for path, array in self.arrays.items():
+            self._attributes(path, array)
+
+    def _check_groups(self) -> None:
+        """Leave out groups that have the name of a dimension beside them."""
+        for group in sorted(self.groups):
+            above, _, name = group.rpartition("/")
+            if group in self.groups and group and name in self.dimensions.get(above, {}):
+                self.leave_out(group, f"a dimension beside it has the same name, {name!r}")
+                for path in [p for p in self.arrays if p.startswith(f"{group}/")]:
+                    self.leave_out(path, f"its group {group!r} has the name of a dimension")
+                for path in [p for p in self.groups if f"{p}/".startswith(f"{group}/")]:
+                    del self.groups[path]
 
     def stored_type(self, path: str, array: Array) -> Any:
         """Return the NumPy type of a variable; raise if there is none."""
@@ -130,27 +150,58 @@ class NetcdfWriter(Hdf5Writer):
         """Return the attributes of a variable, and its `_FillValue` or None."""
         attributes = self.attributes_of(array)
         dtype, stored = self.type_of(array), self.stored_type(path, array)
-        given = attributes.pop(FILL, None)
-        fill: Any = None
-        if array._location.format.undefined_fill:
-            fill = array.fill_value
-        elif given is not None:
-            try:
-                fill = decode_fill(given, array.dtype)
-            except InvalidMetadata as e:
-                self.skipped[f"{path}@{FILL}"] = str(e)
+        given, where = attributes.pop(FILL, None), f"{path or '/'}@{FILL}"
+        if dtype.kind in "Mm":
+            unit = _time_unit(dtype)
+            attributes["units"] = UNITS[unit]
+            if dtype.kind == "M":
+                attributes["units"] += " since 1970-01-01"
+                attributes["calendar"] = "proleptic_gregorian"
+            else:  # xarray takes numbers with this attribute for durations
+                attributes["dtype"] = f"timedelta64[{unit if unit[-1] == 's' else 's'}]"
+            return attributes, np.int64(_NAT)
         if dtype.kind == "b":
             attributes.setdefault("dtype", "bool")
-            fill = None
-        elif dtype.kind in "Mm":
-            unit = UNITS[_time_unit(dtype)]
-            attributes["units"] = f"{unit} since 1970-01-01" if dtype.kind == "M" else unit
-            if dtype.kind == "M":
-                attributes["calendar"] = "proleptic_gregorian"
-            fill = _NAT
-        if fill is None or stored.kind not in "iuf":
+        if dtype.kind not in "iuf" or array.dtype.kind == "b":
+            if given is not None:
+                self.skipped[where] = f"a variable of {dtype} has none in NetCDF"
             return attributes, None
-        return attributes, np.asarray(fill).astype(stored)[()]
+        fill = None
+        if given is not None:
+            fill = self._stored_fill(array, given, stored)
+            if fill is None:
+                self.skipped[where] = f"{given!r} is no value of the type {array.dtype}"
+        own = array.fill_value if array._location.format.undefined_fill else None
+        if own is None or (own != own and fill is not None):  # NaN is missing in any case
+            return attributes, fill
+        number = _fitting(own, stored)
+        if number is None:
+            self.skipped[f"{path or '/'}@fill_value"] = f"{own} is no value of the type {stored}"
+        elif fill is None:
+            fill = number
+        elif fill != number:
+            listed = np.ravel(attributes.setdefault("missing_value", number)).tolist()
+            if number not in listed:
+                self.skipped[f"{path or '/'}@fill_value"] = (
+                    f"{own} also marks missing values, but there is another {FILL} and"
+                    " missing_value"
+                )
+        return attributes, fill
+
+    def _stored_fill(self, array: Array, given: Any, stored: np.dtype[Any]) -> Any:
+        """Return the attribute `_FillValue` in the type of a variable; None if it does not fit."""
+        attributes = {FILL: given, "_Unsigned": array.attrs.get("_Unsigned")}
+        try:
+            found = Packing.of(array.dtype, attributes, valid_only=False).missing
+            number = decode_fill(given, array.dtype) if array.dtype.kind == "f" else found[0]
+        except (InvalidMetadata, IndexError):
+            return None
+        return _fitting(number, stored) if len(found) == 1 else None
+
+    def write_attributes(self, to: Any, attributes: Mapping[str, Any], path: str) -> None:
+        """Store JSON attributes, without those whose names NetCDF reserves."""
+        own = {name: value for name, value in attributes.items() if name not in RESERVED}
+        super().write_attributes(to, own, path)
 
     def attribute(self, value: Any) -> Any:
         """Return an attribute as NetCDF takes it: it has no booleans."""
@@ -161,6 +212,15 @@ class NetcdfWriter(Hdf5Writer):
     def work(self, file: str, path: str, array: Array, sides: Any) -> WriteBox:
         """Return the work of one task."""
         return WriteVariable(array, file, self.places[path], self.type_of(array), sides)
+
+
+def _fitting(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a number in another type; None if that cannot hold it."""
+    with np.errstate(all="ignore"):
+        found = np.asarray(value).astype(dtype)[()]
+    if dtype.kind == "f":
+        return found if np.isinf(found) == np.isinf(value) else None
+    return found if int(found) == value else None
 
 
 def _time_unit(dtype: np.dtype[Any]) -> str:
@@ -179,7 +239,7 @@ class WriteVariable(WriteBox):
         """Return values in a type that NetCDF has."""
         dtype = self.dtype
         if dtype.kind in "TU":
-            return np.asarray(values.astype(object))
+            return self.encode_text(values)
         if dtype.kind in "Mm":
             plain = np.dtype(f"{dtype.kind}8[{_time_unit(dtype)}]")
             return as_type(values, plain).astype("i8")
