@@ -175,6 +175,7 @@ def test_memory_stays_within_a_few_units(tmp_path: Path) -> None:
         ({"levels": 0}, "at least 1"),
         ({"levels": 3, "names": ["a"]}, "1 names were given for 3 levels"),
         ({"axes": "cyx", "channels": ["a"]}, "got 1 channels, but the data has 4"),
+        ({"axes": "cyx", "channels": [{"label": "a"}] * 4}, "channel 0 is {'label': 'a'}; give"),
         ({"axes": "ycx"}, r"pass numpy.transpose\(data, \(1, 0, 2\)\) with axes \['c', 'y', 'x'\]"),
         ({"axes": "zyt"}, "time, then channel, then space"),
         ({"scale": (1, 0, 1)}, "invalid pixel size 0 along 'y'"),

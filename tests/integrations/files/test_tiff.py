@@ -386,3 +386,17 @@ def test_a_no_data_value_that_the_pixels_cannot_have_is_listed(tmp_path: Path) -
     write_geotiff(tmp_path / "a.tif", "projected", SCALE, TIE, dtype="u1", nodata="-9999")
     report = oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr")
     assert report.skipped == {"no-data value": "'-9999' is no value of type uint8"}
+
+
+def test_what_ome_xml_says_of_other_axes_is_in_the_report(tmp_path: Path) -> None:
+    tifffile.imwrite(
+        tmp_path / "a.ome.tif", np.zeros((2, 16, 16, 3), "u1"), ome=True, photometric="rgb",
+        metadata={
+            "axes": "CYXS", "PhysicalSizeX": 0.5, "Name": "N", "Channel": {"Name": ["a", "b"]}
+        },
+    )  # fmt: skip
+    report = oz.import_file(tmp_path / "a.ome.tif", tmp_path / "a.zarr")
+    expected = {"image of series 0": "an array has no name and pixel sizes and channels"}
+    assert report.skipped == expected
+    with pytest.raises(oz.errors.CannotExpress, match="an array has no name"):
+        oz.import_file(tmp_path / "a.ome.tif", tmp_path / "b.zarr", strict=True)

@@ -217,3 +217,52 @@ def test_references_have_the_attributes_of_an_import(tmp_path: Path) -> None:
     tifffile.imwrite(tmp_path / "b.tif", HOLES, extratags=[CONTROL, own])
     report = oz.reference(tmp_path / "b.tif", tmp_path / "b.json")
     assert [*report.skipped] == ["coordinates of the pixels", "coordinate reference system"]
+
+
+@pytest.mark.parametrize("model", [None, 32767])
+def test_the_base_of_a_projected_system_is_not_taken_for_it(
+    tmp_path: Path, model: int | None
+) -> None:
+    """As ArcGIS writes it, with the system as text; EPSG:4326 would be wrong by any distance."""
+    text = (
+        'ESRI PE String = PROJCS["WGS_1984_Web_Mercator_Auxiliary_Sphere",GEOGCS["GCS_WGS_1984",'
+        'DATUM["D_WGS_1984",SPHEROID["WGS_1984",6378137.0,298.257223563]],PRIMEM["Greenwich",0.0],'
+        'UNIT["Degree",0.0174532925199433]],PROJECTION["Mercator_Auxiliary_Sphere"],'
+        'PARAMETER["False_Easting",0.0],PARAMETER["False_Northing",0.0],'
+        'PARAMETER["Central_Meridian",0.0],PARAMETER["Standard_Parallel_1",0.0],'
+        'PARAMETER["Auxiliary_Sphere_Type",0.0],UNIT["Meter",1.0]]|'
+    )
+    keys = [] if model is None else [(1024, 0, 1, model)]
+    keys += [(1025, 0, 1, 1), (2048, 0, 1, 4326), (3073, 34737, len(text), 0), (3076, 0, 1, 9001)]
+    directory = [1, 1, 0, len(keys), *(n for key in keys for n in key)]
+    tags = [(34735, "H", len(directory), directory, False), (34737, "s", 0, text, False)]
+    tifffile.imwrite(tmp_path / "a.tif", HOLES, extratags=[SCALE, TIE, *tags])
+    report = oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr")
+    crs = oz.geo.open(tmp_path / "a.zarr").crs
+    if crs is None:  # without rasterio
+        assert "ESRI PE String" in report.skipped["coordinate reference system"]
+    else:
+        assert crs.to_pyproj().is_projected
+
+
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("samples", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("dtype", ["u1", "i2"])
+@pytest.mark.parametrize("attributes", [{"station": "abc", "n": 1}, {"units": "m"}])
+def test_an_array_of_samples_comes_back_with_its_attributes(
+    tmp_path: Path, width: int, samples: int, dtype: str, attributes: dict[str, Any]
+) -> None:
+    values = np.arange(42 * width * samples).reshape(42, width, samples).astype(dtype)
+    oz.create_array(
+        tmp_path / "a.zarr", data=values, dimension_names=["y", "x", "s"], attributes=attributes
+    )
+    assert oz.export_file(tmp_path / "a.zarr", tmp_path / "a.tif").skipped == {}
+    assert oz.import_file(tmp_path / "a.tif", tmp_path / "b.zarr").skipped == {}
+    found = oz.open_array(tmp_path / "b.zarr")
+    assert found.dimension_names == ("y", "x", "s")
+    np.testing.assert_array_equal(found[...], values)
+    assert {k: v for k, v in found.attrs.items() if k != "gdal"} == attributes
+    done = oz.import_file(tmp_path / "a.tif", tmp_path / "c.zarr", image=True, levels=1)
+    image = oz.ome.open(tmp_path / "c.zarr")
+    kept = {**image.group.attrs.asdict(), **image.levels[0].attrs.asdict()}
+    assert {k: kept.get(k) for k in attributes} == attributes or done.skipped

@@ -510,11 +510,16 @@ def _write_mapping(array: Array, crs: CRS, name: str) -> str:
 _USER_DEFINED = 32767  # a reference system that is described by parameters, not by a code
 
 
+GEOTIFF_KEYS = {"GTModelTypeGeoKey", "GeographicTypeGeoKey"}  # of which a system has one
+
+
 def geotiff_code(tags: dict[str, Any]) -> int | None:
     """Return the EPSG code of the horizontal reference system; None if the file has none."""
-    projected = epsg_number(tags.get("ProjectedCSTypeGeoKey"))
-    if tags.get("GTModelTypeGeoKey") == 1 or tags.get("ProjectedCSTypeGeoKey") is not None:
-        return projected
+    model = tags.get("GTModelTypeGeoKey")
+    if model == 1 or tags.get("ProjectedCSTypeGeoKey") is not None:
+        return epsg_number(tags.get("ProjectedCSTypeGeoKey"))
+    if model == _USER_DEFINED or (model is None and any(n.startswith("Proj") for n in tags)):
+        return None  # the geographic system is only the base of another one
     return epsg_number(tags.get("GeographicTypeGeoKey"))
 
 
@@ -529,7 +534,7 @@ def geotiff_crs(tags: dict[str, Any], path: str) -> CRS | None:
     code = geotiff_code(tags)
     if code is not None:
         return CRS.of(f"EPSG:{code}")
-    if "GTModelTypeGeoKey" not in tags:
+    if not tags.keys() & GEOTIFF_KEYS:
         return None
     try:
         with import_module("rasterio").open(path) as opened:

@@ -445,6 +445,8 @@ def _omero(
 
 
 def _channel(label: Any, index: int) -> Channel:
+    if isinstance(label, Mapping):
+        raise InvalidArgument(f"channel {index} is {label!r}; give its label, or an ome.Channel")
     channel = label if isinstance(label, Channel) else Channel(str(label))
     color = (channel.color or _COLOURS[index % len(_COLOURS)]).removeprefix("#")
     if not is_colour(color):
@@ -452,11 +454,8 @@ def _channel(label: Any, index: int) -> Channel:
             f"invalid colour {channel.color!r} of channel {channel.label!r}; use six hexadecimal"
             " digits, such as 'FF0000' for red"
         )
-    return replace(
-        channel,
-        color=color,
-        active=True if channel.active is None else channel.active,
-    )
+    active = True if channel.active is None else channel.active
+    return replace(channel, color=color, active=active)
 
 
 @document_options(ArrayOptions)

@@ -56,6 +56,12 @@ class OmeImage:
     units: Mapping[str, str] = field(default_factory=dict)
     channels: tuple[Channel, ...] = ()
 
+    @property
+    def parts(self) -> list[str]:
+        """What is said of the image."""
+        said = {"name": self.name, "pixel sizes": self.sizes, "channels": self.channels}
+        return [part for part, value in said.items() if value]
+
     def entry(self, axes: str, shape: tuple[int, ...]) -> ImageEntry:
         """Return the description of an array of these axes."""
         names = axes.lower()

@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.conventions.geo.crs import (
+    GEOTIFF_KEYS,
     PROJ,
     epsg_number,
     geotiff_crs,
@@ -268,15 +269,18 @@ def _entry(
             f"series {number} has the axes {series.axes}, which OME-Zarr does not allow; it is"
             " imported as an array"
         )
+        if image.parts:
+            text = f"an array has no {' and '.join(image.parts)}"
+            found.skipped[f"image of series {number}"] = text
     described = _description(series)
     shape, added = _full_shape(described.get("array_shape") or described.get("shape"), series.shape)
-    stated = series.axes.lower() if len(series.axes) == len(shape) else None
+    axes = series.axes.lower() if len(series.axes) == len(shape) else None
     names: tuple[str | None, ...] | None = None
-    if stated is not None and len(set(stated)) == len(stated):
-        names = tuple(stated)
+    if axes is not None and len(set(axes)) == len(axes):
+        names = tuple(axes)
     given = described.get("dimension_names")
     if isinstance(given, list) and len(given) == len(shape):
-        names, stated = tuple(None if n is None else str(n) for n in given), None
+        names, axes = tuple(None if n is None else str(n) for n in given), None
     nodata = _nodata(series, found)
     return ArrayEntry(
         SeriesValues(file, number, order, shape, added),
@@ -287,8 +291,8 @@ def _entry(
         missing=nodata,
         attributes={**own, **_place(series, shape, names, found)},
         dimension_names=names,
-        stated_axes=stated,
-        as_image=None if added else arranged,
+        stated_axes=axes,
+        as_image=None if added and series.kind == "shaped" else arranged,
     )
 
 
@@ -400,9 +404,10 @@ def _full_shape(stated: Any, shape: tuple[int, ...]) -> tuple[tuple[int, ...], t
 
 
 def _description(series: Any) -> dict[str, Any]:
-    """Return the JSON metadata that tifffile has written for a series; empty if there are none."""
-    for tag in series.keyframe.tags if series.kind == "shaped" else ():
-        if tag.code == _DESCRIPTION and str(tag.value).startswith('{"shape":'):
+    """Return the JSON metadata that tifffile or the export has written; empty if there are none."""
+    known = ('{"shape":', OWN_DESCRIPTION) if series.kind == "shaped" else OWN_DESCRIPTION
+    for tag in series.keyframe.tags:
+        if tag.code == _DESCRIPTION and str(tag.value).startswith(known):
             found = json.loads(tag.value)
             return found if isinstance(found, dict) else {}
     return {}
@@ -489,32 +494,13 @@ def _with_gdal(entry: ArrayEntry, series: Any, number: int, found: Contents) -> 
     stated = _gdal_attributes(keyframe, dict(zip(series.axes, series.shape, strict=True)), found)
     if entry.image is not None:
         return replace(
-            entry, missing=_nodata(series, found), attributes={**stated, **entry.attributes}
+            entry, missing=_nodata(series, found), attributes={**entry.attributes, **stated}
         )
     image = entry.as_image
     if image is not None:
-        attributes = {**stated, **image.attributes}
+        attributes = {**image.attributes, **stated}
         image = replace(image, missing=entry.missing, attributes=attributes)
-    entry = replace(entry, attributes={**stated, **entry.attributes}, as_image=image)
-    return _as_exported(entry, str(keyframe.description))
-
-
-def _as_exported(entry: ArrayEntry, description: str) -> ArrayEntry:
-    """Return the array of a map that was exported, with its shape, names and attributes."""
-    own = json.loads(description) if description.startswith(OWN_DESCRIPTION) else {}
-    values = entry.values
-    if not own or not isinstance(values, SeriesValues):
-        return entry
-    shape, added = _full_shape(own.get("array_shape"), entry.shape)
-    names = tuple(own.get("dimension_names") or ())
-    return replace(
-        entry,
-        values=replace(values, shape=shape, added=added),
-        shape=shape,
-        chunks=None if added else entry.chunks,
-        dimension_names=names if len(names) == len(shape) else entry.dimension_names,
-        attributes={**own.get("attributes", {}), **entry.attributes},
-    )
+    return replace(entry, attributes={**entry.attributes, **stated}, as_image=image)
 
 
 def _pages_differ(series: Any, tags: set[int]) -> bool:
@@ -612,7 +598,7 @@ def _place(
     if crs is not None:
         attributes |= {"_CRS": to_gdal(crs), **to_proj(crs)}
         used.append(PROJ)
-    elif "GTModelTypeGeoKey" in tags:
+    elif tags.keys() & GEOTIFF_KEYS:
         about = tags.get("PCSCitationGeoKey") or tags.get("GTCitationGeoKey")
         text = f"{about!r} " if isinstance(about, str) else ""
         found.skipped["coordinate reference system"] = (

@@ -501,7 +501,7 @@ class WritePages:
                     own |= {"subfiletype": 1, "metadata": None}
                 if width == 1:  # then tifffile arranges pages in its own way
                     values = self._read(array, ())
-                    out.write(values[..., 0] if self.bands_last else values, **own)
+                    out.write(values[..., 0] if self.bands_last and not colour else values, **own)
                 else:
                     parts = self._parts(array, inner, tile)
                     out.write(parts, shape=array.shape, tile=tile, **own)
