@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,3 +58,45 @@ def test_boxes_cover_every_element_once_and_split_no_chunk(
             assert side.start % c == 0
             assert side.stop % c == 0 or side.stop == n
     assert (seen == 1).all()
+
+
+def _exported(source: Path, folder: Path, dtype: str) -> Any:
+    oz.export_file(source, folder / "b.nc", dtype=dtype)
+    oz.import_file(folder / "b.nc", folder / "c.zarr")
+    return oz.cf.open(folder / "c.zarr")["v"]
+
+
+def _imported(source: Path, folder: Path, dtype: str) -> Any:
+    oz.export_file(source, folder / "b.nc")
+    oz.import_file(folder / "b.nc", folder / "c.zarr", dtype=dtype)
+    return oz.cf.open(folder / "c.zarr")["v"]
+
+
+def _rechunked(source: Path, folder: Path, dtype: str) -> Any:
+    oz.rechunk(source, folder / "c.zarr", dtype=dtype, chunks={"x": 2})
+    return oz.cf.open(folder / "c.zarr")["v"]
+
+
+def _copied(source: Path, folder: Path, dtype: str) -> Any:
+    oz.copy(oz.open(source)["v"], oz.create_group(folder / "c.zarr"), "v", dtype=dtype)
+    return oz.cf.open(folder / "c.zarr")["v"]
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "i8", "f4"])
+@pytest.mark.parametrize(("stored", "unsigned"), [("i1", "true"), ("u1", "false"), ("i1", None)])
+@pytest.mark.parametrize("cast", [_exported, _imported, _rechunked, _copied])
+def test_no_cast_changes_the_numbers_that_unsigned_means(
+    tmp_path: Path, cast: Any, stored: str, unsigned: str | None, dtype: str
+) -> None:
+    root = oz.create_group(tmp_path / "a.zarr")
+    attributes = {} if unsigned is None else {"_Unsigned": unsigned}
+    values = np.array([254, 3, 4], "u1").view(stored)
+    root.create_array("v", data=values, dimension_names=["x"], attributes=attributes)
+    expected = oz.cf.open(root)["v"][...]
+    try:
+        found = cast(tmp_path / "a.zarr", tmp_path, dtype)
+    except oz.InvalidArgument as e:
+        assert dtype != stored
+        assert "_Unsigned" in str(e) or "u" in (dtype[0], stored[0])  # noqa: PT017
+    else:
+        np.testing.assert_array_equal(found[...].astype("f8"), expected.astype("f8"))

@@ -21,6 +21,7 @@ from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.options import CreateOptions, document_options
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.model import paths
+from omnizarr.ops.fill import check_sign
 from omnizarr.ops.source_keys import warn_of_other_keys
 from omnizarr.stores import can_list, storage_identity
 
@@ -121,6 +122,8 @@ def copy_array(
     operation = "copying an array"
     with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
         new = make_array(staged, options["shape"], options.get("dtype"), None, False, rest)
+        if isinstance(source, Array):
+            check_sign(new.attrs, source.dtype, new.dtype, source.name)
         size = copy_values(source, new)
     array = Array.at(location, new._model)
     array._configure(new._config)

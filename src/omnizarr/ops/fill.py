@@ -8,7 +8,7 @@ these is stored once, and no task needs what another one stores.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Protocol, TypeAlias
@@ -102,6 +102,19 @@ def check_cast(old: np.dtype[Any], new: np.dtype[Any], name: str) -> None:
     """Raise if values cannot be cast without losing their kind, such as fractions."""
     if not np.can_cast(old, new, "same_kind") and not (old.kind in "iu" and new.kind in "iuf"):
         raise InvalidArgument(f"{name} has the type {old}, which cannot be cast to {new}")
+
+
+def check_sign(
+    attributes: Mapping[str, Any], old: np.dtype[Any], new: np.dtype[Any], name: str
+) -> None:
+    """Raise if a cast would change integers whose sign is given by the attribute `_Unsigned`."""
+    stated = str(attributes.get("_Unsigned", "")).lower()
+    other = (old.kind, stated) in (("i", "true"), ("u", "false"))
+    if other and (old.kind, old.itemsize) != (new.kind, new.itemsize):
+        raise InvalidArgument(
+            f"{name} has the type {old} and the attribute _Unsigned={stated!r}; cast to {new}, its"
+            " numbers would be others: leave out dtype or the array, or decode it with omnizarr.cf"
+        )
 
 
 def item_bytes(dtype: Any) -> int:

@@ -22,7 +22,7 @@ from omnizarr.hierarchy.open import open as open_zarr
 from omnizarr.integrations.files.contents import format_of_name
 from omnizarr.integrations.files.writing import AUTO, NUMBERS, FileOutput, FileWriter
 from omnizarr.model import paths
-from omnizarr.ops.fill import Filled, check_cast
+from omnizarr.ops.fill import Filled, check_cast, check_sign
 from omnizarr.ops.job import MEMORY, Job, Plan, Stage, launch, memory_of
 from omnizarr.ops.source_keys import source_state
 from omnizarr.stores.identity import key_digest, portable_key
@@ -152,6 +152,7 @@ class Export(Job[Filled]):
             wanted = writer.type_of(array)
             if wanted != array.dtype and wanted.kind in NUMBERS:
                 check_cast(array.dtype, wanted, array.name)
+                check_sign(array.attrs, array.dtype, wanted, array.name)
 
 
 def _matches(path: str, pattern: str) -> bool:

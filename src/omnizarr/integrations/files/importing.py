@@ -45,6 +45,7 @@ from omnizarr.ops.fill import (
     Filled,
     box_count,
     check_cast,
+    check_sign,
     fill_tasks,
     item_bytes,
     items_for,
@@ -331,6 +332,7 @@ class _Nodes:
             return own
         wanted = np.dtype(self.job.dtype)
         check_cast(np.dtype(own), wanted, paths.show(path))
+        check_sign(entry.attributes, np.dtype(own), wanted, paths.show(path))
         return wanted
 
     def _options(self, path: str, entry: ArrayEntry, dtype: Any) -> Any:

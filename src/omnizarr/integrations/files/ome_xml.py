@@ -58,7 +58,7 @@ class OmeImage:
 
     @property
     def parts(self) -> list[str]:
-        """What is said of the image."""
+        """The names of what is known of the image."""
         said = {"name": self.name, "pixel sizes": self.sizes, "channels": self.channels}
         return [part for part, value in said.items() if value]
 

@@ -163,7 +163,7 @@ class TiffWriter(FileWriter):
         if others:
             self.skipped["missing values"] = f"a file has one: {missing}, not also {others}"
         if packing.signed is not None:
-            self.skipped["_Unsigned"] = f"numbers are written as {dtype}; give another dtype"
+            self.skipped["_Unsigned"] = f"numbers are written as {dtype}, without their sign"
         if packing.valid:
             self.skipped["valid range"] = "a TIFF file has none; it is kept in its description"
         text = _gdal_metadata(attributes, self._bands())

@@ -20,6 +20,7 @@ from omnizarr.formats import Format
 from omnizarr.formats.draft.extensions import packed_shard_shape
 from omnizarr.hierarchy.chunk_shapes import chunk_grid, shard_options, shard_shape
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
+from omnizarr.ops.fill import check_sign
 
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 KEEP: Any = None  # of a rule: as in the source
@@ -215,6 +216,7 @@ def _new_type(source: BoundArray, rule: Rule, format: Format, casting: str) -> D
         return source.data_type
     made = data_types.bind(named)
     old, new = source.dtype, made.dtype
+    check_sign(source.model.attributes, old, new, paths.show(source.path))
     if is_complex_pair(old) and new.kind == "c":
         return made  # which holds all numbers of the small type
     if not np.can_cast(old, new, casting):  # type: ignore[arg-type]  # checked above
