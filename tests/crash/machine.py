@@ -509,7 +509,10 @@ def _read_later(place: Place) -> View:
     """Open all arrays, stop, and then read them."""
     handles = {}
     for name in filter(place.exists, ROOTS):
-        root = oz.open(place.root(name, read_only=place.kind == "ZIP"), mode="r")
+        try:
+            root = oz.open(place.root(name, read_only=place.kind == "ZIP"), mode="r")
+        except oz.NodeNotFound:  # a job will make it
+            continue
         members = root.members(max_depth=None) if isinstance(root, oz.Group) else [("", root)]
         handles |= {f"{name}:{path}": node for path, node in members if isinstance(node, oz.Array)}
     for handle in handles.values():
