@@ -287,5 +287,7 @@ def _show_decisions(report: Report) -> None:
     for reason, found in reasons.items():
         say(f"  re-encoded {listed(found)}: {reason}")
     show_left_out(report.left_out)
+    for path, note in report.notes.items():
+        say(f"  {path}: {note}")
     if report.consolidated:
         say(f"  consolidated metadata of {listed(report.consolidated)}")

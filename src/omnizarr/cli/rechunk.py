@@ -222,5 +222,5 @@ def show(report: Report, target: str, where: Where, what: str = "", *, brief: bo
     say(f"{where.title}wrote {what}{target}: {', '.join(parts)}")
     for path, layout in () if brief else report.rechunked.items():
         say(f"  {path}: {layout}")
-    for path, why in () if brief else report.kept.items():
+    for path, why in () if brief else (*report.kept.items(), *report.notes.items()):
         say(f"  {path}: {why}")

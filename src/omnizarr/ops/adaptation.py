@@ -5,29 +5,39 @@ Everything that a format cannot express is found before anything is written, for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from omnizarr import engine, registry
 from omnizarr.codecs.specify import inner_chunk_shape
 from omnizarr.data_types import describe
+from omnizarr.data_types.data_type import old
 from omnizarr.engine import BoundArray
 from omnizarr.errors import CannotExpress, OmnizarrError, Problem, UnknownExtension
 from omnizarr.formats import Format, consolidated
 from omnizarr.formats.codec_names import N5_BLOCKS, without_checksums
-from omnizarr.formats.format import without_duplicate_names
+from omnizarr.formats.format import ARRAY_DIMENSIONS, is_nczarr, without_duplicate_names
 from omnizarr.hierarchy.chunk_shapes import guess_chunks
+from omnizarr.hierarchy.chunks import stored_keys
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.options import default_codecs
-from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
+from omnizarr.model import ArrayModel, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.node import PREFIX
 from omnizarr.ops.transfer import Method, Transfer, check_readable, is_readable
 from omnizarr.stores import Store, sizes
 
 SHOWN = 20  # nodes that a message names
 
-# Conventions are above this module in the layers, so OME-Zarr is found by its registered name.
+FILL = "_FillValue"  # the attribute that marks missing values where the fill value does not
+
+# Conventions are above this module in the layers, so they are found by their registered names.
 registry.register("integration", "ome", "omnizarr.conventions.ome.migrate:for_format")
+registry.register("integration", "cf-encode-fill", "omnizarr.conventions.cf.packing:encode_fill")
+registry.register("integration", "cf-decode-fill", "omnizarr.conventions.cf.packing:decode_fill")
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,8 @@ class Adaptation:
     left_out: tuple[str, ...] = ()  # checksum codecs that the new array does not have
     changed: tuple[int, int] = (0, 0)  # numbers of last codecs to decode, and to encode again
     documents: Mapping[str, bytes | None] = field(default_factory=dict)  # the new metadata
+    fills: bool = False  # chunks that the source lacks are needed, as the fill value is another
+    note: str | None = None  # what readers of the new array take for missing that was not, or was
 
     @property
     def method(self) -> Method:
@@ -53,7 +65,7 @@ class Adaptation:
         path = self.source.path
         target = BoundArray(store, path, format.chunk_prefix(path), self.model)
         check = check and is_readable(self.source)
-        return Transfer(self.source, target, method, self.changed, check)
+        return Transfer(self.source, target, method, self.changed, check, self.fills)
 
 
 @dataclass
@@ -81,6 +93,7 @@ class Options:
     codecs: str | None = None  # the codecs of re-encoded chunks, by default those of new arrays
     well_known: bool = False  # re-encode what has codecs that few readers of the format know
     n5_blocks: bool = False  # keep blocks of N5 as they are, which few readers of Zarr know
+    makes_chunks: bool = False  # missing chunks can be made when they are read
 
 
 def adapt_nodes(
@@ -142,6 +155,8 @@ def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptatio
     if not options.same_format:
         own = model.attributes if goal.names_in_attributes else without_duplicate_names(model)
         model = model.with_(extra={}, attributes=own)
+        if goal.names_in_attributes and not (model.shape or old(model.fill_value.dialect)):
+            model = model.with_(dimension_names=())  # which xarray requires of scalars, too
     reason = None
     left_out: tuple[str, ...] = ()
     changed = 0, 0
@@ -163,6 +178,11 @@ def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptatio
         reason = str(e)
         check_readable(source)
         kept = _reencoded(source, _with_fill_value(model, source, goal), goal, options.codecs)
+    fills, note = False, None
+    if not options.same_format:
+        kept, fills, note = _with_missing_marks(kept, source, goal, options)
+    if fills and reason is None and not options.makes_chunks:
+        reason = f"missing chunks have the value {source.fill[()]!r}, and {FILL} is another"
     if options.in_place:
         same = kept.chunk_key_encoding == model.chunk_key_encoding
         same = same and goal.chunk_prefix(source.path) == source.prefix
@@ -180,7 +200,7 @@ def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptatio
     documents = goal.write(source.path, kept)
     if any(changed):
         check_readable(source)
-    return Adaptation(source, kept, reason, left_out, changed, documents)
+    return Adaptation(source, kept, reason, left_out, changed, documents, fills, note)
 
 
 def _check_blocks(codecs: tuple[Named, ...], goal: Format) -> None:
@@ -213,6 +233,107 @@ def _with_fill_value(model: ArrayModel, source: BoundArray, goal: Format) -> Arr
     else:
         fill = source.data_type.fill_json(source.fill, goal.dialect)
     return model.with_(fill_value=fill)
+
+
+def _with_missing_marks(
+    model: ArrayModel, source: BoundArray, goal: Format, options: Options
+) -> tuple[ArrayModel, bool, str | None]:
+    """Return the model of a variable in which the same values are missing as in the source.
+
+    In versions 1 and 2, xarray and NetCDF take the fill value for missing; in others, the attribute
+    `_FillValue`. Also return whether chunks that the source lacks are needed because the fill value
+    is another, and a note on what cannot be kept.
+    """
+    if _fill_may_mark(source) and not goal.undefined_fill:
+        if _is_variable(source):
+            model, note = _marked_by_attribute(model, source, goal)
+            return model, False, note
+    elif goal.undefined_fill and not _fill_may_mark(source):
+        axes = model.dimension_names
+        if axes is not None and None not in axes:
+            return _marked_by_fill_value(model, source, goal, options)
+    return model, False, None
+
+
+def _fill_may_mark(array: BoundArray) -> bool:
+    """Return True for the formats in which the fill value marks missing values."""
+    blocks = any(codec.name == N5_BLOCKS for codec in array.model.codecs)
+    return old(array.model.fill_value.dialect) and not blocks
+
+
+def _is_variable(array: BoundArray) -> bool:
+    """Return True for an array of xarray or NetCDF in a format with names in attributes."""
+    names = (*array.model.attributes, *array.model.extra)
+    return any(name == ARRAY_DIMENSIONS or is_nczarr(name) for name in names)
+
+
+def missing_mark(array: BoundArray) -> Any:
+    """Return what marks missing values of a variable, as `_FillValue` of version 3; else None."""
+    encode = registry.lookup("integration", "cf-encode-fill")
+    if not _fill_may_mark(array):
+        return array.model.attributes.get(FILL)
+    known = array.fill_defined and _is_variable(array) and array.dtype.kind in "biufc"
+    return encode(array.fill[()], array.dtype) if known else None
+
+
+def _marked_by_attribute(
+    model: ArrayModel, source: BoundArray, goal: Format
+) -> tuple[ArrayModel, str | None]:
+    encode = registry.lookup("integration", "cf-encode-fill")
+    decode = registry.lookup("integration", "cf-decode-fill")
+    dtype, own, note = source.dtype, model.attributes.get(FILL), None
+    fill = source.fill[()]
+    if dtype.kind not in "biufc":
+        if source.fill_defined and not (dtype.kind in "mM" and np.isnat(fill)):
+            note = (
+                f"its fill value {fill!r} no longer marks missing values: xarray reads no {FILL} of"
+                f" type {dtype} in zarr {goal.name}"
+            )
+        return model, note
+    mark = missing_mark(source)
+    if own is not None:
+        try:
+            found = encode(decode(own, dtype), dtype)
+        except OmnizarrError:
+            found = own
+        if mark is not None and mark != found:
+            note = (
+                f"its attribute {FILL} {own!r} becomes the fill value {fill!r}, which xarray used"
+            )
+        mark = found if mark is None else mark
+    if mark is None:
+        return model, None
+    return model.with_(attributes={**model.attributes, FILL: mark}), note
+
+
+def _marked_by_fill_value(
+    model: ArrayModel, source: BoundArray, goal: Format, options: Options
+) -> tuple[ArrayModel, bool, str | None]:
+    attributes = dict(model.attributes)
+    own = attributes.pop(FILL, None)
+    kept = f"the fill value {source.fill[()]!r} marks missing values in zarr {goal.name}"
+    if own is not None:
+        decode = registry.lookup("integration", "cf-decode-fill")
+        try:
+            fill = source.data_type.fill_json(decode(own, source.dtype), goal.dialect)
+        except OmnizarrError as e:
+            return model, False, f"{kept}, not the attribute {FILL} {own!r}: {e}"
+    elif bool(np.all(source.fill != source.fill)):  # which is missing by itself
+        return model, False, None
+    else:
+        fill = FillValue(None, goal.dialect)
+    marked = model.with_(attributes=attributes, fill_value=fill)
+    if fill == model.fill_value or not (options.makes_chunks or _lacks_chunks(source)):
+        return marked, False, None
+    # Of an array without `_FillValue`, all chunks would have to be stored, however few it has.
+    if (own is None and not options.makes_chunks) or not is_readable(source):
+        why = "are not stored" if own is None else "cannot be made, as their codecs are not known"
+        return model, False, f"{kept}, as chunks that have it {why}"
+    return marked, True, None
+
+
+def _lacks_chunks(array: BoundArray) -> bool:
+    return sum(1 for _ in stored_keys(array)) < math.prod(array.grid.shape)
 
 
 def _reencoded(

@@ -71,6 +71,8 @@ class Report(Transferred):
     foreign: list[str] = field(default_factory=list)
     # Arrays written without checksums, with the names of the checksum codecs.
     left_out: dict[str, str] = field(default_factory=dict)
+    # Arrays of which other values are missing for xarray than before, with the reason.
+    notes: dict[str, str] = field(default_factory=dict)
     # Groups with consolidated metadata.
     consolidated: list[str] = field(default_factory=list)
     # Chunks to be written, if they were counted beforehand.
@@ -191,11 +193,14 @@ class _Planning:
                 report.encoded[path] = array.reason
             if array.left_out:
                 report.left_out[path] = ", ".join(array.left_out)
+            if array.note is not None:
+                report.notes[path] = array.note
         groups, why = self._consolidated(stored)
         report.consolidated = [paths.show(path) for path in groups]
         documents = {**goal.root_documents(), **self.adapted.documents}
         documents |= consolidate(goal, models, groups)
         decisions = [*self._decisions(), *why]
+        decisions += [f"{path}: {note}" for path, note in report.notes.items()]
         if ome:
             decisions.append(
                 f"{counted(len(ome), 'group')} of OME-Zarr get the metadata of the version for zarr"
@@ -249,7 +254,7 @@ class _Planning:
 
     def _transfer(self, array: Adaptation, store: Store) -> Transfer:
         job = self.job
-        method: Method = "check" if job.in_place else array.method
+        method: Method = "check" if job.in_place else "values" if array.fills else array.method
         check = True
         if job.link and method == "copy" and not any(array.changed):
             method, check = "link", job.verify or job.skip_damaged

@@ -87,12 +87,16 @@ class Transfer:
     changed: tuple[int, int] = (0, 0)
     # True if copied chunks are decoded as a check; the codecs of the source must be known.
     check: bool = True
+    # True if chunks that the source lacks are written, since the target's fill value is another.
+    fills: bool = False
 
     @cached_property
     def by_source(self) -> bool:
         """True if every chunk of the source consists of whole chunks of the target."""
         if self.method != "values":
             return True
+        if self.fills:
+            return False
         old, new = self.source.grid.regular, self.target.grid.regular
         if old is None or new is None:
             return False

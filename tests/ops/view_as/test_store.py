@@ -93,6 +93,12 @@ def test_missing_chunks_are_missing_in_the_view(source: str, target: int) -> Non
     view = oz.view_as(SOURCES[source](), target)
     bound = array_in(oz.open(view))._data
     listed = set(view.list())
+    if source.startswith("3") and target == 2:
+        # The fill value is null, as xarray would take 0 for missing; so all chunks are there.
+        assert not bound.fill_defined
+        assert all(view.get(bound.key(coords)) for coords in np.ndindex(*bound.grid.shape))
+        assert {bound.key(coords) for coords in np.ndindex(*bound.grid.shape)} <= listed
+        return
     for coords in np.ndindex(*bound.grid.shape):
         key = bound.key(coords)
         stored = bound.grid.origin(coords)[1] < 2 * CHUNKS[1]

@@ -16,6 +16,7 @@ from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.info import type_name, value_text
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, Named, Node
+from omnizarr.ops.adaptation import FILL, missing_mark
 
 Found = tuple[str, Any, Any]  # the place in the metadata, and what both have there
 ABSENT = "(absent)"
@@ -160,6 +161,8 @@ def metadata_differences(
     if a[1].kind != b[1].kind:
         return [("kind", a[1].kind, b[1].kind)], []
     (meaning, storage), (other, others) = described(*a), described(*b)
+    if a[0].format.undefined_fill != b[0].format.undefined_fill:
+        _compare_marks((*a, meaning), (*b, other))
     return [*json_differences(meaning, other)], [*json_differences(storage, others)]
 
 
@@ -188,6 +191,21 @@ def described(location: Location, node: Node) -> tuple[dict[str, Any], dict[str,
         "storage_transformers": [repr(t) for t in node.storage_transformers],
     }
     return meaning, storage
+
+
+def _compare_marks(*sides: tuple[Location, Node, dict[str, Any]]) -> None:
+    """State missing values in one way, if an attribute marks them in only one of two formats."""
+    arrays = [
+        (BoundArray(location.store, location.path, "", node), meaning)
+        for location, node, meaning in sides
+        if isinstance(node, ArrayModel)
+    ]
+    marks = [missing_mark(bound) for bound, _ in arrays]
+    stated = [FILL in meaning["attributes"] for _, meaning in arrays]
+    if sorted(stated) == [False, True] and None not in marks:
+        for mark, (_, meaning) in zip(marks, arrays, strict=True):
+            meaning["attributes"][FILL] = mark
+            del meaning["fill_value"]
 
 
 def _fill_value(bound: BoundArray) -> Any:

@@ -352,6 +352,7 @@ class _Planner:
         self.decisions: list[str] = []
         self.states: dict[str, str] = {}  # of arrays that are replaced in place
         self.unfit: dict[str, str] = {}  # arrays that shapes do not fit, with these
+        self.notes: dict[str, str] = {}  # on arrays of which other values are missing than before
 
     def plan(self, root: Node) -> Plan[Report]:
         """Return the plan for a node of the source and all below it."""
@@ -382,6 +383,7 @@ class _Planner:
         for change in self.changes:
             report.rechunked[paths.show(change.path)] = layout_text(change.target)
         report.kept = {paths.show(path): why for path, why in self.unfit.items()}
+        report.notes = self.notes
         peaks = [p.memory * c.passes.tasks for c in self.changes for p in c.passes.passes]
         used = max(peaks, default=0) + self.memory - usable_memory(self.memory)
         stages = self._stages(output)
@@ -441,8 +443,10 @@ class _Planner:
                 if format is not self.start.format:
                     format.check_name(path)
                     other = self._bound(self.start, path, goal)
-                    adapted = adapt_array(other, format, Options(separator=separator)).model
-                    new = self._bound(self.goal, path, adapted)
+                    adapted = adapt_array(other, format, Options(separator=separator))
+                    new = self._bound(self.goal, path, adapted.model)
+                    if adapted.note is not None:
+                        self.notes[paths.show(path)] = adapted.note
                 model = apply_rule(new, names, rules[path], format, job.casting)
                 format.write(path, model)
                 target = self._bound(self.goal, path, model)

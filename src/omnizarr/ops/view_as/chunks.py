@@ -83,6 +83,8 @@ class ViewedArray:
         self.method = adaptation.method
         # True if the stored bytes are those of the view.
         self.keeps_bytes = self.method == "copy" and not any(changed)
+        # True if missing chunks are made, since the fill value of the view is another.
+        self.fills = adaptation.fills
 
     def coords(self, key: str) -> Coords | None:
         """Return the coordinates of the chunk at a key of the view, or None if it is none."""
@@ -120,7 +122,9 @@ class ViewedArray:
     def get(self, coords: Coords, parts: Sequence[Range | None]) -> list[bytes | None]:
         """Return parts of a chunk, each None if the chunk is missing; it is encoded once."""
         if self.keeps_bytes:
-            return self._stored(coords, parts)
+            found = self._stored(coords, parts)
+            if not self.fills or None not in found:
+                return found
         data = self._encoded(coords)
         if data is None:
             return [None] * len(parts)
@@ -139,8 +143,11 @@ class ViewedArray:
         """Return the bytes of a chunk as the view has them, or None if it is missing."""
         if self.method == "copy":
             stored = encoded_chunk(self.source, coords)
-            return None if stored is None else bytes(recode(self._transfer, coords, stored))
-        chunk = self._values(coords)
+            if stored is not None:
+                return bytes(recode(self._transfer, coords, stored))
+        chunk = None if self.method == "copy" else self._values(coords)
+        if chunk is None and self.fills:
+            chunk = np.full(self.target.grid.chunk_shape(coords), self.source.fill)
         if chunk is None:
             return None
         with chunk_context("read", self.target, coords):
@@ -172,7 +179,9 @@ class ViewedArray:
             keys = {self.source.key(coords): coords for coords in wanted}
             known = sizes(self.source.chunk_store, keys)
             found = {keys[key]: size for key, size in known.items()}
-            wanted = [c for c in wanted if c not in found and self.source.encoding.other_keys(c)]
+            wanted = [c for c in wanted if c not in found]
+            if not self.fills:
+                wanted = [c for c in wanted if self.source.encoding.other_keys(c)]
         else:
             found = {}
         for coords in wanted:
@@ -202,6 +211,9 @@ class ViewedArray:
 
     def list_chunks(self) -> Iterator[Coords]:
         """Yield the coordinates of all chunks that exist."""
+        if self.fills:
+            yield from np.ndindex(self.target.grid.shape)
+            return
         if self.method != "values":
             yield from (coords for coords, _ in stored_keys(self.source))
             return

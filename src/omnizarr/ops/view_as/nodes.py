@@ -253,6 +253,7 @@ class Nodes:
             codecs="portable",
             well_known=not same,
             n5_blocks=True,
+            makes_chunks=True,
         )
         if not same:
             source = unpacked(source)

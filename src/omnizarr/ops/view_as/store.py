@@ -130,19 +130,24 @@ class ViewStore(Closeable):
         """
         requests: dict[tuple[str, Range | None], None] = {}
         wanted: dict[int, tuple[str, Mapping[str, bytes], Names]] = {}
+        made: set[int] = set()  # of chunks that are made if they are missing
         for number, (key, part) in enumerate(asked):
             known = None if self._is_metadata(key) else self._nodes.known(key)
             coords = None if known is None else known[2].coords(key)
             if known is None or coords is None or (at := known[2].direct_key(coords)) is None:
                 continue
             wanted[number] = at, known[1], known[0]
+            if known[2].fills:
+                made.add(number)
             requests |= dict.fromkeys([(at, part), *((name, None) for name in known[0])])
         values = get_many(self.inner, [*requests]) if requests else ()
         fetched = dict(zip(requests, values, strict=True))
         found: dict[int, bytes | None] = {}
         for number, (at, documents, names) in wanted.items():
             if all(fetched[name, None] == documents.get(name) for name in names):
-                found[number] = fetched[at, asked[number][1]]
+                value = fetched[at, asked[number][1]]
+                if value is not None or number not in made:
+                    found[number] = value
         return found
 
     def _is_metadata(self, key: str) -> bool:
@@ -197,7 +202,7 @@ class ViewStore(Closeable):
     ) -> str | None:
         """Return the generation of what a chunk is made from, None if nothing of it is stored."""
         several = [inner.generation(stored) for stored in array.stored_keys(coords)]
-        return _generation(array, coords, several) if any(several) else None
+        return _generation(array, coords, several) if any(several) or array.fills else None
 
     def makes_value(self, key: str) -> bool:
         """Return True if a value is made when it is asked for, also when its size is."""
@@ -221,7 +226,8 @@ class ViewStore(Closeable):
         stored = array.direct_key(coords)
         if stored is not None:
             value, found = self.inner.get_versioned(stored, range)
-            return value, None if found is None else _generation(array, coords, [found])
+            if value is not None or not array.fills:
+                return value, None if found is None else _generation(array, coords, [found])
         before = self._stored_generation(array, coords, self.inner)
         [value] = array.get(coords, [range])
         after = self._stored_generation(array, coords, self.inner)
