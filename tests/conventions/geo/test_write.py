@@ -10,10 +10,12 @@ import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 from hypothesis import given, settings
 
 import omnizarr as oz
+from omnizarr.integrations.zarr_python import to_zarr
 
 PACKED = {"_FillValue": -9999, "scale_factor": 0.1, "add_offset": 5.0, "units": "m"}
 HOLES = np.array([[100, -9999], [300, 400]], "i2")
@@ -147,3 +149,20 @@ def test_an_image_says_that_it_has_no_place() -> None:
     source = oz.create_array({}, data=HOLES, attributes={**PACKED, **PLACE})
     report = oz.pyramid(source, {}, axes="yx")
     assert {*report.skipped} == {"attribute spatial:transform", "attribute proj:code"}
+
+
+@given(st.integers(1, 30), st.integers(1, 30), st.sampled_from([2, 3]))
+@settings(max_examples=20, deadline=None)
+def test_no_coordinate_of_a_map_is_missing(rows: int, columns: int, zarr_format: int) -> None:
+    store = oz.MemoryStore()
+    bounds = (-float(columns), -float(rows), float(columns), float(rows))  # odd: one centre is 0
+    oz.geo.write(
+        store, np.zeros((rows, columns), "i2"), crs="EPSG:4326", bounds=bounds, variable="height",
+        zarr_format=zarr_format,
+    )  # fmt: skip
+    other = xr.open_zarr(to_zarr(store), group="0", consolidated=False).load()
+    for found in (xr.load_dataset(oz.open_group(store, path="0"), engine="omnizarr"), other):
+        assert found["height"].values.tolist() == [[0] * columns] * rows
+        np.testing.assert_allclose(found["x"], np.arange(columns) * 2 + 1 - columns)
+        np.testing.assert_allclose(found["y"], rows - 1 - np.arange(rows) * 2)
+        assert not any(np.isnan(values).any() for values in found.variables.values())

@@ -222,6 +222,23 @@ def test_small_arrays_that_cannot_be_referred_to_are_stored(tmp_path: Path) -> N
     assert all("larger than 0 bytes" in reason for reason in refused.skipped.values())
 
 
+def test_copies_have_the_missing_values_of_the_file(tmp_path: Path) -> None:
+    small = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    small.set_layout(h5py.h5d.COMPACT)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name in (b"whole", b"marked"):
+            space = h5py.h5s.create_simple((3,))
+            made = h5py.h5d.create(file.id, name, h5py.h5t.NATIVE_INT32, space, small)
+            h5py.Dataset(made)[...] = [0, 1, 5]
+        file["marked"].attrs["_FillValue"] = np.int32(5)
+        file["text"] = np.array(["", "a"], h5py.string_dtype())
+    assert oz.reference(tmp_path / "a.h5", tmp_path / "a.json").inline == 3
+    found = xr.load_dataset(oz.open_group(tmp_path / "a.json"), engine="omnizarr")
+    assert found["whole"].values.tolist() == [0, 1, 5]
+    np.testing.assert_array_equal(found["marked"], [0, 1, np.nan])
+    assert found["text"].values.tolist() == ["", "a"]
+
+
 def test_a_user_block_is_counted(tmp_path: Path) -> None:
     values = np.arange(40, dtype="<i4")
     with h5py.File(tmp_path / "a.h5", "w", userblock_size=1024) as file:

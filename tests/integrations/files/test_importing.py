@@ -15,6 +15,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import xarray as xr
 
 import omnizarr as oz
 from omnizarr.integrations.files.importing import Import
@@ -218,3 +219,42 @@ def test_options_that_belong_elsewhere_name_the_place(
     np.save(tmp_path / "a.npy", np.zeros((2, 3)))
     with pytest.raises(oz.InvalidArgument, match=rf"import has no option '\w+'; .*{remedy}"):
         oz.import_file(tmp_path / "a.npy", tmp_path / "a.zarr", **option)
+
+
+def _zeros() -> dict[str, Any]:
+    """Return arrays of many types with values that are zero, false or empty."""
+    random = np.random.default_rng(7)
+    types = ("?", "u1", "i4", "f4", "f8", "c16", "S2")
+    found: dict[str, Any] = {kind: random.integers(0, 2, 6).astype(kind) for kind in types}
+    found["S2"][0] = b""
+    return {kind.strip("?") or "b": values for kind, values in found.items()}
+
+
+def test_no_value_of_a_plain_file_is_missing_in_version_2(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name, values in _zeros().items():
+            file[name] = values
+        file["text"] = np.array(["", "b"], h5py.string_dtype())
+        file.create_dataset("stated", data=np.array([5, 1], "i2"), fillvalue=5)
+    report = oz.import_file(tmp_path / "a.h5", tmp_path / "a.zarr", zarr_format=2)
+    assert [note for note in report.notes if "fill value" in note] == [
+        "/stated: the fill value np.int16(5) is left out, as it would mark missing values in zarr 2"
+    ]
+    found = xr.load_dataset(tmp_path / "a.zarr", engine="omnizarr")
+    for name, values in _zeros().items():
+        np.testing.assert_array_equal(found[name].values, values)
+        assert found[name].dtype.kind == values.dtype.kind
+    assert found["text"].values.tolist() == ["", "b"]
+    assert found["stated"].values.tolist() == [5, 1]
+    for number, values in enumerate(_zeros().values()):
+        np.save(tmp_path / f"{number}.npy", values)
+        oz.import_file(tmp_path / f"{number}.npy", tmp_path / f"{number}.zarr", zarr_format=2)
+        [read] = xr.load_dataset(tmp_path / f"{number}.zarr", engine="omnizarr").values()
+        np.testing.assert_array_equal(read.values, values)
+        assert read.dtype.kind == values.dtype.kind
+
+
+def test_a_fill_value_of_the_caller_is_used_in_version_2(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(3))
+    oz.import_file(tmp_path / "a.npy", tmp_path / "a.zarr", zarr_format=2, fill_value=7)
+    assert oz.open_array(tmp_path / "a.zarr").fill_value == 7

@@ -498,7 +498,12 @@ def _write_mapping(array: Array, crs: CRS, name: str) -> str:
     existing = group.get(name)
     if existing is None:
         group.create_array(
-            name, data=np.int32(0), attributes=attributes, dimension_names=[], compressors=None
+            name,
+            data=np.int32(0),
+            attributes=attributes,
+            dimension_names=[],
+            compressors=None,
+            fill_value=None,  # in version 2, xarray takes 0 for missing if it is the fill value
         )
         return name
     system = from_grid_mapping(existing.attrs) if isinstance(existing, Array) else None

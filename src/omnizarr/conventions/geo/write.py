@@ -295,7 +295,13 @@ def _write_coordinates(
         where.c + where.a * (np.arange(columns) + 0.5),
     )
     for name, values in zip(names, centres, strict=True):
-        group.create_array(f"{level}/{name}", data=values, dimension_names=[name], compressors=None)
+        group.create_array(
+            f"{level}/{name}",
+            data=values,
+            dimension_names=[name],
+            compressors=None,
+            fill_value=None,  # in version 2, xarray takes any other for missing
+        )
 
 
 def _datasets(paths: Sequence[str], method: str) -> dict[str, Any]:

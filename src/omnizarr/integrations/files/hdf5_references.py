@@ -120,9 +120,8 @@ def _copy(path: str, entry: ArrayEntry, dataset: Any, reason: str, writer: Refer
         writer.skip(path, missing)
         return
     values = entry.values.read(tuple(slice(0, n) for n in entry.shape))
-    writer.add_copy(
-        path, values, _attributes(entry, False), entry.dimension_names, entry.fill_value
-    )
+    marked = entry.missing is not None
+    writer.add_copy(path, values, _attributes(entry, marked), entry.dimension_names, entry.missing)
 
 
 def _add_array(

@@ -342,10 +342,17 @@ class _Nodes:
             options = {k: v for k, v in options.items() if k not in _VARIABLE}
         attributes, missing = self._attributes(path, entry, dtype)
         fill = entry.fill_value
-        if self.location.format.undefined_fill and entry.dimension_names is not None:
+        if self.location.format.undefined_fill:
+            if entry.dimension_names is None and fill is not DEFAULT_FILL and missing is None:
+                self.contents.notes.append(
+                    f"{paths.show(path)}: the fill value {fill!r} is left out, as it would mark"
+                    f" missing values in zarr {self.location.format.name}"
+                )
             fill = missing  # in version 2, xarray takes the fill value for missing values
             if missing is not None:
                 del attributes[FILL]
+            elif "fill_value" in options:
+                fill = DEFAULT_FILL
         if fill is not DEFAULT_FILL:
             options["fill_value"] = _fitting(fill, dtype)
         options["attributes"] = attributes

@@ -24,7 +24,6 @@ from omnizarr.codecs.pipeline import bind_codec
 from omnizarr.errors import InvalidArgument, MissingPackage, NodeExists
 from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.create import create_array
-from omnizarr.hierarchy.options import DEFAULT_FILL
 from omnizarr.integrations.files.contents import NAMES, detect
 from omnizarr.model import Named
 from omnizarr.model.node import PREFIX
@@ -99,7 +98,7 @@ class ReferenceWriter:
         values: npt.NDArray[Any],
         attributes: Mapping[str, Any],
         names: tuple[str | None, ...] | None,
-        fill_value: Any = DEFAULT_FILL,
+        fill_value: Any = None,
     ) -> None:
         """Add a small array with all its values."""
         store: dict[str, bytes] = {}
