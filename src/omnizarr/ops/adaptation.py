@@ -115,6 +115,11 @@ def adapt_nodes(
                 group = GroupModel(node.attributes, node.extra if options.same_format else {})
                 found.add(path, group, goal.write(path, group))
                 continue
+            parent = nodes.get(path.rpartition("/")[0])
+            is_level = parent is not None and "ome" in parent.attributes
+            if is_level and not (options.same_format or goal.names_in_attributes):
+                # A level of an image has names of axes, and is no variable of a dataset.
+                node = node.with_(attributes=without_duplicate_names(node))
             bound = BoundArray(start.store, path, start.format.chunk_prefix(path), node)
             bound.check()
             array = adapt_array(bound, goal, options)
