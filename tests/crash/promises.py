@@ -157,6 +157,7 @@ ELSEWHERE: dict[tuple[str, str], dict[str, str]] = {
     },
     ("move", "second-writer"): {"buckets and Redis": _UNSAFE},
     ("overwrite", "second-writer"): {"buckets and Redis": _UNSAFE},
+    ("in-place job", "second-writer"): {"buckets and Redis": _UNSAFE},
     ("all", "second-writer"): {
         "ZIP": "must be in the same process",
         "fsspec and others": "is not kept apart: one of two changes may be lost",
