@@ -114,14 +114,17 @@ _STEPS = (
     "the old or the new node, or none until `repair`; members of a group are there or not, each"
     " with all its values"
 )
-_MOVED = "each member of a group at one path, or at both; moving it again, or `repair`, finishes"
+_MOVED = (
+    "each member of a group at one path, or at both; moving it again finishes, or `repair` where that"
+    " is refused"
+)
 _NONE = "none until `repair` or `resume=True`"
 _MIXED = "values that may be partly old and partly new"
 # (operation or "all", event): what other stores promise instead
 ELSEWHERE: dict[tuple[str, str], dict[str, str]] = {
     ("all", "killed"): {
         "memory": "everything is gone with the process",
-        "ZIP": "the archive with all changes up to one of them, also of one that was not closed",
+        "ZIP": "all changes before that, in their order; readers recover them with a warning",
     },
     ("overwrite", "killed"): {
         "SQLite and LMDB": "the old or the new node, or none until `repair`",

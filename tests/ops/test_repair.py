@@ -273,3 +273,13 @@ def test_a_copy_that_is_removed_leaves_nothing_whatever_it_had_stored() -> None:
     [found] = oz.repair(store, dry_run=False, remove_jobs=True, older_than=0)
     assert found.state == "removed"
     assert list(store.list()) == []
+
+
+def test_a_copy_whose_own_metadata_is_there_is_complete_and_stays() -> None:
+    store = oz.MemoryStore()
+    oz.create_group(store)["a"] = np.arange(6)
+    store.set(MARKER, Mark("the copy", "plan", "attempt", kind=Kind.COPY).write())
+    [found] = oz.repair(store, dry_run=False, remove_jobs=True, older_than=0)
+    assert found.state == "finished"
+    np.testing.assert_array_equal(oz.open(store, path="a")[...], np.arange(6))
+    assert oz.repair(store) == []

@@ -234,7 +234,7 @@ class _Jobs:
                 return self._in_the_way(path, mark, "write it again with overwrite=True")
             if self.remove:
                 self.store.erase(key)
-        elif mark.finished:  # only the marker and the journal are left
+        elif mark.finished or self._is_copied(path, mark):  # only marker and journal are left
             state = "finished" if self.remove else "unused"
             if self.remove:
                 self._erase_job(key, journal)
@@ -253,6 +253,10 @@ class _Jobs:
             self._erase_job(key, journal)
             state = "removed"
         return Leftover(paths.show(path), "interrupted job", state, 0, str(mark))
+
+    def _is_copied(self, path: str, mark: Mark) -> bool:
+        """Return True if a copy is complete, since its own metadata, which came last, is there."""
+        return mark.kind is MarkKind.COPY and existing_node(self.store, path) is not None
 
     def _in_the_way(self, path: str, mark: Mark, advice: str) -> Leftover:
         """Return an incomplete node that has nodes, which somebody else may have made."""
