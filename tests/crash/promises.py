@@ -115,8 +115,8 @@ _STEPS = (
     " with all its values"
 )
 _MOVED = (
-    "each member of a group at one path, or at both; moving it again finishes, or `repair` where that"
-    " is refused"
+    "each member of a group at one path, or at both; moving it again finishes, or `repair` where"
+    " that is refused"
 )
 _NONE = "none until `repair` or `resume=True`"
 _MIXED = "values that may be partly old and partly new"
