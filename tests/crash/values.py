@@ -381,6 +381,8 @@ def trial(case: Case, value: Any, form: Callable[[Any], Any], way: str) -> str |
     expected = case.stored(value)
     given = form(value)
     error: Any = oz.InvalidMetadata if way == "fill_value" else oz.InvalidArgument
+    if (way, case.name, value) == ("fill_value", "longdouble", 2**63 - 1):
+        expected, error = UNFIT, oz.CannotExpress  # no float64, and JSON has no other numbers
     before: list[Any] = []
     try:
         if way in WAYS:
@@ -396,7 +398,10 @@ def trial(case: Case, value: Any, form: Callable[[Any], Any], way: str) -> str |
         if not isinstance(e, error):
             return f"wrong error: {type(e).__name__}: {e}"
         return None if all(map(same, before, after)) else f"changed: {before} to {after}"
-    found = seen(array[position])
+    try:
+        found = seen(array[position])
+    except oz.ChunkError as e:
+        return f"cannot be read back: {e}"
     if expected is UNFIT:
         return f"stored as {found!r}"
     return None if same(found, expected) else f"read back as {found!r}, not {expected!r}"
@@ -426,7 +431,7 @@ def possible(case: Case, value: Any, form: Callable[[Any], Any], way: str) -> bo
 
 
 def run(every: int = 1) -> tuple[int, list[str]]:
-    """Try one of so many combinations; return their number and what is wrong."""
+    """Try every n-th combination; return their number and what is wrong."""
     wrong, count = [], 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -128,7 +128,7 @@ def test_missing_entries_of_numpy_text_do_not_become_words(na: Any) -> None:
     ],
 )
 def test_text_and_times_are_not_shortened_or_converted(value: Any, dtype: Any, reason: str) -> None:
-    for values in (value, [value], np.array([value])):
+    for values in (value, [value], np.array([value]), [np.array([value])[0]]):
         with pytest.raises(oz.InvalidArgument, match=f"({reason}|different kinds)"):
             convert(values, np.dtype(dtype))
 

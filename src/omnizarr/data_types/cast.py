@@ -492,6 +492,10 @@ def _typed_text(items: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
         raise refuse(good, "it is not text", WrongType)
     if dtype.kind == "S" and all(isinstance(item, bytes) for item in items.flat):
         return items.astype("S")
+    if any(isinstance(item, np.bytes_) for item in items.flat):
+        # NumPy stores its own bytes objects as text without decoding them.
+        plain = np.frompyfunc(lambda item: bytes(item) if isinstance(item, bytes) else item, 1, 1)
+        items = np.asarray(plain(items), object)
     return items.astype("U" if dtype.kind == "U" else np.dtypes.StringDType())
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from omnizarr._json import kind_of
 from omnizarr.concurrency.cache import MAX_SIZE, Key, typed_key
-from omnizarr.data_types.cast import convert, is_masked_array
+from omnizarr.data_types.cast import convert, is_complex_pair, is_masked_array
 from omnizarr.errors import CannotExpress, InvalidArgument, InvalidMetadata
 from omnizarr.model import Dialect, FillValue, Named, paths
 
@@ -79,7 +79,12 @@ class DataType:
             return out
         if isinstance(value, str) and self.dtype.kind == "f":
             value = self.decode(value, "v3")  # as in "NaN"
-        if self.dtype.names is not None and type(value) is int and value == 0:
+        if (
+            type(value) is int
+            and value == 0
+            and self.dtype.names
+            and not is_complex_pair(self.dtype)
+        ):
             return np.zeros((), self.dtype)  # of all fields, as zarr-python has it
         try:
             return convert(value, self.dtype, item=item).reshape(())
