@@ -40,13 +40,6 @@ static int is_plain(const char *name, Py_ssize_t size) {
     }
 }
 
-/* Return 1 if the error of opening a path means that there is no file, not even a broken link. */
-static int means_missing(int error, int directory, const char *path) {
-    struct stat info;
-    if (error == ENOENT) return fstatat(directory, path, &info, AT_SYMLINK_NOFOLLOW) != 0;
-    return error == ENOTDIR || error == EISDIR;
-}
-
 /* Return the content of an open file, None for a directory, NotImplemented where not done. */
 static PyObject *read_content(int file) {
     struct stat info;
@@ -65,6 +58,26 @@ static PyObject *read_content(int file) {
     if (got == (ssize_t)info.st_size) return bytes;
     Py_DECREF(bytes);
     Py_RETURN_NOTIMPLEMENTED;
+}
+
+/* Open a file. A link that leads nowhere is no missing file: its `error` is ELOOP, not ENOENT. */
+static int open_file(int directory, const char *path, int *error) {
+    int file, flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+    Py_BEGIN_ALLOW_THREADS;
+    file = openat(directory, path, flags | O_NOFOLLOW);
+    *error = errno;
+    if (file < 0 && *error == ELOOP) file = openat(directory, path, flags);
+    Py_END_ALLOW_THREADS;
+    return file;
+}
+
+/* Return the content of a file that was opened; None if `error` says that there is none. */
+static PyObject *content(int file, int error) {
+    if (file < 0 && (error == ENOENT || error == ENOTDIR || error == EISDIR)) Py_RETURN_NONE;
+    if (file < 0) Py_RETURN_NOTIMPLEMENTED;
+    PyObject *found = read_content(file);
+    close(file);
+    return found;
 }
 
 /* Return the UTF-8 text of a plain relative path, or NULL for anything else. */
@@ -91,15 +104,8 @@ static PyObject *read_file(PyObject *Py_UNUSED(module), PyObject *const *args, P
     }
     memcpy(path, root, (size_t)start);
     memcpy(path + start, name, (size_t)size + 1);
-    int file;
-    Py_BEGIN_ALLOW_THREADS;
-    file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    Py_END_ALLOW_THREADS;
-    if (file < 0 && means_missing(errno, AT_FDCWD, path)) Py_RETURN_NONE;
-    if (file < 0) Py_RETURN_NOTIMPLEMENTED;
-    PyObject *found = read_content(file);
-    close(file);
-    return found;
+    int error, file = open_file(AT_FDCWD, path, &error);
+    return content(file, error);
 }
 
 /* Read one file. Where the directory could not be opened it is -1, and `error` says why. */
@@ -107,18 +113,9 @@ static PyObject *read_one(int directory, int error, PyObject *name) {
     Py_ssize_t size;
     const char *text = plain_text(name, &size);
     if (text == NULL) Py_RETURN_NOTIMPLEMENTED;
-    int file = -1;
-    if (directory >= 0) {
-        Py_BEGIN_ALLOW_THREADS;
-        file = openat(directory, text, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-        error = errno;
-        Py_END_ALLOW_THREADS;
-    }
-    if (file < 0 && means_missing(error, directory, text)) Py_RETURN_NONE;
-    if (file < 0) Py_RETURN_NOTIMPLEMENTED;
-    PyObject *found = read_content(file);
-    close(file);
-    return found;
+    int file = directory;
+    if (directory >= 0) file = open_file(directory, text, &error);
+    return content(file, error);
 }
 
 /* read_many(root, names) -> list of bytes, None (missing) or NotImplemented (not done) */

@@ -31,10 +31,13 @@ oz_status oz_input_open(oz_input *input, int directory, const char *key) {
     struct stat info;
     *input = (oz_input){.file = -1, .identity = OZ_IDENTITY_MISSING};
     /* Without O_NONBLOCK, opening a named pipe would wait for a writer. */
-    input->file = openat(directory, key, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (input->file < 0 && errno == ENOENT) /* a link that leads nowhere is not a missing key */
-        return fstatat(directory, key, &info, AT_SYMLINK_NOFOLLOW) ? OZ_MISSING : OZ_UNSUPPORTED;
-    if (input->file < 0) return errno == ENOTDIR ? OZ_MISSING : OZ_SYSTEM;
+    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+    input->file = openat(directory, key, flags | O_NOFOLLOW);
+    if (input->file < 0 && errno == ELOOP) { /* a link that leads nowhere is not a missing key */
+        input->file = openat(directory, key, flags);
+        if (input->file < 0 && errno == ENOENT) return OZ_UNSUPPORTED;
+    }
+    if (input->file < 0) return errno == ENOENT || errno == ENOTDIR ? OZ_MISSING : OZ_SYSTEM;
     if (fstat(input->file, &info) != 0) return OZ_SYSTEM;
     if (S_ISDIR(info.st_mode)) return OZ_MISSING;
     if (!S_ISREG(info.st_mode)) return OZ_UNSUPPORTED;

@@ -150,6 +150,8 @@ class BoundArray:
         return not unknown
 
     def _remember_complete(self) -> None:
+        if was_bound(self.model):
+            return
         plain = self.grid.regular is not None and not self.model.storage_transformers
         if plain and not self.skipped:
             _complete.put((registry.generation(), id(self.model)), self.model)

@@ -197,8 +197,11 @@ class ArrayWatch:
             number = last_replacement()
             self._sign = sign = self._sign or self._find_sign()
             signature = sign() if self._is_quick else None
-            documents = get_existing(location.store, keys)
-            if not self._is_quick:
+            if self._is_quick:  # one request at a time costs less
+                found = ((key, location.store.get(key)) for key in keys)
+                documents = {key: value for key, value in found if value is not None}
+            else:
+                documents = get_existing(location.store, keys)
                 signature = [number, documents.get(keys[0])]
             try:
                 node = location.format.read(location.path, documents, [])
