@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,102 @@ def test_the_old_metadata_is_removed_on_request(case: str) -> None:
     assert both == store
     with pytest.raises(oz.NodeNotFound, match="no metadata but those"):
         oz.undo_conversion(store, zarr_format=target)
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "new attribute": lambda root: root["g/y"].attrs.update(new=1),
+    "other attribute": lambda root: root["g/y"].attrs.update(n=7),
+    "no attribute": lambda root: root.attrs.clear(),
+    "values": lambda root: root["x"].__setitem__((slice(None), 1), 7),
+    "larger": lambda root: root["g/h/z"].append(np.ones((3, 5), "i8")),
+    "smaller": lambda root: root["g/h/z"].resize((1, 5), outside="erase"),
+    "new array": lambda root: root["g"].create_array("new", data=[1]),
+    "deleted": lambda root: root.delete("x"),
+    "moved": lambda root: root.move("g/h", "m"),
+    "replaced": lambda root: root.create_array("x", data=[1, 2], overwrite=True),
+}
+NOTES = {
+    "other attribute": {"/g/y": "other attributes than in zarr 2: 'n'"},
+    "no attribute": {"/": "other attributes than in zarr 2: 'a', 'nan'"},
+    "larger": {"/g/h/z": "the shape is (7, 5) and was (4, 5) in zarr 2"},
+    "smaller": {"/g/h/z": "the shape is (1, 5) and was (4, 5) in zarr 2"},
+}
+
+
+@given(names=st.lists(st.sampled_from([*CHANGES]), max_size=4, unique=True))
+def test_old_metadata_are_removed_after_later_changes(names: list[str]) -> None:
+    names.sort(key=[*CHANGES].index)  # so that each finds its node
+    store, expected = hierarchy(), hierarchy()
+    for one in (store, expected):
+        oz.consolidate_metadata(one)
+        oz.convert(one, in_place=True, remove_old=one is expected)
+        root = oz.open_group(one, mode="r+", zarr_format=3)
+        for name in names:
+            CHANGES[name](root)
+    seen = [
+        dict(oz.open_group(store, zarr_format=2, use_consolidated=use).members(max_depth=None))
+        for use in (True, False)
+    ]
+    assert {*seen[0]} == {*seen[1]}
+    report = oz.convert(store, in_place=True, remove_old=True)
+    notes = {path: text for name in names for path, text in NOTES.get(name, {}).items()}
+    if "moved" in names and "/g/h/z" in notes:
+        notes["/m/z"] = notes.pop("/g/h/z")
+    assert report.notes == notes
+    assert store == expected
+
+
+def test_old_metadata_of_nodes_without_new_ones_are_kept() -> None:
+    store = hierarchy()
+    oz.convert(store, in_place=True)
+    oz.open_group(store, mode="r+", zarr_format=2).create_array("late", data=[1])
+    before = dict(store)
+    with pytest.raises(oz.NodeExists, match=r"/late of zarr 2 is not there in zarr 3.*undo_conv"):
+        oz.convert(store, in_place=True, remove_old=True)
+    store["g/late/.zarray"] = store["late/.zarray"]
+    root = oz.open_group(store, mode="r+", zarr_format=3)
+    with pytest.raises(oz.StoreError, match=r"/g in memory holds.*'g/late/\.zarray'"):
+        root.delete("g")
+    del store["g/late/.zarray"]
+    assert store == before
+    oz.undo_conversion(store)
+    oz.convert(store, in_place=True, remove_old=True)
+    assert oz.open(store)["late"][0] == 1
+
+
+@given(number=st.integers(0, 25), removes=st.booleans(), consolidated=st.booleans())
+def test_a_killed_conversion_in_place_is_repeated_or_undone(
+    number: int, removes: bool, consolidated: bool
+) -> None:
+    before = hierarchy()
+    if consolidated:
+        oz.consolidate_metadata(before)
+    expected = dict(before)
+    oz.convert(expected, in_place=True, remove_old=removes)
+    inner, left = MemoryStore(dict(before)), number
+
+    def fault(operation: str, key: str) -> Exception | None:
+        nonlocal left
+        left -= operation.startswith(("set", "erase", "update"))
+        return oz.StoreError("killed") if left < 0 else None
+
+    with suppress(oz.StoreError):
+        oz.convert(FaultyStore(inner, fault), in_place=True, remove_old=removes)
+    other = MemoryStore(dict(inner.values))
+    try:
+        oz.convert(inner, in_place=True, remove_old=removes)
+    except oz.NodeExists:
+        assert not removes  # it was complete
+    assert inner.values == expected
+    try:
+        oz.undo_conversion(other)
+    except oz.NodeNotFound:
+        kept = {key: text for key, text in other.values.items() if "__omnizarr" not in key}
+        assert kept in (before, expected)  # nothing to undo, or too late
+    except oz.StoreError:
+        assert removes  # the removal had begun
+    else:
+        assert other.values == before
 
 
 def changed_attributes(store: Any) -> str:

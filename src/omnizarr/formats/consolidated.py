@@ -81,6 +81,11 @@ def key(format: Format, path: str, name: str | None = None) -> str | None:
     return None
 
 
+def other_formats(format: Format) -> list[Format]:
+    """Return the other formats with consolidated metadata: a node may be stored in both."""
+    return [other for other in (V2(), V3()) if other.name != format.name]
+
+
 def probe_keys(wanted: str | None, path: str, name: str | None) -> list[str]:
     """Return the keys of consolidated metadata next to a node's own; None stands for any format."""
     return [paths.prefix(path) + (name or KEY)] if wanted in (None, V2.name) else []

@@ -26,11 +26,16 @@ from omnizarr.errors import (
     StoreError,
     WrongType,
 )
-from omnizarr.formats import Documents, Format, Probe, consolidated
+from omnizarr.formats import Documents, Format, Probe, consolidated, is_metadata
 from omnizarr.formats.format import node_title
 from omnizarr.hierarchy.array import Array, data_type_of
 from omnizarr.hierarchy.attributes import lock_nodes, pinned_node, stored_keys
-from omnizarr.hierarchy.consolidated import has_consolidated, mark_changed, update_consolidated
+from omnizarr.hierarchy.consolidated import (
+    consolidated_formats,
+    has_consolidated,
+    mark_changed,
+    update_consolidated,
+)
 from omnizarr.hierarchy.location import Location, PathMetadata, existing_node, node_extent
 from omnizarr.hierarchy.lookup import check_erasable, readable_nodes
 from omnizarr.hierarchy.node import node_from_description
@@ -581,8 +586,9 @@ def update_consolidated_above(target: Location, old: Format | None) -> None:
     if not path:  # nothing is above the root, which has what its writer stored
         mark_changed()
         return
-    if old is not None and old.name != format.name and has_consolidated(store, path, old):
-        update_consolidated(store, old, {path: None})
+    if old is not None:  # the replaced node may have been stored in both versions
+        for other in consolidated_formats(store, path, format)[1:]:
+            update_consolidated(store, other, {path: None})
     if not has_consolidated(store, path, format):
         mark_changed()
         return
@@ -636,17 +642,20 @@ def move(source: Location, target: Location) -> None:
         target.create_parents()
         before, after = (node_extent(at.format, at.path) for at in (source, target))
         if not begun and stage(source.store).move(before, after):
-            update_consolidated(source.store, source.format, {source.path: None})
+            for format in consolidated_formats(source.store, source.path, source.format):
+                update_consolidated(source.store, format, {source.path: None})
         else:
             _copy_keys(source, target, renamed)
             check_erasable(source.store, source.path, source.format)
             source.erase()
-    update_consolidated(target.store, target.format, dict(_metadata_below(target)))
+    for format in consolidated_formats(target.store, target.path, target.format):
+        moved = replace(target, format=format)
+        if moved.find([]) is not None:
+            update_consolidated(target.store, format, dict(_metadata_below(moved)))
 
 
 def _copy_keys(source: Location, target: Location, renamed: Mapping[str, str]) -> None:
     """Copy all values of a node, metadata last and the outermost last of all."""
-    is_metadata = source.format.is_metadata
     for key in sorted(renamed, key=lambda key: (is_metadata(key), *publication_order(key))):
         value = source.store.get(key)
         if value is None:

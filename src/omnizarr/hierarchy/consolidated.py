@@ -161,6 +161,12 @@ def has_consolidated(store: Store, path: str, format: Format) -> bool:
     return any(consolidated.read(format, data, key) is not None for key, data in found.items())
 
 
+def consolidated_formats(store: Store, path: str, format: Format) -> list[Format]:
+    """Return a format, and others that have consolidated metadata at or above a path."""
+    others = consolidated.other_formats(format)
+    return [format, *(each for each in others if has_consolidated(store, path, each))]
+
+
 def fetch_groups(store: Store, path: str, format: Format) -> dict[str, bytes] | None:
     """Return the metadata of all groups above, with their consolidated metadata.
 

@@ -24,7 +24,12 @@ from omnizarr.errors import (
 )
 from omnizarr.formats import Documents, Format, Probe, consolidated, is_metadata
 from omnizarr.formats.format import node_title
-from omnizarr.hierarchy.consolidated import ConsolidatedMetadata, fetch_groups, update_consolidated
+from omnizarr.hierarchy.consolidated import (
+    ConsolidatedMetadata,
+    consolidated_formats,
+    fetch_groups,
+    update_consolidated,
+)
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
@@ -547,13 +552,14 @@ class Location:
         self.check_writable()
         if not stage(self.store).remove(node_extent(self.format, self.path)):
             self._erase_metadata_first()
-        update_consolidated(self.store, self.format, {self.path: None})
+        for format in consolidated_formats(self.store, self.path, self.format):
+            update_consolidated(self.store, format, {self.path: None})
 
     def _erase_metadata_first(self) -> None:
         keys, prefixes = self.format.subtree(self.path)
         listed = (key for prefix in prefixes for key in list_prefix(self.store, prefix))
         metadata = {*keys, *self.format.keys(self.path)}
-        metadata |= {key for key in listed if self.format.is_metadata(key)}
+        metadata |= {key for key in listed if is_metadata(key)}
         marks = not commits_changes(self.store)
         if marks:
             self.store.erase(PROBE)  # raises where nothing can be erased

@@ -621,11 +621,27 @@ def check_erasable(store: Store, path: str, format: Format) -> None:
         for key in list_prefix(store, prefix):
             if paths.is_ours(key):
                 continue
-            if not format.is_zarr_key(key) and not _is_chunk(store, format, key, arrays):
+            known = format.is_zarr_key(key) or _is_chunk(store, format, key, arrays)
+            if not known and not _is_same_node(store, format, key):
                 raise StoreError(
                     f"{where} holds something that is not Zarr: {key!r}; nothing was erased."
                     " Move it away first, or erase it too: group.delete(name, foreign=True)"
                 )
+
+
+def _is_same_node(store: Store, format: Format, key: str) -> bool:
+    """Return True if a key is metadata of another version, of a node that `format` has, too."""
+    path = key.rpartition("/")[0]
+    kinds = []
+    for each in (format, *consolidated.other_formats(format)):
+        try:
+            node = each.read(path, get_existing(store, each.keys(path)), [])
+        except InvalidMetadata:
+            return False
+        kinds.append(None if node is None else node.kind)
+        if each is not format and each.is_metadata(key):
+            return kinds[0] is not None and kinds[0] == kinds[-1]
+    return False
 
 
 def _is_chunk(store: Store, format: Format, key: str, arrays: dict[str, Node | None]) -> bool:

@@ -37,7 +37,7 @@ from omnizarr.ops.adaptation import (
     consolidate,
     consolidated_groups,
 )
-from omnizarr.ops.in_place import InPlaceOutput, find_source
+from omnizarr.ops.in_place import InPlaceOutput, differences, find_source, has_root
 from omnizarr.ops.job import Job, Plan, Progress, Stage, Task, memory_of, run
 from omnizarr.ops.output import Begun, HierarchyOutput
 from omnizarr.ops.source_keys import source_state, warn_of_other_keys
@@ -71,7 +71,8 @@ class Report(Transferred):
     foreign: list[str] = field(default_factory=list)
     # Arrays written without checksums, with the names of the checksum codecs.
     left_out: dict[str, str] = field(default_factory=dict)
-    # Arrays of which other values are missing for xarray than before, with the reason.
+    # Arrays of which other values are missing for xarray than before, with the reason, and what old
+    # metadata that were erased said otherwise than the new ones, by node.
     notes: dict[str, str] = field(default_factory=dict)
     # Groups with consolidated metadata.
     consolidated: list[str] = field(default_factory=list)
@@ -199,6 +200,10 @@ class _Planning:
         report.consolidated = [paths.show(path) for path in groups]
         documents = {**goal.root_documents(), **self.adapted.documents}
         documents |= consolidate(goal, models, groups)
+        if job.remove_old and has_root(start.store, goal):
+            # It was converted before, and may have been changed since.
+            documents, report.consolidated, why = {}, [], []
+            report.notes |= differences(start, self.target, models)
         decisions = [*self._decisions(), *why]
         decisions += [f"{path}: {note}" for path, note in report.notes.items()]
         if ome:

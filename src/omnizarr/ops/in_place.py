@@ -13,15 +13,16 @@ from typing import Any
 from omnizarr import registry, stores
 from omnizarr.errors import NodeExists, NodeNotFound, StoreError
 from omnizarr.formats import Format, by_name, consolidated
-from omnizarr.formats.detect import NAMES
+from omnizarr.formats.detect import NAMES, makes_node
 from omnizarr.hierarchy.consolidated import mark_changed
 from omnizarr.hierarchy.info import counted
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import find_node, require_readable_nodes
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.adaptation import Options, adapt_nodes
-from omnizarr.ops.output import Begun, ChangeOutput
+from omnizarr.ops.output import Attempt, Begun, ChangeOutput
 from omnizarr.stores import Store, erase_values, get_existing, set_many
+from omnizarr.stores.staging import Mark, marker
 
 
 class InPlaceOutput(ChangeOutput):
@@ -38,8 +39,7 @@ class InPlaceOutput(ChangeOutput):
         remove_old: bool,
         digest: str,
     ) -> None:
-        operation = f"the conversion of {start.store!r} to zarr {target.format.name}"
-        super().__init__(target, operation=operation, digest=digest)
+        super().__init__(target, operation=_operation(start, target.format), digest=digest)
         self.start, self.target, self.nodes = start, target, nodes
         self.documents, self.remove_old = documents, remove_old
         self.removed: list[str] = []
@@ -52,6 +52,8 @@ class InPlaceOutput(ChangeOutput):
     def decisions(self) -> list[str]:
         """Return what is written and erased, for the plan."""
         lines = [f"{counted(len(self.documents), 'document')} added beside the old metadata"]
+        if not self.documents:
+            lines = [f"the metadata of zarr {self.target.format.name} are there, and stay"]
         if self.remove_old:
             lines.append("the old metadata is erased; that cannot be undone")
         return lines
@@ -64,25 +66,54 @@ class InPlaceOutput(ChangeOutput):
         root = [key for key in target.format.keys("") if key in there]
         same = all(self.documents[key] == text for key, text in there.items())
         complete = same and len(there) == len(self.documents)
-        if (root and not (complete and (self.remove_old or resume))) or not same:
+        again = resume or _attempt(self.start, target.format) is not None
+        if (root and not (complete and again)) or not same:
             other = next((k for k, text in there.items() if self.documents[k] != text), *root[:1])
+            erase = f"erase them with undo_conversion(…, zarr_format={target.format.name})"
+            keep = "; or keep them and erase the old ones with remove_old=True" if root else ""
             raise NodeExists(
-                f"{target.store!r} already has zarr {target.format.name} metadata, in {other!r}"
+                f"{target.store!r} already has zarr {target.format.name} metadata, in {other!r};"
+                f" to convert again, {erase} first{keep}"
             )
         state = super().begin(resume, shared)
         self.resumed = state == "resumed"
         return state
 
     def change(self) -> None:
-        """Store the new metadata, all or none; then erase the old ones if requested."""
+        """Store the new metadata, all or none; then erase the old ones if requested.
+
+        The old root is erased last, so that the same call finds what an interrupted one has left.
+        """
         store_metadata(self.target.store, self.documents)
         if self.remove_old:
-            self.removed = metadata_keys(self.start, self.nodes, self.documents)
-            erase_values(self.start.store, self.removed)
+            new = [key for path in self.nodes for key in self.target.format.keys(path)]
+            new += self.target.format.root_documents()
+            self.removed = metadata_keys(self.start, self.nodes, new)
+            self.removed.sort(key=_erasing_order)
+            for _, keys in itertools.groupby(self.removed, key=_erasing_order):
+                erase_values(self.start.store, [*keys])
         mark_changed()
 
     def _keys(self) -> Iterator[str]:
         return iter(self.documents)
+
+
+def _operation(start: Location, goal: Format) -> str:
+    return f"the conversion of {start.store!r} to zarr {goal.name}"
+
+
+def _attempt(start: Location, goal: Format) -> Attempt | None:
+    """Return the mark that an interrupted conversion in place has left, or None."""
+    text = start.store.get(marker(""))
+    mark = None if text is None else Mark.read(text)
+    if mark is None or mark.operation != _operation(start, goal):
+        return None
+    return Attempt(start.store, marker(""), mark)
+
+
+def _erasing_order(key: str) -> tuple[int, bool]:
+    """Return a sort key: inner nodes first, and of each node last what makes it one."""
+    return -key.count("/"), makes_node(key)
 
 
 def store_metadata(store: Store, documents: Mapping[str, bytes]) -> None:
@@ -112,6 +143,52 @@ def metadata_keys(start: Location, nodes: Iterable[str], others: Iterable[str] =
             wanted[combined] = None
     found = get_existing(start.store, wanted.keys() - {*others})
     return sorted(found, key=lambda key: (key.count("/"), key))
+
+
+def differences(start: Location, target: Location, expected: Mapping[str, Node]) -> dict[str, str]:
+    """Return what the old metadata say otherwise than the new ones, by node.
+
+    `target` is a hierarchy that was converted in place, and `expected` what a conversion would make
+    of the old nodes now. Raise if a node would be lost with the old metadata.
+    """
+    found, old, new = dict[str, str](), start.format.name, target.format.name
+    nodes = require_readable_nodes(*find_node(target.store, "", zarr_format=new))
+    for path, before in expected.items():
+        node = nodes.get(path)
+        if node is None or not _is_same(before, node):
+            state = "is not there" if node is None else "does not have the same chunks"
+            raise NodeExists(
+                f"{paths.show(path)} of zarr {old} {state} in zarr {new}, and would be lost with"
+                f" the old metadata; nothing was erased. To convert {target.store!r} again, erase"
+                f" the new metadata first: undo_conversion(…, zarr_format={new})"
+            )
+        shape = getattr(before, "shape", None)
+        notes = []
+        if isinstance(node, ArrayModel) and node.shape != shape:
+            notes.append(f"the shape is {node.shape} and was {shape} in zarr {old}")
+        lost = [
+            repr(name)
+            for name, value in before.attributes.items()
+            if name not in node.attributes
+            or _text({name: value}, target.format)
+            != _text({name: node.attributes[name]}, target.format)
+        ]
+        if lost:
+            notes.append(f"other attributes than in zarr {old}: {', '.join(lost)}")
+        if notes:
+            found[paths.show(path)] = "; ".join(notes)
+    return found
+
+
+def _is_same(old: Node, new: Node) -> bool:
+    """Return True if two nodes are groups, or arrays with the same chunks."""
+    if isinstance(old, ArrayModel) and isinstance(new, ArrayModel):
+        return (old.data_type, old.chunk_grid, old.chunk_key_encoding) == (
+            new.data_type,
+            new.chunk_grid,
+            new.chunk_key_encoding,
+        )
+    return old.kind == new.kind
 
 
 def undo_conversion(
@@ -161,10 +238,13 @@ def undo_conversion(
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise StoreError(f"{problems[0]}{more}; nothing was erased")
     keys = metadata_keys(Location(where, "", goal), {**old, **new}, metadata_keys(start, old))
-    if not keys:
+    left = _attempt(start, goal)
+    if not keys and left is None:
         raise NodeNotFound(f"{where!r} has no zarr {goal.name} metadata to erase")
     if not dry_run:
         erase_values(where, keys)
+        if left is not None:
+            left.clear()
         mark_changed()
     return tuple(keys)
 
@@ -176,6 +256,11 @@ def find_source(store: Store, goal: Format) -> tuple[Location, Node]:
         if found is not None:
             return found
     return find_node(store, "")
+
+
+def has_root(store: Store, format: Format) -> bool:
+    """Return True if there is a root in one format."""
+    return _root(store, format) is not None
 
 
 def _root(store: Store, format: Format) -> tuple[Location, Node] | None:
@@ -204,10 +289,10 @@ def _losses(
             yield f"{paths.show(path)} has no metadata of zarr {old.name}"
         elif isinstance(node, ArrayModel) and node.shape != getattr(before, "shape", None):
             yield f"{paths.show(path)} was resized after the conversion"
-        elif _text(node, goal) != _text(before, goal):
+        elif _text(node.attributes, goal) != _text(before.attributes, goal):
             yield f"the attributes of {paths.show(path)} were changed after the conversion"
 
 
-def _text(node: Node, format: Format) -> Mapping[str, bytes | None]:
-    """Return the attributes as stored, in which one NaN is like another."""
-    return format.write("", GroupModel(node.attributes))
+def _text(attributes: Mapping[str, Any], format: Format) -> Mapping[str, bytes | None]:
+    """Return attributes as stored, in which one NaN is like another."""
+    return format.write("", GroupModel(attributes))
