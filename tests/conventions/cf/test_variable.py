@@ -122,3 +122,14 @@ def test_durations_in_small_floats_are_decoded_in_large_ones() -> None:
     attributes = {"units": "milliseconds", "dtype": "timedelta64[ns]"}
     array = oz.array(np.array([800000.0], "f4"), attributes=attributes)
     assert oz.cf.decode(array)[0] == np.timedelta64(800, "s")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(("dtype", "fill"), [(str, "c"), (bytes, b"c"), ("U3", "c"), ("S3", b"c")])
+def test_text_with_a_fill_value_is_returned_as_it_is(
+    dtype: Any, fill: Any, zarr_format: int
+) -> None:
+    values = [fill, fill * 2, fill * 0]
+    a = oz.create_array(shape=3, dtype=dtype, fill_value=fill, zarr_format=zarr_format)
+    a[1:] = np.array(values[1:], dtype=a.dtype)
+    assert oz.cf.decode(a)[...].tolist() == values

@@ -511,11 +511,10 @@ def decode(
         fill_value_is_missing = array._location.format.undefined_fill
     attributes = {**(inherited or {}), **array.attrs.asdict()}
     fill = array.fill_value if fill_value_is_missing else None
+    fill = fill.item() if isinstance(fill, np.generic) else fill
     source, dimensions = _source(array)
     try:
-        decoding = Decoding.of(
-            source.dtype, attributes, None if fill is None else fill.item(), times, valid_only
-        )
+        decoding = Decoding.of(source.dtype, attributes, fill, times, valid_only)
     except InvalidMetadata as e:
         raise InvalidMetadata(f"{array.name} in {array.store!r}: {e}") from e
     return Variable(array, source, dimensions, decoding)
