@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Any
 
 import numpy as np
@@ -68,3 +69,45 @@ def test_settings_beyond_the_limits_of_a_compressor_are_read(
     converted: dict[str, bytes] = {}
     oz.convert(store, converted, zarr_format=3)
     assert oz.open_array(converted)[...].tolist() == values.tolist()
+
+
+NAMED = {
+    "gzip": {"level": 3},
+    "zstd": {"level": 3},
+    "blosc": {"cname": "zstd", "clevel": 3, "shuffle": 2, "blocksize": 0},
+    "crc32c": {},
+    "bz2": {"level": 3},
+}
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("id_", NAMED)
+def test_a_codec_is_stored_under_the_name_that_is_asked_for(id_: str, sharded: bool) -> None:
+    zarr = pytest.importorskip("zarr", "3.1")
+    codec = {"name": f"numcodecs.{id_}", "configuration": NAMED[id_]}
+    options: dict[str, Any] = {"chunks": 4, **({"shards": 8} if sharded else {})}
+    store: dict[str, bytes] = {}
+    array = oz.create_array(store, data=np.arange(20), compressors=[codec], **options)
+    array.attrs["a"] = 1  # which writes the metadata again
+    outer = json.loads(store["zarr.json"])["codecs"]
+    assert (outer[0]["configuration"]["codecs"] if sharded else outer)[-1] == codec
+    assert oz.open(store)[...].tolist() == [*range(20)]
+    values = {
+        key: zarr.core.buffer.default_buffer_prototype().buffer.from_bytes(value)
+        for key, value in store.items()
+    }
+    with warnings.catch_warnings(action="ignore"):  # they are not of the specification
+        other = zarr.open_array(zarr.storage.MemoryStore(values), mode="r")
+    assert other[...].tolist() == [*range(20)]
+    other_store: dict[str, bytes] = {}
+    oz.rechunk(store, other_store, chunks=5, shards=False, codecs=[codec])
+    assert json.loads(other_store["zarr.json"])["codecs"][-1] == codec
+    # A name alone, and an id, which is no name of version 3.
+    oz.create_array(store, shape=4, dtype="i4", compressors=[codec["name"]], overwrite=True)
+    assert json.loads(store["zarr.json"])["codecs"][-1]["name"] == codec["name"]
+    by_id = {"id": id_, **NAMED[id_]}
+    core = id_ if id_ != "bz2" else "numcodecs.bz2"
+    oz.create_array(store, shape=4, dtype="i4", compressors=[by_id], overwrite=True)
+    assert json.loads(store["zarr.json"])["codecs"][-1]["name"] == core
+    oz.rechunk(store, other_store, chunks=2, codecs=[by_id], overwrite=True)
+    assert json.loads(other_store["zarr.json"])["codecs"][-1]["name"] == core

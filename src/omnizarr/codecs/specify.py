@@ -35,7 +35,7 @@ def to_named(codec: Any, itemsize: int | None = 1) -> Named:
     if isinstance(codec, Named):
         return codec
     if isinstance(codec, str):
-        known = registry.find("codec", codec) is not None
+        known = codec.startswith(PREFIX) or registry.find("codec", codec) is not None
         named = Named(codec if known else PREFIX + codec, _DEFAULTS.get(codec, {}))
         return (
             named.replace(typesize=itemsize or 1)
@@ -70,6 +70,17 @@ def to_named(codec: Any, itemsize: int | None = 1) -> Named:
     raise InvalidArgument(
         f"{codec!r} is not a codec; give a codec object, a name such as 'zstd', or its JSON"
     )
+
+
+def is_by_name(codec: Any) -> bool:
+    """Return True if a codec is given with its name in version 3, as objects of zarr-python are.
+
+    Those of numcodecs, and of this library, leave it to the format.
+    """
+    if isinstance(codec, dict):
+        return not isinstance(codec.get("id"), str)
+    ours = hasattr(codec, "bind")
+    return isinstance(codec, (str, Named)) or (hasattr(codec, "to_dict") and not ours)
 
 
 def plain_member(value: Any) -> Any:

@@ -248,22 +248,35 @@ def to_names(array: ArrayModel) -> tuple[Named, ...]:
             codec = Named("transpose", config)
         elif codec.name == "endian":  # its name in 2023
             codec = Named("bytes", config, codec.must_understand)
-        elif id_ == "blosc":
-            codec = _blosc(config, (items.size or 1) if at_bytes else 1)
-        elif id_ == "gzip":
-            codec = Named("gzip", {"level": config.get("level", 1)})
-        elif id_ == "zstd":
-            level = {"level": config.get("level", 0)}
-            codec = Named("zstd", {**level, "checksum": bool(config.get("checksum", False))})
-        elif id_ in ("vlen-utf8", "vlen-bytes"):
-            codec = Named(str(id_))
-        elif id_ == "bitround" and from_id and config.get("keepbits"):  # none is not allowed there
-            codec = Named("bitround", config)
-        elif id_ == "crc32c" and config.get("location", "end") == "end":
-            codec = Named("crc32c")
+        elif from_id:
+            codec = own_name(codec, (items.size or 1) if at_bytes else 1)
         at_bytes = codec.name == "bytes"
         out.append(codec)
     return tuple(out)
+
+
+def own_name(codec: Named, size: int) -> Named:
+    """Return a codec of numcodecs, for items of that size, by its name in version 3 itself.
+
+    Another codec, or one that has no such name, is returned as it is.
+    """
+    if not codec.name.startswith(PREFIX):
+        return codec
+    id_, config = codec.name.removeprefix(PREFIX), dict(effective(codec).configuration)
+    if id_ == "blosc":
+        return _blosc(config, size)
+    if id_ == "gzip":
+        return Named("gzip", {"level": config.get("level", 1)})
+    if id_ == "zstd":
+        level = {"level": config.get("level", 0)}
+        return Named("zstd", {**level, "checksum": bool(config.get("checksum", False))})
+    if id_ in ("vlen-utf8", "vlen-bytes"):
+        return Named(id_)
+    if id_ == "bitround" and config.get("keepbits"):  # none is not allowed there
+        return Named("bitround", config)
+    if id_ == "crc32c" and config.get("location", "end") == "end":
+        return Named("crc32c")
+    return codec
 
 
 def _check_blocks(codec: Named, data_type: Named) -> None:

@@ -19,11 +19,12 @@ from typing import Any, TypedDict, TypeVar
 import numpy as np
 
 from omnizarr import config, data_types, registry
-from omnizarr.codecs.specify import all_named, kind, to_named, with_bytes
+from omnizarr.codecs.specify import all_named, is_by_name, kind, to_named, with_bytes
 from omnizarr.concurrency.cache import MAX_SIZE, Cache
 from omnizarr.data_types import DataType
 from omnizarr.errors import InvalidArgument, WrongType, known_names
 from omnizarr.formats import Format
+from omnizarr.formats.codec_names import own_name
 from omnizarr.formats.format import check_attributes
 from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.chunk_shapes import (
@@ -390,15 +391,15 @@ def _codecs(
     front = [Named("transpose", {"order": list(reversed(range(rank)))})] if order == "F" else []
     given = options.get("codecs")
     if given is not None:
-        return (*front, *all_named(given, "codecs", size))
+        return (*front, *named_codecs(format, given, "codecs", size))
     stated_filters = options.get("filters", AUTO)
-    filters = all_named(_several(stated_filters), "filters", size)
+    filters = named_codecs(format, _several(stated_filters), "filters", size)
     object_codec = options.get("object_codec")
     if object_codec is not None:
-        filters.insert(0, to_named(object_codec))
+        filters = [*named_codecs(format, [object_codec], "object_codec"), *filters]
     serializer = options.get("serializer", AUTO)
     if serializer not in (None, AUTO) or not isinstance(serializer, (str, type(None))):
-        filters.append(to_named(serializer))
+        filters += named_codecs(format, [serializer], "serializer")
     has_serializer = any(kind(f) == "array->bytes" for f in filters)
     if data_type.masking is not None:
         itemsize = None
@@ -421,8 +422,18 @@ def _codecs(
     if isinstance(compressors, str) and compressors == AUTO:
         tail = defaults["bytes->bytes"]
     else:
-        tail = all_named(_several(compressors), "compressors", size)
+        tail = named_codecs(format, _several(compressors), "compressors", size)
     return (*front, *with_bytes([*filters, *tail]))
+
+
+def named_codecs(format: Format, codecs: Iterable[Any], where: str, size: int = 1) -> list[Named]:
+    """Return codecs for a format, in which those that were given by name keep that name."""
+    several = list(codecs)
+    found = all_named(several, where, size)
+    if format.codecs_by_id:
+        return found
+    pairs = zip(several, found, strict=True)
+    return [named if is_by_name(codec) else own_name(named, size) for codec, named in pairs]
 
 
 def _optional(inner: DataType) -> Named:
@@ -466,7 +477,7 @@ def default_codecs(format: Format, itemsize: int | None, variable: str | None) -
     chosen = config.get().codecs
     if isinstance(chosen, str):
         return format.default_codecs(itemsize, variable, chosen)
-    given = [to_named(codec, itemsize or 1) for codec in chosen]
+    given = named_codecs(format, chosen, "config.codecs", itemsize or 1)
     after = [codec for codec in given if kind(codec) == "bytes->bytes"]
     before = [codec for codec in given if kind(codec) != "bytes->bytes"]
     if variable is not None or not any(kind(codec) == "array->bytes" for codec in before):

@@ -7,7 +7,7 @@ chunks and codecs that it was read with, unless the caller passes others.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import lt
@@ -496,6 +496,13 @@ def with_given_encoding(name: str, var: Coded) -> Coded:
     return replace(var, given=True)
 
 
+def _without_checksums(codecs: Iterable[Any], itemsize: int) -> Iterator[Any]:
+    """Yield codecs without checksums; those that have none as they were given."""
+    for codec in codecs:
+        kept, left_out = without_checksums([to_named(codec, itemsize)])
+        yield from kept if left_out else (codec,)
+
+
 def new_array(var: Coded, fill_masks: bool, checksums: bool) -> dict[str, Any]:
     """Return the options to create an array for an encoded variable.
 
@@ -504,9 +511,7 @@ def new_array(var: Coded, fill_masks: bool, checksums: bool) -> dict[str, Any]:
     options = {k: v for k, v in var.encoding.items() if k in _OPTIONS and v is not None}
     for name in () if checksums or var.given else ("filters", "compressors"):
         if isinstance(options.get(name), list | tuple):
-            codecs = [to_named(codec, var.dtype.itemsize) for codec in options[name]]
-            kept, left_out = without_checksums(codecs)
-            options[name] = kept if left_out else options[name]
+            options[name] = [*_without_checksums(options[name], var.dtype.itemsize)]
     attributes = dict(var.attrs)
     mark = attributes.pop("_FillValue", None)
     if fill_masks:

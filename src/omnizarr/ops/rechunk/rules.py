@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from omnizarr import data_types
-from omnizarr.codecs.specify import all_named, inner_chunk_shape, kind, pipeline, with_bytes
+from omnizarr.codecs.specify import inner_chunk_shape, kind, pipeline, with_bytes
 from omnizarr.data_types import DataType, as_type
 from omnizarr.data_types.cast import is_complex_pair
 from omnizarr.engine import BoundArray
@@ -19,6 +19,7 @@ from omnizarr.errors import InvalidArgument, OmnizarrError, WrongType, known_nam
 from omnizarr.formats import Format
 from omnizarr.formats.draft.extensions import packed_shard_shape
 from omnizarr.hierarchy.chunk_shapes import chunk_grid, shard_options, shard_shape
+from omnizarr.hierarchy.options import named_codecs
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
 from omnizarr.ops.fill import check_sign
 
@@ -183,7 +184,7 @@ def apply_rule(
     model = source.model
     data_type = _new_type(source, rule, format, casting)
     chunks = _new_chunks(source, names, rule.chunks, data_type)
-    codecs = _new_codecs(source, rule.codecs, data_type)
+    codecs = _new_codecs(source, rule.codecs, data_type, format)
     new = model.with_(
         data_type=model.data_type if data_type is source.data_type else data_type.named,
         chunk_grid=chunks,
@@ -299,7 +300,9 @@ def _old_shards(source: BoundArray) -> tuple[tuple[int, ...] | None, str]:
     return source.grid.regular, codec.configuration.get("index_location", "end")
 
 
-def _new_codecs(source: BoundArray, given: Any, data_type: DataType) -> tuple[Named, ...]:
+def _new_codecs(
+    source: BoundArray, given: Any, data_type: DataType, format: Format
+) -> tuple[Named, ...]:
     """Return the codecs of a chunk, without shards.
 
     Codecs on bytes replace those of the source; with others among them, they replace all.
@@ -310,7 +313,7 @@ def _new_codecs(source: BoundArray, given: Any, data_type: DataType) -> tuple[Na
     tail = [*known.compressors]
     if given is not KEEP:
         several = given if isinstance(given, (list, tuple)) else [given]
-        wanted = all_named(several, "codecs", itemsize)
+        wanted = named_codecs(format, several, "codecs", itemsize)
         if any(kind(codec) != "bytes->bytes" for codec in wanted):
             return with_bytes(wanted)
         tail = wanted
