@@ -272,6 +272,25 @@ def _is_variable(array: BoundArray) -> bool:
     return any(name == ARRAY_DIMENSIONS or is_nczarr(name) for name in names)
 
 
+def other_fill_note(old: BoundArray, new: BoundArray) -> str | None:
+    """Return a note if the fill value that marks missing values was replaced by another."""
+    names = new.model.dimension_names
+    if not _fill_may_mark(new) or not (_is_variable(new) or (names and None not in names)):
+        return None
+    before, after = (each.fill[()] if each.fill_defined else None for each in (old, new))
+    if before is None or after is None:
+        same = before is after
+    else:
+        with np.errstate(all="ignore"):
+            cast = old.fill.astype(new.dtype)[()]
+        same = bool(cast == after) or bool(cast != cast and after != after)
+    if same:
+        return None
+    now = "no value marks" if after is None else f"the fill value {after!r} marks"
+    instead = "" if before is None else f" instead of {before!r}"
+    return f"{now} missing values{instead}, as was asked for"
+
+
 def missing_mark(array: BoundArray) -> Any:
     """Return what marks missing values of a variable, as `_FillValue` of version 3; else None."""
     encode = registry.lookup("integration", "cf-encode-fill")

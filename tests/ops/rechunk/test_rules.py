@@ -5,10 +5,13 @@ from __future__ import annotations
 from base64 import b64encode
 from pathlib import Path
 from struct import pack
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.errors import CannotExpress, InvalidArgument, WrongType
@@ -182,3 +185,49 @@ def test_attributes_of_the_type_of_the_values_are_converted(tmp_path: Path) -> N
     wrong = make(tmp_path / "c", attributes={"valid_max": 0.5})
     with pytest.raises(InvalidArgument, match=r"the attribute valid_max 0\.5 is no value of type"):
         rechunked(wrong, dtype="i4", casting="unsafe")
+
+
+NUMBERS = {"i4": [-999, 123456789, 0], "f8": [1e20, -9.9, np.nan], "f4": [1e20, 0.1], "u1": [255]}
+
+
+@given(data=st.data())
+def test_xarray_finds_the_same_values_missing_or_the_report_says_why(data: st.DataObject) -> None:
+    xarray = pytest.importorskip("xarray")
+    zarr_format = data.draw(st.sampled_from([2, 3]))
+    old = data.draw(st.sampled_from([*NUMBERS]))
+    mark = data.draw(st.sampled_from(NUMBERS[old]))
+    name = data.draw(st.sampled_from(["_FillValue", "missing_value"]))
+    options: dict[str, Any] = data.draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "dtype": st.sampled_from(["i2", "i4", "u1", "f4", "f8"]),
+                "fill_value": st.sampled_from([3, 255]),
+            },
+        )
+    )
+    variable = xarray.Variable("x", np.array([1, mark, 3], old))
+    variable.encoding["_FillValue"] = None
+    if name == "missing_value":
+        variable.attrs[name] = float(mark)  # as JSON has it, not as the type rounds it
+    else:
+        variable.encoding[name] = np.dtype(old).type(mark)
+
+    def missing(path: Path) -> list[bool]:
+        found: list[bool]
+        with xarray.open_zarr(path, consolidated=False) as dataset:
+            found = np.isnan(dataset["v"].values.astype("f8")).tolist()
+        return found
+
+    with TemporaryDirectory() as folder:
+        source, target = Path(folder, "a.zarr"), Path(folder, "b.zarr")
+        made = xarray.Dataset({"v": variable})
+        made.to_zarr(source, zarr_format=zarr_format, consolidated=False)
+        try:
+            report = oz.rechunk(source, target, casting="unsafe", **options)
+        except InvalidArgument:  # the mark is no value of the type
+            assert "dtype" in options
+            return
+        assert ("/v" in report.notes) <= ("fill_value" in options)
+        if not report.notes:
+            assert missing(target) == missing(source)

@@ -41,7 +41,7 @@ from omnizarr.hierarchy.lookup import (
     resolve_store_path,
 )
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.ops.adaptation import Options, adapt_array
+from omnizarr.ops.adaptation import Options, adapt_array, other_fill_note
 from omnizarr.ops.job import MEMORY, Job, Plan, RunOptions, Stage, Task, launch, task_id
 from omnizarr.ops.output import HierarchyOutput, locked_destination, settle_stages
 from omnizarr.ops.rechunk.layout import intermediate_model, read_layout, write_layout
@@ -56,6 +56,7 @@ from omnizarr.ops.rechunk.output import (
 )
 from omnizarr.ops.rechunk.plan import Passes, plan_passes, usable_memory
 from omnizarr.ops.rechunk.rules import (
+    KEEP,
     Rule,
     apply_rule,
     choose_rules,
@@ -450,6 +451,10 @@ class _Planner:
                 model = apply_rule(new, names, rules[path], format, job.casting)
                 format.write(path, model)
                 target = self._bound(self.goal, path, model)
+                asked = rules[path].fill_value is not KEEP
+                note = other_fill_note(new, target) if asked else None
+                if note is not None:
+                    self.notes[paths.show(path)] = note
             except OmnizarrError as e:
                 raise type(e)(f"cannot rechunk {self.start.child(path)}: {e}") from e
             if not job.in_place or not same_layout(node, model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from omnizarr.ops.fill import check_sign
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 KEEP: Any = None  # of a rule: as in the source
 # Attributes of a CF variable that have the type of its values.
+_MARKS = ("_FillValue", "missing_value")
 TYPED_ATTRIBUTES = ("_FillValue", "missing_value", "valid_min", "valid_max", "valid_range")
 
 
@@ -378,14 +380,16 @@ def _is_close(fill: Any, dtype: np.dtype[Any]) -> bool:
 
 def _typed_attributes(source: BoundArray, data_type: DataType, format: Format) -> Mapping[str, Any]:
     """Return the attributes, with those of the type of the values converted to the new type."""
-    attributes = source.model.attributes
-    if data_type is source.data_type or source.dtype.kind == data_type.dtype.kind:
+    attributes, old, new = source.model.attributes, source.dtype, data_type.dtype
+    # Limits of integers hold for other integers, too, and nothing else is compared with rounded.
+    names = TYPED_ATTRIBUTES if old.kind != new.kind or new.kind == "f" else _MARKS
+    if data_type is source.data_type or (old.kind == new.kind and new.kind not in "iuf"):
         return attributes
-    found = {name: attributes[name] for name in TYPED_ATTRIBUTES if name in attributes}
+    found = {name: attributes[name] for name in names if name in attributes}
     changed = {}
     for name, value in found.items():
         try:
-            changed[name] = _convert_attribute(name, value, data_type.dtype, format)
+            changed[name] = _convert_attribute(name, value, old, new, format)
         except (ValueError, TypeError, OverflowError, struct.error, OmnizarrError):
             raise InvalidArgument(
                 f"{paths.show(source.path)}: the attribute {name} {value!r} is no value of type"
@@ -394,16 +398,37 @@ def _typed_attributes(source: BoundArray, data_type: DataType, format: Format) -
     return {**attributes, **changed}
 
 
-def _convert_attribute(name: str, value: Any, new: np.dtype[Any], format: Format) -> Any:
-    """Return an attribute for another type; xarray stores the `_FillValue` of floats in base64."""
+def _convert_attribute(
+    name: str, value: Any, old: np.dtype[Any], new: np.dtype[Any], format: Format
+) -> Any:
+    """Return an attribute for another type, rounded as values are.
+
+    xarray stores the `_FillValue` of floats in base64.
+    """
     if isinstance(value, (list, tuple)):
-        return [_convert_attribute(name, each, new, format) for each in value]
+        return [_convert_attribute(name, each, old, new, format) for each in value]
+    if old.kind == new.kind and (value is None or value in ("NaN", "Infinity", "-Infinity")):
+        return value
     encoded = name == "_FillValue" and isinstance(value, str)
     number = struct.unpack("<d", b64decode(value))[0] if encoded else value
+    if old.kind == "f" and new.kind == "f":
+        number = _rounded(number, old)
     if new.kind in "iu":
         if int(number) != number or not np.iinfo(new).min <= number <= np.iinfo(new).max:
             raise ValueError(number)
         return int(number)
-    if new.kind == "f" and name == "_FillValue" and format.dialect == "v3":
-        return b64encode(struct.pack("<d", float(number))).decode()
-    return float(number) if new.kind == "f" else number
+    if new.kind != "f":
+        return number
+    number = _rounded(number, new)
+    if name == "_FillValue" and format.dialect == "v3":
+        return b64encode(struct.pack("<d", number)).decode()
+    return number
+
+
+def _rounded(number: Any, dtype: np.dtype[Any]) -> float:
+    """Return a number as a type of floats has it; raise if it has none like it."""
+    with np.errstate(over="ignore"):
+        found = float(dtype.type(number))
+    if math.isinf(found) and not math.isinf(number):
+        raise ValueError(number)
+    return found
