@@ -564,3 +564,25 @@ def test_a_second_creator_leaves_the_marker_of_the_first(kind: str, tmp_path: Pa
     end_writing(mark.writer)
     oz.create_array(store, name="a", data=[1, 2], overwrite=True)
     assert store.get(marker("a")) is None
+
+
+CHANGES: dict[str, Callable[[oz.Array], Any]] = {
+    "attributes": lambda array: array.attrs.update(a=1),
+    "values": lambda array: array.__setitem__(1, 3),
+    "append": lambda array: array.append([1]),
+    "resize": lambda array: array.resize((12,)),
+}
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_writer_of_a_node_that_was_moved_leaves_no_folder(
+    change: str, zarr_format: int, tmp_path: Path
+) -> None:
+    group = oz.create_group(tmp_path / "x", zarr_format=zarr_format)
+    array = group.create_array("g/a", data=np.arange(10), chunks=5)
+    group.move("g", "k")
+    with pytest.raises(oz.NodeChanged):
+        CHANGES[change](array)
+    group.move("k", "g")  # which a folder would prevent
+    CHANGES[change](array)

@@ -81,12 +81,16 @@ class _File:
 class locked:
     """Wait until no other process or thread has these keys of a directory, and hold them.
 
-    The empty key stands for all.
+    The empty key stands for all. Directories below `root` that are empty at the end are removed, as
+    locking makes them where nothing is, or nothing is any more.
     """
 
-    __slots__ = ("_file", "_has_all", "_keys", "_path")
+    __slots__ = ("_file", "_has_all", "_keys", "_path", "_root")
 
-    def __init__(self, directory: str, keys: Iterable[str], kind: str) -> None:
+    def __init__(
+        self, directory: str, keys: Iterable[str], kind: str, root: str | None = None
+    ) -> None:
+        self._root = directory if root is None else root
         self._path = os.path.join(directory, NAME + kind)
         self._keys = {zlib.crc32(os.fsencode(key)): key for key in keys}  # by their bytes
         self._has_all = False  # of the file
@@ -123,8 +127,12 @@ class locked:
         else:
             claims.pop(self._path, None)
         file, self._file = self._file, None
-        if file is not None:
-            _leave(self._path, file)
+        if file is not None and _leave(self._path, file):
+            folder = os.path.dirname(self._path)
+            with suppress(OSError):  # it is not empty
+                while len(folder) > len(self._root):
+                    os.rmdir(folder)
+                    folder = os.path.dirname(folder)
 
 
 class Taken(Exception):
@@ -237,17 +245,18 @@ def _open(path: str) -> _File:
     return REMOVED_DIRECTORY.call(make, FileNotFoundError)
 
 
-def _leave(path: str, file: _File) -> None:
-    """Release the locks, and remove the file where nobody else has one."""
+def _leave(path: str, file: _File) -> bool:
+    """Release the locks, and remove the file where nobody else has one; return True then."""
     if file.descriptor < 0:
-        return  # in a forked child, which has closed it
+        return False  # in a forked child, which has closed it
     try:
         # Of two who leave together, each may find the other: the last one to release finds none.
-        if not _lock_all(file, path, remove=True):
-            _lock(file.descriptor, fcntl.F_UNLCK, 0, _BYTES)
-            _lock_all(file, path, remove=True)
+        if _lock_all(file, path, remove=True):
+            return True
+        _lock(file.descriptor, fcntl.F_UNLCK, 0, _BYTES)
+        return _lock_all(file, path, remove=True)
     except OSError:
-        return  # closing releases the locks, too
+        return False  # closing releases the locks, too
     finally:
         file.close()
 
