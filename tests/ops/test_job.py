@@ -33,7 +33,7 @@ from omnizarr.ops.job import (
     run,
     task_id,
 )
-from omnizarr.ops.output import HierarchyOutput
+from omnizarr.ops.output import Attempt, HierarchyOutput
 from omnizarr.stores import LocalStore, MemoryStore, list_prefix
 from omnizarr.stores.staging import FOLDER, JOURNAL
 
@@ -365,6 +365,32 @@ def test_parts_write_one_output(tmp_path: Path) -> None:
         run(Fill(LocalStore(tmp_path / "out.zarr"), tmp_path), part=(number, 3))
     assert np.array_equal(oz.open(str(tmp_path / "out.zarr"))["a"][:], EXPECTED)
     assert [*(tmp_path / "out.zarr").glob(".__omnizarr*")] == []
+
+
+@pytest.mark.parametrize("when", ["begun", "ending"])
+def test_a_part_that_runs_again_while_the_job_ends_leaves_no_journal(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last part ends the job when the other has begun, or the other runs while it does that."""
+    parts, store = 40, LocalStore(tmp_path / "out.zarr")
+    for number in range(1, parts):
+        run(Fill(store, tmp_path), part=(number, parts))
+    where, name, first, second = (
+        (HierarchyOutput, "begin", 1, 40) if when == "begun" else (Attempt, "erase_journal", 40, 1)
+    )
+    original = getattr(where, name)
+
+    def overtaken(*args: Any) -> Any:
+        found = original(*args)
+        monkeypatch.undo()
+        run(Fill(store, tmp_path), part=(second, parts))
+        return found
+
+    monkeypatch.setattr(where, name, overtaken)
+    run(Fill(store, tmp_path), part=(first, parts))
+    assert getattr(where, name) is original  # it was called
+    assert [*(tmp_path / "out.zarr").glob(".__omnizarr*")] == []
+    assert np.array_equal(oz.open(str(tmp_path / "out.zarr"))["a"][:], EXPECTED)
 
 
 def test_a_part_that_comes_late_finds_its_work_done(tmp_path: Path) -> None:

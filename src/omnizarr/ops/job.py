@@ -210,6 +210,9 @@ class Output(Protocol):
     def clear(self) -> None:
         """Erase the journal, and what else is left when the result is visible."""
 
+    def is_cleared(self) -> bool:
+        """Return True if another run of a part has called `clear`, so that nobody will again."""
+
     def abandon(self) -> None:
         """Leave the destination after an error so that the job can be resumed."""
 
@@ -574,6 +577,8 @@ class _Run(Generic[O]):
                 output.abandon()
                 raise
             if not complete:
+                if output.is_cleared():
+                    journal.erase()
                 return total
         self._end(output, journal, state)
         return total
@@ -584,8 +589,13 @@ class _Run(Generic[O]):
             known = self.part is not None and state == "finished" and os.path.exists(self.checksums)
             if not known:  # else the part that completed the job has written them
                 write_checksums(self.checksums, *output.written(), self.on, self.workers)
-        if self.part is None or journal.end_part(self.part, len(self.plan.stages)):
+        if self.part is None:
             output.clear()
+        elif journal.end_part(self.part, len(self.plan.stages)):
+            output.clear()
+            journal.erase()  # again: another run of a part may have added to it before it could see
+        elif output.is_cleared():
+            journal.erase()
 
     def _check_checksums(self) -> None:
         """Raise if the checksums could not be written at the end."""

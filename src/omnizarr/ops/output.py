@@ -74,7 +74,7 @@ class Attempt:
 
     def note_finished(self) -> None:
         """Note that the result is visible; a stage does that itself."""
-        if self.stage is None and self._is_current():
+        if self.stage is None and self.is_current():
             with suppress(OmnizarrError, OSError):  # the result is complete, and visible
                 self.store.set(self.key, replace(self.mark, finished=True).write())
 
@@ -84,7 +84,7 @@ class Attempt:
             self.stage.discard()
         else:
             self.erase_journal()
-            if self._is_current():
+            if self.is_current():
                 self.store.erase(self.key)
 
     def erase_journal(self) -> None:
@@ -92,7 +92,7 @@ class Attempt:
         if self.mark.attempt and can_list(self.store):
             erase_prefix(*self.journal)
 
-    def _is_current(self) -> bool:
+    def is_current(self) -> bool:
         """Return True unless another attempt has begun, or the marker was erased."""
         text = self.store.get(self.key)
         return text is not None and Mark.read(text).attempt == self.mark.attempt
@@ -267,6 +267,11 @@ class StoreOutput:
         """Erase what is left of the attempt, when the result is visible."""
         if self.attempt is not None:
             self.attempt.clear()
+
+    def is_cleared(self) -> bool:
+        """Return True if another process has erased what is left of the attempt."""
+        found = self.attempt
+        return found is not None and found.stage is None and not found.is_current()
 
     def abandon(self) -> None:
         """Leave everything as it is."""

@@ -184,6 +184,10 @@ class WithIntermediate:
         erase_prefix(self.temp, self.prefix)
         self.inner.clear()
 
+    def is_cleared(self) -> bool:
+        """Return True if another process has cleared the output."""
+        return self.inner.is_cleared()
+
     def abandon(self) -> None:
         """Keep everything for a job that resumes this one."""
         self.inner.abandon()
