@@ -207,7 +207,7 @@ def test_variables_have_the_length_of_their_unlimited_dimensions(
         for number, (group, kind, dims, fill, rows) in enumerate(variables):
             path = f"{group}/v{number}".lstrip("/")
             words = {"S1": b"", "str": ""}
-            after = fill or words.get(kind, netCDF4.default_fillvals.get(kind))
+            after = words[kind] if kind in words else fill or netCDF4.default_fillvals[kind]
             dtype = object if kind == "str" else kind
             expected = np.full(file[path].shape, after, dtype)
             inside = tuple(slice(2 if d == "x" else rows) for d in dims)
