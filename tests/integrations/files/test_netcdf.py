@@ -218,3 +218,31 @@ def test_variables_have_the_length_of_their_unlimited_dimensions(
             for root in (found, referred):
                 assert root[path].shape == expected.shape
                 np.testing.assert_array_equal(np.asarray(root[path][...], dtype), expected)
+
+
+@pytest.mark.filterwarnings("ignore:variable 'name' has multiple fill values")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_text_with_a_fill_value_is_opened_by_both_engines(tmp_path: Path, zarr_format: int) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("x", 3)
+        made = file.createVariable("name", str, ("x",), fill_value="none")
+        made[:] = np.array(["a", "none", "?"], object)
+        made.missing_value = "?"
+        file.createVariable("letter", "S1", ("x",))[:] = np.array([b"a", b"-", b"b"])
+    done = oz.import_file(tmp_path / "a.nc", tmp_path / "a.zarr", zarr_format=zarr_format)
+    assert not any("xarray" in note for note in done.notes)
+    for engine in ("zarr", "omnizarr"):
+        found = xr.open_dataset(tmp_path / "a.zarr", engine=engine, consolidated=False)
+        assert found["name"].isnull().values.tolist() == [False, True, True]
+
+
+def test_a_fill_value_of_bytes_that_xarray_cannot_open_is_noted(tmp_path: Path) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("x", 2)
+        file.createVariable("letter", "S1", ("x",), fill_value=b"-")[:] = np.array([b"a", b"-"])
+    done = oz.import_file(tmp_path / "a.nc", tmp_path / "a.zarr")
+    assert any("/letter: xarray cannot open a _FillValue of bytes" in n for n in done.notes)
+    with pytest.raises(ValueError, match="Failed to decode fill_value"):
+        xr.open_dataset(tmp_path / "a.zarr", engine="zarr", consolidated=False)
+    found = xr.open_dataset(tmp_path / "a.zarr", engine="omnizarr")
+    assert found["letter"].item() == b"a-"

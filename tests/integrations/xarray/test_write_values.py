@@ -338,3 +338,26 @@ def test_numbers_in_other_units_or_not_whole_are_not_appended() -> None:
     days = xr.Dataset({"time": ("time", np.array(["2001-01-03"], "M8[ns]"))})
     with pytest.raises(oz.InvalidArgument, match="numbers in units None are stored"):
         ozx.write(days, stored(np.array([0])), append_dim="time")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@given(
+    kind=st.sampled_from(["U3", "O", "T"]),
+    mark=st.text("xä", max_size=2),
+    key=st.sampled_from(["_FillValue", "missing_value"]),
+    words=st.lists(st.text("xäb", max_size=2), min_size=1, max_size=4),
+)
+@settings(max_examples=30, deadline=None)
+def test_text_with_marks_of_missing_values_is_opened_by_both_engines(
+    zarr_format: int, kind: str, mark: str, key: str, words: list[str]
+) -> None:
+    dataset = xr.Dataset({"name": ("time", np.array(words, kind))})
+    dataset["name"].encoding = {key: mark}
+    absent = {mark, ""} if kind == "T" else {mark}  # xarray takes such text for missing
+    expected = ["missing" if word in absent else word for word in words]
+    store: Store = {}
+    ozx.write(dataset, store, zarr_format=zarr_format)
+    ozx.write(dataset, store, append_dim="time")
+    for engine in ("zarr", "omnizarr"):
+        found = read(store, engine)["name"].astype(object)
+        assert found.fillna("missing").values.tolist() == expected * 2

@@ -27,6 +27,7 @@ from omnizarr.errors import InvalidArgument, InvalidMetadata
 
 Values = npt.NDArray[Any]
 FILL = "_FillValue"
+MISSING = "missing_value"
 NAMES = ("valid_range", "valid_min", "valid_max")
 _TOLERANCE = 1e-6  # of a step, for bounds that are not whole steps because of rounding
 
@@ -45,6 +46,19 @@ def encode_fill(value: Any, dtype: np.dtype[Any]) -> Any:
         return int(value) if dtype.kind in "iu" else str(value)
     except (TypeError, ValueError) as e:
         raise InvalidMetadata(f"_FillValue {value!r} does not fit the type {dtype}: {e}") from e
+
+
+def mark_missing(attributes: dict[str, Any], value: Any, dtype: np.dtype[Any]) -> None:
+    """Add what marks missing values to attributes, in formats where the fill value does not.
+
+    This is `_FillValue`, except for text, where xarray's own engine can read only `missing_value`.
+    """
+    mark = encode_fill(value, dtype)
+    if dtype.kind not in "UTO":
+        attributes[FILL] = mark
+        return
+    marks = [mark, *(other for other in _several(attributes.get(MISSING)) if other != mark)]
+    attributes[MISSING] = marks if len(marks) > 1 else mark
 
 
 def decode_fill(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -250,7 +264,7 @@ class Packing:
         signed = {"true": False, "false": True}.get(unsigned) if dtype.kind in "iu" else None
         listed = [
             _number(value, dtype, name, signed is not None)
-            for name in (FILL, "missing_value")
+            for name in (FILL, MISSING)
             for value in _several(attributes.get(name))
         ]
         found = [value for value in (*listed, fill) if value is not None]

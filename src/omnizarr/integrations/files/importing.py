@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from omnizarr import config, stores
-from omnizarr.conventions.cf.packing import FILL, NAMES, encode_fill, find_word
+from omnizarr.conventions.cf.packing import FILL, NAMES, find_word, mark_missing
 from omnizarr.conventions.ome.model import Metadata, to_json
 from omnizarr.conventions.ome.pyramid import (
     ImageOutput,
@@ -299,7 +299,9 @@ class _Nodes:
     def _add_image(self, full: str, entry: ArrayEntry, image: ImageEntry) -> None:
         dtype = np.dtype(self._dtype(full, entry))
         options: Any = {**self.job.options, **self._shapes(full, entry)}
-        attributes = self._attributes(full, entry, dtype)[0]
+        attributes, missing = self._attributes(full, entry)
+        if missing is not None:
+            mark_missing(attributes, missing, dtype)
         values = {k: v for k, v in attributes.items() if k in _OF_VALUES}
         options["attributes"] = {**values, **(options.get("attributes") or {})}
         described = {
@@ -340,7 +342,7 @@ class _Nodes:
         options: dict[str, Any] = {**self.job.options, **self._shapes(path, entry)}
         if dtype is str:
             options = {k: v for k, v in options.items() if k not in _VARIABLE}
-        attributes, missing = self._attributes(path, entry, dtype)
+        attributes, missing = self._attributes(path, entry)
         fill = entry.fill_value
         if self.location.format.undefined_fill:
             if entry.dimension_names is None and fill is not DEFAULT_FILL and missing is None:
@@ -349,10 +351,15 @@ class _Nodes:
                     f" missing values in zarr {self.location.format.name}"
                 )
             fill = missing  # in version 2, xarray takes the fill value for missing values
-            if missing is not None:
-                del attributes[FILL]
-            elif "fill_value" in options:
+            if missing is None and "fill_value" in options:
                 fill = DEFAULT_FILL
+        elif missing is not None:
+            mark_missing(attributes, missing, _numpy_type(dtype))
+            if _numpy_type(dtype).kind == "S":
+                self.contents.notes.append(
+                    f"{paths.show(path)}: xarray cannot open a {FILL} of bytes in zarr"
+                    f" {self.location.format.name} with its own engine, only with 'omnizarr'"
+                )
         if fill is not DEFAULT_FILL:
             options["fill_value"] = _fitting(fill, dtype)
         options["attributes"] = attributes
@@ -360,15 +367,12 @@ class _Nodes:
             options["dimension_names"] = entry.dimension_names
         return options
 
-    def _attributes(self, path: str, entry: ArrayEntry, dtype: Any) -> tuple[dict[str, Any], Any]:
+    def _attributes(self, path: str, entry: ArrayEntry) -> tuple[dict[str, Any], Any]:
         """Return the attributes of an array as JSON, and the number for missing values."""
         given, missing = dict(entry.attributes), entry.missing
         if _is_nan(given.get("missing_value")) and (missing is None or _is_nan(missing)):
             missing = given.pop("missing_value")  # JSON has no NaN, but `_FillValue` can be one
-        attributes = _finite(given, path, self.contents.notes)
-        if missing is not None:
-            attributes[FILL] = encode_fill(missing, _numpy_type(dtype))
-        return attributes, missing
+        return _finite(given, path, self.contents.notes), missing
 
     def _shapes(self, path: str, entry: ArrayEntry) -> dict[str, Any]:
         """Return the options `chunks` and `shards` of an array."""

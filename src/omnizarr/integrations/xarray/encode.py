@@ -22,7 +22,7 @@ from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
 from omnizarr.codecs.specify import to_named
-from omnizarr.conventions.cf.packing import encode_fill, find_word
+from omnizarr.conventions.cf.packing import find_word, mark_missing
 from omnizarr.conventions.cf.times import Times, bounds_of, is_time
 from omnizarr.conventions.cf.variable import Decoding, TimesAs
 from omnizarr.data_types import cast
@@ -523,7 +523,7 @@ def new_array(var: Coded, fill_masks: bool, checksums: bool) -> dict[str, Any]:
         options["fill_value"] = mark
     else:
         if mark is not None:
-            attributes["_FillValue"] = encode_fill(mark, var.dtype)
+            mark_missing(attributes, mark, var.dtype)
         if var.dtype.kind == "f":
             options.setdefault("fill_value", np.nan)
     _choose_chunks(var, options)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from omnizarr.codecs.specify import pipeline
 from omnizarr.concurrency.pool import for_each, in_parallel
-from omnizarr.conventions.cf.packing import as_numbers, decode_fill
+from omnizarr.conventions.cf.packing import MISSING, as_numbers, decode_fill
 from omnizarr.conventions.cf.variable import is_scalar
 from omnizarr.data_types.data_type import as_plain
 from omnizarr.engine.kernel import empty
@@ -48,7 +48,6 @@ except ImportError as e:
 
 PART = 2**20  # numbers that are unpacked at a time
 MAX_INDEX = 2**22  # bytes of a coordinate that is read before it is asked for
-MISSING = "missing_value"
 TEXT = np.dtypes.StringDType()  # of stored variable-length text
 OBJECTS = np.dtype("O", metadata={"element_type": str})  # xarray's older type of such text
 # Codecs that encode objects as bytes.
