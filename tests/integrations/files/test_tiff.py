@@ -400,3 +400,30 @@ def test_what_ome_xml_says_of_other_axes_is_in_the_report(tmp_path: Path) -> Non
     assert report.skipped == expected
     with pytest.raises(oz.errors.CannotExpress, match="an array has no name"):
         oz.import_file(tmp_path / "a.ome.tif", tmp_path / "b.zarr", strict=True)
+
+
+@pytest.mark.parametrize("meaning", ["miniswhite", "minisblack", "separated", "cielab", "rgb"])
+def test_what_pixels_mean_is_in_the_report_unless_it_is_usual(tmp_path: Path, meaning: Any) -> None:
+    samples = {"separated": (4,), "cielab": (3,), "rgb": (3,)}.get(meaning, ())
+    pixels = np.arange(20 * np.prod(samples, dtype=int), dtype="u1").reshape(4, 5, *samples)
+    tifffile.imwrite(tmp_path / "a.tif", pixels, photometric=meaning)
+    done = oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr")
+    notes = [note for note in done.notes if "imported as stored" in note]
+    assert bool(notes) == (meaning not in ("minisblack", "rgb"))
+    assert ("0 is white" in str(notes)) == (meaning == "miniswhite")
+    np.testing.assert_array_equal(oz.open_array(tmp_path / "a.zarr")[...], pixels)
+
+
+def test_files_beside_a_tiff_file_that_are_not_read_are_listed(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((4, 5), "u1"))
+    tifffile.imwrite(tmp_path / "b.tif", np.zeros((4, 5), "u1"))
+    beside = ["a.tif.msk", "a.tif.aux.xml", "a.tfw"]
+    for name in beside:
+        tifffile.imwrite(tmp_path / name, np.full((4, 5), 255, "u1"))
+    done = oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr")
+    assert sorted(done.skipped) == sorted(beside)
+    assert oz.import_file(tmp_path / "b.tif", tmp_path / "b.zarr").skipped == {}
+    with pytest.raises(oz.errors.OmnizarrError, match=r"a\.tif\.msk"):
+        oz.import_file(tmp_path / "a.tif", tmp_path / "c.zarr", strict=True)
+    oz.import_file(tmp_path / "a.tif.msk", tmp_path / "mask.zarr")
+    assert (oz.open_array(tmp_path / "mask.zarr")[...] == 255).all()

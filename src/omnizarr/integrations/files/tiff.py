@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 import struct
 import zlib
 from collections.abc import Iterator
@@ -78,7 +79,12 @@ _IMAGEJ_UNITS = {
 }
 # What tifffile and the export add to the metadata of a file.
 _OWN = {"shape", "axes", "truncated", "dimension_names", "array_shape"}
-_DESCRIPTION, _RESOLUTION, _ORIENTATION = 270, (282, 283), 274
+_DESCRIPTION, _RESOLUTION, _ORIENTATION, _PHOTOMETRIC = 270, (282, 283), 274, 262
+# What values mean that are neither grey, with 0 as black, nor red, green and blue.
+_MEANINGS = {
+    0: "0 is white, the largest value black", 5: "samples are inks, such as CMYK",
+    **dict.fromkeys((8, 9, 10), "samples are L*a*b*"),
+}  # fmt: skip
 # Tags that say how pixels are stored, and those that are read elsewhere, such as of GeoTIFF.
 _READ_TAGS = frozenset(
     {*range(254, 260), 262, 266, 273, 277, 278, 279, 284, 292, 293, 296, 305, 317, *range(320, 331)}
@@ -235,6 +241,10 @@ def contents(file: str) -> Contents:
             found.groups[""] = {}
         if opened.is_ome:
             _report_xml(opened.ome_metadata, len(series) == len(images), found)
+    stem = os.path.splitext(file)[0]
+    for beside in (f"{file}.msk", f"{file}.aux.xml", f"{stem}.tfw", f"{stem}.wld"):
+        if os.path.isfile(beside):
+            found.skipped[os.path.basename(beside)] = "what GDAL reads from it is left out"
     return found
 
 
@@ -256,6 +266,9 @@ def _entry(
         )
     if series.keyframe.photometric == 3 and series.keyframe.colormap is not None:
         found.skipped[f"colour map of series {number}"] = "pixels are imported as indices"
+    meaning = _MEANINGS.get(series.keyframe.tags.valueof(_PHOTOMETRIC))
+    if meaning is not None:
+        found.notes.append(f"pixels of series {number} are imported as stored: {meaning}")
     _report_tags(series, number, found)
     order = tuple(range(len(series.shape)))
     chunks = _tiles(series)
