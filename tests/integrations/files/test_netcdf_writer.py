@@ -214,3 +214,50 @@ def test_lists_of_numbers_are_stored_as_numbers(
     assert oz.export_file(root, folder / "a.nc").notes == []
     with netCDF4.Dataset(folder / "a.nc") as file:
         np.testing.assert_array_equal(np.ravel(file.a), np.array(values))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(0, 2**64 - 1) | st.just(2**64 - 1), min_size=1, max_size=3))
+@pytest.mark.parametrize("suffix", [".nc", ".h5"])
+def test_large_unsigned_integers_in_attributes_come_back(
+    tmp_path_factory: pytest.TempPathFactory, suffix: str, values: list[int]
+) -> None:
+    folder = tmp_path_factory.mktemp("unsigned")
+    given = {"one": values[0], "all": [*values, 2**63]}
+    root = oz.create_group(folder / "a.zarr", attributes=given)
+    root.create_array("v", data=np.arange(2))
+    assert oz.export_file(root, folder / f"a{suffix}").notes == []
+    oz.import_file(folder / f"a{suffix}", folder / "b.zarr")
+    assert oz.open_group(folder / "b.zarr").attrs.asdict() == given
+
+
+def test_numbers_that_no_integer_type_holds_are_noted(tmp_path: Path) -> None:
+    root = oz.create_group(tmp_path / "a.zarr", attributes={"a": 2**64, "b": [-1, 2**63]})
+    root.create_array("v", data=np.arange(2))
+    notes = str(oz.export_file(root, tmp_path / "a.nc").notes)
+    assert "'a' of / is stored as JSON text" in notes
+    assert "'b' of / is stored as JSON text" in notes
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    lengths=st.fixed_dictionaries({"t": st.integers(0, 3), "u": st.integers(0, 3)}),
+    below=st.sampled_from(["v", "g/v", "g/h/v"]),
+)
+def test_dimensions_that_nczarr_lists_as_unlimited_are_unlimited(
+    tmp_path_factory: pytest.TempPathFactory, lengths: dict[str, int], below: str
+) -> None:
+    folder = tmp_path_factory.mktemp("nczarr")
+    listed = {name: {"size": n, "unlimited": 1} for name, n in lengths.items()}
+    attributes = {"_nczarr_group": {"dimensions": {**listed, "x": 2}}, "title": "a"}
+    root = oz.create_group(folder / "a.zarr", zarr_format=2, attributes=attributes)
+    values = np.arange(2 * np.prod([*lengths.values()]), dtype="i4").reshape(*lengths.values(), 2)
+    root.create_array(below, data=values, dimension_names=["t", "u", "x"])
+    assert oz.export_file(root, folder / "a.nc").notes == []
+    with netCDF4.Dataset(folder / "a.nc", "a") as file:
+        found = file[below]
+        assert [d.isunlimited() for d in found.get_dims()] == [True, True, False]
+        assert file.ncattrs() == ["title"]
+        np.testing.assert_array_equal(found[...], values)
+        found[3:5, 3:5] = 7  # values can be appended
+        assert found.shape == (5, 5, 2)

@@ -122,7 +122,8 @@ class Hdf5Writer(FileWriter):
         if isinstance(value, bool):
             return np.bool_(value)
         if isinstance(value, int):
-            return np.int64(value) if -(2**63) <= value < 2**63 else None
+            kind = np.int64 if value < 2**63 else np.uint64
+            return kind(value) if -(2**63) <= value < 2**64 else None
         if isinstance(value, float):
             return np.float64(value)
         if not isinstance(value, list) or not value:
@@ -131,6 +132,8 @@ class Hdf5Writer(FileWriter):
         kinds = {type(v) for v in items}
         if kinds == {np.int64, np.float64} and all(float(v) == v for v in items if v == v):
             return np.array(items, np.float64)
+        if kinds == {np.int64, np.uint64} and min(value) >= 0:
+            return np.array(items, np.uint64)
         if len(kinds) != 1 or kinds & {np.ndarray, list, type(None)}:
             return None
         return items if kinds == {str} else np.array(items)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from omnizarr.conventions.cf.packing import FILL, Packing, decode_fill
 from omnizarr.data_types import as_type
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule
+from omnizarr.formats.format import is_nczarr
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations.files.hdf5_writer import Hdf5Writer, WriteBox
 from omnizarr.integrations.files.netcdf import RESERVED
@@ -112,6 +113,16 @@ class NetcdfWriter(Hdf5Writer):
                 return above, length
         return None
 
+    def _is_unlimited(self, group: str, name: str) -> bool:
+        """Return True if NCZarr lists a dimension of a group, or of one above it, as unlimited."""
+        for above in (group, *reversed(paths.ancestors(group))):
+            for key, value in self.groups.get(above, {}).items():
+                known = is_nczarr(key) and isinstance(value, dict)
+                listed = value.get("dimensions") if known else None
+                if isinstance(listed, dict) and name in listed:
+                    return isinstance(listed[name], dict) and bool(listed[name].get("unlimited"))
+        return False
+
     def names(self, array: Array) -> tuple[str, ...]:
         """Return the names of an array's axes; those without a name have one by their length."""
         given = array.dimension_names or (None,) * array.ndim
@@ -123,7 +134,10 @@ class NetcdfWriter(Hdf5Writer):
             for path in sorted(self.groups, key=lambda p: (p.count("/"), p)):
                 group = opened.create_group(path) if path else opened
                 for name, length in self.dimensions.get(path, {}).items():
-                    group.dimensions[name] = length
+                    unlimited = self._is_unlimited(path, name)
+                    group.dimensions[name] = None if unlimited else length
+                    if unlimited:
+                        group.resize_dimension(name, length)
                 self.write_attributes(group.attrs, self.groups[path], path)
             for path, array in self.arrays.items():
                 self._create_variable(opened, path, array)
@@ -199,8 +213,8 @@ class NetcdfWriter(Hdf5Writer):
         return _fitting(number, stored) if len(found) == 1 else None
 
     def write_attributes(self, to: Any, attributes: Mapping[str, Any], path: str) -> None:
-        """Store JSON attributes, without those whose names NetCDF reserves."""
-        own = {name: value for name, value in attributes.items() if name not in RESERVED}
+        """Store JSON attributes, without those whose names NetCDF reserves, and those of NCZarr."""
+        own = {n: v for n, v in attributes.items() if n not in RESERVED and not is_nczarr(n)}
         super().write_attributes(to, own, path)
 
     def attribute(self, value: Any) -> Any:
