@@ -81,3 +81,56 @@ def test_a_shard_that_is_replaced_while_it_is_read_in_parts_is_read_again(
     finally:
         stop.set()
         other.join()
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("name", ["SQLiteStore", "LMDBStore"])
+def test_a_shorter_shard_after_the_index_was_read_is_no_damage(
+    name: str, cached: bool, tmp_path: Path
+) -> None:
+    if name == "LMDBStore":
+        pytest.importorskip("lmdb")
+    made: Any = getattr(oz, name)
+    later: list[bytes] = []
+
+    class Replaced(made):  # type: ignore[misc]
+        """A database in which somebody replaces the shard after each read of a part."""
+
+        def get_many(self, requests: Any) -> Any:
+            wanted = [*requests]
+            found = super().get_many(wanted)
+            self._replace(*wanted[0])
+            return found
+
+        def get_versioned(self, key: str, range: Any = None) -> Any:
+            found = super().get_versioned(key, range)
+            self._replace(key, range)
+            return found
+
+        def _replace(self, key: str, part: Any) -> None:
+            if part is not None and later:
+                self.set(key, later.pop(0))
+
+    store = Replaced(tmp_path / "a.db")
+    options: Any = {"shape": 512, "dtype": "i4", "chunks": 64, "shards": 512, "compressors": None}
+    array = oz.create_array(store, **options)
+    shards = []
+    for version in range(6):  # each has an inner chunk less, which is larger than the index
+        array[...] = version + 1
+        array[: 64 * version] = 0
+        shards.append(store.get("c/0"))
+    sizes = [*map(len, shards)]
+    assert sizes == sorted(sizes, reverse=True)
+    store.set("c/0", shards[0])
+    later[:] = shards[1:]
+    with oz.configure(engine="reference", chunk_cache="1MB" if cached else None):
+        found = array[448:].tolist()
+    assert not later  # all of them were stored meanwhile
+    assert found == [6] * 64
+    store.set("c/0", shards[0][:-500] + shards[0][-132:])  # this one is damaged
+    with (
+        oz.configure(chunk_cache="1MB" if cached else None),
+        pytest.raises(oz.errors.ChunkError, match="shard is shorter"),
+    ):
+        _ = array[448:]
+    store.close()

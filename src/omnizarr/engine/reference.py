@@ -202,13 +202,19 @@ def _read_part_consistently(
         requests = pipeline.read_part(key, region)
         first = next(requests)
         answers = yield first
+        failure: ChunkError | None = None
+        decode: Decode | None = None
         try:
             wanted = requests.send(answers)
             while True:
                 wanted = requests.send((yield wanted))
         except StopIteration as end:
-            decode: Decode | None = end.value
+            decode = end.value
+        except ChunkError as e:
+            failure = e  # parts of another shard may not be what the index says
         if first == [(key, None)] or (yield first) == answers:
+            if failure is not None:
+                raise failure
             return decode
     raise ChunkError(f"the shard {key!r} was replaced {CONFLICTS.attempts} times while it was read")
 
