@@ -328,3 +328,34 @@ def test_boxes_are_written_to_few_pages_of_a_npy_file_at_a_time(
             pages = {*first[here][part].flat, *last[here][part].flat}
             assert len(pages) <= 6
     assert (times == 1).all()
+
+
+_FULL = """
+import os, resource, signal, sys
+import numpy as np
+import omnizarr as oz
+
+file, limit, compression = sys.argv[1], int(sys.argv[2]), sys.argv[3] or None
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+values = np.random.default_rng(0).integers(0, 255, (16, 256, 256), dtype="u1")
+root = oz.open_group({}, "w")
+root.create_array("v", data=values, chunks=(1, 256, 256))
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+try:
+    oz.export_file(root, file, compression=compression, memory="1MB")
+except oz.errors.StoreError as e:
+    print(e.__cause__.errno, os.listdir(os.path.dirname(file)))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits of file sizes")
+@pytest.mark.parametrize("compression", ["", "deflate"])
+@pytest.mark.parametrize("limit", [1000, 3000, 300_000])
+@pytest.mark.parametrize("suffix", [".h5", ".nc"])
+def test_a_file_that_cannot_grow_is_an_error_and_no_crash(
+    tmp_path: Path, suffix: str, limit: int, compression: str
+) -> None:
+    call = [sys.executable, "-c", _FULL, str(tmp_path / f"a{suffix}"), str(limit), compression]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{errno.EFBIG} []\n"

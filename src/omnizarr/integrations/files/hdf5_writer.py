@@ -6,11 +6,13 @@ reads and decodes its box in parallel with the others, but only one at a time ha
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import math
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +22,7 @@ import numpy.typing as npt
 from omnizarr.concurrency import file_locks
 from omnizarr.conventions.cf.packing import as_number
 from omnizarr.data_types.data_type import as_plain
-from omnizarr.errors import CannotExpress, MissingModule
+from omnizarr.errors import CannotExpress, MissingModule, StoreError
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations.files.writing import FileWriter, box_total, read_cuts
 from omnizarr.ops.fill import COPIES, Filled, cast, item_bytes, items_for
@@ -33,6 +35,46 @@ except ImportError as e:
 
 LEVEL = 4  # of Deflate
 _LARGEST = 2**31  # bytes of a chunk that HDF5 handles in all versions
+
+
+class _Target(io.FileIO):
+    """A file for HDF5, which takes all that is written to it even if the disk is full.
+
+    HDF5 ends the process if it cannot write what it still holds when it closes a file.
+    """
+
+    failure: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Write all bytes, or take note of the first failure."""
+        rest = memoryview(data)
+        try:
+            while rest.nbytes and self.failure is None:
+                rest = rest[super().write(rest) :]
+        except OSError as e:
+            self.failure = e
+        return memoryview(data).nbytes
+
+    def truncate(self, size: int | None = None) -> int:
+        """Set the length, or take note of the first failure."""
+        try:
+            super().truncate(size)
+        except OSError as e:
+            self.failure = self.failure or e
+        return self.tell() if size is None else size
+
+
+@contextmanager
+def writable(file: str, mode: str) -> Iterator[io.FileIO]:
+    """Open a file for HDF5; raise StoreError when it is closed if not all could be written."""
+    with _Target(file, mode) as target:
+        try:
+            yield target
+        except Exception:
+            if target.failure is None:
+                raise  # else HDF5 did not find what it wrote
+        if target.failure is not None:
+            raise StoreError(f"cannot write {file!r}: {target.failure}") from target.failure
 
 
 @dataclass
@@ -66,7 +108,7 @@ class Hdf5Writer(FileWriter):
 
     def prepare(self, file: str) -> None:
         """Make a file with all groups, datasets and attributes."""
-        with h5py.File(file, "w") as opened:
+        with writable(file, "w+") as target, h5py.File(target, "w") as opened:
             for path, attributes in self.groups.items():
                 group = opened.require_group(f"/{path}")
                 self.write_attributes(group.attrs, attributes, path)
@@ -178,7 +220,8 @@ class WriteBox:
         folder = os.path.dirname(self.file)
         with (
             file_locks.locked(folder, [self.file], "export"),
-            h5py.File(self.file, "r+") as opened,
+            writable(self.file, "r+") as target,
+            h5py.File(target, "r+") as opened,
         ):
             opened[self.name][box] = stored
         return Filled(bytes_read=values.nbytes)

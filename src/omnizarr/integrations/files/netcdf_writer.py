@@ -19,7 +19,7 @@ from omnizarr.data_types import as_type
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule
 from omnizarr.formats.format import is_nczarr
 from omnizarr.hierarchy.array import Array
-from omnizarr.integrations.files.hdf5_writer import Hdf5Writer, WriteBox
+from omnizarr.integrations.files.hdf5_writer import Hdf5Writer, WriteBox, writable
 from omnizarr.integrations.files.netcdf import RESERVED
 from omnizarr.model import paths
 from omnizarr.ops.fill import cast
@@ -130,7 +130,7 @@ class NetcdfWriter(Hdf5Writer):
 
     def prepare(self, file: str) -> None:
         """Make a file with all groups, dimensions, variables and attributes."""
-        with h5netcdf.File(file, "w") as opened:
+        with writable(file, "w+") as target, h5netcdf.File(target, "w") as opened:
             for path in sorted(self.groups, key=lambda p: (p.count("/"), p)):
                 group = opened.create_group(path) if path else opened
                 for name, length in self.dimensions.get(path, {}).items():
