@@ -185,3 +185,43 @@ def test_rows_are_not_appended_to_another_array_than_their_shape(
     with pytest.raises(oz.Conflict):
         array.append(VALUES[:4])
     assert [*oz.open_group(store)["a"][...]] == [*VALUES + 100]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "lmdb"])
+def test_a_node_that_replaces_one_with_the_same_metadata_has_other_bytes(
+    tmp_path: Path, kind: str
+) -> None:
+    store = _store(kind, tmp_path)
+    group = oz.create_group(store)
+    seen = []
+    for value in range(40):
+        group.create_array("a", data=np.full(12, value), chunks=4, overwrite=True)
+        seen.append(store.get("a/zarr.json"))
+        assert oz.validate(store) == []
+        assert group["a"][:].tolist() == [value] * 12
+    assert len({text.rstrip() for text in seen}) == 1
+    assert all(len({*seen[i : i + 16]}) == 16 for i in range(24))
+
+
+@pytest.mark.parametrize("kind", ["directory", "sqlite", "lmdb"])
+def test_a_write_of_several_chunks_goes_whole_into_an_array_that_replaces_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    group = oz.create_group(_store(kind, tmp_path))
+    array = group.create_array("a", data=VALUES, chunks=4)
+    name = "_write_files" if kind == "directory" else "_change_some"
+    other, real = oz.open_group(_store(kind, tmp_path), mode="r+"), getattr(reference, name)
+    calls = []
+
+    def change(*given: Any) -> None:
+        real(*given)
+        calls.append(given)
+        if len(calls) == 1:
+            other.create_array("a", data=VALUES + 100, chunks=4, overwrite=True)
+
+    monkeypatch.setattr(kernel, "write", lambda *_: None)
+    monkeypatch.setattr(reference, name, change)
+    with oz.configure(threads=3):
+        array[:] = -VALUES
+    assert len(calls) > 1
+    assert other["a"][:].tolist() == [*-VALUES]

@@ -16,6 +16,7 @@ import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from omnizarr.concurrency.fork import on_fork
 from omnizarr.concurrency.key_locks import refuse_reentry
@@ -52,9 +53,10 @@ class _File:
     Otherwise the lock of a parent that is killed would last as long as the child.
     """
 
-    __slots__ = ("descriptor", "identity")
+    __slots__ = ("descriptor", "identity", "made")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, made: Iterable[str] = ()) -> None:
+        self.made = made  # the directories that were made for it, the innermost first
         self.descriptor = os.open(path, _FLAGS, 0o666)
         _open_files.add(self)
         found = os.fstat(self.descriptor)
@@ -81,16 +83,13 @@ class _File:
 class locked:
     """Wait until no other process or thread has these keys of a directory, and hold them.
 
-    The empty key stands for all. Directories below `root` that are empty at the end are removed, as
-    locking makes them where nothing is, or nothing is any more.
+    The empty key stands for all. Directories that are made for the lock, where a node is no more,
+    are removed with it.
     """
 
-    __slots__ = ("_file", "_has_all", "_keys", "_path", "_root")
+    __slots__ = ("_file", "_has_all", "_keys", "_path")
 
-    def __init__(
-        self, directory: str, keys: Iterable[str], kind: str, root: str | None = None
-    ) -> None:
-        self._root = directory if root is None else root
+    def __init__(self, directory: str, keys: Iterable[str], kind: str) -> None:
         self._path = os.path.join(directory, NAME + kind)
         self._keys = {zlib.crc32(os.fsencode(key)): key for key in keys}  # by their bytes
         self._has_all = False  # of the file
@@ -127,12 +126,8 @@ class locked:
         else:
             claims.pop(self._path, None)
         file, self._file = self._file, None
-        if file is not None and _leave(self._path, file):
-            folder = os.path.dirname(self._path)
-            with suppress(OSError):  # it is not empty
-                while len(folder) > len(self._root):
-                    os.rmdir(folder)
-                    folder = os.path.dirname(folder)
+        if file is not None:
+            _leave(self._path, file)
 
 
 class Taken(Exception):
@@ -239,24 +234,26 @@ def _open(path: str) -> _File:
         pass
 
     def make() -> _File:
+        made = [str(folder) for folder in Path(path).parents if not folder.exists()]
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        return _File(path)
+        return _File(path, made)
 
     return REMOVED_DIRECTORY.call(make, FileNotFoundError)
 
 
-def _leave(path: str, file: _File) -> bool:
-    """Release the locks, and remove the file where nobody else has one; return True then."""
+def _leave(path: str, file: _File) -> None:
+    """Release the locks, and remove the file where nobody else has one."""
     if file.descriptor < 0:
-        return False  # in a forked child, which has closed it
+        return  # in a forked child, which has closed it
     try:
         # Of two who leave together, each may find the other: the last one to release finds none.
-        if _lock_all(file, path, remove=True):
-            return True
-        _lock(file.descriptor, fcntl.F_UNLCK, 0, _BYTES)
-        return _lock_all(file, path, remove=True)
+        if not _lock_all(file, path, remove=True):
+            _lock(file.descriptor, fcntl.F_UNLCK, 0, _BYTES)
+            _lock_all(file, path, remove=True)
+        for folder in file.made:
+            os.rmdir(folder)
     except OSError:
-        return False  # closing releases the locks, too
+        return  # closing releases the locks, too; a folder may be in use by now
     finally:
         file.close()
 

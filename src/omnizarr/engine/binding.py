@@ -150,11 +150,11 @@ class BoundArray:
         return not unknown
 
     def _remember_complete(self) -> None:
-        if was_bound(self.model):
+        key = registry.generation(), id(self.model)
+        if _complete.get(key) is not None or self.model.storage_transformers or self.skipped:
             return
-        plain = self.grid.regular is not None and not self.model.storage_transformers
-        if plain and not self.skipped:
-            _complete.put((registry.generation(), id(self.model)), self.model)
+        if self.grid.regular is not None:
+            _complete.put(key, self.model)
 
     def _identity(self) -> Key:
         return registry.generation(), *map(id, _bound_parts(self.model))

@@ -22,8 +22,8 @@ from omnizarr.config import Config
 from omnizarr.engine import chunk_cache, kernel, reference
 from omnizarr.engine.binding import BoundArray
 from omnizarr.engine.missing_chunks import Coords, Filled, Missing
-from omnizarr.engine.watch import RECENT
-from omnizarr.errors import ChunkError
+from omnizarr.engine.watch import ATTEMPTS, RECENT
+from omnizarr.errors import ChunkError, Conflict
 from omnizarr.indexing import Plan, ProductPlan, Row, axis_plan
 from omnizarr.model import paths
 from omnizarr.storage_transformers import stored_key
@@ -143,18 +143,20 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any], *, steady: boo
     try:
         ends = array.watch is not None and not steady and _reaches_end(array, plan)
         changed = _changed(array, plan, ends)
+        watch: Any = array.watch
+        several = not (steady or watch is None or watch.is_remote) and plan.count > 1
+        store = _store_steadily if several else _store
         if not changed:
-            _store(array, plan, value)
+            store(array, plan, value)
             return
         with exclusive(array, changed):
-            watch: Any = array.watch
             if not ends:
                 array.confirm()
             elif not array.compares_metadata and not watch.confirm_shape():
                 rows = [replace(row, whole=_is_whole(array, row, ends)) for row in plan.rows()]
                 reference.write_rows(array, rows, value)
                 return
-            _store(array, plan, value)
+            store(array, plan, value)
     except MemoryError as e:
         raise _memory_error(e, "write", array, plan, allocated=True) from e.__cause__
 
@@ -244,6 +246,24 @@ def _store(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
         reference.write(array, plan, value)
     elif left:
         reference.write_rows(array, plan.some_rows(left), value)
+
+
+def _store_steadily(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
+    """Store several chunks; again if the array was replaced meanwhile.
+
+    Otherwise a part of them would be in the old array, and the rest in the new one.
+    """
+    watch: Any = array.watch
+    for _ in range(ATTEMPTS):
+        seen = watch.signature
+        _store(array, plan, value)
+        if seen is None or (watch.signature == seen and watch.is_current()):
+            return
+        watch.confirm_shape()
+    raise Conflict(
+        f"{paths.show(array.path)} in {array.store!r} was replaced {ATTEMPTS} times while it was"
+        " written; write it again when it is replaced less often"
+    )
 
 
 def _reaches_end(array: BoundArray, plan: Plan) -> bool:

@@ -70,14 +70,14 @@ class ArrayWatch:
     """The stored metadata of an array as a handle last saw them."""
 
     __slots__ = (
-        *("_is_quick", "_location", "_model", "_sign", "_signature"),
-        *("epoch", "expires", "identity", "is_remote", "metadata", "missed", "stored"),
+        *("_is_quick", "_location", "_model", "_sign", "epoch", "expires", "identity"),
+        *("is_remote", "metadata", "missed", "signature", "stored"),
     )
 
     def __init__(self, location: Place, model: ArrayModel, read_at: float) -> None:
         """Watch an array whose metadata were read, or written, at a monotonic time."""
         self._location, self._model = location, model
-        self._signature: Any = None
+        self.signature: Any = None  # of the metadata that were last seen
         self.stored = model  # as last seen
         self.missed = 0  # another number whenever a chunk was found to be missing
         self.metadata = b""  # the path of the file, if the kernel may look at it
@@ -111,10 +111,10 @@ class ArrayWatch:
 
     def is_current(self) -> bool:
         """Return True if the stored metadata are still the ones that were seen last."""
-        if self.is_remote or self._signature is None or self._sign is None:
+        if self.is_remote or self.signature is None or self._sign is None:
             return False
         now = epoch[0]
-        if self._sign() != self._signature:
+        if self._sign() != self.signature:
             return False
         self.epoch, self.expires = now, time.monotonic() + RECENT
         return True
@@ -169,7 +169,7 @@ class ArrayWatch:
         for _ in CONFLICTS.tries():
             number = last_replacement()
             stored, generation = store.get_versioned(key)
-            if self._signature == [number, stored]:
+            if self.signature == [number, stored]:
                 return {key: generation}
             self.look()
             self._check_shape()
@@ -184,7 +184,7 @@ class ArrayWatch:
         node = check_same_array(self._location, self._model, found)
         if node is not self._model and is_smaller(node, self._model):
             signature = None  # the handle has to follow before it reads
-        self.stored, self._signature, self.epoch = node, signature, now
+        self.stored, self.signature, self.epoch = node, signature, now
         self.identity = signature if self.metadata and signature is not None else 0
         self.expires = time.monotonic() + (REMOTE_RECENT if self.is_remote else RECENT)
         return node
@@ -216,7 +216,7 @@ class ArrayWatch:
 
     def find_identity(self) -> int:
         """Return the identity of the metadata's file, if the kernel may look at it, else 0."""
-        if self._signature is None and not self.is_remote:
+        if self.signature is None and not self.is_remote:
             self.look()
             self._check_shape()
         return self.identity
@@ -226,11 +226,11 @@ class ArrayWatch:
 
         `several` returns True if it reads more than one chunk.
         """
-        if self._signature is None and not self.is_remote:
+        if self.signature is None and not self.is_remote:
             self.look()
         self._check_shape()
         for number in itertools.count(1):
-            missed, stored, signature = self.missed, self.stored, self._signature
+            missed, stored, signature = self.missed, self.stored, self.signature
             values, error = None, None
             try:
                 values = read()
@@ -247,7 +247,7 @@ class ArrayWatch:
                         raise error from None
                     raise
                 self._check_shape()
-            same = self._signature == signature
+            same = self.signature == signature
             if self.is_remote and (signature is None or self.missed == missed):
                 same = True  # what was looked at first has the known meaning
             if same or (self.stored != stored and number >= GROWING_ATTEMPTS):

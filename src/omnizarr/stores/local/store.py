@@ -429,7 +429,7 @@ class LocalStore(Closeable):
     ) -> contextlib.AbstractContextManager[None]:
         check_writable(self)
         names = [key[len(prefix) :] for key in keys]
-        return file_locks.locked(self._folder(prefix), names, kind, self._folder(""))
+        return file_locks.locked(self._folder(prefix), names, kind)
 
     def erase(self, key: str) -> None:
         check_writable(self)
