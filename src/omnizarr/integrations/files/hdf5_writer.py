@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.concurrency import file_locks
-from omnizarr.conventions.cf.packing import as_number
+from omnizarr.conventions.cf.packing import FILL, Packing, as_number, decode_fill
 from omnizarr.data_types.data_type import as_plain
-from omnizarr.errors import CannotExpress, MissingModule, StoreError
+from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, StoreError
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations.files.writing import FileWriter, box_total, read_cuts
 from omnizarr.ops.fill import COPIES, Filled, cast, item_bytes, items_for
@@ -83,11 +83,14 @@ class Hdf5Writer(FileWriter):
 
     places: dict[str, str] = field(default_factory=dict)  # names of the datasets, by path
 
+    marked = "iufcS"  # kinds of types with a `_FillValue` of the type
+
     def check(self) -> None:
         """Leave out arrays of types that HDF5 does not have."""
         for path, array in list(self.arrays.items()):
             try:
                 self.stored_type(path, array)
+                self.attributes_and_fill(path, array)
             except CannotExpress as e:
                 self.leave_out(path, str(e))
 
@@ -116,7 +119,10 @@ class Hdf5Writer(FileWriter):
                 name = f"/{path}" if path else "/data"
                 self.places[path] = name
                 dataset = self._create(opened, name, path, array)
-                self.write_attributes(dataset.attrs, self.attributes_of(array), path)
+                own, missing = self.attributes_and_fill(path, array)
+                self.write_attributes(dataset.attrs, own, path)
+                if missing is not None:
+                    dataset.attrs[FILL] = missing
                 for axis, label in enumerate(array.dimension_names or ()):
                     if label:
                         dataset.dims[axis].label = label
@@ -128,6 +134,42 @@ class Hdf5Writer(FileWriter):
         if fill is not None and np.dtype(dtype).kind in "biufcS":
             options["fillvalue"] = cast(np.asarray(fill), np.dtype(dtype), array.name)[()]
         return opened.create_dataset(name, array.shape, dtype, **options)
+
+    def attributes_and_fill(self, path: str, array: Array) -> tuple[dict[str, Any], Any]:
+        """Return the attributes of a dataset, and its `_FillValue` in its type, or None.
+
+        The attributes have a `_FillValue` that is no number of the array.
+        """
+        attributes = self.attributes_of(array)
+        dtype, where = self.type_of(array), path or "/"
+        if dtype.kind not in self.marked or array.dtype.kind == "b":
+            return attributes, None
+        stored = self.stored_type(path, array)
+        given, fill = attributes.pop(FILL, None), None
+        if given is not None:
+            fill = _stored_fill(array, given, stored)
+            if fill is None:
+                self.skipped[f"{where}@{FILL}"] = f"{given!r} is no value of the type {array.dtype}"
+        own = array.fill_value if dtype.kind != "S" and self.fill_marks(array) else None
+        if own is None or (own != own and fill is not None):  # NaN is missing in any case
+            return attributes, fill
+        number = _fitting(own, stored)
+        if number is None:
+            self.skipped[f"{where}@fill_value"] = f"{own} is no value of the type {stored}"
+        elif fill is None:
+            fill = number
+        elif fill != number:
+            listed = np.ravel(attributes.setdefault("missing_value", number)).tolist()
+            if number not in listed:
+                self.skipped[f"{where}@fill_value"] = (
+                    f"{own} also marks missing values, but there is another {FILL} and"
+                    " missing_value"
+                )
+        return attributes, fill
+
+    def fill_marks(self, array: Array) -> bool:
+        """Return True if the fill value of an array marks missing values, as xarray reads it."""
+        return array._location.format.undefined_fill and array.dimension_names is not None
 
     def layout(self, array: Array) -> dict[str, Any]:
         """Return the options of a dataset for chunks and compression."""
@@ -201,6 +243,28 @@ class Hdf5Writer(FileWriter):
     def work(self, file: str, path: str, array: Array, sides: Any) -> WriteBox:
         """Return the work of one task."""
         return WriteBox(array, file, self.places[path], self.type_of(array), sides)
+
+
+def _stored_fill(array: Array, given: Any, stored: np.dtype[Any]) -> Any:
+    """Return the attribute `_FillValue` in the type of a dataset; None if it does not fit."""
+    attributes = {FILL: given, "_Unsigned": array.attrs.get("_Unsigned")}
+    try:
+        if array.dtype.kind in "iu":
+            found = Packing.of(array.dtype, attributes, valid_only=False).missing
+            return _fitting(found[0], stored) if len(found) == 1 else None
+        number = decode_fill(given, array.dtype)
+    except InvalidMetadata:
+        return None
+    return np.bytes_(number) if stored.kind == "S" else _fitting(number, stored)
+
+
+def _fitting(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a number in another type; None if that cannot hold it."""
+    with np.errstate(all="ignore"):
+        found = np.asarray(value).astype(dtype)[()]
+    if dtype.kind in "fc":
+        return found if np.isinf(found) == np.isinf(value) else None
+    return found if int(found) == value else None
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.conventions.cf.packing import FILL, Packing, decode_fill
+from omnizarr.conventions.cf.packing import FILL
 from omnizarr.data_types import as_type
-from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule
+from omnizarr.errors import CannotExpress, MissingModule
 from omnizarr.formats.format import is_nczarr
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations.files.hdf5_writer import Hdf5Writer, WriteBox, writable
@@ -40,6 +40,7 @@ _NAT = np.iinfo("i8").min
 class NetcdfWriter(Hdf5Writer):
     """Write groups and arrays as a NetCDF4 file; a single array has the name "data"."""
 
+    marked = "iuf"
     dimensions: dict[str, dict[str, int]] = field(default_factory=dict)  # of groups, by path
 
     def check(self) -> None:
@@ -59,7 +60,7 @@ class NetcdfWriter(Hdf5Writer):
             for name in RESERVED.intersection(names):
                 self.skipped[f"{path or '/'}@{name}"] = "NetCDF reserves this name"
         for path, array in self.arrays.items():
-            self._attributes(path, array)
+            self.attributes_and_fill(path, array)
 
     def _check_groups(self) -> None:
         """Leave out groups that have the name of a dimension beside them."""
@@ -144,7 +145,7 @@ class NetcdfWriter(Hdf5Writer):
 
     def _create_variable(self, opened: Any, path: str, array: Array) -> None:
         dtype = self.type_of(array)
-        attributes, fill = self._attributes(path, array)
+        attributes, fill = self.attributes_and_fill(path, array)
         dimensions, options = self.names(array), self.layout(array)
         if dtype.kind == "S" and dtype.itemsize > 1:
             name = f"string{dtype.itemsize}"
@@ -160,11 +161,10 @@ class NetcdfWriter(Hdf5Writer):
         self.places[path] = variable._h5ds.name
         self.write_attributes(variable.attrs, attributes, path)
 
-    def _attributes(self, path: str, array: Array) -> tuple[dict[str, Any], Any]:
+    def attributes_and_fill(self, path: str, array: Array) -> tuple[dict[str, Any], Any]:
         """Return the attributes of a variable, and its `_FillValue` or None."""
-        attributes = self.attributes_of(array)
-        dtype, stored = self.type_of(array), self.stored_type(path, array)
-        given, where = attributes.pop(FILL, None), f"{path or '/'}@{FILL}"
+        attributes, fill = super().attributes_and_fill(path, array)
+        dtype, given = self.type_of(array), attributes.pop(FILL, None)
         if dtype.kind in "Mm":
             unit = _time_unit(dtype)
             attributes["units"] = UNITS[unit]
@@ -176,41 +176,13 @@ class NetcdfWriter(Hdf5Writer):
             return attributes, np.int64(_NAT)
         if dtype.kind == "b":
             attributes.setdefault("dtype", "bool")
-        if dtype.kind not in "iuf" or array.dtype.kind == "b":
-            if given is not None:
-                self.skipped[where] = f"a variable of {dtype} has none in NetCDF"
-            return attributes, None
-        fill = None
         if given is not None:
-            fill = self._stored_fill(array, given, stored)
-            if fill is None:
-                self.skipped[where] = f"{given!r} is no value of the type {array.dtype}"
-        own = array.fill_value if array._location.format.undefined_fill else None
-        if own is None or (own != own and fill is not None):  # NaN is missing in any case
-            return attributes, fill
-        number = _fitting(own, stored)
-        if number is None:
-            self.skipped[f"{path or '/'}@fill_value"] = f"{own} is no value of the type {stored}"
-        elif fill is None:
-            fill = number
-        elif fill != number:
-            listed = np.ravel(attributes.setdefault("missing_value", number)).tolist()
-            if number not in listed:
-                self.skipped[f"{path or '/'}@fill_value"] = (
-                    f"{own} also marks missing values, but there is another {FILL} and"
-                    " missing_value"
-                )
+            self.skipped[f"{path or '/'}@{FILL}"] = f"a variable of {dtype} has none in NetCDF"
         return attributes, fill
 
-    def _stored_fill(self, array: Array, given: Any, stored: np.dtype[Any]) -> Any:
-        """Return the attribute `_FillValue` in the type of a variable; None if it does not fit."""
-        attributes = {FILL: given, "_Unsigned": array.attrs.get("_Unsigned")}
-        try:
-            found = Packing.of(array.dtype, attributes, valid_only=False).missing
-            number = decode_fill(given, array.dtype) if array.dtype.kind == "f" else found[0]
-        except (InvalidMetadata, IndexError):
-            return None
-        return _fitting(number, stored) if len(found) == 1 else None
+    def fill_marks(self, array: Array) -> bool:
+        """Return True if the fill value marks missing values; axes without names get some."""
+        return array._location.format.undefined_fill
 
     def write_attributes(self, to: Any, attributes: Mapping[str, Any], path: str) -> None:
         """Store JSON attributes, without those whose names NetCDF reserves, and those of NCZarr."""
@@ -226,15 +198,6 @@ class NetcdfWriter(Hdf5Writer):
     def work(self, file: str, path: str, array: Array, sides: Any) -> WriteBox:
         """Return the work of one task."""
         return WriteVariable(array, file, self.places[path], self.type_of(array), sides)
-
-
-def _fitting(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a number in another type; None if that cannot hold it."""
-    with np.errstate(all="ignore"):
-        found = np.asarray(value).astype(dtype)[()]
-    if dtype.kind == "f":
-        return found if np.isinf(found) == np.isinf(value) else None
-    return found if int(found) == value else None
 
 
 def _time_unit(dtype: np.dtype[Any]) -> str:
