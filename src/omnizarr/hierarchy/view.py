@@ -14,7 +14,7 @@ from omnizarr.errors import SelectionError
 from omnizarr.hierarchy import selection as access
 from omnizarr.hierarchy.info import card, size_text
 from omnizarr.hierarchy.selection import Shaped
-from omnizarr.indexing import Plan, Selection, everything
+from omnizarr.indexing import AxisSelection, Plan, Selection, everything
 from omnizarr.storage_transformers import stored_key
 
 if TYPE_CHECKING:
@@ -61,6 +61,13 @@ class View(Shaped):
     def nbytes(self) -> int:
         """Bytes of all elements in memory."""
         return self.size * self.dtype.itemsize
+
+    @property
+    def axes(self) -> tuple[tuple[int, Any], ...] | None:
+        """For every axis, that of the array and a range or list of positions; None for points."""
+        if not isinstance(self._selection, AxisSelection):
+            return None
+        return tuple((axis, self._selection.picks[axis]) for axis in self._selection.order)
 
     def chunk_keys(self) -> list[str]:
         """Return the keys of the chunks, or shards, that are needed to read all of it.

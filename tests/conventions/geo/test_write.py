@@ -139,10 +139,61 @@ def test_a_map_keeps_the_place_and_names_of_a_zarr_array() -> None:
     assert (str(other.crs), other.bounds) == ("EPSG:4326", (0, 0, 2, 2))
 
 
-def test_an_array_with_bands_last_is_refused() -> None:
-    source = oz.create_array({}, shape=(4, 4, 3), dimension_names=["y", "x", "s"])
-    with pytest.raises(oz.InvalidArgument, match="rows and columns must be the last two"):
-        oz.geo.write({}, source)
+SLICES = st.builds(
+    slice, st.none() | st.integers(0, 4), st.none() | st.integers(6, 9),
+    st.none() | st.sampled_from([-1, 1, 2, 3]),
+).map(lambda s: slice(None, None, s.step) if (s.step or 1) < 0 else s)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(
+    rows=SLICES, columns=SLICES, order=st.permutations(range(3)), names=st.permutations("yxs"),
+    viewed=st.booleans(), rotated=st.booleans(),
+)  # fmt: skip
+def test_pixels_of_a_view_stay_where_they_are(
+    rows: slice, columns: slice, order: list[int], names: list[str], viewed: bool, rotated: bool
+) -> None:
+    """Every pixel has the number of its row and column, in whatever order the axes are."""
+    numbers = np.arange(9 * 8).reshape(9, 8, 1) + np.array([0, 1000])
+    values = numbers.transpose(["yxs".index(name) for name in names])
+    affine = oz.geo.Affine(2.0, 0.5 * rotated, 10.0, 0.0, -3.0, 40.0)
+    place = {**PLACE, "spatial:transform": list(affine.coefficients)}
+    source: Any = oz.create_array({}, data=values, attributes=place, dimension_names=names)
+    if viewed:
+        part = {"y": rows, "x": columns, "s": slice(None)}
+        source = source.view[tuple(part[name] for name in names)].transpose(order)
+    found = oz.geo.write({}, source, levels=1)
+    level = found.levels[0]
+    assert level.array.dimension_names == ("s", "y", "x")
+    assert str(found.crs) == "EPSG:32633"
+    for band in (0, 1):
+        written = level.array[band] - 1000 * band
+        for (row, column), number in np.ndenumerate(written):
+            was = affine.xy(number % 8 + 0.5, number // 8 + 0.5)
+            assert level.transform is not None
+            assert level.transform.xy(column + 0.5, row + 0.5) == pytest.approx(was)
+
+
+def test_names_of_axes_are_given_in_the_order_of_the_source() -> None:
+    source = oz.create_array({}, shape=(4, 5, 3), dtype="u1", dimension_names=["y", "x", "s"])
+    found = oz.geo.write({}, source, dimension_names=["lat", "lon", "band"]).levels[0].array
+    assert (found.shape, found.dimension_names) == ((3, 4, 5), ("band", "lat", "lon"))
+
+
+def test_a_transform_that_a_view_cannot_have_is_named() -> None:
+    plain = oz.create_array({}, shape=(4, 5, 3), attributes=PLACE)
+    named = oz.create_array({}, shape=(4, 5), attributes=PLACE, dimension_names=["y", "x"])
+    points = [[0, 1], [2, 3]]
+    views = (
+        plain.view[...].transpose(2, 0, 1),
+        named.view[:, [0, 3, 1]],
+        named.view.vindex[points, points],
+    )
+    for view in views:
+        with pytest.warns(oz.OmnizarrWarning, match="the transform of / is left out"):
+            found = oz.geo.write({}, view)
+        assert (str(found.crs), found.levels[0].transform) == ("EPSG:32633", None)
+        oz.geo.write({}, view, bounds=(0, 0, 1, 1))
 
 
 def test_an_image_says_that_it_has_no_place() -> None:

@@ -247,13 +247,18 @@ def spatial_axes(array: Array, attributes: Mapping[str, Any] | None = None) -> t
     """Return the axes of rows and columns: by `spatial:dimensions`, by name, or the last two."""
     if array.ndim < 2:
         raise InvalidMetadata(f"{array.name} has {array.ndim} axes; a map has at least two")
+    return named_axes(array, attributes) or (array.ndim - 2, array.ndim - 1)
+
+
+def named_axes(array: Array, attributes: Mapping[str, Any] | None = None) -> tuple[int, int] | None:
+    """Return the axes of rows and columns that names state; None if they do not."""
     names = array.dimension_names or (None,) * array.ndim
     dimensions = (attributes or {}).get("spatial:dimensions", array.attrs.get("spatial:dimensions"))
     pairs = [tuple(dimensions)] if isinstance(dimensions, list) else []
     for pair in (*pairs, *_AXIS_NAMES):
         if len(pair) == 2 and all(name in names for name in pair):
             return names.index(pair[0]), names.index(pair[1])
-    return array.ndim - 2, array.ndim - 1
+    return None
 
 
 def read_transform(array: Array) -> Affine | None:

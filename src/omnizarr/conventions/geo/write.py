@@ -22,8 +22,8 @@ from omnizarr.conventions.geo.crs import (
 )
 from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.map import open as open_map
-from omnizarr.conventions.geo.transform import Affine, read_transform, spatial_axes
-from omnizarr.errors import InvalidArgument, known_names
+from omnizarr.conventions.geo.transform import Affine, named_axes, read_transform, spatial_axes
+from omnizarr.errors import InvalidArgument, known_names, warn
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.build import build
 from omnizarr.hierarchy.chunk_shapes import TARGET_BYTES, guess_chunks
@@ -31,6 +31,7 @@ from omnizarr.hierarchy.create import new_location
 from omnizarr.hierarchy.group import Group, make_group
 from omnizarr.hierarchy.options import ArrayOptions, check_options, document_options
 from omnizarr.hierarchy.selection import as_source
+from omnizarr.hierarchy.view import View
 from omnizarr.ops.pyramid import (
     NAMES,
     Progress,
@@ -85,9 +86,10 @@ def write(
 ) -> Map:
     """Write a map with its levels; the last two axes are rows and columns.
 
-    A Zarr array brings the attributes of its values, such as `_FillValue`, `scale_factor` and
-    `units`, and its place, unless others are given. Missing values are left out of the means and
-    maxima of coarser levels; a pixel is missing if all of its finer pixels are.
+    A Zarr array, or a view of one, brings the attributes of its values, such as `_FillValue`,
+    `scale_factor` and `units`, and its place, unless others are given. Rows and columns that are
+    known by the names of its axes are moved to the end. Missing values are left out of the means
+    and maxima of coarser levels; a pixel is missing if all of its finer pixels are.
 
     The default compression is one that GDAL can read. A map becomes visible when it is complete; an
     existing one that it replaces stays until then.
@@ -128,19 +130,20 @@ def write(
         >>> [level.shape for level in earth.levels]
         [(4, 8), (2, 4)]
     """
-    source = as_source(data)
+    source, given = _arranged(as_source(data), options.pop("dimension_names", None))
     _check(source, factor, method, convention)
     attributes = {**described_values(source)[0], **(options.get("attributes") or {})}
     options["attributes"] = attributes
     packing = Packing.of(np.dtype(source.dtype), attributes)
     check_packing(method, packing)
     affine = _transform(transform, bounds, source.shape[-2:])
-    if isinstance(source, Array):
-        affine = affine or read_transform(source)
-        crs = read_crs(source) if crs is None else crs
+    if isinstance(source, (Array, View)):
+        affine = affine or _own_transform(source)
+        array = source.array if isinstance(source, View) else source
+        crs = read_crs(array) if crs is None else crs
     system = None if crs is None else _complete_crs(crs, way)
     steps = _steps(source.shape, levels, factor)
-    names = list(options.pop("dimension_names", None) or _names(source))
+    names = list(given or _names(source))
     if len(names) != len(source.shape) or None in names[-2:]:
         raise InvalidArgument(
             f"dimension_names must name the rows and columns of {len(source.shape)} axes,"
@@ -181,18 +184,48 @@ def write(
 def _check(source: Any, factor: int, method: str, convention: str) -> None:
     if len(source.shape) < 2:
         raise InvalidArgument(f"a map has at least two axes, got shape {source.shape}")
-    axes = len(source.shape) - 2, len(source.shape) - 1
-    if isinstance(source, Array) and spatial_axes(source) != axes:
-        raise InvalidArgument(
-            f"the axes of {source.name} are {source.dimension_names}, but rows and columns must be"
-            " the last two; pass its values with the axes in that order"
-        )
     if isinstance(factor, bool) or not isinstance(factor, int) or factor < 2:
         raise InvalidArgument(f"factor must be an integer of at least 2, got {factor!r}")
     if method not in NAMES:
         raise InvalidArgument(f"unknown method {method!r}; {known_names(method, NAMES)}")
     if convention not in ("multiscales", "geozarr"):
         raise InvalidArgument(f"convention must be 'multiscales' or 'geozarr', got {convention!r}")
+
+
+def _arranged(source: Any, names: Any) -> tuple[Any, Any]:
+    """Return a source, and names of its axes, with the rows and columns that names state last."""
+    if not isinstance(source, (Array, View)):
+        return source, names
+    view = source.view[...]
+    places = named_axes(view.array)
+    found = [axis for axis, _ in view.axes or ()]
+    if places is None or not {*places} <= {*found} or found[-2:] == [*places]:
+        return source, names
+    order = [i for i, axis in enumerate(found) if axis not in places]
+    order += [found.index(axis) for axis in places]
+    if names is not None and len(names) == len(order):
+        names = [names[i] for i in order]
+    return view.transpose(order), names
+
+
+def _own_transform(source: Array | View) -> Affine | None:
+    """Return the transform of an array, or of the part that a view has; warn if that has none."""
+    view = source.view[...]
+    array = view.array
+    found = read_transform(array)
+    if found is None:
+        return None
+    last = (view.axes or ())[-2:]
+    sides = [side for _, side in last if isinstance(side, range)]
+    if tuple(axis for axis, _ in last) != spatial_axes(array) or len(sides) < 2:
+        warn(
+            f"the transform of {array.name} is left out: the last two axes of the view are not rows"
+            " and columns in slices; give transform= or bounds="
+        )
+        return None
+    # A pixel has the centre that it had, so that it begins half a step before.
+    row, column = (side.start + 0.5 - side.step / 2 for side in sides)
+    return found.shifted(column, row).scaled(sides[1].step, sides[0].step)
 
 
 def _transform(
@@ -239,9 +272,12 @@ def _steps(shape: Sequence[int], levels: int | None, factor: int) -> list[tuple[
 def _names(source: Any) -> list[str | None]:
     """Return the names of a Zarr array's axes if they are distinct, else those of a map."""
     rank = len(source.shape)
-    named = source.dimension_names if isinstance(source, Array) else None
-    if named is not None and None not in named and len({*named}) == rank:
-        return list(named)
+    if isinstance(source, (Array, View)):
+        view = source.view[...]
+        own = view.array.dimension_names or (None,) * view.array.ndim
+        named = [own[axis] for axis, _ in view.axes or ()]
+        if None not in named and len({*named}) == rank:
+            return named
     return [*(("band",) if rank == 3 else (f"dim_{i}" for i in range(rank - 2))), "y", "x"]
 
 
