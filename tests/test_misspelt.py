@@ -147,9 +147,11 @@ def test_a_field_of_an_array_without_fields_is_not_taken_for_a_member() -> None:
         new()["x"]
 
 
-def test_a_removed_store_is_said_to_be_gone_and_what_to_use() -> None:
+def test_a_removed_name_is_said_to_be_gone_and_what_to_use() -> None:
     with pytest.raises(AttributeError, match="SQLiteStore or an LMDBStore"):
         oz.DBMStore  # noqa: B018
+    with pytest.raises(AttributeError, match="'reference'; references to files are written by k"):
+        oz.reference  # noqa: B018
     with pytest.raises(ImportError, match="SQLiteStore or an LMDBStore"):
         from omnizarr import DBMStore  # noqa: F401
     assert not hasattr(oz, "DBMStore")

@@ -87,7 +87,6 @@ if _typing.TYPE_CHECKING:
     from omnizarr.integrations.dask import from_dask
     from omnizarr.integrations.files.exporting import export_file
     from omnizarr.integrations.files.importing import import_file
-    from omnizarr.integrations.files.references import reference
     from omnizarr.integrations.preview.figure import preview
     from omnizarr.integrations.serve.embed import show
     from omnizarr.integrations.serve.server import serve, serving
@@ -197,7 +196,6 @@ __all__ = [  # noqa: RUF022 - the version last
     "print_debug_info",
     "pyramid",
     "rechunk",
-    "reference",
     "register",
     "repair",
     "run",
@@ -284,7 +282,6 @@ _LATER = {
     "print_debug_info": "_version:show_versions",
     "pyramid": "conventions.ome.pyramid:pyramid",
     "rechunk": "ops.rechunk.job:rechunk",
-    "reference": "integrations.files.references:reference",
     "repair": "ops.repair:repair",
     "run": "ops.job:run",
     "save": "hierarchy.create:save",

@@ -236,8 +236,10 @@ def _is_import(frame: Any) -> bool:
 
 
 _REMOVED = {
-    "DBMStore": "; DBM files lose what several processes write; copy the keys of the file to a"
-    " SQLiteStore or an LMDBStore"
+    "DBMStore": "DBM files lose what several processes write; copy the keys of the file to a"
+    " SQLiteStore or an LMDBStore",
+    "reference": "references to files are written by kerchunk, VirtualiZarr and tifffile, and are"
+    " opened by omnizarr.open",
 }
 # The optional packages that the names of modules need.
 _NEEDS = {"LMDBStore": "lmdb", "RedisStore": "redis", "from_dask": "dask", "xarray": "xarray"}

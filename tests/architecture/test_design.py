@@ -106,7 +106,6 @@ PUBLIC = [
     "print_debug_info",
     "pyramid",
     "rechunk",
-    "reference",
     "register",
     "repair",
     "run",
@@ -234,7 +233,6 @@ KEYS = re.compile(
     r"\.zarray|\.zgroup|\.zattrs|\.zmetadata|zarr\.json|\.(array|group)\.json|\bmeta/|_ARRAY_DIMENSIONS"
 )
 ALLOWED = {  # why these may name keys or formats
-    "integrations/files/references.py": "kerchunk references are written with version 2 metadata",
     "integrations/zarr_module": "zarr-python's properties depend on the version of an array",
     "stores/references": "Parquet references are a layout of version 2 metadata",
     "stores/zip/records.py": "RFC-9 orders the entries of a ZIP file by the name zarr.json",

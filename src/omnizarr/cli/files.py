@@ -1,9 +1,8 @@
-"""`omnizarr import`, `export`, `reference` and `pyramid`."""
+"""`omnizarr import`, `export` and `pyramid`."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -203,47 +202,6 @@ def export(
     outcome = run_job(job, where, as_json)
     if outcome is not None:
         _show(outcome, "exported to", file, where, as_json)
-
-
-@click.command(
-    epilog=examples(
-        "omnizarr reference ocean.nc ocean.json",
-        "omnizarr reference ocean.nc ocean.json --url s3://bucket/ocean.nc",
-    )
-)
-@click.argument("file")
-@click.argument("references")
-@click.option("--url", help="Path or URL of FILE in the references; by default its full path.")
-@click.option(
-    "--inline", type=click.IntRange(0), default=2**16, show_default=True, metavar="BYTES",
-    help="Largest array that is stored in the references if it cannot be referred to.",
-)  # fmt: skip
-@click.option(
-    "--overwrite", "--yes", "-y", "overwrite", is_flag=True,
-    help="Replace REFERENCES. Without it, ask on a terminal, else refuse.",
-)  # fmt: skip
-@json_option
-def reference(
-    file: str, references: str, url: str | None, inline: int, overwrite: bool, as_json: bool
-) -> None:
-    """Write REFERENCES, a JSON file, to the chunks of an HDF5, NetCDF4 or TIFF file.
-
-    The references are opened like a Zarr hierarchy, by omnizarr and by programs that read kerchunk
-    references. Nothing is copied but small values; what cannot be referred to is listed.
-    """
-    if os.path.exists(references) and is_interactive() and not overwrite:
-        confirm(f"{references} exists. Replace it?", yes=False)
-        overwrite = True
-    done = omnizarr.reference(file, references, url=url, inline=inline, overwrite=overwrite)
-    if as_json:
-        say_json({"destination": references, **asdict(done)})
-        return
-    say(
-        f"wrote {references}: {counted(done.arrays, 'array')}, {counted(done.references, 'chunk')}"
-        f" of {file}, {done.inline} inline"
-    )
-    for path, reason in done.skipped.items():
-        remark(f"{path}: {reason}", label="left out")
 
 
 @click.command(

@@ -61,7 +61,6 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "rechunk": ("rechunk:rechunk", "Change chunks, shards, compression or data types."),
         "import": ("files:import_", "Write HDF5, NetCDF4, TIFF or NumPy files as Zarr."),
         "export": ("files:export", "Write HDF5, NetCDF4, TIFF or NumPy files from Zarr."),
-        "reference": ("files:reference", "Refer to chunks of HDF5, NetCDF4 or TIFF files."),
         "pyramid": ("files:pyramid", "Write an OME-Zarr image with levels, or add levels."),
     },
     "Check": {

@@ -52,7 +52,7 @@ _COMMANDS = {
     "size": "du", "usage": "du", "compare": "diff", "cmp": "diff", "attributes": "attrs",
     "metadata": "info", "meta": "info", "summary": "stats", "view": "serve", "browse": "serve",
     "plot": "show", "new": "create", "init": "create", "multiscale": "pyramid",
-    "downsample": "pyramid", "kerchunk": "reference", "virtualize": "reference",
+    "downsample": "pyramid",
 }  # fmt: skip
 _OPTIONS = {
     "--force": "--overwrite", "--clobber": "--overwrite", "--replace": "--overwrite",

@@ -204,21 +204,6 @@ def test_what_a_tiff_file_cannot_say_is_listed(
     assert {*report.skipped} - {"attributes"} == {lost}
 
 
-def test_references_have_the_attributes_of_an_import(tmp_path: Path) -> None:
-    tags = [SCALE, TIE, KEYS, nodata("-9999"), metadata(item("SCALE", "0.5", 0, "scale"))]
-    tifffile.imwrite(tmp_path / "a.tif", HOLES, extratags=tags)
-    report = oz.reference(tmp_path / "a.tif", tmp_path / "a.json")
-    oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr", zarr_format=2)
-    array, imported = oz.open_array(tmp_path / "a.json"), oz.open_array(tmp_path / "a.zarr")
-    assert array.attrs.asdict() == imported.attrs.asdict()
-    assert array.fill_value == imported.fill_value == -9999
-    assert not report.skipped
-    own = (34735, "H", 12, (1, 1, 0, 2, 1024, 0, 1, 1, 3072, 0, 1, 32767), False)
-    tifffile.imwrite(tmp_path / "b.tif", HOLES, extratags=[CONTROL, own])
-    report = oz.reference(tmp_path / "b.tif", tmp_path / "b.json")
-    assert [*report.skipped] == ["coordinates of the pixels", "coordinate reference system"]
-
-
 @pytest.mark.parametrize("model", [None, 32767])
 def test_the_base_of_a_projected_system_is_not_taken_for_it(
     tmp_path: Path, model: int | None

@@ -37,7 +37,23 @@ class TestReferences(ReadOnlyTests):
 def refs(tmp_path: Path) -> Path:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("deep/t", data=VALUES, chunks=(5, 7), compression="gzip", shuffle=True)
-    oz.reference(tmp_path / "a.h5", tmp_path / "a.json")
+        stored = file["deep/t"].id
+        chunks = [stored.get_chunk_info(i) for i in range(stored.get_num_chunks())]
+    array = {
+        "zarr_format": 2, "shape": [12, 20], "chunks": [5, 7], "dtype": "<f4", "order": "C",
+        "fill_value": 0.0, "filters": [{"id": "shuffle", "elementsize": 4}],
+        "compressor": {"id": "zlib", "level": 4},
+    }  # fmt: skip
+    document: dict[str, Any] = {
+        ".zgroup": json.dumps({"zarr_format": 2}),
+        "deep/.zgroup": json.dumps({"zarr_format": 2}),
+        "deep/t/.zarray": json.dumps(array),
+    }
+    for chunk in chunks:
+        row, column = (int(at) // n for at, n in zip(chunk.chunk_offset, (5, 7), strict=True))
+        place = [str(tmp_path / "a.h5"), chunk.byte_offset, chunk.size]
+        document[f"deep/t/{row}.{column}"] = place
+    (tmp_path / "a.json").write_text(json.dumps({"version": 1, "refs": document}))
     return tmp_path / "a.json"
 
 

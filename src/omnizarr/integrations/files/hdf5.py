@@ -104,11 +104,10 @@ def reading(file: str, path: str) -> Iterator[None]:
         raise StoreError(f"cannot read {path} of {file!r}: {e}") from e
 
 
-def contents(file: str, *, decode: bool = True) -> Contents:
+def contents(file: str) -> Contents:
     """Return the groups and arrays of an HDF5 or NetCDF4 file.
 
-    Arrays with a filter that is not installed are left out, unless `decode` is False because their
-    values are not to be read.
+    Arrays with a filter that is not installed are left out.
     """
     found = Contents()
     unlimited: dict[str, None] = {}
@@ -120,7 +119,7 @@ def contents(file: str, *, decode: bool = True) -> Contents:
             if isinstance(node, h5py.Group):
                 found.groups[path] = _attributes(node, path, conventions, found)
             elif not conventions.is_bare_dimension(node):
-                reason = missing_filter(node) if decode else None
+                reason = _missing_filter(node)
                 if reason is None:
                     _add(file, path, node, conventions, found)
                     unlimited |= dict.fromkeys(conventions.unlimited(node))
@@ -323,20 +322,20 @@ def _reaches(dataset: Any, source: Any) -> bool:
     )
 
 
-def missing_filter(dataset: Any) -> str | None:
+def _missing_filter(dataset: Any) -> str | None:
     """Return why the chunks of a dataset cannot be decoded; None if all their filters are there."""
     for number in _filters(dataset):
         if not h5py.h5z.filter_avail(number):
             _load_plugins()
         if not h5py.h5z.filter_avail(number):
             return (
-                f"it is compressed with the HDF5 filter {filter_name(number)}, which is not"
+                f"it is compressed with the HDF5 filter {_filter_name(number)}, which is not"
                 " installed: pip install hdf5plugin"
             )
     return None
 
 
-def filter_name(number: int) -> str:
+def _filter_name(number: int) -> str:
     """Return the registered name of a filter, and its number."""
     name = _NAMES.get(number)
     return f"number {number}" if name is None else f"{name} (number {number})"
