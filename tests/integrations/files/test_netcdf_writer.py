@@ -291,3 +291,76 @@ def test_dimensions_that_nczarr_lists_as_unlimited_are_unlimited(
         np.testing.assert_array_equal(found[...], values)
         found[3:5, 3:5] = 7  # values can be appended
         assert found.shape == (5, 5, 2)
+
+
+LIMITS = st.one_of(
+    st.integers(-(2**70), 2**70), st.integers(-130, 300), st.integers(2**63 - 2, 2**64 + 1),
+    st.floats(width=32), st.floats(),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", ["nc", "h5"])
+@settings(max_examples=40, deadline=None)
+@given(
+    dtype=st.sampled_from(["i1", "u1", "i4", "i8", "u8", "f4", "f8"]),
+    name=st.sampled_from(["missing_value", "valid_min", "valid_range", "flag_masks"]),
+    values=st.lists(LIMITS, min_size=1, max_size=3),
+    single=st.booleans(),
+)
+def test_attributes_have_the_type_of_the_values_if_it_holds_them(
+    tmp_path_factory: pytest.TempPathFactory, suffix: str,
+    dtype: str, name: str, values: list[float], single: bool,
+) -> None:  # fmt: skip
+    folder = tmp_path_factory.mktemp("typed")
+    words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    stored: Any = [words.get(str(v), v) for v in values]
+    values = values[:1] if single else values
+    root = oz.create_group(folder / "a.zarr")
+    root.create_array(
+        "v", shape=2, dtype=dtype, dimension_names=["x"],
+        attributes={name: stored[0] if single else stored},
+    )  # fmt: skip
+    report = oz.export_file(root, folder / f"a.{suffix}")
+
+    def fits(value: float) -> bool:
+        if dtype[0] == "f":
+            with np.errstate(over="ignore"):
+                return value != value or np.array(value, "f8").astype(dtype).item() == value
+        limits = np.iinfo(dtype)
+        return value in (int(limits.min), int(limits.max)) or (
+            limits.min < value < limits.max and int(value) == value
+        )
+
+    with h5py.File(folder / f"a.{suffix}") as file:
+        found = file["v"].attrs[name]
+    if all(map(fits, values)):
+        assert found.dtype == dtype
+        assert report.notes == []
+    if not isinstance(found, str):  # JSON text, of numbers of more than 64 bits
+        np.testing.assert_array_equal(np.ravel(found).astype(object), np.array(values, object))
+
+
+def test_ranges_of_unpacked_values_keep_their_type_and_signs_are_those_of_the_values(
+    tmp_path: Path,
+) -> None:
+    root = oz.create_group(tmp_path / "a.zarr")
+    packed = {"scale_factor": 0.5, "valid_range": [0.0, 9.0], "actual_range": [1, 2]}
+    root.create_array("packed", data=np.arange(2, dtype="i2"), attributes=packed)
+    unsigned = {"_Unsigned": "true", "valid_range": [1, 254]}
+    root.create_array("unsigned", data=np.arange(2, dtype="i1"), attributes=unsigned)
+    oz.export_file(root, tmp_path / "a.nc")
+    with netCDF4.Dataset(tmp_path / "a.nc") as file:
+        assert file["packed"].valid_range.dtype == "f8"
+        assert file["packed"].actual_range.dtype == "i8"
+        assert file["unsigned"].valid_range.tolist() == [1, -2]
+    oz.import_file(tmp_path / "a.nc", tmp_path / "b.zarr")
+    again = oz.cf.open(tmp_path / "b.zarr")["unsigned"].decoding.packing.valid
+    assert (again.low, again.high) == (1, 254)
+
+
+def test_factors_of_single_precision_are_noted(tmp_path: Path) -> None:
+    dataset = xr.Dataset({"v": ("x", np.array([1, 2], "f4"))})
+    encoding = {"v": {"dtype": "i2", "scale_factor": np.float32(0.1), "_FillValue": -1}}
+    dataset.to_netcdf(tmp_path / "a.nc", encoding=encoding)
+    notes = oz.import_file(tmp_path / "a.nc", tmp_path / "a.zarr").notes
+    assert "v: scale_factor is float32 in the file and float64 in Zarr" in "".join(notes)

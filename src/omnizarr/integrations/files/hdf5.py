@@ -195,6 +195,13 @@ def _add(file: str, path: str, dataset: Any, conventions: Conventions, found: Co
     if np.size(attributes.get("_FillValue", ())):
         text = attributes.pop("_FillValue")
         missing = text if entry.dtype is str else np.ravel(dataset.attrs["_FillValue"])[0]
+    for factor in ("scale_factor", "add_offset"):
+        kind = dataset.attrs.get_id(factor).dtype if factor in attributes else np.dtype("f8")
+        if kind.kind == "f" and kind.itemsize < 8:
+            found.notes.append(
+                f"{path}: {factor} is {kind} in the file and float64 in Zarr, and so are the values"
+                " that readers decode with it"
+            )
     _add_flags(dataset.dtype, path, attributes, found)
     name = conventions.array_path(path)
     if name in found.arrays:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.concurrency import file_locks
-from omnizarr.conventions.cf.packing import FILL, Packing, as_number, decode_fill
+from omnizarr.conventions.cf.packing import FILL, NAMES, Packing, as_number, decode_fill
 from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, StoreError
 from omnizarr.hierarchy.array import Array
@@ -34,6 +34,8 @@ except ImportError as e:
     raise MissingModule(f"HDF5 files need h5py: pip install 'omnizarr[hdf5]' ({e})") from e
 
 LEVEL = 4  # of Deflate
+# Attributes that have the type of the values, by CF and the NetCDF Users Guide.
+_TYPED = ("missing_value", *NAMES, "flag_values", "flag_masks", "actual_range")
 _LARGEST = 2**31  # bytes of a chunk that HDF5 handles in all versions
 
 
@@ -141,18 +143,31 @@ class Hdf5Writer(FileWriter):
         The attributes have a `_FillValue` that is no number of the array.
         """
         attributes = self.attributes_of(array)
-        dtype, where = self.type_of(array), path or "/"
+        dtype = self.type_of(array)
         if dtype.kind not in self.marked or array.dtype.kind == "b":
             return attributes, None
         stored = self.stored_type(path, array)
+        fill = self._missing(path, array, attributes, stored)
+        if stored.kind in "iuf":
+            attributes |= _typed(attributes, stored)
+        return attributes, fill
+
+    def _missing(
+        self, path: str, array: Array, attributes: dict[str, Any], stored: np.dtype[Any]
+    ) -> Any:
+        """Take `_FillValue` out of attributes, and return it in the type of the dataset, or None.
+
+        If a fill value marks missing values, too, it becomes `missing_value`.
+        """
+        where = path or "/"
         given, fill = attributes.pop(FILL, None), None
         if given is not None:
             fill = _stored_fill(array, given, stored)
             if fill is None:
                 self.skipped[f"{where}@{FILL}"] = f"{given!r} is no value of the type {array.dtype}"
-        own = array.fill_value if dtype.kind != "S" and self.fill_marks(array) else None
+        own = array.fill_value if stored.kind != "S" and self.fill_marks(array) else None
         if own is None or (own != own and fill is not None):  # NaN is missing in any case
-            return attributes, fill
+            return fill
         number = _fitting(own, stored)
         if number is None:
             self.skipped[f"{where}@fill_value"] = f"{own} is no value of the type {stored}"
@@ -165,7 +180,7 @@ class Hdf5Writer(FileWriter):
                     f"{own} also marks missing values, but there is another {FILL} and"
                     " missing_value"
                 )
-        return attributes, fill
+        return fill
 
     def fill_marks(self, array: Array) -> bool:
         """Return True if the fill value of an array marks missing values, as xarray reads it."""
@@ -199,25 +214,26 @@ class Hdf5Writer(FileWriter):
 
     def attribute(self, value: Any) -> Any:
         """Return an attribute as h5py takes it, or None if there is no type for it."""
-        if isinstance(value, np.generic):
+        if isinstance(value, (np.generic, np.ndarray)):
             return value
         if isinstance(value, str):
             return value if "\0" not in value else None
         if isinstance(value, bool):
             return np.bool_(value)
         if isinstance(value, int):
-            kind = np.int64 if value < 2**63 else np.uint64
-            return kind(value) if -(2**63) <= value < 2**64 else None
+            if value >= 2**63:
+                return np.uint64(value) if value < 2**64 else None
+            return np.int64(value) if value >= -(2**63) else None
         if isinstance(value, float):
             return np.float64(value)
         if not isinstance(value, list) or not value:
             return None
         items = [self.attribute(v) for v in value]
         kinds = {type(v) for v in items}
-        if kinds == {np.int64, np.float64} and all(float(v) == v for v in items if v == v):
+        if kinds == {np.int64, np.float64} and all(float(v) == v.item() for v in items if v == v):
             return np.array(items, np.float64)
         if kinds == {np.int64, np.uint64} and min(value) >= 0:
-            return np.array(items, np.uint64)
+            return np.array(value, np.uint64)
         if len(kinds) != 1 or kinds & {np.ndarray, list, type(None)}:
             return None
         return items if kinds == {str} else np.array(items)
@@ -256,6 +272,35 @@ def _stored_fill(array: Array, given: Any, stored: np.dtype[Any]) -> Any:
     except InvalidMetadata:
         return None
     return np.bytes_(number) if stored.kind == "S" else _fitting(number, stored)
+
+
+def _typed(attributes: Mapping[str, Any], stored: np.dtype[Any]) -> dict[str, Any]:
+    """Return the attributes of the type of the values in it, if it holds them exactly."""
+    found: dict[str, Any] = {}
+    packed = "scale_factor" in attributes or "add_offset" in attributes
+    span = 2 ** (8 * stored.itemsize)
+    shifts = (0, -span, span) if stored.kind in "iu" and "_Unsigned" in attributes else (0,)
+    for name in _TYPED:
+        value = as_number(attributes.get(name))
+        items = value if isinstance(value, list) else [value]
+        # Of packed numbers, such a range is one of unpacked values.
+        unpacked = packed and (name == "actual_range" or float in map(type, items))
+        if unpacked or not {*map(type, items)} <= {int, float}:
+            continue
+        choices = ((_exactly(v + shift, stored) for shift in shifts) for v in items)
+        typed = [next((v for v in some if v is not None), None) for some in choices]
+        if typed and None not in typed:
+            found[name] = np.array(typed, stored) if isinstance(value, list) else typed[0]
+    return found
+
+
+def _exactly(value: int | float, dtype: np.dtype[Any]) -> Any:
+    """Return a number in a type that holds exactly this number; None if it does not."""
+    try:
+        found = _fitting(value, dtype)
+    except (OverflowError, TypeError):  # of integers of more than 64 bits
+        return None
+    return found if found is not None and (found.item() == value or value != value) else None
 
 
 def _fitting(value: Any, dtype: np.dtype[Any]) -> Any:
