@@ -187,7 +187,7 @@ def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptatio
     if not options.same_format:
         kept, fills, note = _with_missing_marks(kept, source, goal, options)
     if fills and reason is None and not options.makes_chunks:
-        reason = f"missing chunks have the value {source.fill[()]!r}, and {FILL} is another"
+        reason = f"missing chunks have the value {source.fill[()]!r}, which is not to be missing"
     if options.in_place:
         same = kept.chunk_key_encoding == model.chunk_key_encoding
         same = same and goal.chunk_prefix(source.path) == source.prefix
@@ -349,9 +349,8 @@ def _marked_by_fill_value(
     marked = model.with_(attributes=attributes, fill_value=fill)
     if fill == model.fill_value or not (options.makes_chunks or _lacks_chunks(source)):
         return marked, False, None
-    # Of an array without `_FillValue`, all chunks would have to be stored, however few it has.
-    if (own is None and not options.makes_chunks) or not is_readable(source):
-        why = "are not stored" if own is None else "cannot be made, as their codecs are not known"
+    if (own is None and options.in_place) or not is_readable(source):
+        why = "are not stored" if options.in_place else "cannot be made: their codecs are not known"
         return model, False, f"{kept}, as chunks that have it {why}"
     return marked, True, None
 
