@@ -250,3 +250,13 @@ def test_files_of_netcdf_c_are_converted_without_its_keys(tmp_path: Path, to: An
     found = oz.open_array(tmp_path / "new.zarr", path="temp")
     assert found.dimension_names == ("time", "lat")
     assert oz.validate(tmp_path / "new.zarr") == []
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_text_in_an_array_of_objects_is_text(zarr_format: int) -> None:
+    texts = np.array([["a", "bcß"], ["", "d"]], object)
+    root = oz.cf.create({}, zarr_format=zarr_format)
+    variable = root.create_variable("v", texts, dimensions=["y", "x"])
+    assert variable[...].tolist() == texts.tolist()
+    with pytest.raises(oz.errors.CannotExpress, match="type object"):
+        root.create_variable("w", np.array(["a", 1], object), dimensions=["z"])

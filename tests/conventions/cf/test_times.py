@@ -10,6 +10,7 @@ import cftime
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import assume, given, reject
 
 import omnizarr as oz
@@ -106,6 +107,24 @@ def test_objects_that_are_not_of_cftime_are_refused(time: Any) -> None:
     times = oz.cf.Times("days since 2000-01-01")
     with pytest.raises(oz.InvalidArgument, match=r"expected objects of cftime, got .*datetime64"):
         times.encode(np.array([None, time], object))
+
+
+@given(
+    st.sampled_from(["days", "hours"]), st.integers(1678, 2261), st.integers(1, 12), st.booleans(),
+    st.sampled_from((*NUMPY, "360_day")),
+)  # fmt: skip
+def test_the_first_day_of_a_year_or_month_need_not_be_written(
+    unit: str, year: int, month: int, whole: bool, calendar: str
+) -> None:
+    short, start = (f"{year}", f"{year}-01-01") if whole else (f"{year}-{month}",) * 2
+    start = start if whole else f"{year}-{month:02d}-01"
+    found = Times(f"{unit} since {short}", calendar).decode(np.arange(2), np.zeros(2, bool))
+    full = Times(f"{unit} since {start}", calendar).decode(np.arange(2), np.zeros(2, bool))
+    assert found.tolist() == full.tolist()
+    if calendar != "360_day":  # which xarray does not read
+        attributes = {"units": f"{unit} since {short}", "calendar": calendar}
+        theirs = xr.decode_cf(xr.Dataset({"v": ("x", np.arange(2), attributes)}))["v"].values
+        np.testing.assert_array_equal(found.astype("M8[ns]"), theirs.astype("M8[ns]"))
 
 
 @pytest.mark.parametrize(

@@ -277,6 +277,8 @@ class Dataset(Mapping[str, Variable]):
         """
         attributes = dict(options.get("attributes") or {})
         given = None if values is None else np.asarray(values)
+        if given is not None and given.dtype == object and {*map(type, given.flat)} == {str}:
+            given = given.astype(np.dtypes.StringDType())
         letters = given is not None and _character_count(dtype, given, len(dimensions))
         if shape is None:
             shape = tuple(map(self.dimension, dimensions)) if given is None else given.shape

@@ -42,6 +42,7 @@ _DATE = re.compile(
     r"\s*(Z|UTC|GMT|[+-]?\d{1,2}(?::?\d{2})?)?$",
     re.IGNORECASE,
 )
+_SHORT = re.compile(r"^[+-]?\d{4}(-\d{1,2})?$")  # a year, or a year and a month
 # 1582-10-15, the first day of the Gregorian calendar, in days since 1970-01-01.
 _SWITCH = int(np.datetime64("1582-10-15", "D").astype(int))
 
@@ -240,7 +241,8 @@ class Times:
                 f"unit {found[1]!r} in {self.units!r} is unknown or has no fixed length; known:"
                 " days, hours, minutes, seconds, milliseconds, microseconds, nanoseconds"
             )
-        return UNITS[unit], found[2]
+        short = _SHORT.match(found[2])
+        return UNITS[unit], found[2] + ("" if short is None else "-01" if short[1] else "-01-01")
 
     def _reference(self) -> int:
         """Return the reference date in nanoseconds since 1970-01-01, by the calendar's days."""
@@ -297,7 +299,7 @@ class Times:
         found = _DATE.match(self._split()[1])
         if found is None:
             return self.units
-        zone, start = found[8] or "", self.units.rstrip()
+        zone, start = found[8] or "", f"{self.units.split()[0]} since {self._split()[1]}"
         start = start.removesuffix(zone).rstrip() + (":00" if found[4] and not found[5] else "")
         minutes = abs(_zone(zone or None)) // (60 * 10**9)
         sign = "-" if zone.startswith("-") else "+"
