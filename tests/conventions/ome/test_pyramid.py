@@ -64,6 +64,7 @@ def test_levels_are_added_to_an_image(tmp_path: Path, version: str, method: str 
     ]
     assert image.channels == channels
     assert image.levels[3].chunks == (1, 38, 50)
+    assert image.multiscale.type == ("nearest" if method is None else None)
     if method is None:  # that of the image
         np.testing.assert_array_equal(image.levels[3][...], values[:, ::8, ::8])
         whole = oz.ome.write(

@@ -266,3 +266,13 @@ def test_a_filter_that_is_not_installed_leaves_out_its_dataset(
         oz.import_file(tmp_path / "a.h5", tmp_path / "strict.zarr", strict=True)
     with pytest.raises(oz.MissingPackage, match=needed):
         oz.import_file(tmp_path / "a.h5", tmp_path / "none.zarr", exclude=["deep/*"])
+
+
+def test_an_attribute_without_a_value_is_noted(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["d"] = [1]
+        file["d"].attrs["n"] = h5py.Empty("f4")
+        file["d"].attrs["text"] = h5py.Empty("S1")  # as NetCDF stores text of no length
+    report = oz.import_file(tmp_path / "a.h5", tmp_path / "a.zarr")
+    assert report.notes == ["the attribute d@n has no value, only the type float32: an empty list"]
+    assert dict(oz.open(tmp_path / "a.zarr")["d"].attrs) == {"n": [], "text": ""}

@@ -84,7 +84,7 @@ def test_parts_of_an_image_that_ome_tiff_lacks_are_reported_before_it_is_written
     assert report.skipped == {
         **lost,
         "level 1": "it is smaller along z, which OME-TIFF does not allow",
-        "size of a pixel along c": "OME-XML has no unit None for 3",
+        "size of a pixel along c": "OME-XML has no size along c, here 3",
     }
     assert report.notes == ["OME-TIFF has no display settings of channels, only colours"]
     with tifffile.TiffFile(tmp_path / "a.ome.tif") as file:
@@ -153,3 +153,13 @@ def test_what_tiff_cannot_hold_is_refused(tmp_path: Path) -> None:
     report = oz.create_array(tmp_path / "bits.zarr", data=np.eye(4, dtype=bool))
     notes = oz.export_file(report, tmp_path / "bits.tif").notes
     assert notes == ["booleans are written as bytes 0 and 1"]
+
+
+def test_a_size_without_a_unit_that_ome_xml_knows_is_named(tmp_path: Path) -> None:
+    for unit, why in ({}, "0.5 has no unit"), ({"t": "year"}, "0.5 has the unit 'year', which"):
+        oz.ome.write(
+            tmp_path / "a.zarr", _values((2, 8, 8), "u1"), axes="tyx", scale=(0.5, 1, 1), unit=unit,
+            overwrite=True,
+        )  # fmt: skip
+        report = oz.export_file(tmp_path / "a.zarr", tmp_path / "a.ome.tif", overwrite=True)
+        assert report.skipped["size of a pixel along t"].startswith(why)

@@ -584,6 +584,8 @@ class AddedLevels(SeveralNodes):
             several[index]["datasets"] = [
                 *old, *(d for d in described["datasets"] if d["path"] not in known)
             ]  # fmt: skip
+            if several[index].get("type") not in (None, more.method):
+                del several[index]["type"]  # which is one method for all levels
             new = to_attributes({**members, "multiscales": several}, version, attributes)
             attributes.clear()
             attributes.update(new)

@@ -412,7 +412,10 @@ def attribute(
 ) -> Any:
     """Return an attribute of h5py as JSON; with `single`, an array of one element as that."""
     if isinstance(value, h5py.Empty):
-        return "" if value.dtype.kind in "SO" else []
+        if value.dtype.kind in "SO":
+            return ""
+        note(f"the attribute {where} has no value, only the type {value.dtype}: an empty list")
+        return []
     if isinstance(value, (str, bytes)):
         return _text(value, note, where)
     array = np.asarray(value)

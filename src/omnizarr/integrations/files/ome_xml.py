@@ -202,8 +202,12 @@ def xml_metadata(
         if axis in unknown:
             continue
         symbol = _SYMBOLS.get(unit) if unit is not None else _NO_UNIT[1] if axis in "xyz" else None
-        if key is None or symbol is None:
-            lost[f"size of a pixel along {axis}"] = f"OME-XML has no unit {unit!r} for {size:g}"
+        what = f"size of a pixel along {axis}"
+        if key is None:
+            lost[what] = f"OME-XML has no size along {axis}, here {size:g}"
+        elif symbol is None:
+            why = "no unit" if unit is None else f"the unit {unit!r}, which OME-XML does not have"
+            lost[what] = f"{size:g} has {why}"
         else:
             out[key], out[f"{key}Unit"] = size, symbol
     if channels:
