@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import warnings
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.errors import InvalidMetadata
+from omnizarr.codecs.specify import kind
+from omnizarr.errors import InvalidMetadata, OmnizarrWarning
+from omnizarr.model import Named
 from tests.conformance.v3_metadata import array_doc, put
 
 FILTERS: list[tuple[str, dict[str, Any]]] = [
@@ -111,3 +114,82 @@ def test_a_codec_is_stored_under_the_name_that_is_asked_for(id_: str, sharded: b
     assert json.loads(store["zarr.json"])["codecs"][-1]["name"] == core
     oz.rechunk(store, other_store, chunks=2, codecs=[by_id], overwrite=True)
     assert json.loads(other_store["zarr.json"])["codecs"][-1]["name"] == core
+
+
+# The least that each codec of zarr-python needs: what it takes from the type is left out.
+LEAST: dict[str, dict[str, Any]] = {
+    **{id_: {} for id_ in ("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd", "shuffle")},
+    **{id_: {} for id_ in ("adler32", "crc32", "crc32c", "fletcher32", "jenkins_lookup3")},
+    **{id_: {} for id_ in ("packbits", "pcodec", "zfpy")},
+    "astype": {"encode_dtype": "<i2"},
+    "bitround": {"keepbits": 9},
+    "delta": {"dtype": "T"},
+    "fixedscaleoffset": {"offset": 0, "scale": 1},
+    "quantize": {"digits": 3},
+}
+FLOATS_ONLY = ("bitround", "quantize", "zfpy")
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("dtype", ["i8", "i4", "u2", "f4", "f8"])
+@pytest.mark.parametrize("id_", LEAST)
+def test_zarr_python_and_we_read_each_other_with_the_least_configuration(
+    id_: str, dtype: str, sharded: bool
+) -> None:
+    zarr = pytest.importorskip("zarr", "3.1.3")  # the first that has these codecs itself
+    if id_ in ("pcodec", "zfpy"):
+        pytest.importorskip(id_)
+    if id_ in FLOATS_ONLY and dtype[0] != "f":
+        pytest.skip("only for floating-point numbers")
+    dtype = "bool" if id_ == "packbits" else dtype
+    values = (np.arange(40) % 7).astype(dtype)
+    config = {k: np.dtype(dtype).str if v == "T" else v for k, v in LEAST[id_].items()}
+    stated = {"name": f"numcodecs.{id_}", "configuration": config}
+    of_kind = {"array->array": "filters", "array->bytes": "serializer"}
+    option = of_kind.get(kind(Named(stated["name"])), "compressors")
+    given: dict[str, Any] = {"shape": 40, "chunks": (8,), "dtype": dtype, "compressors": None}
+    given |= {option: stated if option == "serializer" else [stated]}
+    given |= {"shards": (16,)} if sharded else {}
+    ours: dict[str, bytes] = {}
+    oz.create_array(ours, **given)[...] = values
+    make = zarr.core.buffer.default_buffer_prototype().buffer.from_bytes
+    with warnings.catch_warnings(action="ignore"):  # they are not of the specification
+        kept = zarr.storage.MemoryStore({key: make(value) for key, value in ours.items()})
+        np.testing.assert_array_equal(zarr.open_array(kept, mode="r")[...], values)
+        other = zarr.storage.MemoryStore()
+        zarr.create_array(other, **given)[...] = values
+    theirs = {key: value.to_bytes() for key, value in other._store_dict.items()}
+    np.testing.assert_array_equal(oz.open_array(theirs)[...], values)
+    # As a writer leaves it that does not complete the configuration.
+    doc = json.loads(theirs["zarr.json"])
+    inner = doc["codecs"][0]["configuration"]["codecs"] if sharded else doc["codecs"]
+    for codec in inner:
+        if codec["name"] == stated["name"]:
+            codec["configuration"] = config
+    theirs["zarr.json"] = json.dumps(doc).encode()
+    completes = id_ in ("shuffle", "fixedscaleoffset", "quantize", "astype")
+    with pytest.warns(OmnizarrWarning, match="array's type") if completes else nullcontext():
+        array = oz.open_array(theirs)
+    np.testing.assert_array_equal(array[...], values)
+
+
+def test_shuffle_without_a_size_means_items_of_4_bytes_in_version_2() -> None:
+    old: dict[str, bytes] = {}
+    values = np.arange(40)
+    oz.create_array(old, data=values, zarr_format=2, compressors=None, filters=[{"id": "shuffle"}])
+    assert "elementsize" not in json.loads(old[".zarray"])["filters"][0]
+    new: dict[str, bytes] = {}
+    oz.convert(old, new, zarr_format=3)
+    assert json.loads(new["zarr.json"])["codecs"][-1]["configuration"] == {"elementsize": 4}
+    assert new["c/0"] == old["0"]
+    np.testing.assert_array_equal(oz.open_array(new)[...], values)
+
+
+def test_shuffle_of_items_without_a_size_must_state_one() -> None:
+    shuffle: dict[str, Any] = {"name": "numcodecs.shuffle", "configuration": {}}
+    with pytest.raises(InvalidMetadata, match="needs 'elementsize'"):
+        oz.create_array({}, shape=4, dtype=str, compressors=[shuffle])
+    codecs = [{"name": "vlen-utf8"}, shuffle]
+    store = put(array_doc(data_type="string", fill_value="", codecs=codecs))
+    with pytest.raises(InvalidMetadata, match="needs 'elementsize'"):
+        oz.open_array(store)

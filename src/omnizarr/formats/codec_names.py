@@ -19,7 +19,13 @@ from typing import Any, TypeAlias
 
 from omnizarr.errors import InvalidMetadata, Problem
 from omnizarr.formats.format import cannot
-from omnizarr.formats.numpy_types import byte_orders, from_type_string, itemsize, to_type_string
+from omnizarr.formats.numpy_types import (
+    byte_orders,
+    from_type_string,
+    itemsize,
+    to_type_string,
+    without_order,
+)
 from omnizarr.model import ArrayModel, Named
 from omnizarr.model.fields import Fields, named
 from omnizarr.model.node import (
@@ -276,6 +282,8 @@ def own_name(codec: Named, size: int) -> Named:
         return Named("bitround", config)
     if id_ == "crc32c" and config.get("location", "end") == "end":
         return Named("crc32c")
+    if id_ == "shuffle":  # the default of numcodecs; zarr-python has another one in version 3
+        return codec.replace(elementsize=config.get("elementsize", 4))
     return codec
 
 
@@ -546,6 +554,40 @@ def modern(codecs: Codecs, rank: int) -> Codecs:
             order = axes if codec.configuration["order"] == "C" else axes[::-1]
             codec = codec.replace(order=order)
         out.append(inside(codec, partial(modern, rank=rank), partial(modern, rank=rank + 1)))
+    return tuple(out)
+
+
+# Members that zarr-python takes from the type of the array where version 3 metadata lack them.
+_OF_TYPE = {
+    "numcodecs.shuffle": "elementsize",
+    "numcodecs.fixedscaleoffset": "dtype",
+    "numcodecs.quantize": "dtype",
+    "numcodecs.astype": "decode_dtype",
+}
+
+
+def completed(codecs: Codecs, data_type: Named) -> Codecs:
+    """Return codecs of numcodecs with the members that follow from the type of the array.
+
+    Raises:
+        InvalidMetadata: If a member is missing and the type does not say what it is.
+    """
+    out = []
+    for codec in codecs:
+        member = _OF_TYPE.get(codec.name)
+        if member is not None and codec.configuration.get(member) is None:
+            size = items_of(data_type).size
+            if size is None:
+                raise InvalidMetadata(
+                    f"codec {codec.name!r} needs {member!r}: the items of {data_type.name!r} have"
+                    " no size from which it follows"
+                )
+            is_size = member == "elementsize"
+            codec = codec.replace(
+                **{member: size if is_size else to_type_string(without_order(data_type), "2")}
+            )
+        inner = partial(completed, data_type=data_type)
+        out.append(inside(codec, inner, partial(completed, data_type=Named("uint64"))))
     return tuple(out)
 
 

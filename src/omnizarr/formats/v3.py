@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 
 from omnizarr._json import LazyObject, find_members, kind_of, load_object
 from omnizarr.concurrency.cache import Cache, typed_key
-from omnizarr.errors import InvalidMetadata, InvalidName, Problem
+from omnizarr.errors import CannotExpress, InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import codec_names, format
 from omnizarr.formats.codec_names import (
     Codecs,
@@ -63,6 +63,7 @@ CONSOLIDATED = "consolidated_metadata"
 CONSOLIDATED_MEMBERS = (CONSOLIDATED, "metadata")
 _START = b'{\n  "zarr_format": 3,\n  "node_type": "array",'
 _VLEN = "vlen-utf8 is for strings and vlen-bytes for byte strings"
+_OF_TYPE = "a member that follows from the array's type is missing; read as zarr-python does"
 OPTIONAL = ("attributes", "storage_transformers", "dimension_names")
 
 
@@ -275,7 +276,15 @@ class V3(BesideChunks):
         fitting = codec_names.with_vlen(found, data_type)
         if fitting != found:
             fields.warn("codecs", f"{_VLEN}; read for {data_type.name!r}")
-        return codec_names.modern(fitting, rank)
+        modern = codec_names.modern(fitting, rank)
+        try:
+            whole = codec_names.completed(modern, data_type)
+        except (InvalidMetadata, CannotExpress) as e:
+            fields.error("codecs", str(e))
+            return modern
+        if whole != modern:
+            fields.warn("codecs", _OF_TYPE)
+        return whole
 
     def _dimension_names(self, fields: Fields, rank: int) -> tuple[str | None, ...] | None:
         value = fields.get("dimension_names")
@@ -356,7 +365,8 @@ class V3(BesideChunks):
         if _has_subarrays(array.data_type):
             raise cannot(self.name, "a structure with sub-array fields")
         order = next(iter(orders), None)
-        codecs = with_filter_orders(with_order(_renamed(array), order))
+        named = codec_names.completed(_renamed(array), array.data_type)
+        codecs = with_filter_orders(with_order(named, order))
         if codec_names.with_vlen(codecs, array.data_type) != codecs:
             raise InvalidMetadata(f"{_VLEN}, not for {array.data_type.name!r}")
         of_draft = array.fill_value.dialect == "v3-draft"
