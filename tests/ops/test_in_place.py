@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
+from omnizarr.errors import StoreError
 from omnizarr.stores import MemoryStore
 from omnizarr.testing import FaultyStore
 from tests.conventions.ome.test_migrate import image, plate
@@ -300,3 +301,36 @@ def test_zarr_python_s_migration_can_be_undone_too(tmp_path: Path) -> None:
     migrate.migrate_v2_to_v3(input_store=zarr.storage.LocalStore(tmp_path / "x.zarr"))
     assert len(oz.undo_conversion(tmp_path / "x.zarr")) == 3
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+@pytest.mark.parametrize("around", [(2,), (3,), (2, 3), ()], ids=str)
+@pytest.mark.parametrize("kept", [2, 3])
+def test_a_part_of_a_hierarchy_stays_listed_whatever_is_erased(
+    around: tuple[int, ...], kept: int, tmp_path: Path
+) -> None:
+    whole, part = tmp_path / "whole.zarr", tmp_path / "whole.zarr" / "g"
+    if around:
+        oz.create_group(whole, zarr_format=around[0])
+    if len(around) == 2:
+        oz.convert(whole, in_place=True)
+    oz.create_group(part, zarr_format=2)
+    oz.create_array(part, path="x", data=np.arange(4), zarr_format=2)
+    oz.convert(part, in_place=True)
+
+    def listed() -> bool:
+        return any("g" in oz.open_group(whole, "r", zarr_format=each) for each in around)
+
+    def erase() -> None:
+        if kept == 3:
+            oz.convert(part, in_place=True, remove_old=True)
+        else:
+            oz.undo_conversion(part)
+
+    if around and kept not in around:
+        with pytest.raises(StoreError, match="as a whole"):
+            erase()
+        assert {2, 3} == {f for f in (2, 3) if oz.open_group(part, "r", zarr_format=f)["x"].size}
+    else:
+        erase()
+        assert oz.open(part).zarr_format == kept
+    assert listed() == bool(around)

@@ -91,6 +91,9 @@ def create_array(
 ) -> Array:
     """Create an array, in version 3 unless it joins a hierarchy or `zarr_format` is given.
 
+    It joins the hierarchy at the root of `store`. A path or URL that ends inside a hierarchy is a
+    store of its own, in version 3 by default, which a hierarchy of another version does not list.
+
     Args:
         store: A path, URL, dict, store or `StorePath`; None for memory.
         path: The path of the node in the store; by default the root.

@@ -481,6 +481,23 @@ def _enclosing_hierarchy(store: Store) -> Store | None:
     return None
 
 
+def hierarchies_above(store: Store) -> Iterator[tuple[Store, list[Format]]]:
+    """Yield the directories above a directory that are nodes, and their formats, innermost first.
+
+    Other stores have none: they do not know what they are a part of.
+    """
+    for outer in store.parents() if isinstance(store, HasParents) else ():
+        with suppress(OmnizarrError):  # such as from a directory that may not be read
+            if formats := [format for format in all_formats(outer) if format.has_groups]:
+                yield outer, formats
+
+
+def all_formats(store: Store) -> list[Format]:
+    """Return all formats that have metadata of a node at the root of a store."""
+    probe = Probe("")
+    return probe.formats(get_existing(store, probe.keys()), [])
+
+
 def _root_problem(store: Store) -> str:
     """Return why the root of a hierarchy, which may say where nodes are, cannot be read."""
     probe = Probe("")

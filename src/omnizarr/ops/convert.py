@@ -37,7 +37,13 @@ from omnizarr.ops.adaptation import (
     consolidate,
     consolidated_groups,
 )
-from omnizarr.ops.in_place import InPlaceOutput, differences, find_source, has_root
+from omnizarr.ops.in_place import (
+    InPlaceOutput,
+    check_still_listed,
+    differences,
+    find_source,
+    has_root,
+)
 from omnizarr.ops.job import Job, Plan, Progress, Stage, Task, memory_of, run
 from omnizarr.ops.output import Begun, HierarchyOutput
 from omnizarr.ops.source_keys import source_state, warn_of_other_keys
@@ -128,6 +134,8 @@ class Convert(Job[Report]):
         start, node = find_source(origin, goal) if self.in_place else find_node(origin, "")
         if self.in_place:
             store = start.store
+            if self.remove_old:
+                check_still_listed(start, goal)
         else:
             check_disjoint(start.store, store, "; give another destination, or in_place=True")
         if self.link:
@@ -461,6 +469,8 @@ def convert(
         NodeExists: If there is something at the destination.
         CannotExpress: If the format cannot express a node.
         ChunkError: If a chunk is damaged.
+        StoreError: With `remove_old`, if a hierarchy around the directory lists it by the old
+            metadata only.
 
     Examples:
         >>> oz.save("old.zarr", np.arange(6), zarr_format=2)

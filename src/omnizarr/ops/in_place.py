@@ -17,7 +17,7 @@ from omnizarr.formats.detect import NAMES, makes_node
 from omnizarr.hierarchy.consolidated import mark_changed
 from omnizarr.hierarchy.info import counted
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import find_node, require_readable_nodes
+from omnizarr.hierarchy.lookup import find_node, hierarchies_above, require_readable_nodes
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.adaptation import Options, adapt_nodes
 from omnizarr.ops.output import Attempt, Begun, ChangeOutput
@@ -114,6 +114,22 @@ def _attempt(start: Location, goal: Format) -> Attempt | None:
 def _erasing_order(key: str) -> tuple[int, bool]:
     """Return a sort key: inner nodes first, and of each node last what makes it one."""
     return -key.count("/"), makes_node(key)
+
+
+def check_still_listed(start: Location, kept: Format) -> None:
+    """Raise if the hierarchy around a store lists it only by the metadata that are to be erased.
+
+    Those are the ones of the format of `start`; the ones of `kept` stay.
+    """
+    for outer, formats in hierarchies_above(start.store):
+        names = [format.name for format in formats]
+        if start.format.name in names and kept.name not in names:
+            raise StoreError(
+                f"{start.store!r} is a part of {outer!r}, which is zarr {start.format.name} and"
+                f" would not list it by its metadata of zarr {kept.name} alone; nothing was"
+                f" erased. Keep both metadata, or convert {outer!r} as a whole"
+            )
+        return
 
 
 def store_metadata(store: Store, documents: Mapping[str, bytes]) -> None:
@@ -214,7 +230,8 @@ def undo_conversion(
     Raises:
         NodeNotFound: If there are no metadata of the format, or none of another one.
         StoreError: If something would be lost: the shape or attributes of a node were changed
-            since. Nothing is erased then.
+            since, or a hierarchy of that format around the store would no longer list it. Nothing
+            is erased then.
 
     Examples:
         >>> oz.save("a.zarr", np.arange(6), zarr_format=2)
@@ -231,6 +248,7 @@ def undo_conversion(
         raise NodeNotFound(
             f"{where!r} has no metadata but those of zarr {goal.name}; nothing was erased"
         )
+    check_still_listed(Location(where, "", goal), start.format)
     old = require_readable_nodes(start, node)
     expected = _expected(start, old, goal)
     problems = [*_losses(expected, new, start.format, goal)]

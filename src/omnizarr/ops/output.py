@@ -32,6 +32,7 @@ from omnizarr.hierarchy.build import (
     update_consolidated_above,
 )
 from omnizarr.hierarchy.location import Location, existing_node, node_extent
+from omnizarr.hierarchy.lookup import all_formats, hierarchies_above
 from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
 from omnizarr.model import GroupModel, Node, paths
 from omnizarr.stores import (
@@ -153,6 +154,21 @@ def _locked(store: Store, path: str, said: str, part: Part | None) -> Iterator[C
             yield lease.check
     else:
         yield lambda: None
+
+
+def unlisted_above(store: Store, path: str) -> str | None:
+    """Return a warning if the hierarchy around a new root is of another format, else None."""
+    above = None if path else next(hierarchies_above(store), None)
+    own = [format.name for format in all_formats(store)] if above is not None else []
+    if above is None or not own:
+        return None
+    outer, names = above[0], [format.name for format in above[1]]
+    if {*own} & {*names}:
+        return None
+    return (
+        f"{store!r} is zarr {own[0]} inside {outer!r}, which is zarr {' and '.join(names)} and does"
+        " not list it; write it in that format to make it a member"
+    )
 
 
 def new_mark(operation: str, plan: str, kind: Kind, path: str | None = None) -> Mark:
