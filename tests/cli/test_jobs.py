@@ -121,16 +121,19 @@ def test_resume_finds_what_was_complete_when_a_run_was_killed(
     assert oz.open_array("out/sub/c.zarr", path="t").chunks == (5, 5)
 
 
+@pytest.mark.parametrize("target", ["b.zarr", "b.zip"])
 @pytest.mark.parametrize("command", ["copy", "convert", "rechunk", "import"])
-def test_a_job_that_is_complete_resumes_to_the_same_result(lake: Path, command: str) -> None:
+def test_a_job_that_is_complete_resumes_to_the_same_result(
+    lake: Path, command: str, target: str
+) -> None:
     np.save("in.npy", np.arange(6))
     source = "in.npy" if command == "import" else "lake/a.zarr"
     more = ["--chunks", "5"] if command == "rechunk" else []
-    first = run(command, source, "b.zarr", *more)
+    first = run(command, source, target, *more)
     assert first.exit_code == 0, first.output
-    files = [str(each) for each in Path("b.zarr").rglob("*") if each.is_file()]
+    files = [str(each) for each in (Path(target), *Path(target).rglob("*")) if each.is_file()]
     before = modified(*files)
-    again = run(command, source, "b.zarr", *more, "--resume")
+    again = run(command, source, target, *more, "--resume")
     assert (again.exit_code, again.output) == (0, f"complete from before\n{first.output}")
     assert modified(*files) == before
     time.sleep(0.02)
@@ -138,7 +141,7 @@ def test_a_job_that_is_complete_resumes_to_the_same_result(lake: Path, command: 
         np.save("in.npy", np.arange(7))
     else:
         oz.open_array(source, path="t", mode="r+")[0, 0] += 1
-    assert run(command, source, "b.zarr", *more, "--resume").exit_code == 3
+    assert run(command, source, target, *more, "--resume").exit_code == 3
 
 
 def test_a_source_without_times_is_never_known_to_be_unchanged(lake: Path) -> None:

@@ -243,14 +243,23 @@ def _last_change(job: Any) -> int | None:
     given = getattr(job, "files", None) or job.source
     times = [0]
     for each in [*(given if isinstance(given, (list, tuple)) else [given]), job.destination]:
-        if isinstance(each, (str, os.PathLike)) and os.path.isfile(each):
-            times.append(os.stat(each).st_mtime_ns)
+        file = _file(each)
+        if file is not None:
+            times.append(os.stat(file).st_mtime_ns)
         elif each is not None:
             for entry in list_entries(_opened(each, job), ""):
                 if entry.modified is None or entry.tag is not None:
                     return None
                 times.append(entry.modified)
     return max(times)
+
+
+def _file(where: Any) -> str | os.PathLike[str] | None:
+    """Return the path of a file, also of a ZIP file that a job has opened; None for others."""
+    from omnizarr.stores import ZipStore  # noqa: PLC0415 - loaded when a job runs
+
+    path = where.path if isinstance(where, ZipStore) else where
+    return path if isinstance(path, (str, os.PathLike)) and os.path.isfile(path) else None
 
 
 def _opened(where: Any, job: Any) -> Store:
@@ -268,8 +277,9 @@ def _record(job: Any) -> tuple[Any, str, str]:
 
     store, prefix = user_journal(key_digest("complete", _job_key(job)))
     where = job.source if job.destination is None else job.destination
-    if isinstance(where, str) and os.path.isfile(where):
-        return store, f"{prefix}complete", _state(where, job)
+    file = _file(where)
+    if file is not None:
+        return store, f"{prefix}complete", _state(file, job)
     target = _opened(where, job)
     keys = Probe("").keys()
     known = getattr(target, "entry", None) or getattr(target, "generation", None)
@@ -570,7 +580,7 @@ class _PairJournal:
             self.warned = True
 
 
-def _state(where: str, job: Any) -> str:
+def _state(where: str | os.PathLike[str], job: Any) -> str:
     """Return what differs after a file, or a value of a hierarchy, was changed."""
     from omnizarr.ops.source_keys import source_state  # noqa: PLC0415 - loaded when a job runs
 

@@ -560,7 +560,11 @@ class _Run(Generic[O]):
                 " write to it; run the job on threads, or write to another store"
             )
         with locked_destination(*output.place, self.plan.operation, self.part) as self.check:
-            return self._write(output, resume)
+            total = self._write(output, resume)
+        flush = getattr(output.store, "flush", None)
+        if flush is not None:  # a ZIP file is complete when its directory is written
+            flush()
+        return total
 
     def _write(self, output: Output, resume: bool) -> O:
         """Run a job that writes, while no other one writes to the same place."""
