@@ -8,7 +8,7 @@ import pickle
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
+from omnizarr.errors import StoreError
 from omnizarr.ops import transfer
 from omnizarr.ops.convert import Report
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.stores.staging import marker
+from tests.servers.web import Web
 from tests.soak.jobs import in_child
 
 FORMATS: tuple[int | str, ...] = (1, 2, "3-draft", 3)
@@ -478,3 +480,26 @@ def test_a_thousand_small_arrays_are_quick(tmp_path: Path) -> None:
     began = time.process_time()
     assert oz.convert(tmp_path / "a", in_place=True).arrays == 300
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("job", [oz.convert, oz.rechunk])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_server_that_cannot_list_is_read_by_consolidated_metadata(
+    job: Callable[..., Any], zarr_format: int, web: Web
+) -> None:
+    group = oz.create_group(web.values, zarr_format=zarr_format)
+    values = np.arange(20)
+    group.create_array("x", data=values, chunks=5)
+    group.create_array("g/y", shape=20, dtype="i4", chunks=4, fill_value=7)[8:] = values[8:]
+    options = {"chunks": 3} if job is oz.rechunk else {"zarr_format": 5 - zarr_format}
+    with pytest.raises(StoreError, match="cannot list"):
+        job(web.url, {}, **options)
+    oz.consolidate_metadata(web.values)
+    out: dict[str, bytes] = {}
+    report = job(web.url, out, **options)
+    assert (report.arrays, report.groups) == (2, 2)
+    found = oz.open_group(out)
+    np.testing.assert_array_equal(found["x"][...], values)
+    np.testing.assert_array_equal(found["g/y"][...], [7] * 8 + [*range(8, 20)])
+    if job is oz.convert:
+        assert len([*found["g/y"].stored_chunks()]) == 3

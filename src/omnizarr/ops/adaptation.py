@@ -28,7 +28,7 @@ from omnizarr.hierarchy.options import default_codecs
 from omnizarr.model import ArrayModel, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.node import PREFIX
 from omnizarr.ops.transfer import Method, Transfer, check_readable, is_readable
-from omnizarr.stores import Store, sizes
+from omnizarr.stores import Store, can_list, sizes
 
 SHOWN = 20  # nodes that a message names
 
@@ -356,6 +356,9 @@ def _marked_by_fill_value(
 
 
 def _lacks_chunks(array: BoundArray) -> bool:
+    """Return True if a chunk is not stored, or may not be where the store cannot list them."""
+    if not can_list(array.store):
+        return True
     return sum(1 for _ in stored_keys(array)) < math.prod(array.grid.shape)
 
 

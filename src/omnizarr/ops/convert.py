@@ -55,7 +55,7 @@ from omnizarr.ops.transfer import (
     TransferTask,
     transfer_tasks,
 )
-from omnizarr.stores import Store, check_disjoint, file_root, set_many
+from omnizarr.stores import Store, can_list, check_disjoint, file_root, set_many
 from omnizarr.stores.base import LinksFiles
 from omnizarr.stores.identity import key_digest, portable_key
 from omnizarr.stores.resolve import options_for_two
@@ -131,12 +131,13 @@ class Convert(Job[Report]):
                 )
             check_node_writable(self.destination)
         goal = by_name(self.zarr_format, default_separator(store))
-        start, node = find_source(origin, goal) if self.in_place else find_node(origin, "")
         if self.in_place:
+            start, node = find_source(origin, goal)
             store = start.store
             if self.remove_old:
                 check_still_listed(start, goal)
         else:
+            start, node = find_node(origin, "", use_consolidated=None)
             check_disjoint(start.store, store, "; give another destination, or in_place=True")
         if self.link:
             _check_linkable(start.store, store)
@@ -226,7 +227,8 @@ class _Planning:
             output = InPlaceOutput(start, self.target, stored, documents, job.remove_old, digest)
             decisions += output.decisions()
         else:
-            report.foreign = warn_of_other_keys(start, stored)
+            if can_list(start.store):  # else only what consolidated metadata name is known
+                report.foreign = warn_of_other_keys(start, stored)
             output = _Output(self.target, documents, start, digest, job.overwrite)
         room = memory_of(job.memory, tasks_at_once)
         transfers = [self._transfer(array, self.target.store) for array in arrays]

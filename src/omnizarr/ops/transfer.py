@@ -27,6 +27,7 @@ from omnizarr.model import paths
 from omnizarr.ops.job import Outcome, Task, task_id
 from omnizarr.stores import (
     Store,
+    can_list,
     file_root,
     get_many,
     has_cheap_requests,
@@ -105,14 +106,15 @@ class Transfer:
     def units(self) -> Iterator[tuple[Coords, int]]:
         """Yield the coordinates and bytes of what one task handles at least: mostly a chunk.
 
-        They are those of stored chunks of the source, or, where the grids do not fit, of all
-        chunks of the target.
+        They are those of stored chunks of the source, or, if it cannot list them, of all; and where
+        the grids do not fit, of all chunks of the target.
         """
-        if self.by_source:
+        if self.by_source and can_list(self.source.store):
             yield from stored_chunks(self.source)
             return
-        for row in plan(self.target.grid, ...).rows():
-            yield row.coords, decoded_size(self.target, row.coords)
+        array = self.source if self.by_source else self.target
+        for row in plan(array.grid, ...).rows():
+            yield row.coords, decoded_size(array, row.coords)
 
     def count(self, coords: Coords) -> int:
         """Return the number of chunks of the target that a unit becomes."""

@@ -295,7 +295,8 @@ class Rechunk(Job[Report]):
             self.source, self.destination, self.storage_options, self.destination_options
         )
         mode = "r+" if self.in_place else "r"
-        start, node = find_node(*resolve_store_path(self.source, self.node or None, mode, here))
+        source = resolve_store_path(self.source, self.node or None, mode, here)
+        start, node = find_node(*source, use_consolidated=None)
         goal = start if self.in_place else _destination(self, start, there)
         temp = goal.store if self.temp is None else resolve(self.temp, storage_options=there)
         return _Planner(self, start, goal, temp, tasks_at_once).plan(node)
