@@ -334,3 +334,11 @@ def test_a_part_of_a_hierarchy_stays_listed_whatever_is_erased(
         erase()
         assert oz.open(part).zarr_format == kept
     assert listed() == bool(around)
+
+
+def test_a_conversion_in_place_to_the_same_format_removes_nothing() -> None:
+    store = hierarchy()
+    oz.consolidate_metadata(store)
+    before = dict(store)
+    oz.convert(store, zarr_format=2, in_place=True, remove_old=True)
+    assert store == before

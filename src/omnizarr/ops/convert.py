@@ -16,7 +16,7 @@ from typing import Any
 
 from omnizarr import registry
 from omnizarr.concurrency.executors import On
-from omnizarr.errors import CannotExpress, InvalidArgument, StoreError
+from omnizarr.errors import CannotExpress, InvalidArgument, OmnizarrError, StoreError
 from omnizarr.formats import by_name, consolidated
 from omnizarr.formats.format import title
 from omnizarr.hierarchy.info import counted, size_text
@@ -144,7 +144,12 @@ class Convert(Job[Report]):
         stored = require_readable_nodes(start, node)
         translate = registry.lookup("integration", "ome")
         separator = check_separator(self.dimension_separator)
-        nodes, separator = translate(start, stored, goal, self.in_place, separator)
+        try:
+            nodes, separator = translate(start, stored, goal, self.in_place, separator)
+        except OmnizarrError:
+            if not (self.remove_old and has_root(origin, goal)):
+                raise
+            nodes = stored  # the rest of an image whose removal was interrupted, only compared
         options = Options(
             self.in_place, separator, self.checksum, same_format=start.format.name == goal.name
         )

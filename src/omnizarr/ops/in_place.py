@@ -86,9 +86,7 @@ class InPlaceOutput(ChangeOutput):
         """
         store_metadata(self.target.store, self.documents)
         if self.remove_old:
-            new = [key for path in self.nodes for key in self.target.format.keys(path)]
-            new += self.target.format.root_documents()
-            self.removed = metadata_keys(self.start, self.nodes, new)
+            self.removed = old_metadata(self.start, self.nodes, self.target.format)
             self.removed.sort(key=_erasing_order)
             for _, keys in itertools.groupby(self.removed, key=_erasing_order):
                 erase_values(self.start.store, [*keys])
@@ -159,6 +157,17 @@ def metadata_keys(start: Location, nodes: Iterable[str], others: Iterable[str] =
             wanted[combined] = None
     found = get_existing(start.store, wanted.keys() - {*others})
     return sorted(found, key=lambda key: (key.count("/"), key))
+
+
+def old_metadata(start: Location, nodes: Iterable[str], kept: Format) -> list[str]:
+    """Return the keys of all existing metadata that another format, which is kept, does not have.
+
+    There are none if it is the same format, as after an interruption when all were erased.
+    """
+    if start.format.name == kept.name:
+        return []
+    new = [key for path in nodes for key in kept.keys(path)]
+    return metadata_keys(start, nodes, [*new, *kept.root_documents()])
 
 
 def differences(start: Location, target: Location, expected: Mapping[str, Node]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
+from omnizarr.testing import FaultyStore
 
 NAMES = ("zarr.json", ".zattrs", ".zgroup", ".zarray", ".zmetadata")
 
@@ -164,6 +166,34 @@ def test_a_migration_that_removed_old_metadata_can_be_reversed() -> None:
     assert oz.ome.validate(start) == []
     oz.ome.migrate(start, to="0.4", in_place=True, remove_old=True)
     assert documents(start) == first
+
+
+@pytest.mark.parametrize(("version", "other"), [("0.4", "0.5"), ("0.5", "0.4")])
+def test_a_migration_that_is_killed_while_it_erases_is_repeated(version: str, other: str) -> None:
+    start = image("0.4")  # whose keys can be those of both
+    if version == "0.5":
+        oz.ome.migrate(start, in_place=True, remove_old=True)
+    wanted = dict(start)
+    again: dict[str, Any] = {"to": other, "in_place": True, "remove_old": True, "checksum": True}
+    oz.ome.migrate(wanted, **again)
+    for number in itertools.count():
+        left, store = number, dict(start)
+
+        def fault(what: str, key: str) -> Exception | None:
+            nonlocal left
+            left -= what in ("set", "set_many", "set_new", "erase", "erase_many")
+            return OSError("killed") if left < 0 else None
+
+        faulty = FaultyStore(oz.MemoryStore(store), fault)
+        try:
+            oz.ome.migrate(faulty, **again)
+        except OSError:
+            oz.ome.migrate(store, **again)
+        assert documents(store) == documents(wanted), number
+        assert chunks(store) == chunks(wanted), number
+        if left >= 0:
+            break
+    assert number > 10
 
 
 def test_an_interrupted_migration_leaves_nothing_behind() -> None:

@@ -34,18 +34,28 @@ from omnizarr.errors import (
     OmnizarrError,
     StoreError,
 )
-from omnizarr.formats import Format, by_name, consolidated
+from omnizarr.formats import Format, by_name
 from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import find_node, require_readable_nodes
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.adaptation import cannot_convert
-from omnizarr.ops.convert import ChunkProgress, Report, convert
-from omnizarr.stores import Range, Store, get_existing
+from omnizarr.ops.convert import ChunkProgress, Convert, Report, convert
+from omnizarr.ops.in_place import (
+    check_still_listed,
+    find_source,
+    has_root,
+    metadata_keys,
+    old_metadata,
+    store_metadata,
+)
+from omnizarr.ops.job import run
+from omnizarr.stores import Range, Store
 from omnizarr.stores.base import Bytes
 from omnizarr.stores.identity import StorageIdentity
 from omnizarr.stores.resolve import options_for_two
+from omnizarr.stores.staging import marker
 
 # Members of the groups that a hierarchy of OME-Zarr starts at.
 _ROOTS = ("multiscales", "plate", "bioformats2raw.layout")
@@ -117,17 +127,24 @@ def migrate(
     goal = writable_version(to)
     here, there = options_for_two(store, destination, storage_options, destination_options)
     inner = stores.resolve(store, read_only=not in_place or dry_run, storage_options=here)
-    start, node = find_node(inner, "")
+    added = by_name(goal.zarr_format)
+    start, node = find_source(inner, added) if remove_old else find_node(inner, "")
     nodes = require_readable_nodes(start, node)
+    if remove_old:
+        check_still_listed(start, added)
+        left = start.format.name != added.name or inner.get(marker("")) is not None
+        if left and has_root(inner, added):  # by a call that was interrupted, or without remove_old
+            removed, report = _remove_old(start, nodes, added, dry_run)
+            return Migration(_other(to), to, (), removed, report, dry_run)
     loaded = load(Group.at(start, node))
     if loaded is None:
         raise InvalidMetadata(f"{start} has no OME-Zarr metadata; use convert for plain Zarr")
     if loaded.version == goal:
         raise InvalidArgument(f"{start} is already OME-Zarr {to}")
+    name = loaded.version_name
     changed = translated(start, nodes, loaded, goal, in_place)
     view = _View(inner, _changed_metadata(start, nodes, changed), hide_chunks=dry_run)
     view.metadata_keys.update(key for path in nodes for key in start.format.keys(path))
-    name = loaded.version_name
     if not in_place:
         report = convert(
             view,
@@ -140,11 +157,21 @@ def migrate(
         )
         return Migration(name, to, (), (), report, dry_run)
     report = convert(view, zarr_format=goal.zarr_format, in_place=True, checksum=checksum)
-    old = _metadata_keys(start, nodes) if remove_old else []
+    removed = tuple(old_metadata(start, nodes, added)) if remove_old else ()
     if not dry_run:
-        _store(inner, view.written)
-        stores.erase_values(inner, old)
-    return Migration(name, to, tuple(view.written), tuple(old), report, dry_run)
+        store_metadata(inner, view.written)
+        if remove_old:
+            removed, _ = _remove_old(start, nodes, added, dry_run)
+    return Migration(name, to, tuple(view.written), removed, report, dry_run)
+
+
+def _remove_old(
+    start: Location, nodes: Mapping[str, Node], kept: Format, dry_run: bool
+) -> tuple[tuple[str, ...], Report]:
+    """Erase the metadata beside those of a format, and return their keys and what differed."""
+    keys = old_metadata(start, nodes, kept)
+    job = Convert(start.store, zarr_format=kept.name, in_place=True, remove_old=True, checksum=True)
+    return tuple(keys), job.plan().outcome if dry_run else run(job)
 
 
 def undo_migration(
@@ -173,7 +200,7 @@ def undo_migration(
     """
     where = stores.resolve(store, storage_options=storage_options)
     goal = by_name(writable_version(to).zarr_format)
-    other = next(v for v in ("0.4", "0.5") if v != to)
+    other = _other(to)
     trees = []
     for format in (goal, by_name(writable_version(other).zarr_format)):
         start, node = find_node(where, "", zarr_format=format.name)
@@ -187,30 +214,14 @@ def undo_migration(
             raise StoreError(
                 f"{paths.show(path)} was resized after the migration; nothing was erased"
             )
-    keys = _metadata_keys(Location(where, "", goal), new)
+    keys = metadata_keys(Location(where, "", goal), new)
     stores.erase_values(where, keys)
     return tuple(keys)
 
 
-def _metadata_keys(start: Location, nodes: Mapping[str, Node]) -> list[str]:
-    """Return the keys of all existing metadata, the root's first, which makes the rest visible."""
-    keys = [key for path in nodes for key in start.format.keys(path)]
-    combined = consolidated.key(start.format, "")
-    wanted = list(dict.fromkeys(keys if combined is None else [*keys, combined]))
-    found = get_existing(start.store, wanted)
-    return [key for key in sorted(wanted, key=lambda k: k.count("/")) if key in found]
-
-
-def _store(store: Store, written: Mapping[str, bytes]) -> None:
-    """Store all new metadata or none, the root's last, which makes the rest visible."""
-    done: list[str] = []
-    try:
-        for key in sorted(written, key=lambda k: (-k.count("/"), k)):
-            store.set(key, written[key])
-            done.append(key)
-    except BaseException:
-        stores.erase_values(store, reversed(done))
-        raise
+def _other(version: str) -> str:
+    """Return the version of OME-Zarr whose metadata can be beside those of another one."""
+    return next(v for v in ("0.4", "0.5") if v != version)
 
 
 def _changed_metadata(
