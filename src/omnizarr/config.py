@@ -188,8 +188,8 @@ class Config:
     # The draft: True if creating a node also writes metadata of the groups above it, which exist
     # without them.
     explicit_groups: bool = False
-    # Folders and URLs outside the folder of references, or of a store with chunk manifests, from
-    # which their targets may be read; True for any.
+    # Folders and URLs outside the folder of references from
+    # which targets may be read; True for any.
     allow_targets: tuple[str, ...] = ()
 
 

@@ -489,7 +489,6 @@ ONLY_READ = {
     "codec": {"endian": "bytes", "filter-on-bytes": None},
     "data_type": {"object": None, "numpy.longdouble": None, "numpy.clongdouble": None},
     "chunk_key_encoding": {"v3-draft": "default", "n5": "default"},
-    "storage_transformer": {"chunk-manifest-json": None},
 }
 
 

@@ -255,10 +255,8 @@ def _last_change(job: Any) -> int | None:
 
 
 def _file(where: Any) -> str | os.PathLike[str] | None:
-    """Return the path of a file, also of a ZIP file that a job has opened; None for others."""
-    from omnizarr.stores import ZipStore  # noqa: PLC0415 - loaded when a job runs
-
-    path = where.path if isinstance(where, ZipStore) else where
+    """Return the path of a file, also of one that a job has opened as a store; None for others."""
+    path = getattr(where, "path", None) if hasattr(where, "get") else where
     return path if isinstance(path, (str, os.PathLike)) and os.path.isfile(path) else None
 
 

@@ -38,7 +38,6 @@ from omnizarr.hierarchy.consolidated import (
 )
 from omnizarr.hierarchy.location import Location, PathMetadata, existing_node, node_extent
 from omnizarr.hierarchy.lookup import check_erasable, readable_nodes
-from omnizarr.hierarchy.node import node_from_description
 from omnizarr.hierarchy.options import ArrayOptions, array_model, check_options, runtime_config
 from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, as_source, write_all
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
@@ -141,29 +140,6 @@ def store_array(
     if config is not DEFAULT_CONFIG:
         array._configure(config)
     return array
-
-
-def complete_hierarchy(nodes: Mapping[str, Any]) -> tuple[dict[str, Node | None], str | None]:
-    """Return described nodes by path, parents first, and their format if one is stated.
-
-    A group that is not described, but has nodes below it, is None. Raises if formats differ, or
-    if an array has nodes below it.
-    """
-    found: dict[str, Node | None] = {}
-    versions: dict[str, str] = {}
-    for name, given in nodes.items():
-        path = paths.normalize(name)
-        found[path], version = node_from_description(name, given)
-        if version is not None:
-            versions.setdefault(version, name)
-    if len(versions) > 1:
-        stated = ", ".join(f"{name!r} is zarr {version}" for version, name in versions.items())
-        raise InvalidArgument(f"the nodes of one hierarchy have one format, but {stated}")
-    for path in list(found):
-        for parent in paths.ancestors(path):
-            if isinstance(found.setdefault(parent, None), ArrayModel):
-                raise InvalidArgument(f"{parent!r} is an array, so {path!r} cannot be below it")
-    return dict(sorted(found.items())), next(iter(versions), None)
 
 
 def create_nodes(

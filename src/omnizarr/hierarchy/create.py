@@ -18,11 +18,12 @@ from omnizarr.errors import (
     WrongType,
 )
 from omnizarr.hierarchy.array import Array, options_like
-from omnizarr.hierarchy.build import complete_hierarchy, create_nodes, make_array
+from omnizarr.hierarchy.build import create_nodes, make_array
 from omnizarr.hierarchy.group import Group, make_group, open_node
 from omnizarr.hierarchy.info import Tree
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import find_node, format_for, resolve_store_path
+from omnizarr.hierarchy.node import complete_hierarchy
 from omnizarr.hierarchy.open import check_group_options, one_format
 from omnizarr.hierarchy.options import (
     ZERO,

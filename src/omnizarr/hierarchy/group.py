@@ -23,7 +23,6 @@ from omnizarr.hierarchy import info
 from omnizarr.hierarchy.array import Array, options_like
 from omnizarr.hierarchy.attributes import json_attributes, lock_nodes
 from omnizarr.hierarchy.build import (
-    complete_hierarchy,
     create_node,
     create_nodes,
     lock_replacement,
@@ -40,7 +39,7 @@ from omnizarr.hierarchy.lookup import (
     no_member_message,
     resolve_store_path,
 )
-from omnizarr.hierarchy.node import NodeHandle, frozen
+from omnizarr.hierarchy.node import NodeHandle, complete_hierarchy, frozen
 from omnizarr.hierarchy.options import (
     ZERO,
     ArrayOptions,

@@ -45,11 +45,6 @@ class SetsGroups(Protocol):
 registry.register(
     "storage_transformer", SHARDING, "omnizarr.storage_transformers.sharding:IndexedShards"
 )
-registry.register(
-    "storage_transformer",
-    "chunk-manifest-json",
-    "omnizarr.storage_transformers.manifest:ChunkManifest",
-)
 
 
 @runtime_checkable
