@@ -235,3 +235,24 @@ def test_a_job_says_if_the_hierarchy_around_its_output_does_not_list_it(
     assert ["does not list it" in str(each.message) for each in said] == [True] * (around == 2)
     assert ("m" in oz.open_group(tmp_path / "whole.zarr")) == (around == 3)
     assert not list(tmp_path.rglob(MARKER))
+
+
+@pytest.mark.parametrize("write", [oz.convert, oz.copy_hierarchy, oz.rechunk])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("inner", ["", "sub/"])
+def test_a_job_into_a_member_renews_the_consolidated_metadata_above(
+    write: Callable[..., object], zarr_format: int, inner: str, tmp_path: Path
+) -> None:
+    whole, member = tmp_path / "whole.zarr", f"{inner}m"
+    oz.create_group(whole, zarr_format=zarr_format).create_group("sub")
+    oz.create_array(whole, path=member, data=DATA[:2])
+    for path in ("", "sub"):
+        oz.consolidate_metadata(whole, path)
+    oz.create_array(tmp_path / "a.zarr", data=DATA, zarr_format=zarr_format)
+    options: dict[str, Any] = {"chunks": 2} if write is oz.rechunk else {}
+    options |= {"zarr_format": zarr_format} if write is oz.convert else {}
+    write(tmp_path / "a.zarr", whole / member, overwrite=True, **options)
+    np.testing.assert_array_equal(oz.open_consolidated(whole)[member][...], DATA)
+    if inner:
+        np.testing.assert_array_equal(oz.open_consolidated(whole, path="sub")["m"][...], DATA)
+    assert oz.verify(whole).ok

@@ -37,7 +37,7 @@ from omnizarr.concurrency.executors import On, for_each_on, runs_in_process, tas
 from omnizarr.errors import InvalidArgument, OmnizarrError, StoreError, warn
 from omnizarr.hierarchy.info import card, counted, preformatted, report_card, size_text
 from omnizarr.ops.checksums import write_checksums
-from omnizarr.ops.output import Begun, Part, locked_destination, unlisted_above
+from omnizarr.ops.output import Begun, Part, join_above, locked_destination
 from omnizarr.stores import (
     LocalStore,
     MemoryStore,
@@ -584,10 +584,10 @@ class _Run(Generic[O]):
                 if output.is_cleared():
                     journal.erase()
                 return total
-        unlisted = unlisted_above(*output.place)
+        problem = join_above(*output.place)
         self._end(output, journal, state)
-        if unlisted is not None:
-            warn(unlisted)
+        if problem is not None:
+            warn(problem)
         return total
 
     def _end(self, output: Output, journal: Journal[O], state: Begun) -> None:

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from omnizarr.concurrency import file_locks, fork
@@ -36,6 +37,7 @@ from omnizarr.hierarchy.lookup import all_formats, hierarchies_above
 from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
 from omnizarr.model import GroupModel, Node, paths
 from omnizarr.stores import (
+    LocalStore,
     MemoryStore,
     Store,
     can_list,
@@ -156,19 +158,35 @@ def _locked(store: Store, path: str, said: str, part: Part | None) -> Iterator[C
         yield lambda: None
 
 
-def unlisted_above(store: Store, path: str) -> str | None:
-    """Return a warning if the hierarchy around a new root is of another format, else None."""
-    above = None if path else next(hierarchies_above(store), None)
-    own = [format.name for format in all_formats(store)] if above is not None else []
-    if above is None or not own:
+def join_above(store: Store, path: str) -> str | None:
+    """Renew the consolidated metadata above a root that is a part of a larger hierarchy.
+
+    Returns a warning if that hierarchy does not list it, being of another format, or if its
+    consolidated metadata could not be changed.
+    """
+    above = [] if path else [*hierarchies_above(store)]
+    own = all_formats(store) if above else []
+    if not above or not own:
         return None
-    outer, names = above[0], [format.name for format in above[1]]
-    if {*own} & {*names}:
-        return None
-    return (
-        f"{store!r} is zarr {own[0]} inside {outer!r}, which is zarr {' and '.join(names)} and does"
-        " not list it; write it in that format to make it a member"
-    )
+    nearest, names = above[0][0], [format.name for format in above[0][1]]
+    listed = [format for format in own if format.name in names]
+    if not listed:
+        return (
+            f"{store!r} is zarr {own[0].name} inside {nearest!r}, which is zarr"
+            f" {' and '.join(names)} and does not list it; write it in that format to make it a"
+            " member"
+        )
+    try:
+        for format in listed:
+            same = (each for each, formats in above if format.name in [f.name for f in formats])
+            *_, outermost = map(file_root, same)
+            root = file_root(store)
+            if root is not None and outermost is not None:
+                inside = Path(os.path.realpath(root)).relative_to(outermost).as_posix()
+                update_consolidated_above(Location(LocalStore(outermost), inside, format), None)
+    except StoreError as e:
+        return str(e)
+    return None
 
 
 def new_mark(operation: str, plan: str, kind: Kind, path: str | None = None) -> Mark:
