@@ -29,7 +29,7 @@ import numpy as np
 
 import omnizarr as oz
 from omnizarr.errors import OmnizarrError
-from omnizarr.stores import leases
+from omnizarr.stores import MemoryStore, leases
 from tests.crash.operations import (
     ABOVE,
     AT_END,
@@ -48,7 +48,9 @@ from tests.crash.views import (
     entry_of,
     look,
     look_by_zarr,
+    look_into,
     nodes,
+    plain,
     said,
     stale,
     wrong,
@@ -271,6 +273,7 @@ class Run:
         if any(problems):
             yield "; ".join(filter(None, problems))
             return
+        yield from self.must(lambda: [*self._derived(place)])
         yield from self._again(place, nodes(view))
         yield from self._repair(place)
         yield from self._adopt(place, nodes(view))
@@ -328,6 +331,43 @@ class Run:
                 outcome, text, now, _ = self.tried(state, self.operation.force)
                 if outcome != "ok" or nodes(now) != self.after:
                     yield f"overwrite=True: {outcome} {text} {self.wrong(now) or ''}"
+
+    def _derived(self, place: Place) -> Iterator[str]:
+        """Yield what jobs lose that read the state: each says that it is in part, or loses nothing.
+
+        A backup of the old state is not to lose anything in any case.
+        """
+        for name in filter(place.exists, ROOTS):
+            for job, act in DERIVED.items():
+                target = MemoryStore()
+                if job == "a backup":
+                    if f"{name}:" not in self.before:
+                        continue
+                    oz.copy_hierarchy(self.start.root(name, read_only=True), target)
+                text = None
+                try:
+                    act(place.root(name, read_only=True), target, self.zarr_format)
+                except OmnizarrError as e:
+                    text = str(e)
+                place.close()
+                self.start.close()
+                if text is None or job == "a backup":
+                    yield from (f"{job} of {name}: {bad}" for bad in self._lost(name, target, job))
+                elif f"{name}:" in self.before and "interrupted" not in text:
+                    yield f"{job} of {name}: the error does not say what was interrupted: {text}"
+
+    def _lost(self, name: str, store: MemoryStore, job: str) -> Iterator[str]:
+        """Yield nodes that are neither old nor new, or missing, in what a job has made."""
+        found = look_into(store, name)
+        for key in {**self.before, **self.after, **found}:
+            if not key.startswith(f"{name}:") or "::" in key:
+                continue
+            entry, *either = (e and plain(e, job) for e in (found.get(key), *self._either(key)))
+            if entry in either or (entry and chunks_agree(entry, *either)):
+                continue
+            if self.operation.rule == "both" and entry is None and len(found) >= len(self.before):
+                continue  # it was moved
+            yield f"{key} {said(entry, *either)}"
 
     def _repair(self, state: Place) -> Iterator[str]:
         place = state.copy(self._path("repair"))
@@ -501,6 +541,15 @@ SECONDS: dict[str, Callable[[Place], object] | None] = {
     **ABOVE,
     **AT_TARGET,
     **AT_END,
+}
+DERIVED: dict[str, Callable[[Any, MemoryStore, Any], object]] = {
+    "a copy": lambda source, target, _: oz.copy_hierarchy(source, target),
+    "a backup": lambda source, target, _: oz.copy_hierarchy(
+        source, target, update=True, delete=True
+    ),
+    "a conversion": lambda source, target, zarr_format: oz.convert(
+        source, target, zarr_format=5 - zarr_format
+    ),
 }
 GONE = [("error", "NodeChanged"), ("error", "NodeNotFound")]
 

@@ -111,14 +111,14 @@ PROMISES: dict[str, tuple[str, ...]] = {
 
 _MEMBERS = "members of a new group may be found before it"
 _STEPS = (
-    "the old or the new node, or none until `repair`; members of a group are there or not, each"
-    " with all its values"
+    "the old or the new node, or none until `repair`, and jobs refuse to read the hierarchy"
+    " meanwhile; members of a group are there or not, each with all its values"
 )
 _MOVED = (
     "each member of a group at one path, or at both; moving it again finishes, or `repair` where"
     " that is refused"
 )
-_NONE = "none until `repair` or `resume=True`"
+_NONE = "none until `repair` or `resume=True`, and jobs refuse to read the hierarchy meanwhile"
 _MIXED = "values that may be partly old and partly new"
 # (operation or "all", event): what other stores promise instead
 ELSEWHERE: dict[tuple[str, str], dict[str, str]] = {

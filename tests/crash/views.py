@@ -51,6 +51,21 @@ def look(place: Place, known: Iterable[str] = (), consolidated: bool = False) ->
     return found
 
 
+def look_into(store: Any, name: str) -> View:
+    """Return all nodes of a store, as those of the root of a place with a name."""
+    found: View = {}
+    _add(found, f"{name}:", lambda: oz.open(store, mode="r", use_consolidated=False))
+    if found.get(f"{name}:", ("",))[0] == "group":
+        for path, member in oz.open_group(store, mode="r").members(max_depth=None):
+            _add(found, f"{name}:{path}", lambda member=member: member)
+    return nodes(found)
+
+
+def plain(entry: Entry, job: str) -> Entry:
+    """Return an entry without attributes where a job changes them, as conventions need."""
+    return entry if job != "a conversion" else (entry[0], "", *entry[2:])
+
+
 def _add(found: View, key: str, get: Callable[[], Any]) -> None:
     try:
         found[key] = entry_of(get())

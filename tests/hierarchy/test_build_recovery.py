@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -246,3 +247,90 @@ def test_a_conversion_killed_while_it_stores_metadata_is_started_again(number: i
     oz.convert(source.store, inner, zarr_format=2, overwrite=True)
     np.testing.assert_array_equal(oz.open(inner)["a/b"][...], VALUES + 1)
     assert oz.verify(inner).findings == []
+
+
+def _read(node: Any) -> dict[str, Any]:
+    return {path: array[...].tolist() for path, array in node.members(None) if "/" in path}
+
+
+READERS: dict[str, Any] = {
+    "copy": oz.copy_hierarchy,
+    "convert": lambda source, to: oz.convert(source, to, zarr_format=2),
+    "rechunk": lambda source, to: oz.rechunk(source, to, chunks=(6, 10)),
+    "copy_all": lambda source, to: oz.copy_all(oz.open(source), oz.group(to)),
+    "export": lambda source, to: oz.export_file(source, to.with_suffix(".npz")),
+    "diff": lambda source, to: oz.diff(source, source),
+    "disk_usage": lambda source, to: oz.disk_usage(source),
+    "stats": lambda source, to: oz.stats(source),
+}
+
+
+@pytest.fixture(params=["rechunk", "create_array"])
+def half(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Return a store in which a dead process has erased an array that it was to replace."""
+    store = STORES["fsspec"](tmp_path)
+    group = oz.create_group(store)
+    for name in ("g/a", "g/b"):
+        group.create_array(name, data=VALUES, chunks=(4, 4))
+    oz.copy_hierarchy(store, tmp_path / "backup")
+
+    class Stopped(oz.storage.WrapperStore):
+        def erase(self, key: str) -> None:
+            super().erase(key)
+            if key == "g/a/zarr.json":
+                os._exit(0)
+
+    child = os.fork()
+    if not child:
+        if request.param == "rechunk":
+            oz.rechunk(Stopped(store), in_place=True, rules={"g/a": {"chunks": (6, 10)}})
+        oz.create_array(Stopped(store), path="g/a", data=VALUES, overwrite=True)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    return store
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_what_reads_a_hierarchy_does_not_take_a_staged_array_for_an_erased_one(
+    half: Any, reader: str, tmp_path: Path
+) -> None:
+    with pytest.raises(oz.StoreError, match=r"/g/a in .* may be absent.* was interrupted.*repair"):
+        READERS[reader](half, tmp_path / "to")
+
+
+def test_a_backup_keeps_what_is_only_staged_in_its_source(half: Any, tmp_path: Path) -> None:
+    with pytest.raises(oz.StoreError, match="may be absent"):
+        oz.copy_hierarchy(half, tmp_path / "backup", update=True, delete=True)
+    assert sorted(_read(oz.open(tmp_path / "backup"))) == ["g/a", "g/b"]
+    oz.repair(half, dry_run=False)
+    oz.copy_hierarchy(half, tmp_path / "backup", update=True, delete=True)
+    assert _read(oz.open(tmp_path / "backup")) == dict.fromkeys(["g/a", "g/b"], VALUES.tolist())
+
+
+def test_members_that_may_be_absent_are_named_in_a_warning_and_by_verify(half: Any) -> None:
+    with pytest.warns(oz.OmnizarrWarning, match="/g/a in .* may be absent"):
+        assert sorted(_read(oz.open(half))) == ["g/b"]
+    report = oz.verify(half)
+    assert not report.ok
+    assert any(f.kind == "incomplete" and f.path == "/g/a" for f in report.findings)
+    assert not any("is as it was" in f.message for f in report.findings)
+
+
+@pytest.mark.parametrize("writer", ["rechunk", "consolidate", "move", "delete"])
+def test_what_writes_to_a_hierarchy_finishes_an_interrupted_replacement(
+    half: Any, writer: str
+) -> None:
+    names = ["g/a", "g/b"]
+    if writer == "rechunk":
+        oz.rechunk(half, in_place=True, codecs=["gzip"])
+        assert all("gzip" in str(oz.open(half)[name].metadata) for name in names)
+    elif writer == "consolidate":
+        assert sorted(oz.consolidate_metadata(half).consolidated or ()) == ["g", *names]
+    elif writer == "move":
+        oz.open_group(half, "r+").move("g", "h")
+        names = ["h/a", "h/b"]
+    else:
+        oz.open_group(half, "r+").delete("g")
+        names = []
+    oz.repair(half, dry_run=False)
+    assert _read(oz.open(half)) == dict.fromkeys(names, VALUES.tolist())

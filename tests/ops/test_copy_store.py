@@ -31,7 +31,7 @@ from omnizarr.stores import Entry, LocalStore, MemoryStore, Store, WrapperStore,
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.sqlite import SQLiteStore
-from omnizarr.stores.staging import MARKER, Kind, Mark
+from omnizarr.stores.staging import MARKER, Kind, Mark, marker
 from omnizarr.stores.transfer import kept_time
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Web
@@ -793,3 +793,26 @@ def test_a_replacement_that_fails_is_resumed_with_all_values(
     result = oz.copy_hierarchy(source, target, overwrite=True, resume=True)
     assert result.copied == len(values(source))
     assert values(target) == values(source)
+
+
+def test_overwriting_an_interrupted_copy_leaves_nothing_of_it(tmp_path: Path) -> None:
+    """The journal of the first copy stayed for good."""
+    oz.save(tmp_path / "a", x=np.arange(6))
+    to = stores.resolve(f"local://{tmp_path}/b")
+    oz.copy_hierarchy(tmp_path / "a", to)
+    mark = Mark("the copy", "plan", "0123", kind=Kind.COPY)
+    to.set(marker(""), mark.write())
+    to.set(f"{mark.journal}1-00", b"{}")
+    oz.copy_hierarchy(tmp_path / "a", to, overwrite=True)
+    assert not [key for key in stores.list_prefix(to, "") if OURS in key]
+
+
+@pytest.mark.parametrize("job", [jobs.Copy, jobs.Convert])
+@pytest.mark.parametrize("again", [{"resume": True}, {"part": (1, 1)}])
+def test_a_complete_job_that_is_resumed_says_that_it_may_be_complete(
+    tmp_path: Path, job: Any, again: dict[str, Any]
+) -> None:
+    oz.save(tmp_path / "a", x=np.arange(6))
+    oz.run(job(tmp_path / "a", tmp_path / "b"))
+    with pytest.raises(oz.NodeExists, match=r"may be complete.*omnizarr diff"):
+        oz.run(job(tmp_path / "a", tmp_path / "b"), **again)

@@ -37,7 +37,7 @@ from omnizarr.hierarchy.consolidated import (
     update_consolidated,
 )
 from omnizarr.hierarchy.location import Location, PathMetadata, existing_node, node_extent
-from omnizarr.hierarchy.lookup import check_erasable, readable_nodes
+from omnizarr.hierarchy.lookup import check_erasable, readable_nodes, settle_replacements
 from omnizarr.hierarchy.options import ArrayOptions, array_model, check_options, runtime_config
 from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, as_source, write_all
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
@@ -605,6 +605,7 @@ def move(source: Location, target: Location) -> None:
         )
     check_erasable(source.store, source.path, source.format)
     with lock_replacement(source.store), lock_nodes(source):
+        settle_replacements(source.store, source.path)  # else it would come back
         if source.find([]) is None:
             raise NodeNotFound(f"{source} was just deleted or moved by another writer")
         renamed = dict(_renamed(source, target))

@@ -38,6 +38,7 @@ from omnizarr.hierarchy.lookup import (
     format_for,
     no_member_message,
     resolve_store_path,
+    settle_replacements,
 )
 from omnizarr.hierarchy.node import NodeHandle, complete_hierarchy, frozen
 from omnizarr.hierarchy.options import (
@@ -968,6 +969,7 @@ class Group(NodeHandle[GroupModel]):
             if isinstance(node, GroupModel) and node.implicit:
                 parent.save(None, node.with_(implicit=False))
         with lock_replacement(location.store), lock_nodes(location):
+            settle_replacements(location.store, location.path)  # else it would come back
             if location.find([]) is None:
                 raise NodeNotFound(f"{location} was just deleted or moved by another writer")
             location.check_writable()

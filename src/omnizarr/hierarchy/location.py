@@ -59,6 +59,7 @@ from omnizarr.stores.staging import (
     marker,
     publication_order,
     stage,
+    warn_of_replacement,
 )
 
 if TYPE_CHECKING:  # the engine is slow to import
@@ -205,7 +206,7 @@ class Location:
         return found
 
     def _list_children(self, names: Mapping[str, str | None] | None) -> dict[str, Node | Exception]:
-        names = self.child_names() if names is None else names
+        names = self.child_names(warns=True) if names is None else names
         start = paths.prefix(self.path)
         keys = [key for name in names for key in self.format.keys(start + name)]
         metadata = get_existing(self.store, keys)
@@ -235,8 +236,12 @@ class Location:
                 found[name] = node
         return found
 
-    def child_names(self) -> dict[str, str | None]:
-        """List names one level below that may be nodes, with the kind if the key shows it."""
+    def child_names(self, *, warns: bool = False) -> dict[str, str | None]:
+        """List names one level below that may be nodes, with the kind if the key shows it.
+
+        With `warns`, a warning is given if the listing shows that one may be absent, since the
+        writer that replaced it was interrupted.
+        """
         if not can_list(self.store):
             raise StoreError(
                 f"{self.store!r} cannot list its keys, so the members of {paths.show(self.path)}"
@@ -252,6 +257,7 @@ class Location:
             keys, prefixes = list_dir(self.store, prefix)
         else:
             keys, prefixes = one_level(operations.keys_below(self.listed_keys, prefix), prefix)
+        warn_of_replacement(self.store, prefixes if warns else ())
         return dict(self.format.children(self.path, keys, prefixes))
 
     def with_listing(self) -> Location:
@@ -576,7 +582,7 @@ def node_extent(format: Format, path: str) -> Extent:
     """Return all keys of a node; those of a root include the root metadata of the hierarchy."""
     keys, prefixes = format.subtree(path)
     metadata = format.keys(path) if path else (*format.keys(path), *format.root_documents())
-    return Extent(metadata, tuple(keys), tuple(prefixes), format.is_metadata)
+    return Extent(metadata, tuple(keys), tuple(prefixes), format.is_metadata, path)
 
 
 def existing_node(

@@ -44,7 +44,14 @@ from omnizarr.stores import (
     list_prefix,
 )
 from omnizarr.stores.resolve import is_archive, is_zarr_python_store
-from omnizarr.stores.staging import MARKER, Mark, interrupted, marker, wait_for_replacement
+from omnizarr.stores.staging import (
+    MARKER,
+    Mark,
+    marker,
+    recover_interrupted,
+    replaced,
+    wait_for_replacement,
+)
 
 if TYPE_CHECKING:  # the engine is slow to import
     from omnizarr.engine import Missing
@@ -416,12 +423,19 @@ def _interruption(store: Store, path: str) -> str:
             f": it is incomplete, since {mark} was interrupted, or is still writing; run that again"
             f"{' with resume=True' if mark.attempt else ''}"
         )
-    if any(staged.complete for staged in interrupted(store)):
-        return (
-            "; a node was being replaced there when its writer was killed: `omnizarr repair`"
-            " finishes that, nothing is lost"
-        )
-    return ""
+    found = replaced(store, path)
+    return "" if found is None else f"; {found.message(store)}"
+
+
+def check_whole(store: Store, path: str) -> None:
+    """Raise if a node at or below a path may be absent, since a writer is, or was, replacing it.
+
+    For all that must not take such a node for one that was erased.
+    """
+    wait_for_replacement(store)
+    found = replaced(store, path)
+    if found is not None:
+        raise StoreError(found.message(store))
 
 
 def no_member_message(location: Location, path: str) -> str:
@@ -584,11 +598,26 @@ def is_link(store: Store, path: str) -> bool:
     return root is not None and os.path.islink(root / path)
 
 
-def walk_nodes(start: Location, node: Node) -> Iterator[tuple[Location, Node | Exception]]:
+def settle_replacements(store: Store, path: str) -> None:
+    """Finish, or undo, what dead writers were replacing; raise if a node may still be absent.
+
+    The caller has locked replacement.
+    """
+    if replaced(store, path) is not None:
+        recover_interrupted(store)
+        check_whole(store, path)
+
+
+def walk_nodes(
+    start: Location, node: Node, *, whole: bool = True
+) -> Iterator[tuple[Location, Node | Exception]]:
     """Yield a node and all below it, parents first; in place of one that cannot be read, its error.
 
-    Raises if the members of a group cannot be listed.
+    Raises if the members of a group cannot be listed, and unless `whole` is False, if some may be
+    absent (`check_whole`).
     """
+    if whole:
+        check_whole(start.store, start.path)
     pending: list[tuple[Location, Node | Exception]] = [(start.with_listing(), node)]
     while pending:
         location, found = pending.pop()
@@ -604,7 +633,7 @@ def readable_nodes(start: Location, node: Node) -> dict[str, Node]:
     prefix = len(paths.prefix(start.path))
     return {
         location.path[prefix:]: found
-        for location, found in walk_nodes(start, node)
+        for location, found in walk_nodes(start, node, whole=False)
         if not isinstance(found, Exception)
     }
 

@@ -27,11 +27,17 @@ from omnizarr.errors import (
 from omnizarr.formats import consolidated
 from omnizarr.formats.format import cannot
 from omnizarr.hierarchy.array import Array, options_like
-from omnizarr.hierarchy.build import make_array
+from omnizarr.hierarchy.build import lock_replacement, make_array
 from omnizarr.hierarchy.consolidated import lock_consolidated, mark_changed
 from omnizarr.hierarchy.group import Group, make_group, open_node
 from omnizarr.hierarchy.location import Location, existing_node
-from omnizarr.hierarchy.lookup import Mode, find_node, format_for, resolve_store_path
+from omnizarr.hierarchy.lookup import (
+    Mode,
+    find_node,
+    format_for,
+    resolve_store_path,
+    settle_replacements,
+)
 from omnizarr.hierarchy.options import (
     ArrayOptions,
     CreateOptions,
@@ -44,6 +50,7 @@ from omnizarr.hierarchy.options import (
 from omnizarr.hierarchy.selection import S
 from omnizarr.model import GroupModel, paths
 from omnizarr.stores import Store, get_existing, update_value
+from omnizarr.stores.staging import replaced
 
 BATCH = 1000  # nodes whose metadata are fetched at once
 
@@ -433,6 +440,9 @@ def consolidate_metadata(
     location, node = find_node(resolved, node_path, zarr_format=zarr_format)
     group = Group.at(location, node)
     location.check_writable()
+    if replaced(resolved, node_path) is not None:
+        with lock_replacement(resolved):
+            settle_replacements(resolved, node_path)
     key = consolidated.key(location.format, location.path)
     if key is None:
         raise cannot(location.format.name, "consolidated metadata")

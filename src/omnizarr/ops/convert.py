@@ -23,6 +23,7 @@ from omnizarr.hierarchy.info import counted, size_text
 from omnizarr.hierarchy.location import Location, default_separator
 from omnizarr.hierarchy.lookup import (
     check_node_writable,
+    check_whole,
     find_node,
     require_readable_nodes,
     resolve_root,
@@ -173,6 +174,7 @@ class Convert(Job[Report]):
                 f" {store!r}; give the store, or a destination"
             )
         location, _ = find_node(store, path)
+        check_whole(store, path)  # the store below the path does not show it
         if not location.is_under_one_prefix:
             raise InvalidArgument(
                 f"zarr {location.format.name} keeps metadata and chunks apart, so"

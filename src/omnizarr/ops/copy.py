@@ -18,6 +18,7 @@ from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.create import create_array, new_location
 from omnizarr.hierarchy.group import Group, make_group
 from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.lookup import check_whole
 from omnizarr.hierarchy.options import CreateOptions, document_options
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.model import paths
@@ -326,6 +327,7 @@ def copy_all(
     if dest is not None:
         check_not_inside(source, dest._location)
     if isinstance(source, Group):
+        check_whole(source.store, source.path)
         _warn_of_foreign(source)
     copied = skipped = size = 0
     members = [*source.members()]

@@ -179,7 +179,7 @@ class CopyOutput(StoreOutput):
     @property
     def _extent(self) -> Extent:
         keys = [*consolidated.probe_keys(None, self.path, None), *Probe(self.path).keys()]
-        return Extent(tuple(keys), (), (paths.prefix(self.path),), is_metadata)
+        return Extent(tuple(keys), (), (paths.prefix(self.path),), is_metadata, self.path)
 
     def finish(self) -> None:
         """Swap the old hierarchy and the new, or note that it is complete."""
@@ -202,8 +202,9 @@ class CopyOutput(StoreOutput):
     def clear(self) -> None:
         """Erase what is left of the attempt, and of an interrupted update that was replaced."""
         super().clear()
-        if self.mode == "overwrite":
-            self.store.erase(marker(self.path))
+        text = self.store.get(marker(self.path)) if self.mode == "overwrite" else None
+        if text is not None:
+            Attempt(self.store, marker(self.path), Mark.read(text)).clear()
 
     def abandon(self) -> None:
         """Keep what was copied, and say how to go on."""

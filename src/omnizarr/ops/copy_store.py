@@ -20,8 +20,10 @@ import numpy as np
 
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
 from omnizarr.formats import by_name, is_metadata, makes_node
+from omnizarr.hierarchy.location import existing_node
 from omnizarr.hierarchy.lookup import (
     check_node_writable,
+    check_whole,
     find_node,
     has_store_path,
     resolve_store_path,
@@ -53,6 +55,7 @@ from omnizarr.stores import (
 )
 from omnizarr.stores.identity import key_digest, unique_key
 from omnizarr.stores.resolve import options_for_two
+from omnizarr.stores.staging import Kind, Mark, marker
 from omnizarr.stores.transfer import Transfer, is_quick
 
 BATCH = 256  # keys of one task
@@ -172,6 +175,7 @@ class Copying:
         self.source, self.store = job.source, job.destination
         self.path, self.end = job.path, job.destination_path
         self._check_places()
+        self._check_source()
         self.listed = lists_all(self.source, self.path)
         self.selection = select(self.source, self.path, job.include, job.exclude)
         self.room = memory_of(job.memory, tasks_at_once) // (2 if job.verify else 1)
@@ -217,6 +221,18 @@ class Copying:
                 )
 
     # The source
+
+    def _check_source(self) -> None:
+        """Raise if a writer is, or was, making or replacing a node of the source."""
+        check_whole(self.source, self.path)
+        text = self.source.get(marker(self.path))
+        mark = None if text is None else Mark.read(text)
+        if mark is None or mark.kind not in (Kind.CREATE, Kind.COPY):
+            return
+        if existing_node(self.source, self.path) is None:
+            where = f"{paths.show(self.path)} in {self.source!r}"
+            raise StoreError(f"{where} is incomplete: {mark} was interrupted, or is still writing;"
+                             " finish that first")  # fmt: skip
 
     def entries(self) -> Iterator[Entry]:
         """Yield the keys to copy, relative to the path."""
@@ -372,6 +388,7 @@ class Copying:
         """
         if not self.erases:
             return iter(())
+        check_whole(self.source, self.path)  # again: what is absent may be about to come back
         prefix, seen = paths.prefix(self.end), TaskIds(np.frombuffer(self.seen, np.uint64))
 
         def is_extra(key: str) -> bool:

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from omnizarr import config
 from omnizarr.concurrency.executors import On, for_each_on, runs_in_process, tasks_at_once
-from omnizarr.errors import InvalidArgument, OmnizarrError, StoreError, warn
+from omnizarr.errors import InvalidArgument, NodeExists, OmnizarrError, StoreError, warn
 from omnizarr.hierarchy.info import card, counted, preformatted, report_card, size_text
 from omnizarr.ops.checksums import write_checksums
 from omnizarr.ops.output import Begun, Part, join_above, locked_destination
@@ -50,6 +50,7 @@ from omnizarr.stores import (
 )
 from omnizarr.stores.base import redact_urls
 from omnizarr.stores.identity import key_digest
+from omnizarr.stores.staging import marker
 
 MEMORY = "512MB"  # of one process, unless the user says otherwise
 FLUSH, MAX_FLUSH = 1.0, 60.0  # seconds between two entries of a journal
@@ -304,8 +305,8 @@ class Job(ABC, Generic[O]):
         So many tasks run at a time in one process and share its memory.
         """
 
-    def settle(self) -> None:
-        """Prepare to resume, before `plan`; a job that replaces its source may find it in part."""
+    def settle(self, resume: bool) -> None:
+        """Prepare for `plan`: a job that replaces nodes of its source may find them in part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,8 +487,7 @@ def run(
         raise InvalidArgument(f"part must be (number, of) with 1 <= number <= of, got {part}")
     if resume and part is not None:
         raise InvalidArgument("parts of a job are always resumed; leave resume out")
-    if resume:
-        job.settle()
+    job.settle(resume)
     plan = job.plan(tasks_at_once(on, workers))
     return _Run(plan, on, workers, part, progress, checksums).run(resume)
 
@@ -568,7 +568,7 @@ class _Run(Generic[O]):
 
     def _write(self, output: Output, resume: bool) -> O:
         """Run a job that writes, while no other one writes to the same place."""
-        state = output.begin(resume, self.part is not None)
+        state = self._begin(output, resume)
         journal = Journal(*output.journal, self.plan.outcome)
         if state == "finished":
             total = journal.read()[1]
@@ -589,6 +589,19 @@ class _Run(Generic[O]):
         if problem is not None:
             warn(problem)
         return total
+
+    def _begin(self, output: Output, resume: bool) -> Begun:
+        try:
+            return output.begin(resume, self.part is not None)
+        except NodeExists as e:
+            store, path = output.place
+            if not (resume or self.part is not None) or store.get(marker(path)) is not None:
+                raise
+            raise NodeExists(
+                f"{e}. No interrupted job is left there, so that this one may be complete: compare"
+                " it with the source by `omnizarr diff`",
+                kind=e.kind,
+            ) from e
 
     def _end(self, output: Output, journal: Journal[O], state: Begun) -> None:
         """Write the checksums, and erase what parts that come later do not need."""

@@ -630,13 +630,18 @@ class SeveralNodes(ChangeOutput):
             yield from node_keys(output.location)
 
 
-def settle_stages(store: Store) -> None:
-    """Finish, or undo, the replacements of nodes in which jobs were killed."""
+def settle_stages(store: Store, resume: bool = True) -> None:
+    """Finish, or undo, the replacements of nodes in which jobs were killed.
+
+    Without `resume`, only those of processes that are known to have ended.
+    """
     for each in interrupted(store) if can_list(store) else ():
+        if each.is_alive and not resume:
+            continue
         found = stage(store, each.name)
         if each.complete:
             with lock_replacement(store):
-                found.settle(overwrite=True)
+                found.settle(overwrite=resume)
         if found.finished:
             found.discard()
     with suppress(NodeNotFound):

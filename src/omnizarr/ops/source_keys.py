@@ -17,11 +17,12 @@ from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, warn
 from omnizarr.formats import consolidated, is_metadata
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import find_node, walk_nodes
+from omnizarr.hierarchy.lookup import check_whole, find_node, walk_nodes
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.model.paths import is_ours
 from omnizarr.storage_transformers import stored_key
-from omnizarr.stores import Entry, Store, can_list, list_dir, list_entries, list_prefix
+from omnizarr.stores import Entry, PrefixStore, Store, can_list, list_dir, list_entries, list_prefix
+from omnizarr.stores.staging import FOLDER, PLAN
 
 
 def lists_all(store: Store, path: str) -> bool:
@@ -41,13 +42,17 @@ def source_keys(store: Store, path: str, listed: bool) -> Iterator[Entry]:
     """Yield all keys below a path, relative to it.
 
     Where not all are `listed`, they are all that the nodes may have by their metadata, whether or
-    not there is a value. Files of writers, which are no values, are left out.
+    not there is a value. Files of writers, which are no values, are left out, but raise if they
+    show that a node may be absent (`check_whole`).
     """
     skip = len(paths.prefix(path))
     if listed:
         for entry in list_entries(store, paths.prefix(path)):
             if not is_ours(entry.key):
                 yield entry._replace(key=entry.key[skip:]) if skip else entry
+            elif entry.key.endswith(f"/{PLAN}") and f"/{FOLDER}/" in f"/{entry.key}":
+                inner = entry.key.partition(FOLDER)[0]
+                check_whole(PrefixStore(store, inner[:-1]) if inner else store, "")
         return
     for key, _ in _possible_keys(store, path):
         yield Entry(key[skip:])

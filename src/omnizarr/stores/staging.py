@@ -27,7 +27,8 @@ from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from omnizarr.concurrency.retry import REPLACEMENT
-from omnizarr.errors import StoreError
+from omnizarr.errors import StoreError, warn
+from omnizarr.model import paths
 from omnizarr.model.paths import OURS, is_ours
 from omnizarr.stores.base import (
     Bytes,
@@ -73,6 +74,7 @@ class Extent:
     keys: tuple[str, ...]
     prefixes: tuple[str, ...]
     is_document: Callable[[str], bool] = lambda key: False  # metadata of any node
+    path: str = ""  # of the node
 
     def has(self, key: str) -> bool:
         """Return True if a key belongs to it."""
@@ -113,7 +115,7 @@ class Stage:
     def replace(self, old: Extent, new: Extent) -> None:
         """Replace all that belongs to `old` by what is staged and belongs to `new`."""
         try:
-            plan = self._make_plan(old, new)
+            plan = self._make_plan(old, new) | {"path": new.path}
             self._write(PLAN, plan)
             self._apply(plan, old)
         except BaseException:
@@ -373,11 +375,33 @@ class Interrupted:
     here: bool  # the process was one of this machine
     began: float  # seconds since 1970
     complete: bool  # it was being put in its place
+    path: str | None = None  # of a complete one, if it is known
 
     @property
     def is_alive(self) -> bool:
         """True unless the process is known to have ended."""
         return not self.here or is_running(self.process)
+
+    def concerns(self, path: str) -> bool:
+        """Return True if nodes at or below a path may be absent: one is put in its place there."""
+        if not self.complete or self.path is None:
+            return self.complete
+        mine, other = paths.prefix(self.path), paths.prefix(path)
+        return mine.startswith(other) or other.startswith(mine)
+
+    def message(self, store: Store) -> str:
+        """Return the state of the node that is replaced, with the writer and how to go on."""
+        mark = Mark.read(store.get(f"{FOLDER}/{self.name}/{MARKER}") or b"")
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.began))
+        node = "a node" if self.path is None else paths.show(self.path)
+        state = f"{node} in {store!r} may be absent or in part: {mark}, which began at {since},"
+        if self.here and self.is_alive:
+            return f"{state} is replacing it (process {self.process}); try again when it has ended"
+        resume = ", or the same call with resume=True" if mark.attempt else ""
+        return (
+            f"{state} was interrupted while it replaced it, or is still writing; `omnizarr repair`"
+            f" finishes that{resume}; nothing is lost"
+        )
 
 
 def interrupted(store: Store) -> list[Interrupted]:
@@ -389,10 +413,25 @@ def interrupted(store: Store) -> list[Interrupted]:
         name = prefix[len(FOLDER) + 1 : -1]
         parts = _NAME.fullmatch(name)
         if parts is not None:
-            complete = store.get(f"{prefix}{PLAN}") is not None
-            here = parts[2] == _machine()
-            found.append(Interrupted(name, int(parts[1]), here, int(parts[3]), complete))
+            plan = store.get(f"{prefix}{PLAN}")
+            path = None
+            with contextlib.suppress(ValueError):  # a damaged one, or one of an older version
+                path = json.loads(plan or b"{}").get("path")
+            here, complete = parts[2] == _machine(), plan is not None
+            found.append(Interrupted(name, int(parts[1]), here, int(parts[3]), complete, path))
     return found
+
+
+def replaced(store: Store, path: str) -> Interrupted | None:
+    """Return a node at, above or below a path that a writer is, or was, putting in its place."""
+    return next((each for each in interrupted(store) if each.concerns(path)), None)
+
+
+def warn_of_replacement(store: Store, listed: Iterable[str]) -> None:
+    """Warn if prefixes in the root of a store show that a node was being replaced by a writer."""
+    found = replaced(store, "") if f"{FOLDER}/" in listed else None
+    if found is not None and not (found.here and found.is_alive):
+        warn(found.message(store))
 
 
 # The number of the last change of metadata by this process, in any store.
@@ -573,7 +612,10 @@ class Mark:
 
     @property
     def keeps_node(self) -> bool:
-        """True if the node is as it was before the operation, while that is not finished."""
+        """True if the node is as it was before the operation, while that is not finished.
+
+        Unless the operation is just replacing a part of it (`replaced`).
+        """
         return self.kind is Kind.EXTEND
 
     @property

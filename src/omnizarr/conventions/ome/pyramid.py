@@ -57,7 +57,7 @@ from omnizarr.hierarchy.array import Array, options_like, unpublished
 from omnizarr.hierarchy.create import new_location
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.location import Location, existing_node
-from omnizarr.hierarchy.lookup import resolve_store_path
+from omnizarr.hierarchy.lookup import check_whole, resolve_store_path
 from omnizarr.hierarchy.options import ArrayOptions, array_model
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.fill import (
@@ -304,6 +304,7 @@ class BuildPyramid(Job[Filled]):
         source, image = open_source(given, here)
         if not isinstance(source, Array):
             raise InvalidArgument(f"the source must be a Zarr array or image, got {source!r}")
+        check_whole(source.store, source.path if image is None else image.group.path)
         if self.destination is None:
             if image is None:
                 raise InvalidArgument(

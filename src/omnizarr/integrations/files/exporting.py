@@ -18,6 +18,7 @@ from omnizarr import config, registry
 from omnizarr.errors import CannotExpress, InvalidArgument, known_names
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.lookup import check_whole
 from omnizarr.hierarchy.open import open as open_zarr
 from omnizarr.integrations.files.contents import format_of_name
 from omnizarr.integrations.files.writing import AUTO, NUMBERS, FileOutput, FileWriter
@@ -87,6 +88,7 @@ class Export(Job[Filled]):
                 f"compression must be None, 'auto' or 'deflate', got {self.compression!r}"
             )
         node = open_zarr(self.source, path=self.path, storage_options=self.storage_options)
+        check_whole(node.store, node.path)
         arrays, groups = self._contents(node)
         memory = memory_of(self.memory, tasks_at_once)
         make: Callable[..., FileWriter] = registry.load(WRITERS[kind])

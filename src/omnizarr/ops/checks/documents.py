@@ -15,7 +15,7 @@ from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import fetch_probe
 from omnizarr.hierarchy.validate import CheckedNode, check_consolidated, walk_checked
 from omnizarr.model import ArrayModel, GroupModel, paths
-from omnizarr.ops.checks.findings import Finding, Kind, Level, VerifyReport
+from omnizarr.ops.checks.findings import Finding, Kind, VerifyReport
 from omnizarr.stores import list_dir
 from omnizarr.stores.staging import FOLDER, JOURNAL, interrupted
 
@@ -109,9 +109,13 @@ class Hierarchy:
     def report_leftovers(self) -> None:
         """Report what writers have left in the root of the store, or are still using."""
         for staged in interrupted(self.start.store):
+            key = f"{FOLDER}/{staged.name}"
+            if staged.concerns(self.start.path):
+                path, message = paths.show(staged.path or ""), staged.message(self.start.store)
+                self.report.add(Finding(path, key, message, None, "error", "incomplete"))
+                continue
             message = "is an unfinished node, or one that is being written; see omnizarr repair"
-            level: Level = "error" if staged.complete else "warning"
-            self._add_leftover(f"{FOLDER}/{staged.name}", message, level)
+            self._add_leftover(key, message)
         if not stores.can_list(self.start.store):
             return
         for prefix in list_dir(self.start.store, f"{JOURNAL}/")[1]:
@@ -121,9 +125,9 @@ class Hierarchy:
             )
             self._add_leftover(prefix.rstrip("/"), message)
 
-    def _add_leftover(self, key: str, message: str, level: Level = "warning") -> None:
+    def _add_leftover(self, key: str, message: str) -> None:
         path = paths.show(self.start.path)
-        self.report.add(Finding(path, key, message, None, level, "leftover"))
+        self.report.add(Finding(path, key, message, None, "warning", "leftover"))
 
     def owner(self, key: str) -> BoundArray | None:
         """Return the array that a key may be a chunk of: the innermost one that contains it."""

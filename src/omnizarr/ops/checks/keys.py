@@ -28,7 +28,7 @@ from omnizarr.ops.job import Task, task_id
 from omnizarr.stores import LocalStore, Store, file_root, list_prefix, list_sizes
 from omnizarr.stores.base import ListsSizes
 from omnizarr.stores.local.atomic_files import PARTIAL
-from omnizarr.stores.staging import FOLDER, JOURNAL, MARKER, Mark
+from omnizarr.stores.staging import FOLDER, JOURNAL, MARKER, Mark, replaced
 
 TASK_BYTES = 2**26  # of decoded chunks that a task checks, unless one chunk is larger
 TASK_KEYS = 2048
@@ -204,7 +204,9 @@ class Listing:
             message = f"is left of {mark}, which is complete; see omnizarr repair"
             self._report(path, key, message, "leftover")
         else:
-            message = f"the node {mark.effect}: {mark} was interrupted, or is still writing"
+            half = mark.keeps_node and replaced(self.start.store, path) is not None
+            state = "or one below may be absent" if half else mark.effect
+            message = f"the node {state}: {mark} was interrupted, or is still writing"
             if mark.keeps_node:
                 self._report(path, key, message, "leftover")
             else:

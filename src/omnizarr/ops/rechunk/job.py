@@ -84,6 +84,7 @@ from omnizarr.stores import (
 )
 from omnizarr.stores.identity import key_digest, overlap, portable_key, unique_key
 from omnizarr.stores.resolve import options_for_two
+from omnizarr.stores.staging import interrupted
 from omnizarr.stores.transfer import Transfer
 
 
@@ -278,15 +279,16 @@ class Rechunk(Job[Report]):
     storage_options: Mapping[str, Any] | None = None
     destination_options: Mapping[str, Any] | None = None
 
-    def settle(self) -> None:
-        """Finish, or undo, the replacement of an array in which this was killed."""
+    def settle(self, resume: bool) -> None:
+        """Finish, or undo, the replacement of an array in which this, or another, was killed."""
         if self.in_place:
             here, _ = options_for_two(
                 self.source, self.destination, self.storage_options, self.destination_options
             )
             store, path = resolve_store_path(self.source, self.node or None, "r+", here)
-            with locked_destination(store, path, "resume", None):
-                settle_stages(store)
+            if resume or any(not each.is_alive for each in interrupted(store)):
+                with locked_destination(store, path, "resume", None):
+                    settle_stages(store, resume)
 
     def plan(self, tasks_at_once: int = 1) -> Plan[Report]:
         """Decide about every array, and count what will be read and written."""

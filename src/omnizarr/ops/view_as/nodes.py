@@ -175,7 +175,7 @@ class Nodes:
         """Return all readable nodes at and below a group; None if they cannot be found."""
         start = len(paths.prefix(self.path))
         try:
-            found = [*walk_nodes(location, node)]
+            found = [*walk_nodes(location, node, whole=False)]
         except InvalidMetadata:  # it is too deep
             return None
         except StoreError:
