@@ -42,7 +42,7 @@ def test_no_folder_has_more_than_eighteen_files() -> None:
 
 
 def test_there_are_at_most_302_modules() -> None:
-    assert len(MODULES) <= 301
+    assert len(MODULES) <= 302
 
 
 def test_no_module_has_more_than_600_lines_without_docstrings() -> None:

@@ -13,7 +13,7 @@ from omnizarr.cli.check import EXIT_CODES
 from omnizarr.cli.terminal import FAILED, PROBLEMS
 from omnizarr.ops.checks import keys
 from omnizarr.ops.checks.findings import KINDS, VerifyReport
-from omnizarr.stores.staging import JOURNAL, MARKER, Kind, Mark
+from omnizarr.stores.marks import JOURNAL, MARKER, Kind, Mark
 from tests.cli.conftest import run
 
 

@@ -21,17 +21,8 @@ from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.location import Location
 from omnizarr.ops import transfer
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore
-from omnizarr.stores.staging import (
-    FOLDER,
-    MARKER,
-    Mark,
-    begin_writing,
-    end_writing,
-    interrupted,
-    marker,
-    recover,
-    stage,
-)
+from omnizarr.stores.marks import MARKER, Mark, begin_writing, end_writing, marker
+from omnizarr.stores.staging import FOLDER, interrupted, recover, stage
 from omnizarr.testing import FaultyStore
 
 VALUES = np.arange(60, dtype="i4").reshape(6, 10)

@@ -11,7 +11,8 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.storage import LocalStore, MemoryStore, StorePath
-from omnizarr.stores.staging import FOLDER, PLAN, Mark, marker
+from omnizarr.stores.marks import Mark, marker
+from omnizarr.stores.staging import FOLDER, PLAN
 
 VALUES = np.arange(6)
 

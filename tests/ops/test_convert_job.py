@@ -23,7 +23,7 @@ from omnizarr.errors import StoreError
 from omnizarr.ops import transfer
 from omnizarr.ops.convert import Report
 from omnizarr.stores import LocalStore, MemoryStore
-from omnizarr.stores.staging import marker
+from omnizarr.stores.marks import marker
 from tests.servers.web import Web
 from tests.soak.jobs import in_child
 

@@ -29,9 +29,9 @@ from omnizarr.ops import copy_store as module
 from omnizarr.ops.copy_batches import Copied, CopyBatch, is_same
 from omnizarr.stores import Entry, LocalStore, MemoryStore, Store, WrapperStore, _files, transfer
 from omnizarr.stores.local.atomic_files import OURS
+from omnizarr.stores.marks import MARKER, Kind, Mark, marker
 from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.sqlite import SQLiteStore
-from omnizarr.stores.staging import MARKER, Kind, Mark, marker
 from omnizarr.stores.transfer import kept_time
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Web

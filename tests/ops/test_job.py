@@ -35,7 +35,8 @@ from omnizarr.ops.job import (
 )
 from omnizarr.ops.output import Attempt, HierarchyOutput
 from omnizarr.stores import LocalStore, MemoryStore, list_prefix
-from omnizarr.stores.staging import FOLDER, JOURNAL
+from omnizarr.stores.marks import JOURNAL
+from omnizarr.stores.staging import FOLDER
 
 
 @dataclass

@@ -19,7 +19,7 @@ from omnizarr.ops import job as jobs
 from omnizarr.ops.job import Job, run
 from omnizarr.stores import MemoryStore, Range, leases, list_prefix
 from omnizarr.stores.local.atomic_files import OURS
-from omnizarr.stores.staging import MARKER, Kind, Mark
+from omnizarr.stores.marks import MARKER, Kind, Mark
 from omnizarr.testing import FaultyStore
 from tests.hierarchy.test_build import Killed
 from tests.ops.test_job import EXPECTED, Fill

@@ -17,8 +17,8 @@ from omnizarr.concurrency import file_locks
 from omnizarr.errors import NodeExists, NodeNotFound, StoreError
 from omnizarr.stores import LocalStore, leases
 from omnizarr.stores.local.atomic_files import PARTIAL
+from omnizarr.stores.marks import INTERMEDIATE, MARKER, Kind, Mark, marker
 from omnizarr.stores.sqlite import SQLiteStore
-from omnizarr.stores.staging import INTERMEDIATE, MARKER, Kind, Mark, marker
 
 
 def gone() -> int:

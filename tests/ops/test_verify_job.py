@@ -21,7 +21,7 @@ from omnizarr.ops.verify import Verify
 from omnizarr.stores import MemoryStore
 from omnizarr.stores.local import atomic_files
 from omnizarr.stores.local.atomic_files import PARTIAL
-from omnizarr.stores.staging import JOURNAL, MARKER
+from omnizarr.stores.marks import JOURNAL, MARKER
 
 
 @pytest.fixture(autouse=True)

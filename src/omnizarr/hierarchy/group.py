@@ -38,7 +38,6 @@ from omnizarr.hierarchy.lookup import (
     format_for,
     no_member_message,
     resolve_store_path,
-    settle_replacements,
 )
 from omnizarr.hierarchy.node import NodeHandle, complete_hierarchy, frozen
 from omnizarr.hierarchy.options import (
@@ -51,7 +50,7 @@ from omnizarr.hierarchy.options import (
 from omnizarr.hierarchy.selection import S
 from omnizarr.model import ArrayModel, GroupModel, Node
 from omnizarr.stores import has_low_latency
-from omnizarr.stores.staging import wait_for_replacement
+from omnizarr.stores.staging import settle_replacements, wait_for_replacement
 
 
 class Group(NodeHandle[GroupModel]):

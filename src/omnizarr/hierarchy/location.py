@@ -49,14 +49,12 @@ from omnizarr.stores import (
     set_new,
 )
 from omnizarr.stores.base import ChangesKeys
+from omnizarr.stores.marks import Kind, Mark, marker
 from omnizarr.stores.operations import set_new_below
 from omnizarr.stores.staging import (
     PROBE,
     Extent,
-    Kind,
-    Mark,
     interrupted,
-    marker,
     publication_order,
     stage,
     warn_of_replacement,

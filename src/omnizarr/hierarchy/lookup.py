@@ -43,15 +43,9 @@ from omnizarr.stores import (
     list_dir,
     list_prefix,
 )
+from omnizarr.stores.marks import MARKER, Mark, marker
 from omnizarr.stores.resolve import is_archive, is_zarr_python_store
-from omnizarr.stores.staging import (
-    MARKER,
-    Mark,
-    marker,
-    recover_interrupted,
-    replaced,
-    wait_for_replacement,
-)
+from omnizarr.stores.staging import check_whole, replaced, wait_for_replacement
 
 if TYPE_CHECKING:  # the engine is slow to import
     from omnizarr.engine import Missing
@@ -427,17 +421,6 @@ def _interruption(store: Store, path: str) -> str:
     return "" if found is None else f"; {found.message(store)}"
 
 
-def check_whole(store: Store, path: str) -> None:
-    """Raise if a node at or below a path may be absent, since a writer is, or was, replacing it.
-
-    For all that must not take such a node for one that was erased.
-    """
-    wait_for_replacement(store)
-    found = replaced(store, path)
-    if found is not None:
-        raise StoreError(found.message(store))
-
-
 def no_member_message(location: Location, path: str) -> str:
     """Return the message for a relative path below a group without a node."""
     message = f"there is no array or group {path!r} in {location}"
@@ -596,16 +579,6 @@ def is_link(store: Store, path: str) -> bool:
     """Return True for a symbolic link in a store of files."""
     root = file_root(store)
     return root is not None and os.path.islink(root / path)
-
-
-def settle_replacements(store: Store, path: str) -> None:
-    """Finish, or undo, what dead writers were replacing; raise if a node may still be absent.
-
-    The caller has locked replacement.
-    """
-    if replaced(store, path) is not None:
-        recover_interrupted(store)
-        check_whole(store, path)
 
 
 def walk_nodes(

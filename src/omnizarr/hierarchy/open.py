@@ -31,13 +31,7 @@ from omnizarr.hierarchy.build import lock_replacement, make_array
 from omnizarr.hierarchy.consolidated import lock_consolidated, mark_changed
 from omnizarr.hierarchy.group import Group, make_group, open_node
 from omnizarr.hierarchy.location import Location, existing_node
-from omnizarr.hierarchy.lookup import (
-    Mode,
-    find_node,
-    format_for,
-    resolve_store_path,
-    settle_replacements,
-)
+from omnizarr.hierarchy.lookup import Mode, find_node, format_for, resolve_store_path
 from omnizarr.hierarchy.options import (
     ArrayOptions,
     CreateOptions,
@@ -50,7 +44,7 @@ from omnizarr.hierarchy.options import (
 from omnizarr.hierarchy.selection import S
 from omnizarr.model import GroupModel, paths
 from omnizarr.stores import Store, get_existing, update_value
-from omnizarr.stores.staging import replaced
+from omnizarr.stores.staging import replaced, settle_replacements
 
 BATCH = 1000  # nodes whose metadata are fetched at once
 

@@ -23,7 +23,6 @@ from omnizarr.hierarchy.info import counted, size_text
 from omnizarr.hierarchy.location import Location, default_separator
 from omnizarr.hierarchy.lookup import (
     check_node_writable,
-    check_whole,
     find_node,
     require_readable_nodes,
     resolve_root,
@@ -60,6 +59,7 @@ from omnizarr.stores import Store, can_list, check_disjoint, file_root, set_many
 from omnizarr.stores.base import LinksFiles
 from omnizarr.stores.identity import key_digest, portable_key
 from omnizarr.stores.resolve import options_for_two
+from omnizarr.stores.staging import check_whole
 from omnizarr.stores.wrappers import PrefixStore
 
 ChunkProgress = Callable[[int, int, str], None]

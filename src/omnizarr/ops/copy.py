@@ -18,13 +18,13 @@ from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.create import create_array, new_location
 from omnizarr.hierarchy.group import Group, make_group
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import check_whole
 from omnizarr.hierarchy.options import CreateOptions, document_options
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.model import paths
 from omnizarr.ops.fill import check_sign
 from omnizarr.ops.source_keys import warn_of_other_keys
 from omnizarr.stores import can_list, storage_identity
+from omnizarr.stores.staging import check_whole
 
 COPY_BYTES = 2**26  # copied at a time, unless a chunk is larger
 IfExists: TypeAlias = Literal["raise", "replace", "skip", "skip_initialized"]

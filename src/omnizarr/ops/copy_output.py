@@ -33,16 +33,8 @@ from omnizarr.stores import (
     list_prefix,
     set_new,
 )
-from omnizarr.stores.staging import (
-    MARKER,
-    Extent,
-    Kind,
-    Mark,
-    Stage,
-    marker,
-    recover_interrupted,
-    stage,
-)
+from omnizarr.stores.marks import MARKER, Kind, Mark, marker
+from omnizarr.stores.staging import Extent, Stage, recover_interrupted, stage
 
 ERASED = 4096  # keys that are erased at a time
 Mode: TypeAlias = Literal["new", "overwrite", "update"]

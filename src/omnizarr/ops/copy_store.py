@@ -23,7 +23,6 @@ from omnizarr.formats import by_name, is_metadata, makes_node
 from omnizarr.hierarchy.location import existing_node
 from omnizarr.hierarchy.lookup import (
     check_node_writable,
-    check_whole,
     find_node,
     has_store_path,
     resolve_store_path,
@@ -54,8 +53,9 @@ from omnizarr.stores import (
     storage_identity,
 )
 from omnizarr.stores.identity import key_digest, unique_key
+from omnizarr.stores.marks import Kind, Mark, marker
 from omnizarr.stores.resolve import options_for_two
-from omnizarr.stores.staging import Kind, Mark, marker
+from omnizarr.stores.staging import check_whole
 from omnizarr.stores.transfer import Transfer, is_quick
 
 BATCH = 256  # keys of one task

@@ -22,7 +22,7 @@ from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.adaptation import Options, adapt_nodes
 from omnizarr.ops.output import Attempt, Begun, ChangeOutput
 from omnizarr.stores import Store, erase_values, get_existing, set_many
-from omnizarr.stores.staging import Mark, marker
+from omnizarr.stores.marks import Mark, marker
 
 
 class InPlaceOutput(ChangeOutput):

@@ -50,7 +50,7 @@ from omnizarr.stores import (
 )
 from omnizarr.stores.base import redact_urls
 from omnizarr.stores.identity import key_digest
-from omnizarr.stores.staging import marker
+from omnizarr.stores.marks import marker
 
 MEMORY = "512MB"  # of one process, unless the user says otherwise
 FLUSH, MAX_FLUSH = 1.0, 60.0  # seconds between two entries of a journal

@@ -52,7 +52,8 @@ from omnizarr.stores import (
     supports_compare_and_set,
 )
 from omnizarr.stores.identity import unique_key
-from omnizarr.stores.staging import MARKER, Kind, Mark, Stage, interrupted, marker, stage
+from omnizarr.stores.marks import MARKER, Kind, Mark, marker
+from omnizarr.stores.staging import Stage, interrupted, stage
 
 # An attempt is new; it goes on with what an earlier process, or another part, has begun; or the
 # result is visible already, and only `clear` is left to be called.

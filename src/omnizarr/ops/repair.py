@@ -40,18 +40,10 @@ from omnizarr.stores import (
     supports_compare_and_set,
 )
 from omnizarr.stores.local.atomic_files import PARTIAL
+from omnizarr.stores.marks import INTERMEDIATE, JOURNAL, MARKER, Mark, is_running
+from omnizarr.stores.marks import Kind as MarkKind
 from omnizarr.stores.operations import Conditional
-from omnizarr.stores.staging import (
-    FOLDER,
-    INTERMEDIATE,
-    JOURNAL,
-    MARKER,
-    Mark,
-    interrupted,
-    is_running,
-    recover,
-)
-from omnizarr.stores.staging import Kind as MarkKind
+from omnizarr.stores.staging import FOLDER, interrupted, recover
 
 MIN_AGE = 60.0  # seconds
 REMOTE_TIMEOUT = 86400.0  # seconds after which a writer on another machine is considered dead

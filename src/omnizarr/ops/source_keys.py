@@ -17,12 +17,12 @@ from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, warn
 from omnizarr.formats import consolidated, is_metadata
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import check_whole, find_node, walk_nodes
+from omnizarr.hierarchy.lookup import find_node, walk_nodes
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.model.paths import is_ours
 from omnizarr.storage_transformers import stored_key
 from omnizarr.stores import Entry, PrefixStore, Store, can_list, list_dir, list_entries, list_prefix
-from omnizarr.stores.staging import FOLDER, PLAN
+from omnizarr.stores.staging import FOLDER, PLAN, check_whole
 
 
 def lists_all(store: Store, path: str) -> bool:

@@ -35,7 +35,7 @@ from omnizarr.ops.job import Job, Plan, Stage, Task, task_id
 from omnizarr.ops.output import Part
 from omnizarr.stores import Store
 from omnizarr.stores.identity import key_digest, portable_key
-from omnizarr.stores.staging import Mark, marker
+from omnizarr.stores.marks import Mark, marker
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 Missing: TypeAlias = Literal["count", "warn", "error"]

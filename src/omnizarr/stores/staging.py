@@ -15,13 +15,9 @@ import contextlib
 import dataclasses
 import itertools
 import json
-import os
-import re
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -42,6 +38,15 @@ from omnizarr.stores.base import (
 )
 from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.leases import lease_key
+from omnizarr.stores.marks import (
+    JOURNAL,
+    MARKER,
+    NAME,
+    Mark,
+    is_running,
+    machine,
+    new_name,
+)
 from omnizarr.stores.operations import (
     can_erase,
     can_list,
@@ -61,9 +66,7 @@ from omnizarr.stores.operations import (
 FOLDER = f"{OURS}staged__"  # in the root of a store: one prefix for each node that is being written
 PROBE = f"{OURS}probe__"  # a key that never exists: erasing it shows if a store can erase
 PLAN = "plan.json"  # in a stage that is replacing something: what goes where
-_VARIANTS = 16  # of a node's metadata, one after the other
 Plan: TypeAlias = dict[str, Any]
-_NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ class Stage:
 
     def __init__(self, target: Store, name: str | None = None) -> None:
         self.target = target
-        self.name = name or _new_name()
+        self.name = name or new_name()
         self.prefix = f"{FOLDER}/{self.name}/"
 
     @cached_property
@@ -235,7 +238,6 @@ class Stage:
         kept = {*staged} - documents
         gone = [key for key in plan["old"] if key not in kept]
         if isinstance(self.target, ChangesKeys):
-            self._distinguish([key for key in staged if key in documents])
             self._apply_at_once(gone, staged, old)
             return
         places = {key: (key in documents) + (key in metadata) for key in {*gone, *staged}}
@@ -247,18 +249,6 @@ class Stage:
             if value is None:
                 raise StoreError(f"{key!r} vanished from {self.store!r} while it was put in place")
             self.target.set(key, value)
-
-    def _distinguish(self, keys: list[str]) -> None:
-        """Let staged metadata differ from the old ones by newlines at the end, if by nothing else.
-
-        In a database a node is known by the bytes of its metadata: a reader must notice that it was
-        replaced by one with the same metadata and other values.
-        """
-        for key in keys:
-            old, new = self.target.get(key) or b"", self.store.get(key) or b""
-            if new.rstrip() == old.rstrip():
-                count = len(old) - len(old.rstrip()) + 1
-                self.store.set(key, new.rstrip() + b"\n" * (count % _VARIANTS))
 
     def _apply_at_once(self, gone: list[str], staged: list[str], old: Extent | None) -> None:
         """Erase old values and rename new ones in one transaction, with the plan that says so."""
@@ -411,13 +401,13 @@ def interrupted(store: Store) -> list[Interrupted]:
     found = []
     for prefix in list_dir(store, f"{FOLDER}/")[1]:
         name = prefix[len(FOLDER) + 1 : -1]
-        parts = _NAME.fullmatch(name)
+        parts = NAME.fullmatch(name)
         if parts is not None:
             plan = store.get(f"{prefix}{PLAN}")
             path = None
             with contextlib.suppress(ValueError):  # a damaged one, or one of an older version
                 path = json.loads(plan or b"{}").get("path")
-            here, complete = parts[2] == _machine(), plan is not None
+            here, complete = parts[2] == machine(), plan is not None
             found.append(Interrupted(name, int(parts[1]), here, int(parts[3]), complete, path))
     return found
 
@@ -478,155 +468,30 @@ def recover_interrupted(store: Store) -> None:
             stage(store, each.name).settle()
 
 
+def check_whole(store: Store, path: str) -> None:
+    """Raise if a node at or below a path may be absent, since a writer is, or was, replacing it.
+
+    For all that must not take such a node for one that was erased.
+    """
+    wait_for_replacement(store)
+    found = replaced(store, path)
+    if found is not None:
+        raise StoreError(found.message(store))
+
+
+def settle_replacements(store: Store, path: str) -> None:
+    """Finish, or undo, what dead writers were replacing; raise if a node may still be absent.
+
+    The caller has locked replacement.
+    """
+    if replaced(store, path) is not None:
+        recover_interrupted(store)
+        check_whole(store, path)
+
+
 def recover(store: Store, name: str) -> None:
     """Finish what a killed writer was putting in its place, or erase what it had not completed."""
     stage(store, name).recover()
-
-
-def is_running(process: int) -> bool:
-    """Return True if a process of this machine has this number, or may have it."""
-    if sys.platform == "win32":
-        return True  # os.kill would end it
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
-
-
-def _new_name() -> str:
-    """Return a unique name for a stage, made of process, machine and time."""
-    return f"{os.getpid()}_{_machine()}_{int(time.time())}_{os.urandom(4).hex()}"
-
-
-_writing: set[str] = set()  # the writers of this process that are at work
-
-
-def begin_writing() -> str:
-    """Return a name for a writer, which is at work until `end_writing`, or its process ends."""
-    name = _new_name()
-    _writing.add(name)
-    return name
-
-
-def end_writing(name: str) -> None:
-    """Take note that a writer has finished, or failed."""
-    _writing.discard(name)
-
-
-def _machine() -> str:
-    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
-    return blake2b(name.encode(), digest_size=4).hexdigest()
-
-
-JOURNAL = f"{OURS}journal__"  # in the root of a store: one prefix for each attempt of a job
-INTERMEDIATE = f"{OURS}rechunk__"  # in the root of a store: chunks between two passes of a job
-MARKER = f"{OURS}incomplete__"  # the name of a key beside chunks whose metadata is stored last
-
-
-def marker(path: str) -> str:
-    """Return the key whose presence means that the node at a path is incomplete."""
-    return f"{path}/{MARKER}" if path else MARKER
-
-
-class Kind(StrEnum):
-    """The effect that an operation has on the node that it marks, until it is finished."""
-
-    DELETE = "delete"  # there is none: what is left of the old one is to be erased
-    CREATE = "create"  # there is none: the chunks and metadata of a new one are being written
-    COPY = "copy"  # there is none: all that is below the path belongs to the operation
-    UPDATE = "update"  # it holds old and new values
-    EXTEND = "extend"  # it stays as it was: what changes it is not visible before the end
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """The value of a marker: the operation that writes the node, and a digest of its plan."""
-
-    operation: str  # for messages only
-    plan: str = ""
-    attempt: str = ""  # differs each time that the operation starts again
-    finished: bool = False  # the node is visible, and only the marker is left to be erased
-    kind: Kind = Kind.CREATE
-    writer: str = ""  # of `begin_writing`, if it is known who writes
-    path: str | None = None  # of the node; None if it is not known
-
-    def write(self) -> bytes:
-        """Return the stored form."""
-        return json.dumps(dataclasses.asdict(self)).encode()
-
-    @classmethod
-    def read(cls, value: bytes) -> Mark:
-        """Return a stored marker; one of another program is just "a writer"."""
-        try:
-            stored = json.loads(value)
-            operation, plan = str(stored["operation"]), str(stored["plan"])
-            finished, kind = stored.get("finished") is True, Kind(stored.get("kind", Kind.CREATE))
-            writer, path = str(stored.get("writer", "")), stored.get("path")
-            attempt = str(stored.get("attempt", ""))
-            return cls(operation, plan, attempt, finished, kind, writer, path)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return cls("a writer")
-
-    @property
-    def cannot_resume(self) -> bool:
-        """True if the operation was interrupted, and was no job that can be continued."""
-        ours = self.kind in (Kind.CREATE, Kind.DELETE)
-        return ours and not self.attempt and not self.finished
-
-    @property
-    def process(self) -> int:
-        """The number of the process that writes; 0 if it is not known."""
-        parts = _NAME.fullmatch(self.writer)
-        return 0 if parts is None else int(parts[1])
-
-    @property
-    def is_being_written(self) -> bool:
-        """True if the writer is known to be at work, on this machine."""
-        parts = _NAME.fullmatch(self.writer)
-        if parts is None or parts[2] != _machine():
-            return False
-        if self.process == os.getpid():
-            return self.writer in _writing
-        return is_running(self.process)
-
-    @property
-    def journal(self) -> str:
-        """The prefix of the journal of this attempt."""
-        return f"{JOURNAL}/{self.attempt}/"
-
-    def message(self, where: object) -> str:
-        """Return the message for a node whose writer is at work, or was interrupted."""
-        if self.is_being_written:
-            by = f"is being written by process {self.process}"
-            return f"{where} {by}; try again when it is complete"
-        return f"{where} is incomplete: {self} was interrupted, or is still writing; {self.remedy}"
-
-    @property
-    def remedy(self) -> str:
-        """The arguments that finish or repeat the operation, for messages; jobs have an attempt."""
-        finish = "resume=True to finish it, or " if self.attempt else ""
-        return f"give {finish}overwrite=True to start again"
-
-    @property
-    def keeps_node(self) -> bool:
-        """True if the node is as it was before the operation, while that is not finished.
-
-        Unless the operation is just replacing a part of it (`replaced`).
-        """
-        return self.kind is Kind.EXTEND
-
-    @property
-    def effect(self) -> str:
-        """The state of the node while the operation is not finished, for messages."""
-        if self.kind is Kind.UPDATE:
-            return "holds old and new values"
-        return "is as it was" if self.keeps_node else "is incomplete"
-
-    def __str__(self) -> str:
-        return self.operation
 
 
 class DeferredMetadataStore:

@@ -54,8 +54,8 @@ from omnizarr.ops.job import run
 from omnizarr.stores import Range, Store
 from omnizarr.stores.base import Bytes
 from omnizarr.stores.identity import StorageIdentity
+from omnizarr.stores.marks import marker
 from omnizarr.stores.resolve import options_for_two
-from omnizarr.stores.staging import marker
 
 # Members of the groups that a hierarchy of OME-Zarr starts at.
 _ROOTS = ("multiscales", "plate", "bioformats2raw.layout")

@@ -57,7 +57,7 @@ from omnizarr.hierarchy.array import Array, options_like, unpublished
 from omnizarr.hierarchy.create import new_location
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.location import Location, existing_node
-from omnizarr.hierarchy.lookup import check_whole, resolve_store_path
+from omnizarr.hierarchy.lookup import resolve_store_path
 from omnizarr.hierarchy.options import ArrayOptions, array_model
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.fill import (
@@ -82,6 +82,7 @@ from omnizarr.ops.source_keys import source_state
 from omnizarr.stores import check_disjoint, get_existing
 from omnizarr.stores.identity import key_digest, portable_key
 from omnizarr.stores.resolve import options_for_two
+from omnizarr.stores.staging import check_whole
 
 
 @dataclass(frozen=True)

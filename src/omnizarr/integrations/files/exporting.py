@@ -18,7 +18,6 @@ from omnizarr import config, registry
 from omnizarr.errors import CannotExpress, InvalidArgument, known_names
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.lookup import check_whole
 from omnizarr.hierarchy.open import open as open_zarr
 from omnizarr.integrations.files.contents import format_of_name
 from omnizarr.integrations.files.writing import AUTO, NUMBERS, FileOutput, FileWriter
@@ -27,6 +26,7 @@ from omnizarr.ops.fill import Filled, check_cast, check_sign
 from omnizarr.ops.job import MEMORY, Job, Plan, Stage, launch, memory_of
 from omnizarr.ops.source_keys import source_state
 from omnizarr.stores.identity import key_digest, portable_key
+from omnizarr.stores.staging import check_whole
 
 WRITERS = {
     "numpy": "omnizarr.integrations.files.numpy_writer:NpyWriter",

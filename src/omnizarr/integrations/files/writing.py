@@ -34,7 +34,7 @@ from omnizarr.ops.job import Task
 from omnizarr.ops.output import Attempt, Begun, StoreOutput, new_mark
 from omnizarr.ops.partition import Box, cuts, read_axes
 from omnizarr.stores import LocalStore, Store, list_prefix, set_new
-from omnizarr.stores.staging import MARKER, Kind, Mark
+from omnizarr.stores.marks import MARKER, Kind, Mark
 
 AUTO = "auto"
 NUMBERS = "biufc"

@@ -17,7 +17,8 @@ from omnizarr.hierarchy.validate import CheckedNode, check_consolidated, walk_ch
 from omnizarr.model import ArrayModel, GroupModel, paths
 from omnizarr.ops.checks.findings import Finding, Kind, VerifyReport
 from omnizarr.stores import list_dir
-from omnizarr.stores.staging import FOLDER, JOURNAL, interrupted
+from omnizarr.stores.marks import JOURNAL
+from omnizarr.stores.staging import FOLDER, interrupted
 
 
 class Hierarchy:

@@ -28,7 +28,8 @@ from omnizarr.ops.job import Task, task_id
 from omnizarr.stores import LocalStore, Store, file_root, list_prefix, list_sizes
 from omnizarr.stores.base import ListsSizes
 from omnizarr.stores.local.atomic_files import PARTIAL
-from omnizarr.stores.staging import FOLDER, JOURNAL, MARKER, Mark, replaced
+from omnizarr.stores.marks import JOURNAL, MARKER, Mark
+from omnizarr.stores.staging import FOLDER, replaced
 
 TASK_BYTES = 2**26  # of decoded chunks that a task checks, unless one chunk is larger
 TASK_KEYS = 2048

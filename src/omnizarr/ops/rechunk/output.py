@@ -22,7 +22,7 @@ from omnizarr.stores import (
     is_process_local,
     list_prefix,
 )
-from omnizarr.stores.staging import INTERMEDIATE as INTERMEDIATE
+from omnizarr.stores.marks import INTERMEDIATE as INTERMEDIATE
 
 
 class ArrayOutput(Output, Protocol):
