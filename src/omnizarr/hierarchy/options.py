@@ -430,7 +430,7 @@ def named_codecs(format: Format, codecs: Iterable[Any], where: str, size: int = 
     """Return codecs for a format, in which those that were given by name keep that name."""
     several = list(codecs)
     found = all_named(several, where, size)
-    if format.codecs_by_id:
+    if format.dialect != "v3":  # the others have configurations of their own
         return found
     pairs = zip(several, found, strict=True)
     return [named if is_by_name(codec) else own_name(named, size) for codec, named in pairs]
