@@ -158,7 +158,6 @@ def test_every_command_reaches_a_bucket_by_options(s3: Cloud, tmp_path: Path) ->
     }
     # Which have no store, or read from local folders.
     local = {("ome", "versions"), ("ome", "conformance"), ("conformance",), ("completion",)}
-    local |= {("reference",)}
     assert words.keys() | local == commands(main).keys()
     np.save(tmp_path / "a.npy", DATA)
     given = [w for k, v in s3.options.items() for w in ("--storage-option", f"{k}={v}")]
