@@ -26,9 +26,9 @@ from omnizarr.ops.fill import check_sign
 
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 KEEP: Any = None  # of a rule: as in the source
-# Attributes of a CF variable that have the type of its values.
 _MARKS = ("_FillValue", "missing_value")
-TYPED_ATTRIBUTES = ("_FillValue", "missing_value", "valid_min", "valid_max", "valid_range")
+# Attributes of a CF variable that have the type of its values.
+TYPED_ATTRIBUTES = (*_MARKS, "valid_min", "valid_max", "valid_range")
 
 
 @dataclass(frozen=True)
@@ -381,7 +381,7 @@ def _is_close(fill: Any, dtype: np.dtype[Any]) -> bool:
 def _typed_attributes(source: BoundArray, data_type: DataType, format: Format) -> Mapping[str, Any]:
     """Return the attributes, with those of the type of the values converted to the new type."""
     attributes, old, new = source.model.attributes, source.dtype, data_type.dtype
-    # Limits of integers hold for other integers, too, and nothing else is compared with rounded.
+    # Limits of integers stay true for another integer type; those of floats are rounded.
     names = TYPED_ATTRIBUTES if old.kind != new.kind or new.kind == "f" else _MARKS
     if data_type is source.data_type or (old.kind == new.kind and new.kind not in "iuf"):
         return attributes
