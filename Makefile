@@ -89,7 +89,7 @@ NEWEST_PYTHON = $(firstword $(foreach v,3.14 3.13 3.12 3.11, \
 	$(shell sh -c 'command -v python$(v)')) $(PYTHON))
 NEWEST := .venv-newest
 NEWEST_STAMP := $(NEWEST)/$(notdir $(STAMP))
-QUICK_HALF := $(addprefix tests/,integrations compatibility hierarchy codecs data_types ops conventions cli golden test_aio.py \
+QUICK_HALF := $(addprefix tests/,interop viewer compatibility hierarchy codecs data_types bulk conventions cli golden test_aio.py \
 	$(addprefix peers/test_,zarr_python.py tensorstore.py ome.py))
 
 test-newest: $(NEWEST_STAMP) servers

@@ -121,7 +121,7 @@ def blocks() -> list[Extension]:
     """Levels of images: means of blocks and the like."""
     # Products that are added without rounding would differ from NumPy's.
     flags = ["-ffp-contract=off"]
-    return [extension("omnizarr.ops._blocks", ["src/blocks/*.c"], ["src/blocks"], flags=flags)]
+    return [extension("omnizarr.bulk._blocks", ["src/blocks/*.c"], ["src/blocks"], flags=flags)]
 
 
 class Build(build_ext):

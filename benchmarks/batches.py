@@ -28,8 +28,8 @@ import omnizarr
 from benchmarks import peers
 from benchmarks.layouts import Layout, smooth, workspace
 from benchmarks.trials import stored
-from omnizarr.ops.batches.order import MIXED, find_blocks, shuffle
-from omnizarr.ops.partition import read_axes, stored_axes
+from omnizarr.bulk.batches.order import MIXED, find_blocks, shuffle
+from omnizarr.bulk.partition import read_axes, stored_axes
 
 SIZE = 64
 LIBRARIES = ("omnizarr", "zarr-python", "tensorstore")

@@ -45,7 +45,7 @@ def make_source(path: Path, side: int) -> None:
 
 def plain_copy(source: Path, target: Path) -> None:
     import omnizarr as oz
-    from omnizarr.ops.pyramid import UNIT_BYTES, unit_shape
+    from omnizarr.bulk.pyramid import UNIT_BYTES, unit_shape
 
     old = oz.open_array(source)
     new = oz.create_array(target, shape=old.shape, dtype=old.dtype, chunks=old.chunks)

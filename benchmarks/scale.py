@@ -27,9 +27,9 @@ from tests.servers.processes import simple_storage
 
 import omnizarr as oz
 from benchmarks.simulation import Cluster, ObjectStore, Result, Work, simulate
-from omnizarr.ops import copy_store
-from omnizarr.ops.checks import keys as checks
-from omnizarr.ops.job import Job, Journal, Outcome, Plan, Stage, Task, run, task_id
+from omnizarr.bulk import copy_store
+from omnizarr.bulk.checks import keys as checks
+from omnizarr.bulk.job import Job, Journal, Outcome, Plan, Stage, Task, run, task_id
 from omnizarr.stores import LocalStore, list_prefix, resolve
 
 # What a task costs the coordinator, in seconds, as `measure` found it.

@@ -27,7 +27,7 @@ TESTS = [
     "tests/hierarchy/test_array.py",
     "tests/hierarchy/test_create.py",
     "tests/hierarchy/test_view.py",
-    "tests/ops/test_pyramid.py",
+    "tests/bulk/test_pyramid.py",
     "tests/stores/local",
     "tests/test_json_objects.py",
     "tests/test_packaging.py",

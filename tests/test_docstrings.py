@@ -31,8 +31,8 @@ INTERFACES = {
     "omnizarr.stores": "docs/extending.md describes the methods of a store",
     "omnizarr.codecs.codec.Configured": "ArrayArrayCodec and its siblings describe the methods",
     "omnizarr.codecs.pipeline.CodecPipeline": "codecs only pass it on",
-    "omnizarr.ops.job.Job": "Job describes plan and settle",
-    "omnizarr.integrations.xarray.engine.Engine": "xarray describes its BackendEntrypoint",
+    "omnizarr.bulk.job.Job": "Job describes plan and settle",
+    "omnizarr.interop.xarray.engine.Engine": "xarray describes its BackendEntrypoint",
     "omnizarr.errors.OmnizarrError": "errors are raised, not made, by users",
     "omnizarr.errors.OmnizarrWarning": "warnings are issued, not made, by users",
 }

@@ -1,4 +1,4 @@
-/* The module omnizarr.ops._blocks: arrays come by the buffer protocol, and the rows of the result
+/* The module omnizarr.bulk._blocks: arrays come by the buffer protocol, and the rows of the result
  * are made one after the other. */
 #include "blocks.h"
 

@@ -43,6 +43,20 @@ if _typing.TYPE_CHECKING:
     from omnizarr._version import show_versions
     from omnizarr._version import show_versions as print_debug_info
     from omnizarr.as_zarr import as_zarr
+    from omnizarr.bulk.analysis.diff import diff
+    from omnizarr.bulk.analysis.stats import stats
+    from omnizarr.bulk.analysis.suggestion import suggest_chunks
+    from omnizarr.bulk.analysis.usage import disk_usage
+    from omnizarr.bulk.batches.reader import batches
+    from omnizarr.bulk.convert import convert
+    from omnizarr.bulk.copy import copy, copy_all, from_array
+    from omnizarr.bulk.copy_store import copy_hierarchy, copy_store
+    from omnizarr.bulk.in_place import undo_conversion
+    from omnizarr.bulk.job import run
+    from omnizarr.bulk.rechunk.job import rechunk
+    from omnizarr.bulk.repair import repair
+    from omnizarr.bulk.verify import verify
+    from omnizarr.bulk.view_as.store import view_as
     from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
     from omnizarr.codecs.compressors import Bz2 as BZ2
     from omnizarr.codecs.compressors import Gzip as GZip
@@ -84,31 +98,17 @@ if _typing.TYPE_CHECKING:
     )
     from omnizarr.hierarchy.validate import validate
     from omnizarr.hierarchy.view import View
-    from omnizarr.integrations.dask import from_dask
-    from omnizarr.integrations.files.exporting import export_file
-    from omnizarr.integrations.files.importing import import_file
-    from omnizarr.integrations.preview.figure import preview
-    from omnizarr.integrations.serve.embed import show
-    from omnizarr.integrations.serve.server import serve, serving
-    from omnizarr.ops.analysis.diff import diff
-    from omnizarr.ops.analysis.stats import stats
-    from omnizarr.ops.analysis.suggestion import suggest_chunks
-    from omnizarr.ops.analysis.usage import disk_usage
-    from omnizarr.ops.batches.reader import batches
-    from omnizarr.ops.convert import convert
-    from omnizarr.ops.copy import copy, copy_all, from_array
-    from omnizarr.ops.copy_store import copy_hierarchy, copy_store
-    from omnizarr.ops.in_place import undo_conversion
-    from omnizarr.ops.job import run
-    from omnizarr.ops.rechunk.job import rechunk
-    from omnizarr.ops.repair import repair
-    from omnizarr.ops.verify import verify
-    from omnizarr.ops.view_as.store import view_as
+    from omnizarr.interop.dask import from_dask
+    from omnizarr.interop.files.exporting import export_file
+    from omnizarr.interop.files.importing import import_file
     from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
     from omnizarr.stores.lmdb import LMDBStore
     from omnizarr.stores.redis import RedisStore
     from omnizarr.stores.sqlite import SQLiteStore
     from omnizarr.stores.zip.store import ZipStoreV2 as ZipStore
+    from omnizarr.viewer.embed import show
+    from omnizarr.viewer.figure import preview
+    from omnizarr.viewer.server import serve, serving
 
 __all__ = [  # noqa: RUF022 - the version last
     "Array",
@@ -258,47 +258,47 @@ _LATER = {
     "consolidate_metadata": "hierarchy.open:consolidate_metadata",
     "aio": "aio",
     "as_zarr": "as_zarr",
-    "batches": "ops.batches.reader:batches",
+    "batches": "bulk.batches.reader:batches",
     "View": "hierarchy.view:View",
-    "convert": "ops.convert:convert",
+    "convert": "bulk.convert:convert",
     "cf": "cf",
     "geo": "geo",
     "ome": "ome",
-    "copy": "ops.copy:copy",
-    "copy_all": "ops.copy:copy_all",
-    "copy_hierarchy": "ops.copy_store:copy_hierarchy",
-    "copy_store": "ops.copy_store:copy_store",
+    "copy": "bulk.copy:copy",
+    "copy_all": "bulk.copy:copy_all",
+    "copy_hierarchy": "bulk.copy_store:copy_hierarchy",
+    "copy_store": "bulk.copy_store:copy_store",
     "create_hierarchy": "hierarchy.create:create_hierarchy",
-    "diff": "ops.analysis.diff:diff",
-    "disk_usage": "ops.analysis.usage:disk_usage",
-    "export_file": "integrations.files.exporting:export_file",
-    "from_array": "ops.copy:from_array",
-    "from_dask": "integrations.dask:from_dask",
-    "import_file": "integrations.files.importing:import_file",
+    "diff": "bulk.analysis.diff:diff",
+    "disk_usage": "bulk.analysis.usage:disk_usage",
+    "export_file": "interop.files.exporting:export_file",
+    "from_array": "bulk.copy:from_array",
+    "from_dask": "interop.dask:from_dask",
+    "import_file": "interop.files.importing:import_file",
     "init_store": "hierarchy.create:init_store",
     "jobs": "jobs",
     "load": "hierarchy.open:load",
     "open_consolidated": "hierarchy.open:open_consolidated",
     "print_debug_info": "_version:show_versions",
     "pyramid": "conventions.ome.pyramid:pyramid",
-    "rechunk": "ops.rechunk.job:rechunk",
-    "repair": "ops.repair:repair",
-    "run": "ops.job:run",
+    "rechunk": "bulk.rechunk.job:rechunk",
+    "repair": "bulk.repair:repair",
+    "run": "bulk.job:run",
     "save": "hierarchy.create:save",
     "save_array": "hierarchy.create:save_array",
     "save_group": "hierarchy.create:save_group",
-    "serve": "integrations.serve.server:serve",
-    "serving": "integrations.serve.server:serving",
-    "show": "integrations.serve.embed:show",
+    "serve": "viewer.server:serve",
+    "serving": "viewer.server:serving",
+    "show": "viewer.embed:show",
     "show_versions": "_version:show_versions",
-    "preview": "integrations.preview.figure:preview",
+    "preview": "viewer.figure:preview",
     "tree": "hierarchy.create:tree",
-    "undo_conversion": "ops.in_place:undo_conversion",
+    "undo_conversion": "bulk.in_place:undo_conversion",
     "validate": "hierarchy.validate:validate",
-    "verify": "ops.verify:verify",
-    "view_as": "ops.view_as.store:view_as",
-    "stats": "ops.analysis.stats:stats",
-    "suggest_chunks": "ops.analysis.suggestion:suggest_chunks",
+    "verify": "bulk.verify:verify",
+    "view_as": "bulk.view_as.store:view_as",
+    "stats": "bulk.analysis.stats:stats",
+    "suggest_chunks": "bulk.analysis.suggestion:suggest_chunks",
     "SQLiteStore": "stores.sqlite:SQLiteStore",
     "RedisStore": "stores.redis:RedisStore",
     "LMDBStore": "stores.lmdb:LMDBStore",

@@ -12,7 +12,7 @@ COMPILED = {
     "codecs._strings": "text of variable length",
     "stores._files": "small files",
     "_members": "members of large JSON documents",
-    "ops._blocks": "levels of images",
+    "bulk._blocks": "levels of images",
 }
 
 

@@ -17,7 +17,7 @@ import sys
 import types
 from typing import Any
 
-from omnizarr.integrations.zarr_module import installing
+from omnizarr.interop.zarr import installing
 
 _USAGE = "usage: python -m omnizarr.as_zarr (script.py | -m module) [arguments]"
 

@@ -12,19 +12,19 @@
 from typing import TYPE_CHECKING
 
 from omnizarr import registry
-from omnizarr.ops.job import Job, Outcome, Plan, Progress, Stage, Task, run
+from omnizarr.bulk.job import Job, Outcome, Plan, Progress, Stage, Task, run
 
 if TYPE_CHECKING:
+    from omnizarr.bulk.analysis.diff import Diff
+    from omnizarr.bulk.analysis.stats import Stats
+    from omnizarr.bulk.analysis.usage import DiskUsage
+    from omnizarr.bulk.convert import Convert
+    from omnizarr.bulk.copy_store import Copy
+    from omnizarr.bulk.rechunk.job import Rechunk
+    from omnizarr.bulk.verify import Verify
     from omnizarr.conventions.ome.pyramid import BuildPyramid
-    from omnizarr.integrations.files.exporting import Export
-    from omnizarr.integrations.files.importing import Import
-    from omnizarr.ops.analysis.diff import Diff
-    from omnizarr.ops.analysis.stats import Stats
-    from omnizarr.ops.analysis.usage import DiskUsage
-    from omnizarr.ops.convert import Convert
-    from omnizarr.ops.copy_store import Copy
-    from omnizarr.ops.rechunk.job import Rechunk
-    from omnizarr.ops.verify import Verify
+    from omnizarr.interop.files.exporting import Export
+    from omnizarr.interop.files.importing import Import
 
 __all__ = [
     "BuildPyramid",
@@ -49,15 +49,15 @@ __all__ = [
 # Loaded on first use, so that a command loads its own job only.
 _LATER = {
     "BuildPyramid": "conventions.ome.pyramid:BuildPyramid",
-    "Convert": "ops.convert:Convert",
-    "Copy": "ops.copy_store:Copy",
-    "Diff": "ops.analysis.diff:Diff",
-    "DiskUsage": "ops.analysis.usage:DiskUsage",
-    "Export": "integrations.files.exporting:Export",
-    "Import": "integrations.files.importing:Import",
-    "Rechunk": "ops.rechunk.job:Rechunk",
-    "Stats": "ops.analysis.stats:Stats",
-    "Verify": "ops.verify:Verify",
+    "Convert": "bulk.convert:Convert",
+    "Copy": "bulk.copy_store:Copy",
+    "Diff": "bulk.analysis.diff:Diff",
+    "DiskUsage": "bulk.analysis.usage:DiskUsage",
+    "Export": "interop.files.exporting:Export",
+    "Import": "interop.files.importing:Import",
+    "Rechunk": "bulk.rechunk.job:Rechunk",
+    "Stats": "bulk.analysis.stats:Stats",
+    "Verify": "bulk.verify:Verify",
 }
 
 if not TYPE_CHECKING:  # for which any name would be one of the module's

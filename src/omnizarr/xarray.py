@@ -14,8 +14,8 @@ Importing this module adds the method ``omnizarr.to`` to xarray's datasets, arra
 from omnizarr.errors import MissingModule
 
 try:
-    from omnizarr.integrations.xarray.engine import Engine
-    from omnizarr.integrations.xarray.write import write
+    from omnizarr.interop.xarray.engine import Engine
+    from omnizarr.interop.xarray.write import write
 except ModuleNotFoundError as e:
     raise MissingModule(f"datasets need xarray: pip install 'omnizarr[xarray]' ({e})") from e
 

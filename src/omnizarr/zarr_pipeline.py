@@ -7,6 +7,6 @@ The environment variable ``ZARR_CODEC_PIPELINE__PATH`` does the same. What the e
 is left to zarr-python's own pipeline, with a warning.
 """
 
-from omnizarr.integrations.zarr_pipeline.pipeline import Pipeline
+from omnizarr.interop.zarr.pipeline.pipeline import Pipeline
 
 __all__ = ["Pipeline"]

@@ -28,7 +28,7 @@ NAMES = {
 }
 _CONDITIONS = {"aio.py", "engine/prefetch.py"}
 # Waiting for a time that is known is no retry: for a lease to run out.
-_SLEEPS = {"ops/repair.py"}
+_SLEEPS = {"bulk/repair.py"}
 
 
 def _sources() -> Iterator[tuple[str, ast.Module]]:

@@ -233,7 +233,7 @@ KEYS = re.compile(
     r"\.zarray|\.zgroup|\.zattrs|\.zmetadata|zarr\.json|\.(array|group)\.json|\bmeta/|_ARRAY_DIMENSIONS"
 )
 ALLOWED = {  # why these may name keys or formats
-    "integrations/zarr_module": "zarr-python's properties depend on the version of an array",
+    "interop/zarr": "zarr-python's properties depend on the version of an array",
     "stores/references": "Parquet references are a layout of version 2 metadata",
     "stores/zip/records.py": "RFC-9 orders the entries of a ZIP file by the name zarr.json",
     "testing": "keys of the store suites are examples of what users store",

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import omnizarr as oz
+from omnizarr.bulk.checks import keys
+from omnizarr.bulk.checks.findings import KINDS, VerifyReport
 from omnizarr.cli.check import EXIT_CODES
 from omnizarr.cli.terminal import FAILED, PROBLEMS
-from omnizarr.ops.checks import keys
-from omnizarr.ops.checks.findings import KINDS, VerifyReport
 from omnizarr.stores.marks import JOURNAL, MARKER, Kind, Mark
 from tests.cli.conftest import run
 
@@ -245,7 +245,7 @@ def test_a_resumed_verification_of_what_has_changed_begins_again(
     ocean: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keys, "TASK_KEYS", 4)
-    monkeypatch.setattr("omnizarr.ops.job.FLUSH", 0.0)
+    monkeypatch.setattr("omnizarr.bulk.job.FLUSH", 0.0)
     real, checked = keys.CheckChunks.__call__, list[str]()
 
     def check(task: keys.CheckChunks) -> VerifyReport:

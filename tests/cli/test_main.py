@@ -58,7 +58,7 @@ for words in sys.argv[1:]:
 print(*sys.modules, file=sys.stderr)
 """
 SLOW = {"numpy", "numcodecs", "rich", "importlib.metadata", "urllib3", "asyncio", "zipfile"}
-SLOW |= {"omnizarr.engine", "omnizarr.cli.ome", "omnizarr.ops"}
+SLOW |= {"omnizarr.engine", "omnizarr.cli.ome", "omnizarr.bulk"}
 
 
 def imported_by(*commands: str) -> tuple[str, set[str]]:

@@ -13,7 +13,7 @@ import zarr
 
 import omnizarr as oz
 from omnizarr import stores
-from omnizarr.integrations.zarr_python import from_zarr
+from omnizarr.interop.zarr.zarr_python import from_zarr
 from omnizarr.stores import Range, Store
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.sqlite import SQLiteStore

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 import omnizarr as oz
 from omnizarr import registry
+from omnizarr.bulk.pyramid import level_shapes
 from omnizarr.cli.main import main
 from omnizarr.codecs import BytesBytesCodec, as_bytes_array
-from omnizarr.ops.pyramid import level_shapes
 from omnizarr.stores import resolve
 from tests.conventions.recording import Recording
 from tests.servers.fixtures import Cloud

@@ -16,10 +16,10 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import stores
+from omnizarr.bulk import transfer
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.location import Location
-from omnizarr.ops import transfer
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore
 from omnizarr.stores.marks import MARKER, Mark, begin_writing, end_writing, marker
 from omnizarr.stores.staging import FOLDER, interrupted, recover, stage
@@ -285,7 +285,7 @@ from omnizarr import stores
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.location import Location
-from omnizarr.ops import transfer
+from omnizarr.bulk import transfer
 
 transfer.BATCH = 1  # a step for every chunk
 source, target, number, way = sys.argv[1:]

@@ -13,7 +13,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import stores
-from omnizarr.ops import transfer
+from omnizarr.bulk import transfer
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.stores.staging import FOLDER, Extent, interrupted, stage
 from omnizarr.testing import FaultyStore
@@ -168,7 +168,7 @@ def _killed_stage(store: Any) -> None:
 def test_repair_does_not_replace_a_newer_node_by_remains(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnizarr.ops.repair.is_running", lambda process: False)
+    monkeypatch.setattr("omnizarr.bulk.repair.is_running", lambda process: False)
     store = STORES[kind](tmp_path)
     oz.create_array(store, data=VALUES, chunks=(4, 4))
     _killed_stage(store)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr import cf, geo, ome
+from omnizarr.bulk.job import Outcome
 from omnizarr.hierarchy import info
-from omnizarr.ops.job import Outcome
 
 TEXT = st.text(st.characters(exclude_categories=["C"]), max_size=12)
 TAGS = {"all", "div", "table", "tr", "th", "td", "details", "summary", "pre"}

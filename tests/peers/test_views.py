@@ -13,9 +13,9 @@ import xarray as xr
 import zarr
 
 import omnizarr as oz
-from omnizarr.integrations.zarr_python import OmnizarrStore
+from omnizarr.interop.zarr.zarr_python import OmnizarrStore
 from omnizarr.stores import list_prefix
-from tests.ops.view_as.cases import SOURCES, VALUES, expected, make
+from tests.bulk.view_as.cases import SOURCES, VALUES, expected, make
 from tests.peers.environments import Gdal, Zarrita, ZarrPython2
 
 TARGETS = (2, 3)

@@ -23,7 +23,7 @@ from omnizarr import stores
 from omnizarr._json import freeze
 from omnizarr.concurrency.cache import clear_all, typed_key
 from omnizarr.data_types import value_key
-from omnizarr.integrations.zarr_python import from_zarr, to_zarr
+from omnizarr.interop.zarr.zarr_python import from_zarr, to_zarr
 from omnizarr.model import Named
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.stores.fsspec import FsspecStore

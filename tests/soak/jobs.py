@@ -24,14 +24,14 @@ from typing import Any
 import numpy as np
 
 import omnizarr as oz
+from omnizarr.bulk import job as jobs
+from omnizarr.bulk.job import Job, Outcome, Plan, Stage, Task, task_id
+from omnizarr.bulk.output import HierarchyOutput
 from omnizarr.cli.main import main
 from omnizarr.concurrency import file_locks
 from omnizarr.formats import by_name, is_metadata
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import GroupModel
-from omnizarr.ops import job as jobs
-from omnizarr.ops.job import Job, Outcome, Plan, Stage, Task, task_id
-from omnizarr.ops.output import HierarchyOutput
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.stores.local.atomic_files import OURS, PARTIAL
 

@@ -11,7 +11,7 @@ import pytest
 import zarr.storage
 
 from omnizarr import stores
-from omnizarr.integrations.zarr_python import from_zarr, to_zarr
+from omnizarr.interop.zarr.zarr_python import from_zarr, to_zarr
 from omnizarr.stores import LocalStore, MemoryStore, overlap, same_storage, storage_identity
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.testing import RecordingStore

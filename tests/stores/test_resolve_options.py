@@ -17,7 +17,7 @@ from omnizarr import aio, cf, geo, ome
 from omnizarr.cli.main import main
 from omnizarr.cli.options import parse_value
 from omnizarr.errors import StoreError
-from omnizarr.integrations.zarr_python import to_zarr
+from omnizarr.interop.zarr.zarr_python import to_zarr
 from omnizarr.stores import resolve
 from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.resolve import options_for_two

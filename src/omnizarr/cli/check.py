@@ -34,9 +34,9 @@ from omnizarr.errors import Problem
 from omnizarr.stores.resolve import is_archive
 
 if TYPE_CHECKING:
-    from omnizarr.ops.checks.findings import FindingsFile, VerifyReport
-    from omnizarr.ops.job import Plan
-    from omnizarr.ops.repair import Leftover
+    from omnizarr.bulk.checks.findings import FindingsFile, VerifyReport
+    from omnizarr.bulk.job import Plan
+    from omnizarr.bulk.repair import Leftover
 
 
 # validate
@@ -260,7 +260,7 @@ def _kept(reports: list[Any], report: Any) -> Any:
 def _findings_file(path: str | None, where: Where) -> FindingsFile | None:
     if path is None or where.dry_run:
         return None
-    from omnizarr.ops.checks.findings import FindingsFile  # noqa: PLC0415 - loaded where needed
+    from omnizarr.bulk.checks.findings import FindingsFile  # noqa: PLC0415 - loaded where needed
 
     return FindingsFile(path, resume=where.resume or where.part is not None)
 

@@ -50,11 +50,11 @@ from omnizarr.errors import InvalidArgument, OmnizarrError
 from omnizarr.hierarchy.info import number_text, size_text
 
 if TYPE_CHECKING:  # slow to import, and not needed for the help
-    from omnizarr.ops.analysis.array_stats import ArrayStats
-    from omnizarr.ops.analysis.diff import DiffReport
-    from omnizarr.ops.analysis.stats import StatsReport
-    from omnizarr.ops.analysis.usage import NodeUsage, UsageReport
-    from omnizarr.ops.job import Job
+    from omnizarr.bulk.analysis.array_stats import ArrayStats
+    from omnizarr.bulk.analysis.diff import DiffReport
+    from omnizarr.bulk.analysis.stats import StatsReport
+    from omnizarr.bulk.analysis.usage import NodeUsage, UsageReport
+    from omnizarr.bulk.job import Job
 
 INCOMPLETE = "this is not the whole result; run the other parts, too (--part)"
 BAR = 40  # characters of the longest bar of a histogram
@@ -436,7 +436,7 @@ def du(
 
 
 def _total(reports: list[UsageReport]) -> NodeUsage:
-    from omnizarr.ops.analysis.usage import NodeUsage  # noqa: PLC0415 - loaded by the work
+    from omnizarr.bulk.analysis.usage import NodeUsage  # noqa: PLC0415 - loaded by the work
 
     found = NodeUsage()
     for report in reports:

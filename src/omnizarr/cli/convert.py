@@ -50,8 +50,8 @@ from omnizarr.cli.terminal import (
 from omnizarr.hierarchy.info import size_text
 
 if TYPE_CHECKING:  # slow to import, and not needed for the help
-    from omnizarr.ops.convert import Report
-    from omnizarr.ops.job import Job
+    from omnizarr.bulk.convert import Report
+    from omnizarr.bulk.job import Job
 
 # Options that keep or check stored chunks, which --chunks, --shards and --codecs write anew.
 _WITH_CHUNKS = ("in_place", "link", "checksum", "skip_damaged", "verify")

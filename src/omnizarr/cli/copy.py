@@ -10,6 +10,9 @@ from typing import Any
 import click
 
 import omnizarr
+from omnizarr.bulk.convert import Convert
+from omnizarr.bulk.copy_batches import Copied
+from omnizarr.bulk.copy_store import Copy, complete
 from omnizarr.cli import convert
 from omnizarr.cli.jobs import (
     Done,
@@ -34,9 +37,6 @@ from omnizarr.cli.options import (
 )
 from omnizarr.cli.terminal import confirm, counted, examples, say, say_json
 from omnizarr.hierarchy.info import size_text
-from omnizarr.ops.convert import Convert
-from omnizarr.ops.copy_batches import Copied
-from omnizarr.ops.copy_store import Copy, complete
 
 _PATTERN = "'temp*' for nodes of that name, 'a/b' for a path, '*.json' for other files"
 

@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 import omnizarr
+from omnizarr.bulk.fill import Filled
+from omnizarr.bulk.pyramid import NAMES
 from omnizarr.cli.jobs import Where, may_replace, run_job, show_existing, writing_job_options
 from omnizarr.cli.options import (
     Options,
@@ -34,8 +36,6 @@ from omnizarr.cli.terminal import (
     say_json,
 )
 from omnizarr.hierarchy.info import size_text
-from omnizarr.ops.fill import Filled
-from omnizarr.ops.pyramid import NAMES
 
 _dtype_option = click.option(
     "--dtype", metavar="TYPE", help="Type of arrays of numbers, such as f4; values must fit it."

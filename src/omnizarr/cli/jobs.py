@@ -56,7 +56,7 @@ from omnizarr.stores.identity import check_disjoint, key_digest, portable_key
 from omnizarr.stores.resolve import is_archive, resolve
 
 if TYPE_CHECKING:
-    from omnizarr.ops.job import Job, Outcome, Plan, Progress
+    from omnizarr.bulk.job import Job, Outcome, Plan, Progress
     from omnizarr.stores import Store
 
     O = TypeVar("O", bound=Outcome)  # noqa: E741 - the outcome of one kind of job
@@ -270,7 +270,7 @@ def _opened(where: Any, job: Any) -> Store:
 
 def _record(job: Any) -> tuple[Any, str, str]:
     """Return where the result of a job is noted, and what identifies its destination as it is."""
-    from omnizarr.ops.job import user_journal  # noqa: PLC0415 - loaded when a job runs
+    from omnizarr.bulk.job import user_journal  # noqa: PLC0415 - loaded when a job runs
     from omnizarr.stores import get_existing  # noqa: PLC0415 - loaded when a job runs
 
     store, prefix = user_journal(key_digest("complete", _job_key(job)))
@@ -307,7 +307,7 @@ def resumed_together() -> Iterator[Callable[[int], int]]:
 
     The exit code of all of them goes through the function that is provided.
     """
-    from omnizarr.ops.job import keep_journals  # noqa: PLC0415 - loaded when a job runs
+    from omnizarr.bulk.job import keep_journals  # noqa: PLC0415 - loaded when a job runs
 
     with keep_journals() as kept:
 
@@ -506,7 +506,7 @@ class _PairJournal:
     """The hierarchies that are complete, in a folder of the user's, for ``--resume``."""
 
     def __init__(self, given: Sequence[str | None], where: Where) -> None:
-        from omnizarr.ops.job import user_journal  # noqa: PLC0415 - loaded when a job runs
+        from omnizarr.bulk.job import user_journal  # noqa: PLC0415 - loaded when a job runs
 
         self.where = where
         places = [_absolute(each) for each in given]
@@ -580,7 +580,7 @@ class _PairJournal:
 
 def _state(where: str | os.PathLike[str], job: Any) -> str:
     """Return what differs after a file, or a value of a hierarchy, was changed."""
-    from omnizarr.ops.source_keys import source_state  # noqa: PLC0415 - loaded when a job runs
+    from omnizarr.bulk.source_keys import source_state  # noqa: PLC0415 - loaded when a job runs
 
     if os.path.isfile(where):
         status = os.stat(where)

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from omnizarr._json import load_object
+from omnizarr.bulk.pyramid import NAMES, level_shapes
 from omnizarr.cli.options import (
     CommandGroup,
     Options,
@@ -50,7 +51,6 @@ from omnizarr.conventions.ome.write import write as write_ome
 from omnizarr.errors import NodeNotFound, OmnizarrError, Problem
 from omnizarr.formats import unchecked_attributes
 from omnizarr.hierarchy.info import size_text
-from omnizarr.ops.pyramid import NAMES, level_shapes
 from omnizarr.stores import LocalStore
 from omnizarr.stores.resolve import options_for_two
 

@@ -44,8 +44,8 @@ from omnizarr.cli.terminal import confirm, counted, examples, say, say_json
 from omnizarr.hierarchy.info import size_text
 
 if TYPE_CHECKING:  # slow to import, and not needed for the help
-    from omnizarr.ops.job import Job
-    from omnizarr.ops.rechunk.tasks import Report
+    from omnizarr.bulk.job import Job
+    from omnizarr.bulk.rechunk.tasks import Report
 
 
 def _parse_rules(context: click.Context, parameter: click.Parameter, given: str | None) -> Any:

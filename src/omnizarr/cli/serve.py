@@ -19,7 +19,7 @@ from omnizarr.cli.options import (
 )
 from omnizarr.cli.terminal import confirm, examples, remark, say, say_json
 from omnizarr.config import byte_size
-from omnizarr.integrations.preview.terminal import PROTOCOLS, Protocol, draw
+from omnizarr.viewer.terminal import PROTOCOLS, Protocol, draw
 
 RANDOM = "random"
 
@@ -121,7 +121,7 @@ def serve(
 
 
 def _limits(memory: str) -> Any:
-    from omnizarr.integrations.serve.app import Limits  # noqa: PLC0415 - optional packages
+    from omnizarr.viewer.app import Limits  # noqa: PLC0415 - optional packages
 
     return Limits(memory=byte_size(memory, "--memory"))
 

@@ -55,7 +55,7 @@ from omnizarr.stores.operations import can_list, list_dir
 from omnizarr.stores.resolve import is_archive, resolve
 
 if TYPE_CHECKING:
-    from omnizarr.ops.checks.findings import Finding
+    from omnizarr.bulk.checks.findings import Finding
 
 T = TypeVar("T")
 

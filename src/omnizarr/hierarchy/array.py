@@ -59,9 +59,9 @@ from omnizarr.stores import (
     sizes,
 )
 
-registry.register("integration", "dask", "omnizarr.integrations.dask:to_dask")
-registry.register("integration", "preview", "omnizarr.integrations.preview.figure:preview")
-registry.register("integration", "dask_token", "omnizarr.integrations.dask:token")
+registry.register("integration", "dask", "omnizarr.interop.dask:to_dask")
+registry.register("integration", "preview", "omnizarr.viewer.figure:preview")
+registry.register("integration", "dask_token", "omnizarr.interop.dask:token")
 
 
 class Array(Selectable[S], NodeHandle[ArrayModel]):

@@ -15,8 +15,8 @@ import xarray as xr
 from hypothesis import assume, given
 
 import omnizarr as oz
+from omnizarr.bulk.pyramid import downsample
 from omnizarr.geo import Affine
-from omnizarr.ops.pyramid import downsample
 from tests.golden import archives
 
 BOUNDS = (5.0, 40.0, 15.0, 50.0)

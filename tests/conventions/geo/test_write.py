@@ -15,7 +15,7 @@ import zarr
 from hypothesis import given, settings
 
 import omnizarr as oz
-from omnizarr.integrations.zarr_python import to_zarr
+from omnizarr.interop.zarr.zarr_python import to_zarr
 
 PACKED = {"_FillValue": -9999, "scale_factor": 0.1, "add_offset": 5.0, "units": "m"}
 HOLES = np.array([[100, -9999], [300, 400]], "i2")

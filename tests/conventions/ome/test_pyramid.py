@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
+from omnizarr.bulk.pyramid import NAMES, ReduceBox
 from omnizarr.conventions.ome.pyramid import BuildPyramid
-from omnizarr.ops.pyramid import NAMES, ReduceBox
 
 
 def _image(shape: tuple[int, ...], dtype: str = "u2", seed: int = 0) -> Any:

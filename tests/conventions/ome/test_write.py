@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.ops.pyramid import NAMES, downsample
+from omnizarr.bulk.pyramid import NAMES, downsample
 from tests.conventions.recording import Recording
 
 
@@ -60,7 +60,7 @@ def test_levels_agree_with_numpy(
     )
     store = Recording()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("omnizarr.ops.pyramid.UNIT_BYTES", unit)
+        patch.setattr("omnizarr.bulk.pyramid.UNIT_BYTES", unit)
         image = oz.ome.write(
             store, source, factors=factors, method=method, chunks=chunks, **options
         )
@@ -149,7 +149,7 @@ def test_memory_stays_within_a_few_units(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("omnizarr.ops.pyramid.UNIT_BYTES", 2**20)
+            patch.setattr("omnizarr.bulk.pyramid.UNIT_BYTES", 2**20)
             image = oz.ome.write(
                 tmp_path / "t.zarr", source, levels=4, chunks=(16, 32, 32), shards=(32, 64, 64)
             )

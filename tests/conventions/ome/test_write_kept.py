@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.ops.pyramid import downsample
+from omnizarr.bulk.pyramid import downsample
 
 LENGTHS = {"t": 2, "c": 3, "z": 5, "y": 24, "x": 20}
 Store = dict[str, bytes]

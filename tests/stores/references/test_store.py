@@ -19,7 +19,7 @@ from omnizarr.errors import NodeNotFound, OmnizarrWarning, ReadOnly, StoreError
 from omnizarr.storage import PrefixStore, ReferenceStore
 from omnizarr.stores import Range, resolve
 from omnizarr.testing.stores import ReadOnlyTests
-from tests.integrations.serve.conftest import client_of
+from tests.viewer.conftest import client_of
 
 HERE = Path(__file__).parent / "data"
 VALUES = np.arange(240, dtype="<f4").reshape(12, 20)

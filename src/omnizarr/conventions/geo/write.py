@@ -8,6 +8,14 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from omnizarr import config
+from omnizarr.bulk.pyramid import (
+    NAMES,
+    Progress,
+    check_packing,
+    fill_levels,
+    level_chunks,
+    level_shapes,
+)
 from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.variable import described_values
 from omnizarr.conventions.geo.crs import (
@@ -32,14 +40,6 @@ from omnizarr.hierarchy.group import Group, make_group
 from omnizarr.hierarchy.options import ArrayOptions, check_options, document_options
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.hierarchy.view import View
-from omnizarr.ops.pyramid import (
-    NAMES,
-    Progress,
-    check_packing,
-    fill_levels,
-    level_chunks,
-    level_shapes,
-)
 
 # By default, levels are added until both sides are at most this long.
 SMALL = 256

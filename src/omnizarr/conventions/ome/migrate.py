@@ -12,6 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omnizarr import stores
+from omnizarr.bulk.adaptation import cannot_convert
+from omnizarr.bulk.convert import ChunkProgress, Convert, Report, convert
+from omnizarr.bulk.in_place import (
+    check_still_listed,
+    find_source,
+    has_root,
+    metadata_keys,
+    old_metadata,
+    store_metadata,
+)
+from omnizarr.bulk.job import run
 from omnizarr.conventions.ome.image import Image, Loaded, load
 from omnizarr.conventions.ome.model import Metadata, from_json, to_json
 from omnizarr.conventions.ome.rules import check
@@ -40,17 +51,6 @@ from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import find_node, require_readable_nodes
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.ops.adaptation import cannot_convert
-from omnizarr.ops.convert import ChunkProgress, Convert, Report, convert
-from omnizarr.ops.in_place import (
-    check_still_listed,
-    find_source,
-    has_root,
-    metadata_keys,
-    old_metadata,
-    store_metadata,
-)
-from omnizarr.ops.job import run
 from omnizarr.stores import Range, Store
 from omnizarr.stores.base import Bytes
 from omnizarr.stores.identity import StorageIdentity

@@ -17,6 +17,25 @@ from typing import Any, cast
 import numpy as np
 
 from omnizarr import config, stores
+from omnizarr.bulk.fill import (
+    ArraySource,
+    Filled,
+    box_count,
+    fill_tasks,
+    items_for,
+    target_array,
+)
+from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of
+from omnizarr.bulk.output import HierarchyOutput, SeveralNodes
+from omnizarr.bulk.pyramid import (
+    NAMES,
+    check_packing,
+    level_chunks,
+    level_shapes,
+    level_task_count,
+    level_tasks,
+)
+from omnizarr.bulk.source_keys import source_state
 from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.variable import described_values, plain_attributes
 from omnizarr.conventions.ome.image import Image
@@ -60,25 +79,6 @@ from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.lookup import resolve_store_path
 from omnizarr.hierarchy.options import ArrayOptions, array_model
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.ops.fill import (
-    ArraySource,
-    Filled,
-    box_count,
-    fill_tasks,
-    items_for,
-    target_array,
-)
-from omnizarr.ops.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of
-from omnizarr.ops.output import HierarchyOutput, SeveralNodes
-from omnizarr.ops.pyramid import (
-    NAMES,
-    check_packing,
-    level_chunks,
-    level_shapes,
-    level_task_count,
-    level_tasks,
-)
-from omnizarr.ops.source_keys import source_state
 from omnizarr.stores import check_disjoint, get_existing
 from omnizarr.stores.identity import key_digest, portable_key
 from omnizarr.stores.resolve import options_for_two

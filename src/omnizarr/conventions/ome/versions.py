@@ -294,3 +294,17 @@ def _plain_transformations(dataset: Json, rank: int) -> list[Json] | None:
     if kinds not in (["scale"], ["scale", "translation"]):
         return None
     return [{k: part[k] for k in ("type", part["type"]) if k in part} for part in parts]
+
+
+def is_image(attributes: Mapping[str, Any], zarr_format: int | str) -> bool:
+    """Return True for the attributes of an OME-Zarr image; pyramids of maps look much the same."""
+    found = find_metadata(attributes)
+    if found is None:
+        return False
+    several = found.members.get("multiscales")
+    first = several[0] if isinstance(several, list) and several else None
+    if not isinstance(first, Mapping) or not isinstance(first.get("datasets"), list):
+        return False
+    if found.namespaced or "axes" in first:
+        return True
+    return any(v.name == found.version and v.stands_on(zarr_format) for v in VERSIONS)

@@ -13,6 +13,7 @@ import numpy as np
 
 from omnizarr import stores
 from omnizarr._version import VERSION
+from omnizarr.bulk.pyramid import NAMES, Progress, fill_levels, level_chunks, level_shapes
 from omnizarr.conventions.cf.variable import described_values
 from omnizarr.conventions.ome.image import Image, load
 from omnizarr.conventions.ome.levels import (
@@ -73,7 +74,6 @@ from omnizarr.hierarchy.open import open as open_zarr
 from omnizarr.hierarchy.options import ArrayOptions, check_options, document_options, key_encoding
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.model import paths
-from omnizarr.ops.pyramid import NAMES, Progress, fill_levels, level_chunks, level_shapes
 from omnizarr.stores.resolve import options_for_two
 
 Rgba = tuple[int, int, int, int]

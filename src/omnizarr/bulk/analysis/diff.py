@@ -1,0 +1,453 @@
+"""Differences between two arrays or hierarchies, also of different formats, chunks and codecs.
+
+Metadata is compared in terms that all formats have. Values are read tile by tile; chunks with equal
+bytes under equal codecs are not decoded.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr import engine
+from omnizarr.bulk.analysis.difference import (
+    ABSENT,
+    ArrayDifference,
+    Tolerance,
+    are_comparable,
+    compare,
+    metadata_differences,
+)
+from omnizarr.bulk.analysis.tiles import (
+    FEW_CHUNKS,
+    TILE_BYTES,
+    Tile,
+    Tiling,
+    item_bytes,
+    stored_chunks,
+    tile,
+    tiles_with,
+)
+from omnizarr.bulk.job import Job, Outcome, Plan, RunOptions, Stage, Task, memory_of, run, task_id
+from omnizarr.bulk.partition import Box, stored_axes
+from omnizarr.engine import BoundArray
+from omnizarr.errors import InvalidArgument, OmnizarrError
+from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.chunks import encoded_chunk
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.lookup import find_node, resolve_store_path, walk_nodes
+from omnizarr.indexing import axis_plan
+from omnizarr.model import ArrayModel, Node, paths
+from omnizarr.stores import get_many
+from omnizarr.stores.identity import key_digest, unique_key
+from omnizarr.stores.resolve import options_for_two
+
+COPIES = 6  # of a tile in memory: encoded and decoded, twice each, and what compares them
+SHOW = 10  # differences of an array that are kept with their values
+Nodes = dict[str, tuple[Location, Node]]
+
+
+@dataclass(frozen=True)
+class MetadataDifference:
+    """A place in the metadata of a node where two hierarchies differ."""
+
+    path: str
+    where: str
+    a: Any
+    b: Any
+
+    def __str__(self) -> str:
+        a, b = (each if each == ABSENT else repr(each) for each in (self.a, self.b))
+        return f"{self.path} {self.where}: {a} and {b}"
+
+
+@dataclass
+class DiffReport(Outcome):
+    """The result of `diff`; paths are relative to the two nodes that were compared."""
+
+    only_a: list[str] = field(default_factory=list)
+    only_b: list[str] = field(default_factory=list)
+    metadata: list[MetadataDifference] = field(default_factory=list)
+    storage: list[MetadataDifference] = field(default_factory=list)  # which is no difference
+    values: dict[str, ArrayDifference] = field(default_factory=dict)  # of all compared arrays
+    not_compared: dict[str, str] = field(default_factory=dict)  # arrays, with the reason
+    show: int = SHOW
+
+    @property
+    def equal(self) -> bool:
+        """True if there is no difference, but perhaps in storage, and all values were compared."""
+        found = self.only_a or self.only_b or self.metadata or self.not_compared
+        return not found and not self.different and self.complete
+
+    @property
+    def complete(self) -> bool:
+        """True if all values were compared, not only those of a part of the job."""
+        return all(found.size == found.total for found in self.values.values())
+
+    @property
+    def different(self) -> list[str]:
+        """The paths of arrays with different values."""
+        return [path for path, found in self.values.items() if found.different]
+
+    def merge(self, other: Self) -> None:
+        """Add the result of another part."""
+        for name in ("only_a", "only_b", "metadata", "storage"):
+            getattr(self, name).extend(getattr(other, name))
+        self.not_compared.update(other.not_compared)
+        for path, theirs in other.values.items():
+            self.values.setdefault(path, ArrayDifference()).merge(theirs, self.show)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """Return the result that `to_json` wrote."""
+        found = cls(**stored)
+        found.metadata = [MetadataDifference(**each) for each in stored["metadata"]]
+        found.storage = [MetadataDifference(**each) for each in stored["storage"]]
+        found.values = {p: ArrayDifference(**each) for p, each in stored["values"].items()}
+        return found
+
+    def summary(self) -> dict[str, Any]:
+        """Return everything as plain data; arrays without a difference only as their number."""
+        found = self.to_json()
+        del found["show"]
+        found["values"] = {path: asdict(self.values[path]) for path in self.different}
+        known = {"equal": self.equal, "complete": self.complete}
+        return {**known, "arrays_compared": len(self.values), **found}
+
+    def lines(self, *, storage: bool = False) -> Iterator[str]:
+        """Yield the differences as text, a line each."""
+        yield from (f"{path}: only in the first" for path in self.only_a)
+        yield from (f"{path}: only in the second" for path in self.only_b)
+        yield from map(str, self.metadata)
+        yield from map(str, self.storage if storage else ())
+        yield from (f"{path}: not compared: {why}" for path, why in self.not_compared.items())
+        for path in self.different:
+            found = self.values[path]
+            line = f"{path}: {found.different} of {found.size} values differ"
+            if found.max_absolute is not None:
+                line += f" by at most {found.max_absolute:.6g} ({found.max_relative:.3g} relative)"
+            yield line
+            for index, a, b in found.first:
+                yield f"  {path}[{', '.join(map(str, index))}]: {a!r} and {b!r}"
+            if found.different > len(found.first) > 0:
+                yield f"  … and {found.different - len(found.first)} more"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines()) or "no differences"
+
+
+@dataclass(frozen=True)
+class CompareTile:
+    """The differences in one tile of two arrays."""
+
+    path: str
+    a: Array
+    b: Array
+    tile: Tile
+    same_bytes: bool  # equal bytes of chunks are equal values
+    tolerance: Tolerance
+    show: int
+
+    def __call__(self) -> DiffReport:
+        found = ArrayDifference()
+        if self.same_bytes:
+            for box in self._changed():
+                found.merge(self._compare(box), self.show)
+            found.size = self.tile.size
+        else:
+            for box in self.tile.stored or (self.tile.box,):
+                found.merge(self._compare(box), self.show)
+            found.size = self.tile.size
+        return DiffReport(values={self.path: found}, show=self.show)
+
+    def _changed(self) -> Iterator[Box]:
+        """Yield the boxes of chunks whose bytes differ; where the chunk is missing, from both."""
+        a, b = self.a._data, self.b._data
+        axes = a.grid.axes
+        for box in self.tile.stored or (self.tile.box,):
+            ranges = [
+                range(x.chunk_of(s.start), x.chunk_of(s.stop - 1) + 1)
+                for x, s in zip(axes, box, strict=True)
+            ]
+            coords = itertools.product(*ranges)
+            while some := [*itertools.islice(coords, FEW_CHUNKS)]:
+                pairs = zip(some, _encoded(a, some), _encoded(b, some), strict=True)
+                for chunk, x, y in pairs:
+                    if x != y:
+                        yield _chunk_box(self.a, chunk)
+
+    def _compare(self, box: Box) -> ArrayDifference:
+        x, y = (_read(array, box) for array in (self.a, self.b))
+        origin = tuple(side.start for side in box)
+        return compare(x, y, origin, self.tolerance, self.show)
+
+
+def _encoded(array: BoundArray, chunks: list[tuple[int, ...]]) -> list[bytes | None]:
+    """Return the stored bytes of chunks, which may also be at other keys; None for missing ones."""
+    found = get_many(array.chunk_store, [(array.key(c), None) for c in chunks])
+    return [
+        encoded_chunk(array, c) if value is None and array.encoding.other_keys(c) else value
+        for c, value in zip(chunks, found, strict=True)
+    ]
+
+
+def _read(array: Array, box: Box) -> npt.NDArray[Any]:
+    found = np.empty(tuple(side.stop - side.start for side in box), array._data.dtype)
+    engine.read(array._data, axis_plan(array._data.grid, box), found)
+    return found
+
+
+def _chunk_box(array: Array, coords: tuple[int, ...]) -> Box:
+    pairs = zip(array._data.grid.axes, coords, strict=True)
+    return tuple(
+        slice(int(a.start(c)), min(int(a.start(c)) + int(a.size(c)), a.length)) for a, c in pairs
+    )
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two arrays of one shape, the tiles to compare, and what is known of them."""
+
+    path: str
+    a: Array
+    b: Array
+    tiling: Tiling
+    same_grid: bool
+    same_fill: bool
+    same_bytes: bool
+
+    @classmethod
+    def of(cls, path: str, a: Array, b: Array, nbytes: int, tolerance: Tolerance) -> Pair:
+        """Return the plan to compare two arrays."""
+        x, y = a._data, b._data
+        larger = max((a, b), key=lambda each: (item_bytes(each.dtype), _chunk_items(each)))
+        tiling = tile(larger, nbytes)
+        same_grid = x.model.chunk_grid == y.model.chunk_grid
+        same_grid = same_grid and not (x.model.storage_transformers or y.model.storage_transformers)
+        same_fill = a.dtype == b.dtype and x.fill.tobytes() == y.fill.tobytes()
+        same_fill = same_fill and not (a.dtype.hasobject or a.dtype.kind == "T")
+        if a.dtype == b.dtype and (a.dtype.hasobject or a.dtype.kind == "T"):
+            same_fill = bool(x.fill[()] == y.fill[()])
+        same_codecs = x.model.codecs == y.model.codecs and not x.skipped and not y.skipped
+        exact = tolerance.equal_nan or a.dtype.kind in "biuSUTO"
+        whole = tiling.axes == stored_axes(a)
+        return cls(
+            path,
+            a,
+            b,
+            tiling,
+            same_grid and whole,
+            same_fill,
+            same_grid and whole and same_fill and same_codecs and exact,
+        )
+
+    def tiles(self) -> Iterator[Tile]:
+        """Yield the tiles in which one of the arrays may have stored chunks."""
+        chunks = None
+        if self.same_grid and self.same_fill and self.a._data.grid.count > FEW_CHUNKS:
+            known = [stored_chunks(array._data) for array in (self.a, self.b)]
+            first, second = known
+            if first is not None and second is not None:
+                chunks = np.union1d(first, second)
+        yield from tiles_with(self.tiling, chunks)
+
+
+def _chunk_items(array: Array) -> int:
+    return math.prod(int(a.size(0)) for a in stored_axes(array) if a.count)
+
+
+@dataclass
+class Diff(Job[DiffReport]):
+    """The job of `diff`, which explains the fields.
+
+    Examples:
+        >>> oz.run(oz.jobs.Diff(oz.zeros(3), oz.zeros(3))).equal
+        True
+    """
+
+    a: Any
+    b: Any
+    path: str | None = None
+    other_path: str | None = None
+    rtol: float = 0.0
+    atol: float = 0.0
+    equal_nan: bool = True
+    values: bool = True
+    show: int = SHOW
+    memory: int | str | None = None
+    storage_options: Mapping[str, Any] | None = None
+    other_options: Mapping[str, Any] | None = None
+
+    def plan(self, tasks_at_once: int = 1) -> Plan[DiffReport]:
+        """Compare the metadata; values are compared when the job runs."""
+        if self.rtol < 0 or self.atol < 0:
+            raise InvalidArgument("rtol and atol must be at least 0")
+        tolerance = Tolerance(self.rtol, self.atol, self.equal_nan)
+        options = options_for_two(self.a, self.b, self.storage_options, self.other_options)
+        other = self.path if self.other_path is None else self.other_path
+        a, first = _nodes(self.a, self.path, options[0])
+        b, second = _nodes(self.b, other, options[1])
+        report = DiffReport(show=self.show)
+        nbytes = min(TILE_BYTES, memory_of(self.memory, tasks_at_once) // COPIES)
+        pairs: list[Pair] = []
+        for path in dict.fromkeys([*first, *second]):
+            if path not in second:
+                report.only_a.append(path)
+            elif path not in first:
+                report.only_b.append(path)
+            else:
+                pair = self._pair(path, first[path], second[path], report, nbytes, tolerance)
+                pairs += [] if pair is None else [pair]
+        shapes = tuple((p.path, p.a.shape, p.a.chunks, p.b.chunks) for p in pairs)
+        settings = repr((tolerance, nbytes, self.show))
+        return Plan(
+            f"differences between {a} and {b}",
+            key_digest("diff", unique_key(a.store), unique_key(b.store), settings, shapes),
+            [
+                Stage(
+                    "compare",
+                    lambda: _tasks(pairs, tolerance, self.show),
+                    size=sum(p.a.size * item_bytes(p.a.dtype) for p in pairs),
+                )
+            ],
+            report,
+            decisions=[f"{p.path}: {_manner(p)}" for p in pairs],
+            memory=nbytes * COPIES * tasks_at_once,
+        )
+
+    def _pair(
+        self,
+        path: str,
+        a: tuple[Location, Any],
+        b: tuple[Location, Any],
+        report: DiffReport,
+        nbytes: int,
+        tolerance: Tolerance,
+    ) -> Pair | None:
+        """Compare the metadata of two nodes; return what is to be compared of their values."""
+        for _, node in (a, b):
+            if isinstance(node, Exception):
+                report.not_compared[path] = str(node)
+                return None
+        metadata, storage = metadata_differences(a, b)
+        report.metadata += [MetadataDifference(path, *each) for each in metadata]
+        report.storage += [MetadataDifference(path, *each) for each in storage]
+        if not (isinstance(a[1], ArrayModel) and isinstance(b[1], ArrayModel) and self.values):
+            return None
+        if a[1].shape != b[1].shape:
+            return None
+        try:
+            one, two = (Array.at(where.without_listing(), node) for where, node in (a, b))
+            if not are_comparable(one._bound.dtype, two._bound.dtype):
+                return None
+            one._check_codecs()
+            two._check_codecs()
+            pair = Pair.of(path, one, two, nbytes, tolerance)
+        except OmnizarrError as e:
+            report.not_compared[path] = str(e)
+            return None
+        report.values[path] = ArrayDifference(total=one.size)
+        return pair
+
+
+def _manner(pair: Pair) -> str:
+    if pair.same_bytes:
+        return "by the bytes of chunks, which are decoded where they differ"
+    return f"by values, in {pair.tiling.count} tiles"
+
+
+def _nodes(
+    source: Any, path: str | None, options: Mapping[str, Any] | None
+) -> tuple[Location, dict[str, tuple[Location, Any]]]:
+    """Return the location of a node, and all nodes at and below it by relative path."""
+    store, inside = resolve_store_path(source, path, "r", options)
+    start, node = find_node(store, inside, use_consolidated=None)
+    skip = len(paths.prefix(start.path))
+    found = {
+        paths.show(place.path[skip:]): (place, each) for place, each in walk_nodes(start, node)
+    }
+    return start, found
+
+
+def _tasks(pairs: list[Pair], tolerance: Tolerance, show: int) -> Iterator[Task[DiffReport]]:
+    for pair in pairs:
+        size = pair.a.size
+        for each in pair.tiles():
+            size -= each.size
+            corner = tuple((s.start, s.stop) for s in each.box)
+            work = CompareTile(pair.path, pair.a, pair.b, each, pair.same_bytes, tolerance, show)
+            nbytes = each.size * item_bytes(pair.a.dtype)
+            yield Task(task_id(pair.path, corner), work, nbytes, pair.path)
+        if size:
+            yield Task(task_id(pair.path, "missing"), Missing(pair.path, size, show), 0, pair.path)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """The elements of chunks that are missing in both arrays, which are equal."""
+
+    path: str
+    size: int
+    show: int
+
+    def __call__(self) -> DiffReport:
+        return DiffReport(values={self.path: ArrayDifference(self.size)}, show=self.show)
+
+
+def diff(
+    a: Any,
+    b: Any,
+    *,
+    path: str | None = None,
+    other_path: str | None = None,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    equal_nan: bool = True,
+    values: bool = True,
+    show: int = SHOW,
+    memory: int | str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    other_options: Mapping[str, Any] | None = None,
+    **options: Unpack[RunOptions],
+) -> DiffReport:
+    """Return the differences between two arrays or hierarchies of any formats.
+
+    Nodes, shape, data type, fill value, dimension names and attributes are compared, and values.
+    Format, chunks and codecs are listed apart in `storage` and are no difference.
+
+    Args:
+        a: A path, URL, store, array or group.
+        b: Another one.
+        path: The path of a node in both.
+        other_path: The path of the node in `b`, if it is another one.
+        rtol: The relative tolerance: values are equal if they differ by at most
+            ``atol + rtol * abs(b)``.
+        atol: The absolute tolerance.
+        equal_nan: False if NaN is not equal to NaN.
+        values: False to compare only metadata.
+        show: The number of differences that are kept for each array.
+        memory: The bytes that may be held in memory at a time; 512 MB by default.
+        storage_options: Options for the stores of URLs, such as credentials.
+        other_options: Options for the store of `b`, instead of `storage_options`.
+        **options: Options of `run`, such as `on`, `workers`, `resume` and `progress`.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+
+    Examples:
+        >>> oz.save("a.zarr", np.arange(6), zarr_format=2)
+        >>> oz.save("b.zarr", np.arange(6), zarr_format=3)
+        >>> oz.diff("a.zarr", "b.zarr").equal
+        True
+    """
+    job = Diff(
+        a, b, path, other_path, rtol, atol, equal_nan, values, show, memory, storage_options,
+        other_options,
+    )  # fmt: skip
+    return run(job, **options)

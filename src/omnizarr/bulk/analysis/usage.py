@@ -1,0 +1,347 @@
+"""The bytes and keys of each node of a hierarchy, from one listing of its keys with their sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self, Unpack
+
+from omnizarr.bulk.job import Job, Outcome, Plan, RunOptions, Stage, Task, run, task_id
+from omnizarr.chunk_grids import Grid
+from omnizarr.chunk_key_encodings import ChunkKeyEncoding
+from omnizarr.engine import BoundArray
+from omnizarr.errors import OmnizarrError
+from omnizarr.formats import Format, Probe, consolidated
+from omnizarr.hierarchy.chunks import probe_stored_keys
+from omnizarr.hierarchy.info import size_text
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.lookup import fetch_probe, find_node, resolve_store_path, walk_nodes
+from omnizarr.model import ArrayModel, Node, paths
+from omnizarr.stores import Store, list_dir, list_sizes, sizes
+from omnizarr.stores.identity import key_digest, unique_key
+
+BATCH = 1000  # keys whose sizes are requested at a time, where a store does not list them
+MAX_PARTS = 256  # members of a group that are listed one by one, concurrently
+
+
+@dataclass
+class NodeUsage:
+    """Bytes and keys: of one node, or of a node and all below it."""
+
+    kind: Literal["array", "group", "unreadable"] = "group"
+    metadata_keys: int = 0
+    metadata_bytes: int = 0
+    chunk_keys: int = 0  # chunks, or shards
+    chunk_bytes: int = 0
+    other_keys: int = 0  # that are neither
+    other_bytes: int = 0
+    logical_bytes: int = 0  # of all elements in memory; none of those of variable length
+    decoded_bytes: int = 0  # of the stored chunks in memory
+
+    def merge(self, other: NodeUsage) -> None:
+        """Add the numbers of another node, or of another part of this one."""
+        for each in fields(self)[1:]:
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+    @property
+    def bytes(self) -> int:
+        """All stored bytes."""
+        return self.metadata_bytes + self.chunk_bytes + self.other_bytes
+
+    @property
+    def keys(self) -> int:
+        """All keys."""
+        return self.metadata_keys + self.chunk_keys + self.other_keys
+
+    @property
+    def ratio(self) -> float | None:
+        """The compression ratio of the stored chunks; None if there are none, or not known."""
+        known = self.decoded_bytes and self.chunk_bytes
+        return self.decoded_bytes / self.chunk_bytes if known else None
+
+    def summary(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**own, "bytes": self.bytes, "keys": self.keys, "ratio": self.ratio}
+
+
+@dataclass
+class UsageReport(Outcome):
+    """The result of `disk_usage`: what each node has of its own, by path."""
+
+    nodes: dict[str, NodeUsage] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)  # of nodes that cannot be read
+
+    def merge(self, other: Self) -> None:
+        """Add the result of another part."""
+        self.errors.update(other.errors)
+        for path, theirs in other.nodes.items():
+            mine = self.nodes.setdefault(path, NodeUsage(theirs.kind))
+            mine.merge(theirs)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """Return the result that `to_json` wrote."""
+        nodes = {path: NodeUsage(**usage) for path, usage in stored["nodes"].items()}
+        return cls(nodes, dict(stored["errors"]))
+
+    def __getitem__(self, path: str) -> NodeUsage:
+        return self.cumulated()[paths.show(paths.normalize(path))]
+
+    def cumulated(self) -> dict[str, NodeUsage]:
+        """Return for each node the sum of its own numbers and those of all nodes below it."""
+        found = {path: NodeUsage(usage.kind) for path, usage in self.nodes.items()}
+        for path, usage in self.nodes.items():
+            for above in (*(paths.show(p) for p in paths.ancestors(path.strip("/"))), path):
+                if above in found:
+                    found[above].merge(usage)
+        return found
+
+    @property
+    def total(self) -> NodeUsage:
+        """The sum of all nodes."""
+        found = NodeUsage(next(iter(self.nodes.values())).kind if self.nodes else "group")
+        for usage in self.nodes.values():
+            found.merge(usage)
+        return found
+
+    def __str__(self) -> str:
+        rows = [(size_text(u.bytes), path) for path, u in sorted(self.cumulated().items())]
+        width = max((len(size) for size, _ in rows), default=0)
+        return "\n".join(f"{size:>{width}}  {path}" for size, path in rows)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A node, to which keys below a prefix belong; an array tells chunks by their key encoding."""
+
+    path: str
+    rank: int = 0
+    encoding: ChunkKeyEncoding | None = None
+    grid: Grid | None = None
+    itemsize: int = 0  # 0 if items have no fixed size, or one stored value has several chunks
+
+    def coords(self, key: str) -> tuple[int, ...] | None:
+        """Return the coordinates of the chunk at a key relative to the prefix, or None."""
+        return None if self.encoding is None else self.encoding.coords(key, self.rank)
+
+    def chunk_bytes(self, coords: tuple[int, ...]) -> int:
+        """Return the bytes of a chunk or shard in memory."""
+        if self.grid is None or not self.itemsize:
+            return 0
+        regular = self.grid.regular
+        if regular is None:
+            inside = all(c < n for c, n in zip(coords, self.grid.shape, strict=True))
+            regular = self.grid.chunk_shape(coords) if inside else (0,)
+        return math.prod(regular) * self.itemsize
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The nodes that the keys of a hierarchy belong to."""
+
+    prefixes: Mapping[str, Owner]
+    metadata: Mapping[str, str]  # paths of nodes by key
+    start: str  # the path of the node whose usage is measured
+
+    def below(self, prefix: str) -> Owners:
+        """Return what is needed to know the owners of keys below a prefix."""
+        above = {prefix[:end] for end in _ends(prefix)}
+        return Owners(
+            {p: o for p, o in self.prefixes.items() if p in above or p.startswith(prefix)},
+            {k: p for k, p in self.metadata.items() if k.startswith(prefix)},
+            self.start,
+        )
+
+    def add(self, key: str, size: int, nodes: dict[str, NodeUsage]) -> None:
+        """Count one key."""
+        path = self.metadata.get(key)
+        if path is not None:
+            usage = nodes.setdefault(path, NodeUsage())
+            usage.metadata_keys += 1
+            usage.metadata_bytes += size
+            return
+        prefix, owner = self._owner(key)
+        coords = owner.coords(key[len(prefix) :])
+        usage = nodes.setdefault(owner.path, NodeUsage())
+        if coords is None:
+            usage.other_keys += 1
+            usage.other_bytes += size
+        else:
+            usage.chunk_keys += 1
+            usage.chunk_bytes += size
+            usage.decoded_bytes += owner.chunk_bytes(coords)
+
+    def _owner(self, key: str) -> tuple[str, Owner]:
+        for end in _ends(key):
+            found = self.prefixes.get(key[:end])
+            if found is not None:
+                return key[:end], found
+        return "", Owner(self.start)
+
+
+def _ends(key: str) -> Iterator[int]:
+    """Yield the ends of the prefixes of a key, the longest first, the empty one last."""
+    end = len(key)
+    while (end := key.rfind("/", 0, end)) >= 0:
+        yield end + 1
+    yield 0
+
+
+@dataclass(frozen=True)
+class ListKeys:
+    """The usage of the keys below a prefix, and of single keys."""
+
+    store: Store
+    prefix: str | None
+    keys: tuple[str, ...]
+    owners: Owners
+
+    def __call__(self) -> UsageReport:
+        found: dict[str, NodeUsage] = {}
+        for start in range(0, len(self.keys), BATCH):
+            batch = self.keys[start : start + BATCH]
+            for key, size in sizes(self.store, batch).items():
+                self.owners.add(key, size, found)
+        if self.prefix is not None:
+            for key, size in list_sizes(self.store, self.prefix):
+                self.owners.add(key, size, found)
+        return UsageReport(found)
+
+
+@dataclass(frozen=True)
+class ProbeChunks:
+    """The usage of an array whose chunks the store does not list."""
+
+    array: BoundArray
+    owners: Owners
+
+    def __call__(self) -> UsageReport:
+        found: dict[str, NodeUsage] = {}
+        for _, key in probe_stored_keys(self.array):
+            for each, size in sizes(self.array.store, [key]).items():
+                self.owners.add(each, size, found)
+        return UsageReport(found)
+
+
+@dataclass
+class DiskUsage(Job[UsageReport]):
+    """The job of `disk_usage`, which explains the fields.
+
+    Examples:
+        >>> oz.save("ocean.zarr", np.arange(3))
+        >>> oz.run(oz.jobs.DiskUsage("ocean.zarr")).total.chunk_keys
+        1
+    """
+
+    source: Any
+    path: str | None = None
+    storage_options: Mapping[str, Any] | None = None
+
+    def plan(self, tasks_at_once: int = 1) -> Plan[UsageReport]:
+        """Read the metadata of all nodes; keys are listed when the job runs."""
+        store, path = resolve_store_path(self.source, self.path, "r", self.storage_options)
+        start, node = find_node(store, path, use_consolidated=None)
+        outcome, arrays = UsageReport(), list[BoundArray]()
+        owners = _owners(start, node, outcome, arrays)
+        hidden = [] if getattr(store, "lists_all", True) else arrays
+
+        def tasks() -> Iterator[Task[UsageReport]]:
+            keys, prefixes = _parts(start, node)
+            yield Task(task_id("keys"), ListKeys(store, None, tuple(keys), owners))
+            for prefix in prefixes:
+                work = ListKeys(store, prefix, (), owners.below(prefix))
+                yield Task(task_id(prefix), work, label=prefix)
+            for array in hidden:
+                probing = ProbeChunks(array, owners.below(array.prefix))
+                yield Task(task_id("probe", array.prefix), probing, label=array.path)
+
+        return Plan(
+            f"disk usage of {paths.show(path)} in {store!r}",
+            key_digest("usage", unique_key(store), path),
+            [Stage("list", tasks)],
+            outcome,
+        )
+
+
+def _parts(start: Location, node: Node) -> tuple[list[str], list[str]]:
+    """Return the keys to measure, and the prefixes to list: one for each member of a group."""
+    keys, tops = start.format.subtree(start.path) if start.path else ([], [""])
+    levels = [list_dir(start.store, top) for top in tops] if node.kind == "group" else []
+    if not 0 < sum(len(prefixes) for _, prefixes in levels) <= MAX_PARTS:
+        return keys, tops
+    single = [key for found, _ in levels for key in found]
+    return [*dict.fromkeys([*keys, *single])], [p for _, prefixes in levels for p in prefixes]
+
+
+def _owners(start: Location, root: Node, outcome: UsageReport, arrays: list[BoundArray]) -> Owners:
+    """Return the owners of keys; note every node in the result, and arrays in the list."""
+    formats = _formats(start)
+    prefixes: dict[str, Owner] = {}
+    metadata = dict.fromkeys(start.format.root_documents(), paths.show(start.path))
+    for location, node in walk_nodes(start, root):
+        shown, own = paths.show(location.path), location.format
+        owner, usage = Owner(shown), NodeUsage()
+        if isinstance(node, Exception):
+            usage.kind, outcome.errors[shown] = "unreadable", str(node)
+        elif isinstance(node, ArrayModel):
+            usage.kind = "array"
+            array = BoundArray(location.store, location.path, own.chunk_prefix(location.path), node)
+            try:
+                owner = _array_owner(array, shown)
+                itemsize = 0 if array.data_type.variable else array.dtype.itemsize
+                usage.logical_bytes = math.prod(node.shape) * itemsize
+                arrays.append(array)
+            except OmnizarrError as e:
+                outcome.errors[shown] = str(e)
+        for prefix in (own.listing(location.path), own.chunk_prefix(location.path)):
+            prefixes[prefix] = owner
+        for format in formats:
+            keys = [*format.keys(location.path), consolidated.key(format, location.path)]
+            metadata.update({key: shown for key in keys if key is not None})
+        outcome.nodes[shown] = usage
+    return Owners(prefixes, metadata, paths.show(start.path))
+
+
+def _array_owner(array: BoundArray, path: str) -> Owner:
+    fixed = not array.data_type.variable and not array.model.storage_transformers
+    itemsize = array.dtype.itemsize if fixed else 0
+    return Owner(path, len(array.model.shape), array.encoding, array.grid, itemsize)
+
+
+def _formats(start: Location) -> list[Format]:
+    """Return the formats with metadata there: a conversion in place leaves those of the old."""
+    probe = Probe(start.path)
+    found = probe.formats(fetch_probe(start.store, probe), [])
+    return [start.format, *(f for f in found if type(f) is not type(start.format))]
+
+
+def disk_usage(
+    source: Any,
+    *,
+    path: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Unpack[RunOptions],
+) -> UsageReport:
+    """Return the stored bytes and keys of each node, as metadata, chunks and other keys.
+
+    The keys are listed with their sizes; no chunk is read. `cumulated` of the result gives the sums
+    of groups.
+
+    Args:
+        source: A path, URL, store, array or group.
+        path: The path of the node in the store; by default the root.
+        storage_options: Options for the store of a URL, such as credentials.
+        **options: Options of `run`, such as `on`, `workers`, `resume` and `progress`.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+
+    Examples:
+        >>> a = oz.zeros(10_000, chunks=1000, store="ocean.zarr")
+        >>> a[:] = 1
+        >>> oz.disk_usage("ocean.zarr").total.ratio > 10
+        True
+    """
+    return run(DiskUsage(source, path, storage_options), **options)

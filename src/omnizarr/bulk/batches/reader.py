@@ -1,0 +1,299 @@
+"""Read shuffled batches: the next window is read on other threads while one is given out."""
+
+from __future__ import annotations
+
+import contextvars
+import operator
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.bulk.batches.order import (
+    MIXED,
+    Blocks,
+    Order,
+    Pick,
+    equal_blocks,
+    find_blocks,
+    shuffle,
+)
+from omnizarr.bulk.partition import read_axes, stored_axes
+from omnizarr.concurrency import fork
+from omnizarr.concurrency.pool import ThreadPool
+from omnizarr.config import byte_size
+from omnizarr.data_types.data_type import as_plain
+from omnizarr.errors import InvalidArgument, WrongType
+from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.view import View
+from omnizarr.indexing import AxisSelection, everything
+
+Source: TypeAlias = "Array | View | npt.NDArray[Any]"
+Values: TypeAlias = npt.NDArray[Any]
+
+_readers = ThreadPool(4, "omnizarr-batches")
+
+
+def batches(
+    arrays: Source | tuple[Source, ...] | Mapping[str, Source],
+    size: int,
+    *,
+    seed: int | None = None,
+    start: int = 0,
+    worker: int = 0,
+    workers: int = 1,
+    budget: int | str = "256MB",
+    drop_last: bool = False,
+) -> Batches:
+    """Return an iterator of the rows of an array in a random order, `size` of them at a time.
+
+    A row is all that has one index along the first axis. Every row is given once. Rows are read in
+    large parts, each chunk or shard once, and ahead of their use: blocks of rows that are stored
+    together are shuffled, and the rows of at least eight blocks are mixed.
+
+    Args:
+        arrays: An array, a view (``array.view[...]``) or a NumPy array; or a tuple or a mapping of
+            several with equal lengths, such as images and labels. Batches are NumPy arrays, or
+            tuples or dictionaries of them.
+        size: The rows of a batch; the last one may have fewer.
+        seed: A number from which the order follows. By default one is drawn, see `Batches.seed`.
+            The order also depends on the shape and chunks of the array, `workers` and `budget`.
+        start: The number of batches to leave out: to go on after an interruption,
+            `Batches.position`.
+        worker: The number of this worker, from 0. Each row goes to exactly one of them.
+        workers: The number of all workers.
+        budget: The bytes of rows that are kept in memory and read ahead, at least two rows.
+        drop_last: True to leave out a last batch with fewer rows.
+
+    Raises:
+        InvalidArgument: If the arrays have different lengths, or an option is not valid.
+
+    Examples:
+        >>> images, labels = oz.ones((100, 4, 4), chunks=(10, 4, 4)), oz.array(np.arange(100))
+        >>> for some, their_labels in oz.batches((images, labels), 64, seed=1):
+        ...     print(some.shape, their_labels.shape)
+        (64, 4, 4) (64,)
+        (36, 4, 4) (36,)
+    """
+    for name, value, least in (("size", size, 1), ("start", start, 0), ("workers", workers, 1)):
+        _check_number(name, value, least)
+    _check_number("worker", worker, 0)
+    if worker >= workers:
+        raise InvalidArgument(f"worker must be less than workers, {workers}, got {worker}")
+    if seed is not None:
+        _check_number("seed", seed, 0)
+    names = tuple(arrays) if isinstance(arrays, Mapping) else None
+    if isinstance(arrays, Mapping):
+        sources = tuple(arrays.values())
+    else:
+        sources = arrays if isinstance(arrays, tuple) else (arrays,)
+    _check_sources(sources)
+    nbytes = byte_size(budget, "budget")
+    row_bytes = max(1, sum(map(_row_bytes, sources)))
+    window = max(1, nbytes // 2 // row_bytes)
+    chosen = secrets.randbits(63) if seed is None else operator.index(seed)
+    blocks = _blocks(max(sources, key=_row_bytes), max(1, window // MIXED))
+    order = shuffle(blocks, window, chosen, operator.index(worker), operator.index(workers))
+    pack = _Pack(isinstance(arrays, tuple), names)
+    return Batches(sources, pack, order, operator.index(size), operator.index(start), drop_last)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pack:
+    """The form of a batch: one array, a tuple or a dictionary."""
+
+    several: bool
+    names: tuple[str, ...] | None
+
+    def __call__(self, values: list[Values]) -> Any:
+        if self.names is not None:
+            return dict(zip(self.names, values, strict=True))
+        return tuple(values) if self.several else values[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Rows in memory, as they are stored."""
+
+    number: int
+    values: list[Values]
+    order: npt.NDArray[np.int64]
+
+
+class Batches(Iterator[Any]):
+    """An iterator of batches, see `omnizarr.batches`.
+
+    It can be pickled, and goes on at its position in another process. After an error the same
+    batch is tried again.
+    """
+
+    def __init__(
+        self,
+        sources: tuple[Source, ...],
+        pack: _Pack,
+        order: Order,
+        size: int,
+        position: int,
+        drop_last: bool,
+    ) -> None:
+        self._sources, self._pack, self._order = sources, pack, order
+        self._size, self._drop_last = size, drop_last
+        self._position = min(position, self._count())
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = fork.lock()
+        self._process = os.getpid()
+        self._current: _Window | None = None
+        self._ahead: tuple[int, Future[_Window]] | None = None
+
+    @property
+    def position(self) -> int:
+        """The number of batches that were given, `start` included."""
+        return self._position
+
+    @property
+    def seed(self) -> int:
+        """The number from which the order follows."""
+        return self._order.seed
+
+    def __len__(self) -> int:
+        """Return the number of all batches of this worker, also of those that were given."""
+        return self._count()
+
+    def _count(self) -> int:
+        whole, rest = divmod(self._order.count, self._size)
+        return whole + (1 if rest and not self._drop_last else 0)
+
+    def __next__(self) -> Any:
+        with self._lock:
+            if self._position >= self._count():
+                self.close()
+                raise StopIteration
+            at = self._position * self._size
+            end = min(at + self._size, self._order.count)
+            parts: list[list[Values]] = []
+            while at < end:
+                window = self._load(self._order.window_of(at))
+                first, last = self._order.span(window.number)
+                chosen = window.order[at - first : min(end, last) - first]
+                parts.append([values.take(chosen, axis=0) for values in window.values])
+                at = min(end, last)
+            self._position += 1
+            if len(parts) == 1:
+                return self._pack(parts[0])
+            return self._pack([np.concatenate(same) for same in zip(*parts, strict=True)])
+
+    def _load(self, number: int) -> _Window:
+        """Return a window, and have the next one read meanwhile."""
+        if self._current is not None and self._current.number == number:
+            return self._current
+        self._current = None  # before there is memory for another one
+        future = self._read_ahead(number)
+        try:
+            self._current = future.result()
+        except Exception:
+            self._ahead = None  # so that it is tried again
+            raise
+        self._ahead = None
+        if number + 2 < len(self._order.bounds):
+            self._read_ahead(number + 1)
+        return self._current
+
+    def _read_ahead(self, number: int) -> Future[_Window]:
+        if self._process != os.getpid():  # a forked child has none of the threads
+            self._process, self._ahead = os.getpid(), None
+        if self._ahead is not None and self._ahead[0] == number:
+            return self._ahead[1]
+        context = contextvars.copy_context()  # with the settings of the caller
+        future = _readers.submit(context.run, _read_window, self._sources, self._order, number)
+        self._ahead = (number, future)
+        return future
+
+    def close(self) -> None:
+        """Release the memory; the next batch, if one is asked for, is read anew."""
+        with self._lock:
+            if self._ahead is not None and self._process == os.getpid():
+                self._ahead[1].cancel()
+            self._current = self._ahead = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        temporary = ("_lock", "_process", "_current", "_ahead")
+        return {k: v for k, v in self.__dict__.items() if k not in temporary}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
+
+    def __repr__(self) -> str:
+        return f"<batches of {self._size} rows, {self._position} of {len(self)} given>"
+
+
+def _read_window(sources: tuple[Source, ...], order: Order, number: int) -> _Window:
+    rows, shuffled = order.rows(number)
+    return _Window(number, [_read_rows(source, rows) for source in sources], shuffled)
+
+
+def _read_rows(source: Source, rows: npt.NDArray[np.int64]) -> Values:
+    if isinstance(source, View):
+        return as_plain(source.view.oindex[rows].read())
+    return as_plain(source.oindex[rows] if isinstance(source, Array) else source[rows])
+
+
+def _blocks(source: Source, most: int) -> Blocks:
+    """Return the blocks of the array with the largest rows, which the others follow."""
+    if isinstance(source, np.ndarray):
+        return equal_blocks(len(source), most)
+    selection = everything(source.shape) if isinstance(source, Array) else source._selection
+    array = source if isinstance(source, Array) else source.array
+    if not isinstance(selection, AxisSelection):
+        return equal_blocks(len(source), most)
+    axis = selection.order[0]
+    pick = cast(Pick, selection.picks[axis])  # an integer would not be an axis of the result
+    return find_blocks(pick, stored_axes(array)[axis], read_axes(array)[axis], most)
+
+
+def _row_bytes(source: Source) -> int:
+    return int(np.prod(source.shape[1:], dtype=object)) * source.dtype.itemsize
+
+
+def _check_number(name: str, value: Any, least: int) -> None:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise WrongType(f"{name} must be an integer, got {value!r}") from None
+    if number < least:
+        raise InvalidArgument(f"{name} must be at least {least}, got {number}")
+
+
+def _check_sources(sources: tuple[Any, ...]) -> None:
+    if not sources:
+        raise InvalidArgument("batches needs at least one array")
+    for source in sources:
+        if not isinstance(source, (Array, View, np.ndarray)):
+            remedy = "open it with omnizarr.open"
+            if isinstance(source, list):
+                remedy = "give several arrays as a tuple or a dictionary"
+            elif isinstance(source, Group):
+                remedy = "give its arrays as a tuple, such as (group['x'], group['y'])"
+            raise WrongType(
+                "batches are read from arrays, views and NumPy arrays, got"
+                f" {type(source).__name__}; {remedy}"
+            )
+        if not source.shape:
+            raise InvalidArgument("batches needs arrays with rows; this one has no axes")
+    lengths = [len(source) for source in sources]
+    if len(set(lengths)) > 1:
+        raise InvalidArgument(f"the arrays have different lengths: {lengths}")

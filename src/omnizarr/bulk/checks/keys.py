@@ -1,0 +1,327 @@
+"""The keys of a store as tasks: batches of stored chunks, missing chunks, and what else is there.
+
+The store is listed as a stream. A listing of a billion keys needs no more memory than one batch,
+and one bit for each chunk if missing chunks are reported.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+
+from omnizarr.bulk.checks.chunks import CheckChunks, ReportMissing, inner_count, missing_chunk
+from omnizarr.bulk.checks.documents import Hierarchy
+from omnizarr.bulk.checks.findings import Coords, Depth, Finding, Kind, Level, VerifyReport
+from omnizarr.bulk.job import Task, task_id
+from omnizarr.concurrency.file_locks import NAME as LOCK
+from omnizarr.engine import BoundArray
+from omnizarr.errors import OmnizarrError
+from omnizarr.hierarchy.chunks import chunk_counts, missing_chunk_keys
+from omnizarr.model import paths
+from omnizarr.model.paths import is_ours
+from omnizarr.stores import LocalStore, Store, file_root, list_prefix, list_sizes
+from omnizarr.stores.base import ListsSizes
+from omnizarr.stores.local.atomic_files import PARTIAL
+from omnizarr.stores.marks import JOURNAL, MARKER, Mark
+from omnizarr.stores.staging import FOLDER, replaced
+
+TASK_BYTES = 2**26  # of decoded chunks that a task checks, unless one chunk is larger
+TASK_KEYS = 2048
+PROBED_KEYS = 256  # that a task asks for, of a store that cannot list them
+TASK_FINDINGS = 512
+
+
+def chunk_bytes(array: BoundArray) -> int:
+    """Return the bytes of the first chunk or shard of an array, decoded."""
+    shape = array.grid.chunk_shape((0,) * len(array.grid.axes)) if all(array.grid.shape) else ()
+    return max(1, math.prod(shape) * array.dtype.itemsize)
+
+
+@dataclass(frozen=True)
+class ReportFindings:
+    """Report what a listing has found; the work of a task."""
+
+    findings: tuple[Finding, ...]
+    depth: Depth
+    chunks: int = 0  # that cannot be checked
+    skipped: int = 0
+    absent: int = 0
+
+    def __call__(self) -> VerifyReport:
+        report = VerifyReport(
+            self.depth, chunks=self.chunks, unchecked=self.chunks, skipped=self.skipped,
+            absent=self.absent,
+        )  # fmt: skip
+        for finding in self.findings:
+            report.add(finding)
+        return report
+
+
+class Listing:
+    """One listing of a store as tasks: batches of stored chunks, and what else is there."""
+
+    def __init__(
+        self, hierarchy: Hierarchy, depth: Depth, missing: Level | None, sample: float | None
+    ) -> None:
+        self.hierarchy, self.depth = hierarchy, depth
+        self.start = hierarchy.start
+        self.missing = missing  # the level of missing chunks, None if they are only counted
+        self.sample = 1.0 if sample is None else sample
+        self.found = 0  # stored values
+        self._reset()
+
+    def _reset(self) -> None:
+        self._batch: list[str] = []
+        self._coordinates: list[Coords] = []
+        self._sizes: list[int] = []
+        self._array: BoundArray | None = None  # of the batch
+        self._most = 1  # keys in the batch
+        self._findings: list[Finding] = []
+        self._last = ""  # the key of the last finding
+        self._unchecked = self._skipped = self._absent = 0
+        self._listed: dict[str, bytearray] = {}  # a bit for each chunk, by prefix
+        self.found = 0
+
+    def tasks(self) -> Iterator[Task[VerifyReport]]:
+        """Yield the checks of all stored chunks, and reports of other keys."""
+        self._reset()
+        start = self.start
+        for prefix in start.format.subtree(start.path)[1]:
+            for key, size in _list(start.store, prefix):
+                yield from self._add(key, size)
+        yield from self._end_batch()
+        yield from self._end_findings()
+        yield from self._unlisted()
+        yield from self._end_findings()
+
+    def _add(self, key: str, size: int | None) -> Iterator[Task[VerifyReport]]:
+        array = self._array
+        if array is None or not key.startswith(array.prefix):
+            array = self.hierarchy.owner(key)
+        coords = None if array is None else self._coords(array, key)
+        if coords is None or array is None or array.prefix in self.hierarchy.unreadable:
+            if coords is not None:
+                self._unchecked += 1
+            elif array is None or array.prefix in self.hierarchy.arrays or self._is_known(array):
+                self._report_other(key)
+            if len(self._findings) >= TASK_FINDINGS:
+                yield from self._end_findings()
+            return
+        if key.endswith("/"):
+            message = "is a folder, not a file; the chunk reads as the fill value"
+            self._report(array.path, key[:-1], message, "damaged-chunk", coords, "error")
+            return
+        self.found += 1
+        self._note(array, coords)
+        if self.sample < 1 and not _is_sampled(key, self.sample):
+            self._skipped += 1
+            inside = all(c < n for c, n in zip(coords, array.grid.shape, strict=True))
+            self._absent -= inner_count(array, coords) if inside else 0
+            return
+        if array is not self._array:
+            yield from self._end_batch()
+            self._array, self._most = array, self._batch_size(array)
+        self._batch.append(key)
+        self._coordinates.append(coords)
+        if size is not None:
+            self._sizes.append(size)
+        # A batch ends at certain keys, so that after a change only some batches differ.
+        half = self._most // 2
+        count = len(self._batch)
+        if count >= self._most or (count >= half > 0 and zlib.crc32(key.encode()) % half == 0):
+            yield from self._end_batch()
+            self._array = array
+
+    def _coords(self, array: BoundArray, key: str) -> Coords | None:
+        try:
+            inside = key[len(array.prefix) :].rstrip("/")
+            return array.encoding.coords(inside, len(array.model.shape))
+        except OmnizarrError:
+            return None  # its key encoding is unknown
+
+    def _is_known(self, array: BoundArray) -> bool:
+        """Return True if the keys of an array's chunks are known."""
+        try:
+            _ = array.encoding
+        except OmnizarrError:
+            return False
+        return True
+
+    def _batch_size(self, array: BoundArray) -> int:
+        if self.depth == "present" and array.first_pipeline.sharded is None:
+            return TASK_KEYS
+        return max(1, min(TASK_KEYS, TASK_BYTES // chunk_bytes(array)))
+
+    def _end_batch(self) -> Iterator[Task[VerifyReport]]:
+        array, keys, sizes = self._array, tuple(self._batch), tuple(self._sizes)
+        coords = tuple(self._coordinates)
+        self._batch, self._coordinates, self._sizes, self._array = [], [], [], None
+        if array is not None and keys:
+            yield self._check(array, keys, coords, sizes if len(sizes) == len(keys) else None)
+
+    def _check(
+        self,
+        array: BoundArray,
+        keys: tuple[str, ...],
+        coords: tuple[Coords, ...],
+        sizes: tuple[int, ...] | None = None,
+        probe: bool = False,
+    ) -> Task[VerifyReport]:
+        missing = self.missing if probe or not array.model.storage_transformers else None
+        work = CheckChunks(array, keys, coords, self.depth, sizes, missing, probe)
+        size = len(keys) * chunk_bytes(array)
+        return Task(task_id("chunks", *keys), work, size, paths.show(array.path))
+
+    # Other keys
+
+    def _report_other(self, key: str) -> None:
+        folder, name = key.endswith("/"), paths.name(key.rstrip("/"))
+        if f"{FOLDER}/" in key or f"{JOURNAL}/" in key or folder:
+            return  # reported once, by `report_leftovers`
+        if name == MARKER:
+            self._report_marker(key)
+        elif PARTIAL in name:
+            message = "is half written: its writer stopped or is still running; see omnizarr repair"
+            self._report(self.start.path, key, message, "leftover")
+        elif name.startswith(LOCK):
+            message = "is a lock of a writer that is running or was killed; see omnizarr repair"
+            self._report(self.start.path, key, message, "leftover")
+        elif is_ours(name):
+            message = "is a temporary file of this package; see omnizarr repair"
+            self._report(self.start.path, key, message, "leftover")
+        elif key not in self.hierarchy.metadata_keys and not self.hierarchy.is_unreadable(key):
+            self._report(self.start.path, key, "belongs to no array or group", "orphan")
+
+    def _report_marker(self, key: str) -> None:
+        mark = Mark.read(self.start.store.get(key) or b"")
+        path = key.rpartition("/")[0]
+        if mark.finished:
+            message = f"is left of {mark}, which is complete; see omnizarr repair"
+            self._report(path, key, message, "leftover")
+        else:
+            half = mark.keeps_node and replaced(self.start.store, path) is not None
+            state = "or one below may be absent" if half else mark.effect
+            message = f"the node {state}: {mark} was interrupted, or is still writing"
+            if mark.keeps_node:
+                self._report(path, key, message, "leftover")
+            else:
+                self._report(path, key, message, "incomplete", level="error")
+
+    def _report(
+        self, path: str, key: str, message: str, kind: Kind, chunk: Coords | None = None,
+        level: Level = "warning",
+    ) -> None:  # fmt: skip
+        self._findings.append(Finding(paths.show(path), key, message, chunk, level, kind))
+
+    def _end_findings(self) -> Iterator[Task[VerifyReport]]:
+        found = tuple(self._findings)
+        numbers = self._unchecked, self._skipped, self._absent
+        self._findings, self._unchecked, self._skipped, self._absent = [], 0, 0, 0
+        if found or any(numbers):
+            keys = [(f.key, f.kind, f.message) for f in found]
+            id = task_id("findings", self._last, keys, numbers)
+            self._last = found[-1].key if found else ""
+            yield Task(id, ReportFindings(found, self.depth, *numbers))
+
+    # Missing chunks
+
+    def _note(self, array: BoundArray, coords: Coords) -> None:
+        """Note which chunks are stored, with one bit for each chunk of the grid."""
+        if self.missing is None:
+            self._listed.setdefault(array.prefix, _NO_BITS)
+            return
+        number, counts = 0, array.grid.shape
+        for c, n in zip(coords, counts, strict=True):
+            if c >= n:
+                return
+            number = number * n + c
+        bits = self._listed.get(array.prefix)
+        if bits is None:
+            bits = self._listed[array.prefix] = bytearray(-(-math.prod(counts) // 8))
+        bits[number >> 3] |= 0x80 >> (number & 7)
+
+    def _unlisted(self) -> Iterator[Task[VerifyReport]]:
+        """Yield reports of chunks that were not listed, or requests if nothing can be listed."""
+        for prefix, array in self.hierarchy.arrays.items():
+            if prefix not in self._listed and not getattr(array.store, "lists_all", True):
+                yield from self._probes(array)
+            elif self.missing is None:
+                continue
+            elif array.model.storage_transformers:
+                for coords, key in missing_chunk_keys(array):
+                    self._findings.append(missing_chunk(array, key, coords, self.missing))
+                    if len(self._findings) >= TASK_FINDINGS:
+                        yield from self._end_findings()
+            else:
+                bits = self._listed.pop(prefix, None)
+                yield from self._reports_missing(array, bits, self.missing)
+
+    def _probes(self, array: BoundArray) -> Iterator[Task[VerifyReport]]:
+        every = itertools.product(*map(range, array.grid.shape))
+        for coords in _batched(every, PROBED_KEYS):
+            self.found += len(coords)
+            yield self._check(array, tuple(map(array.key, coords)), coords, probe=True)
+
+    def _reports_missing(
+        self, array: BoundArray, bits: bytearray | None, level: Level
+    ) -> Iterator[Task[VerifyReport]]:
+        counts, label = array.grid.shape, paths.show(array.path)
+        per_value = max(1, math.prod(chunk_counts(array)) // max(1, math.prod(counts)))
+        most = max(1, TASK_FINDINGS // per_value)
+        for coords in _batched(_clear_bits(bits, counts), most):
+            work = ReportMissing(array, coords, self.depth, level)
+            yield Task(
+                task_id("missing", array.path, coords[0], coords[-1], len(coords)), work, 0, label
+            )
+
+
+_NO_BITS = bytearray()
+
+
+def _clear_bits(bits: bytearray | None, counts: Coords) -> Iterator[Coords]:
+    """Yield the coordinates of all chunks whose bit is not set."""
+    total, step = math.prod(counts), 2**16
+    for first in range(0, total, step):
+        count = min(step, total - first)
+        if bits is None:
+            numbers = np.arange(first, first + count)
+        else:
+            part = np.frombuffer(bits, np.uint8, -(-count // 8), first // 8)
+            numbers = first + np.flatnonzero(np.unpackbits(part)[:count] == 0)
+        columns = np.unravel_index(numbers, counts) if counts else ()
+        if not counts:
+            yield from (() for _ in numbers)
+        yield from zip(*(column.tolist() for column in columns), strict=True)
+
+
+def _batched(items: Iterator[Coords], most: int) -> Iterator[tuple[Coords, ...]]:
+    while some := tuple(itertools.islice(items, most)):
+        yield some
+
+
+def _list(store: Store, prefix: str) -> Iterator[tuple[str, int | None]]:
+    """Yield all keys below a prefix, with sizes where a listing has them without requests.
+
+    Of a directory also temporary files, locks, and folders with a slash at the end.
+    """
+    root = file_root(store)
+    if root is not None:
+        for key in LocalStore(root, read_only=True).list_everything(prefix):
+            yield key, None
+    elif isinstance(store, ListsSizes):
+        yield from list_sizes(store, prefix)
+    else:
+        for key in list_prefix(store, prefix):
+            yield key, None
+
+
+def _is_sampled(key: str, fraction: float) -> bool:
+    """Return True for a fraction of all keys, always the same ones."""
+    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=4).digest()
+    return int.from_bytes(digest, "big") < fraction * 2**32

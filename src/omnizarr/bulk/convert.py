@@ -1,0 +1,522 @@
+"""Convert a hierarchy from any format to any other.
+
+Chunks keep their bytes if the other format can describe them, and are re-encoded otherwise: copied,
+linked, or, in place, not touched at all. Everything that cannot be expressed is detected before
+anything is written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from omnizarr import registry
+from omnizarr.bulk.adaptation import (
+    Adaptation,
+    Adapted,
+    Options,
+    adapt_nodes,
+    consolidate,
+    consolidated_groups,
+)
+from omnizarr.bulk.in_place import (
+    InPlaceOutput,
+    check_still_listed,
+    differences,
+    find_source,
+    has_root,
+)
+from omnizarr.bulk.job import Job, Plan, Progress, Stage, Task, memory_of, run
+from omnizarr.bulk.output import Begun, HierarchyOutput
+from omnizarr.bulk.source_keys import source_state, warn_of_other_keys
+from omnizarr.bulk.transfer import (
+    REMOTE_BATCH,
+    Method,
+    Transfer,
+    Transferred,
+    TransferTask,
+    transfer_tasks,
+)
+from omnizarr.concurrency.executors import On
+from omnizarr.errors import CannotExpress, InvalidArgument, OmnizarrError, StoreError
+from omnizarr.formats import by_name, consolidated
+from omnizarr.formats.format import title
+from omnizarr.hierarchy.info import counted, size_text
+from omnizarr.hierarchy.location import Location, default_separator
+from omnizarr.hierarchy.lookup import (
+    check_node_writable,
+    find_node,
+    require_readable_nodes,
+    resolve_root,
+)
+from omnizarr.hierarchy.options import check_separator
+from omnizarr.model import Node, paths
+from omnizarr.stores import Store, can_list, check_disjoint, file_root, set_many
+from omnizarr.stores.base import LinksFiles
+from omnizarr.stores.identity import key_digest, portable_key
+from omnizarr.stores.resolve import options_for_two
+from omnizarr.stores.staging import check_whole
+from omnizarr.stores.wrappers import PrefixStore
+
+ChunkProgress = Callable[[int, int, str], None]
+SHOWN = 8  # arrays that a line of a plan names
+
+
+@dataclass
+class Report(Transferred):
+    """The result of a conversion."""
+
+    arrays: int = 0
+    groups: int = 0
+    # Re-encoded arrays, with the reason.
+    encoded: dict[str, str] = field(default_factory=dict)
+    # Keys and prefixes that are not Zarr and were skipped.
+    foreign: list[str] = field(default_factory=list)
+    # Arrays written without checksums, with the names of the checksum codecs.
+    left_out: dict[str, str] = field(default_factory=dict)
+    # Arrays of which other values are missing for xarray than before, with the reason, and what old
+    # metadata that were erased said otherwise than the new ones, by node.
+    notes: dict[str, str] = field(default_factory=dict)
+    # Groups with consolidated metadata.
+    consolidated: list[str] = field(default_factory=list)
+    # Chunks to be written, if they were counted beforehand.
+    chunks_total: int = 0
+
+
+@dataclass
+class Convert(Job[Report]):
+    """The job of `convert`, which explains the other fields.
+
+    Attributes:
+        measure: True to count the chunks beforehand, for the totals of the plan and the progress.
+
+    Examples:
+        >>> oz.save("old.zarr", np.arange(6), zarr_format=2)
+        >>> oz.run(oz.jobs.Convert("old.zarr", "new.zarr", zarr_format=3)).arrays
+        1
+    """
+
+    source: Any
+    destination: Any = None
+    zarr_format: int | str = 3
+    overwrite: bool = False
+    in_place: bool = False
+    remove_old: bool = False
+    link: bool = False
+    consolidated: bool | None = None
+    dimension_separator: str | None = None
+    checksum: bool = False
+    skip_damaged: bool = False
+    verify: bool = False
+    memory: int | str | None = None
+    storage_options: Mapping[str, Any] | None = None
+    destination_options: Mapping[str, Any] | None = None
+    measure: bool = True
+
+    def plan(self, tasks_at_once: int = 1) -> Plan[Report]:
+        """Read the metadata and decide how each node is converted."""
+        self._check_arguments()
+        given = self.storage_options, self.destination_options
+        here, there = options_for_two(self.source, self.destination, *given)
+        store = origin = self._origin(here)
+        if not self.in_place:
+            store, end = resolve_root(self.destination, storage_options=there)
+            if end:
+                raise InvalidArgument(
+                    f"a conversion writes the root of a store, not {paths.show(end)} in {store!r};"
+                    " convert to another store, and copy the result with copy_hierarchy"
+                )
+            check_node_writable(self.destination)
+        goal = by_name(self.zarr_format, default_separator(store))
+        if self.in_place:
+            start, node = find_source(origin, goal)
+            store = start.store
+            if self.remove_old:
+                check_still_listed(start, goal)
+        else:
+            start, node = find_node(origin, "", use_consolidated=None)
+            check_disjoint(start.store, store, "; give another destination, or in_place=True")
+        if self.link:
+            _check_linkable(start.store, store)
+        stored = require_readable_nodes(start, node)
+        translate = registry.lookup("integration", "ome")
+        separator = check_separator(self.dimension_separator)
+        try:
+            nodes, separator = translate(start, stored, goal, self.in_place, separator)
+        except OmnizarrError:
+            if not (self.remove_old and has_root(origin, goal)):
+                raise
+            nodes = stored  # the rest of an image whose removal was interrupted, only compared
+        options = Options(
+            self.in_place, separator, self.checksum, same_format=start.format.name == goal.name
+        )
+        adapted = adapt_nodes(start, nodes, goal, options)
+        changed = [p for p, n in stored.items() if nodes[p] is not n and n.kind == "group"]
+        return _Planning(self, start, Location(store, "", goal), adapted).plan(
+            stored, changed, tasks_at_once
+        )
+
+    def _origin(self, options: Mapping[str, Any] | None) -> Store:
+        """Return the store of the source; that of a node below the root has only its keys."""
+        mode = "r+" if self.in_place else "r"
+        store, path = resolve_root(self.source, mode, options)
+        if self.in_place:
+            check_node_writable(self.source)
+        if not path:
+            return store
+        if self.in_place:
+            raise InvalidArgument(
+                f"in_place=True converts whole hierarchies, and {paths.show(path)} is a part of"
+                f" {store!r}; give the store, or a destination"
+            )
+        location, _ = find_node(store, path)
+        check_whole(store, path)  # the store below the path does not show it
+        if not location.is_under_one_prefix:
+            raise InvalidArgument(
+                f"zarr {location.format.name} keeps metadata and chunks apart, so"
+                f" {paths.show(path)} cannot be converted alone; convert the whole hierarchy"
+            )
+        return PrefixStore(store, path, read_only=True)
+
+    def _check_arguments(self) -> None:
+        if self.in_place != (self.destination is None):
+            raise TypeError("give a destination, or in_place=True")
+        if self.remove_old and not self.in_place:
+            raise TypeError("remove_old requires in_place=True; a copy does not change the source")
+        if self.link and self.in_place:
+            raise TypeError("link=True needs a destination; in place, no chunk is touched")
+
+
+@dataclass
+class _Planning:
+    """A conversion whose nodes are known."""
+
+    job: Convert
+    start: Location
+    target: Location
+    adapted: Adapted
+
+    def plan(self, stored: Mapping[str, Node], ome: list[str], tasks_at_once: int) -> Plan[Report]:
+        job, start, goal = self.job, self.start, self.target.format
+        arrays, models = self.adapted.arrays, self.adapted.models
+        report = Report(arrays=len(arrays), groups=len(models) - len(arrays))
+        for array in arrays:
+            path = paths.show(array.source.path)
+            if array.reason is not None:
+                report.encoded[path] = array.reason
+            if array.left_out:
+                report.left_out[path] = ", ".join(array.left_out)
+            if array.note is not None:
+                report.notes[path] = array.note
+        groups, why = self._consolidated(stored)
+        report.consolidated = [paths.show(path) for path in groups]
+        documents = {**goal.root_documents(), **self.adapted.documents}
+        documents |= consolidate(goal, models, groups)
+        if job.remove_old and has_root(start.store, goal):
+            # It was converted before, and may have been changed since.
+            documents, report.consolidated, why = {}, [], []
+            report.notes |= differences(start, self.target, models)
+        decisions = [*self._decisions(), *why]
+        decisions += [f"{path}: {note}" for path, note in report.notes.items()]
+        if ome:
+            decisions.append(
+                f"{counted(len(ome), 'group')} of OME-Zarr get the metadata of the version for zarr"
+                f" {goal.name}: {_names(ome)}"
+            )
+        state = "" if job.in_place else source_state(start.store, start.path)
+        digest = key_digest(portable_key(start.store), state, sorted(documents.items()))
+        output: InPlaceOutput | _Output
+        if job.in_place:
+            output = InPlaceOutput(start, self.target, stored, documents, job.remove_old, digest)
+            decisions += output.decisions()
+        else:
+            if can_list(start.store):  # else only what consolidated metadata name is known
+                report.foreign = warn_of_other_keys(start, stored)
+            output = _Output(self.target, documents, start, digest, job.overwrite)
+        room = memory_of(job.memory, tasks_at_once)
+        transfers = [self._transfer(array, self.target.store) for array in arrays]
+        if job.in_place and not (job.verify or job.skip_damaged):
+            transfers = []
+        largest = max((transfer.largest for transfer in transfers), default=0)
+        if largest > room and job.memory is not None:
+            raise InvalidArgument(
+                f"one chunk needs up to {size_text(largest)} of memory, and {tasks_at_once} are"
+                f" converted at a time: give memory={size_text(largest * tasks_at_once)!r} or more,"
+                " or fewer workers"
+            )
+        stage = Stage("check chunks" if job.in_place else "write chunks", self._tasks(output, room))
+        if job.measure and transfers:
+            self._measure(transfers, stage, report, decisions)
+        into = "in place" if job.in_place else f"at {self.target.store!r}"
+        return Plan(
+            f"convert {start.store!r} from {title(start.format.name, '')} to zarr {goal.name}"
+            f" {into}",
+            digest,
+            [stage] if transfers else [],
+            report,
+            output,
+            decisions,
+            max(min(room, REMOTE_BATCH), largest) * tasks_at_once if transfers else None,
+        )
+
+    def _tasks(
+        self, output: InPlaceOutput | _Output, room: int
+    ) -> Callable[[], Iterator[Task[Report]]]:
+        return partial(self._list_tasks, output, room)
+
+    def _list_tasks(self, output: InPlaceOutput | _Output, room: int) -> Iterator[Task[Report]]:
+        transfers = (self._transfer(array, output.chunk_store) for array in self.adapted.arrays)
+        job = self.job
+        template = TransferTask((), Report, job.skip_damaged, output.resumed, job.verify)
+        return transfer_tasks(transfers, template, room)
+
+    def _transfer(self, array: Adaptation, store: Store) -> Transfer:
+        job = self.job
+        method: Method = "check" if job.in_place else "values" if array.fills else array.method
+        check = True
+        if job.link and method == "copy" and not any(array.changed):
+            method, check = "link", job.verify or job.skip_damaged
+        return array.transfer(store, self.target.format, method, check)
+
+    def _consolidated(self, stored: Mapping[str, Node]) -> tuple[list[str], list[str]]:
+        """Return the groups that get consolidated metadata, and the reason."""
+        goal, wanted = self.target.format, self.job.consolidated
+        can = consolidated.key(goal, "") is not None
+        groups = [
+            path for path in consolidated_groups(self.start, stored) if path in self.adapted.models
+        ]
+        if wanted is False:
+            return [], ["consolidated metadata is left out, as requested"] if groups else []
+        root = self.adapted.models.get("")
+        if wanted and not groups and root is not None and root.kind == "group":
+            groups = [""]
+        if not groups:
+            return [], []
+        if not can and wanted:
+            raise CannotExpress(
+                f"zarr {goal.name} has no consolidated metadata; leave consolidated=True out"
+            )
+        if not can:
+            return [], [f"consolidated metadata is left out: zarr {goal.name} has none"]
+        return groups, [f"consolidated metadata is written for {_names(groups)}"]
+
+    def _decisions(self) -> Iterator[str]:
+        kept = "chunks kept byte for byte"
+        if self.job.in_place:
+            kept = "chunks kept where they are"
+        elif self.job.link:
+            kept = "chunks kept, as hard links"
+        found: dict[tuple[str, str], list[str]] = {}
+        for array in self.adapted.arrays:
+            way = kept, ""
+            if array.reason is not None:
+                way = "re-encoded", f": {array.reason}"
+            elif any(array.changed):
+                way = f"copied without {', '.join(array.left_out)}", ""
+            found.setdefault(way, []).append(array.source.path)
+        for (how, why), names in found.items():
+            yield f"{how}: {counted(len(names), 'array')} ({_names(names)}){why}"
+
+    def _measure(
+        self,
+        transfers: list[Transfer],
+        stage: Stage[Report],
+        report: Report,
+        decisions: list[str],
+    ) -> None:
+        """Count the stored chunks and their bytes."""
+        numbers = {False: [0, 0], True: [0, 0]}
+        for transfer in transfers:
+            same = transfer.method not in ("encode", "values")
+            for coords, size in transfer.units():
+                report.chunks_total += transfer.count(coords)
+                numbers[same][0] += 1
+                numbers[same][1] += size
+        stage.reads = numbers[False][0] + numbers[True][0]
+        stage.size = stage.bytes_read = numbers[False][1] + numbers[True][1]
+        if self.job.in_place:
+            return
+        stage.writes = report.chunks_total
+        if not numbers[False][0]:
+            stage.bytes_written = numbers[True][1]
+        for same, what in ((True, "that keep their bytes"), (False, "to re-encode")):
+            count, size = numbers[same]
+            if count:
+                decisions.append(f"{counted(count, 'chunk')} {what}: {size_text(size)}")
+
+
+def _names(found: list[str]) -> str:
+    more = f", … ({len(found) - SHOWN} more)" if len(found) > SHOWN else ""
+    return ", ".join(map(paths.show, found[:SHOWN])) + more
+
+
+def _check_linkable(source: Store, target: Store) -> None:
+    """Raise if files of one store cannot be linked in another."""
+    old, new = file_root(source), file_root(target)
+    if old is None or new is None or not isinstance(target, LinksFiles):
+        other = source if old is None else target
+        raise StoreError(
+            f"cannot link chunks: {other!r} is not a directory; leave link=True out to copy them"
+        )
+    above = Path(os.path.abspath(new))
+    while not above.exists() and above != above.parent:
+        above = above.parent
+    if os.stat(old).st_dev != os.stat(above).st_dev:
+        raise StoreError(
+            f"cannot link chunks: {old} and {new} are on different file systems; leave link=True"
+            " out to copy them"
+        )
+
+
+class _Output(HierarchyOutput):
+    """The converted hierarchy: its metadata are stored in one batch."""
+
+    def __init__(
+        self,
+        target: Location,
+        documents: Mapping[str, bytes],
+        start: Location,
+        digest: str,
+        overwrite: bool,
+    ) -> None:
+        operation = f"the conversion of {start.store!r} to zarr {target.format.name}"
+        super().__init__(target, {}, operation=operation, digest=digest, overwrite=overwrite)
+        self.documents, self.origin = documents, start.store
+        self.resumed = False
+
+    def begin(self, resume: bool, shared: bool) -> Begun:
+        """Prepare the destination, or find what an interrupted conversion has written."""
+        if resume and portable_key(self.origin) is None:
+            raise StoreError(
+                f"cannot resume from {self.origin!r}: it cannot be identified as the source of the"
+                " interrupted conversion; give overwrite=True to start again"
+            )
+        state = super().begin(resume, shared)
+        self.resumed = state == "resumed"
+        if state == "finished":
+            return state
+        try:
+            set_many(self._begun.location.store, self.documents.items())
+        except BaseException:
+            self.abandon()
+            raise
+        return state
+
+
+def convert(
+    source: Any,
+    destination: Any = None,
+    *,
+    zarr_format: int | str = 3,
+    overwrite: bool = False,
+    in_place: bool = False,
+    remove_old: bool = False,
+    link: bool = False,
+    consolidated: bool | None = None,
+    dimension_separator: str | None = None,
+    checksum: bool = False,
+    resume: bool = False,
+    skip_damaged: bool = False,
+    verify: bool = False,
+    progress: ChunkProgress | None = None,
+    on: On = None,
+    workers: int | None = None,
+    checksums: str | os.PathLike[str] | None = None,
+    memory: int | str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    destination_options: Mapping[str, Any] | None = None,
+) -> Report:
+    """Write a hierarchy in another format.
+
+    The destination becomes visible when it is complete. An interrupted conversion is finished by
+    the same call with ``resume=True`` if the source has not changed since, or started again with
+    ``overwrite=True``. Keys that are not Zarr are skipped with a warning.
+
+    In place, only metadata is written, beside the old metadata; this is possible if every chunk
+    stays valid under its key (1 to 2, 2 to 3, 1 to 3). `undo_conversion` erases the new metadata
+    again. In place and with `link`, chunks are not read and damage is not found, unless `verify` or
+    `skip_damaged` is given.
+
+    OME-Zarr images and plates get the metadata of the OME-Zarr version for that Zarr version, as
+    with `ome.migrate`. In version 2, checksums are removed because few readers support them; the
+    report names them in `left_out`.
+
+    Args:
+        source: A path, URL, dict, store, array or group.
+        destination: A path, URL or store; None with `in_place`.
+        zarr_format: The format to write: 1, 2, 3 or ``"3-draft"``.
+        overwrite: True to replace an existing hierarchy once the new one is complete.
+        in_place: True to add metadata of the other format to the source.
+        remove_old: With `in_place`, True to erase the old metadata.
+        link: True to make hard links to the source's files, on the same file system, of chunks that
+            keep their bytes.
+        consolidated: True to write consolidated metadata, False not to; by default as in the
+            source.
+        dimension_separator: The separator of the chunk keys; by default that of the source.
+        checksum: True to keep checksums in version 2.
+        resume: True to finish what an interrupted call began.
+        skip_damaged: True to skip damaged chunks and list them in the report, not to raise.
+        verify: True to read back all that was written and compare it with the source.
+        progress: A function of the number of chunks done, their total number, and the array's path.
+        on: Where the tasks run: threads by default, ``"processes"``, an executor of
+            `concurrent.futures`, or a Dask client.
+        workers: The largest number of threads or processes.
+        checksums: A file for the SHA-256 of all that was written.
+        memory: The bytes that may be held in memory at a time, such as ``"512MB"``.
+        storage_options: Options for the stores of URLs, such as credentials.
+        destination_options: Options for the store of the destination, instead of `storage_options`.
+
+    Returns:
+        The numbers of nodes and chunks, and what was left out.
+
+    Raises:
+        NodeNotFound: If there is nothing at the source.
+        NodeExists: If there is something at the destination.
+        CannotExpress: If the format cannot express a node.
+        ChunkError: If a chunk is damaged.
+        StoreError: With `remove_old`, if a hierarchy around the directory lists it by the old
+            metadata only.
+
+    Examples:
+        >>> oz.save("old.zarr", np.arange(6), zarr_format=2)
+        >>> oz.convert("old.zarr", "new.zarr", zarr_format=3).arrays
+        1
+        >>> oz.open("new.zarr").zarr_format
+        3
+    """
+    job = Convert(
+        source,
+        destination,
+        zarr_format=zarr_format,
+        overwrite=overwrite,
+        in_place=in_place,
+        remove_old=remove_old,
+        link=link,
+        consolidated=consolidated,
+        dimension_separator=dimension_separator,
+        checksum=checksum,
+        skip_damaged=skip_damaged,
+        verify=verify,
+        memory=memory,
+        storage_options=storage_options,
+        destination_options=destination_options,
+        measure=progress is not None,
+    )
+    return run(
+        job,
+        on,
+        workers=workers,
+        resume=resume,
+        progress=None if progress is None else partial(_show_chunks, progress),
+        checksums=checksums,
+    )
+
+
+def _show_chunks(show: ChunkProgress, state: Progress) -> None:
+    """Pass the number of chunks on, of which tasks have many."""
+    if isinstance(state.outcome, Report) and state.label:
+        show(state.outcome.chunks, state.outcome.chunks_total, state.label)

@@ -1,0 +1,222 @@
+"""The destination of a copy: invisible until it is complete, swapped, or updated in place."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeAlias
+
+from omnizarr.bulk.output import (
+    Attempt,
+    Begun,
+    StoreOutput,
+    begin_beside,
+    clear_abandoned,
+    find_attempt,
+    new_mark,
+)
+from omnizarr.errors import InvalidArgument, NodeExists
+from omnizarr.formats import Probe, consolidated, is_metadata
+from omnizarr.hierarchy.build import lock_replacement
+from omnizarr.hierarchy.location import existing_node
+from omnizarr.hierarchy.lookup import check_erasable
+from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
+from omnizarr.model import paths
+from omnizarr.model.paths import is_ours
+from omnizarr.stores import (
+    Store,
+    can_list,
+    check_writable,
+    erase_values,
+    is_process_local,
+    list_prefix,
+    set_new,
+)
+from omnizarr.stores.marks import MARKER, Kind, Mark, marker
+from omnizarr.stores.staging import Extent, Stage, recover_interrupted, stage
+
+ERASED = 4096  # keys that are erased at a time
+Mode: TypeAlias = Literal["new", "overwrite", "update"]
+
+
+class CopyOutput(StoreOutput):
+    """The destination of a copy, not visible as a node before `finish` unless it is updated.
+
+    The copy writes all keys itself, metadata last. `keys` yields them, where the destination has
+    others, too.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        *,
+        operation: str,
+        digest: str,
+        mode: Mode,
+        consolidate: bool,
+        keys: Callable[[], Iterator[str]],
+    ) -> None:
+        self.store, self.path, self.mode = store, path, mode
+        self.operation, self.digest = operation, digest
+        self.consolidate, self.keys = consolidate, keys
+        self._stage: Stage | None = None
+
+    @property
+    def place(self) -> tuple[Store, str]:
+        """The store and path of the copy."""
+        return self.store, self.path
+
+    @property
+    def target(self) -> Store:
+        """The store that takes the values, at the keys that they have in the end."""
+        return self.store if self._stage is None else self._stage.store
+
+    def begin(self, resume: bool, shared: bool) -> Begun:
+        """Prepare the destination, or find what an interrupted copy has written."""
+        check_writable(self.store)
+        found = find_attempt(self.store, self.path, self.digest, resume=resume, shared=shared)
+        if found is not None:
+            self.attempt = found
+            if found.mark.finished:
+                self._consolidate()
+                return "finished"
+            self._stage = found.stage
+            return "resumed"
+        if self.mode != "new":
+            with lock_replacement(self.store):
+                recover_interrupted(self.store)  # of a copy that was killed when it was complete
+        text = self.store.get(marker(self.path))
+        old = None if text is None else Mark.read(text)
+        if self.mode == "update":
+            return self._begin_update(old, shared)
+        if old is not None:
+            self._begin_again(old)
+        if self._is_occupied():
+            return self._begin_stage(shared)
+        mark = new_mark(self.operation, self.digest, Kind.COPY)
+        self.attempt = Attempt(self.store, marker(self.path), mark)
+        if old is not None:
+            self.store.set(marker(self.path), mark.write())
+        elif not set_new(self.store, marker(self.path), mark.write()):
+            joined = find_attempt(self.store, self.path, self.digest, resume=False, shared=shared)
+            if joined is None:
+                raise NodeExists(f"another writer is just creating {self}; try again later")
+            self.attempt = joined
+            return "resumed"
+        return "new"
+
+    def _begin_update(self, old: Mark | None, shared: bool) -> Begun:
+        """Begin to change values; what is copied to an empty place belongs to the copy alone."""
+        own = not self._is_occupied() if old is None else old.kind is Kind.COPY
+        kind = Kind.COPY if own else Kind.UPDATE
+        mark = new_mark(self.operation, self.digest, kind)
+        self.attempt, state = begin_beside(self.store, self.path, mark, shared)
+        return state
+
+    def _is_occupied(self) -> bool:
+        if not can_list(self.store):
+            return existing_node(self.store, self.path) is not None
+        return next(self._values(), None) is not None
+
+    def _values(self) -> Iterator[str]:
+        """Yield the keys below the path, but for those of this package."""
+        keys = list_prefix(self.store, paths.prefix(self.path))
+        return (key for key in keys if not is_ours(key))
+
+    def _begin_again(self, mark: Mark) -> None:
+        """Erase what another, interrupted copy to an empty place has written; raise if not told."""
+        if self.mode != "overwrite":
+            raise NodeExists(
+                f"{self} {mark.effect}: {mark} was interrupted, or is still writing; resume=True"
+                " finishes the same copy, update=True completes it by another, overwrite=True"
+                " starts again"
+            )
+        if existing_node(self.store, self.path) is not None:
+            return  # it stays until the swap
+        if mark.kind is not Kind.COPY:
+            raise NodeExists(
+                f"{self} is incomplete: {mark} was interrupted, or is still writing; finish that"
+                " first, or copy to another destination"
+            )
+        # Nobody resumes what is erased; the marker stays for those who copy here again.
+        self.store.set(marker(self.path), Mark(mark.operation, kind=Kind.COPY).write())
+        Attempt(self.store, marker(self.path), mark).erase_journal()
+        keys = self._values()
+        while some := [*itertools.islice(keys, ERASED)]:
+            erase_values(self.store, some)
+
+    def _begin_stage(self, shared: bool) -> Begun:
+        """Begin to write beside the node that is replaced."""
+        if self.mode != "overwrite":
+            raise NodeExists(
+                f"{self} is not empty; update=True copies what differs, overwrite=True replaces it"
+            )
+        if shared:
+            raise InvalidArgument("parts of a job cannot replace a hierarchy; erase it first")
+        old = existing_node(self.store, self.path)
+        if old is None:
+            raise NodeExists(f"{self} holds data, but no Zarr node; copy to another destination")
+        check_erasable(self.store, self.path, old[0])
+        clear_abandoned(self.store, self.path)
+        self._stage = staged = stage(self.store)
+        staged.check(self._extent)
+        if not is_process_local(self.store):
+            mark = new_mark(self.operation, self.digest, Kind.COPY, self.path)
+            self.store.set(staged.prefix + MARKER, mark.write())
+            self.attempt = Attempt(self.store, staged.prefix + MARKER, mark, staged)
+        return "new"
+
+    @property
+    def _extent(self) -> Extent:
+        keys = [*consolidated.probe_keys(None, self.path, None), *Probe(self.path).keys()]
+        return Extent(tuple(keys), (), (paths.prefix(self.path),), is_metadata, self.path)
+
+    def finish(self) -> None:
+        """Swap the old hierarchy and the new, or note that it is complete."""
+        if self._stage is not None:
+            with lock_replacement(self.store):
+                self._stage.replace(self._extent, self._extent)
+            if self.attempt is None:  # else `clear` does
+                self._stage.discard()
+        self._consolidate()
+        if self.attempt is not None:
+            self.attempt.note_finished()
+
+    def _consolidate(self) -> None:
+        """Write consolidated metadata anew: those of the source have nodes that were left out."""
+        if self.path or not self.consolidate:
+            return
+        if existing_node(self.store, "") is not None and consolidated_is_stale(self.store):
+            consolidate_metadata(self.store)
+
+    def clear(self) -> None:
+        """Erase what is left of the attempt, and of an interrupted update that was replaced."""
+        super().clear()
+        text = self.store.get(marker(self.path)) if self.mode == "overwrite" else None
+        if text is not None:
+            Attempt(self.store, marker(self.path), Mark.read(text)).clear()
+
+    def abandon(self) -> None:
+        """Keep what was copied, and say how to go on."""
+        error = sys.exception()
+        state = "is as it was" if self.attempt is None else self.attempt.mark.effect
+        how = "the same copy with resume=True goes on from here"
+        if self._stage is not None:
+            state = "is as it was"
+            if self.attempt is None:  # in memory, where another call would not find it
+                self._stage.discard()
+                how = "start again"
+        if error is not None:
+            error.add_note(f"{self} {state}; {how}")
+
+    def _keys(self) -> Iterator[str]:
+        """Yield the keys of all values that the copy has written, or found to be the same."""
+        if self.mode != "update":
+            return self._values()
+        prefix = paths.prefix(self.path)
+        return (prefix + key for key in self.keys())
+
+    def __str__(self) -> str:
+        return f"{paths.show(self.path)} in {self.store!r}" if self.path else repr(self.store)

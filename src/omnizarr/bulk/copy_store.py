@@ -1,0 +1,645 @@
+"""Copy hierarchies between stores: bytes as they are, all keys or some, or only what differs.
+
+Everything but metadata is copied first, in batches that are tasks of a job. Metadata follow, those
+of the innermost nodes first, so that no group is visible before its members, and none before its
+chunks. A marker in the destination says that it is incomplete until then.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any, Literal, TypeAlias, Unpack
+
+import numpy as np
+
+from omnizarr.bulk.convert import Convert
+from omnizarr.bulk.copy_batches import (
+    COMPARED,
+    Compare,
+    Copied,
+    CopyBatch,
+    CopyMetadata,
+    EraseBatch,
+    KnownEntries,
+)
+from omnizarr.bulk.copy_output import CopyOutput, Mode
+from omnizarr.bulk.job import Job, Plan, RunOptions, Stage, Task, TaskIds, memory_of, run
+from omnizarr.bulk.source_keys import chunk_prefixes, is_below, lists_all, select, source_keys
+from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
+from omnizarr.formats import by_name, is_metadata, makes_node
+from omnizarr.hierarchy.location import existing_node
+from omnizarr.hierarchy.lookup import (
+    check_node_writable,
+    find_node,
+    has_store_path,
+    resolve_store_path,
+)
+from omnizarr.model import paths
+from omnizarr.model.paths import is_ours
+from omnizarr.stores import (
+    Entry,
+    Store,
+    can_list,
+    is_process_local,
+    list_entries,
+    list_prefix,
+    overlap,
+    storage_identity,
+)
+from omnizarr.stores.identity import key_digest, unique_key
+from omnizarr.stores.marks import Kind, Mark, marker
+from omnizarr.stores.resolve import options_for_two
+from omnizarr.stores.staging import check_whole
+from omnizarr.stores.transfer import Transfer, is_quick
+
+BATCH = 256  # keys of one task
+BATCH_BYTES = 2**26  # of the values of one task, unless one value is larger
+UNKNOWN = 16  # keys of one task, where a store does not list sizes
+LISTED = 200_000  # keys that are listed ahead, to know how much there is to do
+COMPARE = ("time", "size", "checksum")
+Log: TypeAlias = Callable[[str], object] | None
+
+
+@dataclass
+class Copy(Job[Copied]):
+    """The job of `copy_hierarchy`, which explains the other fields.
+
+    Attributes:
+        dry_run: True to compare and count; nothing is written.
+        destination_path: The path of the copy in its store.
+        choose: A function of a key that returns True for those to copy; it is called where tasks
+            are planned.
+
+    Examples:
+        >>> oz.save("run.zarr", a=np.arange(3), b=np.ones(2))
+        >>> oz.run(oz.jobs.Copy("run.zarr", "copy.zarr")).copied
+        5
+    """
+
+    source: Any
+    destination: Any
+    path: str = ""
+    update: bool = False
+    compare: Compare = "time"
+    overwrite: bool = False
+    delete: bool = False
+    verify: bool = False
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    memory: int | str | None = None
+    storage_options: Mapping[str, Any] | None = None
+    destination_options: Mapping[str, Any] | None = None
+    dry_run: bool = False  # compare and count; nothing is written
+    destination_path: str = ""
+    choose: Callable[[str], bool] | None = None  # of keys; only where tasks are planned
+
+    def __post_init__(self) -> None:
+        if self.update and self.overwrite:
+            raise InvalidArgument("give update=True or overwrite=True, not both")
+        if self.delete and not self.update:
+            raise InvalidArgument("delete=True needs update=True")
+        if self.delete and (self.include or self.exclude):
+            raise InvalidArgument("delete=True erases all that the source does not have; it cannot"
+                                  " be combined with include or exclude")  # fmt: skip
+        if self.compare not in (*COMPARE, "exists", "never"):
+            raise InvalidArgument(
+                f"compare must be one of {', '.join(COMPARE)}, got {self.compare!r}"
+            )
+
+    def plan(self, tasks_at_once: int = 1) -> Plan[Copied]:
+        """List the source; nothing is written."""
+        return Copying(self, tasks_at_once).plan()
+
+    def _places(self) -> tuple[tuple[Store, str], tuple[Store, str]]:
+        """Return the store and path of the source, and those of the destination."""
+        options = options_for_two(
+            self.source, self.destination, self.storage_options, self.destination_options
+        )
+        mode = "r" if self.dry_run else "r+"
+        if not self.dry_run:
+            check_node_writable(self.destination)
+        return (
+            resolve_store_path(self.source, self.path, "r", options[0]),
+            resolve_store_path(self.destination, self.destination_path, mode, options[1]),
+        )
+
+    def converts(self, zarr_format: int | str) -> bool:
+        """Return True if the source has another format, so that its bytes cannot be copied."""
+        source, _ = self._places()
+        return find_node(*source)[0].format.name != by_name(zarr_format).name
+
+    def conversion(self, zarr_format: int | str) -> Convert:
+        """Return the job that writes the destination in another format."""
+        for name in ("path", "update", "delete", "include", "exclude"):
+            if getattr(self, name):
+                raise InvalidArgument(
+                    f"{name} is for copies in the same format; leave zarr_format out, or convert"
+                    " first"
+                )
+        return Convert(
+            self.source,
+            self.destination,
+            zarr_format,
+            overwrite=self.overwrite,
+            verify=self.verify,
+            memory=self.memory,
+            storage_options=self.storage_options,
+            destination_options=self.destination_options,
+        )
+
+    def opened(self) -> Copy:
+        """Return the same job with open stores."""
+        (source, path), (destination, end) = self._places()
+        return replace(
+            self,
+            source=source,
+            destination=destination,
+            path=path,
+            destination_path=end,
+            storage_options=None,
+            destination_options=None,
+        )
+
+
+class Copying:
+    """A copy that is planned and run: the keys of the source, and the tasks made of them."""
+
+    def __init__(self, job: Copy, tasks_at_once: int) -> None:
+        self.job = job = job.opened()
+        self.source, self.store = job.source, job.destination
+        self.path, self.end = job.path, job.destination_path
+        self._check_places()
+        self._check_source()
+        self.listed = lists_all(self.source, self.path)
+        self.selection = select(self.source, self.path, job.include, job.exclude)
+        self.room = memory_of(job.memory, tasks_at_once) // (2 if job.verify else 1)
+        self.metadata: list[Entry] = []
+        self.seen = array("Q")  # digests of the keys of the source
+        self.erases = job.update and job.compare != "never"
+        self.arrays = chunk_prefixes(self.source, self.path) if self.erases else frozenset[str]()
+        self._ahead: list[Entry] | None = None  # the keys, if they are few
+        self._batched: list[tuple[Entry, ...]] | None = None  # those of values
+        mode: Mode = "update" if job.update else "overwrite" if job.overwrite else "new"
+        origin = f"{paths.show(self.path)} in {self.source!r}" if self.path else repr(self.source)
+        self.operation = f"copy {origin} to {self.store!r}"
+        self.digest = key_digest(
+            *(unique_key(self.source), self.path, self.end),
+            *(mode, job.compare, job.delete, job.include, job.exclude),
+        )
+        self.output = CopyOutput(
+            self.store,
+            self.end,
+            operation=f"the copy of {origin}",
+            digest=self.digest,
+            mode=mode,
+            consolidate=self.selection is not None,
+            keys=lambda: (entry.key for entry in self.entries()),
+        )
+
+    def _check_places(self) -> None:
+        """Raise if source and destination overlap, or a node cannot be copied by its keys."""
+        old = storage_identity(self.source, paths.prefix(self.path))
+        new = storage_identity(self.store, paths.prefix(self.end))
+        if overlap(old, new):
+            raise StoreError(
+                f"cannot copy {self.source!r} to {self.store!r}: they are the same, or one is"
+                " inside the other; give another destination"
+            )
+        if self.path and self.job.choose is None:
+            location, _ = find_node(self.source, self.path, use_consolidated=None)
+            if not location.is_under_one_prefix:
+                raise InvalidArgument(
+                    f"zarr {location.format.name} keeps metadata and chunks apart, so"
+                    f" {paths.show(self.path)} cannot be copied alone; copy the whole hierarchy,"
+                    " or give the zarr_format of the copy"
+                )
+
+    # The source
+
+    def _check_source(self) -> None:
+        """Raise if a writer is, or was, making or replacing a node of the source."""
+        check_whole(self.source, self.path)
+        text = self.source.get(marker(self.path))
+        mark = None if text is None else Mark.read(text)
+        if mark is None or mark.kind not in (Kind.CREATE, Kind.COPY):
+            return
+        if existing_node(self.source, self.path) is None:
+            where = f"{paths.show(self.path)} in {self.source!r}"
+            raise StoreError(f"{where} is incomplete: {mark} was interrupted, or is still writing;"
+                             " finish that first")  # fmt: skip
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the keys to copy, relative to the path."""
+        if self._ahead is not None:
+            return iter(self._ahead)
+        choose, selection = self.job.choose, self.selection
+        found = source_keys(self.source, self.path, self.listed)
+        if selection is not None:
+            found = (entry for entry in found if selection.has(entry.key))
+        return found if choose is None else (entry for entry in found if choose(entry.key))
+
+    def plan(self) -> Plan[Copied]:
+        """List the source as far as memory allows, and return the plan."""
+        listing = self.entries()
+        ahead = [*itertools.islice(listing, LISTED)] if self.job.choose is None else []
+        rest = self.job.choose is not None or next(listing, None) is not None
+        if not ahead and not rest:
+            raise NodeNotFound(
+                f"there are no keys to copy below {paths.show(self.path)} in {self.source!r}"
+            )
+        self._ahead = None if rest else ahead
+        both = count = size = None
+        if not rest:
+            self._batched = [*self._batches(self._values())]
+            both, count = len(ahead) - len(self.metadata), len(self._batched)
+            if all(entry.size is not None for entry in ahead):
+                size = sum(entry.size or 0 for batch in self._batched for entry in batch)
+        stages = [
+            Stage("values", self._value_tasks, count, size, both, both, size, size, self._at_once),
+            Stage("metadata", self._metadata_tasks, 1),
+        ]
+        if self.erases:
+            stages.append(Stage("erase what the source does not have", self._erase_tasks))
+        output = None if self.job.dry_run else self.output
+        return Plan(
+            self.operation, self.digest, stages, Copied(), output, self._decisions(), self.room
+        )
+
+    def _decisions(self) -> list[str]:
+        lines = []
+        if not self.listed:
+            lines.append(
+                f"{self.source!r} does not list its keys: chunks are asked for one by one, and"
+                " only what belongs to arrays and groups is copied"
+            )
+        if self.job.update:
+            lines.append(f"values are compared by {COMPARED[self.job.compare]}")
+        if self.selection is not None:
+            lines.append("only what the patterns choose; consolidated metadata are written anew")
+        return lines
+
+    # Tasks
+
+    def _batches(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, ...]]:
+        """Yield entries in batches of a limited number and size."""
+        limit = min(self.room, BATCH_BYTES) if self._transfer.has_low_latency else self.room
+        batch: list[Entry] = []
+        nbytes = 0
+        for entry in entries:
+            size = entry.size or 0
+            full = len(batch) >= (UNKNOWN if entry.size is None else BATCH)
+            if batch and (full or nbytes + size > limit):
+                yield tuple(batch)
+                batch, nbytes = [], 0
+            batch.append(entry)
+            nbytes += size
+        if batch:
+            yield tuple(batch)
+
+    @property
+    def _at_once(self) -> int | None:
+        """The tasks at a time, where the largest value has to be in memory as a whole."""
+        largest = max((entry.size or 0 for entry in self._ahead or ()), default=0)
+        if largest <= self.room or self._transfer.takes_parts:
+            return None
+        return max(1, memory_of(self.job.memory, 1) // (2 * largest))  # as read, and as stored
+
+    @property
+    def _transfer(self) -> Transfer:
+        start, end = paths.prefix(self.path), paths.prefix(self.end)
+        fresh = not self.job.update
+        return Transfer(self.source, self.output.target, start, end, fresh, self.room)
+
+    def _value_tasks(self) -> Iterator[Task[Copied]]:
+        there = self._destination_entries()
+        for batch in self._batched or self._batches(self._values()):
+            work = self._batch(batch, there)
+            size = sum(entry.size or 0 for entry in batch)
+            yield Task(_batch_id(batch), work, size, paths.show(paths.join("", batch[0].key)))
+
+    def _values(self) -> Iterator[Entry]:
+        """Yield the keys of all values but metadata, which are noted."""
+        self.metadata, self.seen = [], array("Q")
+        for entry in self.entries():
+            if self.erases:
+                self.seen.append(_key_id(entry.key))
+            if _is_document(entry.key):
+                self.metadata.append(entry)
+            else:
+                yield entry
+
+    def _destination_entries(self) -> KnownEntries | None:
+        """Return a listing of the destination, where asking for each key would be slow."""
+        lists = self.job.update and not is_quick(self.store) and can_list(self.store)
+        if not lists or self.job.compare == "never":
+            return None
+        skip = len(paths.prefix(self.end))
+        listed = list_entries(self.store, paths.prefix(self.end))
+        return KnownEntries(entry._replace(key=entry.key[skip:]) for entry in listed)
+
+    def _batch(self, batch: tuple[Entry, ...], there: KnownEntries | None) -> CopyBatch:
+        job = self.job
+        return CopyBatch(
+            self._transfer,
+            batch,
+            None if there is None else there.find(batch),
+            job.compare if job.update else "never",
+            job.verify,
+            job.dry_run,
+            not self.listed,
+            os.getpid() if self._in_one_process else None,
+        )
+
+    @property
+    def _in_one_process(self) -> bool:
+        """True if no other process can read the source or write the destination."""
+        archive = hasattr(self.store, "compact")  # a ZIP file has one writer
+        return archive or is_process_local(self.source) or is_process_local(self.store)
+
+    def _metadata_tasks(self) -> Iterator[Task[Copied]]:
+        """Yield one task, since the order matters: inner nodes first, the node's own key last."""
+        there = self._destination_entries()
+        ordered = sorted(self.metadata, key=_order)
+        levels = (level for _, level in itertools.groupby(ordered, lambda e: _order(e)[:2]))
+        batches = (self._batch(some, there) for level in levels for some in self._batches(level))
+        extra = tuple(sorted(filter(_is_document, self._extra()), key=lambda key: key.count("/")))
+        work = CopyMetadata(tuple(batches), self.output.target, extra, self.job.dry_run)
+        yield Task(_batch_id([*ordered, *map(Entry, extra)]), work, 0, "metadata")
+
+    def _erase_tasks(self) -> Iterator[Task[Copied]]:
+        keys = self._extra()
+        while some := tuple(itertools.islice(keys, BATCH)):
+            yield Task(_batch_id(map(Entry, some)), self._erase(some))
+
+    def _erase(self, keys: tuple[str, ...]) -> EraseBatch:
+        return EraseBatch(self.output.target, keys, self.job.dry_run)
+
+    def _extra(self) -> Iterator[str]:
+        """Yield the keys to erase: the source does not have them.
+
+        A chunk that an array no longer has is a change of its values: it is erased even if other
+        keys stay.
+        """
+        if not self.erases:
+            return iter(())
+        check_whole(self.source, self.path)  # again: what is absent may be about to come back
+        prefix, seen = paths.prefix(self.end), TaskIds(np.frombuffer(self.seen, np.uint64))
+
+        def is_extra(key: str) -> bool:
+            name = key[len(prefix) :]
+            if is_ours(key) or _key_id(name) in seen:
+                return False
+            return self.job.delete or (self._is_chosen(name) and is_below(name, self.arrays))
+
+        return iter([key for key in list_prefix(self.store, prefix) if is_extra(key)])
+
+    def _is_chosen(self, key: str) -> bool:
+        return self.selection is None or self.selection.has(key)
+
+
+def _is_document(key: str) -> bool:
+    """Return True if a key is that of metadata; most keys are chunks, and end in a digit."""
+    return not key[-1].isdigit() and is_metadata(key)
+
+
+def _order(entry: Entry) -> tuple[int, bool, str]:
+    """Return the order of metadata: inner nodes first, and attributes before what makes a node."""
+    return -entry.key.count("/"), makes_node(entry.key), entry.key
+
+
+def _batch_id(entries: Iterable[Entry]) -> int:
+    """Return a digest of keys, and of what is known of their values."""
+    columns = [*zip(*entries, strict=True)] or [(), (), (), ()]
+    digest = blake2b(digest_size=8)
+    digest.update("\0".join(columns[0]).encode("utf-8", "surrogatepass"))
+    digest.update(repr(columns[1:]).encode())
+    return int.from_bytes(digest.digest())
+
+
+def _key_id(key: str) -> int:
+    return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
+def copy_hierarchy(
+    source: Any,
+    destination: Any,
+    *,
+    path: str = "",
+    zarr_format: int | str | None = None,
+    update: bool = False,
+    compare: Compare = "time",
+    overwrite: bool = False,
+    delete: bool = False,
+    verify: bool = False,
+    include: Iterable[str] | str = (),
+    exclude: Iterable[str] | str = (),
+    memory: int | str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    destination_options: Mapping[str, Any] | None = None,
+    **options: Unpack[RunOptions],
+) -> Copied:
+    """Copy a hierarchy from any store to any other, byte for byte, with all keys that it has.
+
+    The destination becomes visible when it is complete; a copy that was interrupted is finished by
+    the same call with ``resume=True``. With a `zarr_format` that is not that of the source, nodes
+    are converted as by `convert`, and other keys are left out.
+
+    `update` copies only what differs into an existing copy, which stays visible meanwhile. Values
+    are compared as `compare` says: ``"time"`` takes those of the same size for the same whose
+    modification times agree (a copy in a directory has one that tells the time and ETag of its
+    source; in a bucket, it is newer by a minute) or whose ETags do, and reads both where a store
+    has neither; ``"size"`` looks at the size alone; ``"checksum"`` reads both. Chunks that an array
+    of the source no longer has are erased.
+
+    Args:
+        source: A path, URL, dict, store, array or group.
+        destination: A path, URL, store or `StorePath`, or a group to replace or update.
+        path: The path of the node to copy, in the store or below the group that is given; by
+            default that itself.
+        zarr_format: The format of the copy; by default that of the source.
+        update: True to copy what differs into an existing copy.
+        compare: ``"time"``, ``"size"`` or ``"checksum"``, as above.
+        overwrite: True to replace a hierarchy at the destination once the copy is complete.
+        delete: With `update`, True to erase all that the source does not have.
+        verify: True to read every value back after it was written, and compare it.
+        include: Patterns of the nodes or keys to copy, such as ``temp*`` or ``**/.zattrs``.
+        exclude: Patterns of the nodes or keys to leave out.
+        memory: The bytes that may be held in memory at a time, such as ``"512MB"``.
+        storage_options: Options for the stores of URLs, such as credentials.
+        destination_options: Options for the store of the destination, instead of `storage_options`.
+        **options: Options of `run`, such as `on`, `workers`, `resume` and `progress`.
+
+    Returns:
+        The numbers of values and bytes that were copied, and of values that were the same or
+        erased.
+
+    Raises:
+        NodeNotFound: If there is nothing at the source.
+        NodeExists: If there is something at the destination.
+
+    Examples:
+        >>> oz.save("run.zarr", a=np.arange(3), b=np.ones(2))
+        >>> oz.copy_hierarchy("run.zarr", "copy.zarr").copied
+        5
+        >>> oz.copy_hierarchy("run.zarr", "copy.zarr", update=True).same
+        5
+    """
+    job = Copy(
+        source,
+        destination,
+        path,
+        update=update,
+        compare=compare,
+        overwrite=overwrite,
+        delete=delete,
+        verify=verify,
+        include=_several(include),
+        exclude=_several(exclude),
+        memory=memory,
+        storage_options=storage_options,
+        destination_options=destination_options,
+    )
+    if zarr_format is not None and job.converts(zarr_format):
+        return _convert(job, zarr_format, options)
+    job = job.opened()
+    try:
+        return run(job, **options)
+    finally:
+        complete(job.destination, destination)
+
+
+def _convert(job: Copy, zarr_format: int | str, options: RunOptions) -> Copied:
+    """Convert the source, since it has another format."""
+    report = run(job.conversion(zarr_format), **options)
+    return Copied(report.chunks_copied + report.chunks_encoded, bytes_copied=report.bytes_written)
+
+
+def complete(store: Any, given: Any) -> None:
+    """Complete a ZIP file; close a store that was opened here, not one that is, or has, `given`."""
+    own = given.store if has_store_path(given) else given
+    end = getattr(store, "flush" if store is own else "close", None)
+    if end is not None:
+        end()
+
+
+def _several(patterns: Iterable[str] | str) -> tuple[str, ...]:
+    return (patterns,) if isinstance(patterns, str) else tuple(patterns)
+
+
+def copy_store(
+    source: Any,
+    dest: Any,
+    source_path: str = "",
+    dest_path: str = "",
+    *,
+    excludes: Iterable[str] | str = (),
+    includes: Iterable[str] | str = (),
+    flags: int = 0,
+    if_exists: Literal["raise", "replace", "skip"] = "raise",
+    dry_run: bool = False,
+    log: Log = None,
+    storage_options: Mapping[str, Any] | None = None,
+    destination_options: Mapping[str, Any] | None = None,
+) -> tuple[int, int, int]:
+    """Copy keys and values unchanged from one store to another, as zarr-python 2 does.
+
+    Conflicting keys are detected before anything is written. `copy_hierarchy` does more.
+
+    Args:
+        source: A path, URL or store.
+        dest: A path, URL or store.
+        source_path: The prefix of the keys to copy.
+        dest_path: The prefix of their copies.
+        excludes: Regular expressions of keys that are not copied.
+        includes: Regular expressions of keys that are copied even if they match `excludes`.
+        flags: Flags of the regular expressions, as in `re`.
+        if_exists: The treatment of existing keys: ``"raise"``, ``"replace"`` or ``"skip"``.
+        dry_run: True to write nothing and only count.
+        log: A function that is called with a line for every key.
+        storage_options: Options for the stores of URLs, such as credentials.
+        destination_options: Options for the store of the destination, instead of `storage_options`.
+
+    Returns:
+        The number of keys copied, the number skipped, and the number of bytes.
+
+    Raises:
+        InvalidArgument: If an option has a value that is not allowed.
+        NodeExists: If a key exists at the destination.
+        NodeNotFound: If there is nothing at the source.
+
+    Examples:
+        >>> oz.save("run.zarr", a=np.arange(3), b=np.ones(2))
+        >>> copied, skipped, size = oz.copy_store("run.zarr", "copy.zarr")
+        >>> copied, skipped
+        (5, 0)
+    """
+    if if_exists not in ("raise", "replace", "skip"):
+        raise InvalidArgument(f"if_exists must be raise, replace or skip, got {if_exists!r}")
+    start, end = (paths.forward(paths.normalize(path)) for path in (source_path, dest_path))
+    job = Copy(
+        source,
+        dest,
+        start,
+        update=True,
+        compare="never",
+        destination_path=end,
+        storage_options=storage_options,
+        destination_options=destination_options,
+    ).opened()
+    old, new = job.source, job.destination
+    skip = len(paths.prefix(end))
+    there: set[str] = set()
+    if if_exists != "replace":
+        there = {key[skip:] for key in list_prefix(new, paths.prefix(end))}
+    write_log = log or (lambda line: None)
+    copied = skipped = 0
+    chosen = _regex_choice(includes, excludes, flags)
+
+    def choose(key: str) -> bool:
+        nonlocal copied, skipped
+        if not chosen(key):
+            return False
+        kept = key in there
+        copied, skipped = copied + (not kept), skipped + kept
+        write_log(f"{'skip' if kept else 'copy'} {paths.prefix(start)}{key}")
+        return not kept
+
+    job.choose = choose
+    copying = Copying(job, 1)
+
+    def listed() -> Iterator[str]:
+        return (entry.key for entry in source_keys(old, start, copying.listed))
+
+    if next(listed(), None) is None:
+        raise NodeNotFound(f"there are no keys below {paths.prefix(start)!r} in {old!r}")
+    if if_exists == "raise":
+        for key in filter(chosen, listed() if there else ()):
+            if key in there:
+                taken = paths.prefix(end) + key
+                raise NodeExists(f"{new!r} already has the key {taken!r}; see if_exists")
+    if dry_run:
+        return sum(map(choose, listed())), skipped, 0
+    try:
+        result = run(job)
+    finally:
+        complete(new, dest)
+    return result.copied, skipped, result.bytes_copied
+
+
+def _regex_choice(
+    includes: Iterable[str] | str, excludes: Iterable[str] | str, flags: int
+) -> Callable[[str], bool]:
+    """Return the function that tells if a key is to be copied: included, or not excluded."""
+    kept = [re.compile(pattern, flags) for pattern in _several(includes)]
+    left = [re.compile(pattern, flags) for pattern in _several(excludes)]
+
+    def chosen(key: str) -> bool:
+        return not any(p.search(key) for p in left) or any(p.search(key) for p in kept)
+
+    return chosen

@@ -1,0 +1,325 @@
+"""Add metadata of another format beside that of a hierarchy, and remove either of them again.
+
+No chunk is touched: the metadata of both formats describe the same chunks under the same keys. The
+metadata of the root is stored last and erased first, since it makes the rest visible.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from omnizarr import registry, stores
+from omnizarr.bulk.adaptation import Options, adapt_nodes
+from omnizarr.bulk.output import Attempt, Begun, ChangeOutput
+from omnizarr.errors import NodeExists, NodeNotFound, StoreError
+from omnizarr.formats import Format, by_name, consolidated
+from omnizarr.formats.detect import NAMES, makes_node
+from omnizarr.hierarchy.consolidated import mark_changed
+from omnizarr.hierarchy.info import counted
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.lookup import find_node, hierarchies_above, require_readable_nodes
+from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.stores import Store, erase_values, get_existing, set_many
+from omnizarr.stores.marks import Mark, marker
+
+
+class InPlaceOutput(ChangeOutput):
+    """Metadata that are stored beside the old ones when all chunks were found to be valid."""
+
+    resumed = False
+
+    def __init__(
+        self,
+        start: Location,
+        target: Location,
+        nodes: Mapping[str, Node],
+        documents: Mapping[str, bytes],
+        remove_old: bool,
+        digest: str,
+    ) -> None:
+        super().__init__(target, operation=_operation(start, target.format), digest=digest)
+        self.start, self.target, self.nodes = start, target, nodes
+        self.documents, self.remove_old = documents, remove_old
+        self.removed: list[str] = []
+
+    @property
+    def chunk_store(self) -> Store:
+        """The store of the chunks, which stay where they are."""
+        return self.target.store
+
+    def decisions(self) -> list[str]:
+        """Return what is written and erased, for the plan."""
+        lines = [f"{counted(len(self.documents), 'document')} added beside the old metadata"]
+        if not self.documents:
+            lines = [f"the metadata of zarr {self.target.format.name} are there, and stay"]
+        if self.remove_old:
+            lines.append("the old metadata is erased; that cannot be undone")
+        return lines
+
+    def begin(self, resume: bool, shared: bool) -> Begun:
+        """Raise if metadata of the format exist that are not those to be stored."""
+        target = self.target
+        target.check_writable()
+        there = get_existing(target.store, self.documents)
+        root = [key for key in target.format.keys("") if key in there]
+        same = all(self.documents[key] == text for key, text in there.items())
+        complete = same and len(there) == len(self.documents)
+        again = resume or _attempt(self.start, target.format) is not None
+        if (root and not (complete and again)) or not same:
+            other = next((k for k, text in there.items() if self.documents[k] != text), *root[:1])
+            erase = f"erase them with undo_conversion(…, zarr_format={target.format.name})"
+            keep = "; or keep them and erase the old ones with remove_old=True" if root else ""
+            raise NodeExists(
+                f"{target.store!r} already has zarr {target.format.name} metadata, in {other!r};"
+                f" to convert again, {erase} first{keep}"
+            )
+        state = super().begin(resume, shared)
+        self.resumed = state == "resumed"
+        return state
+
+    def change(self) -> None:
+        """Store the new metadata, all or none; then erase the old ones if requested.
+
+        The old root is erased last, so that the same call finds what an interrupted one has left.
+        """
+        store_metadata(self.target.store, self.documents)
+        if self.remove_old:
+            self.removed = old_metadata(self.start, self.nodes, self.target.format)
+            self.removed.sort(key=_erasing_order)
+            for _, keys in itertools.groupby(self.removed, key=_erasing_order):
+                erase_values(self.start.store, [*keys])
+        mark_changed()
+
+    def _keys(self) -> Iterator[str]:
+        return iter(self.documents)
+
+
+def _operation(start: Location, goal: Format) -> str:
+    return f"the conversion of {start.store!r} to zarr {goal.name}"
+
+
+def _attempt(start: Location, goal: Format) -> Attempt | None:
+    """Return the mark that an interrupted conversion in place has left, or None."""
+    text = start.store.get(marker(""))
+    mark = None if text is None else Mark.read(text)
+    if mark is None or mark.operation != _operation(start, goal):
+        return None
+    return Attempt(start.store, marker(""), mark)
+
+
+def _erasing_order(key: str) -> tuple[int, bool]:
+    """Return a sort key: inner nodes first, and of each node last what makes it one."""
+    return -key.count("/"), makes_node(key)
+
+
+def check_still_listed(start: Location, kept: Format) -> None:
+    """Raise if the hierarchy around a store lists it only by the metadata that are to be erased.
+
+    Those are the ones of the format of `start`; the ones of `kept` stay.
+    """
+    for outer, formats in hierarchies_above(start.store):
+        names = [format.name for format in formats]
+        if start.format.name in names and kept.name not in names:
+            raise StoreError(
+                f"{start.store!r} is a part of {outer!r}, which is zarr {start.format.name} and"
+                f" would not list it by its metadata of zarr {kept.name} alone; nothing was"
+                f" erased. Keep both metadata, or convert {outer!r} as a whole"
+            )
+        return
+
+
+def store_metadata(store: Store, documents: Mapping[str, bytes]) -> None:
+    """Store metadata, all or none, the innermost first and the root's last."""
+    done: list[str] = []
+    try:
+        ordered = sorted(documents, key=lambda key: (-key.count("/"), key))
+        for _, keys in itertools.groupby(ordered, key=lambda key: key.count("/")):
+            some = [*keys]
+            done += some
+            set_many(store, [(key, documents[key]) for key in some])
+    except BaseException:
+        erase_values(store, reversed(done))
+        raise
+
+
+def metadata_keys(start: Location, nodes: Iterable[str], others: Iterable[str] = ()) -> list[str]:
+    """Return the keys of all existing metadata of a format, the root's first.
+
+    Those among `others` belong to another format, too, and are left out.
+    """
+    wanted = dict.fromkeys(start.format.root_documents())
+    for path in nodes:
+        wanted |= dict.fromkeys(start.format.keys(path))
+        combined = consolidated.key(start.format, path)
+        if combined is not None:
+            wanted[combined] = None
+    found = get_existing(start.store, wanted.keys() - {*others})
+    return sorted(found, key=lambda key: (key.count("/"), key))
+
+
+def old_metadata(start: Location, nodes: Iterable[str], kept: Format) -> list[str]:
+    """Return the keys of all existing metadata that another format, which is kept, does not have.
+
+    There are none if it is the same format, as after an interruption when all were erased.
+    """
+    if start.format.name == kept.name:
+        return []
+    new = [key for path in nodes for key in kept.keys(path)]
+    return metadata_keys(start, nodes, [*new, *kept.root_documents()])
+
+
+def differences(start: Location, target: Location, expected: Mapping[str, Node]) -> dict[str, str]:
+    """Return what the old metadata say otherwise than the new ones, by node.
+
+    `target` is a hierarchy that was converted in place, and `expected` what a conversion would make
+    of the old nodes now. Raise if a node would be lost with the old metadata.
+    """
+    found, old, new = dict[str, str](), start.format.name, target.format.name
+    nodes = require_readable_nodes(*find_node(target.store, "", zarr_format=new))
+    for path, before in expected.items():
+        node = nodes.get(path)
+        if node is None or not _is_same(before, node):
+            state = "is not there" if node is None else "does not have the same chunks"
+            raise NodeExists(
+                f"{paths.show(path)} of zarr {old} {state} in zarr {new}, and would be lost with"
+                f" the old metadata; nothing was erased. To convert {target.store!r} again, erase"
+                f" the new metadata first: undo_conversion(…, zarr_format={new})"
+            )
+        shape = getattr(before, "shape", None)
+        notes = []
+        if isinstance(node, ArrayModel) and node.shape != shape:
+            notes.append(f"the shape is {node.shape} and was {shape} in zarr {old}")
+        lost = [
+            repr(name)
+            for name, value in before.attributes.items()
+            if name not in node.attributes
+            or _text({name: value}, target.format)
+            != _text({name: node.attributes[name]}, target.format)
+        ]
+        if lost:
+            notes.append(f"other attributes than in zarr {old}: {', '.join(lost)}")
+        if notes:
+            found[paths.show(path)] = "; ".join(notes)
+    return found
+
+
+def _is_same(old: Node, new: Node) -> bool:
+    """Return True if two nodes are groups, or arrays with the same chunks."""
+    if isinstance(old, ArrayModel) and isinstance(new, ArrayModel):
+        return (old.data_type, old.chunk_grid, old.chunk_key_encoding) == (
+            new.data_type,
+            new.chunk_grid,
+            new.chunk_key_encoding,
+        )
+    return old.kind == new.kind
+
+
+def undo_conversion(
+    store: Any,
+    *,
+    zarr_format: int | str = 3,
+    dry_run: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[str, ...]:
+    """Erase the metadata of a format that a conversion in place added.
+
+    What was written to chunks stays.
+
+    Args:
+        store: A path, URL, dict or store.
+        zarr_format: The format whose metadata are erased.
+        dry_run: True to erase nothing.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Returns:
+        The keys of the metadata.
+
+    Raises:
+        NodeNotFound: If there are no metadata of the format, or none of another one.
+        StoreError: If something would be lost: the shape or attributes of a node were changed
+            since, or a hierarchy of that format around the store would no longer list it. Nothing
+            is erased then.
+
+    Examples:
+        >>> oz.save("a.zarr", np.arange(6), zarr_format=2)
+        >>> report = oz.convert("a.zarr", zarr_format=3, in_place=True)
+        >>> oz.undo_conversion("a.zarr")
+        ('zarr.json',)
+    """
+    where = stores.resolve(store, read_only=dry_run, storage_options=storage_options)
+    goal = by_name(zarr_format)
+    root = _root(where, goal)  # none if an earlier call was interrupted
+    new = {} if root is None else require_readable_nodes(*root)
+    start, node = find_source(where, goal)
+    if start.format.name == goal.name:
+        raise NodeNotFound(
+            f"{where!r} has no metadata but those of zarr {goal.name}; nothing was erased"
+        )
+    check_still_listed(Location(where, "", goal), start.format)
+    old = require_readable_nodes(start, node)
+    expected = _expected(start, old, goal)
+    problems = [*_losses(expected, new, start.format, goal)]
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise StoreError(f"{problems[0]}{more}; nothing was erased")
+    keys = metadata_keys(Location(where, "", goal), {**old, **new}, metadata_keys(start, old))
+    left = _attempt(start, goal)
+    if not keys and left is None:
+        raise NodeNotFound(f"{where!r} has no zarr {goal.name} metadata to erase")
+    if not dry_run:
+        erase_values(where, keys)
+        if left is not None:
+            left.clear()
+        mark_changed()
+    return tuple(keys)
+
+
+def find_source(store: Store, goal: Format) -> tuple[Location, Node]:
+    """Return the root of a hierarchy in another format than `goal`, or any if there is no other."""
+    for format in map(by_name, NAMES):
+        found = None if format.name == goal.name else _root(store, format)
+        if found is not None:
+            return found
+    return find_node(store, "")
+
+
+def has_root(store: Store, format: Format) -> bool:
+    """Return True if there is a root in one format."""
+    return _root(store, format) is not None
+
+
+def _root(store: Store, format: Format) -> tuple[Location, Node] | None:
+    """Return the root in one format, or None if there is none."""
+    try:
+        start, node = find_node(store, "", zarr_format=format.name)
+    except NodeNotFound:
+        return None
+    return None if isinstance(node, GroupModel) and node.implicit else (start, node)
+
+
+def _expected(start: Location, old: dict[str, Node], goal: Format) -> dict[str, Node]:
+    """Return the nodes that a conversion in place makes of the old ones."""
+    translate = registry.lookup("integration", "ome")
+    nodes, separator = translate(start, old, goal, True, None)
+    return adapt_nodes(start, nodes, goal, Options(True, separator, checksum=True)).models
+
+
+def _losses(
+    expected: Mapping[str, Node], new: Mapping[str, Node], old: Format, goal: Format
+) -> Iterator[str]:
+    """Yield what would be lost if the new metadata were erased."""
+    for path, node in new.items():
+        before = expected.get(path)
+        if before is None or before.kind != node.kind:
+            yield f"{paths.show(path)} has no metadata of zarr {old.name}"
+        elif isinstance(node, ArrayModel) and node.shape != getattr(before, "shape", None):
+            yield f"{paths.show(path)} was resized after the conversion"
+        elif _text(node.attributes, goal) != _text(before.attributes, goal):
+            yield f"the attributes of {paths.show(path)} were changed after the conversion"
+
+
+def _text(attributes: Mapping[str, Any], format: Format) -> Mapping[str, bytes | None]:
+    """Return attributes as stored, in which one NaN is like another."""
+    return format.write("", GroupModel(attributes))

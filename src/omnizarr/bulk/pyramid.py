@@ -1,0 +1,590 @@
+"""Downsample arrays, and build pyramids in one streaming pass.
+
+Each output element represents a block of `factors` input elements; blocks at the far border are
+truncated, so a length n becomes ceil(n / factor). Integers are rounded to nearest, halves up.
+
+The levels are divided into units of one shape, made of whole shards or chunks. A unit is computed
+from the units of the next finer level, recursively, so that at most one unit per level is in
+memory and every chunk and shard is stored once. `gaussian` needs elements beyond the border of a
+unit: it reads these from the source again, and for coarser levels from the stored finer level.
+
+With a `Packing`, `mean` and `max` are those of the numbers that are not missing; a block without
+any keeps its first one. `nearest` and `mode` choose one of the stored numbers, missing or not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr import config
+from omnizarr.bulk.fill import TASK_BYTES, Filled, box_count, boxes
+from omnizarr.bulk.job import Task, task_id
+from omnizarr.concurrency.pool import for_each
+from omnizarr.data_types.data_type import as_plain
+from omnizarr.engine.kernel import empty
+from omnizarr.errors import InvalidArgument, known_names
+from omnizarr.hierarchy.array import Array
+
+try:
+    from omnizarr.bulk import _blocks
+except ImportError:  # no compiler when it was installed
+    _blocks = None  # type: ignore[assignment]
+
+Values: TypeAlias = npt.NDArray[Any]
+Factors: TypeAlias = tuple[int, ...]
+Box = tuple[slice, ...]
+Coords = tuple[int, ...]
+Progress = Callable[[int, int, str], None]
+UNIT_BYTES = 2**24
+
+
+class Packing(Protocol):
+    """The meaning of stored numbers: which of them are missing, and their sign."""
+
+    @property
+    def leaves_out(self) -> bool:
+        """True if some stored numbers mark missing values."""
+
+    @property
+    def signed(self) -> bool | None:
+        """The intended sign of stored integers; None if that of their type."""
+
+    def as_seen(self, values: Values) -> Values:
+        """Return stored integers with their intended sign."""
+
+    def is_missing(self, values: Values) -> npt.NDArray[np.bool_]:
+        """Return a mask of the stored numbers that mark missing values."""
+
+
+def check_packing(method: str, packing: Packing | None) -> Packing | None:
+    """Return the packing if a method must heed it, else None; raise if the method cannot."""
+    if packing is None or not (packing.leaves_out or packing.signed is not None):
+        return None
+    if method == "gaussian":
+        raise InvalidArgument(
+            "method 'gaussian' would mix the numbers for missing values with valid values; use"
+            " 'mean', 'max', 'mode' or 'nearest'"
+        )
+    return packing if method in ("mean", "max") else None
+
+
+def downsample(
+    values: Values,
+    factors: Sequence[int],
+    method: str,
+    out: Values | None = None,
+    packing: Packing | None = None,
+) -> Values:
+    """Return `values` downsampled, in `out` if given; `gaussian` repeats the border elements."""
+    packing = check_packing(method, packing)
+    factors = tuple(factors)
+    if method not in NAMES:
+        raise InvalidArgument(f"unknown method {method!r}; {known_names(method, NAMES)}")
+    if out is None:
+        shape = [-(-n // f) for n, f in zip(values.shape, factors, strict=True)]
+        out = np.empty(shape, values.dtype)
+    if method == "gaussian":
+        reach = gaussian_reach(factors)
+        padding = [(r, r + -n % f) for r, n, f in zip(reach, values.shape, factors, strict=True)]
+        out[...] = gaussian(np.pad(values, padding, mode="edge"), factors)
+    elif packing is None:
+        _by_blocks(values, factors, method, out)
+    elif values.size:
+        _of_present(values, factors, method, out, packing)
+    return out
+
+
+def _of_present(
+    values: Values, factors: Factors, method: str, out: Values, packing: Packing
+) -> None:
+    """Fill `out` with the mean or maximum of the numbers in each block that are not missing."""
+    absent = packing.is_missing(values)
+    if packing.signed is None and not absent.any():
+        _by_blocks(values, factors, method, out)
+        if not packing.is_missing(out).any():
+            return
+    padding = [(0, -n % f) for n, f in zip(values.shape, factors, strict=True)]
+    absent = np.pad(absent, padding, constant_values=True)
+    seen = np.pad(packing.as_seen(values), padding)
+    dtype = seen.dtype
+    whole = dtype.kind in "iu"
+    low = dtype.type(np.iinfo(dtype).min if whole else -np.inf)
+    highest = _fold(np.where(absent, low, seen), factors, np.maximum)
+    found = highest
+    count = np.maximum(_fold((~absent).astype(np.int64), factors, np.add), 1)
+    stored = out.dtype.newbyteorder("=")
+
+    def clashing() -> npt.NDArray[np.bool_]:
+        return packing.is_missing(found.view(stored))
+
+    if method == "mean":
+        present = np.where(absent, dtype.type(0), seen)
+        if whole:  # Python's integers cannot overflow
+            wide = present.astype(object if dtype.itemsize == 8 else np.int64)
+            found = ((_fold(wide, factors, np.add) + count // 2) // count).astype(dtype)
+        else:
+            least = np.float32 if dtype.itemsize == 2 else np.float64
+            wide = present.astype(np.promote_types(dtype, least))
+            with np.errstate(invalid="ignore"):
+                found = np.asarray(_fold(wide, factors, np.add) / count).astype(dtype)
+        # A mean may be the number that marks missing values: the next one is not, or the highest.
+        above = np.where(found < highest, found + dtype.type(1), found) if whole else np.nextafter(
+            found, dtype.type(np.inf)
+        )  # fmt: skip
+        found = np.where(clashing(), above, found)
+        found = np.where(clashing(), highest, found)
+    empty_blocks = _fold(absent, factors, np.logical_and)
+    out[...] = np.where(empty_blocks, _nearest(seen, factors), found).view(stored)
+
+
+def _by_blocks(values: Values, factors: Factors, method: str, out: Values) -> None:
+    """Fill `out` recursively; blocks at the far border are smaller."""
+    for axis, (n, f) in enumerate(zip(values.shape, factors, strict=True)):
+        cut = n - n % f
+        if cut == n:
+            continue
+        at = (slice(None),) * axis
+        first, rest = (*at, slice(cut // f)), (*at, slice(cut // f, None))
+        _by_blocks(values[(*at, slice(cut))], factors, method, out[first])
+        less = (*factors[:axis], n - cut, *factors[axis + 1 :])
+        _by_blocks(values[(*at, slice(cut, None))], less, method, out[rest])
+        return
+    if not values.size:
+        return
+    if method in _COMPILED and _blocks.reduce(_COMPILED[method], values, out, factors):
+        return
+    out[...] = METHODS[method](values, factors)
+
+
+def _nearest(values: Values, factors: Factors) -> Values:
+    return values[tuple(slice(None, None, f) for f in factors)]
+
+
+def _fold(values: Values, factors: Factors, combine: np.ufunc) -> Values:
+    """Combine the elements of each block: row by row, then along the last axis.
+
+    The compiled form has the same order, so that sums of floats are identical.
+    """
+    *outer, last = factors
+    rows = itertools.product(*map(range, outer))
+    starts = (zip(row, outer, strict=True) for row in rows)
+    folded = _combined([values[tuple(slice(i, None, f) for i, f in s)] for s in starts], combine)
+    return _combined([folded[..., i::last] for i in range(last)], combine)
+
+
+def _combined(parts: Sequence[Values], combine: np.ufunc) -> Values:
+    if len(parts) == 1:
+        return parts[0]
+    total: Values = combine(parts[0], parts[1])
+    for part in parts[2:]:
+        combine(total, part, out=total)
+    return total
+
+
+def _max(values: Values, factors: Factors) -> Values:
+    return _fold(values, factors, np.maximum)
+
+
+def _mean(values: Values, factors: Factors) -> Values:
+    count = math.prod(factors)
+    dtype = values.dtype
+    if count == 1:
+        return values
+    if dtype.kind in "fc":
+        wide = np.promote_types(dtype, np.float32 if dtype.itemsize == 2 else np.float64)
+        return _fold(values.astype(wide, copy=False), factors, np.add) / count
+    if dtype.kind not in "iub":
+        raise InvalidArgument(f"the mean of {dtype} is not defined; use method='nearest'")
+    if dtype.itemsize < 8:
+        sums = _fold(values.astype(np.int64), factors, np.add)
+        return np.asarray((sums + count // 2) // count)
+    # A sum might overflow 64 bits; separate sums of quotients and remainders do not.
+    quotients = _fold(values // count, factors, np.add)
+    remainders = _fold(values % count, factors, np.add)
+    half = dtype.type(count // 2)
+    return np.asarray(quotients + (remainders + half) // dtype.type(count))
+
+
+def _mode(values: Values, factors: Factors) -> Values:
+    """Return the most frequent element of each block; if there are several, the smallest."""
+    best: Values = _fold(values, factors, np.minimum).copy()
+    mixed = best != _fold(values, factors, np.maximum)
+    if not mixed.any():  # most blocks of labels are of one value
+        return best
+    pairs = zip(best.shape, factors, strict=True)
+    split = values.reshape([n for pair in pairs for n in pair])
+    rank = best.ndim
+    blocks = split.transpose([*range(0, 2 * rank, 2), *range(1, 2 * rank, 2)])
+    ranked = np.sort(blocks[mixed].reshape(-1, math.prod(factors)), axis=1)
+    best[mixed] = _longest_run(ranked)
+    return best
+
+
+def _longest_run(ranked: Values) -> Values:
+    """Return the most frequent value of each sorted row; if there are several, the first."""
+    best = ranked[:, 0].copy()
+    run = np.ones(len(ranked), np.int32)
+    longest = run.copy()
+    for i in range(1, ranked.shape[1]):
+        run = np.where(ranked[:, i] == ranked[:, i - 1], run + 1, 1)
+        better = run > longest
+        longest[better] = run[better]
+        best[better] = ranked[better, i]
+    return best
+
+
+def gaussian_reach(factors: Sequence[int]) -> tuple[int, ...]:
+    """Return the number of elements beyond a block that `gaussian` needs along each axis."""
+    return tuple(f if f > 1 else 0 for f in factors)
+
+
+def gaussian(values: Values, factors: Factors) -> Values:
+    """Downsample with a Gaussian whose standard deviation is a third of the factor.
+
+    `values` consists of whole blocks, with `gaussian_reach` more elements on either side.
+    """
+    dtype = values.dtype
+    if dtype.kind not in "iubf":
+        raise InvalidArgument(f"a gaussian of {dtype} is not defined; use method='nearest'")
+    out: Values = values.astype(np.float64 if dtype.itemsize > 2 else np.float32, order="C")
+    for axis, f in enumerate(factors):
+        if f == 1:
+            continue
+        distances = np.arange(3 * f) - (3 * f - 1) / 2
+        weights = np.exp(-0.5 * (distances / (f / 3)) ** 2)
+        out = _weighed(out, (weights / weights.sum()).astype(out.dtype), axis, f)
+    if dtype.kind == "f":
+        return out.astype(dtype)
+    if dtype.kind == "b":
+        return np.greater_equal(out, 0.5)
+    bounds = np.iinfo(dtype)
+    rounded = np.floor(np.add(out, 0.5, out=out))
+    # The largest 64-bit integers are not representable as floats; the difference is below rounding.
+    highest = np.nextafter(float(bounds.max) + 1, 0, dtype=out.dtype)
+    return np.asarray(np.clip(rounded, float(bounds.min), highest).astype(dtype))
+
+
+def _weighed(values: Values, weights: Values, axis: int, f: int) -> Values:
+    """Return weighted sums of neighbours along an axis, with a stride of `f`."""
+    count = (values.shape[axis] - len(weights)) // f + 1
+    if _COMPILED and values.size:
+        out = np.empty((*values.shape[:axis], count, *values.shape[axis + 1 :]), values.dtype)
+        _blocks.weighted_sums(values, weights, out, axis, f)
+        return out
+    at = (slice(None),) * axis
+    parts = (values[(*at, slice(i, i + (count - 1) * f + 1, f))] * w for i, w in enumerate(weights))
+    total: Values = next(parts)
+    for part in parts:
+        total += part
+    return total
+
+
+METHODS: dict[str, Callable[[Values, Factors], Values]] = {
+    "mean": _mean,
+    "mode": _mode,
+    "nearest": _nearest,
+    "max": _max,
+}
+NAMES = (*METHODS, "gaussian")
+_COMPILED: dict[str, int] = (
+    {} if _blocks is None else {"mean": _blocks.MEAN, "max": _blocks.MAX, "mode": _blocks.MODE}
+)
+
+
+def level_shapes(shape: Sequence[int], factors: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """Return the shapes of all levels; `factors` are those from each level to the next."""
+    shapes = [tuple(shape)]
+    for each in factors:
+        shapes.append(tuple(-(-n // f) for n, f in zip(shapes[-1], each, strict=True)))
+    return shapes
+
+
+def level_chunks(
+    chunks: tuple[int, ...], shards: tuple[int, ...] | None, shape: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return the finest level's chunks and shards, limited to the shape of this level."""
+    lengths = [max(1, n) for n in shape]
+    inner = tuple(min(c, n) for c, n in zip(chunks, lengths, strict=True))
+    if shards is None:
+        return inner, None
+    outer = tuple(c * -(-min(s, n) // c) for s, c, n in zip(shards, inner, lengths, strict=True))
+    return inner, outer
+
+
+def unit_shape(
+    array: Array, factors: Sequence[Sequence[int]], target: int, blocks: Sequence[int] = ()
+) -> tuple[int, ...]:
+    """Return the shape of a unit: whole shards or chunks and whole blocks, about `target` bytes.
+
+    The source's `blocks` are kept whole too, unless that needs much more memory.
+    """
+    grid = array.shards or array.chunks
+    unit = [
+        _whole(math.lcm(int(c), *(f[i] for f in factors)), n)
+        for i, (c, n) in enumerate(zip(grid, array.shape, strict=True))
+    ]
+    if blocks:
+        sizes = zip(unit, blocks, array.shape, strict=True)
+        wanted = [_whole(math.lcm(u, b), n) for u, b, n in sizes]
+        if math.prod(wanted) * array.itemsize <= 4 * max(target, math.prod(unit) * array.itemsize):
+            unit = wanted
+    while math.prod(unit) * array.itemsize * 2 <= target:
+        narrow = [i for i, n in enumerate(array.shape) if unit[i] < n]
+        if not narrow:
+            break
+        least = min(narrow, key=lambda i: unit[i])
+        unit[least] = _whole(unit[least] * 2, array.shape[least])
+    return tuple(unit)
+
+
+def _whole(unit: int, length: int) -> int:
+    """Return `unit`, or the whole length of a shorter axis."""
+    return max(1, length) if unit >= length else unit
+
+
+def _in_threads(
+    values: Values,
+    factors: tuple[int, ...],
+    method: str,
+    out: Values,
+    packing: Packing | None = None,
+) -> None:
+    """Downsample `values` into `out`, in as many threads as reads and writes may use.
+
+    For `gaussian`, `values` includes the elements beyond the border.
+    """
+    axis = out.shape.index(max(out.shape))
+    parts = min(config.get().threads, max(1, values.nbytes // 2**20), out.shape[axis])
+    ends = [out.shape[axis] * i // parts for i in range(parts + 1)]
+    at, f = (slice(None),) * axis, factors[axis]
+    border = 2 * gaussian_reach(factors)[axis] if method == "gaussian" else 0
+
+    def one(ends: tuple[int, int]) -> None:
+        start, stop = ends
+        part = values[(*at, slice(start * f, stop * f + border))]
+        to = out[(*at, slice(start, stop))]
+        if method == "gaussian":
+            to[...] = gaussian(part, factors)
+        else:
+            downsample(part, factors, method, to, packing)
+
+    for_each(itertools.pairwise(ends), parts, one, values.nbytes)
+
+
+@dataclass
+class Pyramid:
+    """A source, and the arrays that store it and its coarser levels."""
+
+    source: Any  # anything with a shape whose slices are NumPy arrays
+    levels: Sequence[Array]
+    factors: Sequence[tuple[int, ...]]
+    method: str
+    unit: tuple[int, ...]
+    progress: Progress | None = None
+    stored: bool = False  # True if the source is the first level itself
+    packing: Packing | None = None
+    _done: int = field(default=0, init=False)
+
+    def run(self) -> None:
+        """Read the source, and store all levels."""
+        if self.method == "gaussian":
+            self._run_gaussian()
+            return
+        top = len(self.levels) - 1
+        for coords in self._units(top):
+            self._make(top, coords)
+
+    def _grid(self, level: int) -> tuple[int, ...]:
+        shape = self.levels[level].shape
+        return tuple(-(-n // u) for n, u in zip(shape, self.unit, strict=True))
+
+    def _units(self, level: int) -> Iterator[Coords]:
+        return itertools.product(*(range(n) for n in self._grid(level)))
+
+    def _box(self, level: int, coords: Coords) -> Box:
+        shape = self.levels[level].shape
+        parts = zip(coords, self.unit, shape, strict=True)
+        return tuple(slice(c * u, min((c + 1) * u, n)) for c, u, n in parts)
+
+    def _make(self, level: int, coords: Coords) -> Values:
+        """Compute and store one unit of a level from the finer units below; return its values."""
+        box = self._box(level, coords)
+        if level == 0:
+            return self._source(box)
+        factors = self.factors[level - 1]
+        out = empty(tuple(s.stop - s.start for s in box), self.levels[level].dtype)
+        below = self._grid(level - 1)
+        ranges = (
+            range(c * f, min((c + 1) * f, n))
+            for c, f, n in zip(coords, factors, below, strict=True)
+        )
+        for child in itertools.product(*ranges):
+            values = self._make(level - 1, child)
+            sizes = [-(-n // f) for n, f in zip(values.shape, factors, strict=True)]
+            parts = zip(child, self.unit, factors, box, strict=True)
+            starts = [(c * u) // f - b.start for c, u, f, b in parts]
+            at = tuple(slice(a, a + n) for a, n in zip(starts, sizes, strict=True))
+            _in_threads(values, factors, self.method, out[at], self.packing)
+        self.levels[level][box] = out
+        return out
+
+    def _source(self, box: Box) -> Values:
+        values = as_plain(self.source[box])
+        if not self.stored:
+            self.levels[0][box] = values
+        self._report_progress(self._grid(0))
+        return values.astype(self.levels[0].dtype, copy=False)
+
+    def _report_progress(self, grid: tuple[int, ...]) -> None:
+        self._done += 1
+        if self.progress is not None:
+            self.progress(self._done, math.prod(grid), self.levels[0].name)
+
+    def _run_gaussian(self) -> None:
+        for coords in self._units(0) if len(self.levels) == 1 else ():
+            self._source(self._box(0, coords))
+        for level in range(1, len(self.levels)):
+            for coords in self._units(level):
+                self._blur(level, coords)
+
+    def _blur(self, level: int, coords: Coords) -> None:
+        """Compute and store one unit of a level; for level 1, also store the source below it."""
+        first = level == 1
+        source = self.source if first else self.levels[level - 1]
+        factors = self.factors[level - 1]
+        box = self._box(level, coords)
+        inner, outer, padding = [], [], []
+        sizes = self.levels[level - 1].shape
+        for b, f, r, n in zip(box, factors, gaussian_reach(factors), sizes, strict=True):
+            low, high = b.start * f - r, b.stop * f + r
+            inner.append(slice(b.start * f, min(b.stop * f, n)))
+            outer.append(slice(max(0, low), min(high, n)))
+            padding.append((max(0, -low), max(0, high - n)))
+        values = as_plain(source[tuple(outer)])
+        if first:
+            if not self.stored:
+                own = tuple(
+                    slice(i.start - o.start, i.stop - o.start)
+                    for i, o in zip(inner, outer, strict=True)
+                )
+                self.levels[0][tuple(inner)] = values[own]
+            values = values.astype(self.levels[0].dtype, copy=False)
+            self._report_progress(self._grid(1))
+        out = empty(tuple(s.stop - s.start for s in box), self.levels[level].dtype)
+        _in_threads(np.pad(values, padding, mode="edge"), factors, self.method, out)
+        self.levels[level][box] = out
+
+
+def fill_levels(
+    source: Any,
+    arrays: Sequence[Array],
+    steps: Sequence[tuple[int, ...]],
+    method: str,
+    progress: Progress | None,
+    packing: Packing | None = None,
+) -> None:
+    """Store a source in the first array and its coarser levels in the others."""
+    packing = check_packing(method, packing) if steps else None
+    target = UNIT_BYTES
+    if method == "gaussian" and steps:
+        target //= int(np.prod(steps[0]))
+    blocks = _source_blocks(source)
+    unit = unit_shape(arrays[0], steps, target, blocks)
+    stored = False
+    if blocks and any(u % b and u < n for u, b, n in zip(unit, blocks, source.shape, strict=True)):
+        _store_blocks(source, arrays[0])
+        source, stored = arrays[0], True
+    Pyramid(source, arrays, steps, method, unit, progress, stored, packing).run()
+
+
+def _source_blocks(source: Any) -> tuple[int, ...]:
+    """Return the largest block of a Dask array along each axis; empty for anything else."""
+    if not hasattr(source, "__dask_graph__"):
+        return ()
+    return tuple(max(lengths, default=1) or 1 for lengths in source.chunks)
+
+
+def _store_blocks(source: Any, target: Array) -> None:
+    """Store a Dask array block by block, so that blocks split between units are computed once."""
+    ends = [np.cumsum([0, *lengths]).tolist() for lengths in source.chunks]
+    with target.writer() as writer:
+        for index in np.ndindex(*source.numblocks):
+            box = tuple(slice(e[i], e[i + 1]) for e, i in zip(ends, index, strict=True))
+            writer[box] = as_plain(source.blocks[index])
+
+
+@dataclass(frozen=True)
+class ReduceBox:
+    """Compute a box of a level from the stored finer level, and store it."""
+
+    source: Array
+    target: Array
+    factors: tuple[int, ...]
+    method: str
+    box: tuple[tuple[int, int], ...]
+    packing: Packing | None = None
+
+    def __call__(self) -> Filled:
+        gaussian_border = gaussian_reach(self.factors) if self.method == "gaussian" else None
+        inner, padding = [], []
+        reach = gaussian_border or (0,) * len(self.factors)
+        for (start, stop), f, r, n in zip(
+            self.box, self.factors, reach, self.source.shape, strict=True
+        ):
+            low, high = start * f - r, stop * f + r
+            inner.append(slice(max(0, low), min(high, n)))
+            padding.append((max(0, -low), max(0, high - n)))
+        values = as_plain(self.source[tuple(inner)])
+        read = values.nbytes
+        out = empty(tuple(stop - start for start, stop in self.box), self.target.dtype)
+        if gaussian_border is not None:
+            values = np.pad(values, padding, mode="edge")
+        _in_threads(values, self.factors, self.method, out, self.packing)
+        self.target[tuple(slice(*side) for side in self.box)] = out
+        return Filled(bytes_read=read)
+
+
+def level_tasks(
+    source: Array,
+    target: Array,
+    factors: Sequence[int],
+    method: str,
+    memory: int,
+    packing: Packing | None = None,
+) -> Iterator[Task[Filled]]:
+    """Yield the tasks that compute one level from the next finer one, which is complete."""
+    packing = check_packing(method, packing)
+    for box in boxes(target, _items(target, factors, method, memory, packing)):
+        sides = tuple((side.start, side.stop) for side in box)
+        size = math.prod(stop - start for start, stop in sides) * target.itemsize
+        yield Task(
+            task_id("level", target.path, sides),
+            ReduceBox(source, target, tuple(factors), method, sides, packing),
+            size,
+            target.name,
+        )
+
+
+def level_task_count(
+    target: Array, factors: Sequence[int], method: str, memory: int, packing: Packing | None = None
+) -> int:
+    """Return the number of tasks that `level_tasks` yields."""
+    packing = check_packing(method, packing)
+    return box_count(target, _items(target, factors, method, memory, packing))
+
+
+def _items(
+    target: Array, factors: Sequence[int], method: str, memory: int, packing: Packing | None
+) -> int:
+    """Return how many elements of a level a task may compute: it reads several times as many."""
+    compiled = packing is None and (method in _COMPILED or method == "nearest")
+    wide = 2 * target.itemsize if compiled else target.itemsize + 32
+    limit = min(memory // 2, TASK_BYTES) // (wide * math.prod(factors))
+    return max(1, int(limit))

@@ -1,0 +1,726 @@
+"""The job of rechunking: other chunks, shards, codecs or types, within a bound of memory.
+
+The planner (`plan`) divides the work into boxes of whole target chunks, so that tasks need
+no locks. Arrays whose layout does not change keep their bytes. The result becomes a new hierarchy,
+goes into an existing one, takes the place of the source, or is appended to what an earlier run
+wrote.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, TypeAlias, Unpack
+
+import numpy as np
+
+from omnizarr import config, registry
+from omnizarr.bulk.adaptation import Options, adapt_array, other_fill_note
+from omnizarr.bulk.job import MEMORY, Job, Plan, RunOptions, Stage, Task, launch, task_id
+from omnizarr.bulk.output import HierarchyOutput, locked_destination, settle_stages
+from omnizarr.bulk.rechunk.layout import intermediate_model, read_layout, write_layout
+from omnizarr.bulk.rechunk.output import (
+    INTERMEDIATE,
+    ArrayOutput,
+    EachArray,
+    Growth,
+    LongerArrays,
+    NewHierarchy,
+    WithIntermediate,
+)
+from omnizarr.bulk.rechunk.plan import Passes, plan_passes, usable_memory
+from omnizarr.bulk.rechunk.rules import (
+    KEEP,
+    Rule,
+    apply_rule,
+    choose_rules,
+    dimension_names,
+    same_layout,
+)
+from omnizarr.bulk.rechunk.tasks import (
+    Append,
+    CopyBox,
+    CopyChunks,
+    Limit,
+    Report,
+    Side,
+    box_bytes,
+    stored_batches,
+)
+from omnizarr.bulk.source_keys import source_state
+from omnizarr.codecs.specify import inner_chunk_shape, pipeline
+from omnizarr.engine import BoundArray
+from omnizarr.errors import (
+    CannotExpress,
+    Conflict,
+    InvalidArgument,
+    NodeNotFound,
+    OmnizarrError,
+    StoreError,
+)
+from omnizarr.formats import consolidated
+from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.chunks import stored_keys, with_shape
+from omnizarr.hierarchy.info import counted, size_text
+from omnizarr.hierarchy.location import Location, existing_node
+from omnizarr.hierarchy.lookup import (
+    find_node,
+    format_for,
+    readable_nodes,
+    require_readable_nodes,
+    resolve_store_path,
+)
+from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.stores import (
+    Store,
+    can_list,
+    file_root,
+    list_prefix,
+    resolve,
+    storage_identity,
+)
+from omnizarr.stores.identity import key_digest, overlap, portable_key, unique_key
+from omnizarr.stores.resolve import options_for_two
+from omnizarr.stores.staging import interrupted
+from omnizarr.stores.transfer import Transfer
+
+
+class RechunkOptions(RunOptions, total=False):
+    """Options of `rechunk`.
+
+    chunks
+        The new chunk shape: lengths by name of dimension or number of axis (``{"time": -1, "lat":
+        100}``, -1 for the whole axis; others stay), or any form of `create_array`.
+    shards
+        The new shape of shards, in the same forms; False for none. By default those of the
+        source, rounded to whole chunks.
+    codecs
+        Codecs on bytes instead of those of the source, such as ``["zstd"]`` or ``[]``; with a
+        codec on arrays or from array to bytes among them, the whole list.
+    dtype, casting, fill_value
+        The new type. `casting` is the rule of `numpy.can_cast` that it has to keep, by default
+        "same_kind"; values that the type cannot hold are an error unless it is "unsafe". Elements
+        without a chunk keep their value, also if `fill_value` is another.
+    rules
+        The same for some arrays, by pattern of their path or name: ``{"temp": {"chunks": …},
+        "*": {"shards": …}}``. The first that matches counts.
+    memory
+        Bytes that one process may use for the values, ``"512MB"`` by default.
+    passes
+        1 or 2, if it is not to be chosen.
+    temp
+        A path, URL or store for intermediate chunks, instead of the destination.
+    node
+        The path of the array or group inside the source.
+    zarr_format
+        The format to write: 1, 2, 3 or ``"3-draft"``; by default that of the source.
+    in_place
+        Replace the arrays of the source, each when all are complete.
+    append_dim
+        Append what the source has more along this dimension than the arrays at the destination.
+    merge
+        Add the arrays to the hierarchy at the destination.
+    overwrite
+        Replace what is at the destination; with `merge`, arrays only.
+    storage_options, destination_options
+        Options for URLs; the second for the destination only.
+    on, workers, resume, part, progress, checksums
+        Options of `run`; `jobs.Rechunk` has the others.
+    """
+
+    chunks: Any
+    shards: Any
+    codecs: Any
+    dtype: Any
+    casting: str
+    fill_value: Any
+    rules: Mapping[str, Any] | None
+    memory: int | str | None
+    passes: int | None
+    temp: Any
+    node: str
+    zarr_format: int | str | None
+    in_place: bool
+    append_dim: str | None
+    merge: bool
+    overwrite: bool
+    storage_options: Mapping[str, Any] | None
+    destination_options: Mapping[str, Any] | None
+
+
+def rechunk(source: Any, destination: Any = None, **options: Unpack[RechunkOptions]) -> Report:
+    """Write an array or a hierarchy with other chunks, shards, codecs or types.
+
+    Attributes, groups and the bytes of arrays that do not change are carried over.
+
+    Args:
+        source: A path, URL, store, array or group.
+        destination: A path, URL or store; None with ``in_place=True``.
+        **options: Fields of `jobs.Rechunk`, such as `chunks`, `shards`, `codecs`, `dtype` and
+            `memory`, and options of `run`.
+
+    Returns:
+        The numbers of nodes, chunks and bytes, and what changed in each array.
+
+    Raises:
+        NodeNotFound: If there is nothing at the source.
+        NodeExists: If there is something at the destination.
+        InvalidArgument: If the chunks do not fit an array.
+
+    Examples:
+        >>> names = ("time", "lat", "lon")
+        >>> a = oz.zeros((4, 6, 6), chunks=(1, 6, 6), dimension_names=names, store="maps.zarr")
+        >>> report = oz.rechunk("maps.zarr", "series.zarr", chunks={"time": -1, "lat": 3})
+        >>> oz.open("series.zarr").chunks
+        (4, 3, 6)
+    """
+    return launch(Rechunk, source, destination, **options)
+
+
+@dataclass(frozen=True)
+class Change:
+    """An array whose values are written anew, in one pass or two."""
+
+    path: str  # relative to the source
+    source: BoundArray
+    target: BoundArray  # where it is in the end; it may be written elsewhere
+    passes: Passes
+    digest: str  # of the source's place and the new metadata
+    middle: Side | None = None
+    append: Append | None = None
+
+    def tasks(self, output: ArrayOutput, number: int, casting: str) -> Iterator[Task[Report]]:
+        """Yield the tasks of one pass, from 0."""
+        last = number == len(self.passes.passes) - 1
+        there = self.target
+        final = Side(output.store_of(there.path), there.path, there.prefix, there.model)
+        source = Side.of(self.source) if number == 0 or self.middle is None else self.middle
+        target = final if last or self.middle is None else self.middle
+        append = self.append if last else None
+        begun = None if append is None else append.length
+        item = max(1, target.bound.dtype.itemsize)
+        limit = Limit(self.digest, self.passes.tasks, self.passes.threads)
+        for box in self.passes.passes[number].boxes():
+            corners = [(s.start, s.stop) for s in box]
+            yield Task(
+                task_id(self.digest, last or self.passes.intermediate, begun, corners),
+                CopyBox(source, target, box, limit, casting, append),
+                box_bytes(box, item),
+                paths.show(self.path),
+            )
+
+
+LAYOUT = tuple(each.name for each in fields(Rule))  # options that are members of a rule
+# The source, the target, and the position from which on it is written if it is appended to.
+Arrays: TypeAlias = dict[str, tuple[BoundArray, BoundArray, tuple[int, ...] | None]]
+
+
+@dataclass
+class Rechunk(Job[Report]):
+    """Other chunks, shards, codecs or types for an array or all arrays of a hierarchy.
+
+    Attributes:
+        source: A path, URL, store, array or group.
+        destination: A path, URL or store; None with `in_place`.
+        chunks: The new chunk shape: lengths by name of dimension or number of axis
+            (``{"time": -1, "lat": 100}``, -1 for the whole axis; others stay), or any form of
+            `create_array`.
+        shards: The new shape of shards, in the same forms; False for none. By default those of the
+            source, rounded to whole chunks.
+        codecs: Codecs on bytes instead of those of the source, such as ``["zstd"]`` or ``[]``; with
+            a codec on arrays or from array to bytes among them, the whole list.
+        dtype: The new type.
+        casting: The rule of `numpy.can_cast` that the type has to keep; values that the type cannot
+            hold are an error unless it is ``"unsafe"``.
+        fill_value: The new fill value; elements without a chunk keep their value.
+        rules: The same for some arrays, by pattern of their path or name:
+            ``{"temp": {"chunks": …}, "*": {"shards": …}}``. The first that matches counts.
+        memory: The bytes that one process may use for the values, ``"512MB"`` by default.
+        passes: 1 or 2, if it is not to be chosen.
+        temp: A path, URL or store for intermediate chunks, instead of the destination.
+        node: The path of the array or group inside the source.
+        zarr_format: The format to write: 1, 2, 3 or ``"3-draft"``; by default that of the source.
+        in_place: True to replace the arrays of the source, each when all are complete.
+        append_dim: The dimension along which to append what the source has more than the arrays at
+            the destination.
+        merge: True to add the arrays to the hierarchy at the destination.
+        overwrite: True to replace what is at the destination; with `merge`, arrays only.
+        storage_options: Options for the stores of URLs, such as credentials.
+        destination_options: Options for the store of the destination, instead of `storage_options`.
+
+    Examples:
+        >>> oz.save("a.zarr", np.arange(6))
+        >>> report = oz.run(oz.jobs.Rechunk("a.zarr", "b.zarr", chunks=3))
+        >>> oz.open("b.zarr").chunks
+        (3,)
+    """
+
+    source: Any
+    destination: Any = None
+    chunks: Any = None
+    shards: Any = None
+    codecs: Any = None
+    dtype: Any = None
+    casting: str = "same_kind"
+    fill_value: Any = None
+    rules: Mapping[str, Any] | None = None
+    memory: int | str | None = None
+    passes: int | None = None
+    temp: Any = None
+    node: str = ""
+    zarr_format: int | str | None = None
+    in_place: bool = False
+    append_dim: str | None = None
+    merge: bool = False
+    overwrite: bool = False
+    storage_options: Mapping[str, Any] | None = None
+    destination_options: Mapping[str, Any] | None = None
+
+    def settle(self, resume: bool) -> None:
+        """Finish, or undo, the replacement of an array in which this, or another, was killed."""
+        if self.in_place:
+            here, _ = options_for_two(
+                self.source, self.destination, self.storage_options, self.destination_options
+            )
+            store, path = resolve_store_path(self.source, self.node or None, "r+", here)
+            if resume or any(not each.is_alive for each in interrupted(store)):
+                with locked_destination(store, path, "resume", None):
+                    settle_stages(store, resume)
+
+    def plan(self, tasks_at_once: int = 1) -> Plan[Report]:
+        """Decide about every array, and count what will be read and written."""
+        _check_options(self)
+        here, there = options_for_two(
+            self.source, self.destination, self.storage_options, self.destination_options
+        )
+        mode = "r+" if self.in_place else "r"
+        source = resolve_store_path(self.source, self.node or None, mode, here)
+        start, node = find_node(*source, use_consolidated=None)
+        goal = start if self.in_place else _destination(self, start, there)
+        temp = goal.store if self.temp is None else resolve(self.temp, storage_options=there)
+        return _Planner(self, start, goal, temp, tasks_at_once).plan(node)
+
+
+def _check_options(job: Rechunk) -> None:
+    """Raise if options exclude each other."""
+    if job.in_place != (job.destination is None):
+        raise InvalidArgument("give a destination, or in_place=True")
+    one = [name for name in ("in_place", "append_dim", "merge") if getattr(job, name)]
+    if len(one) > 1:
+        raise InvalidArgument(f"{one[0]} and {one[1]} exclude each other; give one of them")
+    if job.zarr_format is not None and (job.in_place or job.append_dim is not None):
+        raise InvalidArgument(
+            "another zarr_format needs a new destination: leave zarr_format or"
+            f" {'in_place' if job.in_place else 'append_dim'} out"
+        )
+    layout = [each for each in LAYOUT if getattr(job, each) is not None]
+    if job.append_dim is not None and (layout or job.rules):
+        raise InvalidArgument(
+            "the arrays that append_dim appends to have their layout already; leave"
+            f" {(layout or ['rules'])[0]} out"
+        )
+
+
+def _destination(job: Rechunk, start: Location, options: Mapping[str, Any] | None) -> Location:
+    store, path = resolve_store_path(job.destination, None, "r+", options)
+    one = storage_identity(start.store, paths.prefix(start.path))
+    if overlap(one, storage_identity(store, paths.prefix(path))):
+        raise StoreError(
+            f"source and destination are the same, or one is inside the other: {start} and"
+            f" {paths.show(path)} in {store!r}; give another destination, or in_place=True"
+        )
+    if job.append_dim is not None:
+        return find_node(store, path)[0]
+    frozen = start.format.frozen is not None  # as N5 is
+    wanted = start.format
+    if frozen or job.zarr_format is not None:
+        wanted = format_for(store, "", job.zarr_format)
+    return Location(store, path, start.format if wanted.name == start.format.name else wanted)
+
+
+class _Planner:
+    """One call of `Rechunk.plan`: reads metadata, and collects what is to be done."""
+
+    def __init__(
+        self, job: Rechunk, start: Location, goal: Location, temp: Store, threads: int
+    ) -> None:
+        self.job, self.start, self.goal, self.temp, self.threads = job, start, goal, temp, threads
+        self.memory = config.byte_size(MEMORY if job.memory is None else job.memory, "memory")
+        self.nodes: dict[str, Node] = {}  # of the result, by relative path
+        self.kept: list[tuple[str, BoundArray]] = []  # arrays whose bytes are copied
+        self.changes: list[Change] = []
+        self.grown: list[Growth] = []
+        self.decisions: list[str] = []
+        self.states: dict[str, str] = {}  # of arrays that are replaced in place
+        self.unfit: dict[str, str] = {}  # arrays that shapes do not fit, with these
+        self.notes: dict[str, str] = {}  # on arrays of which other values are missing than before
+
+    def plan(self, root: Node) -> Plan[Report]:
+        """Return the plan for a node of the source and all below it."""
+        nodes = require_readable_nodes(self.start, root)
+        arrays = self._longer(nodes) if self.job.append_dim else self._rechunked(nodes)
+        digest = self._digest()
+        # One for each destination, which the job owns: what another attempt left there is found.
+        folder = file_root(self.goal.store)  # which need not exist yet
+        store = portable_key(self.goal.store) if folder is None else os.path.realpath(folder)
+        place = key_digest(store, self.goal.path)
+        prefix = f"{INTERMEDIATE}/{place[:20]}/"
+        for number, (path, (source, target, begin)) in enumerate(arrays.items()):
+            if begin is None and _same_chunks(source.model, target.model):
+                self.kept.append((path, source))
+            else:
+                self._plan_array(path, source, target, begin, f"{prefix}{number}/")
+        if self.kept:
+            self.decisions.append(f"{counted(len(self.kept), 'array')} copied byte for byte")
+        output = self._output(digest)
+        # Those of an array that was replaced when the job was killed are left to be erased.
+        left = self.job.in_place and not arrays and can_list(self.temp)
+        if any(change.middle is not None for change in self.changes) or (
+            left and next(iter(list_prefix(self.temp, prefix)), None) is not None
+        ):
+            output = WithIntermediate(output, self.temp, prefix)
+        groups = sum(isinstance(node, GroupModel) for node in self.nodes.values())
+        report = Report(len(arrays), groups)
+        for change in self.changes:
+            report.rechunked[paths.show(change.path)] = layout_text(change.target)
+        report.kept = {paths.show(path): why for path, why in self.unfit.items()}
+        report.notes = self.notes
+        peaks = [p.memory * c.passes.tasks for c in self.changes for p in c.passes.passes]
+        used = max(peaks, default=0) + self.memory - usable_memory(self.memory)
+        stages = self._stages(output)
+        return Plan(self._operation(), digest, stages, report, output, self.decisions, used)
+
+    def _operation(self) -> str:
+        if self.job.in_place:
+            return f"rechunk {self.start} in place"
+        verb = "append the new part of" if self.job.append_dim is not None else "rechunk"
+        other = self.goal.format.name != self.start.format.name and self.job.append_dim is None
+        suffix = f" as zarr {self.goal.format.name}" if other else ""
+        return f"{verb} {self.start} to {self.goal}{suffix}"
+
+    def _digest(self) -> str:
+        """Return what identifies the job, also when some arrays are replaced already."""
+        places = unique_key(self.start.store), self.start.path
+        if self.job.in_place:
+            wanted = [repr(getattr(self.job, name)) for name in (*LAYOUT, "rules", "casting")]
+            return key_digest("in place", *places, wanted)
+        state = source_state(self.start.store, self.start.path)
+        return key_digest("rechunk", *places, state, sorted(map(self._node_digest, self.nodes)))
+
+    def _node_digest(self, path: str) -> str:
+        """Return what identifies the new metadata of a node and where its values come from."""
+        documents = self.goal.format.write(path, self.nodes[path])
+        places = unique_key(self.start.store), self.start.path, path
+        if self.job.in_place:  # what was written to the array since is not replaced
+            self.states[path] = source_state(self.start.store, paths.join(self.start.path, path))
+        return key_digest(*places, self.states.get(path), sorted(documents.items()))
+
+    def _is_unchanged(self, path: str) -> bool:
+        """Return True if an array that is replaced is as it was when the job was planned."""
+        where = paths.join(self.start.path, path)
+        return source_state(self.start.store, where) == self.states[path]
+
+    # What becomes of each array: the source, the target, and where it begins if appended to
+
+    def _rechunked(self, nodes: Mapping[str, Node]) -> Arrays:
+        """Apply the rules to all arrays; in place, only those are returned that change."""
+        job, format = self.job, self.goal.format
+        default = Rule(*(getattr(job, name) for name in LAYOUT))
+        rules, self.unfit = choose_rules(nodes, job.rules, default)
+        self.decisions += [f"{paths.show(p)}: {why}" for p, why in self.unfit.items()]
+        arrays: Arrays = {}
+        translated, separator = self._translated(nodes)
+        for path, node in nodes.items():
+            goal = translated[path]
+            if isinstance(goal, GroupModel) or isinstance(node, GroupModel):
+                kept = goal.extra if format is self.start.format else {}
+                self.nodes[path] = GroupModel(goal.attributes, kept)
+                continue
+            source = self._bound(self.start, path, node)
+            try:
+                names = dimension_names(nodes, path)
+                new = source
+                paths.check_new(path)
+                if format is not self.start.format:
+                    format.check_name(path)
+                    other = self._bound(self.start, path, goal)
+                    adapted = adapt_array(other, format, Options(separator=separator))
+                    new = self._bound(self.goal, path, adapted.model)
+                    if adapted.note is not None:
+                        self.notes[paths.show(path)] = adapted.note
+                model = apply_rule(new, names, rules[path], format, job.casting)
+                format.write(path, model)
+                target = self._bound(self.goal, path, model)
+                asked = rules[path].fill_value is not KEEP
+                note = other_fill_note(new, target) if asked else None
+                if note is not None:
+                    self.notes[paths.show(path)] = note
+            except OmnizarrError as e:
+                raise type(e)(f"cannot rechunk {self.start.child(path)}: {e}") from e
+            if not job.in_place or not same_layout(node, model):
+                self.nodes[path] = model
+                arrays[path] = source, target, None
+        return arrays
+
+    def _translated(self, nodes: Mapping[str, Node]) -> tuple[Mapping[str, Node], str | None]:
+        """Return the nodes with the OME-Zarr version of the new format, and the key separator."""
+        start, goal = self.start, self.goal.format
+        if goal is start.format:
+            return nodes, None
+        if not goal.has_groups and isinstance(nodes.get(""), GroupModel):
+            raise CannotExpress(
+                f"{start} is a group, and zarr {goal.name} has only arrays; rechunk its arrays one"
+                " by one"
+            )
+        translate = registry.lookup("integration", "ome")
+        full = {paths.join(start.path, path): node for path, node in nodes.items()}
+        found, separator = translate(start, full, goal, False, None)
+        return {path: found[paths.join(start.path, path)] for path in nodes}, separator
+
+    def _bound(self, root: Location, path: str, model: ArrayModel) -> BoundArray:
+        where = paths.join(root.path, path)
+        bound = BoundArray(root.store, where, root.format.chunk_prefix(where), model)
+        bound.check()
+        return bound
+
+    def _longer(self, nodes: Mapping[str, Node]) -> Arrays:
+        """Compare the arrays that have the dimension with those at the destination."""
+        dim = self.job.append_dim
+        there = readable_nodes(self.goal, self.goal.load())
+        arrays: Arrays = {}
+        for path, node in nodes.items():
+            names = dimension_names(nodes, path)
+            if not isinstance(node, ArrayModel) or dim not in names:
+                continue
+            where, old, axis = self.goal.child(path), there.get(path), names.index(dim)
+            if not isinstance(old, ArrayModel):
+                raise NodeNotFound(
+                    f"there is no array at {where} to append to; rechunk without append_dim first"
+                )
+            self._check_continuation(node, old, axis, names == dimension_names(there, path), where)
+            self.nodes[path] = model = with_shape(old, node.shape)
+            if node.shape == old.shape:
+                continue
+            source = self._bound(self.start, path, node)
+            self._check_cast(source, self._bound(self.goal, path, old))
+            begin = tuple(old.shape[i] if i == axis else 0 for i in range(len(old.shape)))
+            target = self._bound(self.goal, path, model)
+            arrays[path] = source, target, begin
+            keys = partial(_keys_from, target, axis, old.shape[axis])
+            self.grown.append(Growth(where, old.shape, node.shape, keys))
+            if paths.name(path) == dim and len(old.shape) == 1:
+                self._check_coordinate(path, old.shape[0])
+        if not self.nodes:
+            raise InvalidArgument(f"no array of {self.start} has the dimension {dim!r}")
+        return arrays
+
+    def _check_continuation(
+        self, new: ArrayModel, old: ArrayModel, axis: int, same_names: bool, where: Location
+    ) -> None:
+        """Raise if an array is not the beginning of another one."""
+        rest = [i for i in range(len(new.shape)) if i != axis]
+        if not same_names or any(old.shape[i] != new.shape[i] for i in rest):
+            raise Conflict(
+                f"{where} has the dimensions {old.dimension_names} and the shape {old.shape}, the"
+                f" source {new.dimension_names} and {new.shape}; they may differ in the length"
+                f" along {self.job.append_dim!r} only"
+            )
+        if new.shape[axis] < old.shape[axis]:
+            raise Conflict(
+                f"{where} has the shape {old.shape} and is longer than the source, {new.shape}"
+            )
+
+    def _check_cast(self, source: BoundArray, old: BoundArray) -> None:
+        if not np.can_cast(source.dtype, old.dtype, self.job.casting):  # type: ignore[arg-type]
+            raise InvalidArgument(
+                f"{paths.show(source.path)}: {source.dtype} cannot be cast to {old.dtype} of the"
+                f" destination by the rule {self.job.casting!r}; give casting='unsafe'"
+            )
+
+    def _check_coordinate(self, path: str, length: int) -> None:
+        """Raise if the coordinates that both have differ."""
+        old, new = (
+            Array.at(*find_node(at.store, paths.join(at.path, path)))
+            for at in (self.goal, self.start)
+        )
+        if not np.array_equal(old[...], new[:length]):
+            raise Conflict(
+                f"the coordinates {self.goal.child(path)} differ from the first {length} of"
+                f" {self.start.child(path)}, so that the source is no continuation"
+            )
+
+    # Passes
+
+    def _plan_array(
+        self,
+        path: str,
+        source: BoundArray,
+        target: BoundArray,
+        begin: tuple[int, ...] | None,
+        prefix: str,
+    ) -> None:
+        read, write = read_layout(source), write_layout(target)
+        try:
+            passes = plan_passes(
+                read, write, self.memory, self.threads, begin=begin or (), passes=self.job.passes
+            )
+        except InvalidArgument as e:
+            raise InvalidArgument(f"cannot rechunk {self.start.child(path)}: {e}") from None
+        middle = append = None
+        if passes.intermediate is not None:
+            model = intermediate_model(source, target, passes.intermediate)
+            shape = "-".join(map(str, ("chunks", *passes.intermediate)))
+            middle = Side(self.temp, target.path, f"{prefix}{shape}/", model)
+        if begin is not None:
+            axis = next(i for i, n in enumerate(begin) if n)
+            lengths = tuple(b or n for b, n in zip(begin, target.model.shape, strict=True))
+            old = target.reshaped(target.model.with_(shape=lengths))
+            append = Append(Side.of(old), axis, begin[axis])
+        change = Change(path, source, target, passes, self._node_digest(path), middle, append)
+        self.changes.append(change)
+        self.decisions.append(f"{paths.show(path)}: {passes_text(change)}")
+
+    def _stages(self, output: ArrayOutput) -> list[Stage[Report]]:
+        """Return the stages: arrays with as many tasks at a time together, first passes first."""
+        stages: list[Stage[Report]] = []
+        if self.kept:
+            stages.append(Stage("copy chunks", partial(self._copies, output)))
+        keys = {
+            (number, change.passes.tasks, len(change.passes.passes))
+            for change in self.changes
+            for number in range(len(change.passes.passes))
+        }
+        for number, at_once, count in sorted(keys, key=lambda key: (key[0], -key[1], key[2])):
+            chosen = [
+                change
+                for change in self.changes
+                if (change.passes.tasks, len(change.passes.passes)) == (at_once, count)
+            ]
+            name = "rechunk" if count == 1 else f"rechunk, pass {number + 1} of {count}"
+            some = [change.passes.passes[number] for change in chosen]
+            stages.append(
+                Stage(
+                    name,
+                    partial(_tasks, chosen, output, number, self.job.casting),
+                    sum(each.count for each in some),
+                    sum(each.bytes_written for each in some),
+                    sum(each.reads for each in some),
+                    sum(each.writes for each in some),
+                    sum(each.bytes_read for each in some),
+                    sum(each.bytes_written for each in some),
+                    at_once,
+                )
+            )
+        return stages
+
+    def _copies(self, output: ArrayOutput) -> Iterator[Task[Report]]:
+        for path, source in self.kept:
+            where = paths.join(self.goal.path, path)
+            prefix = self.goal.format.chunk_prefix(where)
+            transfer = Transfer(source.store, output.store_of(where), source.prefix, prefix)
+            for entries in stored_batches(source):
+                size = sum(entry.size or 0 for entry in entries)
+                keys = [(entry.key, entry.size) for entry in entries]
+                work = CopyChunks(transfer, entries)
+                yield Task(task_id("copy", path, keys), work, size, paths.show(path))
+
+    def _output(self, digest: str) -> ArrayOutput:
+        job = self.job
+        if job.append_dim is not None:
+            return LongerArrays(self.goal, self.grown, operation=self._operation(), digest=digest)
+        nodes = {paths.join(self.goal.path, path): node for path, node in self.nodes.items()}
+        if job.in_place or (job.merge and existing_node(self.goal.store, self.goal.path)):
+            arrays = {p: node for p, node in nodes.items() if isinstance(node, ArrayModel)}
+            chosen = arrays if job.in_place else nodes
+            relative = {paths.join(self.goal.path, path): path for path in self.nodes}
+            digests = {path: self._node_digest(relative[path]) for path in arrays}
+            overwrite = job.overwrite or job.in_place
+            output: EachArray | NewHierarchy
+            if self.goal.path not in arrays:
+                output = EachArray(
+                    self.goal, chosen, digests,
+                    operation=self._operation(), digest=digest, overwrite=overwrite,
+                )  # fmt: skip
+                outputs: Iterable[HierarchyOutput] = output.outputs.values()
+            else:
+                one = digests[self.goal.path] if job.in_place else digest
+                output = NewHierarchy(
+                    self.goal, arrays, operation=self._operation(), digest=one, overwrite=overwrite
+                )
+                outputs = [output]
+            for each in outputs if job.in_place else ():
+                each.is_unchanged = partial(self._is_unchanged, relative[each.location.path])
+            return output
+        return NewHierarchy(
+            self.goal,
+            nodes,
+            operation=self._operation(),
+            digest=digest,
+            overwrite=job.overwrite,
+            consolidate=_is_consolidated(self.start),
+        )
+
+
+def _same_chunks(one: ArrayModel, other: ArrayModel) -> bool:
+    """Return True if the stored chunks of one array are those of the other, under their keys."""
+    return same_layout(one, other) and one.chunk_key_encoding == other.chunk_key_encoding
+
+
+def _keys_from(array: BoundArray, axis: int, start: int) -> Iterator[str]:
+    """Yield the keys of stored chunks that have elements from a position along an axis on."""
+    first = array.grid.axes[axis].chunk_of(start)
+    return (key for coords, key in stored_keys(array) if coords[axis] >= first)
+
+
+def _is_consolidated(group: Location) -> bool:
+    """Return True if a group has consolidated metadata."""
+    key = consolidated.key(group.format, group.path)
+    text = None if key is None else group.store.get(key)
+    return text is not None and consolidated.has_consolidated(group.format, text, str(key))
+
+
+def _tasks(
+    changes: Iterable[Change], output: ArrayOutput, number: int, casting: str
+) -> Iterator[Task[Report]]:
+    for change in changes:
+        yield from change.tasks(output, number, casting)
+
+
+# Text
+
+
+def layout_text(array: BoundArray) -> str:
+    """Return the chunks, shards, type and codecs of an array as text."""
+    inner = inner_chunk_shape(array.model)
+    grid = array.grid.regular
+    stored = "rectilinear" if grid is None else grid
+    parts = [f"chunks {stored}" if inner is None else f"chunks {inner} in shards {stored}"]
+    known = pipeline(array.model)
+    codecs = ", ".join(codec.name for codec in known.compressors) or "no compression"
+    return f"{'; '.join(parts)}, {array.dtype}, {codecs}"
+
+
+def passes_text(change: Change) -> str:
+    """Return what a plan does with an array, and why."""
+    passes = change.passes
+    size = math.prod(change.source.model.shape) * max(1, change.source.dtype.itemsize)
+    text = f"{layout_text(change.source)} to {layout_text(change.target)}"
+    first = passes.passes[0]
+    boxes = tuple(cuts.part(0).stop - cuts.part(0).start for cuts in first.cuts if cuts.count)
+    at_once = counted(passes.tasks, "task") + " at a time"
+    if passes.intermediate is None:
+        again = first.bytes_read / size if size else 1
+        times = "" if again < 1.01 else f", {again:.1f} times what there is"
+        read = f"{size_text(first.bytes_read)}{times}"
+        return f"{text}; one pass of boxes {boxes} reads {read}; {at_once}"
+    moved = size_text(passes.moved)
+    why = ""
+    if passes.other is not None:
+        why = f", not the {size_text(passes.other)} of one pass"
+    return (
+        f"{text}; two passes through chunks {passes.intermediate} without compression move"
+        f" {moved}{why}; {at_once}"
+    )

@@ -1,0 +1,434 @@
+"""Rules of rechunking: which chunks, shards, codecs and type each array of a hierarchy gets."""
+
+from __future__ import annotations
+
+import math
+import struct
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from omnizarr import data_types
+from omnizarr.bulk.fill import check_sign
+from omnizarr.codecs.specify import inner_chunk_shape, kind, pipeline, with_bytes
+from omnizarr.data_types import DataType, as_type
+from omnizarr.data_types.cast import is_complex_pair
+from omnizarr.engine import BoundArray
+from omnizarr.errors import InvalidArgument, OmnizarrError, WrongType, known_names
+from omnizarr.formats import Format
+from omnizarr.formats.draft.extensions import packed_shard_shape
+from omnizarr.hierarchy.chunk_shapes import chunk_grid, shard_options, shard_shape
+from omnizarr.hierarchy.options import named_codecs
+from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
+
+CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+KEEP: Any = None  # of a rule: as in the source
+_MARKS = ("_FillValue", "missing_value")
+# Attributes of a CF variable that have the type of its values.
+TYPED_ATTRIBUTES = (*_MARKS, "valid_min", "valid_max", "valid_range")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The layout that an array is to get; None keeps that of the source."""
+
+    chunks: Any = KEEP
+    shards: Any = KEEP  # False for none
+    codecs: Any = KEEP
+    dtype: Any = KEEP
+    fill_value: Any = KEEP
+
+    @classmethod
+    def of(cls, given: Any, where: str) -> Rule:
+        """Return a rule from a mapping of its members."""
+        if isinstance(given, cls):
+            return given
+        if not isinstance(given, Mapping):
+            raise WrongType(f"{where}: expected a mapping such as {{'chunks': …}}, got {given!r}")
+        names = [each.name for each in fields(cls)]
+        for name in given:
+            if name not in names:
+                raise InvalidArgument(f"{where}: unknown {name!r}; {known_names(name, names)}")
+        return cls(**given)
+
+    def over(self, other: Rule) -> Rule:
+        """Return this rule with what it leaves open taken from another one."""
+        mine = {each.name: getattr(self, each.name) for each in fields(self)}
+        return replace(other, **{name: value for name, value in mine.items() if value is not KEEP})
+
+
+def choose_rules(
+    nodes: Mapping[str, Node], rules: Mapping[str, Any] | None, default: Rule
+) -> tuple[dict[str, Rule], dict[str, str]]:
+    """Return the rule of every array: the first whose pattern matches, completed by the default.
+
+    A pattern matches the path of an array, or its name. Raises for a pattern that matches no
+    array, and for a dimension that no array has. The second value has the arrays that keep a part
+    of their layout because a shape is for arrays of another number of axes, with the reason.
+    """
+    patterns = [(p, Rule.of(rule, f"rules[{p!r}]")) for p, rule in (rules or {}).items()]
+    arrays = {path: node for path, node in nodes.items() if isinstance(node, ArrayModel)}
+    found: dict[str, Rule] = {}
+    used = set[str]()
+    for path in arrays:
+        for pattern, rule in patterns:
+            if _matches(path, pattern):
+                found[path] = rule.over(default)
+                used.add(pattern)
+                break
+        else:
+            found[path] = default
+    for pattern, _ in patterns:
+        if pattern not in used and not any(_matches(path, pattern) for path in arrays):
+            known = known_names(pattern, sorted(map(paths.show, arrays)))
+            raise InvalidArgument(f"rules: no array matches {pattern!r}; {known}")
+    _check_dimensions(nodes, found)
+    chosen: dict[str, Rule] = {}
+    kept: dict[str, str] = {}
+    for path, rule in found.items():
+        chosen[path], unfit = _for_rank(rule, path, nodes, found)
+        if unfit:
+            kept[path] = f"{' and '.join(unfit)} are for another number of axes"
+    return chosen, kept
+
+
+def _for_rank(
+    rule: Rule, path: str, nodes: Mapping[str, Node], rules: Mapping[str, Rule]
+) -> tuple[Rule, list[str]]:
+    """Return a rule without shapes of another number of axes that fit another array, and those.
+
+    Labels of an OME-Zarr image get the part of a shape that is for their axes.
+    """
+    unfit: list[str] = []
+    names = dimension_names(nodes, path)
+    for option in ("chunks", "shards"):
+        given = getattr(rule, option)
+        if not isinstance(given, (list, tuple)) or len(given) == len(names):
+            continue
+        others = (
+            dimension_names(nodes, p) for p, r in rules.items() if getattr(r, option) is given
+        )
+        fitting = {other for other in others if len(other) == len(given)}
+        if not fitting:
+            continue
+        lengths = dict(zip(next(iter(fitting)), given, strict=True))
+        shape: Any = KEEP
+        if len(fitting) == 1 and _is_labels(nodes, path) and lengths.keys() >= {*names}:
+            shape = tuple(lengths[name] for name in names)
+        else:
+            unfit.append(f"{option} {tuple(given)}")
+        rule = replace(rule, **{option: shape})
+    return rule, unfit
+
+
+def _is_labels(nodes: Mapping[str, Node], path: str) -> bool:
+    """Return True if an array is a level of labels of an OME-Zarr image."""
+    parent = nodes.get(path.rpartition("/")[0])
+    axes = [*_image_axes(parent)] if isinstance(parent, GroupModel) else []
+    return "labels" in path.split("/") and bool(axes) and None not in axes
+
+
+def _matches(path: str, pattern: str) -> bool:
+    wanted = pattern.strip("/")
+    return paths.matches(path, wanted) or paths.matches(paths.name(path), wanted)
+
+
+def _check_dimensions(nodes: Mapping[str, Node], rules: Mapping[str, Rule]) -> None:
+    """Raise if a rule names a dimension that none of its arrays has."""
+    known = {path: dimension_names(nodes, path) for path in rules}
+    every = {name for names in known.values() for name in names if name is not None}
+    for rule in rules.values():
+        for option in ("chunks", "shards"):
+            given = getattr(rule, option)
+            for name in given if isinstance(given, Mapping) else ():
+                if isinstance(name, str) and name not in every and not _is_shard_option(given):
+                    hint = known_names(name, sorted(every)) if every else "no array names its axes"
+                    raise InvalidArgument(f"{option}: no array has a dimension {name!r}; {hint}")
+
+
+def _is_shard_option(given: Mapping[Any, Any]) -> bool:
+    return "shape" in given
+
+
+def dimension_names(nodes: Mapping[str, Node], path: str) -> tuple[str | None, ...]:
+    """Return the names of an array's axes; those of an OME-Zarr image are in the group above."""
+    array = nodes[path]
+    if not isinstance(array, ArrayModel):
+        return ()
+    if array.dimension_names is not None:
+        return array.dimension_names
+    parent = nodes.get(path.rpartition("/")[0]) if path else None
+    names = [*_image_axes(parent)] if isinstance(parent, GroupModel) else []
+    return tuple(names) if len(names) == len(array.shape) else (None,) * len(array.shape)
+
+
+def _image_axes(group: GroupModel) -> Iterator[str | None]:
+    attributes = group.attributes.get("ome", group.attributes)
+    images = attributes.get("multiscales") if isinstance(attributes, Mapping) else None
+    first = images[0] if isinstance(images, Sequence) and images else None
+    axes = first.get("axes") if isinstance(first, Mapping) else None
+    for axis in axes if isinstance(axes, Sequence) else ():
+        name = axis.get("name") if isinstance(axis, Mapping) else axis
+        yield name if isinstance(name, str) else None
+
+
+def apply_rule(
+    source: BoundArray,
+    names: Sequence[str | None],
+    rule: Rule,
+    format: Format,
+    casting: str = "same_kind",
+) -> ArrayModel:
+    """Return the model of the new array; the same object if the rule changes nothing."""
+    model = source.model
+    data_type = _new_type(source, rule, format, casting)
+    chunks = _new_chunks(source, names, rule.chunks, data_type)
+    codecs = _new_codecs(source, rule.codecs, data_type, format)
+    new = model.with_(
+        data_type=model.data_type if data_type is source.data_type else data_type.named,
+        chunk_grid=chunks,
+        codecs=codecs,
+        storage_transformers=(),
+        fill_value=_new_fill(source, rule, data_type, format),
+        attributes=_typed_attributes(source, data_type, format),
+    )
+    shards = _new_shards(source, names, rule.shards, new)
+    if shards is not None:
+        shape, location = shards
+        new = format.sharded(new, shard_shape(shape, new, data_type), location)
+    new = format.adapt(new)
+    return model if same_layout(new, model) else new
+
+
+def same_layout(one: ArrayModel, other: ArrayModel) -> bool:
+    """Return True if the stored values of one array are those of the other."""
+    names = "data_type", "chunk_grid", "codecs", "storage_transformers", "fill_value"
+    return all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+def _new_type(source: BoundArray, rule: Rule, format: Format, casting: str) -> DataType:
+    if casting not in CASTINGS:
+        raise InvalidArgument(f"casting: {known_names(casting, CASTINGS)}, got {casting!r}")
+    if rule.dtype is KEEP:
+        return source.data_type
+    named = format.new_type(data_types.describe(rule.dtype))
+    if named == source.model.data_type:
+        return source.data_type
+    made = data_types.bind(named)
+    old, new = source.dtype, made.dtype
+    check_sign(source.model.attributes, old, new, paths.show(source.path))
+    if is_complex_pair(old) and new.kind == "c":
+        return made  # which holds all numbers of the small type
+    if not np.can_cast(old, new, casting):  # type: ignore[arg-type]  # checked above
+        raise InvalidArgument(
+            f"{paths.show(source.path)}: {old} cannot be cast to {new} by the rule {casting!r};"
+            " give casting='unsafe' if values may change"
+        )
+    return made
+
+
+def _new_chunks(
+    source: BoundArray, names: Sequence[str | None], given: Any, data_type: DataType
+) -> Named:
+    """Return the grid of the chunks, which are inside shards if the array gets any."""
+    inner = inner_chunk_shape(source.model)
+    old = source.model.chunk_grid
+    if inner is not None:
+        old = Named("regular", {"chunk_shape": list(inner)})
+    if given is KEEP:
+        return old
+    if isinstance(given, Mapping):
+        kept = old.configuration.get("chunk_shape") or old.configuration.get("chunk_shapes")
+        given = _by_name(given, names, [*(kept or ())], source)
+    grid = chunk_grid(given, source.model.shape, data_type)
+    return old if grid == old else grid
+
+
+def _by_name(
+    given: Mapping[Any, Any], names: Sequence[str | None], kept: list[Any], source: BoundArray
+) -> list[Any]:
+    """Return lengths along all axes from those of named dimensions or numbered axes."""
+    out = [*kept]
+    rank = len(source.model.shape)
+    for name, length in given.items():
+        if isinstance(name, str):
+            axes = [i for i, known in enumerate(names) if known == name]
+        elif isinstance(name, (int, np.integer)) and -rank <= name < rank:
+            axes = [int(name)]
+        else:
+            axes = []
+        for axis in axes:
+            whole = length in (-1, None) if not isinstance(length, (list, tuple)) else False
+            out[axis] = max(1, source.model.shape[axis]) if whole else length
+    return out
+
+
+def _new_shards(
+    source: BoundArray, names: Sequence[str | None], given: Any, model: ArrayModel
+) -> tuple[Any, str] | None:
+    """Return the shape and the index location of shards, or None for no shards."""
+    old, location = _old_shards(source)
+    if given is False or (given is KEEP and old is None):
+        return None
+    chunks = model.chunk_grid.configuration.get("chunk_shape")
+    if chunks is None:
+        raise InvalidArgument(f"{paths.show(source.path)}: shards need chunks of one shape")
+    if given is KEEP:
+        return _multiples(old or (), chunks), location
+    if isinstance(given, Mapping) and _is_shard_option(given):
+        given, location = shard_options(given)
+    if isinstance(given, Mapping):
+        return _multiples(_by_name(given, names, [*(old or chunks)], source), chunks), location
+    if isinstance(given, (tuple, list)):
+        pairs = zip(given, source.model.shape, strict=False)
+        given = [n if size in (-1, None) else size for size, n in pairs]
+        given = [-(-s // c) * c if s >= n else s
+                 for s, c, n in zip(given, chunks, source.model.shape, strict=False)]  # fmt: skip
+    return given, location
+
+
+def _multiples(sizes: Sequence[int], chunks: Sequence[int]) -> list[int]:
+    """Return sizes rounded up to whole chunks."""
+    return [-(-max(s, c) // c) * c for s, c in zip(sizes, chunks, strict=True)]
+
+
+def _old_shards(source: BoundArray) -> tuple[tuple[int, ...] | None, str]:
+    if inner_chunk_shape(source.model) is None:
+        return packed_shard_shape(source.model), "end"
+    codec = next(c for c in source.model.codecs if c.name == "sharding_indexed")
+    return source.grid.regular, codec.configuration.get("index_location", "end")
+
+
+def _new_codecs(
+    source: BoundArray, given: Any, data_type: DataType, format: Format
+) -> tuple[Named, ...]:
+    """Return the codecs of a chunk, without shards.
+
+    Codecs on bytes replace those of the source; with others among them, they replace all.
+    """
+    known = pipeline(source.model)
+    itemsize = 1 if data_type.variable else data_type.dtype.itemsize
+    front = [*known.filters, *([known.serializer] if known.serializer is not None else [])]
+    tail = [*known.compressors]
+    if given is not KEEP:
+        several = given if isinstance(given, (list, tuple)) else [given]
+        wanted = named_codecs(format, several, "codecs", itemsize)
+        if any(kind(codec) != "bytes->bytes" for codec in wanted):
+            return with_bytes(wanted)
+        tail = wanted
+    if data_type is not source.data_type:
+        front, tail = _for_type(source, front, tail, data_type, itemsize)
+    return with_bytes([*front, *tail])
+
+
+def _for_type(
+    source: BoundArray,
+    front: list[Named],
+    tail: list[Named],
+    data_type: DataType,
+    itemsize: int,
+) -> tuple[list[Named], list[Named]]:
+    """Return codecs for another data type; raise if one of them depends on the old type."""
+    fixed = data_type.variable != source.data_type.variable
+    for codec in front:
+        if codec.name not in ("transpose", "bytes") or fixed:
+            raise InvalidArgument(
+                f"{paths.show(source.path)}: the codec {codec.name!r} is for {source.dtype}, not"
+                f" for {data_type.dtype}; give codecs with a codec from array to bytes"
+            )
+    front = [c.without("endian") if c.name == "bytes" and itemsize == 1 else c for c in front]
+    if itemsize > 1:
+        front = [
+            c.replace(endian="little") if c.name == "bytes" and "endian" not in c.configuration
+            else c for c in front
+        ]  # fmt: skip
+    tail = [c.replace(typesize=itemsize) if "typesize" in c.configuration else c for c in tail]
+    return front, tail
+
+
+def _new_fill(source: BoundArray, rule: Rule, data_type: DataType, format: Format) -> Any:
+    old = source.model.fill_value
+    if rule.fill_value is not KEEP:
+        return data_type.fill_json(rule.fill_value, format.dialect)
+    if data_type is source.data_type or not source.fill_defined:
+        return old
+    try:
+        with np.errstate(all="ignore"):
+            value = as_type(np.asarray(source.fill), data_type.dtype)
+            back = as_type(value, source.dtype)
+        same = bool(back == source.fill) or bool(back != back and source.fill != source.fill)
+    except (TypeError, ValueError):
+        same = False
+    if not same and not _is_close(source.fill, data_type.dtype):
+        raise InvalidArgument(
+            f"{paths.show(source.path)}: the fill value {source.fill[()]!r} is no value of type"
+            f" {data_type.dtype}; give fill_value"
+        )
+    return data_type.fill_json(value, format.dialect)
+
+
+def _is_close(fill: Any, dtype: np.dtype[Any]) -> bool:
+    """Return True if a float fill value is only rounded by a cast."""
+    if dtype.kind not in "fc" or fill.dtype.kind not in "fc":
+        return False
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(fill.astype(dtype)))
+
+
+def _typed_attributes(source: BoundArray, data_type: DataType, format: Format) -> Mapping[str, Any]:
+    """Return the attributes, with those of the type of the values converted to the new type."""
+    attributes, old, new = source.model.attributes, source.dtype, data_type.dtype
+    # Limits of integers stay true for another integer type; those of floats are rounded.
+    names = TYPED_ATTRIBUTES if old.kind != new.kind or new.kind == "f" else _MARKS
+    if data_type is source.data_type or (old.kind == new.kind and new.kind not in "iuf"):
+        return attributes
+    found = {name: attributes[name] for name in names if name in attributes}
+    changed = {}
+    for name, value in found.items():
+        try:
+            changed[name] = _convert_attribute(name, value, old, new, format)
+        except (ValueError, TypeError, OverflowError, struct.error, OmnizarrError):
+            raise InvalidArgument(
+                f"{paths.show(source.path)}: the attribute {name} {value!r} is no value of type"
+                f" {data_type.dtype}; change it first"
+            ) from None
+    return {**attributes, **changed}
+
+
+def _convert_attribute(
+    name: str, value: Any, old: np.dtype[Any], new: np.dtype[Any], format: Format
+) -> Any:
+    """Return an attribute for another type, rounded as values are.
+
+    xarray stores the `_FillValue` of floats in base64.
+    """
+    if isinstance(value, (list, tuple)):
+        return [_convert_attribute(name, each, old, new, format) for each in value]
+    if old.kind == new.kind and (value is None or value in ("NaN", "Infinity", "-Infinity")):
+        return value
+    encoded = name == "_FillValue" and isinstance(value, str)
+    number = struct.unpack("<d", b64decode(value))[0] if encoded else value
+    if old.kind == "f" and new.kind == "f":
+        number = _rounded(number, old)
+    if new.kind in "iu":
+        if int(number) != number or not np.iinfo(new).min <= number <= np.iinfo(new).max:
+            raise ValueError(number)
+        return int(number)
+    if new.kind != "f":
+        return number
+    number = _rounded(number, new)
+    if name == "_FillValue" and format.dialect == "v3":
+        return b64encode(struct.pack("<d", number)).decode()
+    return number
+
+
+def _rounded(number: Any, dtype: np.dtype[Any]) -> float:
+    """Return a number as a type of floats has it; raise if it has none like it."""
+    with np.errstate(over="ignore"):
+        found = float(dtype.type(number))
+    if math.isinf(found) and not math.isinf(number):
+        raise ValueError(number)
+    return found

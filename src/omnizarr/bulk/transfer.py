@@ -1,0 +1,453 @@
+"""Transfer the chunks of arrays to other arrays: byte for byte, as hard links, or encoded again.
+
+A `Transfer` says how the chunks of one array become those of another. `transfer_tasks` lists the
+stored chunks as it goes and packs them into tasks of a job, many small arrays into one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr import engine
+from omnizarr.bulk.job import Outcome, Task, task_id
+from omnizarr.codecs.codec import Buffer
+from omnizarr.engine import BoundArray, chunk_context
+from omnizarr.errors import ChunkError, OmnizarrError
+from omnizarr.hierarchy.chunks import check_encoded_chunk, decoded_size, stored_chunks
+from omnizarr.indexing import plan
+from omnizarr.indexing.plan import Row
+from omnizarr.model import paths
+from omnizarr.stores import (
+    Store,
+    can_list,
+    file_root,
+    get_many,
+    has_cheap_requests,
+    has_low_latency,
+    set_many,
+    sizes,
+)
+from omnizarr.stores.base import LinksFiles
+
+Coords: TypeAlias = tuple[int, ...]
+Method: TypeAlias = Literal["copy", "link", "encode", "values", "check"]
+
+MANY = 2**16  # chunks along an axis whose lengths are not compared
+BATCH = 256  # chunks of one task at most
+LOCAL_BATCH = 2**22  # bytes of one task, so that few chunks are shared by several threads
+REMOTE_BATCH = 2**25  # the same for stores that answer many requests at a time
+
+
+@dataclass
+class Transferred(Outcome):
+    """The result of transferring chunks."""
+
+    chunks_copied: int = 0
+    chunks_encoded: int = 0
+    bytes_written: int = 0
+    # Chunks that a resumed call found at the destination; they were not written again.
+    chunks_kept: int = 0
+    # Chunks that became hard links to files of the source.
+    chunks_linked: int = 0
+    # Chunks that were read back and compared with the source.
+    chunks_verified: int = 0
+    # Keys of damaged chunks that were skipped, with the reason.
+    damaged: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def chunks(self) -> int:
+        """The number of chunks that were handled, damaged ones among them."""
+        stored = self.chunks_copied + self.chunks_encoded + self.chunks_linked
+        return stored + self.chunks_kept + len(self.damaged)
+
+
+T = TypeVar("T", bound=Transferred)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """The way in which chunks of one array become those of another of the same shape.
+
+    ``copy`` and ``link`` keep the stored bytes; ``encode`` decodes chunks and encodes them with
+    other codecs; ``values`` also cuts them into the chunks of another grid. ``check`` only decodes
+    them, where the target has the chunks of the source.
+    """
+
+    source: BoundArray
+    target: BoundArray
+    method: Method
+    # The numbers of last codecs that copied bytes are decoded from, and encoded with again.
+    changed: tuple[int, int] = (0, 0)
+    # True if copied chunks are decoded as a check; the codecs of the source must be known.
+    check: bool = True
+    # True if chunks that the source lacks are written, since the target's fill value is another.
+    fills: bool = False
+
+    @cached_property
+    def by_source(self) -> bool:
+        """True if every chunk of the source consists of whole chunks of the target."""
+        if self.method != "values":
+            return True
+        if self.fills:
+            return False
+        old, new = self.source.grid.regular, self.target.grid.regular
+        if old is None or new is None:
+            return False
+        return all(a % b == 0 for a, b in zip(old, new, strict=True))
+
+    def units(self) -> Iterator[tuple[Coords, int]]:
+        """Yield the coordinates and bytes of what one task handles at least: mostly a chunk.
+
+        They are those of stored chunks of the source, or, if it cannot list them, of all; and where
+        the grids do not fit, of all chunks of the target.
+        """
+        if self.by_source and can_list(self.source.store):
+            yield from stored_chunks(self.source)
+            return
+        array = self.source if self.by_source else self.target
+        for row in plan(array.grid, ...).rows():
+            yield row.coords, decoded_size(array, row.coords)
+
+    def count(self, coords: Coords) -> int:
+        """Return the number of chunks of the target that a unit becomes."""
+        if self.method != "values" or not self.by_source:
+            return 1
+        return plan(self.target.grid, chunk_box(self.source, coords)).count
+
+    def memory(self, coords: Coords, size: int) -> int:
+        """Return the bytes in memory that a unit of so many stored bytes needs."""
+        if self.method == "link" and not self.check:
+            return 0
+        decoded = decoded_size(self.source if self.by_source else self.target, coords)
+        if self.method in ("encode", "values"):
+            return 3 * decoded
+        return size + (decoded if self.check else 0)
+
+    @cached_property
+    def largest(self) -> int:
+        """The bytes in memory that the largest unit needs."""
+        axes = (self.source if self.by_source else self.target).grid.axes
+        if not all(axis.count for axis in axes):
+            return 0
+        sizes = [axis.size(np.arange(axis.count)) if axis.count < MANY else None for axis in axes]
+        coords = tuple(0 if found is None else int(np.argmax(found)) for found in sizes)
+        return self.memory(coords, decoded_size(self.source, coords) if self.by_source else 0)
+
+
+@dataclass(frozen=True)
+class TransferTask(Generic[T]):
+    """Transfer some chunks of one or several arrays; can be pickled and repeated."""
+
+    parts: tuple[tuple[Transfer, tuple[Coords, ...]], ...]
+    result: type[T]
+    skip_damaged: bool = False  # list damaged chunks instead of raising
+    keep: bool = False  # leave chunks as they are that an interrupted call has stored
+    verify: bool = False  # read what was written, and compare it with the source
+
+    def __call__(self) -> T:
+        out = self.result()
+        copied: list[tuple[Transfer, Coords]] = []  # of all arrays, in one batch of requests
+        for transfer, units in self.parts:
+            left = units if transfer.method == "values" else self._left(transfer, units, out)
+            if transfer.method == "values":
+                for coords in left:
+                    self._copy_values(transfer, coords, out)
+            elif transfer.method == "encode":
+                for coords in left:
+                    self._encode(transfer, coords, out)
+            elif transfer.method == "check":
+                pairs = [(transfer, coords) for coords in left]
+                out.chunks_verified += sum(1 for _ in self._checked(pairs, out))
+            else:
+                left = self._link(transfer, left, out) if transfer.method == "link" else left
+                copied += [(transfer, coords) for coords in left]
+        for store, pairs in _by_target(copied):
+            self._copy(store, pairs, out)
+        return out
+
+    def _left(self, transfer: Transfer, units: Sequence[Coords], out: T) -> Sequence[Coords]:
+        """Return the chunks that were not stored by an interrupted call."""
+        if not self.keep or not has_low_latency(transfer.target.store):
+            return units
+        if transfer.method == "check":
+            return units
+        keys = {transfer.target.key(coords): coords for coords in units}
+        there = sizes(transfer.target.store, keys)
+        out.chunks_kept += len(there)
+        return [coords for key, coords in keys.items() if key not in there]
+
+    # Bytes as they are
+
+    def _copy(self, store: Store, units: Sequence[tuple[Transfer, Coords]], out: T) -> None:
+        found = [*self._checked(units, out)]
+        pairs = [(transfer.target.key(coords), data) for transfer, coords, data in found]
+        set_many(store, pairs)
+        out.chunks_copied += len(pairs)
+        out.bytes_written += sum(memoryview(data).nbytes for _, data in pairs)
+        if not self.verify:
+            return
+        values = get_many(store, [(key, None) for key, _ in pairs])
+        for (transfer, _, data), (key, _), value in zip(found, pairs, values, strict=True):
+            if value is None or value != data:
+                raise _differs(transfer, key)
+        out.chunks_verified += len(pairs)
+
+    def _checked(
+        self, units: Sequence[tuple[Transfer, Coords]], out: T
+    ) -> Iterator[tuple[Transfer, Coords, Buffer]]:
+        """Yield the bytes of all stored chunks that are not damaged, as the target has them."""
+        for transfer, coords, stored in _stored(units):
+            data: Buffer = stored
+            try:
+                if transfer.check:
+                    check_encoded_chunk(transfer.source, coords, data)
+                if any(transfer.changed):
+                    data = recode(transfer, coords, data)
+            except ChunkError as e:
+                self._damaged(e, transfer.source, coords, out)
+                continue
+            yield transfer, coords, data
+
+    def _link(self, transfer: Transfer, units: Sequence[Coords], out: T) -> Sequence[Coords]:
+        """Link the files of chunks, and return those chunks that have to be copied."""
+        source, store = transfer.source, transfer.target.store
+        root = file_root(source.store)
+        if root is None or not isinstance(store, LinksFiles):
+            return units
+        left = []
+        if transfer.check:
+            checked = self._checked([(transfer, coords) for coords in units], out)
+            units = [coords for _, coords, _ in checked]
+            out.chunks_verified += len(units) if self.verify else 0
+        for coords in units:
+            path = os.path.join(root, source.key(coords))
+            try:
+                linked = store.link_file(transfer.target.key(coords), path)
+            except OSError:
+                if os.path.lexists(path):
+                    raise
+                linked = False  # the chunk has another key, or was erased meanwhile
+            if linked:
+                out.chunks_linked += 1
+            else:
+                left.append(coords)
+        return left
+
+    # Values
+
+    def _encode(self, transfer: Transfer, coords: Coords, out: T) -> None:
+        try:
+            chunk = engine.read_chunk(transfer.source, coords)
+        except ChunkError as e:
+            self._damaged(e, transfer.source, coords, out)
+            return
+        if chunk is not None:
+            self._write(transfer, coords, np.asarray(chunk, transfer.target.dtype), out)
+
+    def _copy_values(self, transfer: Transfer, coords: Coords, out: T) -> None:
+        """Read one chunk of the source, or of the target's grid, and write the target's chunks."""
+        array = transfer.source if transfer.by_source else transfer.target
+        box = chunk_box(array, coords)
+        rows = [*plan(transfer.target.grid, box).rows()]
+        try:
+            self._write_rows(transfer, box, rows, out)
+        except ChunkError as e:
+            if not self.skip_damaged or len(rows) == 1:
+                self._damaged(e, transfer.source, coords, out)
+                return
+            for row in rows:  # those that are not damaged
+                one = chunk_box(transfer.target, row.coords)
+                try:
+                    self._write_rows(transfer, one, [*plan(transfer.target.grid, one).rows()], out)
+                except ChunkError as e:
+                    self._damaged(e, transfer.target, row.coords, out)
+
+    def _write_rows(
+        self, transfer: Transfer, box: tuple[slice, ...], rows: list[Row], out: T
+    ) -> None:
+        source, target = transfer.source, transfer.target
+        part = plan(source.grid, box)
+        values = np.empty(part.full_shape, source.dtype)
+        engine.read(source, part, values)
+        for row in rows:
+            self._write(transfer, row.coords, cut_chunk(target, row, values), out)
+
+    def _write(self, transfer: Transfer, coords: Coords, chunk: npt.NDArray[Any], out: T) -> None:
+        target = transfer.target
+        out.bytes_written += engine.write_chunk(target, coords, chunk)
+        out.chunks_encoded += 1
+        if self.verify:
+            found = engine.read_chunk(target, coords)
+            if found is None:
+                found = np.empty(chunk.shape, target.dtype)
+                found[...] = target.fill
+            if not _equal(found, chunk):
+                raise _differs(transfer, target.key(coords))
+            out.chunks_verified += 1
+
+    def _damaged(self, error: ChunkError, array: BoundArray, coords: Coords, out: T) -> None:
+        if not self.skip_damaged:
+            raise error
+        out.damaged[error.key or array.key(coords)] = str(error)
+
+
+def _by_target(
+    units: Sequence[tuple[Transfer, Coords]],
+) -> Iterator[tuple[Store, list[tuple[Transfer, Coords]]]]:
+    """Yield the chunks for each store; those of one job have the same."""
+    for _, found in itertools.groupby(
+        units, key=lambda unit: (id(unit[0].source.store), id(unit[0].target.store))
+    ):
+        some = [*found]
+        yield some[0][0].target.store, some
+
+
+def _stored(
+    units: Sequence[tuple[Transfer, Coords]],
+) -> Iterator[tuple[Transfer, Coords, bytes]]:
+    """Yield the bytes of those chunks that are stored, under any of their keys."""
+    if not units:
+        return
+    store = units[0][0].source.store
+    found = get_many(store, [(transfer.source.key(coords), None) for transfer, coords in units])
+    for (transfer, coords), data in zip(units, found, strict=True):
+        value, source = data, transfer.source
+        for other in source.encoding.other_keys(coords) if value is None else ():
+            value = store.get(source.prefix + other) if value is None else value
+        if value is not None:
+            yield transfer, coords, value
+
+
+def recode(transfer: Transfer, coords: Coords, data: Buffer) -> Buffer:
+    """Undo the last codecs of the source, such as checksums, and apply those of the target."""
+    decode, encode = transfer.changed
+    with chunk_context("read", transfer.source, coords):
+        data = transfer.source.pipeline_at(coords).decode_last(data, decode)
+        return transfer.target.pipeline_at(coords).encode_last(data, encode)
+
+
+def chunk_box(array: BoundArray, coords: Coords) -> tuple[slice, ...]:
+    """Return the elements of an array that a chunk holds."""
+    triples = zip(
+        array.grid.origin(coords), array.grid.chunk_shape(coords), array.model.shape, strict=True
+    )
+    return tuple(slice(start, min(start + size, end)) for start, size, end in triples)
+
+
+def cut_chunk(target: BoundArray, row: Row, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a whole chunk with its part of some values; the rest has the fill value."""
+    chunk = np.empty(target.grid.chunk_shape(row.coords), target.dtype)
+    chunk[...] = target.fill
+    chunk[row.region] = values[row.outer]
+    return chunk
+
+
+def _equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    if not one.dtype.hasobject:
+        return one.shape == other.shape and (
+            one.tobytes() == other.tobytes() or bool(np.all(one == other))
+        )
+    pairs = zip(one.flat, other.flat, strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def _differs(transfer: Transfer, key: str) -> ChunkError:
+    path = paths.show(transfer.target.path)
+    return ChunkError(
+        f"the chunk {key!r} of {path} in {transfer.target.store!r} is not what was written there;"
+        " check the disk, and run it again",
+        path=path,
+        key=key,
+    )
+
+
+def check_readable(array: BoundArray) -> None:
+    """Raise if a codec is unknown; only chunks that are copied byte for byte do not need it."""
+    if 0 not in array.grid.shape:
+        _ = array.first_pipeline
+
+
+def is_readable(array: BoundArray) -> bool:
+    """Return True if all codecs are known, so that chunks can be decoded."""
+    try:
+        check_readable(array)
+    except OmnizarrError:
+        return False
+    return True
+
+
+@dataclass
+class _Packing:
+    """Collects chunks, of several arrays if they are small, until there are enough for a task."""
+
+    limit: int  # bytes in memory
+    parts: list[tuple[Transfer, list[Coords]]] = field(default_factory=list)
+    chunks: int = 0
+    memory: int = 0
+    size: int = 0
+
+    def is_full(self, memory: int) -> bool:
+        return self.chunks >= BATCH or (self.chunks > 0 and self.memory + memory > self.limit)
+
+    def add(self, transfer: Transfer, coords: Coords, size: int, memory: int) -> None:
+        if not self.parts or self.parts[-1][0] is not transfer:
+            self.parts.append((transfer, []))
+        self.parts[-1][1].append(coords)
+        self.chunks += 1
+        self.memory += memory
+        self.size += size
+
+
+def transfer_tasks(
+    transfers: Iterable[Transfer], template: TransferTask[T], memory: int
+) -> Iterator[Task[T]]:
+    """Yield tasks that transfer all stored chunks; one task needs at most `memory` bytes.
+
+    A chunk that needs more gets a task of its own. `template` has the options of all tasks.
+    """
+    packing = _Packing(0)
+    for transfer in transfers:
+        near = has_cheap_requests(transfer.source.store) and has_cheap_requests(
+            transfer.target.store
+        )
+        packing.limit = min(memory, LOCAL_BATCH if near else REMOTE_BATCH)
+        for coords, size in transfer.units():
+            need = transfer.memory(coords, size)
+            if packing.is_full(need):
+                yield _task(packing, template)
+                packing = _Packing(packing.limit)
+            packing.add(transfer, coords, size, need)
+    if packing.parts:
+        yield _task(packing, template)
+
+
+def _task(packing: _Packing, template: TransferTask[T]) -> Task[T]:
+    parts = tuple((transfer, tuple(units)) for transfer, units in packing.parts)
+    work = TransferTask(
+        parts, template.result, template.skip_damaged, template.keep, template.verify
+    )
+    identity = repr([(transfer.source.path, units) for transfer, units in parts])
+    return Task(
+        task_id("transfer", identity), work, packing.size, paths.show(parts[0][0].source.path)
+    )
+
+
+__all__ = [
+    "Transfer",
+    "TransferTask",
+    "Transferred",
+    "check_readable",
+    "chunk_box",
+    "cut_chunk",
+    "is_readable",
+    "recode",
+    "transfer_tasks",
+]

@@ -1,0 +1,331 @@
+"""`view_as`: whatever is stored, as a read-only store of version 2 or 3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, TypeAlias
+
+from omnizarr.bulk.view_as.chunks import Coords, ViewedArray
+from omnizarr.bulk.view_as.nodes import Nodes
+from omnizarr.errors import InvalidArgument
+from omnizarr.formats import by_name, consolidated
+from omnizarr.hierarchy.lookup import resolve_store_path
+from omnizarr.model import paths
+from omnizarr.stores import Range, Store, can_list, get_many, has_low_latency
+from omnizarr.stores.base import Bytes, Closeable, Versioned, value_digest
+from omnizarr.stores.identity import StorageIdentity, storage_identity
+from omnizarr.stores.operations import check_key, check_prefix, check_writable, one_level
+
+Names: TypeAlias = list[str]  # inside the class `list` is a method
+Values: TypeAlias = list[bytes | None]
+Requests: TypeAlias = list[tuple[str, Range | None]]
+Numbers: TypeAlias = list[int]
+
+
+def view_as(
+    store: Any,
+    zarr_format: int | str = 3,
+    *,
+    path: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> ViewStore:
+    """Return a read-only store that shows what is stored, in any format, in version 2 or 3.
+
+    Nothing is copied: metadata are translated when they are asked for, with consolidated metadata
+    for every group, and chunks keep their bytes where the other format can describe them. Other
+    chunks are decoded and encoded again, one at a time, whenever they are asked for. Chunks that
+    are not stored are not in the view either.
+
+    Nodes that the format cannot express, and nodes whose metadata cannot be read, are not listed;
+    asking for them raises CannotExpress or InvalidMetadata. A change of the source is seen at once.
+
+    Args:
+        store: A path, URL, store, array or group.
+        zarr_format: 2 or 3.
+        path: The node in it that becomes the root of the view.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+        InvalidArgument: If the format is neither 2 nor 3.
+
+    Examples:
+        >>> a = oz.create_array("old.zarr", shape=(4,), dtype="i4", zarr_format=2)
+        >>> a[...] = [1, 2, 3, 4]
+        >>> view = oz.view_as("old.zarr", zarr_format=3)
+        >>> sorted(view.list())
+        ['c/0', 'zarr.json']
+        >>> oz.open_array(view)[...]
+        array([1, 2, 3, 4], dtype=int32)
+    """
+    inner, start = resolve_store_path(store, path, "r", storage_options)
+    return ViewStore(inner, zarr_format, start)
+
+
+def _generation(array: ViewedArray, coords: Coords, several: Sequence[str | None]) -> str:
+    """Return the generation of a chunk that is made from stored values of these."""
+    return value_digest(repr((array.description, coords, [*several])).encode())
+
+
+class ViewStore(Closeable):
+    """A hierarchy of another store, as version 2 or 3 has it; see `view_as`."""
+
+    read_only = True
+    # Only of a store that can list its keys.
+    list: Callable[[], Iterator[str]]
+    list_prefix: Callable[[str], Iterator[str]]
+    list_dir: Callable[[str], tuple[Names, Names]]
+
+    def __init__(self, inner: Store, zarr_format: int | str = 3, path: str = "") -> None:
+        goal = by_name(zarr_format)
+        if consolidated.key(goal, "") is None:
+            raise InvalidArgument(f"a view has zarr_format 2 or 3, got {zarr_format!r}")
+        self.inner = inner
+        self.path = path
+        self.zarr_format = goal.name
+        self._goal = goal
+        self._nodes = Nodes(inner, path, goal)
+        self._nodes.open()  # or there is nothing to show
+        if can_list(inner):
+            self.list = partial(self._list_prefix, "")
+            self.list_prefix, self.list_dir = self._list_prefix, self._list_dir
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ViewStore, (self.inner, self.zarr_format, self.path)
+
+    # Reading
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        [value] = self.get_many([(key, range)])
+        return value
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+        asked = [(check_key(key), part) for key, part in requests]
+        found: dict[int, bytes | None] = {}
+        if not has_low_latency(self.inner):
+            found = self._get_with_metadata(asked)
+        parts: dict[str, Numbers] = {}
+        for number, (key, _) in enumerate(asked):
+            if number not in found:
+                parts.setdefault(key, []).append(number)
+        for key, numbers in parts.items():
+            values = self._get_parts(key, [asked[number][1] for number in numbers])
+            found.update(zip(numbers, values, strict=True))
+        return [found[number] for number in sorted(found)]
+
+    def _get_parts(self, key: str, parts: Sequence[Range | None]) -> Values:
+        """Return parts of one value, which is made once."""
+        if self._is_metadata(key):
+            data = self._metadata(key)
+            return [data if data is None or part is None else part.of(data) for part in parts]
+        chunk = self._chunk(key)
+        return [None] * len(parts) if chunk is None else chunk[0].get(chunk[1], parts)
+
+    def _get_with_metadata(self, asked: Requests) -> dict[int, bytes | None]:
+        """Return stored chunks of remembered arrays, fetched together with the metadata of these.
+
+        Those of an array whose metadata have changed are left out.
+        """
+        requests: dict[tuple[str, Range | None], None] = {}
+        wanted: dict[int, tuple[str, Mapping[str, bytes], Names]] = {}
+        made: set[int] = set()  # of chunks that are made if they are missing
+        for number, (key, part) in enumerate(asked):
+            known = None if self._is_metadata(key) else self._nodes.known(key)
+            coords = None if known is None else known[2].coords(key)
+            if known is None or coords is None or (at := known[2].direct_key(coords)) is None:
+                continue
+            wanted[number] = at, known[1], known[0]
+            if known[2].fills:
+                made.add(number)
+            requests |= dict.fromkeys([(at, part), *((name, None) for name in known[0])])
+        values = get_many(self.inner, [*requests]) if requests else ()
+        fetched = dict(zip(requests, values, strict=True))
+        found: dict[int, bytes | None] = {}
+        for number, (at, documents, names) in wanted.items():
+            if all(fetched[name, None] == documents.get(name) for name in names):
+                value = fetched[at, asked[number][1]]
+                if value is not None or number not in made:
+                    found[number] = value
+        return found
+
+    def _is_metadata(self, key: str) -> bool:
+        path = key.rpartition("/")[0]
+        return key in self._goal.keys(path) or key == consolidated.key(self._goal, path)
+
+    def _metadata(self, key: str) -> bytes | None:
+        return self._nodes.documents(key.rpartition("/")[0]).get(key)
+
+    def _chunk(self, key: str) -> tuple[ViewedArray, Coords] | None:
+        """Return the array and coordinates of a chunk, or None for any other key."""
+        array = self._nodes.array(key)
+        coords = None if array is None else array.coords(key)
+        return None if array is None or coords is None else (array, coords)
+
+    # Sizes and generations
+
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        """Return the bytes of existing values by key."""
+        found: dict[str, int] = {}
+        arrays: dict[str, tuple[ViewedArray, dict[Coords, str]]] = {}
+        for key in map(check_key, keys):
+            if self._is_metadata(key):
+                data = self._metadata(key)
+                if data is not None:
+                    found[key] = len(data)
+            elif (chunk := self._chunk(key)) is not None:
+                array, coords = chunk
+                arrays.setdefault(array.target.path, (array, {}))[1][coords] = key
+        for array, wanted in arrays.values():
+            known = array.sizes(wanted)
+            found |= {wanted[coords]: size for coords, size in known.items()}
+        return found
+
+    def generation(self, key: str) -> str | None:
+        """Return a text that differs whenever the value may differ, None if there is no value.
+
+        It comes from the generations of what the value is made from, where the store has any.
+        """
+        if self._is_metadata(check_key(key)):
+            return value_digest(self._metadata(key))
+        chunk = self._chunk(key)
+        if chunk is None or not isinstance(self.inner, Versioned):
+            return None if chunk is None else value_digest(self.get(key))
+        array, coords = chunk
+        found = self._stored_generation(*chunk, self.inner)
+        absent = found is None or (array.is_partial and not array.sizes([coords]))
+        return None if absent else found
+
+    def _stored_generation(
+        self, array: ViewedArray, coords: Coords, inner: Versioned
+    ) -> str | None:
+        """Return the generation of what a chunk is made from, None if nothing of it is stored."""
+        several = [inner.generation(stored) for stored in array.stored_keys(coords)]
+        return _generation(array, coords, several) if any(several) or array.fills else None
+
+    def makes_value(self, key: str) -> bool:
+        """Return True if a value is made when it is asked for, also when its size is."""
+        chunk = None if self._is_metadata(check_key(key)) else self._chunk(key)
+        return chunk is None or not chunk[0].keeps_bytes
+
+    def memory_needed(self, key: str) -> int:
+        """Return about how many bytes of memory making the chunk at a key needs, 0 for others."""
+        chunk = None if self._is_metadata(check_key(key)) else self._chunk(key)
+        return 0 if chunk is None or chunk[0].keeps_bytes else chunk[0].memory_needed
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        """Return a value, or a part of it, with its generation."""
+        chunk = None if self._is_metadata(check_key(key)) else self._chunk(key)
+        if chunk is None or not isinstance(self.inner, Versioned):
+            value = self.get(key)
+            return value if value is None or range is None else range.of(value), value_digest(value)
+        array, coords = chunk
+        stored = array.direct_key(coords)
+        if stored is not None:
+            value, found = self.inner.get_versioned(stored, range)
+            if value is not None or not array.fills:
+                return value, None if found is None else _generation(array, coords, [found])
+        before = self._stored_generation(array, coords, self.inner)
+        [value] = array.get(coords, [range])
+        after = self._stored_generation(array, coords, self.inner)
+        if value is not None and before != after:  # one that no other value has
+            after = value_digest(f"{before} {after}".encode())
+        return value, after if value is not None else None
+
+    # Listing
+
+    def _list_prefix(self, prefix: str) -> Iterator[str]:
+        check_prefix(prefix)
+        path = prefix[:-1]
+        kind = self._nodes.kind(path)
+        if kind is None:
+            yield from (key for key in self._chunks_above(path) if key.startswith(prefix))
+            return
+        pending = [(path, kind)]
+        while pending:
+            path, kind = pending.pop()
+            yield from self._keys(path, kind)
+            if kind == "array":
+                yield from self._chunk_keys(path)
+                continue
+            members = [*self._nodes.members(path).items()]
+            pending += [(paths.join(path, name), kind) for name, kind in reversed(members)]
+
+    def _list_dir(self, prefix: str) -> tuple[Names, Names]:
+        check_prefix(prefix)
+        path = prefix[:-1]
+        kind = self._nodes.kind(path)
+        if kind is None:
+            inside = (key for key in self._chunks_above(path) if key.startswith(prefix))
+            return one_level(inside, prefix)
+        if kind == "array":
+            return one_level(chain(self._keys(path, kind), self._chunk_keys(path)), prefix)
+        members = [f"{prefix}{name}/" for name in self._nodes.members(path)]
+        return sorted(self._keys(path, kind)), members
+
+    def _keys(self, path: str, kind: str) -> Names:
+        """Return the keys of the metadata of a node."""
+        found = self._nodes.documents(path, consolidate=False)
+        at = consolidated.key(self._goal, path)
+        return [*found, *([at] if kind == "group" and at is not None and at not in found else [])]
+
+    def _chunks_above(self, path: str) -> Iterator[str]:
+        """Yield the chunks of the array that has a prefix of chunk keys below it, if there is."""
+        for above in reversed(paths.ancestors(path)):
+            kind = self._nodes.kind(above)
+            if kind == "array":
+                yield from self._chunk_keys(above)
+            if kind is not None:
+                return
+
+    def _chunk_keys(self, path: str) -> Iterator[str]:
+        array = self._nodes.array(paths.join(path, "chunk"))
+        if array is not None:
+            yield from map(array.target.key, array.list_chunks())
+
+    # Writing
+
+    def set(self, key: str, value: Bytes) -> None:
+        check_writable(self)
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+
+    # What a store is
+
+    @property
+    def low_latency(self) -> bool:
+        """True if the store below answers quickly."""
+        return has_low_latency(self.inner)
+
+    @property
+    def lists_all(self) -> bool:
+        """False where the store below may leave out keys that it has."""
+        return bool(getattr(self.inner, "lists_all", True))
+
+    def close(self) -> None:
+        """Close the store below, if it can be closed."""
+        close = getattr(self.inner, "close", None)
+        if close is not None:
+            close()
+
+    def identity(self, prefix: str = "") -> StorageIdentity:
+        """Return the identity of the storage that the view is made from."""
+        return storage_identity(self.inner, paths.prefix(self.path) + prefix)
+
+    def identity_details(self) -> tuple[str, str]:
+        """Return what the values depend on, besides the store below."""
+        return self.zarr_format, self.path
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ViewStore) and self.__reduce__() == other.__reduce__()
+
+    def __hash__(self) -> int:
+        return hash((self.zarr_format, self.path))
+
+    def __repr__(self) -> str:
+        at = f" at {paths.show(self.path)}" if self.path else ""
+        return f"zarr {self.zarr_format} view of {self.inner!r}{at}"

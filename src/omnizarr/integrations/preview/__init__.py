@@ -1,1 +1,0 @@
-"""Pictures of arrays and images: in files, notebooks and terminals."""

@@ -1,0 +1,204 @@
+"""The contents of a file of another format, and how the format of a file is found.
+
+A reader lists what a file holds: groups and arrays by path, with attributes and dimension names,
+and what Zarr cannot hold, with the reason. Values are read later, box by box, in any thread or
+process; so what reads them is a small object that can be pickled and opens the file itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from omnizarr import registry
+from omnizarr.bulk.fill import Source
+from omnizarr.bulk.partition import Box
+from omnizarr.errors import InvalidArgument, NodeNotFound, known_names
+from omnizarr.hierarchy.options import DEFAULT_FILL
+
+__all__ = ["ArrayEntry", "Box", "Contents", "ImageEntry", "Source", "detect", "read_contents"]
+HDF5 = b"\x89HDF\r\n\x1a\n"
+
+
+@dataclass(frozen=True)
+class ImageEntry:
+    """The description of an image: axes in the order of the array, pixel sizes, channels."""
+
+    axes: str
+    scale: Mapping[str, float] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    channels: tuple[Any, ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class ArrayEntry:
+    """One array in a file."""
+
+    values: Source
+    shape: tuple[int, ...]
+    dtype: Any
+    chunks: tuple[int, ...] | None = None  # those of the file, if it has any
+    fill_value: Any = DEFAULT_FILL
+    missing: Any = None  # the value of the CF attribute `_FillValue`
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    dimension_names: tuple[str | None, ...] | None = None
+    stated_axes: str | None = None  # a letter for each axis of a TIFF file; q if it does not say
+    image: ImageEntry | None = None
+    as_image: ArrayEntry | None = None  # the same values in the order of an image, if asked for
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The arrays, and the attributes of the groups, of a file by path; the root has the path ""."""
+
+    arrays: dict[str, ArrayEntry] = field(default_factory=dict)
+    groups: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)  # what is left out, and why
+    # Of those, what could be read with a package that is not installed.
+    uninstalled: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)  # decisions that users may want to know
+
+
+READERS = {
+    "numpy": "omnizarr.interop.files.numpy_files:contents",
+    "npz": "omnizarr.interop.files.numpy_files:archive_contents",
+    "hdf5": "omnizarr.interop.files.hdf5:contents",
+    "tiff": "omnizarr.interop.files.tiff:contents",
+}
+SUFFIXES = {
+    ".npy": "numpy",
+    ".npz": "npz",
+    ".h5": "hdf5",
+    ".hdf5": "hdf5",
+    ".hdf": "hdf5",
+    ".he5": "hdf5",
+    ".nc": "hdf5",
+    ".nc4": "hdf5",
+    ".cdf": "hdf5",
+    ".tif": "tiff",
+    ".tiff": "tiff",
+    ".btf": "tiff",
+    ".tf8": "tiff",
+}
+NAMES = {"numpy": "NumPy", "npz": "NumPy archive", "hdf5": "HDF5 or NetCDF4", "tiff": "TIFF"}
+_MAGIC = {
+    b"\x93NUMPY": "numpy",
+    b"PK\x03\x04": "npz",
+    b"PK\x05\x06": "npz",
+    HDF5: "hdf5",
+    b"II*\x00": "tiff",
+    b"MM\x00*": "tiff",
+    b"II+\x00": "tiff",
+    b"MM\x00+": "tiff",
+}
+
+
+def read_contents(file: str) -> Contents:
+    """Return what a file holds, whichever format it has."""
+    reader: Callable[[str], Contents] = registry.load(READERS[detect(file)])
+    return reader(file)
+
+
+def detect(file: str) -> str:
+    """Return the name of a file's format, found by its first bytes; raise if it is unknown."""
+    if os.path.isdir(file):
+        raise InvalidArgument(
+            f"{file!r} is a directory; give files to import, and use copy or convert for Zarr"
+        )
+    try:
+        head = _head(file)
+    except FileNotFoundError:
+        raise NodeNotFound(f"there is no file {file!r}") from None
+    found = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
+    if found is not None:
+        return found
+    if _has_user_block(file):
+        return "hdf5"
+    if not head:
+        raise InvalidArgument(f"{file!r} is empty; nothing was imported")
+    if head.startswith(b"CDF"):
+        raise InvalidArgument(
+            f"{file!r} is a NetCDF file of the classic format, which is not HDF5;"
+            " convert it first: nccopy -k nc4 OLD NEW"
+        )
+    stated = SUFFIXES.get(os.path.splitext(file)[1].lower())
+    what = f"is not a {NAMES[stated]} file, as its name says" if stated else "has an unknown format"
+    raise InvalidArgument(
+        f"{file!r} {what}: it begins with {head[:8]!r}; known are HDF5, NetCDF4, TIFF, .npy, .npz"
+    )
+
+
+def _head(file: str) -> bytes:
+    with open(file, "rb") as opened:
+        return opened.read(8)
+
+
+def _has_user_block(file: str) -> bool:
+    """Return True if the HDF5 data begin after a user block of 512, 1024, … bytes."""
+    size, place = os.path.getsize(file), 512
+    with open(file, "rb") as opened:
+        while place < size and place <= 2**30:
+            opened.seek(place)
+            if opened.read(8) == HDF5:
+                return True
+            place *= 2
+    return False
+
+
+def format_of_name(file: str) -> str:
+    """Return the format that the name of a file to be written asks for."""
+    lower = os.path.basename(file).lower()
+    if lower.endswith((".ome.tif", ".ome.tiff")):
+        return "ome-tiff"
+    suffix = os.path.splitext(lower)[1]
+    found = {".nc": "netcdf", ".nc4": "netcdf", ".cdf": "netcdf"}.get(suffix, SUFFIXES.get(suffix))
+    if found is None:
+        known = (".npy", ".npz", ".nc", ".h5", ".tif", ".ome.tif")
+        raise InvalidArgument(
+            f"the name {file!r} does not say which format to write; {known_names(suffix, known)}"
+        )
+    return found
+
+
+def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a type in the byte order of the machine, so that stored types do not depend on it."""
+    return dtype.newbyteorder("=")
+
+
+def fingerprint(file: str) -> tuple[str, int, int]:
+    """Return what identifies the state of a file: its full path, size and time of change."""
+    status = os.stat(file)
+    return os.path.abspath(file), status.st_size, status.st_mtime_ns
+
+
+def number_in_text(text: str, dtype: np.dtype[Any]) -> Any:
+    """Return a number as a value of a type, or None if it has no such value."""
+    if dtype.kind not in "iuf":
+        return None
+    try:
+        whole = dtype.kind != "f" and text.lstrip("+-").isdigit()
+        value = int(text) if whole else float(text)
+        with np.errstate(over="raise"):
+            if dtype.kind == "f":
+                return np.array(value, dtype)[()]
+            return np.array(int(value), dtype)[()] if int(value) == value else None
+    except (ValueError, OverflowError, FloatingPointError):
+        return None
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value as JSON, with tables of colours as lists; raise TypeError for bytes."""
+    if isinstance(value, dict):
+        return {str(k): plain_value(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_value(v) for v in value]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return plain_value(value.tolist())
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(value)

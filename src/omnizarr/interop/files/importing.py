@@ -1,0 +1,587 @@
+"""Import files of other formats as Zarr: `import_file`, and the job `Import`.
+
+A file becomes an array or a group at the destination, several files become groups and arrays with
+their names. Images of OME-TIFF become OME-Zarr images with levels. The result is visible when it is
+complete; an import that was interrupted is resumed if the files have not changed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from omnizarr import config, stores
+from omnizarr.bulk.fill import (
+    Filled,
+    box_count,
+    check_cast,
+    check_sign,
+    fill_tasks,
+    item_bytes,
+    items_for,
+    store_box,
+    target_array,
+)
+from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of, task_id
+from omnizarr.bulk.partition import stored_axes
+from omnizarr.conventions.cf.packing import FILL, NAMES, find_word, mark_missing
+from omnizarr.conventions.ome.model import Metadata, to_json
+from omnizarr.conventions.ome.pyramid import (
+    ImageOutput,
+    NewImage,
+    describe_image,
+    level_stages,
+    node_documents,
+    plan_image,
+    planned_array,
+)
+from omnizarr.conventions.ome.versions import to_attributes, version_on
+from omnizarr.conventions.ome.write import image_name
+from omnizarr.errors import CannotExpress, InvalidArgument, InvalidName, MissingModule, warn
+from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.create import new_location
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.options import DEFAULT_FILL, array_model
+from omnizarr.interop.files.contents import (
+    ArrayEntry,
+    Contents,
+    ImageEntry,
+    fingerprint,
+    read_contents,
+)
+from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.stores.identity import key_digest
+
+Lengths = int | str | Sequence[int] | Mapping[str, int] | None
+_ELSEWHERE = {  # options that users look for here, and where they are
+    "axes": "read the pixels and write them with omnizarr.ome.write(…, axes=…)",
+    "append_dim": "open the file with xarray: dataset.omnizarr.to(destination, append_dim=…)",
+}
+# Attributes of the numbers of an image, which each of its levels has.
+_OF_VALUES = (
+    FILL, "missing_value", *NAMES, "_Unsigned", "scale_factor", "add_offset", "units",
+)  # fmt: skip
+_VARIABLE = ("filters", "serializer")  # options of codecs that text of any length cannot have
+
+
+@dataclass(frozen=True)
+class Import(Job[Filled]):
+    """Write the contents of files as Zarr.
+
+    Attributes:
+        files: The path of a file, or several: HDF5, NetCDF4, TIFF, OME-TIFF, ``.npy``, ``.npz``.
+        destination: A path, URL or store.
+        path: The path of the new node in the destination.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of the hierarchy, or version 3.
+        chunks: As in `create_array`, for all arrays; or lengths by dimension name, such as
+            ``{"time": 100, "lat": -1}``. By default, the chunks of the file.
+        shards: The same for shards.
+        dtype: The type of the arrays of numbers, other than coordinates; values must fit it.
+        image: True to write images with levels also for files that are not OME-TIFF, False for
+            plain arrays only.
+        levels: The number of levels.
+        method: The method of downsampling.
+        exclude: Patterns of paths to leave out.
+        strict: True to raise for anything else that is left out.
+        overwrite: True to replace an existing node.
+        memory: The bytes that may be held in memory at a time, such as ``"512MB"``.
+        storage_options: Options for the store of a URL, such as credentials.
+        options: Further options of `create_array`, such as ``{"compressors": "zstd"}``.
+
+    Examples:
+        >>> np.save("a.npy", np.arange(6))
+        >>> oz.run(oz.jobs.Import("a.npy", "a.zarr")).arrays
+        1
+    """
+
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+    destination: Any
+    path: str | None = None
+    zarr_format: int | str | None = None
+    chunks: Lengths = None
+    shards: Lengths = None
+    dtype: Any = None
+    image: bool | None = None
+    levels: int | None = None
+    method: str = "mean"
+    exclude: Sequence[str] = ()
+    strict: bool = False
+    overwrite: bool = False
+    memory: int | str | None = None
+    storage_options: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def plan(self, tasks_at_once: int = 1) -> Plan[Filled]:
+        """Read what the files hold and decide what to do; nothing is written."""
+        given = self.files
+        files = [given] if isinstance(given, (str, os.PathLike)) else list(given)
+        names = [os.fspath(file) for file in files]
+        store = stores.resolve(self.destination, storage_options=self.storage_options)
+        location = new_location(store, self.path, self.zarr_format)
+        contents = self._chosen(_joined(names))
+        planned = _Nodes(self, location, contents)
+        planned.prepare()
+        if self.strict and contents.skipped:
+            lines = "".join(f"\n  - {k}: {v}" for k, v in contents.skipped.items())
+            raise CannotExpress(f"{len(contents.skipped)} parts cannot be imported:{lines}")
+        _warn_of_uninstalled(contents)
+        what = names[0] if len(names) == 1 else f"{len(names)} files"
+        operation = f"import {what} to {location}"
+        digest = key_digest(
+            "import",
+            [list(fingerprint(name)) for name in names],
+            self.method,
+            node_documents(location, planned.nodes),
+        )
+        output = ImageOutput(
+            location, planned.nodes, operation=operation, digest=digest, overwrite=self.overwrite
+        )
+        output.images = planned.images
+        memory = memory_of(self.memory, tasks_at_once)
+        groups = sum(isinstance(node, GroupModel) for node in planned.nodes.values())
+        return Plan(
+            operation,
+            digest,
+            [planned.first_stage(output, memory), *level_stages(planned.images, output, memory)],
+            Filled(len(planned.nodes) - groups, groups, 0, contents.skipped, contents.notes),
+            output,
+            planned.decisions(),
+            config.byte_size(self.memory or MEMORY, "memory"),
+        )
+
+    def _chosen(self, contents: Contents) -> Contents:
+        """Return the contents without what is excluded."""
+        everything = (*contents.arrays, *contents.groups, *contents.skipped)
+        for pattern in self.exclude:
+            gone = [path for path in everything if path and _matches(path, pattern)]
+            if not gone:
+                raise InvalidArgument(f"exclude: nothing in the files matches {pattern!r}")
+            for path in gone:
+                for members in (
+                    contents.arrays, contents.groups, contents.skipped, contents.uninstalled,
+                ):  # fmt: skip
+                    members.pop(path, None)
+        return contents
+
+
+def _warn_of_uninstalled(contents: Contents) -> None:
+    """Warn of arrays that need a package; raise if there are no others."""
+    lines = [f"{path}: {reason}" for path, reason in contents.uninstalled.items()]
+    if lines and not contents.arrays:
+        raise MissingModule(f"nothing can be imported; {'; '.join(lines)}")
+    for line in lines:
+        warn(f"left out: {line}")
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Return True if a path, or a group above it, matches a pattern."""
+    pattern = pattern.strip("/")
+    parts = path.split("/")
+    return any(paths.matches("/".join(parts[: i + 1]), pattern) for i in range(len(parts)))
+
+
+def _joined(files: list[str]) -> Contents:
+    """Return the contents of all files; those of several are below the names of the files."""
+    if not files:
+        raise InvalidArgument("give at least one file to import")
+    if len(files) == 1:
+        return read_contents(files[0])
+    joined = Contents(groups={"": {}})
+    used: dict[str, str] = {}
+    for file in files:
+        name = os.path.basename(file).partition(".")[0] or os.path.basename(file)
+        if name in used:
+            raise InvalidArgument(f"{used[name]!r} and {file!r} would both become {name!r}")
+        used[name] = file
+        found = read_contents(file)
+        joined.arrays.update({paths.join(name, p): e for p, e in found.arrays.items()})
+        joined.groups.update({paths.join(name, p): a for p, a in found.groups.items()})
+        joined.skipped.update({f"{name}/{p}": r for p, r in found.skipped.items()})
+        joined.uninstalled.update({f"{name}/{p}": r for p, r in found.uninstalled.items()})
+        joined.notes.extend(f"{name}: {note}" for note in found.notes)
+    return joined
+
+
+@dataclass
+class _Nodes:
+    """The nodes to write, and where the values of each array come from."""
+
+    job: Import
+    location: Location
+    contents: Contents
+    nodes: dict[str, Node] = field(default_factory=dict)
+    sources: dict[str, ArrayEntry] = field(default_factory=dict)
+    images: list[NewImage] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        """Decide about all arrays and groups; what the format cannot express is left out."""
+        _check_dimensions(self.job, self.contents)
+        for path, attributes in self.contents.groups.items():
+            self._try(path, lambda p=path, a=attributes: self._add_group(p, a))  # type: ignore[misc]
+        for path, entry in self.contents.arrays.items():
+            self._try(path, lambda p=path, e=entry: self._add_array(p, e))  # type: ignore[misc]
+        if not self.sources and not self.nodes:
+            skipped = self.contents.skipped.items()
+            reasons = "; ".join(f"{k}: {v}" if k else v for k, v in skipped)
+            raise CannotExpress(f"nothing can be imported to {self.location}: {reasons}")
+        if self.job.levels is not None and not self.images:
+            self.contents.notes.append("there are no levels: nothing is an image; give image=True")
+        self._add_parents()
+        self._add_layout()
+
+    def _try(self, path: str, add: Callable[[], None]) -> None:
+        try:
+            add()
+        except (CannotExpress, InvalidName) as e:
+            self.contents.skipped[path] = str(e)
+            self._forget(path)
+
+    def _forget(self, path: str) -> None:
+        full = paths.join(self.location.path, path)
+        for each in [p for p in self.nodes if p == full or p.startswith(paths.prefix(full))]:
+            del self.nodes[each]
+            self.sources.pop(each, None)
+
+    def _add_group(self, path: str, attributes: Mapping[str, Any]) -> None:
+        full = paths.join(self.location.path, path)
+        paths.check_new(full)
+        self.location.format.check_name(full)
+        node = GroupModel(_finite(attributes, path, self.contents.notes))
+        self.location.format.write(full, node)
+        self.nodes[full] = node
+
+    def _add_array(self, path: str, entry: ArrayEntry) -> None:
+        full = paths.join(self.location.path, path)
+        format = self.location.format
+        paths.check_new(full)
+        format.check_name(full)
+        if self.job.image and entry.as_image is not None:
+            if entry.attributes.keys() & {"spatial:transform", "_CRS"}:
+                self.contents.skipped["place on the Earth"] = "an image has none; import an array"
+            entry = entry.as_image
+        image = self._image(entry)
+        if image is not None and np.dtype(entry.dtype).kind in "iufb":
+            self._add_image(full, entry, image)
+            return
+        if entry.image is not None and (entry.image.scale or entry.image.channels):
+            self.contents.skipped[f"{path or '/'}@image"] = (
+                "a plain array has no pixel sizes and channels"
+            )
+        dtype = self._dtype(path, entry)
+        options = self._options(path, entry, dtype)
+        try:
+            model = array_model(format, entry.shape, dtype, options)
+        except InvalidArgument as e:
+            raise InvalidArgument(f"{paths.show(path)}: {e}") from e
+        format.write(full, model)
+        self.nodes[full] = model
+        self.sources[full] = entry
+
+    def _image(self, entry: ArrayEntry) -> ImageEntry | None:
+        """Return the description of an image if the array is to become one."""
+        if self.job.image is False:
+            return None
+        if entry.image is not None or not self.job.image:
+            return entry.image
+        axes = entry.stated_axes or "".join(n or "?" for n in entry.dimension_names or ())
+        known = 2 <= len(axes) <= 5 and set(axes) <= set("tczyx")
+        if (axes or entry.dimension_names is not None) and not known:
+            raise CannotExpress(
+                f"an image has the axes t, c, z, y and x, not {axes!r}; to name them, read the"
+                " pixels and write them with omnizarr.ome.write(…, axes=…)"
+            )
+        return ImageEntry(axes) if known else ImageEntry("tczyx"[5 - len(entry.shape) :])
+
+    def _add_image(self, full: str, entry: ArrayEntry, image: ImageEntry) -> None:
+        dtype = np.dtype(self._dtype(full, entry))
+        options: Any = {**self.job.options, **self._shapes(full, entry)}
+        attributes, missing = self._attributes(full, entry)
+        if missing is not None:
+            mark_missing(attributes, missing, dtype)
+        values = {k: v for k, v in attributes.items() if k in _OF_VALUES}
+        options["attributes"] = {**values, **(options.get("attributes") or {})}
+        described = {
+            "axes": image.axes,
+            "scale": dict(image.scale) or None,
+            "unit": dict(image.units) or None,
+            "channels": image.channels or None,
+            "levels": self.job.levels,
+            "method": self.job.method,
+            "name": image.name or image_name(self.job.destination, full),
+        }
+        try:
+            new = plan_image(self.location, full, entry.shape, dtype, options, described)
+        except InvalidArgument as e:
+            raise InvalidArgument(f"{paths.show(full)}: {e}") from e
+        nodes = new.nodes()
+        extra = {k: v for k, v in attributes.items() if k not in _OF_VALUES}
+        group = nodes[full]
+        nodes[full] = group.with_(attributes={**extra, **group.attributes})
+        self.nodes.update(nodes)
+        self.sources[next(iter(new.models))] = entry
+        self.images.append(new)
+
+    def _dtype(self, path: str, entry: ArrayEntry) -> Any:
+        """Return the type of an array: that of the job for numbers, unless it is a coordinate."""
+        own = entry.dtype
+        if self.job.dtype is None or own is str or np.dtype(own).kind not in "iufc":
+            return own
+        if entry.dimension_names == (paths.name(path),):
+            return own
+        wanted = np.dtype(self.job.dtype)
+        check_cast(np.dtype(own), wanted, paths.show(path))
+        check_sign(entry.attributes, np.dtype(own), wanted, paths.show(path))
+        return wanted
+
+    def _options(self, path: str, entry: ArrayEntry, dtype: Any) -> Any:
+        """Return the options of `create_array` for an array."""
+        options: dict[str, Any] = {**self.job.options, **self._shapes(path, entry)}
+        if dtype is str:
+            options = {k: v for k, v in options.items() if k not in _VARIABLE}
+        attributes, missing = self._attributes(path, entry)
+        fill = entry.fill_value
+        if self.location.format.undefined_fill:
+            if entry.dimension_names is None and fill is not DEFAULT_FILL and missing is None:
+                self.contents.notes.append(
+                    f"{paths.show(path)}: the fill value {fill!r} is left out, as it would mark"
+                    f" missing values in zarr {self.location.format.name}"
+                )
+            fill = missing  # in version 2, xarray takes the fill value for missing values
+            if missing is None and "fill_value" in options:
+                fill = DEFAULT_FILL
+        elif missing is not None:
+            mark_missing(attributes, missing, _numpy_type(dtype))
+            if _numpy_type(dtype).kind == "S":
+                self.contents.notes.append(
+                    f"{paths.show(path)}: xarray cannot open a {FILL} of bytes in zarr"
+                    f" {self.location.format.name} with its own engine, only with 'omnizarr'"
+                )
+        if fill is not DEFAULT_FILL:
+            options["fill_value"] = _fitting(fill, dtype)
+        options["attributes"] = attributes
+        if entry.dimension_names is not None:
+            options["dimension_names"] = entry.dimension_names
+        return options
+
+    def _attributes(self, path: str, entry: ArrayEntry) -> tuple[dict[str, Any], Any]:
+        """Return the attributes of an array as JSON, and the number for missing values."""
+        given, missing = dict(entry.attributes), entry.missing
+        if _is_nan(given.get("missing_value")) and (missing is None or _is_nan(missing)):
+            missing = given.pop("missing_value")  # JSON has no NaN, but `_FillValue` can be one
+        return _finite(given, path, self.contents.notes), missing
+
+    def _shapes(self, path: str, entry: ArrayEntry) -> dict[str, Any]:
+        """Return the options `chunks` and `shards` of an array."""
+        found: dict[str, Any] = {}
+        chunks = _lengths(self.job.chunks, entry, entry.chunks)
+        if chunks is None and entry.chunks is not None:
+            chunks = tuple(max(1, min(c, max(n, 1))) if n else c
+                           for c, n in zip(entry.chunks, entry.shape, strict=True))  # fmt: skip
+        if chunks is not None and entry.shape:
+            found["chunks"] = chunks
+        shards = _lengths(self.job.shards, entry, None)
+        if shards is not None and entry.shape:
+            found["shards"] = shards
+        return found
+
+    def _add_parents(self) -> None:
+        """Add the groups above all nodes that the files do not name, down from the destination."""
+        start = self.location.path
+        for full in list(self.nodes):
+            inside = full.removeprefix(paths.prefix(start)) if full != start else ""
+            parts = inside.split("/")
+            for i in range(len(parts)):
+                self.nodes.setdefault(paths.join(start, "/".join(parts[:i])), GroupModel())
+
+    def _add_layout(self) -> None:
+        """Describe several images of one file as bioformats2raw does, so that readers find them."""
+        start = self.location.path
+        inner = [image.path.removeprefix(paths.prefix(start)) for image in self.images]
+        version = version_on(self.location.format.name)
+        if version is None or not inner or len(inner) != len(self.sources) or inner == [start]:
+            return
+        if inner != [str(i) for i in range(len(inner))]:
+            return
+        root = to_attributes(to_json(Metadata(bioformats2raw=3)), version.name, {})
+        listed = to_attributes(to_json(Metadata(series=tuple(inner))), version.name, {})
+        self.nodes[start] = GroupModel({**self.nodes[start].attributes, **root})
+        self.nodes[paths.join(start, "OME")] = GroupModel(listed)
+
+    def first_stage(self, output: ImageOutput, memory: int) -> Stage[Filled]:
+        """Return the stage that reads the files."""
+        models = {path: self.nodes[path] for path in self.sources}
+
+        def tasks() -> Iterator[Task[Filled]]:
+            for path, entry in self.sources.items():
+                model = models[path]
+                if isinstance(model, ArrayModel):
+                    target = target_array(output, path, model)
+                    yield from _array_tasks(entry, target, memory)
+
+        count = size = 0
+        for path, entry in self.sources.items():
+            model = models[path]
+            if isinstance(model, ArrayModel):
+                target = planned_array(output, path, model)
+                count += _task_count(entry, target, memory)
+                size += int(np.prod(entry.shape, dtype=object)) * item_bytes(entry.dtype)
+        return Stage("read the files", tasks, count, size, bytes_read=size)
+
+    def decisions(self) -> list[str]:
+        """Return lines about what was chosen."""
+        lines = [f"zarr {self.location.format.name}: {len(self.sources)} arrays"]
+        lines += [line for image in self.images for line in describe_image(image)]
+        lines += self.contents.notes
+        return lines + [f"left out: {k}: {v}" for k, v in self.contents.skipped.items()]
+
+
+def _check_dimensions(job: Import, contents: Contents) -> None:
+    """Raise if chunks or shards are given for a dimension that no array has."""
+    known = {n for e in contents.arrays.values() for n in e.dimension_names or () if n}
+    for what, given in (("chunks", job.chunks), ("shards", job.shards)):
+        if isinstance(given, Mapping):
+            for name in given:
+                if name not in known:
+                    names = ", ".join(sorted(known)) or "none has a name"
+                    raise InvalidArgument(f"{what}: no dimension {name!r}; dimensions: {names}")
+
+
+def _lengths(given: Lengths, entry: ArrayEntry, default: tuple[int, ...] | None) -> Any:
+    """Return chunks or shards as `create_array` takes them; None for the default."""
+    if not isinstance(given, Mapping):
+        return given
+    names = entry.dimension_names or (None,) * len(entry.shape)
+    if not set(names) & set(given):
+        return None
+    rest = default or entry.shape
+    return tuple(
+        max(1, n) if given.get(name, d) == -1 else given.get(name, d)  # type: ignore[arg-type]
+        for name, d, n in zip(names, rest, entry.shape, strict=True)
+    )
+
+
+def _numpy_type(dtype: Any) -> np.dtype[Any]:
+    return np.dtype(object) if dtype is str else np.dtype(dtype)
+
+
+def _fitting(fill: Any, dtype: Any) -> Any:
+    """Return a fill value in the type of the array."""
+    if fill is None or dtype is str or np.dtype(dtype).kind in "SUVMm":
+        return fill
+    with np.errstate(all="ignore"):
+        return np.asarray(fill).astype(np.dtype(dtype))[()]
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, (float, np.floating)) and bool(np.isnan(value))
+
+
+def _finite(attributes: Mapping[str, Any], path: str, notes: list[str]) -> dict[str, Any]:
+    """Return attributes with the names of numbers that JSON lacks, and take note of them."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, float) and not np.isfinite(value):
+            notes.append(f"an attribute of {paths.show(path)} is {value}, stored as text")
+            return "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        if isinstance(value, dict):
+            return {k: plain(v) for k, v in value.items()}
+        return [plain(v) for v in value] if isinstance(value, list) else value
+
+    for name, value in attributes.items():
+        word = find_word(value)
+        if word is not None:
+            notes.append(
+                f"the attribute {name!r} of {paths.show(path)} has the text {word!r}, which xarray"
+                " and exports take for a number"
+            )
+    return {name: plain(value) for name, value in attributes.items()}
+
+
+def _array_tasks(entry: ArrayEntry, target: Array, memory: int) -> Iterator[Task[Filled]]:
+    source: Any = entry.values
+    if hasattr(source, "scan"):
+        size = int(np.prod(entry.shape, dtype=object)) * item_bytes(entry.dtype)
+        work = FillInOrder(source, target, memory)
+        yield Task(task_id("fill in order", target.path), work, size, target.name)
+        return
+    yield from fill_tasks(source, target, items_for(memory, entry.dtype))
+
+
+def _task_count(entry: ArrayEntry, target: Array, memory: int) -> int:
+    if hasattr(entry.values, "scan"):
+        return 1
+    return box_count(target, items_for(memory, entry.dtype))
+
+
+@dataclass(frozen=True)
+class FillInOrder:
+    """Copy values that can only be read from the first to the last."""
+
+    source: Any
+    target: Array
+    memory: int
+
+    def __call__(self) -> Filled:
+        target, axis = self.target, self.source.axis
+        total = at = 0
+        for values in self.source.scan(self._step() if target.shape else 1):
+            box: tuple[slice, ...] = ()
+            if target.shape:
+                whole = [slice(0, n) for n in target.shape]
+                whole[axis] = slice(at, at + values.shape[axis])
+                at, box = at + values.shape[axis], tuple(whole)
+            store_box(target, box, values)
+            total += values.nbytes
+        return Filled(bytes_read=total)
+
+    def _step(self) -> int:
+        """Return the length of a block: whole chunks if they fit into memory, else less."""
+        axis, shape = self.source.axis, self.target.shape
+        row = (
+            int(np.prod(shape, dtype=object)) // max(1, shape[axis]) * item_bytes(self.target.dtype)
+        )
+        fitting = max(1, self.memory // 3 // max(1, row))
+        length = int(stored_axes(self.target)[axis].size(0)) if shape[axis] else 1
+        return int(fitting // length * length if fitting >= length else fitting)
+
+
+def import_file(files: Any, destination: Any, **options: Any) -> Filled:
+    """Write the contents of files of other formats as Zarr, and say what was written.
+
+    Formats are HDF5, NetCDF4, TIFF, OME-TIFF, ``.npy`` and ``.npz``.
+
+    Args:
+        files: The path of a file, or several.
+        destination: A path, URL or store.
+        **options: Fields of `jobs.Import`, such as `chunks`, options of `run`, and options of
+            `create_array`, such as `compressors`.
+
+    Returns:
+        The numbers of arrays and bytes, and what was left out.
+
+    Raises:
+        NodeExists: If there is something at the destination.
+        InvalidArgument: If a file is not of one of these formats.
+        MissingPackage: If a package for the format is not installed.
+
+    Examples:
+        >>> np.save("a.npy", np.arange(6))
+        >>> oz.import_file("a.npy", "a.zarr", chunks=3).arrays
+        1
+        >>> oz.open("a.zarr")[...]
+        array([0, 1, 2, 3, 4, 5])
+    """
+    return launch(_described, files, destination, **options)
+
+
+def _described(files: Any, destination: Any, **options: Any) -> Import:
+    for name, remedy in _ELSEWHERE.items():
+        if name in options:
+            raise InvalidArgument(f"import has no option {name!r}; {remedy}")
+    own = {name: options.pop(name) for name in list(options) if name in Import.__dataclass_fields__}
+    own["options"] = {**own.get("options", {}), **options}
+    return Import(files, destination, **own)

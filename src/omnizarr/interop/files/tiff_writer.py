@@ -1,0 +1,565 @@
+"""Write TIFF files: an array as pages of its last two axes, an image as OME-TIFF with its levels.
+
+Pages are compressed by Deflate. OME-TIFF files are tiled, and levels are sub-images of the finest
+one, as Bio-Formats and QuPath read them. Files of more than 4 GB are BigTIFF. The file is written
+from the first page to the last; a few pages are in memory at a time.
+
+A map is written as GeoTIFF (OGC 19-008r4), with its bands in one page and its coarser levels as
+overviews. Its no-data value, scale, offset, units and names are in the tags of GDAL.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.bulk.fill import COPIES, Filled, cast
+from omnizarr.bulk.job import Task, task_id
+from omnizarr.bulk.partition import read_axes
+from omnizarr.conventions.cf.variable import described_values
+from omnizarr.conventions.geo.crs import CRS
+from omnizarr.conventions.geo.map import Map
+from omnizarr.conventions.geo.map import open as open_map
+from omnizarr.conventions.ome.image import Image, load
+from omnizarr.conventions.ome.plate import open as open_ome
+from omnizarr.conventions.ome.versions import NEWEST, is_image, to_attributes
+from omnizarr.data_types.data_type import as_plain
+from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, MissingPackage
+from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.group import Group
+from omnizarr.interop.files.ome_xml import xml_metadata
+from omnizarr.interop.files.tiff import COLOUR, ROLES
+from omnizarr.interop.files.writing import FileWriter
+from omnizarr.model import paths
+
+try:
+    import tifffile
+except ImportError as e:
+    raise MissingModule(f"TIFF files need tifffile: pip install 'omnizarr[tiff]' ({e})") from e
+
+TILE = 512
+_IN_PAGE = ("Gray", "Undefined", "Alpha")  # colours that a page says itself
+_BANDS = {"s", "band", "bands"}  # names of the axis of bands; s are the samples of a pixel
+_LARGE = 2**32 - 2**25  # bytes from which a file must be BigTIFF
+_OME_TYPES = ("i1", "i2", "i4", "u1", "u2", "u4", "f4", "f8", "c8", "c16")
+
+
+@dataclass
+class TiffWriter(FileWriter):
+    """Write one array, or the finest level of an image, as a TIFF file."""
+
+    levels: list[Array] = field(default_factory=list)
+    image: Image | None = None
+    map: Map | None = None  # what is written as GeoTIFF
+    tags: list[Any] = field(default_factory=list)
+    wkt: str | None = None  # a reference system for rasterio to write
+
+    def check(self) -> None:
+        """Raise if there is no array that TIFF can hold."""
+        found_map = _map_of(self.node)
+        if isinstance(self.node, Group) and found_map is not None:
+            self.levels = [level.array for level in found_map.levels]
+            self.groups = {}
+        elif isinstance(self.node, Group):
+            if load(self.node) is None:
+                self.one_array(".tif")
+            found = open_ome(self.node.store, path=self.node.path)
+            if not isinstance(found, Image):
+                raise CannotExpress(f"{found!r} is not a single image; give the path of one")
+            self.image, self.levels = found, list(found.levels)
+            self.groups = {}
+            self._report_image(found)
+        else:
+            self.levels = [self.one_array(".tif")]
+        first = self.levels[0]
+        self.arrays = {first.path: first}
+        dtype = self.type_of(first)
+        if dtype.kind not in "biufc" or first.ndim < 2 or 0 in first.shape:
+            raise CannotExpress(
+                f"{first.name} of shape {first.shape} and type {dtype} cannot be a TIFF file:"
+                " it holds numbers with at least two axes"
+            )
+        if first.shape[-1] == 1 and first.nbytes > max(self.memory, 2**20):
+            raise CannotExpress(f"{first.name} has a last axis of length 1; move it to the front")
+        if dtype.kind == "b":
+            self.notes.append("booleans are written as bytes 0 and 1")
+        if self.image is None:
+            self._describe(found_map)
+
+    def _describe(self, found: Map | None) -> None:
+        """Make the tags of a map and of the meaning of its numbers; report what has no tag."""
+        first = self.levels[0]
+        if found is not None:
+            finest = found.levels[0]
+            placed = found.crs is not None or finest.transform is not None
+            axes = (0, 1) if _bands_last(found, first) else (first.ndim - 2, first.ndim - 1)
+            is_flat = (finest.rows, finest.columns) == axes and first.ndim <= 3
+            if placed and self._is_ome():
+                self.skipped["place on the Earth"] = "OME-TIFF has none; write a .tif file"
+            elif placed and not is_flat:
+                self.skipped["place on the Earth"] = (
+                    f"a GeoTIFF has rows, columns and bands, not the axes {first.dimension_names}"
+                )
+            elif is_flat and not self._is_ome() and (placed or self._has_bands(first)):
+                self.map = found
+                self._place(found)
+        if len(self.levels) > len(self._levels()):
+            self.skipped["coarser levels"] = "the file has only those that GDAL can find"
+        if not self._is_ome():
+            self._numbers(first)
+
+    def _has_bands(self, first: Array) -> bool:
+        """Return True for a map that says nothing of its place."""
+        names = {*(first.dimension_names or ())}
+        return isinstance(self.node, Group) or "gdal" in first.attrs or bool(names & _BANDS)
+
+    def _place(self, found: Map) -> None:
+        """Add the tags of the transform and reference system."""
+        where, first = found.levels[0].transform, found.levels[0].array
+        is_point = _gdal(first.attrs, "tags", {}).get("", {}).get("AREA_OR_POINT") == "Point"
+        where = where.shifted(0.5, 0.5) if where is not None and is_point else where
+        if where is not None and where.b == where.d == 0 and where.a > 0 > where.e:
+            self.tags.append((33550, "d", 3, (where.a, -where.e, 0.0), False))
+            self.tags.append((33922, "d", 6, (0.0, 0.0, 0.0, where.c, where.f, 0.0), False))
+        elif where is not None:
+            a, b, c, d, e, f = where.coefficients
+            matrix = (a, b, 0.0, c, d, e, 0.0, f, *(0.0,) * 7, 1.0)
+            self.tags.append((34264, "d", 16, matrix, False))
+        keys = [] if found.crs is None else _geo_keys(found.crs)
+        if found.crs is not None and not keys:
+            if find_spec("rasterio") is None or find_spec("pyproj") is None:
+                self.skipped["coordinate reference system"] = (
+                    f"{found.crs} has no EPSG code that a tag can hold; install rasterio and pyproj"
+                )
+            else:
+                self.wkt = found.crs.to_wkt2()
+        if not keys and not is_point:
+            return
+        keys = [(1025, 0, 1, 2 if is_point else 1), *keys]
+        directory = [1, 1, 0, len(keys), *(n for key in sorted(keys) for n in key)]
+        self.tags.append((34735, "H", len(directory), tuple(directory), False))
+
+    def _numbers(self, first: Array) -> None:
+        """Add the tags of GDAL for missing values, packing, units, names and further metadata."""
+        attributes, packing = described_values(first)
+        dtype = self._type()
+        missing, *others = packing.missing or (None,)
+        if missing is not None and _fits(missing, dtype):
+            self.tags.append((42113, "s", 0, repr(missing), False))
+        elif missing is not None:
+            self.skipped["no-data value"] = f"{missing} is no value of type {dtype}"
+        if others:
+            self.skipped["missing values"] = f"a file has one: {missing}, not also {others}"
+        if packing.signed is not None:
+            self.skipped["_Unsigned"] = f"numbers are written as {dtype}, without their sign"
+        if packing.valid:
+            self.skipped["valid range"] = "a TIFF file has none; it is kept in its description"
+        text = _gdal_metadata(attributes, self._bands())
+        if text:
+            self.tags.append((42112, "s", 0, text.encode(), False))
+
+    def _bands(self) -> int:
+        first = self.levels[0]
+        if self.map is None or first.ndim == 2:
+            return 1
+        return first.shape[-1 if _bands_last(self.map, first) else 0]
+
+    def _report_image(self, image: Image) -> None:
+        """Report what is part of an image, and not of a TIFF file."""
+        inner = {paths.normalize(dataset.path) for dataset in image.multiscale.datasets}
+        for name in image.labels:
+            labels = f"labels/{paths.normalize(name)}"
+            found = {path for path in self.arrays if path.startswith(f"{labels}/")}
+            if found:  # otherwise they are excluded
+                self.skipped[labels] = "a TIFF file has no labels; export them by their path"
+            inner |= found
+        for path in sorted(self.arrays.keys() - inner):
+            self.skipped[path] = "it is not a level of the image"
+        if any(image.transform().offset):
+            self.skipped["translation"] = "a TIFF file has no position of the first pixel"
+        if image.label is not None and (image.label.colors or image.label.properties):
+            self.skipped["colours and properties of labels"] = "a TIFF file has none"
+        own = [*to_attributes({}, NEWEST, image.group.attrs.asdict())][1:]
+        own += [f"{a.name}: {name}" for a in self.levels for name in self.attributes_of(a)]
+        if own:
+            self.skipped["attributes"] = f"a TIFF file of an image has none: {', '.join(own)}"
+        self._report_description(image)
+
+    def _report_description(self, image: Image) -> None:
+        """Report what only OME-TIFF can say of an image."""
+        if len(self.levels) > 1:
+            self.skipped["coarser levels"] = "a .tif file has one; write an .ome.tif file"
+        has_sizes = any(s != 1 for s in image.scale) or any(a.unit for a in image.axes)
+        for what, there in (("pixel sizes", has_sizes), ("channels", bool(image.channels))):
+            if there:
+                self.skipped[what] = "a .tif file has none; write an .ome.tif file"
+
+    def prepare(self, file: str) -> None:
+        """Make an empty file."""
+        with open(file, "wb"):
+            pass
+
+    def tasks(self, file: str) -> Iterator[Task[Filled]]:
+        """Yield one task, which writes all pages."""
+        first = self.levels[0]
+        work = WritePages(
+            tuple(self._levels()), file, self._type(), self._metadata(), self._is_ome(),
+            self.compression is not None, self.memory // COPIES, tuple(self.tags),
+            None if self.map is None else _bands_last(self.map, first), self.wkt,
+        )  # fmt: skip
+        yield Task(task_id("export", first.path), work, self.size, os.path.basename(file))
+
+    def _levels(self) -> list[Array]:
+        if self.map is None:
+            return self.levels[:1]
+        finest = self.map.levels[0]
+        kept = [finest.array]
+        for level in self.map.levels[1:]:
+            here, there = level.transform, finest.transform
+            same = here is None or there is None or (here.c, here.f) == (there.c, there.f)
+            if same and len(level.array.shape) == len(finest.array.shape):
+                kept.append(level.array)
+        return kept
+
+    def _is_ome(self) -> bool:
+        return False
+
+    def _type(self) -> np.dtype[Any]:
+        dtype = self.type_of(self.levels[0])
+        return np.dtype("u1") if dtype.kind == "b" else dtype
+
+    def _metadata(self) -> dict[str, Any]:
+        first = self.levels[0]
+        names = list(first.dimension_names or ())
+        attributes = {} if self.image is not None else self.attributes_of(first)
+        if self.map is not None:
+            attributes.pop("grid_mapping", None)  # it names a variable that is not in the file
+        described: dict[str, Any] = {"array_shape": list(first.shape)}
+        if attributes:
+            described["attributes"] = attributes
+        if any(names):
+            described["dimension_names"] = names
+        return described
+
+
+def _map_of(node: Array | Group) -> Map | None:
+    """Return what a node is as a map; None for an image, and for what is neither."""
+    multiscales = node.attrs.get("multiscales")
+    if isinstance(node, Group):
+        first = multiscales[0] if isinstance(multiscales, list) and multiscales else None
+        if isinstance(first, Mapping) and "axes" in first:
+            return None
+        if not isinstance(first, Mapping) and not isinstance(multiscales, Mapping):
+            return None
+    elif node.ndim < 2:
+        return None
+    found = open_map(node.store, path=node.path)
+    if isinstance(node, Array) or isinstance(multiscales, Mapping):
+        return found
+    placed = found.crs is not None or found.bounds is not None
+    # Of the version that both conventions have, images have five axes.
+    is_map = placed or not is_image(node.attrs, node.zarr_format)
+    return found if is_map or found.levels[0].array.ndim != 5 else None
+
+
+def _bands_last(found: Map | None, array: Array) -> bool:
+    """Return True if the bands of a map are its last axis."""
+    if found is None or array.ndim != 3:
+        return False
+    return (found.levels[0].rows, found.levels[0].columns) == (0, 1)
+
+
+def _fits(number: Any, dtype: np.dtype[Any]) -> bool:
+    """Return True if a number is one of a type."""
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return bool(number != number or np.asarray(number, dtype) == number)
+    if dtype.kind not in "iu" or number != number or number != int(number):
+        return False
+    return bool(np.iinfo(dtype).min <= number <= np.iinfo(dtype).max)
+
+
+def _geo_keys(crs: CRS) -> list[tuple[int, int, int, int]]:
+    """Return the keys of a reference system with an EPSG code; none if they cannot say it."""
+    authority, _, number = (crs.code or "").partition(":")
+    if authority != "EPSG" or not number.isdigit() or not 1024 <= int(number) < 32767:
+        return []
+    try:
+        system = crs.to_pyproj()
+    except (MissingPackage, InvalidMetadata):
+        return []
+    if system.is_compound or system.is_bound:
+        return []
+    if system.is_projected:
+        return [(1024, 0, 1, 1), (3072, 0, 1, int(number))]
+    kind = 3 if system.is_geocentric else 2
+    return [(1024, 0, 1, kind), (2048, 0, 1, int(number))]
+
+
+def _gdal(attributes: Mapping[str, Any], name: str, default: Any) -> Any:
+    """Return a member of the attribute `gdal` if it has the type of the default."""
+    stated = attributes.get("gdal")
+    found = stated.get(name) if isinstance(stated, Mapping) else None
+    return found if isinstance(found, type(default)) else default
+
+
+def _is_rgb(bands: list[Any]) -> bool:
+    return [band.get(COLOUR) for band in bands[:3]] == ["Red", "Green", "Blue"]
+
+
+def _is_colour(array: Array) -> bool:
+    """Return True for an array whose last axis are the samples of colours."""
+    names = array.dimension_names or ()
+    is_like_colour = array.ndim > 2 and array.shape[-1] in (3, 4) and array.dtype.kind == "u"
+    return is_like_colour and names[-1:] == ("s",)
+
+
+def _samples(array: Array, count: int) -> dict[str, Any]:
+    """Return the options of tifffile for the colours of the bands of a map."""
+    bands = _gdal(array.attrs, "bands", [])
+    if not bands and _is_colour(array):
+        return {"photometric": "rgb"}
+    bands = bands if len(bands) == count else [{}] * count
+    rgb = _is_rgb(bands)
+    extra = [
+        "unassalpha" if band.get(COLOUR) == "Alpha" else "unspecified"
+        for band in bands[3 if rgb else 1 :]
+    ]
+    found: dict[str, Any] = {"photometric": "rgb" if rgb else "minisblack"}
+    return {**found, "extrasamples": extra} if extra else found
+
+
+def _gdal_metadata(attributes: Mapping[str, Any], bands: int) -> str:
+    """Return attributes as GDAL's metadata; empty if there are none."""
+    lines: list[str] = []
+
+    def add(name: str, value: Any, **members: Any) -> None:
+        about = "".join(f" {k}={quoteattr(str(v))}" for k, v in members.items() if v != "")
+        text = escape(escape(str(value)))  # GDAL escapes the text and then the document
+        lines.append(f"<Item name={quoteattr(name)}{about}>{text}</Item>")
+
+    def add_tags(tags: Any, **members: Any) -> None:
+        for domain, inner in tags.items():
+            for name, value in inner.items():
+                if name != "AREA_OR_POINT":  # that is a key of GeoTIFF
+                    add(name, value, domain=domain, **members)
+
+    add_tags(_gdal(attributes, "tags", {}))
+    own = _gdal(attributes, "bands", [])
+    own = own if len(own) == bands else [{}] * bands
+    for sample, band in enumerate(own):
+        for role, (name, default) in ROLES.items():
+            value = band.get(name, attributes.get(name))
+            if isinstance(value, str) if default == "" else isinstance(value, (int, float)):
+                add(role.upper(), value, sample=sample, role=role)
+        in_page = (_is_rgb(own) and sample < 3) or band.get(COLOUR) in _IN_PAGE
+        if COLOUR in band and not in_page:
+            add(COLOUR.upper(), band[COLOUR], sample=sample, role=COLOUR)
+        add_tags(band.get("tags", {}), sample=sample)
+    return f"<GDALMetadata>{''.join(lines)}</GDALMetadata>" if lines else ""
+
+
+@dataclass
+class OmeTiffWriter(TiffWriter):
+    """Write an image with its levels, or an array with the axes of an image, as OME-TIFF."""
+
+    def check(self) -> None:
+        """Raise if the axes or the type are not those of an image; report what is left out."""
+        super().check()
+        first = self.levels[0]
+        if self._axes() is None:
+            raise CannotExpress(
+                f"{first.name} has the axes {self._names()}, not some of t, c, z, y, x;"
+                " write a .tif file instead"
+            )
+        if self._type().str[1:] not in _OME_TYPES:
+            raise CannotExpress(
+                f"{first.name} has the type {self._type()}, which OME-TIFF does not have; give"
+                " another dtype, or write a .tif file"
+            )
+        if self.image is None and (attributes := self.attributes_of(first)):
+            names = ", ".join(attributes)
+            self.skipped["attributes"] = f"OME-TIFF has none: {names}; a .tif file keeps them"
+        self._metadata()
+
+    def _report_description(self, image: Image) -> None:
+        """Report what OME-TIFF cannot say of an image."""
+        for number, array in enumerate(self.levels):
+            if array.shape[:-2] != self.levels[0].shape[:-2]:
+                why = f"it is smaller along {self._shorter(array)}, which OME-TIFF does not allow"
+                self.skipped[f"level {number}"] = why
+        omero = image.metadata.omero
+        if omero is None:
+            return
+        count = dict(zip(self._names(), image.shape, strict=True)).get("c", 1)
+        if len(omero.channels) != count:
+            text = f"there are {len(omero.channels)}, but the image has {count}"
+            self.skipped["channels"] = text
+        if omero.extra or any(c.window or c.extra or c.active is False for c in omero.channels):
+            self.notes.append("OME-TIFF has no display settings of channels, only colours")
+
+    def _shorter(self, array: Array) -> str:
+        lengths = zip(self._names(), array.shape, self.levels[0].shape, strict=True)
+        return " and ".join(name for name, n, first in lengths if n < first and name not in "yx")
+
+    def _names(self) -> list[str]:
+        if self.image is not None:
+            return [a.name for a in self.image.axes]
+        first = self.levels[0]
+        return [n or "?" for n in first.dimension_names or "tczyx"[-first.ndim :]]
+
+    def _axes(self) -> str | None:
+        names = self._names()
+        known = all(len(n) == 1 and n in "tczyx" for n in names)
+        unique = len(set(names)) == len(names) == self.levels[0].ndim
+        return "".join(names).upper() if known and unique and names[-2:] == ["y", "x"] else None
+
+    def _is_ome(self) -> bool:
+        return True
+
+    def _levels(self) -> list[Array]:
+        """Return the levels that differ from the finest one along y and x only."""
+        return [a for a in self.levels if a.shape[:-2] == self.levels[0].shape[:-2]]
+
+    def _metadata(self) -> dict[str, Any]:
+        described: dict[str, Any] = {"axes": self._axes()}
+        if self.image is None:
+            return described
+        axes = self.image.axes
+        sizes = {a.name: s for a, s in zip(axes, self.image.scale, strict=True)}
+        units = {a.name: a.unit for a in axes}
+        channels = self.image.channels
+        count = dict(zip(self._names(), self.image.shape, strict=True)).get("c", 1)
+        found = xml_metadata(
+            self.image.name, sizes, units, channels if len(channels) == count else (), self.skipped
+        )
+        return {**found, **described}
+
+
+@dataclass(frozen=True)
+class WritePages:
+    """Copy an array, and its coarser levels, into a TIFF file."""
+
+    levels: tuple[Array, ...]
+    file: str
+    dtype: np.dtype[Any]
+    metadata: dict[str, Any]
+    ome: bool
+    compressed: bool
+    memory: int
+    tags: tuple[Any, ...] = ()
+    bands_last: bool | None = None  # None if it is not a GeoTIFF, whose bands are in one page
+    wkt: str | None = None
+
+    def __call__(self) -> Filled:
+        first = self.levels[0]
+        size = sum(math.prod(a.shape) for a in self.levels) * self.dtype.itemsize
+        options: dict[str, Any] = {
+            "dtype": self.dtype,
+            "photometric": "minisblack",
+            "compression": "zlib" if self.compressed else None,
+        }
+        geo = self.bands_last is not None
+        colour = not self.ome and self.dtype.kind == "u" and _is_colour(first)
+        if self.bands_last is not None:
+            colour = self.bands_last and first.shape[-1] > 1
+            if colour or (first.ndim == 3 and first.shape[0] > 1 and not self.bands_last):
+                options["planarconfig"] = "contig" if colour else "separate"
+                options |= _samples(first, first.shape[-1 if colour else 0])
+        elif colour:
+            options |= {"photometric": "rgb", "planarconfig": "contig"}
+        inner = 3 if colour else 2
+        with tifffile.TiffWriter(
+            self.file, bigtiff=size > _LARGE, ome=self.ome, shaped=not self.ome and not geo
+        ) as out:
+            for number, array in enumerate(self.levels):
+                length, width = array.shape[array.ndim - inner : array.ndim - inner + 2]
+                page = math.prod(array.shape[-inner:]) * self.dtype.itemsize
+                tile = None
+                if self.ome or geo or page > self.memory:
+                    tile = min(TILE, -(-length // 16) * 16), min(TILE, -(-width // 16) * 16)
+                own = dict(options)
+                if number == 0:
+                    own["extratags"] = self.tags
+                    own["metadata"] = None if geo else self.metadata
+                    own["description"] = json.dumps(self.metadata) if geo else None
+                    if len(self.levels) > 1:
+                        own["subifds"] = len(self.levels) - 1
+                else:
+                    own |= {"subfiletype": 1, "metadata": None}
+                if width == 1:  # then tifffile arranges pages in its own way
+                    values = self._read(array, ())
+                    out.write(values[..., 0] if self.bands_last and not colour else values, **own)
+                else:
+                    parts = self._parts(array, inner, tile)
+                    out.write(parts, shape=array.shape, tile=tile, **own)
+        if self.wkt is not None:
+            rasterio = import_module("rasterio")
+            with rasterio.open(self.file, "r+", driver="GTiff") as opened:
+                opened.crs = rasterio.crs.CRS.from_wkt(self.wkt)
+        return Filled(bytes_read=size)
+
+    def _parts(
+        self, array: Array, inner: int, tile: tuple[int, int] | None
+    ) -> Iterator[npt.NDArray[Any]]:
+        """Yield pages, or the tiles of each page from left to right, from top to bottom."""
+        for page in self._pages(array, inner, tile):
+            if tile is None:
+                yield page
+                continue
+            for row, column in itertools.product(
+                range(0, page.shape[0], tile[0]), range(0, page.shape[1], tile[1])
+            ):
+                part = page[row : row + tile[0], column : column + tile[1]]
+                if part.shape[:2] != tile:
+                    whole = np.zeros((*tile, *part.shape[2:]), part.dtype)
+                    whole[: part.shape[0], : part.shape[1]] = part
+                    part = whole
+                yield np.ascontiguousarray(part)
+
+    def _pages(
+        self, array: Array, inner: int, tile: tuple[int, int] | None
+    ) -> Iterator[npt.NDArray[Any]]:
+        """Yield pages, or bands of whole tiles of pages that do not fit into memory.
+
+        Several pages that share chunks are read together.
+        """
+        outer = array.ndim - inner
+        shape = array.shape
+        page = math.prod(shape[outer:]) * self.dtype.itemsize
+        together = 1
+        if outer:
+            together = int(read_axes(array)[outer - 1].size(0))
+            together = max(1, min(together, self.memory // max(1, page)))
+        rows = shape[outer]
+        if tile is not None and page > self.memory:
+            band = page // max(1, shape[outer])
+            rows = max(tile[0], self.memory // max(1, band) // tile[0] * tile[0])
+        if rows < shape[outer]:  # a page does not fit
+            for index in itertools.product(*(range(n) for n in shape[:outer])):
+                for row in range(0, shape[outer], rows):
+                    yield self._read(array, (*index, slice(row, row + rows)))
+            return
+        if not outer:
+            yield self._read(array, ())
+            return
+        for index in itertools.product(*(range(n) for n in shape[: outer - 1])):
+            for start in range(0, shape[outer - 1], together):
+                yield from self._read(array, (*index, slice(start, start + together)))
+
+    def _read(self, array: Array, box: tuple[Any, ...]) -> npt.NDArray[Any]:
+        values = as_plain(array[box])
+        if values.dtype.kind == "b" and self.dtype.kind == "u":
+            return values.astype(self.dtype)
+        return cast(values, self.dtype, array.name)

@@ -1,0 +1,404 @@
+"""Arrays as zarr-python has them, read and written by omnizarr."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+
+from omnizarr.codecs.specify import memory_order
+from omnizarr.formats import by_name
+from omnizarr.hierarchy import array as hierarchy
+from omnizarr.hierarchy import chunks as stored_chunks
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.node import node_from_description
+from omnizarr.interop.zarr import config, library, metadata, nodes, stores
+from omnizarr.interop.zarr.errors import (
+    translate_methods,
+    translated,
+    translating,
+    warn,
+)
+
+
+@dataclass(frozen=True)
+class ArrayInfo:
+    """The fields of zarr-python's summary, for use without it."""
+
+    _zarr_format: Any
+    _data_type: Any
+    _fill_value: Any
+    _shape: tuple[int, ...]
+    _order: str
+    _read_only: bool
+    _store_type: str
+    _shard_shape: Any = None
+    _chunk_shape: Any = None
+    _filters: tuple[Any, ...] = ()
+    _serializer: Any = None
+    _compressors: tuple[Any, ...] = ()
+    _count_bytes: int | None = None
+    _count_bytes_stored: int | None = None
+    _count_chunks_initialized: int | None = None
+    _type: str = "Array"
+
+
+class Array(nodes.FacadeNode, hierarchy.Array):
+    """An N-dimensional array of chunks in a store, with the interface of zarr-python's."""
+
+    _runtime: Any = None  # zarr-python's settings of this handle
+
+    def __init__(self, _async_array: Any, *args: Any, **options: Any) -> None:
+        """Take over an `AsyncArray`, or open the array at a store and path."""
+        blocking = getattr(_async_array, "blocking", None)
+        if blocking is None and hasattr(_async_array, "store_path"):  # of zarr-python itself
+            blocking = from_metadata(
+                _async_array.metadata, _async_array.store_path, _async_array.config
+            )
+        if blocking is None:
+            hierarchy.Array.__init__(self, _async_array, *args, **options)
+        else:
+            vars(self).update(vars(blocking))
+        self._set_up()
+
+    def _set_up(self) -> None:
+        self._use(config.array_config() if self._runtime is None else self._runtime)
+
+    def _use(self, runtime: Any) -> None:
+        """Use zarr-python's settings."""
+        self._runtime = runtime
+        stored = self._stored_order if self._has_order else None
+        self._configure(config.handle_config(runtime, stored))
+
+    @property
+    def _stored_order(self) -> str:
+        return memory_order(self._model)
+
+    @property
+    def _has_order(self) -> bool:
+        """True if the order of elements is that of the metadata."""
+        fields = metadata.FIELDS.get(self.zarr_format)
+        return fields is not None and fields.has_order
+
+    def _describe(self) -> Any:
+        return metadata.array_metadata(self._location, self._model, self._bound)
+
+    # The awaitable form
+
+    @property
+    def async_array(self) -> Any:
+        """The array with awaitable methods."""
+        found = vars(self).get("_async")
+        if found is None:
+            found = self._async = nodes.later("asynchronous:AsyncArray")(blocking=self)
+        return found
+
+    _async_array = async_array
+
+    # Codecs and settings
+
+    @property
+    def _theirs(self) -> bool:
+        """True if the metadata are those of zarr-python."""
+        return not isinstance(self.metadata, metadata.PlainMetadata)
+
+    @property
+    def filters(self) -> tuple[Any, ...]:
+        """The codecs on arrays: objects of numcodecs in version 2, else of `zarr.codecs`."""
+        if not self._theirs:
+            return super().filters
+        return metadata.FIELDS[self.zarr_format].filters(self.metadata)
+
+    @property
+    def serializer(self) -> Any:
+        """The codec from array to bytes; None in version 2."""
+        if not self._theirs:
+            return super().serializer
+        return metadata.FIELDS[self.zarr_format].serializer(self.metadata)
+
+    @property
+    def compressors(self) -> tuple[Any, ...]:
+        """The codecs on bytes: objects of numcodecs in version 2, else of `zarr.codecs`."""
+        if not self._theirs:
+            return super().compressors
+        return metadata.FIELDS[self.zarr_format].compressors(self.metadata)
+
+    @property
+    def codecs(self) -> Any:
+        """Not offered: programs that look for it do not expect it at arrays of zarr-python."""
+        raise AttributeError("use metadata.codecs, or filters, serializer and compressors")
+
+    @property
+    def compressor(self) -> Any:
+        """The compressor of a version 2 array; deprecated in zarr-python."""
+        warn("Use Array.compressors instead.", "ZarrDeprecationWarning")
+        if self.zarr_format != 2:  # the words of zarr-python
+            raise TypeError("`compressor` is not available for Zarr format 3 arrays.")
+        found = self.compressors
+        return found[0] if found else None
+
+    @property
+    def order(self) -> str:
+        """The order of elements in version 2, else that of values that were read."""
+        return self._stored_order if self._has_order else str(self._runtime.order)
+
+    @property
+    def config(self) -> Any:
+        """The settings for reading and writing through this handle."""
+        return self._runtime
+
+    def with_config(self, config_: Any) -> Self:
+        """Return another handle of the array with other settings."""
+        handle = type(self).adopt(self)
+        given = config_ if not isinstance(config_, dict) else {**_as_dict(self._runtime), **config_}
+        handle._use(config.array_config(given))
+        return handle
+
+    @property
+    def fill_value(self) -> Any:
+        """The value of elements without a chunk."""
+        return self.metadata.fill_value if self._theirs else super().fill_value
+
+    @property
+    def chunks(self) -> tuple[Any, ...]:
+        """The shape of a chunk; for a sharded array, of those inside its shards."""
+        found = super().chunks
+        if 0 in self.shape and self._theirs:  # where the metadata may have chunks of length 0
+            found = getattr(self.metadata, "chunks", found)
+        return found
+
+    # Reading
+
+    @translating("array")
+    def __getitem__(self, selection: Any) -> Any:
+        return self._as_array(super().__getitem__(selection))
+
+    @translating("array")
+    def _read(self, *args: Any, **options: Any) -> Any:
+        return self._as_array(super()._read(*args, **options))
+
+    def _as_array(self, values: Any) -> Any:
+        """Return single elements as arrays without axes, unless the array itself has none."""
+        if isinstance(values, np.ndarray) or not self.shape:
+            return values
+        dtype = values.dtype if isinstance(values, np.void) else self.dtype
+        found = np.empty((), dtype)
+        found[()] = values
+        return found
+
+    # Counting
+
+    @property
+    def _chunk_grid(self) -> Any:
+        """The chunk grid as an object of zarr-python."""
+        kind = library.module("zarr.core.chunk_grids").ChunkGrid
+        if not hasattr(kind, "from_metadata"):  # before zarr-python 3.2
+            return self.metadata.chunk_grid
+        return kind.from_metadata(self.metadata)
+
+    @property
+    def _chunk_grid_shape(self) -> tuple[int, ...]:
+        return self.cdata_shape
+
+    @property
+    def _shard_grid_shape(self) -> tuple[int, ...]:
+        return tuple(self._bound.grid.shape)
+
+    @property
+    def _nshards(self) -> int:
+        return math.prod(self._shard_grid_shape)
+
+    @property
+    def _nshards_initialized(self) -> int:
+        return stored_chunks.stored_size(self._data)[0]
+
+    @property
+    def nchunks_initialized(self) -> int:
+        """The number of chunks that are stored, or that are in a stored shard."""
+        if self.shards is None:
+            return super().nchunks_initialized
+        axes, chunks = self._bound.grid.axes, self.chunks
+        return sum(
+            math.prod(int(a.size(k)) // n for a, k, n in zip(axes, coords, chunks, strict=True))
+            for coords, _ in stored_chunks.stored_keys(self._data)
+        )
+
+    def _iter_chunk_coords(
+        self, *, origin: Any = None, selection_shape: Any = None
+    ) -> Iterator[tuple[int, ...]]:
+        yield from _coordinates(self._chunk_grid_shape, origin, selection_shape)
+
+    def _iter_shard_coords(
+        self, *, origin: Any = None, selection_shape: Any = None
+    ) -> Iterator[tuple[int, ...]]:
+        yield from _coordinates(self._shard_grid_shape, origin, selection_shape)
+
+    def _iter_shard_keys(self, *, origin: Any = None, selection_shape: Any = None) -> Iterator[str]:
+        start = len(self._bound.prefix)
+        for coords in _coordinates(self._shard_grid_shape, origin, selection_shape):
+            yield self.chunk_key(coords)[start:]
+
+    def _iter_chunk_regions(
+        self, *, origin: Any = None, selection_shape: Any = None
+    ) -> Iterator[tuple[slice, ...]]:
+        yield from _regions(
+            self.chunks,
+            self.shape,
+            self._iter_chunk_coords(origin=origin, selection_shape=selection_shape),
+        )
+
+    def _iter_shard_regions(
+        self, *, origin: Any = None, selection_shape: Any = None
+    ) -> Iterator[tuple[slice, ...]]:
+        shape = self.chunks if self.shards is None else self.shards
+        yield from _regions(
+            shape,
+            self.shape,
+            self._iter_shard_coords(origin=origin, selection_shape=selection_shape),
+        )
+
+    # Changing
+
+    def resize(self, *new_shape: Any, outside: Any = "erase-chunks", **named: Any) -> None:
+        """Change the shape; chunks outside a smaller shape are erased, as zarr-python does."""
+        given = named.pop("new_shape", None)
+        if named:
+            raise TypeError(f"resize() got an unexpected keyword argument {next(iter(named))!r}")
+        with translated():
+            super().resize(*((given,) if given is not None else new_shape), outside=outside)
+
+    def update_attributes(self, new_attributes: Any) -> Self:
+        """Set several attributes with one write, and return this array."""
+        self.attrs.update(new_attributes)
+        return self
+
+    def _check_names(self, attributes: dict[str, Any]) -> None:
+        """Accept any names of dimensions in attributes, as zarr-python does."""
+
+    # Opening
+
+    @classmethod
+    def open(cls, store: Any, zarr_format: Any = None, *, config: Any = None) -> Self:
+        """Open the array at a store or store path."""
+        open_array = nodes.later("opening:open_array")
+        found: Self = open_array(store, zarr_format=zarr_format, config=config)
+        return found
+
+    @classmethod
+    def _create(cls, store: Any, *, shape: Any, **options: Any) -> Self:
+        made: Self = nodes.later("creation:create")(shape, store=store, **options)
+        return made
+
+    @classmethod
+    def from_dict(cls, store_path: Any, data: Any) -> Self:
+        """Return the array that metadata describe, without reading any."""
+        return cls.adopt(from_metadata(data, store_path))
+
+    # Summaries
+
+    @property
+    def info(self) -> Any:
+        """A summary: shape, chunks, codecs."""
+        return self._info()
+
+    def info_complete(self) -> Any:
+        """Return the summary with the number and bytes of stored chunks."""
+        return self._info(self._nshards_initialized, self.nbytes_stored())
+
+    def _info(self, count_chunks: int | None = None, count_bytes: int | None = None) -> Any:
+        kind: Any = ArrayInfo
+        if library.is_installed():
+            kind = library.module("zarr.core._info").ArrayInfo
+        return kind(
+            _zarr_format=self.zarr_format,
+            _data_type=self._zdtype,
+            _fill_value=self.fill_value,
+            _shape=self.shape,
+            _order=self.order,
+            _shard_shape=_shape_text(self.shards),
+            _chunk_shape=None if _is_variable(self.chunks) else self.chunks,
+            _read_only=self.read_only,
+            _compressors=self.compressors,
+            _filters=self.filters,
+            _serializer=self.serializer,
+            _store_type=type(self.store).__name__,
+            _count_bytes=self.nbytes,
+            _count_bytes_stored=count_bytes,
+            _count_chunks_initialized=count_chunks,
+        )
+
+    @property
+    def _zdtype(self) -> Any:
+        """The data type of zarr-python, or the NumPy type without it."""
+        if not self._theirs:
+            return self.dtype
+        return metadata.FIELDS[self.zarr_format].data_type(self.metadata)
+
+    def __repr__(self) -> str:
+        return f"<Array {self.store_path} shape={self.shape} dtype={self.dtype}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "runtime": self._runtime}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._runtime = state["runtime"]
+        super().__setstate__(state)
+
+
+translate_methods(
+    Array,
+    ("__setitem__", "read", "append", "_write", "refresh"),
+    "array",
+)
+
+
+def from_metadata(data: Any, store_path: Any, runtime: Any = None) -> Array:
+    """Return the array that metadata describe, without reading any."""
+    target = stores.locate(store_path)
+    if isinstance(data, Mapping) and library.is_installed():
+        data = metadata.parse(data)
+    node, name = node_from_description(target.path, data)
+    made = Array.__new__(Array)
+    made._set_model(Location(target.store, target.path, by_name(name or 3)), node)
+    made._given = target.given
+    made._use(config.array_config(runtime))
+    return made
+
+
+def _is_variable(shape: Any) -> bool:
+    """Return True for the lengths along each axis of a rectilinear grid."""
+    return any(isinstance(n, tuple) for n in shape or ())
+
+
+def _shape_text(shards: Any) -> Any:
+    return "<variable>" if _is_variable(shards) else shards
+
+
+def _as_dict(runtime: Any) -> dict[str, Any]:
+    return {f.name: getattr(runtime, f.name) for f in fields(runtime)}
+
+
+def _coordinates(
+    counts: tuple[int, ...], origin: Any, selection_shape: Any
+) -> Iterator[tuple[int, ...]]:
+    """Yield the coordinates in a part of a grid, the last axis first."""
+    start = (0,) * len(counts) if origin is None else tuple(origin)
+    lengths = selection_shape
+    if lengths is None:
+        lengths = tuple(n - s for n, s in zip(counts, start, strict=True))
+    for offset in np.ndindex(*lengths):
+        yield tuple(s + o for s, o in zip(start, offset, strict=True))
+
+
+def _regions(
+    sizes: tuple[int, ...], shape: tuple[int, ...], coordinates: Iterable[tuple[int, ...]]
+) -> Iterator[tuple[slice, ...]]:
+    """Yield the slices of the chunks at coordinates, cut at the end of the array."""
+    for coords in coordinates:
+        yield tuple(
+            slice(c * size, min((c + 1) * size, length), 1)
+            for c, size, length in zip(coords, sizes, shape, strict=True)
+        )

@@ -1,0 +1,372 @@
+"""Groups as zarr-python has them, read and written by omnizarr."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from omnizarr import aio
+from omnizarr.errors import InvalidArgument, NodeNotFound, WrongNode
+from omnizarr.formats import by_name
+from omnizarr.hierarchy import group as hierarchy
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.node import node_from_description
+from omnizarr.interop.zarr import config, library, metadata, nodes, stores
+from omnizarr.interop.zarr.errors import (
+    translate_methods,
+    translated,
+    translating,
+    warn,
+)
+from omnizarr.interop.zarr.nodes import facade, later
+from omnizarr.model import GroupModel
+
+
+@dataclass(frozen=True)
+class GroupInfo:
+    """The fields of zarr-python's summary, for use without it."""
+
+    _name: str
+    _zarr_format: Any
+    _read_only: bool
+    _store_type: str
+    _count_members: int | None = None
+    _count_arrays: int | None = None
+    _count_groups: int | None = None
+    _type: str = "Group"
+
+
+class Group(nodes.FacadeNode, hierarchy.Group):
+    """A group of arrays and groups, with the interface of zarr-python's."""
+
+    def __init__(self, _async_group: Any, *args: Any, **options: Any) -> None:
+        """Take over an `AsyncGroup`, or open the group at a store and path."""
+        blocking = getattr(_async_group, "blocking", None)
+        if blocking is None and hasattr(_async_group, "store_path"):  # of zarr-python itself
+            blocking = from_metadata(_async_group.metadata, _async_group.store_path)
+        if blocking is None:
+            hierarchy.Group.__init__(self, _async_group, *args, **options)
+        else:
+            vars(self).update(vars(blocking))
+
+    def _describe(self) -> Any:
+        return metadata.group_metadata(self._location, self._model)
+
+    @property
+    def _async_group(self) -> Any:
+        """The group with awaitable methods."""
+        found = vars(self).get("_async")
+        if found is None:
+            found = self._async = later("asynchronous:AsyncGroup")(blocking=self)
+        return found
+
+    @property
+    def _target(self) -> stores.Target:
+        return stores.Target(self._location.store, self.path, self.store)
+
+    # Members
+
+    @translating()
+    def __getitem__(self, path: str) -> Any:
+        return facade(super().__getitem__(path), self._given)
+
+    @translating()
+    def get(self, path: str, default: Any = None) -> Any:
+        """Return the member, or `default` if there is none."""
+        return facade(super().get(path, default), self._given)
+
+    def _member(self, path: str) -> Any:
+        return facade(super()._member(path), self._given)
+
+    def _members(self, location: Any, max_depth: int | None) -> Iterator[tuple[str, Any]]:
+        for name, member in super()._members(location, max_depth):
+            yield name, facade(member, self._given)
+
+    @translating()
+    def members(
+        self, max_depth: int | None = 0, *, use_consolidated_for_children: bool = True
+    ) -> tuple[tuple[str, Any], ...]:
+        """Return members by relative path: direct ones, or down to a depth, None for all."""
+        found = super().members(
+            max_depth, use_consolidated_for_children=use_consolidated_for_children
+        )
+        return tuple(sorted(found, key=lambda member: member[0].count("/")))  # level by level
+
+    @translating("array")
+    def get_array(self, path: str) -> Any:
+        """Return the array at a path below this group; raise if there is none, or a group."""
+        return self._required(path, "array")
+
+    @translating("group")
+    def get_group(self, path: str) -> Any:
+        """Return the group at a path below this one; raise if there is none, or an array."""
+        return self._required(path, "group")
+
+    def _required(self, path: str, kind: str) -> Any:
+        found = self._member(path)
+        if found is None:
+            raise NodeNotFound(f"there is no {kind} at {path!r} below {self.store_path}")
+        if isinstance(found, Group) is not (kind == "group"):
+            raise WrongNode(f"{path!r} below {self.store_path} is not the {kind} that was expected")
+        return found
+
+    # Creating
+
+    @classmethod
+    def from_store(
+        cls,
+        store: Any,
+        *,
+        attributes: dict[str, Any] | None = None,
+        zarr_format: Any = 3,
+        overwrite: bool = False,
+    ) -> Self:
+        """Create a group in a store."""
+        found: Self = later("creation:create_group")(
+            store, attributes=attributes, zarr_format=zarr_format, overwrite=overwrite
+        )
+        return found
+
+    @classmethod
+    def open(cls, store: Any, zarr_format: Any = 3) -> Self:
+        """Open the group at a store or store path."""
+        found: Self = later("opening:open_existing_group")(store, zarr_format=zarr_format)
+        return found
+
+    @translating("group")
+    def create_group(
+        self, name: str, *, attributes: dict[str, Any] | None = None, overwrite: bool = False
+    ) -> Any:
+        """Create a group below this one."""
+        made = super().create_group(name, attributes=attributes, overwrite=overwrite)
+        return facade(made, self._given)
+
+    @translating("group")
+    def require_group(self, name: str, *, overwrite: bool = False) -> Any:
+        """Return the group at a path, created if it does not exist."""
+        try:
+            return facade(super().require_group(name, overwrite=overwrite), self._given)
+        except WrongNode as e:
+            raise TypeError(f"Incompatible object (Array) already exists: {e}") from e
+
+    def create_array(self, name: str, **options: Any) -> Any:
+        """Create an array below this group; options are those of `zarr.create_array`."""
+        options.pop("storage_options", None)
+        options["compressors"] = self._compressors(
+            options.pop("compressor", "auto"), options.get("compressors", "auto")
+        )
+        self._check_format(options.pop("zarr_format", None))
+        return later("creation:create_array_at")(
+            self._target.below(name), **{**options, "zarr_format": self.zarr_format}
+        )
+
+    create = create_array
+
+    def _compressors(self, compressor: Any, compressors: Any) -> Any:
+        """Return the compressors that the deprecated `compressor` means."""
+        if not library.is_installed():
+            return compressors if isinstance(compressor, str) else compressor
+        parse = library.original("zarr.core.array", "_parse_deprecated_compressor")
+        return parse(compressor, compressors, zarr_format=self.zarr_format)
+
+    def create_dataset(self, name: str, **options: Any) -> Any:
+        """Create an array, and store `data` in it; deprecated in zarr-python."""
+        warn("Use Group.create_array instead.", "ZarrDeprecationWarning")
+        data = options.pop("data", None)
+        if data is not None:
+            values = np.asanyarray(data) if not hasattr(data, "dtype") else data
+            options = {"shape": values.shape, "dtype": values.dtype, **options}
+        made = self.create_array(name, **options)
+        if data is not None:
+            made[...] = data
+        return made
+
+    def array(self, name: str, **options: Any) -> Any:
+        """Create an array, and store `data` in it; deprecated in zarr-python."""
+        return self.create_dataset(name, **options)
+
+    def require_array(self, name: str, *, shape: Any, **options: Any) -> Any:
+        """Return the array at a path, created if it does not exist."""
+        found = self._member(name)
+        if found is None:
+            options.pop("exact", None)
+            return self.create_array(name, shape=shape, **options)
+        with translated("array"):
+            try:
+                hierarchy.check_required(
+                    found, shape, options.get("dtype"), bool(options.get("exact"))
+                )
+            except WrongNode as e:
+                raise TypeError(f"Incompatible {_mismatch(found, shape)}: {e}") from e
+        if options.get("config") is not None:
+            found._use(config.array_config(options["config"]))
+        return found
+
+    def require_dataset(self, name: str, *, shape: Any, **options: Any) -> Any:
+        """Return the array at a path, created if it does not exist; deprecated in zarr-python."""
+        warn("Use Group.require_array instead.", "ZarrDeprecationWarning")
+        return self.require_array(name, shape=shape, **options)
+
+    def _check_format(self, wanted: Any) -> None:
+        if wanted not in (None, self.zarr_format):
+            raise InvalidArgument(
+                f"cannot create a zarr_format={wanted} array in a zarr_format={self.zarr_format}"
+                " group; leave zarr_format out"
+            )
+
+    def _create_with(self, function: str, name: str, *args: Any, **options: Any) -> Any:
+        self._check_format(options.get("zarr_format"))
+        return later(f"creation:{function}")(
+            *args,
+            store=self.store_path,
+            path=name,
+            **{"zarr_format": self.zarr_format, **options},
+        )
+
+    def empty(self, name: str, shape: Any, **options: Any) -> Any:
+        """Create an array of arbitrary values; they are the fill value."""
+        return self._create_with("empty", name, shape, **options)
+
+    def zeros(self, name: str, shape: Any, **options: Any) -> Any:
+        """Create an array of zeros."""
+        return self._create_with("zeros", name, shape, **options)
+
+    def ones(self, name: str, shape: Any, **options: Any) -> Any:
+        """Create an array of ones."""
+        return self._create_with("ones", name, shape, **options)
+
+    def full(self, name: str, shape: Any, fill_value: Any, **options: Any) -> Any:
+        """Create an array of one value."""
+        return self._create_with("full", name, shape, fill_value, **options)
+
+    def empty_like(self, name: str, data: Any, **options: Any) -> Any:
+        """Create an array like `data`, of arbitrary values."""
+        return self._create_with("empty_like", name, data, **options)
+
+    def zeros_like(self, name: str, data: Any, **options: Any) -> Any:
+        """Create an array of zeros like `data`."""
+        return self._create_with("zeros_like", name, data, **options)
+
+    def ones_like(self, name: str, data: Any, **options: Any) -> Any:
+        """Create an array of ones like `data`."""
+        return self._create_with("ones_like", name, data, **options)
+
+    def full_like(self, name: str, data: Any, fill_value: Any = None, **options: Any) -> Any:
+        """Create an array of one value like `data`."""
+        if fill_value is not None:
+            options["fill_value"] = fill_value
+        return self._create_with("full_like", name, data, **options)
+
+    @translating()
+    def create_hierarchy(self, nodes: Any, *, overwrite: bool = False) -> Iterator[Any]:
+        """Create arrays and groups below this one by path, parents first."""
+        for name, node in super().create_hierarchy(nodes, overwrite=overwrite):
+            yield name, facade(node, self._given)
+
+    @translating()
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.create_array(name, data=value, overwrite=True)
+
+    @translating()
+    def __delitem__(self, name: str) -> None:
+        """Erase a member and all files below it; as in zarr-python, one may be missing."""
+        with suppress(NodeNotFound):
+            self.delete(name, foreign=True)
+
+    def update_attributes(self, new_attributes: Any) -> Self:
+        """Set several attributes with one write, and return this group."""
+        self.attrs.update(new_attributes)
+        return self
+
+    async def update_attributes_async(self, new_attributes: Any) -> Self:
+        """Replace all attributes, as zarr-python does here, and return this group."""
+        await aio.run(self.attrs.put, new_attributes)
+        return self
+
+    def tree(
+        self,
+        expand: bool | None = None,
+        level: int | None = None,
+        *,
+        max_nodes: int = 500,
+        plain: bool = False,
+    ) -> Any:
+        """Show all nodes below this group as indented text, down to a level."""
+        if expand is not None:
+            raise NotImplementedError("tree has no 'expand' here; leave it out, or give a level")
+        if not library.is_installed():
+            return super().tree(level=level)
+        show = library.module("zarr.core._tree").group_tree_async
+        if "max_nodes" not in inspect.signature(show).parameters:  # before zarr-python 3.2
+            return library.sync(show(self._async_group, max_depth=level))
+        return library.sync(
+            show(self._async_group, max_depth=level, max_nodes=max_nodes, plain=plain)
+        )
+
+    @property
+    def synchronizer(self) -> None:
+        """None: writers lock what they share."""
+        return None
+
+    # Summaries
+
+    @property
+    def info(self) -> Any:
+        """A summary of the group's metadata, and of its consolidated metadata if there are any."""
+        nodes = metadata.consolidated_nodes(self._location)
+        if nodes is None:
+            return self._info(None)
+        return self._info([isinstance(node, GroupModel) for node in nodes.values()])
+
+    def info_complete(self) -> Any:
+        """Return the summary with the number of members, which are listed."""
+        every = self.members(max_depth=None)
+        return self._info([isinstance(member, Group) for _, member in every])
+
+    def _info(self, groups: list[bool] | None) -> Any:
+        """Return the summary with the numbers of members, each True if it is a group."""
+        counts: dict[str, int] = {}
+        if groups is not None:
+            counts = {
+                "_count_members": len(groups),
+                "_count_arrays": len(groups) - sum(groups),
+                "_count_groups": sum(groups),
+            }
+        kind: Any = GroupInfo
+        if library.is_installed():
+            kind = library.module("zarr.core._info").GroupInfo
+        return kind(
+            _name=self.path,
+            _read_only=self.read_only,
+            _store_type=type(self.store).__name__,
+            _zarr_format=self.zarr_format,
+            **counts,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Group {self.store_path}>"
+
+
+translate_methods(Group, ("__contains__", "_nodes", "delete", "move", "refresh"))
+
+
+def _mismatch(node: Any, shape: Any) -> str:
+    """Return the first word of what a required array does not match."""
+    if isinstance(node, Group):
+        return "object"
+    wanted = (shape,) if isinstance(shape, int) else tuple(shape)
+    return "dtype" if node.shape == wanted else "shape"
+
+
+def from_metadata(data: Any, store_path: Any) -> Group:
+    """Return the group that metadata describe, without reading any."""
+    target = stores.locate(store_path)
+    node, name = node_from_description(target.path, data)
+    made = Group.at(Location(target.store, target.path, by_name(name or 3)), node)
+    made._given = target.given
+    return made

@@ -1,0 +1,302 @@
+"""Batches of chunks that zarr-python asks for: what the kernel does, and what is left to others.
+
+A batch is a list of tuples: where a chunk is stored, its `ArraySpec`, the index of the chunk, that
+of the array, and True if all of the chunk that lies in the array is meant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from zarr.codecs import ShardingCodec
+
+from omnizarr import aio
+from omnizarr.engine import rows
+from omnizarr.errors import warn
+from omnizarr.interop.zarr.pipeline import boxes, chunks, layouts, places
+from omnizarr.interop.zarr.pipeline.layouts import Layout
+from omnizarr.interop.zarr.pipeline.places import Place
+
+T = TypeVar("T")
+Batch: TypeAlias = list[Any]
+Axes: TypeAlias = tuple[int, ...]
+# What a write does one after the other: calls of the kernel, and coroutines of a store.
+Steps: TypeAlias = Generator[Callable[[], Any] | Coroutine[Any, Any, Any], Any, None]
+
+PRESENT, MISSING = {"status": "present"}, {"status": "missing"}
+INLINE = 2**20  # bytes; for less, handing a batch to another thread takes longer than the batch
+LIMIT = 2**26  # bytes of chunks whose stored values are in memory at a time
+ROWS = 32  # of them at least, so that requests go out together
+ROW = 2**14  # bytes that take as long as opening a file
+
+
+# Reading
+
+
+async def read(pipeline: Any, batch: Batch, out: Any, drop_axes: Axes) -> Any:
+    """Fill `out` and return the status of each chunk."""
+    spec = batch[0][1]
+    layout = layouts.find(pipeline, spec)
+    array = _memory(out, layout)
+    if layout.unreadable is not None or array is None:
+        _warn("reads", layout.unreadable or f"a buffer {type(out).__name__} of {out.dtype}")
+        return await pipeline.read_with_zarr(batch, out, drop_axes)
+    groups = _groups(batch, layout)
+    if len(groups) == 1:
+        return await _read(pipeline, batch, layout, array, out, drop_axes)
+    results: list[Any] = [PRESENT] * len(batch)
+    for numbers in groups:
+        found = await read(pipeline, [batch[n] for n in numbers], out, drop_axes)
+        for number, result in zip(numbers, found or (), strict=False):
+            results[number] = result
+    return tuple(results)
+
+
+async def _read(
+    pipeline: Any, batch: Batch, layout: Layout, array: npt.NDArray[Any], out: Any, drop_axes: Axes
+) -> Any:
+    place = await places.find(batch)
+    if layout.sharded and place.waits and not all(_covers(row[2], layout.shape) for row in batch):
+        # zarr-python reads the index and the byte ranges of inner chunks; those come back here.
+        return await pipeline.read_with_zarr(batch, out, drop_axes)
+    source = await place.source()
+    strict = getattr(batch[0][1].config, "read_missing_chunks", True) is False
+    known = layout.capsule is not None
+    full = _full(array, batch, writing=False) if known and not drop_axes else None
+    inline = place.inside or len(batch) * (ROW + layout.unit) + array.nbytes <= INLINE
+    found: Any = None
+    if full is not None:
+        call = partial(rows.read, layout.capsule, batch, source, full)
+        found = await _run(partial(call, skip_missing=strict, tell_missing=True), inline)
+    if found is None:
+        pick = boxes.read if known else chunks.read
+        call = partial(pick, layout, batch, source, array, drop_axes, strict)
+        found = await _run(call, inline)
+    left, missing = found
+    if not left and not missing:
+        return (PRESENT,) * len(batch)
+    results: list[Any] = [PRESENT] * len(batch)
+    for number in missing:
+        results[number] = MISSING
+    if left:
+        again = await pipeline.read_with_zarr([batch[n] for n in left], out, drop_axes)
+        for number, result in zip(left, again or (), strict=False):
+            results[number] = result
+    return tuple(results)
+
+
+# Writing
+
+
+async def write(pipeline: Any, batch: Batch, value: Any, drop_axes: Axes) -> None:
+    """Store `value` in chunks."""
+    layout = layouts.find(pipeline, batch[0][1])
+    array = _converted(value, layout)
+    reason = layout.unreadable or layout.unwritable
+    if reason is not None or array is None:
+        _warn("writes", reason or f"a value {type(value).__name__} of {value.dtype}")
+        await _write_with_zarr(pipeline, batch, value, drop_axes)
+        return
+    groups = _groups(batch, layout)
+    if len(groups) == 1:
+        await _write(pipeline, batch, layout, array, value, drop_axes)
+        return
+    for numbers in groups:
+        await write(pipeline, [batch[n] for n in numbers], value, drop_axes)
+
+
+async def _write(
+    pipeline: Any, batch: Batch, layout: Layout, array: npt.NDArray[Any], value: Any, axes: Axes
+) -> None:
+    place = await places.find(batch)
+    if place.root is not None:
+        place.store._check_writable()
+    if layout.sharded:
+        changed = [n for n, row in enumerate(batch) if not _covers(row[2], layout.shape)]
+    else:
+        changed = [n for n, row in enumerate(batch) if not row[4]]
+    steps = _steps(pipeline, batch, layout, place, changed, array, value, axes)
+    if changed and not place.inside:
+        await _drive_locked(steps, place, changed)
+    else:
+        await _drive(steps, place.inside or len(batch) * (ROW + layout.unit) <= INLINE)
+
+
+def _steps(
+    pipeline: Any,
+    batch: Batch,
+    layout: Layout,
+    place: Place,
+    changed: list[int],
+    array: npt.NDArray[Any],
+    value: Any,
+    drop_axes: Axes,
+) -> Steps:
+    source = yield place.source(changed)
+    known = layout.capsule is not None
+    full = _full(array, batch, writing=True) if known and not drop_axes else None
+    left = None
+    if full is not None:
+        left = yield partial(rows.write, layout.capsule, batch, source, full)
+    if left is None and layout.sharded and batch[0][1].config.write_empty_chunks:
+        left = [*range(len(batch))]  # a box would store the inner chunks between elements too
+    if left is None:
+        put = boxes.write if known else chunks.write
+        left = yield partial(put, layout, batch, source, array, drop_axes)
+    if isinstance(source, rows.Buffers):
+        yield place.put(source.values, left)
+    if left:
+        yield pipeline.write_with_zarr([batch[n] for n in left], value, drop_axes)
+
+
+async def _write_with_zarr(pipeline: Any, batch: Batch, value: Any, drop_axes: Axes) -> None:
+    """Have zarr-python write a batch, with chunks locked that are changed in part."""
+    place = await places.find(batch)
+    shards = any(isinstance(codec, ShardingCodec) for codec in pipeline)
+    changed = [n for n, row in enumerate(batch) if shards or not row[4]]
+
+    def steps() -> Steps:
+        yield pipeline.write_with_zarr(batch, value, drop_axes)
+
+    if changed and not place.inside:
+        await _drive_locked(steps(), place, changed)
+    else:
+        await pipeline.write_with_zarr(batch, value, drop_axes)
+
+
+async def _drive(steps: Steps, inline: bool) -> None:
+    """Do the steps of a write."""
+    result = None
+    while True:
+        try:
+            step = steps.send(result)
+        except StopIteration:
+            return
+        result = await step if asyncio.iscoroutine(step) else await _run(step, inline)
+
+
+async def _drive_locked(steps: Steps, place: Place, changed: list[int]) -> None:
+    """Do the steps of a write in a thread that holds the locks; the event loop does not wait."""
+    loop = asyncio.get_running_loop()
+
+    def work() -> None:
+        result = None
+        with place.lock(changed):
+            while True:
+                try:
+                    step = steps.send(result)
+                except StopIteration:
+                    return
+                if asyncio.iscoroutine(step):
+                    result = asyncio.run_coroutine_threadsafe(step, loop).result()
+                else:
+                    result = step()
+
+    await aio.run(work)
+
+
+async def _run(call: Callable[[], T], inline: bool) -> T:
+    return call() if inline else await aio.run(call)
+
+
+# Arguments
+
+
+def _memory(out: Any, layout: Layout) -> npt.NDArray[Any] | None:
+    """Return the memory of a buffer with the items that chunks have, or None."""
+    data = out.as_ndarray_like()
+    if not isinstance(data, np.ndarray) or data.dtype != layout.dtype:
+        return None
+    return np.asarray(data)
+
+
+def _converted(value: Any, layout: Layout) -> npt.NDArray[Any] | None:
+    """Return a value with the items that chunks have, or None if they are of another kind."""
+    data = value.as_ndarray_like()
+    if not isinstance(data, np.ndarray) or layout.unreadable is not None:
+        return None
+    if data.dtype != layout.dtype:
+        if (data.dtype.kind, data.itemsize) != (layout.dtype.kind, layout.dtype.itemsize):
+            return None
+        if data.dtype.newbyteorder("=") != layout.dtype.newbyteorder("="):
+            return None
+        return np.asarray(data, layout.dtype)
+    return np.asarray(data)
+
+
+def _full(array: npt.NDArray[Any], batch: Batch, *, writing: bool) -> npt.NDArray[Any] | None:
+    """Return the array with an axis for each axis of chunks; None if rows are not boxes."""
+    index = batch[0][2]
+    if not isinstance(index, tuple):
+        return None
+    if not array.ndim and writing:
+        return array  # one value for all elements
+    kept = sum(type(part) is slice for part in index)
+    if kept == len(index):
+        return array if array.ndim == kept else None
+    if array.ndim != kept:
+        return None
+    return array[tuple(slice(None) if type(part) is slice else np.newaxis for part in index)]
+
+
+def _covers(index: Any, shape: tuple[int, ...]) -> bool:
+    """Return True if an index selects every element of a chunk, each once and in order."""
+    if not isinstance(index, tuple) or len(index) != len(shape):
+        return False
+    for part, length in zip(index, shape, strict=True):
+        if type(part) is slice:
+            if part.indices(length) != (0, length, 1):
+                return False
+        elif length != 1 or not isinstance(part, int):
+            return False
+    return True
+
+
+def _groups(batch: Batch, layout: Layout) -> list[list[int]]:
+    """Return the numbers of rows that are read or written together; one list: all of them.
+
+    They have equal specifications. Where stored values are held in memory between the store and
+    the kernel, there are only so many at a time.
+    """
+    found = _by_spec(batch)
+    if len(found) > 1 or not places.hands_over_values(batch[0][0]):
+        return found
+    nbytes = max(1, math.prod(layout.shape) * layout.dtype.itemsize)
+    size = max(ROWS, LIMIT // nbytes)
+    return [[*range(n, min(n + size, len(batch)))] for n in range(0, len(batch), size)]
+
+
+def _by_spec(batch: Batch) -> list[list[int]]:
+    """Return the numbers of rows with equal specifications."""
+    first = batch[0][1]
+    if all(row[1] is first for row in batch):
+        return [[]]
+    shape, dtype, fill, settings = first.shape, first.dtype, first.fill_value, first.config
+    prototype = first.prototype
+    for row in batch:
+        spec = row[1]
+        if (
+            spec.shape != shape
+            or spec.dtype is not dtype
+            or spec.fill_value is not fill
+            or spec.config is not settings
+            or spec.prototype is not prototype
+        ):
+            break
+    else:
+        return [[]]
+    groups: dict[Any, list[int]] = {}
+    for number, (_, spec, *_) in enumerate(batch):
+        key = (spec.shape, id(spec.dtype), id(spec.fill_value), spec.config, id(spec.prototype))
+        groups.setdefault(key, []).append(number)
+    return [*groups.values()]
+
+
+def _warn(what: str, reason: str) -> None:
+    warn(f"zarr-python itself {what} these arrays: omnizarr's kernel does not know {reason}")

@@ -1,0 +1,237 @@
+"""Stores: from what a program gives to zarr-python to ours, and back.
+
+With zarr-python, a program sees its stores (`group.store` is the one that was given); the data go
+through ours. A directory and a dictionary have stores of ours; any other store of zarr-python is
+adapted.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omnizarr import registry
+from omnizarr.errors import InvalidArgument
+from omnizarr.hierarchy.lookup import resolve_store_path
+from omnizarr.interop.zarr import library
+from omnizarr.model import paths
+from omnizarr.stores import LocalStore, MemoryStore, Store, direct_file_root
+from omnizarr.stores.base import absolute_path
+
+# Our stores by those of zarr-python; what they have in common (locks, caches) is kept that way.
+_adapted: weakref.WeakKeyDictionary[Any, Store] = weakref.WeakKeyDictionary()
+# Those of memory, by the identity of their dictionary, which they keep; and if they are read-only.
+_in_memory: weakref.WeakValueDictionary[tuple[int, bool], Store] = weakref.WeakValueDictionary()
+
+
+@dataclass(frozen=True)
+class Place:
+    """A store and a path in it."""
+
+    store: Any
+    path: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """A place for a node: our store, the path in it, and the store that the program sees."""
+
+    store: Store
+    path: str
+    given: Any
+
+    def as_argument(self) -> Place:
+        """Return the place as an argument for a function of zarr-python's."""
+        return Place(self.given, self.path)
+
+    def below(self, name: str | None) -> Target:
+        """Return the place at a relative path."""
+        return Target(self.store, paths.join(self.path, paths.normalize(name)), self.given)
+
+    def remove_empty_directories(self) -> None:
+        """Remove directories that hold nothing, where a program replaces all that is there."""
+        root = direct_file_root(self.store)
+        if root is not None and not self.store.read_only:
+            _remove_empty(Path(os.fsdecode(root)) / self.path)
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove empty directories below one that holds directories only."""
+    with suppress(OSError):  # such as of another user, or no longer there
+        entries = list(folder.iterdir())
+        if all(entry.is_dir() and not entry.is_symlink() for entry in entries):
+            for entry in entries:
+                _remove_empty(entry)
+                entry.rmdir()
+
+
+def locate(
+    store: Any,
+    path: str | None = None,
+    mode: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Target:
+    """Return the place that arguments of a program mean, as zarr-python understands them."""
+    if mode not in (None, "r", "r+", "a", "w", "w-"):
+        raise InvalidArgument(f"mode {mode!r} is not known; use r, r+, a, w or w-")
+    if not library.is_installed():
+        where, node_path = resolve_store_path(store, path, mode or "r+", storage_options)
+        return Target(where, node_path, where)
+    start = ""
+    if hasattr(store, "store") and hasattr(store, "path") and not _is_store(store):
+        store, start = store.store, store.path
+    given = _with_mode(_zarr_store(store, mode, storage_options), mode)
+    node_path = paths.join(paths.normalize(start), paths.normalize(path))
+    return Target(adapt(given), node_path, given)
+
+
+def _is_store(value: Any) -> bool:
+    return isinstance(value, (Store, library.module("zarr.abc.store").Store))
+
+
+def _zarr_store(store: Any, mode: str | None, storage_options: Mapping[str, Any] | None) -> Any:
+    """Return the store of zarr-python for a path, URL, dictionary or store."""
+    theirs = library.module("zarr.abc.store").Store
+    if isinstance(store, Store) and not isinstance(store, theirs):
+        return to_zarr(store)
+    if isinstance(store, theirs) and storage_options is None:
+        return store
+    make = library.original("zarr.storage._common", "make_store")
+    # It makes the directory unless the node must exist.
+    read = mode if mode in ("r", "r+") else None
+    return library.run_now(lambda: make(store, mode=read, storage_options=storage_options))
+
+
+def _with_mode(store: Any, mode: str | None) -> Any:
+    """Return the store, read-only for mode ``r``; raise if it cannot be used with the mode."""
+    if store.read_only:
+        if mode not in (None, "r"):
+            raise InvalidArgument(
+                f"Store is read-only but mode is {mode!r}. Create a writable store or use 'r' mode."
+            )
+        return store
+    if mode != "r":
+        return store
+    try:
+        return store.with_read_only(True)
+    except NotImplementedError as e:
+        raise InvalidArgument(
+            "Store is not read-only but mode is 'r'. Unable to create a read-only copy of the"
+            " store. Please use a read-only store or a storage class that implements"
+            " .with_read_only()."
+        ) from e
+
+
+def adapt(store: Any) -> Store:
+    """Return our store for one of zarr-python, the same each time."""
+    if type(store) is library.module("zarr.storage").MemoryStore:  # which cannot be hashed
+        key = id(store._store_dict), bool(store.read_only)
+        known = _in_memory.get(key)
+        if known is None:
+            known = _in_memory[key] = _make(store)
+        return known
+    try:
+        found = _adapted.get(store)
+    except TypeError:  # it cannot be hashed
+        return _make(store)
+    if found is None or found.read_only != store.read_only:
+        found = _adapted[store] = _make(store)
+    return found
+
+
+def _make(store: Any) -> Store:
+    theirs = library.module("zarr.storage")
+    inner = getattr(store, "store", None)
+    if library.is_ours(type(store)) and isinstance(inner, Store):
+        read_only = store.read_only and not inner.read_only
+        return _read_only(inner) if read_only else inner
+    if type(store) is theirs.LocalStore:
+        return MovableLocalStore.of(store)
+    if type(store) is theirs.MemoryStore:
+        return MemoryStore(BufferMapping(store._store_dict), read_only=store.read_only)
+    found: Store = registry.lookup("store_adapter", "zarr-python")(store, read_only=store.read_only)
+    return found
+
+
+def _read_only(store: Store) -> Store:
+    found: Store = registry.load("omnizarr.stores.wrappers:ReadOnlyStore")(store)
+    return found
+
+
+def to_zarr(store: Store) -> Any:
+    """Return the store of zarr-python for one of ours; ours without zarr-python."""
+    if not library.is_installed():
+        return store
+    root = direct_file_root(store)
+    if root is not None:
+        theirs = library.module("zarr.storage").LocalStore
+        return theirs(Path(os.fsdecode(root)), read_only=store.read_only)
+    adapter = registry.load("omnizarr.interop.zarr.zarr_python:OmnizarrStore")
+    return adapter(store)
+
+
+class MovableLocalStore(LocalStore):
+    """The directory of a `LocalStore` of zarr-python, which a program may move while it is open."""
+
+    movable = True
+    _moved: Any = None  # the store of zarr-python; None for folders that this class makes
+    _place: tuple[Any, str] = (None, "")  # the directory of that store, and with a slash
+
+    @classmethod
+    def of(cls, store: Any) -> MovableLocalStore:
+        """Return the store for one of zarr-python."""
+        made = cls(store.root, read_only=store.read_only)
+        made._moved = store
+        return made
+
+    @property
+    def _start(self) -> str:
+        if self._moved is not None and self._moved.root is not self._place[0]:
+            self._start = self._moved.root
+        return self._place[1]
+
+    @_start.setter
+    def _start(self, root: str | os.PathLike[str]) -> None:
+        self._given, self._place = os.fspath(root), (root, os.path.join(absolute_path(root), ""))
+
+    @property
+    def root(self) -> Path:
+        """The directory."""
+        return Path(self._start)
+
+    @property
+    def direct_file_root(self) -> bytes:
+        """The directory as the operating system names it, with a slash at the end."""
+        return os.fsencode(self._start)
+
+    identity_details = LocalStore.identity_details
+
+
+class BufferMapping(MutableMapping[str, bytes]):
+    """The dictionary of a `MemoryStore` of zarr-python, whose values are buffers, as bytes."""
+
+    def __init__(self, buffers: MutableMapping[str, Any]) -> None:
+        self._buffers = buffers
+        self._from_bytes = library.module("zarr.core.buffer.cpu").Buffer.from_bytes
+
+    def __getitem__(self, key: str) -> bytes:
+        value = self._buffers[key]
+        found: bytes = value.to_bytes() if hasattr(value, "to_bytes") else bytes(value)
+        return found
+
+    def __setitem__(self, key: str, value: bytes) -> None:
+        self._buffers[key] = self._from_bytes(bytes(value))
+
+    def __delitem__(self, key: str) -> None:
+        del self._buffers[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._buffers))
+
+    def __len__(self) -> int:
+        return len(self._buffers)

@@ -1,0 +1,241 @@
+"""Folders of hierarchies: each is served below its path, ZIP files among them.
+
+Only what is inside of a hierarchy is served; other files of the folder are not. A symbolic link
+that leads out of the folder is listed with its error and not followed, unless that is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from omnizarr.bulk.view_as.store import view_as
+from omnizarr.errors import NodeNotFound, OmnizarrError
+from omnizarr.hierarchy.lookup import is_hierarchy, is_link, list_folder
+from omnizarr.model import paths
+from omnizarr.stores import (
+    LocalStore,
+    PrefixStore,
+    Store,
+    Versioned,
+    can_list,
+    direct_file_root,
+    file_root,
+)
+from omnizarr.stores.base import EnclosesFiles
+from omnizarr.stores.operations import sizes as sizes_of
+from omnizarr.stores.resolve import is_archive
+from omnizarr.stores.zip import ZipStore
+from omnizarr.viewer.describe import Json, describe, find, members, public_message
+from omnizarr.viewer.describe import summary as summary_of
+from omnizarr.viewer.display import nothing
+
+MAX_DEPTH = 32  # folders above a hierarchy
+MAX_KNOWN = 256  # hierarchies that are kept open
+SECONDS = 5.0  # until it is looked again what is at a path
+_OUTSIDE = "a symbolic link that leads out of the folder, which is not followed (--follow-links)"
+_LINK = "a symbolic link to a folder, which is not followed"
+
+Found: TypeAlias = "tuple[Hierarchy, str] | None"
+
+
+@dataclass(slots=True)
+class Hierarchy:
+    """A hierarchy that is served: a store with its root, and its path in what is served."""
+
+    store: Store
+    path: str = ""
+    generation: str | None = None  # of the archive
+    until: float = 0.0  # when it is looked again what is there
+    _views: dict[int, Store] = field(default_factory=dict)
+
+    def view(self, zarr_format: int) -> Store:
+        """Return the view of the hierarchy in version 2 or 3."""
+        if zarr_format not in self._views:
+            self._views[zarr_format] = view_as(self.store, zarr_format=zarr_format)
+        return self._views[zarr_format]
+
+
+def store_below(store: Store, path: str) -> Store:
+    """Return the read-only store of the keys below a path."""
+    root = direct_file_root(store)
+    if root is not None:  # quicker than a wrapper, which compiled code cannot read from
+        return LocalStore(os.path.join(os.fsdecode(root), path), read_only=True)
+    if isinstance(store, EnclosesFiles) and store.enclosure is not None:
+        below = LocalStore(os.path.join(file_root(store) or "", path), read_only=True)
+        return below.enclosed(store.enclosure)
+    return PrefixStore(store, paths.prefix(path), read_only=True)
+
+
+class Folder:
+    """All that a server has: one hierarchy, or a folder that has hierarchies at any depth."""
+
+    def __init__(self, store: Store, *, follow_links: bool = False) -> None:
+        if isinstance(store, EnclosesFiles) and not follow_links:
+            store = store.enclosed()
+        self.store, self._follow_links = store, follow_links
+        self.whole: Hierarchy | None = None  # if all of the store is one hierarchy
+        self._is_folder = False
+        self._known: dict[str, Hierarchy] = {}
+
+    def locate(self, path: str) -> Found:
+        """Return the hierarchy that has a path, or key, and the rest of it; None if there is none.
+
+        What is served is looked at once: a folder stays one.
+        """
+        if self.whole is None and not self._is_folder:
+            if can_list(self.store) and not is_hierarchy(self.store, ""):
+                self._is_folder = True
+            else:
+                self.whole = Hierarchy(self.store)
+        if self.whole is not None:
+            return self.whole, path
+        inside = path.removesuffix("/")
+        for above in [*paths.ancestors(inside), inside][1 : MAX_DEPTH + 1]:
+            found = self._find(above)
+            if found is not None:
+                return found, path[len(above) + 1 :]
+            if is_link(self.store, above):
+                return None
+        return None
+
+    def _find(self, path: str) -> Hierarchy | None:
+        """Return the hierarchy whose root is at a path."""
+        known = self._known.get(path)
+        if known is not None and time.monotonic() < known.until:
+            return known
+        self._known.pop(path, None)
+        if self._leads_outside(path):
+            return None
+        if is_archive(path) and path in sizes_of(self.store, [path]):
+            found = self._archive(path, known)
+        elif is_hierarchy(self.store, path):
+            found = known or Hierarchy(store_below(self.store, path), path)
+        else:
+            return None
+        found.until = time.monotonic() + SECONDS
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        self._known[path] = found
+        return found
+
+    def _archive(self, path: str, known: Hierarchy | None) -> Hierarchy:
+        """Return the hierarchy in a ZIP file, opened again if the file has changed."""
+        store = self.store
+        generation = store.generation(path) if isinstance(store, Versioned) else None
+        if known is not None and generation is not None and known.generation == generation:
+            return known
+        return Hierarchy(ZipStore.inside(store, path), path, generation)
+
+    def _leads_outside(self, path: str) -> bool:
+        root = file_root(self.store)
+        if root is None or not path or self._follow_links:
+            return False
+        real = os.path.realpath(root)
+        return os.path.commonpath([real, os.path.realpath(root / path)]) != real
+
+    def node(self, path: str) -> tuple[Store, str]:
+        """Return the store and the path in it of a node; raise if there is no hierarchy."""
+        path = paths.normalize(path)
+        found = self.locate(path)
+        if found is None:
+            raise NodeNotFound(f"there is no array or group at {paths.show(path)}")
+        return found[0].store, found[1]
+
+    # Descriptions
+
+    def describe(self, path: str, base_url: str | None = None) -> Json:
+        """Return all facts about a node or folder; `base_url` is that of the server, for links."""
+        path = paths.normalize(path)
+        found = self.locate(path)
+        if found is not None:
+            hierarchy, inside = found
+            return _moved(describe(hierarchy.store, inside, base_url, hierarchy.path), hierarchy)
+        summary = self._summary(path) if self._exists(path) else None
+        if summary is None:
+            raise NodeNotFound(f"there is no array or group at {paths.show(path)}")
+        reason = summary.get("error", "a folder of hierarchies; choose one of its members")
+        return {**summary, "attributes": {}, "links": [], "info": [], "display": nothing(reason)}
+
+    def members(self, path: str, offset: int, limit: int) -> Json:
+        """Return the summaries of some members of a group or folder, in the order of names."""
+        path = paths.normalize(path)
+        found = self.locate(path)
+        if found is not None:
+            hierarchy, inside = found
+            return _moved(members(hierarchy.store, inside, offset, limit), hierarchy)
+        names = self.names(path)
+        if not names and not self._exists(path):
+            raise NodeNotFound(f"there is no array or group at {paths.show(path)}")
+        end = offset + limit
+        return {
+            "path": path,
+            "total": len(names),
+            "next": end if end < len(names) else None,
+            "members": [self._summary(name) for name in names[offset:end]],
+        }
+
+    def names(self, path: str) -> list[str]:
+        """Return the paths of ZIP files and folders one level below a folder."""
+        above = [*paths.ancestors(path), path][1:]
+        closed = len(above) > MAX_DEPTH or any(is_link(self.store, each) for each in above)
+        return [] if closed or not can_list(self.store) else list_folder(self.store, path)
+
+    def listing(self, prefix: str) -> Json:
+        """Return what `keys.listing` does, for a folder: ZIP files are keys."""
+        start = len(prefix)
+        names = [name for name in self.names(prefix[:-1]) if not self._is_closed(name)]
+        archives = [name[start:] for name in names if is_archive(name)]
+        folders = [f"{name[start:]}/" for name in names if not is_archive(name)]
+        return {"prefix": prefix, "keys": archives, "prefixes": folders}
+
+    def _is_closed(self, path: str) -> bool:
+        """Return True for a link that is not followed."""
+        return is_link(self.store, path) and self.locate(path) is None
+
+    def _exists(self, path: str) -> bool:
+        """Return True for a folder, also an empty one, and for a link."""
+        return bool(self.names(path)) or path in self.names(path.rpartition("/")[0])
+
+    def _summary(self, path: str) -> Json:
+        """Return the facts about a hierarchy or folder that a list of members shows."""
+        named: Json = {"name": paths.name(path), "path": path}
+        try:
+            found = self.locate(path)
+            if found is not None:
+                hierarchy, inside = found
+                node = find(hierarchy.store, inside)
+                shown = summary_of(node._location, node._model, hierarchy.store)
+                return _moved({**shown, "zarr_format": node.zarr_format}, hierarchy)
+        except OmnizarrError as e:
+            return {**named, "kind": "error", "error": public_message(e, self.store)}
+        if is_link(self.store, path):
+            outside = self._leads_outside(path)
+            return {**named, "kind": "error", "error": _OUTSIDE if outside else _LINK}
+        return {**named, "kind": "folder", "members": True}
+
+
+def _moved(found: Json, hierarchy: Hierarchy) -> Json:
+    """Return a description with paths from the root of what is served."""
+    if not hierarchy.path:
+        return found
+
+    def moved(path: str) -> str:
+        return paths.join(hierarchy.path, path)
+
+    found["path"] = moved(found["path"])
+    found["name"] = paths.name(found["path"])
+    if isinstance(found.get("members"), list):
+        for member in found["members"]:
+            _moved(member, hierarchy)
+    display: dict[str, Any] = found.get("display") or {}
+    for level in display.get("levels") or ():
+        level["path"] = moved(level["path"])
+    for axis in display.get("axes") or ():
+        if axis["coordinate"] is not None:
+            axis["coordinate"] = moved(axis["coordinate"])
+    if found.get("info") and found["info"][0][0] == "path":
+        found["info"][0] = ["path", paths.show(found["path"])]
+    return found

@@ -1,0 +1,364 @@
+"""Run the server: in this thread until it is interrupted, or in another for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, ClassVar
+
+from omnizarr import stores
+from omnizarr.concurrency.pool import start_thread
+from omnizarr.errors import InvalidArgument, MissingModule, StoreError, warn
+from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.group import Group
+from omnizarr.stores import Store
+from omnizarr.viewer.app import ANY_ADDRESS, Limits, application
+from omnizarr.viewer.describe import describe
+from omnizarr.viewer.folder import Folder, store_below
+
+try:
+    import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+except ImportError as e:
+    raise MissingModule("serving needs uvicorn: pip install 'omnizarr[serve]'") from e
+
+PORT = 8089
+_BACKLOG = 1024  # connections that wait to be accepted
+_CHECKED = 1.0  # seconds between two looks at a connection
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
+    b'Content-Length: 44\r\nConnection: close\r\n\r\n{"error": "too many connections; try later"}'
+)
+
+
+class Connection(H11Protocol):
+    """A connection that is closed if its client sends no request, or takes no response.
+
+    One beyond the limits is closed with status 503 at once, so that none is left waiting.
+    """
+
+    limits = Limits()
+    open_by: ClassVar[Counter[str]] = Counter()  # connections by the address of the client
+
+    def connection_made(self, transport: Any) -> None:
+        self._client = str((transport.get_extra_info("peername") or ("",))[0])
+        most, own = self.limits.connections, self.open_by[self._client]
+        full = self.open_by.total() >= most or own >= most * self.limits.share
+        self.open_by[self._client] += 1
+        super().connection_made(transport)
+        if full:
+            transport.write(_FULL)
+            transport.close()
+        self._idle_since: float | None = self.loop.time()
+        self._full_since: float | None = None
+        self._timer = self.loop.call_later(_CHECKED, self._check)
+
+    def data_received(self, data: bytes) -> None:
+        if self._idle_since is None:
+            self._idle_since = self.loop.time()
+        super().data_received(data)
+
+    def resume_writing(self) -> None:
+        self._full_since = None  # the client has taken a piece
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        self.open_by[self._client] -= 1
+        if not self.open_by[self._client]:
+            del self.open_by[self._client]
+        super().connection_lost(exc)
+
+    def _check(self) -> None:
+        now, limits = self.loop.time(), self.limits
+        waiting = self.transport.get_write_buffer_size() > 0
+        if not waiting:
+            self._full_since = None
+        elif self._full_since is None:
+            self._full_since = now
+        busy = self.cycle is not None and not self.cycle.response_complete
+        if busy or self.timeout_keep_alive_task is not None:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = now
+        stuck = self._full_since is not None and now - self._full_since > limits.send_seconds
+        silent = self._idle_since is not None and now - self._idle_since > limits.head_seconds
+        if stuck or silent:
+            self.transport.abort()
+            return
+        self._timer = self.loop.call_later(_CHECKED, self._check)
+
+
+def served_store(where: Any, storage_options: Mapping[str, Any] | None = None) -> Store:
+    """Return the store that is served for a path, URL, store, array or group, read-only."""
+    if isinstance(where, (Array, Group)):
+        return _below(where.store, where.path)
+    store = stores.resolve(where, read_only=True, storage_options=storage_options)
+    return store if store.read_only else _read_only(store)
+
+
+def _below(store: Store, path: str) -> Store:
+    if not path:
+        return store if store.read_only else _read_only(store)
+    return store_below(store, path)
+
+
+def _read_only(store: Any) -> Store:
+    found: Store = store.with_read_only(True) if hasattr(store, "with_read_only") else store
+    return found
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if only programs of this machine can reach a host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listen(host: str, port: int | None) -> socket.socket:
+    """Return a socket that listens at a port; for None at the usual one, or any that is free."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, PORT if port is None else port))
+        except OSError as e:
+            if port is not None or e.errno != errno.EADDRINUSE:
+                raise
+            listener.bind((host, 0))
+        listener.listen(_BACKLOG)  # who connects before the server runs, waits for it
+    except OSError as e:
+        listener.close()
+        raise StoreError(
+            f"cannot listen at {host}:{port or PORT}: {e.strerror or e}; choose another address, or"
+            " port 0 for any that is free"
+        ) from e
+    return listener
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}/"
+
+
+def _prepare(
+    where: Any,
+    host: str,
+    port: int | None,
+    token: str | None,
+    listing: bool,
+    origins: tuple[str, ...] | list[str],
+    host_names: tuple[str, ...] | list[str],
+    follow_links: bool,
+    limits: Limits | None,
+    storage_options: Mapping[str, Any] | None,
+    seconds: float | None = None,
+) -> tuple[uvicorn.Server, socket.socket]:
+    if token is not None and not (token.isascii() and token.isprintable() and token.strip()):
+        raise InvalidArgument("a token consists of printable ASCII characters")
+    if token is not None and any(c in token for c in ' ;,"\\&=%+#'):
+        raise InvalidArgument("a token has letters, digits and . _ ~ - only")
+    for name in host_names:
+        if not name or any(c in name for c in "/ []*") or name.count(":") == 1:
+            raise InvalidArgument(
+                f"{name!r} is not the name of a host; give one such as data.example.org, without"
+                " https:// and without a port"
+            )
+    limits = limits or Limits()
+    store = served_store(where, storage_options)
+    _check(Folder(store, follow_links=follow_links))
+    if token is None and not is_loopback(host):
+        warn(f"everybody who can reach {host} can read {store!r}; give a token to prevent that")
+    app = application(
+        store,
+        token=token,
+        listing=listing,
+        origins=tuple(origins),
+        host_names=(host or ANY_ADDRESS[0], *host_names),
+        follow_links=follow_links,
+        limits=limits,
+    )
+    protocol = type("Connection", (Connection,), {"limits": limits, "open_by": Counter()})
+    settings = uvicorn.Config(
+        app,
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=round(limits.idle_seconds),
+        timeout_graceful_shutdown=2,
+        h11_max_incomplete_event_size=limits.header,
+        backlog=_BACKLOG,
+    )
+    server = uvicorn.Server(settings)
+    if seconds is not None:
+        _stop_after(server, seconds)
+    return server, _listen(host, port)
+
+
+def _check(served: Folder) -> None:
+    """Raise if there is nothing to serve."""
+    if served.locate("") is not None or not served.names(""):
+        describe(served.store, "")
+
+
+def _stop_after(server: uvicorn.Server, seconds: float) -> None:
+    """Let a server end after some seconds; it looks once a second."""
+    end = time.monotonic() + seconds
+
+    async def look() -> None:
+        server.should_exit |= time.monotonic() >= end
+
+    server.config.callback_notify = look
+    server.config.timeout_notify = 0
+
+
+def serve(
+    store: Any,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    token: str | None = None,
+    listing: bool = True,
+    origins: tuple[str, ...] | list[str] = ("*",),
+    host_names: tuple[str, ...] | list[str] = (),
+    follow_links: bool = False,
+    limits: Limits | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    seconds: float | None = None,
+    started: Callable[[str], object] = lambda url: print(f"serving at {url}"),
+) -> None:
+    """Serve a hierarchy over HTTP, read-only, until the program is interrupted.
+
+    Args:
+        store: A path, URL, store, array or group, or a folder of hierarchies.
+        host: The address to listen at, as in `serving`.
+        port: The port; by default 8089 if that is free, else any.
+        token: A text without which nothing is served, as in `serving`.
+        listing: False if keys cannot be listed with ``?list``.
+        origins: The web sites whose pages may read what is served; by default all.
+        host_names: Names by which clients call the server, besides those of this machine, of
+            `host` and of `origins`; requests for others are refused.
+        follow_links: True to follow symbolic links that lead out of what is served.
+        limits: `Limits` of size, number, memory and time of requests.
+        storage_options: Options for the store of a URL, such as credentials.
+        seconds: The time after which the server ends by itself.
+        started: A function that is called with the address.
+
+    Raises:
+        NodeNotFound: If there is nothing at the path.
+        StoreError: If the port cannot be used.
+
+    Examples:
+        >>> oz.save("ocean.zarr", np.arange(6))
+        >>> oz.serve("ocean.zarr", seconds=0.1)
+        serving at http://127.0.0.1:...
+    """
+    server, listener = _prepare(
+        store,
+        host,
+        port,
+        token,
+        listing,
+        origins,
+        host_names,
+        follow_links,
+        limits,
+        storage_options,
+        seconds,
+    )
+    with listener, suppress(KeyboardInterrupt):
+        started(_address(listener))
+        server.run(sockets=[listener])
+
+
+@contextmanager
+def serving(
+    store: Any,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    token: str | None = None,
+    listing: bool = True,
+    origins: tuple[str, ...] | list[str] = ("*",),
+    host_names: tuple[str, ...] | list[str] = (),
+    follow_links: bool = False,
+    limits: Limits | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Iterator[str]:
+    """Serve a hierarchy while a ``with`` block runs, and yield the address.
+
+    Args:
+        store: A path, URL, store, array or group, or a folder of hierarchies.
+        host: The address to listen at. By default only programs of this machine can connect; a
+            warning is issued if others can and there is no `token`.
+        port: The port; by default any that is free.
+        token: A text without which nothing is served: ``?token=…`` once in a browser, or the header
+            ``Authorization: Bearer …``.
+        listing: False if keys cannot be listed with ``?list``.
+        origins: The web sites whose pages may read what is served; by default all.
+        host_names: Names by which clients call the server, besides those of this machine, of
+            `host` and of `origins`; requests for others are refused.
+        follow_links: True to follow symbolic links that lead out of what is served.
+        limits: `Limits` of size, number, memory and time of requests.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Yields:
+        The address, which ends in a slash.
+
+    Raises:
+        NodeNotFound: If there is nothing at the path.
+        StoreError: If the port cannot be used.
+
+    Examples:
+        >>> with oz.serving(oz.array(np.arange(6))) as url:
+        ...     oz.open(f"{url}v3")[:3]
+        array([0, 1, 2])
+    """
+    server, listener = _prepare(
+        store,
+        host,
+        port,
+        token,
+        listing,
+        origins,
+        host_names,
+        follow_links,
+        limits,
+        storage_options,
+    )
+    ended = threading.Event()
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            asyncio.run(server._serve([listener]))  # `serve` would handle signals
+        except BaseException as e:  # raised where the server is waited for
+            failed.append(e)
+        finally:
+            ended.set()
+
+    with listener:
+        if not start_thread(work, "omnizarr-server"):
+            raise StoreError("cannot start a thread for the server")
+        try:
+            while not server.started and not ended.wait(0.01):
+                pass
+            if failed:
+                raise failed[0]
+            yield _address(listener)
+        finally:
+            server.should_exit = True
+            ended.wait(10)

@@ -1,0 +1,101 @@
+"""Outputs of rechunking: errors between two swaps, parts of a job, archives, conflicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.bulk.output import Begun, HierarchyOutput
+from omnizarr.bulk.rechunk.output import LongerArrays
+from omnizarr.errors import Conflict, StoreError
+from omnizarr.jobs import Rechunk
+
+DATA = np.arange(32 * 24).reshape(32, 24)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    root = oz.create_group(tmp_path / "a.zarr")
+    for name in ("x", "y"):
+        root.create_array(name, data=DATA, chunks=(1, 24), dimension_names=("t", "n"))
+    return tmp_path / "a.zarr"
+
+
+def test_an_error_between_two_swaps_is_resumed(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish, swapped = HierarchyOutput.finish, list[str]()
+
+    def fail_second(self: HierarchyOutput) -> None:
+        if swapped:
+            raise StoreError("the disk is full")
+        finish(self)
+        swapped.append(self.location.path)
+
+    monkeypatch.setattr(HierarchyOutput, "finish", fail_second)
+    with pytest.raises(StoreError, match="the disk is full"):
+        oz.rechunk(two, in_place=True, chunks=(-1, 2))
+    root = oz.open_group(two)
+    assert sorted(array.chunks for array in dict(root.arrays()).values()) == [(1, 24), (32, 2)]
+    monkeypatch.undo()
+    assert oz.rechunk(two, in_place=True, chunks=(-1, 2), resume=True).arrays == 1
+    for array in dict(oz.open_group(two).arrays()).values():
+        assert array.chunks == (32, 2)
+        np.testing.assert_array_equal(array[...], DATA)
+    assert [*two.glob(".__omnizarr*")] == []
+
+
+@pytest.mark.filterwarnings("ignore:part . of 3 has done its share")
+@pytest.mark.parametrize("memory", ["8kB", "40kB"])
+def test_parts_of_a_job_complete_it_together(two: Path, memory: str, tmp_path: Path) -> None:
+    job = Rechunk(two, tmp_path / "b", chunks=(-1, 4), memory=memory)
+    rounds = len(job.plan(1).stages)
+    assert rounds == (2 if memory == "8kB" else 1)
+    for number in range(rounds):
+        for part in (1, 2, 3):
+            if (number, part) == (0, 1):
+                assert not (tmp_path / "b" / "zarr.json").exists()
+            oz.run(job, part=(part, 3), workers=1)
+    for name in ("x", "y"):
+        np.testing.assert_array_equal(oz.open_group(tmp_path / "b")[name][...], DATA)
+    assert [*(tmp_path / "b").glob(".__omnizarr*")] == []
+
+
+def test_parts_cannot_share_arrays_that_are_replaced(two: Path) -> None:
+    with pytest.raises(StoreError, match="give one that does not exist"):
+        oz.run(Rechunk(two, in_place=True, chunks=(-1, 4)), part=(1, 2))
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_an_archive_is_read_and_written(two: Path, passes: int, tmp_path: Path) -> None:
+    target = tmp_path / "b.zip"
+    oz.rechunk(two, target, chunks=(-1, 4), passes=passes)
+    oz.rechunk(target, tmp_path / "c.zarr", chunks=(3, 7), passes=passes)
+    for path, chunks in ((target, (32, 4)), (tmp_path / "c.zarr", (3, 7))):
+        array = oz.open_group(path, mode="r")["x"]
+        assert array.chunks == chunks
+        np.testing.assert_array_equal(array[...], DATA)
+
+
+def test_an_array_that_changed_meanwhile_is_not_appended_to(
+    two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "b"
+    oz.rechunk(two, target, chunks=(10, 10))
+    for name in ("x", "y"):
+        oz.open_group(two, mode="r+")[name].append(DATA[:3])
+    begin = LongerArrays.begin
+
+    def append_too(self: LongerArrays, resume: bool, shared: bool) -> Begun:
+        oz.open_group(target, mode="r+")["y"].append(DATA[:1])
+        return begin(self, resume, shared)
+
+    monkeypatch.setattr(LongerArrays, "begin", append_too)
+    with pytest.raises(Conflict, match=r"has the shape \(33, 24\) now, not \(32, 24\)"):
+        oz.rechunk(two, target, append_dim="t")
+    shapes: Any = {
+        name: array.shape for name, array in dict(oz.open_group(target).arrays()).items()
+    }
+    assert shapes == {"x": (32, 24), "y": (33, 24)}

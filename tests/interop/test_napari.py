@@ -1,0 +1,211 @@
+"""The reader for napari is found by its manifest, is lazy, and follows the OME-Zarr metadata.
+
+napari itself is not needed: npe2 finds and runs readers as napari does.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr.interop.napari import LazyArray, get_reader, mosaic, part
+from tests.conventions.recording import Recording
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # npe2 uses what pydantic calls deprecated
+    npe2 = pytest.importorskip("npe2")
+
+Layer = tuple[Any, dict[str, Any], str]
+Reader = Callable[[Path | str], list[Layer]]
+
+VALUES = np.random.default_rng(0).integers(0, 4000, (2, 6, 40, 50)).astype("u2")
+LABELS = (VALUES[0] % 4).astype("u1")
+
+
+@pytest.fixture
+def reader() -> Reader:
+    """Return a function that reads a path as napari does."""
+    npe2.PluginManager.instance().discover()
+
+    def read(path: Path | str) -> list[Layer]:
+        found: list[Layer] = npe2.read([str(path)], stack=False, plugin_name="omnizarr")
+        return found
+
+    return read
+
+
+def write(path: Path, version: str = "0.5") -> oz.ome.Image:
+    image = oz.ome.write(
+        path, VALUES, axes="czyx", scale=(1, 0.5, 0.1, 0.1), translation=(0, 3, 2, 1),
+        unit="micrometer", levels=3, version=version,
+        channels=[
+            oz.ome.Channel("nuclei", "00AAFF", {"min": 0, "max": 4095, "start": 10, "end": 900}),
+            oz.ome.Channel("membranes", "FF8800", active=False),
+        ],
+    )  # fmt: skip
+    oz.ome.write_labels(
+        path, "cells", LABELS, colors={1: (255, 0, 0, 255)},
+        properties={1: {"area": 12}, 3: {"area": 7, "kind": "big"}},
+    )  # fmt: skip
+    return image
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_channels_and_labels_become_layers(tmp_path: Path, reader: Reader, version: str) -> None:
+    path = tmp_path / "cells.ome.zarr"
+    image = write(path, version)
+    nuclei, membranes, labels = reader(path)
+    for (levels, options, kind), channel in ((nuclei, 0), (membranes, 1)):
+        assert kind == "image"
+        assert options["multiscale"]
+        for shown, array in zip(levels, image.levels, strict=True):
+            assert (shown.shape, shown.dtype, shown.ndim) == (array.shape[1:], array.dtype, 3)
+            np.testing.assert_array_equal(np.asarray(shown), array[channel])
+            np.testing.assert_array_equal(shown[2, 3:7], array[channel, 2, 3:7])
+        assert options["scale"] == [0.5, 0.1, 0.1]
+        assert options["translate"] == [3, 2, 1]
+        assert options["axis_labels"] == ["z", "y", "x"]
+        assert options["units"] == ["micrometer"] * 3
+    assert (nuclei[1]["name"], membranes[1]["name"]) == ("nuclei", "membranes")
+    assert (nuclei[1]["colormap"], nuclei[1]["contrast_limits"]) == ("#00AAFF", (10, 900))
+    assert (nuclei[1]["visible"], membranes[1]["visible"]) == (True, False)
+    levels, options, kind = labels
+    assert (options["name"], kind) == ("cells", "labels")
+    np.testing.assert_array_equal(np.asarray(levels[0]), LABELS)
+    assert options["colormap"][1] == [1, 0, 0, 1]
+    assert options["features"] == {"index": [1, 3], "area": [12, 7], "kind": [None, "big"]}
+
+
+def test_an_image_that_says_little_is_shown_all_the_same(tmp_path: Path, reader: Reader) -> None:
+    path = tmp_path / "plain.zarr"
+    oz.ome.write(path, VALUES[0], axes="zyx", levels=1)
+    ((data, options, kind),) = reader(path)
+    assert isinstance(data, LazyArray)  # one level is no pyramid
+    assert (options["name"], kind, options["units"]) == ("plain.zarr", "image", ["pixel"] * 3)
+    assert "contrast_limits" not in options
+    two = tmp_path / "two.zarr"
+    oz.ome.write(two, VALUES, axes="czyx", levels=2)
+    found = [options for _, options, _ in reader(two)]
+    assert [options["name"] for options in found] == ["two.zarr 0", "two.zarr 1"]
+    assert len({options["colormap"] for options in found}) == 2
+
+
+def test_the_fields_of_a_plate_are_shown_side_by_side(tmp_path: Path, reader: Reader) -> None:
+    path = tmp_path / "plate.zarr"
+    fields = {"A/1": [VALUES, VALUES + 1, VALUES + 2], "B/2": [VALUES + 3]}
+    oz.ome.write_plate(path, fields, axes="czyx", levels=2, method="nearest")
+    first, second = reader(path)
+    expected = np.zeros((6, 4 * 40, 4 * 50), "u2")
+    for (row, column), add in {(0, 0): 0, (0, 1): 1, (1, 0): 2, (2, 2): 3}.items():
+        expected[:, row * 40 : row * 40 + 40, column * 50 : column * 50 + 50] = VALUES[0] + add
+    np.testing.assert_array_equal(np.asarray(first[0][0]), expected)
+    np.testing.assert_array_equal(first[0][1][0], expected[0, ::2, ::2])
+    assert second[0][0].shape == expected.shape
+    assert reader(f"{path}/")[0][0][0].shape == expected.shape
+
+
+def test_the_fields_of_a_well_are_shown_side_by_side(tmp_path: Path) -> None:
+    oz.ome.write_plate(tmp_path, {"A/1": [VALUES[0], VALUES[1]]}, axes="zyx", levels=1)
+    well = str(tmp_path / "A" / "1")
+    read = get_reader(well)
+    assert read is not None
+    ((data, options, _),) = read(well)
+    np.testing.assert_array_equal(np.asarray(data), np.concatenate([VALUES[0], VALUES[1]], axis=2))
+    assert options["name"] == "1"
+
+
+def test_labels_of_a_plate_are_shown_over_its_fields(tmp_path: Path, reader: Reader) -> None:
+    path = tmp_path / "plate.zarr"
+    oz.ome.write_plate(path, {"A/1": [VALUES[0]], "A/2": [VALUES[0]]}, axes="zyx", levels=1)
+    oz.ome.write_labels(path, "cells", LABELS, path="A/1/0")
+    _, (data, options, kind) = reader(path)
+    assert (options["name"], kind) == ("cells", "labels")
+    np.testing.assert_array_equal(data[:, :, :50], LABELS)
+    assert not data[:, :, 50:].any()
+
+
+def test_fields_that_do_not_fit_together_are_an_error(tmp_path: Path, reader: Reader) -> None:
+    path = tmp_path / "plate.zarr"
+    fields = {"A/1": [VALUES[0]], "A/2": [VALUES[0, :, :30]]}
+    oz.ome.write_plate(path, fields, axes="zyx", levels=1)
+    ((data, _, _),) = reader(path)
+    with pytest.raises(oz.SelectionError, match=r"/A/2/0/0 has shape \(6, 30, 50\).*open its well"):
+        np.asarray(data)
+
+
+def test_an_array_of_any_format_is_an_image(tmp_path: Path, reader: Reader) -> None:
+    for zarr_format in (1, 2, "3-draft", 3):
+        path = tmp_path / f"{zarr_format}.zarr"
+        array = oz.create_array(path, shape=(4, 5), dtype="i4", zarr_format=zarr_format)
+        array[...] = np.arange(20).reshape(4, 5)
+        ((data, options, kind),) = reader(path)
+        np.testing.assert_array_equal(np.asarray(data), array[...])
+        assert (options, kind) == ({"name": path.name}, "image")
+    named = oz.create_array(
+        tmp_path / "named.zarr", shape=(4, 5), dtype="i4", dimension_names=["lat", "lon"]
+    )
+    ((_, options, _),) = reader(tmp_path / "named.zarr")
+    assert options["axis_labels"] == named.dimension_names
+
+
+def test_paths_that_are_not_images_are_left_to_other_readers(tmp_path: Path) -> None:
+    oz.create_group(tmp_path / "group.zarr")
+    (tmp_path / "empty.zarr").mkdir()
+    assert get_reader(str(tmp_path / "group.zarr")) is None
+    assert get_reader(str(tmp_path / "empty.zarr")) is None
+    assert get_reader(str(tmp_path / "nothing.zarr")) is None
+    assert get_reader([str(tmp_path / "group.zarr")]) is None
+
+
+def test_an_image_that_is_broken_says_why(tmp_path: Path, reader: Reader) -> None:
+    path = tmp_path / "broken.zarr"
+    oz.create_group(path, attributes={"ome": {"version": "0.5", "multiscales": [{"axes": []}]}})
+    with pytest.raises(oz.InvalidMetadata, match="datasets"):
+        reader(path)
+
+
+def test_only_shown_chunks_are_read_and_only_once() -> None:
+    store = Recording()
+    array = oz.create_array(store, shape=(4, 8, 8), dtype="u2", chunks=(2, 8, 8))
+    array[...] = np.arange(256).reshape(4, 8, 8)
+    store.reads.clear()
+    shown = part(array.view[...])
+    assert store.reads == []
+    np.testing.assert_array_equal(shown[0], array[0])
+    before = [key for key, _ in store.reads]
+    assert "c/1/0/0" not in before
+    np.testing.assert_array_equal(shown[1, 2:], np.arange(64, 128).reshape(8, 8)[2:])
+    assert [key for key, _ in store.reads] == before
+
+
+AXIS = st.one_of(
+    st.integers(-7, 6),
+    st.slices(7),
+)
+
+
+@given(st.lists(AXIS, min_size=0, max_size=3), st.booleans())
+def test_a_mosaic_is_selected_from_as_numpy_does(chosen: list[Any], dots: bool) -> None:
+    tile = np.arange(1, 1 + 7 * 4 * 4).reshape(7, 4, 4)
+    array = oz.create_array({}, data=tile)
+    there = {(0, 0), (1, 1)}
+    found = mosaic(
+        lambda row, column: array.view[...] if (row, column) in there else None,
+        array.view[...],
+        2,
+        2,
+    )
+    expected = np.zeros((7, 8, 8), int)
+    expected[:, :4, :4] = expected[:, 4:, 4:] = tile
+    selection: tuple[Any, ...] = tuple(chosen)
+    if dots:
+        selection = (*selection[:1], ..., *selection[1:])
+    np.testing.assert_array_equal(found[selection], expected[selection])

@@ -1,0 +1,82 @@
+"""Metadata of arrays and groups as zarr-python shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnizarr
+from omnizarr.interop.zarr.metadata import PlainMetadata
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_metadata_are_of_the_classes_of_zarr_python(zarr: Any, zarr_format: int) -> None:
+    array = zarr.create_array({}, shape=(4, 4), dtype="i4", chunks=(2, 2), zarr_format=zarr_format)
+    kinds = zarr.core.metadata
+    wanted = kinds.ArrayV2Metadata if zarr_format == 2 else kinds.ArrayV3Metadata
+    assert isinstance(array.metadata, wanted)
+    assert array.metadata.chunk_grid.chunk_shape == (2, 2)
+    assert array.metadata.fill_value == 0
+    assert array.metadata is array.metadata  # made once
+
+
+def test_version_2_metadata_have_its_fields(zarr: Any) -> None:
+    found = zarr.create_array({}, shape=(4,), dtype="i4", zarr_format=2, filters=None).metadata
+    assert found.filters is None
+    assert found.compressor.codec_id == "zstd"
+    assert found.dtype.to_native_dtype() == "int32"
+    assert (found.chunks, found.order, found.dimension_separator) == ((4,), "C", ".")
+    assert not hasattr(found, "dimension_names")
+
+
+def test_version_3_metadata_have_its_fields(zarr: Any) -> None:
+    found = zarr.create_array({}, shape=(4,), dtype="i4", dimension_names=["x"]).metadata
+    assert (found.dimension_names, found.storage_transformers) == (("x",), ())
+    assert found.chunk_key_encoding.separator == "/"
+    assert found.data_type.to_native_dtype() == "int32"
+
+
+def test_metadata_follow_changes(zarr: Any) -> None:
+    array = zarr.create_array({}, shape=(4,), dtype="i4")
+    array.attrs["a"] = 1
+    array.resize((6,))
+    assert array.metadata.attributes == {"a": 1}
+    assert array.metadata.shape == (6,)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_consolidated_metadata_are_nested(zarr: Any, zarr_format: int, tmp_path: Path) -> None:
+    group = zarr.open_group(tmp_path, zarr_format=zarr_format)
+    group.create_array("a/b", shape=(2,), dtype="i1")
+    assert group.metadata.consolidated_metadata is None
+    omnizarr.consolidate_metadata(tmp_path)
+    found = zarr.open_group(tmp_path, mode="r").metadata.consolidated_metadata
+    assert list(found.metadata) == ["a"]
+    assert sorted(found.flattened_metadata) == ["a", "a/b"]
+    inner = found.metadata["a"].consolidated_metadata.metadata["b"]
+    assert inner == zarr.open_array(tmp_path, path="a/b").metadata
+
+
+@pytest.mark.parametrize("zarr_format", [1, "3-draft"])
+def test_other_versions_have_plain_metadata(zarr: Any, zarr_format: Any, tmp_path: Path) -> None:
+    omnizarr.create_array(
+        tmp_path / "a.zarr", shape=(3,), chunks=(2,), dtype="i2", zarr_format=zarr_format
+    )[:] = 5
+    array = zarr.open_array(tmp_path / "a.zarr", mode="r")
+    found = array.metadata
+    assert isinstance(found, PlainMetadata)
+    assert (found.shape, found.chunk_grid.chunk_shape, found.fill_value) == ((3,), (2,), 0)
+    assert array[:].tolist() == [5, 5, 5]
+    assert array.info._zarr_format == zarr_format
+
+
+def test_plain_metadata_answer_what_programs_read() -> None:
+    array = omnizarr.create_array(shape=(4,), chunks=(2,), dtype="i2", attributes={"a": 1})
+    found = PlainMetadata(array.metadata.to_dict(), array._bound)
+    assert found.to_dict()["shape"] == [4]
+    assert list(found.to_buffer_dict()) == ["zarr.json"]
+    assert (found.node_type, found.zarr_format, found.attributes) == ("array", 3, {"a": 1})
+    assert (found.dtype, found.chunks, found.dimension_names) == ("int16", (2,), None)
+    assert [codec.name for codec in found.codecs] == ["bytes", "blosc", "crc32c"]

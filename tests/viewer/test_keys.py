@@ -1,0 +1,443 @@
+"""Stored values over HTTP: RFC 9110 on ranges and conditions, against the bytes themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import email
+import email.policy
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from starlette.exceptions import HTTPException
+
+import omnizarr as oz
+from omnizarr.bulk.view_as.chunks import ViewedArray
+from omnizarr.errors import StoreError
+from omnizarr.stores import LocalStore, MemoryStore, Range
+from omnizarr.stores.wrappers import PrefixStore
+from omnizarr.viewer import keys
+from omnizarr.viewer.app import Limits
+from omnizarr.viewer.keys import Shared
+from tests.bulk.view_as.cases import SOURCES
+from tests.viewer.conftest import client_of, raw_get
+
+LARGE = os.urandom(2 * keys.PIECE + 777)
+VALUES = {"empty": b"", "one": b"x", "small": bytes(range(100)), "a/b/large": LARGE}
+quiet = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def _fill(store: Any) -> Any:
+    oz.create_group(store)
+    for key, value in VALUES.items():
+        store.set(key, value)
+    return store
+
+
+class Plain:
+    """A store that can do no more than the smallest one."""
+
+    read_only = False
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        value = self.values.get(key)
+        return value if value is None or range is None else range.of(value)
+
+    def set(self, key: str, value: bytes) -> None:
+        self.values[key] = bytes(value)
+
+    def erase(self, key: str) -> None:
+        self.values.pop(key, None)
+
+
+@pytest.fixture(scope="module", params=["directory", "memory", "prefix", "plain"])
+def client(request: Any, tmp_path_factory: Any) -> Iterator[httpx.Client]:
+    if request.param == "directory":
+        store: Any = LocalStore(tmp_path_factory.mktemp("served") / "a.zarr")
+    elif request.param == "prefix":
+        store = PrefixStore(LocalStore(tmp_path_factory.mktemp("served")), "inner/")
+    else:
+        store = Plain() if request.param == "plain" else MemoryStore()
+    _fill(store)
+    if hasattr(store, "generation"):  # which is another each time for a file of a moment ago
+        while any(store.generation(key) != store.generation(key) for key in VALUES):
+            time.sleep(0.01)
+    with client_of(store) as client:
+        yield client
+
+
+@pytest.mark.parametrize("key", VALUES)
+def test_values_are_served_as_they_are_stored(client: httpx.Client, key: str) -> None:
+    answer = client.get(f"store/{key}")
+    assert (answer.status_code, answer.content) == (200, VALUES[key])
+    assert answer.headers["content-type"] == "application/octet-stream"
+    head = client.head(f"store/{key}")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == str(len(VALUES[key]))
+    assert head.headers.get("etag") == answer.headers.get("etag")
+    assert head.headers["accept-ranges"] == "bytes"
+
+
+def test_metadata_are_json(client: httpx.Client) -> None:
+    assert client.get("store/zarr.json").headers["content-type"] == "application/json"
+    assert client.get("v2/.zgroup").headers["content-type"] == "application/json"
+
+
+numbers = st.integers(0, 130) | st.integers(0, len(LARGE) + 5)
+specs = st.one_of(
+    st.builds(lambda a, b: f"{a}-{b}", numbers, numbers),
+    numbers.map(lambda a: f"{a}-"),
+    numbers.map(lambda n: f"-{n}"),
+    st.just(""),
+)
+
+
+def _spans(listed: list[str], size: int) -> list[range] | None:
+    """Return what each range selects by the letter of RFC 9110, None for an invalid list."""
+    found = []
+    for spec in filter(None, listed):
+        first, last = spec.split("-")
+        if first and last and int(last) < int(first):
+            return None
+        if first:
+            found.append(range(int(first), min(size, int(last) + 1) if last else size))
+        else:
+            found.append(range(max(0, size - int(last)), size))
+    return found
+
+
+def _parts(answer: httpx.Response) -> list[tuple[int, int, int, bytes]]:
+    """Return start, stop, total and bytes of each part of a partial answer."""
+    place = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+    kind = answer.headers["content-type"]
+    if not kind.startswith("multipart/byteranges"):
+        match = place.fullmatch(answer.headers["content-range"])
+        assert match is not None
+        return [(int(match[1]), int(match[2]) + 1, int(match[3]), answer.content)]
+    boundary = kind.partition("boundary=")[2].encode()
+    found = []
+    *pieces, end = answer.content.split(b"--" + boundary)
+    assert end == b"--\r\n"
+    for piece in pieces[1:]:
+        head, _, body = piece.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        headers = email.message_from_bytes(head, policy=email.policy.HTTP)
+        match = place.fullmatch(headers["content-range"])
+        assert match is not None
+        found.append((int(match[1]), int(match[2]) + 1, int(match[3]), body.removesuffix(b"\r\n")))
+    return found
+
+
+@quiet
+@given(key=st.sampled_from([*VALUES]), listed=st.lists(specs, min_size=1, max_size=6))
+def test_ranges_are_the_bytes_that_were_asked_for(
+    client: httpx.Client, key: str, listed: list[str]
+) -> None:
+    value = VALUES[key]
+    answer = client.get(f"store/{key}", headers={"range": f"bytes={','.join(listed)}"})
+    spans = _spans(listed, len(value))
+    wanted = {n for span in spans or () for n in (span if len(span) < 2000 else ())}
+    if not spans:
+        assert (answer.status_code, answer.content) == (200, value)
+    elif not value and any(s.startswith("-") and s != "-0" for s in listed):
+        assert answer.status_code in (200, 416)
+    elif not any(map(len, spans)):
+        assert answer.status_code == 416
+        assert answer.headers["content-range"] == f"bytes */{len(value)}"
+        assert "error" in answer.json()
+    else:
+        assert answer.status_code == 206
+        parts = _parts(answer)
+        for start, stop, total, body in parts:
+            assert total == len(value)
+            assert body == value[start:stop]
+        sent = [range(start, stop) for start, stop, _, _ in parts]
+        assert all(not set(a) & {b.start} for a in sent for b in sent if a is not b)  # no overlap
+        assert all(any(s.start in p and s[-1] in p for p in sent) for s in spans if s)
+        assert sum(map(len, sent)) <= sum(map(len, spans))
+        assert all(any(n in p for p in sent) for n in wanted)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *("bytes", "bytes=", "bytes=a-b", "bytes=1", "bytes=--1", "bytes=1-2-3", "items=0-1"),
+        *("bytes=0x1-2", "bytes=1-2;3-4", "bytes=" + 400 * "9" + "-", "bytes=-", "bytes= -"),
+        "=0-1",
+    ],
+)
+def test_a_header_that_is_no_range_is_ignored(client: httpx.Client, header: str) -> None:
+    answer = client.get("store/small", headers={"range": header})
+    assert (answer.status_code, answer.content) == (200, VALUES["small"])
+
+
+@pytest.mark.parametrize("count", [keys.MAX_RANGES + 1, 1500])
+def test_too_many_ranges_are_refused(client: httpx.Client, count: int) -> None:
+    header = "bytes=" + ",".join(f"{2 * n}-{2 * n}" for n in range(count))
+    assert client.get("store/a/b/large", headers={"range": header}).status_code == 416
+
+
+def test_a_range_beyond_any_size_ends_with_the_value(client: httpx.Client) -> None:
+    answer = client.get("store/small", headers={"range": "bytes=90-99999999999999999"})
+    assert (answer.status_code, answer.content) == (206, VALUES["small"][90:])
+    assert client.get("store/small", headers={"range": "bytes=-99999999999"}).status_code == 206
+
+
+def test_conditions_decide_by_the_entity_tag() -> None:
+    with client_of(
+        MemoryStore(VALUES | {"zarr.json": b'{"zarr_format":3,"node_type":"group"}'})
+    ) as c:
+        for key in ("small", "a/b/large"):
+            tag = c.head(f"store/{key}").headers["etag"]
+            assert re.fullmatch(r'"[0-9a-f]+"', tag)
+            same = c.get(f"store/{key}", headers={"if-none-match": f'"other", W/{tag}'})
+            assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
+            assert c.head(f"store/{key}", headers={"if-none-match": "*"}).status_code == 304
+            assert c.get(f"store/{key}", headers={"if-none-match": '"other"'}).status_code == 200
+            assert c.get(f"store/{key}", headers={"if-match": '"other"'}).status_code == 412
+            assert c.get(f"store/{key}", headers={"if-match": f"W/{tag}"}).status_code == 412
+            assert c.get(f"store/{key}", headers={"if-match": f'"other", {tag}'}).status_code == 200
+            part = {"range": "bytes=1-3"}
+            ranged = c.get(f"store/{key}", headers={**part, "if-range": tag})
+            assert (ranged.status_code, ranged.content) == (206, VALUES[key][1:4])
+            for other in ('"other"', f"W/{tag}", "Mon, 16 Nov 2026 23:00:00 GMT"):
+                whole = c.get(f"store/{key}", headers={**part, "if-range": other})
+                assert (whole.status_code, whole.content) == (200, VALUES[key])
+            both = {**part, "if-none-match": tag}
+            assert c.get(f"store/{key}", headers=both).status_code == 304
+
+
+def test_a_new_value_has_a_new_entity_tag(tmp_path: Path) -> None:
+    store = _fill(LocalStore(tmp_path / "a.zarr"))
+    with client_of(store) as client:
+        old = client.head("store/small").headers["etag"]
+        store.set("small", VALUES["small"][::-1])
+        answer = client.get("store/small", headers={"if-none-match": old})
+        assert (answer.status_code, answer.content) == (200, VALUES["small"][::-1])
+
+
+def test_a_replaced_file_is_sent_as_it_was_opened(tmp_path: Path) -> None:
+    store = _fill(LocalStore(tmp_path / "a.zarr"))
+    with client_of(store) as client, client.stream("GET", "store/a/b/large") as answer:
+        pieces = answer.iter_bytes(1000)
+        found = next(pieces)
+        store.set("a/b/large", b"new")
+        assert found + b"".join(pieces) == LARGE
+
+
+def test_a_value_that_is_replaced_while_it_is_read_is_never_a_mixture() -> None:
+    store = _fill(MemoryStore())
+    value = keys.open_value(store, "a/b/large")
+    assert value is not None
+    assert value.read(0, 10) == LARGE[:10]
+    store.set("a/b/large", LARGE[::-1])
+    with pytest.raises(StoreError, match="replaced"):
+        value.read(10, 10)
+
+
+class WithoutSizes(Plain):
+    """A store that can tell versions, but not sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[str] = []
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        self.reads.append(key)
+        return super().get(key, range)
+
+    def generation(self, key: str) -> str | None:
+        value = self.values.get(key)
+        return None if value is None else str(hash(value))
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        return self.get(key, range), self.generation(key)
+
+
+def test_a_value_of_unknown_size_is_read_once_for_its_parts() -> None:
+    store = _fill(WithoutSizes())
+
+    def part(client: httpx.Client, number: int) -> bytes:
+        headers = {"range": f"bytes={number}-{number + 9}"}
+        return client.get("store/a/b/large", headers=headers).content
+
+    with client_of(store) as client:
+        store.reads.clear()
+        assert [part(client, n) for n in range(5)] == [LARGE[n : n + 10] for n in range(5)]
+        assert client.get("store/a/b/large").content == LARGE
+        assert store.reads == ["a/b/large"]
+        store.set("a/b/large", LARGE[::-1])
+        assert part(client, 3) == LARGE[::-1][3:13]
+        assert store.reads == ["a/b/large"] * 2
+        store.erase("a/b/large")
+        assert client.get("store/a/b/large").status_code == 404
+
+
+def test_kept_values_are_within_the_limit() -> None:
+    store = _fill(WithoutSizes())
+    with client_of(store, limits=Limits(memory=3 * len(LARGE), share=1.0)) as client:
+        store.reads.clear()
+        for _ in range(2):
+            assert client.get("store/a/b/large").content == LARGE
+        assert store.reads == ["a/b/large"] * 2
+
+
+def test_clients_take_turns_and_have_at_most_their_share() -> None:
+    async def work() -> None:
+        shared = Shared(lambda: 10, 0.5, 5.0)
+        order: list[str] = []
+
+        async def use(client: str, amount: int) -> None:
+            with await shared.take(client, amount):
+                order.append(client)
+                assert shared.total <= 10
+                assert shared.used[client] <= 5 or shared.used[client] == amount
+                await asyncio.sleep(0)
+
+        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+            for client, amount in [("a", 5)] * 20 + [("b", 3)] * 3 + [("c", 10)]:
+                tasks.create_task(use(client, amount))
+        assert sorted(order) == ["a"] * 20 + ["b"] * 3 + ["c"]
+        assert max(n for n, client in enumerate(order) if client == "b") < 12
+        assert shared.total == 0
+
+    asyncio.run(work())
+
+
+def test_who_waits_too_long_or_leaves_gets_nothing() -> None:
+    async def work() -> None:
+        shared = Shared(lambda: 1, 1.0, 0.05)
+        with await shared.take("a", 1):
+            leaving = asyncio.create_task(shared.take("b", 1))
+            await asyncio.sleep(0)
+            leaving.cancel()
+            with pytest.raises(HTTPException) as error:
+                await shared.take("c", 1)
+            assert error.value.status_code == 503
+            with pytest.raises(HTTPException):
+                shared.take_now("c", 1)
+        with await shared.take("d", 1):
+            assert shared.used == {"d": 1}
+        assert not shared.used
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("source", ["3, scaled", "3, transposed shards"])
+def test_a_chunk_that_is_encoded_again_needs_memory(source: str) -> None:
+    with client_of(SOURCES[source](), limits=Limits(memory=10)) as client:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(keys, "FREE", 0)
+            patch.setattr(keys.open_value, "__defaults__", (0, 0))
+            answer = client.get("v2/group/a/0/0")
+        assert answer.status_code == 413
+        assert "--memory" in answer.json()["error"]
+        assert client.get("v2/group/a/0/0").status_code == 200
+
+
+@pytest.mark.parametrize("source", ["3, scaled", "3, transposed shards"])
+def test_a_chunk_that_is_encoded_again_is_encoded_once(
+    monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    calls: list[Any] = []
+    encode = ViewedArray._encoded
+
+    def counted(self: ViewedArray, coords: tuple[int, ...]) -> bytes | None:
+        calls.append(coords)
+        return encode(self, coords)
+
+    monkeypatch.setattr(ViewedArray, "_encoded", counted)
+    with client_of(SOURCES[source]()) as client:
+        for method in ("GET", "HEAD"):
+            calls.clear()
+            assert client.request(method, "v2/group/a/0/0").status_code == 200
+            assert calls == [(0, 0)]
+
+
+HOSTILE = [
+    *(b"..", b"../zarr.json", b"a/../../zarr.json", b"%2e%2e/zarr.json", b"..%2fzarr.json"),
+    *(b"a%2f..%2f..%2fsecret", b"%2e%2e%2f%2e%2e%2fetc%2fpasswd", b"..%5c..%5cetc%5cpasswd"),
+    *(b"%252e%252e/zarr.json", b"..%c0%afetc/passwd", b"%ff%fe", b"a%00b", b"/etc/passwd"),
+    *(b"//etc/passwd", b"%2fetc%2fpasswd", b"a//b", b"./zarr.json", b"a/./b", b"C:%5cWindows"),
+    *(b"file:///etc/passwd", b"a\\..\\b", b"%0d%0aSet-Cookie:x=1", b"~root/.ssh", b"%u002e%u002e"),
+    *(b".__omnizarr_staged__/x", b"a/.__omnizarr_lock__chunks", b"%2e__omnizarr_staged__/x"),
+]
+
+
+@pytest.mark.parametrize("start", [b"/store/", b"/v2/", b"/v3/", b"/page/", b"/"])
+@pytest.mark.parametrize("target", HOSTILE)
+def test_no_path_leads_outside(outside: httpx.Client, start: bytes, target: bytes) -> None:
+    status, body = raw_get(outside, start + target)
+    assert status in (400, 404), body
+    assert b"secret" not in body.replace(b"a/../../secret", b"").replace(b"%2fsecret", b"")
+    if body[:1] == b"{":
+        assert set(json.loads(body)) == {"error"}
+        assert str(Path.cwd()).encode() not in body
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory: Any) -> Iterator[httpx.Client]:
+    """Yield a client of a directory beside which there are others."""
+    top = tmp_path_factory.mktemp("beside")
+    (top / "secret").write_bytes(b"secret")
+    (top / "zarr.json").write_bytes(b"secret")
+    store = _fill(LocalStore(top / "a.zarr"))
+    for name in (".__omnizarr_staged__/x", "a/.__omnizarr_lock__chunks"):
+        path = store.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"secret")
+    with client_of(store) as client:
+        yield client
+
+
+def test_an_encoded_key_is_decoded_once(tmp_path: Path) -> None:
+    store = _fill(LocalStore(tmp_path / "a.zarr"))
+    names = ["ü ñ/c", "100%", "a%2fb", "q?x=1#y", "back\\slash", "plus+&=;"]
+    for name in names:
+        store.set(name, name.encode())
+    with client_of(store) as client:
+        for name in names:
+            quoted = "".join(f"%{b:02x}" for b in name.encode()).replace("%2f", "/", 0)
+            status, body = raw_get(client, f"/store/{quoted}".encode())
+            assert (status, body) == (200, name.encode())
+
+
+def test_listings_show_names_but_not_our_own(tmp_path: Path) -> None:
+    store = _fill(LocalStore(tmp_path / "a.zarr"))
+    (store.root / "a" / ".__omnizarr_lock__x").write_bytes(b"")
+    with client_of(store) as client:
+        found = client.get("store/?list").json()
+        assert found == {
+            "prefix": "",
+            "keys": ["empty", "one", "small", "zarr.json"],
+            "prefixes": ["a/"],
+        }
+        below = client.get("store/a/?list").json()
+        assert (below["keys"], below["prefixes"]) == ([], ["b/"])
+        assert client.get("store/a/").status_code == 404
+        assert client.get("store/none/?list").json()["keys"] == []
+        assert client.get("v2/?list").json()["keys"] == [".zgroup", ".zmetadata"]
+    with client_of(store, listing=False) as client:
+        assert client.get("store/?list").status_code == 403
+        assert client.get("store/small").status_code == 200
+    with client_of(_fill(Plain())) as client:
+        assert client.get("store/?list").status_code == 501
+
+
+@given(st.text(max_size=60), st.integers(0, 200))
+def test_any_text_is_a_range_header_that_is_understood_or_ignored(text: str, size: int) -> None:
+    for header in (text, f"bytes={text}"):
+        spans = keys.parse_ranges(header, size)
+        assert spans is None or all(0 <= start < stop <= size for start, stop in spans)
