@@ -12,23 +12,37 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr import engine, registry
+from omnizarr import registry
 from omnizarr.bulk.transfer import Method, Transfer, check_readable, is_readable
-from omnizarr.codecs.specify import inner_chunk_shape
-from omnizarr.data_types import describe
-from omnizarr.data_types.data_type import old
-from omnizarr.engine import BoundArray
 from omnizarr.errors import CannotExpress, OmnizarrError, Problem, UnknownExtension
-from omnizarr.formats import Format, consolidated
-from omnizarr.formats.codec_names import N5_BLOCKS, without_checksums
-from omnizarr.formats.format import ARRAY_DIMENSIONS, is_nczarr, without_duplicate_names
-from omnizarr.hierarchy.chunk_shapes import guess_chunks
-from omnizarr.hierarchy.chunks import stored_keys
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.options import default_codecs
-from omnizarr.model import ArrayModel, FillValue, GroupModel, Named, Node, paths
-from omnizarr.model.node import PREFIX
-from omnizarr.stores import Store, can_list, sizes
+from omnizarr.extension import (
+    ARRAY_DIMENSIONS,
+    N5_BLOCKS,
+    PREFIX,
+    ArrayModel,
+    BoundArray,
+    FillValue,
+    Format,
+    GroupModel,
+    Location,
+    Named,
+    Node,
+    Store,
+    can_list,
+    consolidated,
+    default_codecs,
+    describe,
+    engine,
+    guess_chunks,
+    inner_chunk_shape,
+    is_nczarr,
+    old,
+    paths,
+    sizes,
+    stored_keys,
+    without_checksums,
+    without_duplicate_names,
+)
 
 SHOWN = 20  # nodes that a message names
 

@@ -14,11 +14,16 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 
-from omnizarr.concurrency.executors import On, for_each_on
-from omnizarr.concurrency.pool import in_parallel
-from omnizarr.stores import Store
-from omnizarr.stores.local.atomic_files import PARTIAL
-from omnizarr.stores.transfer import MissingValue, is_quick, read_parts
+from omnizarr.extension import (
+    PARTIAL,
+    MissingValue,
+    On,
+    Store,
+    for_each_on,
+    in_parallel,
+    is_quick,
+    read_parts,
+)
 
 BATCH = 64  # keys that one worker takes at a time
 PART = 2**22  # bytes of a value that are in memory at a time; of a remote store, of 64 values

@@ -41,26 +41,35 @@ from omnizarr.bulk.transfer import (
     TransferTask,
     transfer_tasks,
 )
-from omnizarr.concurrency.executors import On
 from omnizarr.errors import CannotExpress, InvalidArgument, OmnizarrError, StoreError
-from omnizarr.formats import by_name, consolidated
-from omnizarr.formats.format import title
-from omnizarr.hierarchy.info import counted, size_text
-from omnizarr.hierarchy.location import Location, default_separator
-from omnizarr.hierarchy.lookup import (
+from omnizarr.extension import (
+    LinksFiles,
+    Location,
+    Node,
+    On,
+    PrefixStore,
+    Store,
+    by_name,
+    can_list,
+    check_disjoint,
     check_node_writable,
+    check_separator,
+    check_whole,
+    consolidated,
+    counted,
+    default_separator,
+    file_root,
     find_node,
+    key_digest,
+    options_for_two,
+    paths,
+    portable_key,
     require_readable_nodes,
     resolve_root,
+    set_many,
+    size_text,
+    title,
 )
-from omnizarr.hierarchy.options import check_separator
-from omnizarr.model import Node, paths
-from omnizarr.stores import Store, can_list, check_disjoint, file_root, set_many
-from omnizarr.stores.base import LinksFiles
-from omnizarr.stores.identity import key_digest, portable_key
-from omnizarr.stores.resolve import options_for_two
-from omnizarr.stores.staging import check_whole
-from omnizarr.stores.wrappers import PrefixStore
 
 ChunkProgress = Callable[[int, int, str], None]
 SHOWN = 8  # arrays that a line of a plan names

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
+from omnizarr import Array, Group, create_array
 from omnizarr.bulk.fill import check_sign
 from omnizarr.bulk.source_keys import warn_of_other_keys
 from omnizarr.errors import (
@@ -14,17 +15,23 @@ from omnizarr.errors import (
     StoreError,
     WrongType,
 )
-from omnizarr.formats.format import without_invalid_names
-from omnizarr.hierarchy.array import CODEC_OPTIONS, Array, options_like
-from omnizarr.hierarchy.build import build, make_array
-from omnizarr.hierarchy.create import create_array, new_location
-from omnizarr.hierarchy.group import Group, make_group
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.options import CreateOptions, document_options
-from omnizarr.hierarchy.selection import as_source
-from omnizarr.model import paths
-from omnizarr.stores import can_list, storage_identity
-from omnizarr.stores.staging import check_whole
+from omnizarr.extension import (
+    CODEC_OPTIONS,
+    CreateOptions,
+    Location,
+    as_source,
+    build,
+    can_list,
+    check_whole,
+    document_options,
+    make_array,
+    make_group,
+    new_location,
+    options_like,
+    paths,
+    storage_identity,
+    without_invalid_names,
+)
 
 COPY_BYTES = 2**26  # copied at a time, unless a chunk is larger
 IfExists: TypeAlias = Literal["raise", "replace", "skip", "skip_initialized"]

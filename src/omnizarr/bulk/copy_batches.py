@@ -11,8 +11,7 @@ from typing import Literal, TypeAlias
 
 from omnizarr.bulk.job import Outcome
 from omnizarr.errors import StoreError
-from omnizarr.stores import Entry, Store, erase_values
-from omnizarr.stores.transfer import MARK, Transfer, kept_time
+from omnizarr.extension import MARK, Entry, Store, Transfer, erase_values, kept_time
 
 Compare: TypeAlias = Literal["time", "size", "checksum", "exists", "never"]
 KEPT = 100_000  # entries of a listing that are kept in memory

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
+from omnizarr import consolidate_metadata
 from omnizarr.bulk.output import (
     Attempt,
     Begun,
@@ -17,24 +18,32 @@ from omnizarr.bulk.output import (
     new_mark,
 )
 from omnizarr.errors import InvalidArgument, NodeExists
-from omnizarr.formats import Probe, consolidated, is_metadata
-from omnizarr.hierarchy.build import lock_replacement
-from omnizarr.hierarchy.location import existing_node
-from omnizarr.hierarchy.lookup import check_erasable
-from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
-from omnizarr.model import paths
-from omnizarr.model.paths import is_ours
-from omnizarr.stores import (
+from omnizarr.extension import (
+    MARKER,
+    Extent,
+    Kind,
+    Mark,
+    Probe,
+    Stage,
     Store,
     can_list,
+    check_erasable,
     check_writable,
+    consolidated,
+    consolidated_is_stale,
     erase_values,
+    existing_node,
+    is_metadata,
+    is_ours,
     is_process_local,
     list_prefix,
+    lock_replacement,
+    marker,
+    paths,
+    recover_interrupted,
     set_new,
+    stage,
 )
-from omnizarr.stores.marks import MARKER, Kind, Mark, marker
-from omnizarr.stores.staging import Extent, Stage, recover_interrupted, stage
 
 ERASED = 4096  # keys that are erased at a time
 Mode: TypeAlias = Literal["new", "overwrite", "update"]

@@ -32,31 +32,35 @@ from omnizarr.bulk.copy_output import CopyOutput, Mode
 from omnizarr.bulk.job import Job, Plan, RunOptions, Stage, Task, TaskIds, memory_of, run
 from omnizarr.bulk.source_keys import chunk_prefixes, is_below, lists_all, select, source_keys
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
-from omnizarr.formats import by_name, is_metadata, makes_node
-from omnizarr.hierarchy.location import existing_node
-from omnizarr.hierarchy.lookup import (
+from omnizarr.extension import (
+    Entry,
+    Kind,
+    Mark,
+    Store,
+    Transfer,
+    by_name,
+    can_list,
     check_node_writable,
+    check_whole,
+    existing_node,
     find_node,
     has_store_path,
-    resolve_store_path,
-)
-from omnizarr.model import paths
-from omnizarr.model.paths import is_ours
-from omnizarr.stores import (
-    Entry,
-    Store,
-    can_list,
+    is_metadata,
+    is_ours,
     is_process_local,
+    is_quick,
+    key_digest,
     list_entries,
     list_prefix,
+    makes_node,
+    marker,
+    options_for_two,
     overlap,
+    paths,
+    resolve_store_path,
     storage_identity,
+    unique_key,
 )
-from omnizarr.stores.identity import key_digest, unique_key
-from omnizarr.stores.marks import Kind, Mark, marker
-from omnizarr.stores.resolve import options_for_two
-from omnizarr.stores.staging import check_whole
-from omnizarr.stores.transfer import Transfer, is_quick
 
 BATCH = 256  # keys of one task
 BATCH_BYTES = 2**26  # of the values of one task, unless one value is larger

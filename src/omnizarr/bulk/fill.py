@@ -16,15 +16,12 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import data_types
+from omnizarr import Array
 from omnizarr.bulk.job import Outcome, Stage, Task, task_id
 from omnizarr.bulk.output import HierarchyOutput
 from omnizarr.bulk.partition import Box, cuts, show_box, stored_axes
-from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import InvalidArgument
-from omnizarr.hierarchy.array import Array, unpublished
-from omnizarr.hierarchy.location import Location
-from omnizarr.model import ArrayModel
+from omnizarr.extension import ArrayModel, Location, as_plain, data_types, unpublished
 
 Values: TypeAlias = npt.NDArray[Any]
 Side: TypeAlias = tuple[int, int]

@@ -10,19 +10,34 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from omnizarr import registry, stores
+from omnizarr import registry
 from omnizarr.bulk.adaptation import Options, adapt_nodes
 from omnizarr.bulk.output import Attempt, Begun, ChangeOutput
 from omnizarr.errors import NodeExists, NodeNotFound, StoreError
-from omnizarr.formats import Format, by_name, consolidated
-from omnizarr.formats.detect import NAMES, makes_node
-from omnizarr.hierarchy.consolidated import mark_changed
-from omnizarr.hierarchy.info import counted
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import find_node, hierarchies_above, require_readable_nodes
-from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.stores import Store, erase_values, get_existing, set_many
-from omnizarr.stores.marks import Mark, marker
+from omnizarr.extension import (
+    NAMES,
+    ArrayModel,
+    Format,
+    GroupModel,
+    Location,
+    Mark,
+    Node,
+    Store,
+    by_name,
+    consolidated,
+    counted,
+    erase_values,
+    find_node,
+    get_existing,
+    hierarchies_above,
+    makes_node,
+    mark_changed,
+    marker,
+    paths,
+    require_readable_nodes,
+    set_many,
+    stores,
+)
 
 
 class InPlaceOutput(ChangeOutput):

@@ -35,22 +35,29 @@ from numpy.typing import NDArray
 from omnizarr import config
 from omnizarr.bulk.checksums import write_checksums
 from omnizarr.bulk.output import Begun, Part, join_above, locked_destination
-from omnizarr.concurrency.executors import On, for_each_on, runs_in_process, tasks_at_once
 from omnizarr.errors import InvalidArgument, NodeExists, OmnizarrError, StoreError, warn
-from omnizarr.hierarchy.info import card, counted, preformatted, report_card, size_text
-from omnizarr.stores import (
+from omnizarr.extension import (
     LocalStore,
     MemoryStore,
+    On,
     Store,
     can_list,
+    card,
+    counted,
     erase_prefix,
+    for_each_on,
     get_many,
     is_process_local,
+    key_digest,
     list_prefix,
+    marker,
+    preformatted,
+    redact_urls,
+    report_card,
+    runs_in_process,
+    size_text,
+    tasks_at_once,
 )
-from omnizarr.stores.base import redact_urls
-from omnizarr.stores.identity import key_digest
-from omnizarr.stores.marks import marker
 
 MEMORY = "512MB"  # of one process, unless the user says otherwise
 FLUSH, MAX_FLUSH = 1.0, 60.0  # seconds between two entries of a journal

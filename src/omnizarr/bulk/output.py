@@ -20,40 +20,51 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from omnizarr.concurrency import file_locks, fork
-from omnizarr.concurrency.file_locks import Taken
+from omnizarr import consolidate_metadata
 from omnizarr.errors import Conflict, NodeExists, NodeNotFound, OmnizarrError, StoreError
-from omnizarr.formats import Format, consolidated
-from omnizarr.hierarchy.build import (
+from omnizarr.extension import (
+    MARKER,
     Build,
+    Format,
+    GroupModel,
+    Kind,
+    LocalStore,
+    Location,
+    Mark,
+    MemoryStore,
+    Node,
+    Stage,
+    Store,
+    Taken,
+    all_formats,
     begin_deferred,
     begin_stage,
-    check_new,
-    lock_replacement,
-    update_consolidated_above,
-)
-from omnizarr.hierarchy.location import Location, existing_node, node_extent
-from omnizarr.hierarchy.lookup import all_formats, hierarchies_above
-from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
-from omnizarr.model import GroupModel, Node, paths
-from omnizarr.stores import (
-    LocalStore,
-    MemoryStore,
-    Store,
     can_list,
+    check_new,
+    consolidated,
+    consolidated_is_stale,
     erase_prefix,
+    existing_node,
+    file_locks,
     file_root,
+    fork,
     get_existing,
+    hierarchies_above,
+    interrupted,
     is_process_local,
     leases,
     list_prefix,
+    lock_replacement,
+    marker,
+    node_extent,
+    paths,
     set_many,
     set_new,
+    stage,
     supports_compare_and_set,
+    unique_key,
+    update_consolidated_above,
 )
-from omnizarr.stores.identity import unique_key
-from omnizarr.stores.marks import MARKER, Kind, Mark, marker
-from omnizarr.stores.staging import Stage, interrupted, stage
 
 # An attempt is new; it goes on with what an earlier process, or another part, has begun; or the
 # result is visible already, and only `clear` is left to be called.

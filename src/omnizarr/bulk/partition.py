@@ -13,10 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.chunk_grids import Axis, RegularAxis
-from omnizarr.concurrency.pool import for_each
-from omnizarr.hierarchy.array import Array
-from omnizarr.stores import has_cheap_requests
+from omnizarr import Array
+from omnizarr.extension import Axis, RegularAxis, for_each, has_cheap_requests
 
 Box = tuple[slice, ...]
 Encode: TypeAlias = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]

@@ -23,14 +23,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import config
+from omnizarr import Array, config
 from omnizarr.bulk.fill import TASK_BYTES, Filled, box_count, boxes
 from omnizarr.bulk.job import Task, task_id
-from omnizarr.concurrency.pool import for_each
-from omnizarr.data_types.data_type import as_plain
-from omnizarr.engine.kernel import empty
 from omnizarr.errors import InvalidArgument, known_names
-from omnizarr.hierarchy.array import Array
+from omnizarr.extension import as_plain, empty, for_each
 
 try:
     from omnizarr.bulk import _blocks

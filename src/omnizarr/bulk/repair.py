@@ -16,34 +16,44 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from omnizarr.concurrency import file_locks
+from omnizarr import consolidate_metadata
 from omnizarr.errors import InvalidArgument, NodeNotFound, OmnizarrError, StoreError, warn
-from omnizarr.formats import by_name, is_metadata
-from omnizarr.formats.detect import NAMES, makes_node
-from omnizarr.hierarchy.location import existing_node
-from omnizarr.hierarchy.lookup import check_node_writable, resolve_root
-from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
-from omnizarr.model import paths
-from omnizarr.model.paths import is_ours
-from omnizarr.stores import (
+from omnizarr.extension import (
+    FOLDER,
+    INTERMEDIATE,
+    JOURNAL,
+    MARKER,
+    NAMES,
+    PARTIAL,
+    Conditional,
     LocalStore,
+    Mark,
     Store,
+    by_name,
     can_list,
+    check_node_writable,
     check_writable,
+    consolidated_is_stale,
     erase_prefix,
     erase_values,
+    existing_node,
+    file_locks,
     file_root,
+    interrupted,
+    is_metadata,
+    is_ours,
+    is_running,
     leases,
     list_dir,
     list_prefix,
     list_sizes,
+    makes_node,
+    paths,
+    recover,
+    resolve_root,
     supports_compare_and_set,
 )
-from omnizarr.stores.local.atomic_files import PARTIAL
-from omnizarr.stores.marks import INTERMEDIATE, JOURNAL, MARKER, Mark, is_running
-from omnizarr.stores.marks import Kind as MarkKind
-from omnizarr.stores.operations import Conditional
-from omnizarr.stores.staging import FOLDER, interrupted, recover
+from omnizarr.extension import Kind as MarkKind
 
 MIN_AGE = 60.0  # seconds
 REMOTE_TIMEOUT = 86400.0  # seconds after which a writer on another machine is considered dead

@@ -13,16 +13,31 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, warn
-from omnizarr.formats import consolidated, is_metadata
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import find_node, walk_nodes
-from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.model.paths import is_ours
-from omnizarr.storage_transformers import stored_key
-from omnizarr.stores import Entry, PrefixStore, Store, can_list, list_dir, list_entries, list_prefix
-from omnizarr.stores.staging import FOLDER, PLAN, check_whole
+from omnizarr.extension import (
+    FOLDER,
+    PLAN,
+    ArrayModel,
+    BoundArray,
+    Entry,
+    GroupModel,
+    Location,
+    Node,
+    PrefixStore,
+    Store,
+    can_list,
+    check_whole,
+    consolidated,
+    find_node,
+    is_metadata,
+    is_ours,
+    list_dir,
+    list_entries,
+    list_prefix,
+    paths,
+    stored_key,
+    walk_nodes,
+)
 
 
 def lists_all(store: Store, path: str) -> bool:

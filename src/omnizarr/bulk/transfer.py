@@ -16,26 +16,29 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import engine
 from omnizarr.bulk.job import Outcome, Task, task_id
-from omnizarr.codecs.codec import Buffer
-from omnizarr.engine import BoundArray, chunk_context
 from omnizarr.errors import ChunkError, OmnizarrError
-from omnizarr.hierarchy.chunks import check_encoded_chunk, decoded_size, stored_chunks
-from omnizarr.indexing import plan
-from omnizarr.indexing.plan import Row
-from omnizarr.model import paths
-from omnizarr.stores import (
+from omnizarr.extension import (
+    BoundArray,
+    Buffer,
+    LinksFiles,
+    Row,
     Store,
     can_list,
+    check_encoded_chunk,
+    chunk_context,
+    decoded_size,
+    engine,
     file_root,
     get_many,
     has_cheap_requests,
     has_low_latency,
+    paths,
+    plan,
     set_many,
     sizes,
+    stored_chunks,
 )
-from omnizarr.stores.base import LinksFiles
 
 Coords: TypeAlias = tuple[int, ...]
 Method: TypeAlias = Literal["copy", "link", "encode", "values", "check"]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from omnizarr import registry
+from omnizarr import registry, validate
 from omnizarr.bulk import job
 from omnizarr.bulk.checks.chunks import RUN_BYTES, SLAB_BYTES
 from omnizarr.bulk.checks.documents import Hierarchy
@@ -25,17 +25,21 @@ from omnizarr.bulk.checks.keys import Listing, chunk_bytes
 from omnizarr.bulk.checks.shards import BATCH_BYTES
 from omnizarr.bulk.job import Job, Plan, Stage, Task, task_id
 from omnizarr.bulk.output import Part
-from omnizarr.concurrency.executors import On
-from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, StoreError
-from omnizarr.hierarchy.info import counted
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import find_node, resolve_store_path
-from omnizarr.hierarchy.validate import validate
-from omnizarr.model import paths
-from omnizarr.stores import Store
-from omnizarr.stores.identity import key_digest, portable_key
-from omnizarr.stores.marks import Mark, marker
+from omnizarr.extension import (
+    BoundArray,
+    Location,
+    Mark,
+    On,
+    Store,
+    counted,
+    find_node,
+    key_digest,
+    marker,
+    paths,
+    portable_key,
+    resolve_store_path,
+)
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 Missing: TypeAlias = Literal["count", "warn", "error"]

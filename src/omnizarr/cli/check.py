@@ -31,7 +31,7 @@ from omnizarr.cli.terminal import (
     show_findings,
 )
 from omnizarr.errors import Problem
-from omnizarr.stores.resolve import is_archive
+from omnizarr.extension import is_archive
 
 if TYPE_CHECKING:
     from omnizarr.bulk.checks.findings import FindingsFile, VerifyReport
@@ -86,7 +86,7 @@ def _errors(problems: list[Problem]) -> int:
 
 
 def _show_problems(problems: list[Problem]) -> None:
-    from omnizarr.formats.sections import section_of  # noqa: PLC0415 - loaded where needed
+    from omnizarr.extension import section_of  # noqa: PLC0415 - loaded where needed
 
     for problem in problems:
         wrong = problem.level == "error"
@@ -97,7 +97,7 @@ def _show_problems(problems: list[Problem]) -> None:
 
 
 def _problems_json(problems: list[Problem]) -> dict[str, Any]:
-    from omnizarr.formats.sections import section_of  # noqa: PLC0415 - loaded where needed
+    from omnizarr.extension import section_of  # noqa: PLC0415 - loaded where needed
 
     bad = _errors(problems)
     listed = [

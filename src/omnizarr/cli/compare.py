@@ -47,7 +47,7 @@ from omnizarr.cli.terminal import (
     show_table,
 )
 from omnizarr.errors import InvalidArgument, OmnizarrError
-from omnizarr.hierarchy.info import number_text, size_text
+from omnizarr.extension import number_text, size_text
 
 if TYPE_CHECKING:  # slow to import, and not needed for the help
     from omnizarr.bulk.analysis.array_stats import ArrayStats

@@ -47,7 +47,7 @@ from omnizarr.cli.terminal import (
     say_json,
     show_left_out,
 )
-from omnizarr.hierarchy.info import size_text
+from omnizarr.extension import size_text
 
 if TYPE_CHECKING:  # slow to import, and not needed for the help
     from omnizarr.bulk.convert import Report

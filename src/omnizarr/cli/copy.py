@@ -36,7 +36,7 @@ from omnizarr.cli.options import (
     zarr_format_option,
 )
 from omnizarr.cli.terminal import confirm, counted, examples, say, say_json
-from omnizarr.hierarchy.info import size_text
+from omnizarr.extension import size_text
 
 _PATTERN = "'temp*' for nodes of that name, 'a/b' for a path, '*.json' for other files"
 

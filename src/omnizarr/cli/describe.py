@@ -12,25 +12,33 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import omnizarr
-from omnizarr import chunk_key_encodings, registry
+from omnizarr import registry
 from omnizarr.cli.options import Options
-from omnizarr.codecs.specify import inner_chunk_shape, memory_order, plain_member
 from omnizarr.errors import OmnizarrError
-from omnizarr.formats import title
-from omnizarr.hierarchy.info import (
+from omnizarr.extension import (
+    ArrayModel,
     Info,
+    Location,
+    Named,
+    Node,
+    can_list,
+    chunk_key_encodings,
     counted,
     decoded_bytes,
+    find_node,
     grid_lengths,
     grid_text,
+    inner_chunk_shape,
+    list_sizes,
+    memory_order,
+    paths,
+    plain_member,
+    resolve_store_path,
     size_text,
     stored_text,
+    title,
     type_name,
 )
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import find_node, resolve_store_path
-from omnizarr.model import ArrayModel, Named, Node, paths
-from omnizarr.stores import can_list, list_sizes
 
 Coords = tuple[int, ...]
 

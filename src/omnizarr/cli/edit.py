@@ -32,10 +32,7 @@ from omnizarr.cli.options import (
 )
 from omnizarr.cli.terminal import counted, examples, may_overwrite, run_each, say, say_json
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, WrongNode, known_names
-from omnizarr.hierarchy.location import existing_node
-from omnizarr.hierarchy.lookup import readable_nodes
-from omnizarr.model import ArrayModel
-from omnizarr.stores import LocalStore
+from omnizarr.extension import ArrayModel, LocalStore, existing_node, readable_nodes
 
 
 @click.command(

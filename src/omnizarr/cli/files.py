@@ -35,7 +35,7 @@ from omnizarr.cli.terminal import (
     say,
     say_json,
 )
-from omnizarr.hierarchy.info import size_text
+from omnizarr.extension import size_text
 
 _dtype_option = click.option(
     "--dtype", metavar="TYPE", help="Type of arrays of numbers, such as f4; values must fit it."

@@ -26,12 +26,20 @@ from omnizarr.cli.options import (
 )
 from omnizarr.cli.terminal import examples, run_each, say, say_json, show_table
 from omnizarr.errors import InvalidArgument, WrongNode
-from omnizarr.hierarchy import info as summaries
-from omnizarr.hierarchy.info import codec_names, size_text, type_name, value_text
-from omnizarr.hierarchy.location import Location
-from omnizarr.model import ArrayModel, GroupModel, Node
-from omnizarr.model import paths as node_paths
-from omnizarr.stores import file_root, list_prefix
+from omnizarr.extension import (
+    ArrayModel,
+    GroupModel,
+    Location,
+    Node,
+    codec_names,
+    file_root,
+    list_prefix,
+    size_text,
+    type_name,
+    value_text,
+)
+from omnizarr.extension import info as summaries
+from omnizarr.extension import paths as node_paths
 
 if TYPE_CHECKING:
     from omnizarr import Array

@@ -48,16 +48,21 @@ from omnizarr.cli.terminal import (
     say,
     say_json,
 )
-from omnizarr.concurrency.executors import tasks_at_once
 from omnizarr.errors import InvalidArgument, MissingPackage, NodeExists, OmnizarrError
-from omnizarr.formats import Probe
-from omnizarr.hierarchy.info import size_text
-from omnizarr.stores.identity import check_disjoint, key_digest, portable_key
-from omnizarr.stores.resolve import is_archive, resolve
+from omnizarr.extension import (
+    Probe,
+    check_disjoint,
+    is_archive,
+    key_digest,
+    portable_key,
+    resolve,
+    size_text,
+    tasks_at_once,
+)
 
 if TYPE_CHECKING:
     from omnizarr.bulk.job import Job, Outcome, Plan, Progress
-    from omnizarr.stores import Store
+    from omnizarr.extension import Store
 
     O = TypeVar("O", bound=Outcome)  # noqa: E741 - the outcome of one kind of job
 
@@ -238,7 +243,7 @@ def _last_change(job: Any) -> int | None:
 
     None if that is not known: databases have no times, and those of buckets are of another clock.
     """
-    from omnizarr.stores import list_entries  # noqa: PLC0415 - loaded when a job runs
+    from omnizarr.extension import list_entries  # noqa: PLC0415 - loaded when a job runs
 
     given = getattr(job, "files", None) or job.source
     times = [0]
@@ -271,7 +276,7 @@ def _opened(where: Any, job: Any) -> Store:
 def _record(job: Any) -> tuple[Any, str, str]:
     """Return where the result of a job is noted, and what identifies its destination as it is."""
     from omnizarr.bulk.job import user_journal  # noqa: PLC0415 - loaded when a job runs
-    from omnizarr.stores import get_existing  # noqa: PLC0415 - loaded when a job runs
+    from omnizarr.extension import get_existing  # noqa: PLC0415 - loaded when a job runs
 
     store, prefix = user_journal(key_digest("complete", _job_key(job)))
     where = job.source if job.destination is None else job.destination
@@ -543,7 +548,7 @@ class _PairJournal:
 
     def erase(self) -> None:
         """Forget everything."""
-        from omnizarr.stores import erase_prefix  # noqa: PLC0415 - loaded when a job runs
+        from omnizarr.extension import erase_prefix  # noqa: PLC0415 - loaded when a job runs
 
         with suppress(OmnizarrError):
             erase_prefix(self.store, self.prefix)

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from omnizarr._json import load_object
 from omnizarr.bulk.pyramid import NAMES, level_shapes
 from omnizarr.cli.options import (
     CommandGroup,
@@ -49,10 +48,13 @@ from omnizarr.conventions.ome.versions import NEWEST, VERSIONS
 from omnizarr.conventions.ome.write import image_name, new_metadata, open_source
 from omnizarr.conventions.ome.write import write as write_ome
 from omnizarr.errors import NodeNotFound, OmnizarrError, Problem
-from omnizarr.formats import unchecked_attributes
-from omnizarr.hierarchy.info import size_text
-from omnizarr.stores import LocalStore
-from omnizarr.stores.resolve import options_for_two
+from omnizarr.extension import (
+    LocalStore,
+    load_object,
+    options_for_two,
+    size_text,
+    unchecked_attributes,
+)
 
 written = click.Choice([v.name for v in VERSIONS if v.writes])
 

@@ -41,7 +41,7 @@ from omnizarr.cli.options import (
     zarr_format_option,
 )
 from omnizarr.cli.terminal import confirm, counted, examples, say, say_json
-from omnizarr.hierarchy.info import size_text
+from omnizarr.extension import size_text
 
 if TYPE_CHECKING:  # slow to import, and not needed for the help
     from omnizarr.bulk.job import Job

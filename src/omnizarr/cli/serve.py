@@ -18,7 +18,7 @@ from omnizarr.cli.options import (
     yes_option,
 )
 from omnizarr.cli.terminal import confirm, examples, remark, say, say_json
-from omnizarr.config import byte_size
+from omnizarr.extension import byte_size
 from omnizarr.viewer.terminal import PROTOCOLS, Protocol, draw
 
 RANDOM = "random"

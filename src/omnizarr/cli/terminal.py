@@ -49,10 +49,17 @@ import click
 from omnizarr import errors
 from omnizarr.cli.options import QUIET, Options
 from omnizarr.errors import InvalidArgument, OmnizarrError, Problem
-from omnizarr.hierarchy.lookup import is_hierarchy, is_link, list_folder
-from omnizarr.stores.base import Store, redact_urls
-from omnizarr.stores.operations import can_list, list_dir
-from omnizarr.stores.resolve import is_archive, resolve
+from omnizarr.extension import (
+    Store,
+    can_list,
+    is_archive,
+    is_hierarchy,
+    is_link,
+    list_dir,
+    list_folder,
+    redact_urls,
+    resolve,
+)
 
 if TYPE_CHECKING:
     from omnizarr.bulk.checks.findings import Finding

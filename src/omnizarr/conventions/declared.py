@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from omnizarr._json import kind_of
 from omnizarr.conventions.cf.dataset import Dataset
 from omnizarr.conventions.cf.dataset import open as open_dataset
 from omnizarr.conventions.geo.map import open as open_map
@@ -19,10 +18,17 @@ from omnizarr.conventions.geo.transform import from_attributes
 from omnizarr.conventions.ome.validate import validate
 from omnizarr.conventions.ome.versions import NAMESPACE, find_metadata
 from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import find_node, walk_nodes
-from omnizarr.model import GroupModel, Node, paths
-from omnizarr.stores import Store, get_existing
+from omnizarr.extension import (
+    GroupModel,
+    Location,
+    Node,
+    Store,
+    find_node,
+    get_existing,
+    kind_of,
+    paths,
+    walk_nodes,
+)
 
 Declared: TypeAlias = Callable[[Node], bool]
 Found: TypeAlias = Iterator[tuple[str, Problem, str]]

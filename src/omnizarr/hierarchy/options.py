@@ -170,7 +170,7 @@ class _Default:
         return "DEFAULT_FILL"
 
 
-DEFAULT_FILL = _Default()
+DEFAULT_FILL: _Default = _Default()
 
 # Defaults of options other than None.
 DEFAULTS: dict[str, Any] = {

@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr import stores
+from omnizarr import Array
 from omnizarr.bulk.partition import Box, Encode, store, stored_axes
-from omnizarr.chunk_grids import Axis
 from omnizarr.errors import (
     MissingModule,
     OmnizarrError,
@@ -30,22 +29,28 @@ from omnizarr.errors import (
     StoreError,
     WrongType,
 )
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.build import build, make_array
-from omnizarr.hierarchy.chunks import stored_keys
-from omnizarr.hierarchy.create import new_location
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.options import CreateOptions, document_options
-from omnizarr.model import paths
-from omnizarr.stores import (
+from omnizarr.extension import (
+    Axis,
+    CreateOptions,
+    HasIdentity,
+    Location,
+    StorageIdentity,
     Versioned,
+    build,
     can_list,
+    document_options,
     has_cheap_requests,
     is_process_local,
+    key_digest,
+    make_array,
+    new_location,
     overlap,
+    paths,
     storage_identity,
+    stored_keys,
+    stores,
+    unique_key,
 )
-from omnizarr.stores.identity import HasIdentity, StorageIdentity, key_digest, unique_key
 
 try:
     import cloudpickle

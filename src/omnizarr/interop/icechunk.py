@@ -12,8 +12,14 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from omnizarr.errors import MissingModule, StoreError
-from omnizarr.stores.base import absolute_path, redact_urls, split_path
-from omnizarr.stores.identity import StorageIdentity, directory, inside
+from omnizarr.extension import (
+    StorageIdentity,
+    absolute_path,
+    directory,
+    inside,
+    redact_urls,
+    split_path,
+)
 
 try:
     import icechunk

@@ -15,15 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import config, ome
+from omnizarr import Array, View, config, ome
+from omnizarr import open as open_zarr
 from omnizarr.conventions.ome.model import is_colour
 from omnizarr.conventions.ome.region import unit_kind, unit_name
 from omnizarr.conventions.ome.versions import find_metadata
 from omnizarr.errors import OmnizarrError, SelectionError
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.open import open as open_zarr
-from omnizarr.hierarchy.selection import Shaped
-from omnizarr.hierarchy.view import View
+from omnizarr.extension import Shaped
 
 Values = npt.NDArray[Any]
 Box = tuple[slice, ...]

@@ -25,7 +25,6 @@ from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from omnizarr import aio, config
-from omnizarr.concurrency.pool import ThreadPool
 from omnizarr.errors import (
     ChunkError,
     InvalidArgument,
@@ -37,9 +36,7 @@ from omnizarr.errors import (
     StoreError,
     WrongNode,
 )
-from omnizarr.model import paths
-from omnizarr.stores import Store, can_list, has_low_latency
-from omnizarr.stores.base import LeadsOutside
+from omnizarr.extension import LeadsOutside, Store, ThreadPool, can_list, has_low_latency, paths
 from omnizarr.viewer.describe import chunk_map, find_array, public_message
 from omnizarr.viewer.folder import Folder, Found
 from omnizarr.viewer.values import Parts, TooLarge, Values, Wanted, read_tagged

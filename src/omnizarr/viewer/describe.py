@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from omnizarr import Array, Group
 from omnizarr.conventions.ome.versions import is_image
 from omnizarr.errors import (
     InvalidMetadata,
@@ -23,14 +24,21 @@ from omnizarr.errors import (
     TargetError,
     WrongNode,
 )
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.group import Group, open_node
-from omnizarr.hierarchy.info import type_name
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import find_node
-from omnizarr.model import GroupModel, Node, paths
-from omnizarr.stores import Store, can_list, has_cheap_requests
-from omnizarr.stores.base import EnclosesFiles, LeadsOutside, redact_urls
+from omnizarr.extension import (
+    EnclosesFiles,
+    GroupModel,
+    LeadsOutside,
+    Location,
+    Node,
+    Store,
+    can_list,
+    find_node,
+    has_cheap_requests,
+    open_node,
+    paths,
+    redact_urls,
+    type_name,
+)
 from omnizarr.viewer.display import display, largest_sizes, nothing
 from omnizarr.viewer.values import plain
 

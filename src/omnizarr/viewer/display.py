@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from omnizarr import Array, Group
 from omnizarr.conventions.cf.dataset import Dataset
 from omnizarr.conventions.cf.times import is_time
 from omnizarr.conventions.cf.variable import Decoding, Variable, decode
@@ -22,10 +23,7 @@ from omnizarr.conventions.geo.transform import Affine, read_transform, spatial_a
 from omnizarr.conventions.ome.image import Image, OmeGroup, load
 from omnizarr.conventions.ome.versions import is_image
 from omnizarr.errors import InvalidMetadata, OmnizarrError
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.info import type_name
-from omnizarr.model import paths
+from omnizarr.extension import paths, type_name
 
 Json: TypeAlias = dict[str, Any]
 TEXT = "text"

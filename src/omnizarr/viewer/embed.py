@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from omnizarr.errors import InvalidArgument
-from omnizarr.hierarchy.info import escape
+from omnizarr.extension import escape
 from omnizarr.viewer.display import stored_node
 from omnizarr.viewer.server import serving
 

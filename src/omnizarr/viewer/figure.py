@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from omnizarr.errors import InvalidArgument, MissingModule
-from omnizarr.stores.local.atomic_files import replace_file
+from omnizarr.extension import replace_file
 from omnizarr.viewer.picture import (
     PIXELS,
     Picture,

@@ -13,21 +13,23 @@ from typing import Any, TypeAlias
 
 from omnizarr.bulk.view_as.store import view_as
 from omnizarr.errors import NodeNotFound, OmnizarrError
-from omnizarr.hierarchy.lookup import is_hierarchy, is_link, list_folder
-from omnizarr.model import paths
-from omnizarr.stores import (
+from omnizarr.extension import (
+    EnclosesFiles,
     LocalStore,
     PrefixStore,
     Store,
     Versioned,
+    ZipStore,
     can_list,
     direct_file_root,
     file_root,
+    is_archive,
+    is_hierarchy,
+    is_link,
+    list_folder,
+    paths,
 )
-from omnizarr.stores.base import EnclosesFiles
-from omnizarr.stores.operations import sizes as sizes_of
-from omnizarr.stores.resolve import is_archive
-from omnizarr.stores.zip import ZipStore
+from omnizarr.extension import sizes as sizes_of
 from omnizarr.viewer.describe import Json, describe, find, members, public_message
 from omnizarr.viewer.describe import summary as summary_of
 from omnizarr.viewer.display import nothing

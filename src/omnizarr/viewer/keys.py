@@ -25,11 +25,20 @@ from starlette.types import Receive, Scope, Send
 
 from omnizarr.bulk.view_as.store import ViewStore
 from omnizarr.errors import InvalidArgument, StoreError
-from omnizarr.formats import Probe, consolidated
-from omnizarr.model.paths import is_ours
-from omnizarr.stores import Range, Store, Versioned, can_list, list_dir
-from omnizarr.stores.base import HasSizes, OpensValues, OpenValue
-from omnizarr.stores.operations import is_key
+from omnizarr.extension import (
+    HasSizes,
+    OpensValues,
+    OpenValue,
+    Probe,
+    Range,
+    Store,
+    Versioned,
+    can_list,
+    consolidated,
+    is_key,
+    is_ours,
+    list_dir,
+)
 
 T = TypeVar("T")
 Run: TypeAlias = Callable[..., Awaitable[Any]]  # calls a function on a thread

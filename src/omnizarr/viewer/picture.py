@@ -16,13 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import Array, Group
+from omnizarr import open as open_zarr
 from omnizarr.conventions.ome.versions import is_image
 from omnizarr.errors import InvalidArgument, OmnizarrError, WrongNode
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.info import value_text
-from omnizarr.hierarchy.open import open as open_zarr
-from omnizarr.hierarchy.open import open_array
+from omnizarr.extension import open_array, value_text
 from omnizarr.viewer.display import (
     TEXT,
     decoding,

@@ -13,12 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
-from omnizarr import stores
-from omnizarr.concurrency.pool import start_thread
+from omnizarr import Array, Group
 from omnizarr.errors import InvalidArgument, MissingModule, StoreError, warn
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.group import Group
-from omnizarr.stores import Store
+from omnizarr.extension import Store, start_thread, stores
 from omnizarr.viewer.app import ANY_ADDRESS, Limits, application
 from omnizarr.viewer.describe import describe
 from omnizarr.viewer.folder import Folder, store_below

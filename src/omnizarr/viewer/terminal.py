@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.errors import InvalidArgument
-from omnizarr.hierarchy.info import value_text
+from omnizarr.extension import value_text
 from omnizarr.viewer.picture import Picture, choose, colors, table_lines
 
 Protocol: TypeAlias = Literal["kitty", "sixel", "colors", "plain"]

@@ -18,17 +18,19 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import config
+from omnizarr import Array, config
 from omnizarr._version import VERSION
-from omnizarr.chunk_grids import Axis
 from omnizarr.conventions.cf.variable import Decoding
-from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import SelectionError
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.info import value_text
-from omnizarr.storage_transformers import stored_key
-from omnizarr.stores import Versioned, has_cheap_requests
-from omnizarr.stores.base import EnclosesFiles
+from omnizarr.extension import (
+    Axis,
+    EnclosesFiles,
+    Versioned,
+    as_plain,
+    has_cheap_requests,
+    stored_key,
+    value_text,
+)
 from omnizarr.viewer.display import (
     TEXT,
     chunk_bytes,

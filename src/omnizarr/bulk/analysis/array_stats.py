@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import Array
 from omnizarr.bulk.analysis.moments import Histogram, Moments, Number
 from omnizarr.errors import InvalidArgument
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.info import type_name, value_text
+from omnizarr.extension import type_name, value_text
 
 SLICE = 2**15  # elements at a time, which the processor's cache holds
 Kind: TypeAlias = Literal["numbers", "lengths", "none"]

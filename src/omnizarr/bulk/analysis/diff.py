@@ -15,7 +15,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import engine
+from omnizarr import Array
 from omnizarr.bulk.analysis.difference import (
     ABSENT,
     ArrayDifference,
@@ -36,17 +36,24 @@ from omnizarr.bulk.analysis.tiles import (
 )
 from omnizarr.bulk.job import Job, Outcome, Plan, RunOptions, Stage, Task, memory_of, run, task_id
 from omnizarr.bulk.partition import Box, stored_axes
-from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidArgument, OmnizarrError
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.chunks import encoded_chunk
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import find_node, resolve_store_path, walk_nodes
-from omnizarr.indexing import axis_plan
-from omnizarr.model import ArrayModel, Node, paths
-from omnizarr.stores import get_many
-from omnizarr.stores.identity import key_digest, unique_key
-from omnizarr.stores.resolve import options_for_two
+from omnizarr.extension import (
+    ArrayModel,
+    BoundArray,
+    Location,
+    Node,
+    axis_plan,
+    encoded_chunk,
+    engine,
+    find_node,
+    get_many,
+    key_digest,
+    options_for_two,
+    paths,
+    resolve_store_path,
+    unique_key,
+    walk_nodes,
+)
 
 COPIES = 6  # of a tile in memory: encoded and decoded, twice each, and what compares them
 SHOW = 10  # differences of an array that are kept with their values

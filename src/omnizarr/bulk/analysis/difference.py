@@ -11,12 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.bulk.adaptation import FILL, missing_mark
-from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrError
-from omnizarr.formats.format import ARRAY_DIMENSIONS
-from omnizarr.hierarchy.info import type_name, value_text
-from omnizarr.hierarchy.location import Location
-from omnizarr.model import ArrayModel, Named, Node
+from omnizarr.extension import (
+    ARRAY_DIMENSIONS,
+    ArrayModel,
+    BoundArray,
+    Location,
+    Named,
+    Node,
+    type_name,
+    value_text,
+)
 
 Found = tuple[str, Any, Any]  # the place in the metadata, and what both have there
 ABSENT = "(absent)"

@@ -13,7 +13,7 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 
-from omnizarr import engine
+from omnizarr import Array
 from omnizarr.bulk.analysis.array_stats import ArrayStats, Options, restored
 from omnizarr.bulk.analysis.moments import Number
 from omnizarr.bulk.analysis.tiles import (
@@ -28,12 +28,18 @@ from omnizarr.bulk.analysis.tiles import (
 from omnizarr.bulk.job import Job, Outcome, Plan, RunOptions, Stage, Task, memory_of, run, task_id
 from omnizarr.bulk.partition import Box, read_axes
 from omnizarr.errors import OmnizarrError
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.info import number_text
-from omnizarr.hierarchy.lookup import find_node, resolve_store_path, walk_nodes
-from omnizarr.indexing import axis_plan
-from omnizarr.model import ArrayModel, paths
-from omnizarr.stores.identity import key_digest, unique_key
+from omnizarr.extension import (
+    ArrayModel,
+    axis_plan,
+    engine,
+    find_node,
+    key_digest,
+    number_text,
+    paths,
+    resolve_store_path,
+    unique_key,
+    walk_nodes,
+)
 
 COPIES = 3  # of a tile in memory: encoded, decoded, and a part of it as other types
 

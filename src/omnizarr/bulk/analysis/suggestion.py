@@ -14,21 +14,30 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from omnizarr import config, data_types
-from omnizarr.config import byte_size
+from omnizarr import config
 from omnizarr.errors import CannotExpress, InvalidArgument, WrongType, known_names
-from omnizarr.formats import Format, by_name, title
-from omnizarr.hierarchy.chunk_shapes import (
+from omnizarr.extension import (
     SHARD_BYTES,
     TARGET_BYTES,
+    ArrayModel,
+    ArrayOptions,
+    Format,
+    Named,
+    array_model,
+    by_name,
+    byte_size,
+    card,
+    data_types,
     guess_chunks,
     halve,
     item_bytes,
+    lengths_of,
+    preformatted,
     shard_shape,
+    size_text,
+    title,
+    type_name,
 )
-from omnizarr.hierarchy.info import card, preformatted, size_text, type_name
-from omnizarr.hierarchy.options import ArrayOptions, array_model, lengths_of
-from omnizarr.model import ArrayModel, Named
 
 Pattern: TypeAlias = Literal["blocks", "planes", "series", "samples"]
 ReadShape: TypeAlias = Pattern | Sequence[int] | Mapping[Any, int]

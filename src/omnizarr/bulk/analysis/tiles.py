@@ -16,12 +16,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import Array
 from omnizarr.bulk.partition import Box, read_axes, stored_axes
-from omnizarr.chunk_grids import Axis
-from omnizarr.engine import BoundArray
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.chunks import stored_keys
-from omnizarr.stores import can_list
+from omnizarr.extension import Axis, BoundArray, can_list, stored_keys
 
 Coords: TypeAlias = tuple[int, ...]
 TILE_BYTES = 2**25  # of a tile in memory, if its chunks are not larger

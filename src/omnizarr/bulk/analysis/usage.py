@@ -8,18 +8,31 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, Unpack
 
 from omnizarr.bulk.job import Job, Outcome, Plan, RunOptions, Stage, Task, run, task_id
-from omnizarr.chunk_grids import Grid
-from omnizarr.chunk_key_encodings import ChunkKeyEncoding
-from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrError
-from omnizarr.formats import Format, Probe, consolidated
-from omnizarr.hierarchy.chunks import probe_stored_keys
-from omnizarr.hierarchy.info import size_text
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import fetch_probe, find_node, resolve_store_path, walk_nodes
-from omnizarr.model import ArrayModel, Node, paths
-from omnizarr.stores import Store, list_dir, list_sizes, sizes
-from omnizarr.stores.identity import key_digest, unique_key
+from omnizarr.extension import (
+    ArrayModel,
+    BoundArray,
+    ChunkKeyEncoding,
+    Format,
+    Grid,
+    Location,
+    Node,
+    Probe,
+    Store,
+    consolidated,
+    fetch_probe,
+    find_node,
+    key_digest,
+    list_dir,
+    list_sizes,
+    paths,
+    probe_stored_keys,
+    resolve_store_path,
+    size_text,
+    sizes,
+    unique_key,
+    walk_nodes,
+)
 
 BATCH = 1000  # keys whose sizes are requested at a time, where a store does not list them
 MAX_PARTS = 256  # members of a group that are listed one by one, concurrently

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from omnizarr.chunk_grids import Axis, Integers, RegularAxis
+from omnizarr.extension import Axis, Integers, RegularAxis
 
 MIXED = 8  # blocks in a window, at least: what is stored together comes apart
 MAX_BLOCKS = 2**20

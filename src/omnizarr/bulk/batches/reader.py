@@ -14,6 +14,7 @@ from typing import Any, Self, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import Array, Group, View
 from omnizarr.bulk.batches.order import (
     MIXED,
     Blocks,
@@ -24,15 +25,8 @@ from omnizarr.bulk.batches.order import (
     shuffle,
 )
 from omnizarr.bulk.partition import read_axes, stored_axes
-from omnizarr.concurrency import fork
-from omnizarr.concurrency.pool import ThreadPool
-from omnizarr.config import byte_size
-from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import InvalidArgument, WrongType
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.view import View
-from omnizarr.indexing import AxisSelection, everything
+from omnizarr.extension import AxisSelection, ThreadPool, as_plain, byte_size, everything, fork
 
 Source: TypeAlias = "Array | View | npt.NDArray[Any]"
 Values: TypeAlias = npt.NDArray[Any]

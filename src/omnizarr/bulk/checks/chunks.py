@@ -29,18 +29,27 @@ from omnizarr.bulk.checks.shards import (
     overlaps,
     slabs,
 )
-from omnizarr.codecs import CodecPipeline
-from omnizarr.codecs.codec import Buffer
-from omnizarr.codecs.sharding import Index, Shards, check_length, chunk_range, present
-from omnizarr.codecs.specify import inner_chunk_shape
-from omnizarr.engine import BoundArray, kernel
 from omnizarr.errors import ChunkError, OmnizarrError, StoreError, error_context
-from omnizarr.hierarchy.chunks import chunk_counts
-from omnizarr.indexing import axis_plan
-from omnizarr.model import paths
-from omnizarr.model.node import CHECKSUMS, PREFIX
-from omnizarr.stores import Range, get_many
-from omnizarr.stores.base import HasSizes
+from omnizarr.extension import (
+    CHECKSUMS,
+    PREFIX,
+    BoundArray,
+    Buffer,
+    CodecPipeline,
+    HasSizes,
+    Index,
+    Range,
+    Shards,
+    axis_plan,
+    check_length,
+    chunk_counts,
+    chunk_range,
+    get_many,
+    inner_chunk_shape,
+    kernel,
+    paths,
+    present,
+)
 
 CHECKSUM_CODECS = frozenset({"crc32c", *(PREFIX + id_ for id_ in CHECKSUMS)})
 RUN_BYTES = 2**21  # of chunks that the kernel decodes with one call

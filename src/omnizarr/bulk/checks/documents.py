@@ -6,19 +6,28 @@ import math
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from omnizarr import stores
 from omnizarr.bulk.checks.findings import Finding, Kind, VerifyReport
-from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrError, Problem
-from omnizarr.formats import Format, Probe, consolidated
-from omnizarr.hierarchy.chunks import chunk_counts
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import fetch_probe
-from omnizarr.hierarchy.validate import CheckedNode, check_consolidated, walk_checked
-from omnizarr.model import ArrayModel, GroupModel, paths
-from omnizarr.stores import list_dir
-from omnizarr.stores.marks import JOURNAL
-from omnizarr.stores.staging import FOLDER, interrupted
+from omnizarr.extension import (
+    FOLDER,
+    JOURNAL,
+    ArrayModel,
+    BoundArray,
+    CheckedNode,
+    Format,
+    GroupModel,
+    Location,
+    Probe,
+    check_consolidated,
+    chunk_counts,
+    consolidated,
+    fetch_probe,
+    interrupted,
+    list_dir,
+    paths,
+    stores,
+    walk_checked,
+)
 
 
 class Hierarchy:

@@ -12,9 +12,7 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 
 from omnizarr.bulk.job import Outcome
 from omnizarr.errors import InvalidArgument, Problem, StoreError, known_names
-from omnizarr.formats.sections import section_of
-from omnizarr.hierarchy.info import counted
-from omnizarr.model import paths
+from omnizarr.extension import counted, paths, section_of
 
 Coords: TypeAlias = tuple[int, ...]
 Level: TypeAlias = Literal["error", "warning"]

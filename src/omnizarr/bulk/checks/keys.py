@@ -19,17 +19,27 @@ from omnizarr.bulk.checks.chunks import CheckChunks, ReportMissing, inner_count,
 from omnizarr.bulk.checks.documents import Hierarchy
 from omnizarr.bulk.checks.findings import Coords, Depth, Finding, Kind, Level, VerifyReport
 from omnizarr.bulk.job import Task, task_id
-from omnizarr.concurrency.file_locks import NAME as LOCK
-from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrError
-from omnizarr.hierarchy.chunks import chunk_counts, missing_chunk_keys
-from omnizarr.model import paths
-from omnizarr.model.paths import is_ours
-from omnizarr.stores import LocalStore, Store, file_root, list_prefix, list_sizes
-from omnizarr.stores.base import ListsSizes
-from omnizarr.stores.local.atomic_files import PARTIAL
-from omnizarr.stores.marks import JOURNAL, MARKER, Mark
-from omnizarr.stores.staging import FOLDER, replaced
+from omnizarr.extension import (
+    FOLDER,
+    JOURNAL,
+    MARKER,
+    PARTIAL,
+    BoundArray,
+    ListsSizes,
+    LocalStore,
+    Mark,
+    Store,
+    chunk_counts,
+    file_root,
+    is_ours,
+    list_prefix,
+    list_sizes,
+    missing_chunk_keys,
+    paths,
+    replaced,
+)
+from omnizarr.extension import NAME as LOCK
 
 TASK_BYTES = 2**26  # of decoded chunks that a task checks, unless one chunk is larger
 TASK_KEYS = 2048

@@ -10,10 +10,8 @@ from typing import TypeAlias
 import numpy as np
 
 from omnizarr.bulk.checks.findings import Coords
-from omnizarr.codecs.sharding import Index, Shards
-from omnizarr.engine import BoundArray
 from omnizarr.errors import ChunkError
-from omnizarr.stores import Range
+from omnizarr.extension import BoundArray, Index, Range, Shards
 
 BATCH_BYTES = 2**24  # of chunks that are read together
 InnerRange: TypeAlias = tuple[Coords, Range]  # an inner chunk and its bytes in the shard

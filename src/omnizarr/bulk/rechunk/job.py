@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 
-from omnizarr import config, registry
+from omnizarr import Array, config, registry
 from omnizarr.bulk.adaptation import Options, adapt_array, other_fill_note
 from omnizarr.bulk.job import MEMORY, Job, Plan, RunOptions, Stage, Task, launch, task_id
 from omnizarr.bulk.output import HierarchyOutput, locked_destination, settle_stages
@@ -51,8 +51,6 @@ from omnizarr.bulk.rechunk.tasks import (
     stored_batches,
 )
 from omnizarr.bulk.source_keys import source_state
-from omnizarr.codecs.specify import inner_chunk_shape, pipeline
-from omnizarr.engine import BoundArray
 from omnizarr.errors import (
     CannotExpress,
     Conflict,
@@ -61,31 +59,40 @@ from omnizarr.errors import (
     OmnizarrError,
     StoreError,
 )
-from omnizarr.formats import consolidated
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.chunks import stored_keys, with_shape
-from omnizarr.hierarchy.info import counted, size_text
-from omnizarr.hierarchy.location import Location, existing_node
-from omnizarr.hierarchy.lookup import (
+from omnizarr.extension import (
+    ArrayModel,
+    BoundArray,
+    GroupModel,
+    Location,
+    Node,
+    Store,
+    Transfer,
+    can_list,
+    consolidated,
+    counted,
+    existing_node,
+    file_root,
     find_node,
     format_for,
+    inner_chunk_shape,
+    interrupted,
+    key_digest,
+    list_prefix,
+    options_for_two,
+    overlap,
+    paths,
+    pipeline,
+    portable_key,
     readable_nodes,
     require_readable_nodes,
-    resolve_store_path,
-)
-from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.stores import (
-    Store,
-    can_list,
-    file_root,
-    list_prefix,
     resolve,
+    resolve_store_path,
+    size_text,
     storage_identity,
+    stored_keys,
+    unique_key,
+    with_shape,
 )
-from omnizarr.stores.identity import key_digest, overlap, portable_key, unique_key
-from omnizarr.stores.resolve import options_for_two
-from omnizarr.stores.staging import interrupted
-from omnizarr.stores.transfer import Transfer
 
 
 class RechunkOptions(RunOptions, total=False):

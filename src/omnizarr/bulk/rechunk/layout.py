@@ -7,13 +7,20 @@ import struct
 from collections.abc import Sequence
 
 from omnizarr.bulk.rechunk.plan import Chunking
-from omnizarr.chunk_grids import Axis, RegularAxis
-from omnizarr.codecs.specify import inner_chunk_shape, pipeline
-from omnizarr.engine import BoundArray
-from omnizarr.formats.draft.extensions import packed_shard_shape
-from omnizarr.hierarchy.chunks import stored_keys
-from omnizarr.model import ArrayModel, Named
-from omnizarr.stores import Range, direct_file_root, direct_values
+from omnizarr.extension import (
+    ArrayModel,
+    Axis,
+    BoundArray,
+    Named,
+    Range,
+    RegularAxis,
+    direct_file_root,
+    direct_values,
+    inner_chunk_shape,
+    packed_shard_shape,
+    pipeline,
+    stored_keys,
+)
 
 VARIABLE_ITEM = 128  # bytes in memory of an item without a fixed size, as a guess
 RAW_BLOCK = 2**13  # bytes of a file that take about as long to read as another call

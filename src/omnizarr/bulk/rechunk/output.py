@@ -10,19 +10,23 @@ from typing import Protocol
 from omnizarr.bulk.job import Output
 from omnizarr.bulk.output import Begun, ChangeOutput, HierarchyOutput, SeveralNodes
 from omnizarr.errors import Conflict, StoreError
-from omnizarr.hierarchy.attributes import lock_shape, update_metadata
-from omnizarr.hierarchy.chunks import with_shape
-from omnizarr.hierarchy.location import Location, existing_node
-from omnizarr.model import ArrayModel, GroupModel, Node
-from omnizarr.stores import (
+from omnizarr.extension import INTERMEDIATE as INTERMEDIATE
+from omnizarr.extension import (
+    ArrayModel,
+    GroupModel,
+    Location,
+    Node,
     Store,
     can_list,
     erase_prefix,
+    existing_node,
     get_existing,
     is_process_local,
     list_prefix,
+    lock_shape,
+    update_metadata,
+    with_shape,
 )
-from omnizarr.stores.marks import INTERMEDIATE as INTERMEDIATE
 
 
 class ArrayOutput(Output, Protocol):

@@ -22,8 +22,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from omnizarr.chunk_grids import Axis, Integers, RegularAxis
 from omnizarr.errors import InvalidArgument
+from omnizarr.extension import Axis, Integers, RegularAxis
 
 Box: TypeAlias = tuple[slice, ...]
 RESERVE = 64_000_000  # bytes for the interpreter and libraries, or half of a smaller memory

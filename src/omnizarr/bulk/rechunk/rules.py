@@ -11,18 +11,30 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr import data_types
 from omnizarr.bulk.fill import check_sign
-from omnizarr.codecs.specify import inner_chunk_shape, kind, pipeline, with_bytes
-from omnizarr.data_types import DataType, as_type
-from omnizarr.data_types.cast import is_complex_pair
-from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidArgument, OmnizarrError, WrongType, known_names
-from omnizarr.formats import Format
-from omnizarr.formats.draft.extensions import packed_shard_shape
-from omnizarr.hierarchy.chunk_shapes import chunk_grid, shard_options, shard_shape
-from omnizarr.hierarchy.options import named_codecs
-from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
+from omnizarr.extension import (
+    ArrayModel,
+    BoundArray,
+    DataType,
+    Format,
+    GroupModel,
+    Named,
+    Node,
+    as_type,
+    chunk_grid,
+    data_types,
+    inner_chunk_shape,
+    is_complex_pair,
+    kind,
+    named_codecs,
+    packed_shard_shape,
+    paths,
+    pipeline,
+    shard_options,
+    shard_shape,
+    with_bytes,
+)
 
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 KEEP: Any = None  # of a rule: as in the source

@@ -11,18 +11,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import config, data_types, engine
+from omnizarr import config
 from omnizarr.bulk.job import Outcome
 from omnizarr.bulk.partition import show_box
-from omnizarr.concurrency.limits import task_of
-from omnizarr.data_types import as_type
-from omnizarr.engine import BoundArray
-from omnizarr.hierarchy.chunks import stored_keys
-from omnizarr.indexing import axis_plan
-from omnizarr.model import ArrayModel, paths
-from omnizarr.stores import Store, list_entries
-from omnizarr.stores.base import Entry
-from omnizarr.stores.transfer import Transfer
+from omnizarr.extension import (
+    ArrayModel,
+    BoundArray,
+    Entry,
+    Store,
+    Transfer,
+    as_type,
+    axis_plan,
+    data_types,
+    engine,
+    list_entries,
+    paths,
+    stored_keys,
+    task_of,
+)
 
 Box = tuple[slice, ...]
 Coords = tuple[int, ...]

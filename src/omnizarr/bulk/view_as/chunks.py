@@ -14,27 +14,31 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import engine
 from omnizarr.bulk.adaptation import Adaptation
 from omnizarr.bulk.transfer import Transfer, chunk_box, cut_chunk, recode
-from omnizarr.codecs import bind_codec
-from omnizarr.codecs.sharding import ShardingIndexed
-from omnizarr.codecs.specify import inner_chunk_shape
-from omnizarr.engine import BoundArray, chunk_context
-from omnizarr.engine.missing_chunks import Filled
-from omnizarr.formats import Format
-from omnizarr.hierarchy.chunks import (
+from omnizarr.extension import (
+    BoundArray,
+    Filled,
+    Format,
+    IndexedShards,
+    Named,
+    Range,
+    ShardingIndexed,
+    Store,
+    bind_codec,
+    chunk_context,
     chunk_counts,
     encoded_chunk,
+    engine,
+    get_many,
+    inner_chunk_shape,
+    key_digest,
+    plan,
     present_chunks,
+    sizes,
+    stored_key,
     stored_keys,
 )
-from omnizarr.indexing import plan
-from omnizarr.model import Named
-from omnizarr.storage_transformers import stored_key
-from omnizarr.storage_transformers.sharding import IndexedShards
-from omnizarr.stores import Range, Store, get_many, sizes
-from omnizarr.stores.identity import key_digest
 
 Coords: TypeAlias = tuple[int, ...]
 

@@ -15,7 +15,6 @@ from typing import TypeVar
 from omnizarr import registry
 from omnizarr.bulk.adaptation import Options, adapt_array
 from omnizarr.bulk.view_as.chunks import ViewedArray, unpacked
-from omnizarr.engine import BoundArray
 from omnizarr.errors import (
     CannotExpress,
     InvalidMetadata,
@@ -24,12 +23,25 @@ from omnizarr.errors import (
     StoreError,
     error_context,
 )
-from omnizarr.formats import Documents, Format, consolidated
-from omnizarr.hierarchy.location import Location, default_separator
-from omnizarr.hierarchy.lookup import find_node, walk_nodes
-from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.stores import Store, can_list, get_existing, has_low_latency
-from omnizarr.stores.wrappers import WrapperStore
+from omnizarr.extension import (
+    ArrayModel,
+    BoundArray,
+    Documents,
+    Format,
+    GroupModel,
+    Location,
+    Node,
+    Store,
+    WrapperStore,
+    can_list,
+    consolidated,
+    default_separator,
+    find_node,
+    get_existing,
+    has_low_latency,
+    paths,
+    walk_nodes,
+)
 
 # Conventions are above this module in the layers, so OME-Zarr is found by its registered name.
 registry.register("integration", "ome-view", "omnizarr.conventions.ome.migrate:for_view")

@@ -10,13 +10,27 @@ from typing import Any, TypeAlias
 from omnizarr.bulk.view_as.chunks import Coords, ViewedArray
 from omnizarr.bulk.view_as.nodes import Nodes
 from omnizarr.errors import InvalidArgument
-from omnizarr.formats import by_name, consolidated
-from omnizarr.hierarchy.lookup import resolve_store_path
-from omnizarr.model import paths
-from omnizarr.stores import Range, Store, can_list, get_many, has_low_latency
-from omnizarr.stores.base import Bytes, Closeable, Versioned, value_digest
-from omnizarr.stores.identity import StorageIdentity, storage_identity
-from omnizarr.stores.operations import check_key, check_prefix, check_writable, one_level
+from omnizarr.extension import (
+    Bytes,
+    Closeable,
+    Range,
+    StorageIdentity,
+    Store,
+    Versioned,
+    by_name,
+    can_list,
+    check_key,
+    check_prefix,
+    check_writable,
+    consolidated,
+    get_many,
+    has_low_latency,
+    one_level,
+    paths,
+    resolve_store_path,
+    storage_identity,
+    value_digest,
+)
 
 Names: TypeAlias = list[str]  # inside the class `list` is a method
 Values: TypeAlias = list[bytes | None]

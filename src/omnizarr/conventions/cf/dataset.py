@@ -14,6 +14,8 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import Array, Group, create_array, create_group
+from omnizarr import open as open_zarr
 from omnizarr.conventions.cf.packing import FILL, Packing, encode_fill
 from omnizarr.conventions.cf.times import bounds_of
 from omnizarr.conventions.cf.variable import (
@@ -32,13 +34,14 @@ from omnizarr.errors import (
     WrongNode,
     known_names,
 )
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.create import create_array, create_group
-from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.info import attributes_section, card, type_name
-from omnizarr.hierarchy.open import open as open_zarr
-from omnizarr.hierarchy.options import ArrayOptions, document_options
-from omnizarr.stores import MemoryStore
+from omnizarr.extension import (
+    ArrayOptions,
+    MemoryStore,
+    attributes_section,
+    card,
+    document_options,
+    type_name,
+)
 
 
 class Dataset(Mapping[str, Variable]):

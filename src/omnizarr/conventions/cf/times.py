@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.data_types import as_type
 from omnizarr.errors import InvalidArgument, InvalidMetadata, MissingModule, known_names
+from omnizarr.extension import as_type
 
 Values = npt.NDArray[Any]
 

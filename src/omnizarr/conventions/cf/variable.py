@@ -16,17 +16,21 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import Array, View
 from omnizarr.conventions.cf.packing import FILL, Packing, as_numbers, encode_fill
 from omnizarr.conventions.cf.times import TICKS, UNITS, Times, is_time
-from omnizarr.data_types import as_type, cast
-from omnizarr.data_types.cast import is_masked_array
-from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import InvalidArgument, InvalidMetadata, SelectionError
-from omnizarr.formats.format import ARRAY_DIMENSIONS, is_nczarr
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.info import attributes_section, card
-from omnizarr.hierarchy.selection import Shaped
-from omnizarr.hierarchy.view import View
+from omnizarr.extension import (
+    ARRAY_DIMENSIONS,
+    Shaped,
+    as_plain,
+    as_type,
+    attributes_section,
+    card,
+    cast,
+    is_masked_array,
+    is_nczarr,
+)
 
 Values = npt.NDArray[Any]
 TimesAs = Literal["auto", "cftime"] | None

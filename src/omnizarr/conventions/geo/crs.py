@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from omnizarr import Array, Group
 from omnizarr.errors import (
     CannotExpress,
     InvalidArgument,
@@ -33,10 +34,7 @@ from omnizarr.errors import (
     NodeExists,
     warn,
 )
-from omnizarr.formats.format import ARRAY_DIMENSIONS
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.group import Group, open_node
-from omnizarr.model import paths
+from omnizarr.extension import ARRAY_DIMENSIONS, open_node, paths
 
 _URL = re.compile(r"^https?://www\.opengis\.net/def/crs/([\w.-]+)/([\w.-]+)/([\w.-]+)/?$")
 _URN = re.compile(r"^urn:ogc:def:crs:([\w.-]+):([\w.-]*):([\w.-]+)$")

@@ -21,6 +21,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import Array, Group
+from omnizarr import open as open_zarr
 from omnizarr.conventions.geo.crs import CRS, from_proj, full_circle, read_crs
 from omnizarr.conventions.geo.transform import (
     Affine,
@@ -31,7 +33,6 @@ from omnizarr.conventions.geo.transform import (
     read_transform,
     spatial_axes,
 )
-from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import (
     InvalidArgument,
     InvalidMetadata,
@@ -41,11 +42,7 @@ from omnizarr.errors import (
     error_context,
     warn,
 )
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.info import attributes_section, card
-from omnizarr.hierarchy.open import open as open_zarr
-from omnizarr.model import paths
+from omnizarr.extension import as_plain, attributes_section, card, paths
 
 SET = "tile_matrix_set"
 MATRIX_TRANSFORM = "tile matrix"  # the key of a level's transform from its tile matrix

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from omnizarr import Array
 from omnizarr.conventions.cf.variable import decode
 from omnizarr.conventions.geo.crs import grid_mapping, parent_group, sibling
 from omnizarr.errors import InvalidArgument, InvalidMetadata, OmnizarrError
-from omnizarr.hierarchy.array import Array
 
 Bounds = tuple[float, float, float, float]
 _AXIS_NAMES = (("y", "x"), ("Y", "X"), ("lat", "lon"), ("latitude", "longitude"))

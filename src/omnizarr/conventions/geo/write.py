@@ -7,7 +7,7 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from omnizarr import config
+from omnizarr import Array, Group, View, config
 from omnizarr.bulk.pyramid import (
     NAMES,
     Progress,
@@ -32,14 +32,17 @@ from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.map import open as open_map
 from omnizarr.conventions.geo.transform import Affine, named_axes, read_transform, spatial_axes
 from omnizarr.errors import InvalidArgument, known_names, warn
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.build import build
-from omnizarr.hierarchy.chunk_shapes import TARGET_BYTES, guess_chunks
-from omnizarr.hierarchy.create import new_location
-from omnizarr.hierarchy.group import Group, make_group
-from omnizarr.hierarchy.options import ArrayOptions, check_options, document_options
-from omnizarr.hierarchy.selection import as_source
-from omnizarr.hierarchy.view import View
+from omnizarr.extension import (
+    TARGET_BYTES,
+    ArrayOptions,
+    as_source,
+    build,
+    check_options,
+    document_options,
+    guess_chunks,
+    make_group,
+    new_location,
+)
 
 # By default, levels are added until both sides are at most this long.
 SMALL = 256

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from omnizarr import registry
+from omnizarr import Array, Group, registry
 from omnizarr.conventions.ome.model import (
     Axis,
     Channel,
@@ -30,13 +30,7 @@ from omnizarr.conventions.ome.versions import (
     upgrade,
 )
 from omnizarr.errors import InvalidMetadata, NodeNotFound, Problem, SelectionError, WrongNode, warn
-from omnizarr.formats.format import title
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.info import Info, attributes_section, card
-from omnizarr.hierarchy.location import existing_node
-from omnizarr.model import paths
-from omnizarr.stores import Store
+from omnizarr.extension import Info, Store, attributes_section, card, existing_node, paths, title
 
 N = TypeVar("N", Array, Group)
 Unit = str | Mapping[str, str] | None

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from omnizarr import Array
 from omnizarr.bulk.pyramid import Values
 from omnizarr.conventions.ome.model import Axis, Metadata, Transform
 from omnizarr.conventions.ome.region import unit_factor, unit_kind, unit_name, unknown_unit
-from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import InvalidArgument
-from omnizarr.hierarchy.array import Array
+from omnizarr.extension import as_plain
 
 Factors = tuple[int, ...]
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from omnizarr import stores
+from omnizarr import Group
 from omnizarr.bulk.adaptation import cannot_convert
 from omnizarr.bulk.convert import ChunkProgress, Convert, Report, convert
 from omnizarr.bulk.in_place import (
@@ -45,17 +45,25 @@ from omnizarr.errors import (
     OmnizarrError,
     StoreError,
 )
-from omnizarr.formats import Format, by_name
-from omnizarr.formats.format import ARRAY_DIMENSIONS
-from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import find_node, require_readable_nodes
-from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.stores import Range, Store
-from omnizarr.stores.base import Bytes
-from omnizarr.stores.identity import StorageIdentity
-from omnizarr.stores.marks import marker
-from omnizarr.stores.resolve import options_for_two
+from omnizarr.extension import (
+    ARRAY_DIMENSIONS,
+    ArrayModel,
+    Bytes,
+    Format,
+    GroupModel,
+    Location,
+    Node,
+    Range,
+    StorageIdentity,
+    Store,
+    by_name,
+    find_node,
+    marker,
+    options_for_two,
+    paths,
+    require_readable_nodes,
+    stores,
+)
 
 # Members of the groups that a hierarchy of OME-Zarr starts at.
 _ROOTS = ("multiscales", "plate", "bioformats2raw.layout")

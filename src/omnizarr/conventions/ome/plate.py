@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, overload
 
+from omnizarr import Group
+from omnizarr import open as open_zarr
 from omnizarr.conventions.ome.image import Image, Labels, Loaded, OmeGroup, image_at, load, member
 from omnizarr.conventions.ome.model import PlateLayout, WellLayout
 from omnizarr.errors import InvalidMetadata, NodeNotFound, WrongNode
-from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.open import open as open_zarr
-from omnizarr.stores import can_list
+from omnizarr.extension import can_list
 
 
 class Well(OmeGroup, Mapping[str, Image]):

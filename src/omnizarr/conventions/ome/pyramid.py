@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from omnizarr import config, stores
+from omnizarr import Array, Group, config
 from omnizarr.bulk.fill import (
     ArraySource,
     Filled,
@@ -72,17 +72,27 @@ from omnizarr.conventions.ome.write import (
     with_separator,
 )
 from omnizarr.errors import CannotExpress, InvalidArgument, NodeNotFound
-from omnizarr.hierarchy.array import Array, options_like, unpublished
-from omnizarr.hierarchy.create import new_location
-from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.location import Location, existing_node
-from omnizarr.hierarchy.lookup import resolve_store_path
-from omnizarr.hierarchy.options import ArrayOptions, array_model
-from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.stores import check_disjoint, get_existing
-from omnizarr.stores.identity import key_digest, portable_key
-from omnizarr.stores.resolve import options_for_two
-from omnizarr.stores.staging import check_whole
+from omnizarr.extension import (
+    ArrayModel,
+    ArrayOptions,
+    GroupModel,
+    Location,
+    Node,
+    array_model,
+    check_disjoint,
+    check_whole,
+    existing_node,
+    get_existing,
+    key_digest,
+    new_location,
+    options_for_two,
+    options_like,
+    paths,
+    portable_key,
+    resolve_store_path,
+    stores,
+    unpublished,
+)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from omnizarr._json import dumps, kind_of
 from omnizarr.conventions.ome.model import is_colour
 from omnizarr.conventions.ome.region import unit_kind
 from omnizarr.conventions.ome.versions import (
@@ -25,6 +24,7 @@ from omnizarr.conventions.ome.versions import (
     upgrade,
 )
 from omnizarr.errors import InvalidMetadata, Problem
+from omnizarr.extension import dumps, kind_of
 
 ADVICE = "advice: "
 RECOMMENDED = "missing, but recommended"

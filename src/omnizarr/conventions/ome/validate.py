@@ -10,8 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnizarr import stores
-from omnizarr._json import kind_of
 from omnizarr.conventions.ome.model import Metadata, from_json
 from omnizarr.conventions.ome.rules import Inspector, check
 from omnizarr.conventions.ome.versions import (
@@ -24,16 +22,21 @@ from omnizarr.conventions.ome.versions import (
     upgrade,
 )
 from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
-from omnizarr.formats import Probe
-from omnizarr.formats.format import title
-from omnizarr.hierarchy.location import Location, existing_node
-from omnizarr.hierarchy.lookup import (
+from omnizarr.extension import (
+    ArrayModel,
+    GroupModel,
+    Location,
+    Probe,
+    existing_node,
     fetch_probe,
     find_node,
     has_store_path,
+    kind_of,
+    paths,
     resolve_store_path,
+    stores,
+    title,
 )
-from omnizarr.model import ArrayModel, GroupModel, paths
 
 Json = dict[str, Any]
 AXES = range(5)  # an image has at most five

@@ -11,7 +11,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from omnizarr import stores
+from omnizarr import Array, Group
+from omnizarr import open as open_zarr
 from omnizarr._version import VERSION
 from omnizarr.bulk.pyramid import NAMES, Progress, fill_levels, level_chunks, level_shapes
 from omnizarr.conventions.cf.variable import described_values
@@ -64,17 +65,22 @@ from omnizarr.errors import (
     known_names,
     warn,
 )
-from omnizarr.formats import by_name
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.build import build
-from omnizarr.hierarchy.chunk_shapes import TARGET_BYTES, guess_chunks
-from omnizarr.hierarchy.create import new_location
-from omnizarr.hierarchy.group import Group, make_group
-from omnizarr.hierarchy.open import open as open_zarr
-from omnizarr.hierarchy.options import ArrayOptions, check_options, document_options, key_encoding
-from omnizarr.hierarchy.selection import as_source
-from omnizarr.model import paths
-from omnizarr.stores.resolve import options_for_two
+from omnizarr.extension import (
+    TARGET_BYTES,
+    ArrayOptions,
+    as_source,
+    build,
+    by_name,
+    check_options,
+    document_options,
+    guess_chunks,
+    key_encoding,
+    make_group,
+    new_location,
+    options_for_two,
+    paths,
+    stores,
+)
 
 Rgba = tuple[int, int, int, int]
 _COLOURS = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")

@@ -18,7 +18,7 @@ from omnizarr import registry
 from omnizarr.bulk.fill import Source
 from omnizarr.bulk.partition import Box
 from omnizarr.errors import InvalidArgument, NodeNotFound, known_names
-from omnizarr.hierarchy.options import DEFAULT_FILL
+from omnizarr.extension import DEFAULT_FILL
 
 __all__ = ["ArrayEntry", "Box", "Contents", "ImageEntry", "Source", "detect", "read_contents"]
 HDF5 = b"\x89HDF\r\n\x1a\n"

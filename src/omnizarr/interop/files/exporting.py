@@ -14,19 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr import config, registry
+from omnizarr import Array, Group, config, registry
+from omnizarr import open as open_zarr
 from omnizarr.bulk.fill import Filled, check_cast, check_sign
 from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, launch, memory_of
 from omnizarr.bulk.source_keys import source_state
 from omnizarr.errors import CannotExpress, InvalidArgument, known_names
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.open import open as open_zarr
+from omnizarr.extension import check_whole, key_digest, paths, portable_key
 from omnizarr.interop.files.contents import format_of_name
 from omnizarr.interop.files.writing import AUTO, NUMBERS, FileOutput, FileWriter
-from omnizarr.model import paths
-from omnizarr.stores.identity import key_digest, portable_key
-from omnizarr.stores.staging import check_whole
 
 WRITERS = {
     "numpy": "omnizarr.interop.files.numpy_writer:NpyWriter",

@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import Array
 from omnizarr.bulk.fill import COPIES, Filled, cast, item_bytes, items_for
 from omnizarr.bulk.job import Task, task_id
-from omnizarr.concurrency import file_locks
 from omnizarr.conventions.cf.packing import FILL, NAMES, Packing, as_number, decode_fill
-from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, StoreError
-from omnizarr.hierarchy.array import Array
+from omnizarr.extension import as_plain, file_locks
 from omnizarr.interop.files.writing import FileWriter, box_total, read_cuts
 
 try:

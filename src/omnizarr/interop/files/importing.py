@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr import config, stores
+from omnizarr import Array, config
 from omnizarr.bulk.fill import (
     Filled,
     box_count,
@@ -42,10 +42,18 @@ from omnizarr.conventions.ome.pyramid import (
 from omnizarr.conventions.ome.versions import to_attributes, version_on
 from omnizarr.conventions.ome.write import image_name
 from omnizarr.errors import CannotExpress, InvalidArgument, InvalidName, MissingModule, warn
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.create import new_location
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.options import DEFAULT_FILL, array_model
+from omnizarr.extension import (
+    DEFAULT_FILL,
+    ArrayModel,
+    GroupModel,
+    Location,
+    Node,
+    array_model,
+    key_digest,
+    new_location,
+    paths,
+    stores,
+)
 from omnizarr.interop.files.contents import (
     ArrayEntry,
     Contents,
@@ -53,8 +61,6 @@ from omnizarr.interop.files.contents import (
     fingerprint,
     read_contents,
 )
-from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.stores.identity import key_digest
 
 Lengths = int | str | Sequence[int] | Mapping[str, int] | None
 _ELSEWHERE = {  # options that users look for here, and where they are

@@ -14,15 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import Array
 from omnizarr.bulk.fill import cast
 from omnizarr.conventions.cf.packing import FILL
-from omnizarr.data_types import as_type
 from omnizarr.errors import CannotExpress, MissingModule
-from omnizarr.formats.format import is_nczarr
-from omnizarr.hierarchy.array import Array
+from omnizarr.extension import as_type, is_nczarr, paths
 from omnizarr.interop.files.hdf5_writer import Hdf5Writer, WriteBox, writable
 from omnizarr.interop.files.netcdf import RESERVED
-from omnizarr.model import paths
 
 try:
     import h5netcdf

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from omnizarr import Array
 from omnizarr.bulk.fill import COPIES, TEXT_BYTES, Filled, cast, item_bytes, items_for
 from omnizarr.bulk.job import Task, task_id
-from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import CannotExpress
-from omnizarr.hierarchy.array import Array
+from omnizarr.extension import as_plain
 from omnizarr.interop.files.writing import (
     AUTO,
     FileWriter,

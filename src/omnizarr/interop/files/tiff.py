@@ -43,7 +43,7 @@ from omnizarr.conventions.geo.transform import POINT, geotiff_transform
 from omnizarr.conventions.geo.write import SPATIAL
 from omnizarr.conventions.ome.region import unit_name
 from omnizarr.errors import InvalidArgument, MissingModule, OmnizarrError
-from omnizarr.hierarchy.options import DEFAULT_FILL
+from omnizarr.extension import DEFAULT_FILL
 from omnizarr.interop.files.contents import (
     ArrayEntry,
     Box,

@@ -24,6 +24,7 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import Array, Group
 from omnizarr.bulk.fill import COPIES, Filled, cast
 from omnizarr.bulk.job import Task, task_id
 from omnizarr.bulk.partition import read_axes
@@ -34,14 +35,11 @@ from omnizarr.conventions.geo.map import open as open_map
 from omnizarr.conventions.ome.image import Image, load
 from omnizarr.conventions.ome.plate import open as open_ome
 from omnizarr.conventions.ome.versions import NEWEST, is_image, to_attributes
-from omnizarr.data_types.data_type import as_plain
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, MissingPackage
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.group import Group
+from omnizarr.extension import as_plain, paths
 from omnizarr.interop.files.ome_xml import xml_metadata
 from omnizarr.interop.files.tiff import COLOUR, ROLES
 from omnizarr.interop.files.writing import FileWriter
-from omnizarr.model import paths
 
 try:
     import tifffile

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from omnizarr import Array
 from omnizarr.bulk.fill import Filled, item_bytes
 from omnizarr.bulk.job import Task
 from omnizarr.bulk.output import Attempt, Begun, StoreOutput, new_mark
@@ -30,11 +31,17 @@ from omnizarr.errors import (
     OmnizarrError,
     warn,
 )
-from omnizarr.formats.format import ARRAY_DIMENSIONS
-from omnizarr.hierarchy.array import Array
-from omnizarr.model import paths
-from omnizarr.stores import LocalStore, Store, list_prefix, set_new
-from omnizarr.stores.marks import MARKER, Kind, Mark
+from omnizarr.extension import (
+    ARRAY_DIMENSIONS,
+    MARKER,
+    Kind,
+    LocalStore,
+    Mark,
+    Store,
+    list_prefix,
+    paths,
+    set_new,
+)
 
 AUTO = "auto"
 NUMBERS = "biufc"

@@ -21,12 +21,11 @@ from xarray import conventions
 from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
+from omnizarr import Array
 from omnizarr.bulk.partition import Encode
-from omnizarr.codecs.specify import to_named
 from omnizarr.conventions.cf.packing import find_word, mark_missing
 from omnizarr.conventions.cf.times import Times, bounds_of, is_time
 from omnizarr.conventions.cf.variable import Decoding, TimesAs
-from omnizarr.data_types import cast
 from omnizarr.errors import (
     InvalidArgument,
     InvalidMetadata,
@@ -35,8 +34,7 @@ from omnizarr.errors import (
     WrongType,
     known_names,
 )
-from omnizarr.formats.codec_names import without_checksums
-from omnizarr.hierarchy.array import Array
+from omnizarr.extension import cast, to_named, without_checksums
 from omnizarr.interop.xarray.read import missing_values, variable
 
 _OPTIONS = {

@@ -14,8 +14,8 @@ from typing import Any
 import xarray as xr
 from xarray.backends import BackendEntrypoint, StoreBackendEntrypoint
 
+from omnizarr import Array
 from omnizarr.errors import WrongNode
-from omnizarr.hierarchy.array import Array
 from omnizarr.interop.xarray.read import Stored, name_of, open_stored, unpack_in_place
 from omnizarr.interop.xarray.write import write
 

@@ -20,23 +20,27 @@ import numcodecs
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import Array, Group, View
+from omnizarr import open as open_node
 from omnizarr.bulk.partition import Box, parts, read_axes
-from omnizarr.codecs.specify import pipeline
-from omnizarr.concurrency.pool import for_each, in_parallel
 from omnizarr.conventions.cf.packing import MISSING, as_numbers, decode_fill
 from omnizarr.conventions.cf.variable import is_scalar
-from omnizarr.data_types.data_type import as_plain
-from omnizarr.engine.kernel import empty
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, OmnizarrError
-from omnizarr.formats.codec_names import split_compressor, to_ids, to_names
-from omnizarr.formats.format import ARRAY_DIMENSIONS
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.open import open as open_node
-from omnizarr.hierarchy.view import View
-from omnizarr.model import Named
-from omnizarr.model.node import OBJECT_CODECS
-from omnizarr.stores import has_cheap_requests, has_low_latency
+from omnizarr.extension import (
+    ARRAY_DIMENSIONS,
+    OBJECT_CODECS,
+    Named,
+    as_plain,
+    empty,
+    for_each,
+    has_cheap_requests,
+    has_low_latency,
+    in_parallel,
+    pipeline,
+    split_compressor,
+    to_ids,
+    to_names,
+)
 
 try:
     import xarray as xr

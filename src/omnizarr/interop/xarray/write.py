@@ -13,6 +13,7 @@ import pandas as pd
 import xarray as xr
 from xarray import conventions
 
+from omnizarr import Array, Group, consolidate_metadata
 from omnizarr.bulk.partition import store as store_box
 from omnizarr.conventions.cf.variable import is_scalar
 from omnizarr.errors import (
@@ -26,14 +27,18 @@ from omnizarr.errors import (
     WrongNode,
     WrongType,
 )
-from omnizarr.hierarchy.array import Array, unpublished
-from omnizarr.hierarchy.attributes import lock_shape
-from omnizarr.hierarchy.build import build
-from omnizarr.hierarchy.chunks import with_shape
-from omnizarr.hierarchy.create import new_location
-from omnizarr.hierarchy.group import Group, make_group
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.open import consolidate_metadata, open_group
+from omnizarr.extension import (
+    Location,
+    build,
+    commits_changes,
+    lock_shape,
+    make_group,
+    new_location,
+    open_group,
+    paths,
+    unpublished,
+    with_shape,
+)
 from omnizarr.interop.xarray.encode import (
     Coded,
     dataset_of,
@@ -44,8 +49,6 @@ from omnizarr.interop.xarray.encode import (
     with_given_encoding,
 )
 from omnizarr.interop.xarray.read import fill_is_mask, variable
-from omnizarr.model import paths
-from omnizarr.stores import commits_changes
 
 if find_spec("dask"):
     from omnizarr.interop.dask import Writes, check_apart_from, run, writes

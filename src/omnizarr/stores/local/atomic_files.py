@@ -31,7 +31,7 @@ try:
 except ImportError:  # no compiler when it was installed, or Windows
     _files = None  # type: ignore[assignment]
 
-PARTIAL = f"{OURS}partial__"  # of one that is being written
+PARTIAL: str = f"{OURS}partial__"  # of one that is being written
 _HERE = -100  # AT_FDCWD of Linux
 _ONLY_NEW, _EXCHANGE = 1, 2  # RENAME_NOREPLACE, RENAME_EXCHANGE of Linux
 _ON_MACOS = {_ONLY_NEW: 4, _EXCHANGE: 2}  # RENAME_EXCL, RENAME_SWAP
