@@ -88,9 +88,3 @@ def test_every_bounded_table_is_a_cache() -> None:
                 if test.startswith("len(_") and ".clear()" in body:
                     found.append(f"{name}:{node.lineno}")
     assert found == []
-
-
-def test_the_package_stays_small() -> None:
-    files = sorted((SOURCE / "concurrency").glob("*.py"))
-    assert len(files) <= 12
-    assert sum(len(path.read_text().splitlines()) for path in files) <= 1895

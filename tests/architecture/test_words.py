@@ -19,7 +19,8 @@ PRIVATE = {
 
 
 def _parts(name: str) -> set[str]:
-    return set(re.findall(r"[a-z]+", re.sub(r"([A-Z])", r"_\1", name).lower()))
+    """Return the words of a name: of CamelCase, snake_case and CAPITALS."""
+    return {w.lower() for w in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
 
 
 def _names(tree: ast.AST) -> Iterator[str]:
@@ -29,6 +30,8 @@ def _names(tree: ast.AST) -> Iterator[str]:
             yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
         elif isinstance(node, ast.arg):
             yield node.arg
 
@@ -57,5 +60,7 @@ def test_names_are_words_of_the_field() -> None:
 def test_the_checks_find_what_they_look_for() -> None:
     assert FRAGMENT.match("Whether a key exists.")
     assert not FRAGMENT.match("Return whether a key exists.")
-    assert _parts("TakeTurns") & PRIVATE
+    assert _parts("TakeTurns") == {"take", "turns"}
+    assert _parts("PATIENCE") & _parts("_patience_left") & PRIVATE
+    assert list(_names(ast.parse("self._remembered = 1"))) == ["_remembered"]
     assert list(_names(ast.parse("def f(patience):\n    crew = 1"))) == ["f", "patience", "crew"]

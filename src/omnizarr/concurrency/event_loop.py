@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from omnizarr.concurrency import fork
-from omnizarr.concurrency.pool import PATIENCE, start_thread
+from omnizarr.concurrency.pool import INTERRUPT_WAIT, start_thread
 
 T = TypeVar("T")
 _loop: asyncio.AbstractEventLoop | None = None
@@ -18,7 +18,7 @@ _lock = fork.lock()
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine; the caller's own event loop has no part in it.
 
-    An interrupt cancels it, and waits for it to end for `PATIENCE`.
+    An interrupt cancels it, and waits for it to end for `INTERRUPT_WAIT`.
     """
     ended = threading.Event()
 
@@ -34,7 +34,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     except BaseException:  # of the coroutine, or of a signal handler
         if not future.done():
             future.cancel()
-            ended.wait(PATIENCE)
+            ended.wait(INTERRUPT_WAIT)
         raise
 
 

@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from omnizarr import config
-from omnizarr.concurrency.pool import PATIENCE, abandoned_when, run_on_threads
+from omnizarr.concurrency.pool import INTERRUPT_WAIT, abandoned_when, run_on_threads
 from omnizarr.errors import StoreError, WrongType
 
 A = TypeVar("A")
@@ -50,7 +50,7 @@ def for_each_on(
     number of threads or processes. `done` is called by one thread at a time. The first error stops
     the rest and is raised when the calls that have begun have ended, except on a Dask cluster,
     which does not tell which have. Without `waits`, or on an executor, an interrupt waits for
-    `PATIENCE` only.
+    `INTERRUPT_WAIT` only.
     """
     if on is None or on == "threads":
         _on_threads(items, function, done, workers or config.get().threads, waits)
@@ -136,7 +136,7 @@ def _on_executor(
             _collect(ended.get(), running, done)
     except BaseException as e:
         if not isinstance(executor, _DaskExecutor):  # Dask forgets futures that nobody has
-            _stop(running, ended, math.inf if isinstance(e, Exception) else PATIENCE)
+            _stop(running, ended, math.inf if isinstance(e, Exception) else INTERRUPT_WAIT)
         raise
 
 

@@ -2,7 +2,7 @@
 
 An error of one call drops those that have not begun and is raised when the others have ended, so
 that the caller may close what they use. An interrupt (Ctrl-C) waits for calls that may take long,
-such as a request that a server does not answer, no longer than `PATIENCE`; a second one leaves at
+such as a request that a server does not answer, no longer than `INTERRUPT_WAIT`; a second one leaves at
 once.
 
 No thread keeps the process from ending. Where none can be started, at the end of the interpreter or
@@ -34,7 +34,7 @@ R = TypeVar("R")
 
 SMALL = 2**16  # below this many bytes a call stays on its own thread
 START = 2.0  # seconds that a thread may take to begin
-PATIENCE = 1.0  # seconds that an interrupt waits for calls that may take long
+INTERRUPT_WAIT = 1.0  # seconds that an interrupt waits for calls that may take long
 
 
 def start_thread(work: Callable[[], object], name: str) -> bool:
@@ -75,7 +75,7 @@ def run_on_threads(
 
     The first error is raised when all of them have ended; `stop` has the others end soon. Between
     its parts `work` may ask `is_superfluous` and return early. Without `waits` an interrupt
-    (Ctrl-C, not an error) waits for `PATIENCE` only, and the helpers end later. They are started
+    (Ctrl-C, not an error) waits for `INTERRUPT_WAIT` only, and the helpers end later. They are started
     for the call and end with it, so that a fork finds none of them.
     """
     settings, errors, started = config.get(), list[BaseException](), 0
@@ -103,7 +103,7 @@ def run_on_threads(
         except BaseException as e:
             stop()
             patient = waits or isinstance(e, Exception)
-            end = math.inf if patient else time.monotonic() + PATIENCE
+            end = math.inf if patient else time.monotonic() + INTERRUPT_WAIT
             for helper in found[:started]:
                 helper.wait(end)
             raise
@@ -124,7 +124,7 @@ def for_each(
 ) -> None:
     """Call a function for every item, on a few threads where so many bytes are worth it.
 
-    Without `waits` an interrupt waits for calls that have begun for `PATIENCE` only.
+    Without `waits` an interrupt waits for calls that have begun for `INTERRUPT_WAIT` only.
     """
     threads = useful_threads(count, nbytes)
     if threads <= 1:
@@ -275,7 +275,7 @@ class _Batch(Generic[A, R]):
             self._left.wait()
         except BaseException:  # of a signal handler
             self._ended.set()
-            self._left.wait(PATIENCE)
+            self._left.wait(INTERRUPT_WAIT)
             raise
         if self._errors:
             raise min(self._errors, key=lambda found: found[0])[1]
@@ -319,7 +319,7 @@ def interruptible(function: Callable[[], R]) -> R:
     except BaseException:  # of the function, or of a signal handler
         ended.set()
         if not future.cancel():
-            wait([future], PATIENCE)
+            wait([future], INTERRUPT_WAIT)
         raise
 
 

@@ -22,7 +22,7 @@ LARGEST = 2**23  # bytes of a joined range: several connections are faster than 
 _SHORT, _LONG = 2**16, 2**18  # bytes of responses that show the latency, and the throughput
 _LEAST = 64  # requests at a time, as far as there are
 _RATE = 8000  # responses in a second, of which a process can hardly take more
-REMEMBERED = 2**24  # bytes of first parts, of one store
+MAX_FIRST_PARTS = 2**24  # bytes of first parts, of one store
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +178,13 @@ class FirstParts:
 
     def put(self, request: tuple[str, Range | None], data: bytes, generation: str) -> None:
         """Remember a part, unless it is large or another value may have its generation."""
-        if len(data) > REMEMBERED // 16 or generation.startswith("W/"):
+        if len(data) > MAX_FIRST_PARTS // 16 or generation.startswith("W/"):
             return
         with self._lock:
             self._drop(request)
             self._parts[request] = data, generation
             self._nbytes += len(data)
-            while self._nbytes > REMEMBERED:
+            while self._nbytes > MAX_FIRST_PARTS:
                 self._drop(next(iter(self._parts)))
 
     def forget(self, request: tuple[str, Range | None]) -> None:

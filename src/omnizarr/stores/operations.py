@@ -121,19 +121,19 @@ class ConsistentReader:
         self._known: dict[str, str] = {}
         self._unverified: dict[str, Range] = {}  # remembered first parts that were used
         lasting = self._has_generations and getattr(store, "lasting_generations", False)
-        self._remembered = first_parts(store) if lasting else None
+        self._first_parts = first_parts(store) if lasting else None
 
     def __call__(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
         if not self._has_generations or all(part is None for _, part in requests):
             return self._fetch(requests)
-        if self._remembered is None:
+        if self._first_parts is None:
             return self._fetch_parts(requests)
         found: dict[int, bytes | None] = {}
         for number, (key, part) in enumerate(requests):
             if part is not None and key in self._whole:
                 found[number] = part.of(self._whole[key])
                 continue
-            known = self._remembered.get((key, part)) if key not in self._known else None
+            known = self._first_parts.get((key, part)) if key not in self._known else None
             if part is not None and known is not None:
                 found[number], self._known[key] = known
                 self._unverified[key] = part
@@ -156,8 +156,8 @@ class ConsistentReader:
                 continue
             if known is None and generation is not None:
                 self._known[key] = generation
-                if self._remembered is not None and data is not None:
-                    self._remembered.put((key, part), data, generation)
+                if self._first_parts is not None and data is not None:
+                    self._first_parts.put((key, part), data, generation)
             elif known is not None and (data is None or generation is not None):
                 if data is None or not _same_generation(known, generation):
                     self._forget(key)
@@ -177,8 +177,8 @@ class ConsistentReader:
             self._fetch_parts([*self._unverified.items()])
 
     def _forget(self, key: str) -> None:
-        if self._remembered is not None and key in self._unverified:
-            self._remembered.forget((key, self._unverified[key]))
+        if self._first_parts is not None and key in self._unverified:
+            self._first_parts.forget((key, self._unverified[key]))
 
 
 def _same_generation(known: str | None, other: str | None) -> bool:

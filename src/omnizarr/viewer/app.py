@@ -102,7 +102,7 @@ class Served:
         limits: Limits,
     ) -> None:
         self._held = keys.HeldBytes(limits.memory, limits.share, limits.wait_seconds)
-        self._turns = keys.Shared(self._at_once, 1.0, limits.wait_seconds)
+        self._shared = keys.Shared(self._at_once, 1.0, limits.wait_seconds)
         # Notebooks have another origin; who may read the values may also show the page.
         around = ("*", "vscode-webview:") if "*" in origins else ("'self'", *origins)
         self._policy = _POLICY + " ".join(around)
@@ -127,7 +127,7 @@ class Served:
 
         Clients take turns, so that one with many requests does not hold up others.
         """
-        with await self._turns.take(client, 1):
+        with await self._shared.take(client, 1):
             if has_low_latency(self.store):
                 return await aio.run(function, *args)
             return await asyncio.wrap_future(_requests.submit(function, *args))

@@ -227,7 +227,7 @@ def test_metadata_that_have_not_changed_are_translated_once(
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_REMEMBERED", 4)
+    monkeypatch.setattr(module, "MAX_CACHED", 4)
     monkeypatch.setattr(module, "MAX_MADE", 2**12)
     store = oz.MemoryStore()
     group = oz.create_group(store, zarr_format=2)

@@ -46,7 +46,7 @@ from omnizarr.extension import (
 # Conventions are above this module in the layers, so OME-Zarr is found by its registered name.
 registry.register("integration", "ome-view", "omnizarr.conventions.ome.migrate:for_view")
 
-MAX_REMEMBERED = 256  # arrays, and nodes whose metadata are
+MAX_CACHED = 256  # arrays, and nodes whose metadata are
 MAX_DOCUMENT = 2**16  # bytes of the stored metadata of such an array
 MAX_MADE = 2**24  # bytes of the metadata of all such nodes
 T = TypeVar("T")
@@ -167,7 +167,7 @@ class Nodes:
         found = make()
         size = sum(map(len, found.values()))
         self._size += size
-        if self._size > MAX_MADE or len(self._made) >= MAX_REMEMBERED:
+        if self._size > MAX_MADE or len(self._made) >= MAX_CACHED:
             self._made, self._size = {}, size
         if size <= MAX_MADE:
             self._made[what] = digest, found
@@ -331,7 +331,7 @@ class Nodes:
             self.goal.check_name(path)
             array = self._adapted(location, path, node)
         if documents and sum(map(len, documents.values())) <= MAX_DOCUMENT:
-            if len(self._arrays) >= MAX_REMEMBERED:
+            if len(self._arrays) >= MAX_CACHED:
                 self._arrays = {}
             self._arrays[path] = documents, array
         return array
