@@ -2,8 +2,8 @@
 
 An error of one call drops those that have not begun and is raised when the others have ended, so
 that the caller may close what they use. An interrupt (Ctrl-C) waits for calls that may take long,
-such as a request that a server does not answer, no longer than `INTERRUPT_WAIT`; a second one leaves at
-once.
+such as a request that a server does not answer, at most for `INTERRUPT_WAIT`; a second one leaves
+at once.
 
 No thread keeps the process from ending. Where none can be started, at the end of the interpreter or
 at a limit of the system, the caller does the work itself.
@@ -75,8 +75,8 @@ def run_on_threads(
 
     The first error is raised when all of them have ended; `stop` has the others end soon. Between
     its parts `work` may ask `is_superfluous` and return early. Without `waits` an interrupt
-    (Ctrl-C, not an error) waits for `INTERRUPT_WAIT` only, and the helpers end later. They are started
-    for the call and end with it, so that a fork finds none of them.
+    (Ctrl-C, not an error) waits for `INTERRUPT_WAIT` only, and the helpers end later. They are
+    started for the call and end with it, so that a fork finds none of them.
     """
     settings, errors, started = config.get(), list[BaseException](), 0
 
