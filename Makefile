@@ -5,7 +5,7 @@
 # newest Python that is installed, with the packages that are newest there.
 # make test-pure runs a part of the tests without the compiled modules.
 # make dist builds the source distribution and wheels into dist/, and tries to install them.
-# make soak runs for hours what must never go wrong, and writes docs/reliability.md.
+# make soak runs for hours what must never go wrong, and writes docs/generated/reliability.md.
 # make docs builds the documentation site into site/; python3 -m http.server -d site shows it.
 # make bench (make bench QUICK=1: under three minutes) compares with other Zarr libraries.
 PYTHON ?= python3

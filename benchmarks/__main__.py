@@ -98,10 +98,12 @@ def main() -> None:
 
 def write(rows: list[Row], run: Run, console: Console) -> None:
     """Write the page and the figure."""
-    (DOCS / "benchmarks.md").write_text(document(rows, run))
+    (DOCS / "generated" / "benchmarks.md").write_text(document(rows, run))
     subtitle = f"{run.machine}, Python {run.python}, {run.date}, {run.command}; log scale"
-    draw(rows, DOCS / "benchmarks.png", subtitle)
-    console.print(f"wrote docs/benchmarks.md and docs/benchmarks.png; {run.minutes:.1f} minutes")
+    draw(rows, DOCS / "generated" / "benchmarks.png", subtitle)
+    console.print(
+        f"wrote docs/generated/benchmarks.md and docs/generated/benchmarks.png; {run.minutes:.1f} minutes"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The main results as a figure: ``docs/benchmarks.png``."""
+"""The main results as a figure: ``docs/generated/benchmarks.png``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results as tables on the screen and as ``docs/benchmarks.md``."""
+"""The results as tables on the screen and as ``docs/generated/benchmarks.md``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run packages that use zarr-python on omnizarr in its place, and write docs/downstream.md.
+"""Run packages that use zarr-python on omnizarr in its place, and write docs/generated/downstream.md.
 
 ``python -m benchmarks.downstream [--only NAME …] [--suites] [--folder DIR] [--sources DIR]``
 installs the newest versions of the packages below the folder, runs a round trip with each and, with
@@ -35,7 +35,9 @@ def main() -> None:
     parser.add_argument("--suites", action="store_true", help="run the packages' own tests too")
     parser.add_argument("--folder", type=Path, default=CHECKOUT / ".venv-downstream")
     parser.add_argument("--sources", type=Path, help="folder of source trees, named by package")
-    parser.add_argument("--page", type=Path, default=CHECKOUT / "docs" / "downstream.md")
+    parser.add_argument(
+        "--page", type=Path, default=CHECKOUT / "docs" / "generated" / "downstream.md"
+    )
     options = parser.parse_args()
     folder: Path = options.folder.resolve()
     together = sorted(PACKAGES, key=lambda package: package.environment)

@@ -1,4 +1,4 @@
-"""docs/downstream.md, from the results."""
+"""docs/generated/downstream.md, from the results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.downstream.results import Result, by_reason
 
 HEAD = """# Packages that run on zarr-python, on omnizarr
 
-[omnizarr.as_zarr()](zarr-python.md) gives omnizarr to programs that import zarr. This page shows
+[omnizarr.as_zarr()](../zarr-python.md) gives omnizarr to programs that import zarr. This page shows
 what that does to packages that use zarr-python, unchanged, in the versions that were newest when
 they ran. It is written by `python -m benchmarks.downstream --suites`.
 

@@ -20,7 +20,7 @@ from pymdownx.slugs import slugify
 ROOT = Path(__file__).parents[2]
 ALONE = ("index.md", "troubleshooting.md")  # pages that are not part of a section
 FIRST = ("reference/open-create", "reference/operations", "reference/checking")
-LAST = ("benchmarks", "conformance", "design/", "downstream", "kernel", "project/", "reliability")
+LAST = ("design/", "generated/", "kernel", "project/")
 FENCE = re.compile(r"^ *(```+|~~~+)")
 ITEM = re.compile(r"^( *)(?:[-*+]|\d+[.)]) +")
 LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")

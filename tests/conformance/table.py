@@ -1,4 +1,4 @@
-"""The table in docs/conformance.md, kept in sync with the tests.
+"""The table in docs/generated/conformance.md, kept in sync with the tests.
 
 Tests name the rows that they show with ``@pytest.mark.shows("V1-04")``. After adding one, run
 ``python -m tests.conformance.table`` from the top of the project to rewrite the last column.
@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.conformance.unmet import PARTLY, UNMET
 
 TESTS = Path(__file__).parents[1]
-TABLE = TESTS.parent / "docs" / "conformance.md"
+TABLE = TESTS.parent / "docs" / "generated" / "conformance.md"
 # Number of rows in each group; numbers are never reused.
 GROUPS = {
     "V1": 39,

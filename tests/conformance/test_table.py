@@ -1,4 +1,4 @@
-"""docs/conformance.md names the tests of every requirement, or why there are none."""
+"""docs/generated/conformance.md names the tests of every requirement, or why there are none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long stress tests: ``python -m tests.soak`` writes docs/reliability.md.
+"""Long stress tests: ``python -m tests.soak`` writes docs/generated/reliability.md.
 
 The same functions run for a short time in tests/faults.
 """

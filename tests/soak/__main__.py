@@ -1,4 +1,4 @@
-"""Run long stress tests; each writes its table to docs/reliability.md.
+"""Run long stress tests; each writes its table to docs/generated/reliability.md.
 
 Without names, all parts run one after the other. Files are created in `TMPDIR`; choose a memory
 file system so that databases need not wait for a disk.

@@ -16,7 +16,7 @@ from typing import Any
 
 import omnizarr as oz
 
-PAGE = Path("docs/reliability.md")
+PAGE = Path("docs/generated/reliability.md")
 INTRODUCTION = """# Reliability
 
 Results of long stress tests. `make soak` repeats them and writes this page; `make test` runs a
