@@ -101,9 +101,7 @@ def write(rows: list[Row], run: Run, console: Console) -> None:
     (DOCS / "generated" / "benchmarks.md").write_text(document(rows, run))
     subtitle = f"{run.machine}, Python {run.python}, {run.date}, {run.command}; log scale"
     draw(rows, DOCS / "generated" / "benchmarks.png", subtitle)
-    console.print(
-        f"wrote docs/generated/benchmarks.md and docs/generated/benchmarks.png; {run.minutes:.1f} minutes"
-    )
+    console.print(f"wrote docs/generated/benchmarks.md and .png; {run.minutes:.1f} minutes")
 
 
 if __name__ == "__main__":

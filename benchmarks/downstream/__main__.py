@@ -1,4 +1,4 @@
-"""Run packages that use zarr-python on omnizarr in its place, and write docs/generated/downstream.md.
+"""Run packages that use zarr-python on omnizarr in its place; write docs/generated/downstream.md.
 
 ``python -m benchmarks.downstream [--only NAME …] [--suites] [--folder DIR] [--sources DIR]``
 installs the newest versions of the packages below the folder, runs a round trip with each and, with

@@ -49,7 +49,7 @@ def machine(client: Client) -> Any:
 
 
 def _seed(row: str, kind: str) -> int:
-    """Return the seed: always the same where not every point holds yet (docs/generated/reliability.md)."""
+    """Return the seed: always the same where not every point holds yet (see reliability.md)."""
     return 0 if row in ("job", "in-place job") or kind in ("ZIP", "fsspec") else SEED
 
 

@@ -20,7 +20,7 @@ PAGE = Path("docs/generated/reliability.md")
 INTRODUCTION = """# Reliability
 
 Results of long stress tests. `make soak` repeats them and writes this page; `make test` runs a
-short form of each table. [design/locks.md](design/locks.md) explains the guarantees.
+short form of each table. [design/locks.md](../design/locks.md) explains the guarantees.
 """
 
 
