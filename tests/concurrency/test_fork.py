@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from functools import partial
 
 import pytest
 
@@ -54,17 +55,23 @@ def test_a_lock_is_for_the_same_thread_again() -> None:
         assert good_in_child(lambda: lock.acquire(timeout=60))
 
 
-def test_a_fork_waits_for_those_inside_a_gate_and_closes_before() -> None:
-    gate, inside, seen = fork.Gate(), threading.Event(), list[str]()
+@pytest.mark.parametrize("as_finaliser", [False, True])
+def test_a_fork_waits_for_those_inside_a_gate_and_closes_before(as_finaliser: bool) -> None:
+    gate, inside, seen = fork.LibraryGate(), threading.Event(), list[str]()
     gate.close_before_fork(lambda: seen.append("closed"))
 
     def use() -> None:
-        with gate:
-            inside.set()
-            threading.Event().wait(0.2)
-            seen.append("used")
+        inside.set()
+        threading.Event().wait(0.2)
+        seen.append("used")
 
-    thread = threading.Thread(target=use)
+    def use_inside() -> None:
+        with gate:
+            use()
+
+    thread = threading.Thread(
+        target=partial(gate.call_from_finaliser, use) if as_finaliser else use_inside
+    )
     thread.start()
     inside.wait(30)
 
@@ -76,6 +83,13 @@ def test_a_fork_waits_for_those_inside_a_gate_and_closes_before() -> None:
     thread.join()
     with gate:  # and parents go on
         assert seen == ["used", "closed"]
+
+
+def test_a_finaliser_that_runs_during_a_fork_is_called_after_it_in_the_parent_only() -> None:
+    gate, seen = fork.LibraryGate(), list[str]()
+    gate.close_before_fork(lambda: gate.call_from_finaliser(lambda: seen.append("finalised")))
+    assert good_in_child(lambda: seen == [])
+    assert seen == ["finalised"]
 
 
 def test_inherited_objects_are_not_released_at_the_end_of_the_child() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 from weakref import WeakSet
 
@@ -50,7 +49,7 @@ def never_release(inherited: Any) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
 
 
-class Gate:
+class LibraryGate:
     """Lets many threads use a library at once, and a fork happen while none does.
 
     SQLite and LMDB have locks of their own, and what is open in a process must not be used in
@@ -59,8 +58,9 @@ class Gate:
     """
 
     def __init__(self) -> None:
-        self._reset()
         self._closers: list[Callable[[], None]] = []
+        self._postponed: list[Callable[[], None]] = []
+        self._reset()
         on_fork(before=self._close, in_parent=self._open, in_child=self._reset)
 
     def _reset(self) -> None:
@@ -68,6 +68,9 @@ class Gate:
         self._inside = 0
         self._closing = False
         self._mine = threading.local()  # its depth: how often this thread is inside
+        if self._postponed:  # files of the parent
+            never_release(self._postponed)
+            self._postponed = []
 
     def _close(self) -> None:
         depth = getattr(self._mine, "depth", 0)  # a finaliser may fork inside
@@ -82,11 +85,28 @@ class Gate:
         with self._changed:
             self._closing = False
             self._changed.notify_all()
+        while self._postponed:
+            self.call_from_finaliser(self._postponed.pop())
 
     def close_before_fork(self, close: Callable[[], None]) -> Callable[[], None]:
         """Have `close` called before every fork, while no thread is inside."""
         self._closers.append(close)
         return close
+
+    def call_from_finaliser(self, close: Callable[[], None]) -> None:
+        """Call a function inside, without waiting: while a fork is under way, after it.
+
+        A finaliser may run in any thread, with any lock that the one that forks waits for.
+        """
+        with self._changed:
+            if self._closing and not getattr(self._mine, "depth", 0):
+                self._postponed.append(close)
+                return
+            self._inside += 1
+        try:
+            close()
+        finally:
+            self._leave()
 
     def __enter__(self) -> None:
         depth = getattr(self._mine, "depth", 0)
@@ -95,17 +115,15 @@ class Gate:
             self._inside += 1
         self._mine.depth = depth + 1
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
+        self._leave()
+        self._mine.depth -= 1
+
+    def _leave(self) -> None:
         with self._changed:
             self._inside -= 1
             if self._closing:
                 self._changed.notify_all()
-        self._mine.depth -= 1
 
 
 def _free_locks() -> None:
@@ -114,4 +132,4 @@ def _free_locks() -> None:
 
 
 on_fork(in_child=_free_locks)
-gate = Gate()
+gate = LibraryGate()

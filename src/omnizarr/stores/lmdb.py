@@ -68,7 +68,7 @@ class _Environment:
             self._handle = None
 
     def __del__(self) -> None:
-        self.close()
+        gate.call_from_finaliser(self.close)
 
 
 _MAX_KEY = 511  # bytes

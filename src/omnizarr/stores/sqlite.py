@@ -97,7 +97,7 @@ class SQLiteStore(Closeable):
         _stores[id(self)] = self
 
     def _disconnect(self) -> None:
-        connections, self._connections = getattr(self, "_connections", {}), {}
+        connections, self._connections = self._connections, {}
         for connection in connections.values():
             connection.close()
 
@@ -343,7 +343,8 @@ class SQLiteStore(Closeable):
             self._usage.close(self._disconnect)
 
     def __del__(self) -> None:
-        self._disconnect()  # without a warning of Python, which every dropped store would give
+        if getattr(self, "_connections", None):
+            gate.call_from_finaliser(self._disconnect)  # Python would warn of those left open
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path, "read_only": self.read_only, "timeout": self.timeout}
