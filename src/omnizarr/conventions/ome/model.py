@@ -5,17 +5,14 @@ Every object keeps unknown members in `extra`, so that rewriting metadata loses 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 Json = dict[str, Any]
 Extra = Mapping[str, Any]
+M = TypeVar("M")
 _HEX = set("0123456789abcdefABCDEF")
-
-
-def _no_extra() -> Extra:
-    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,7 @@ class Axis:
     name: str
     type: str | None = None
     unit: str | None = None
-    extra: Extra = field(default_factory=_no_extra)
+    extra: Extra = field(default_factory=dict)
 
     def __repr__(self) -> str:
         details = [d for d in (self.type, self.unit) if d is not None]
@@ -82,12 +79,12 @@ class Transform:
 
 
 @dataclass(frozen=True, slots=True)
-class Dataset:
+class ImageLevel:
     """One resolution level: the path of its array, and its transform or None."""
 
     path: str
     transform: Transform | None = None
-    extra: Extra = field(default_factory=_no_extra)
+    extra: Extra = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +107,12 @@ class Multiscale:
     """
 
     axes: tuple[Axis, ...]
-    datasets: tuple[Dataset, ...]
+    datasets: tuple[ImageLevel, ...]
     name: str | None = None
     type: str | None = None
     metadata: Any = None
-    transform: Transform | None = None  # for all levels, after their own
-    extra: Extra = field(default_factory=_no_extra)
+    transform: Transform | None = None
+    extra: Extra = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +135,9 @@ class Channel:
 
     label: str | None = None
     color: str | None = None
-    window: Mapping[str, float] | None = None  # min, max, start, end
+    window: Mapping[str, float] | None = None
     active: bool | None = None
-    extra: Extra = field(default_factory=_no_extra)
+    extra: Extra = field(default_factory=dict)
 
 
 def is_colour(text: str) -> bool:
@@ -153,7 +150,7 @@ class Omero:
     """Rendering settings of OMERO."""
 
     channels: tuple[Channel, ...]
-    extra: Extra = field(default_factory=_no_extra)
+    extra: Extra = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +171,7 @@ class ImageLabel:
     colors: Mapping[int, tuple[int, int, int, int] | None] = field(default_factory=dict)
     properties: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     source: str | None = None
-    extra: Extra = field(default_factory=_no_extra)
+    extra: Extra = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +190,7 @@ class Acquisition:
 
     id: int
     name: str | None = None
-    extra: Extra = field(default_factory=_no_extra)
+    extra: Extra = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +200,7 @@ class WellPlace:
     path: str
     row: int
     column: int
-    extra: Extra = field(default_factory=_no_extra)
+    extra: Extra = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +213,7 @@ class PlateLayout:
     name: str | None = None
     field_count: int | None = None
     acquisitions: tuple[Acquisition, ...] = ()
-    extra: Extra = field(default_factory=_no_extra)
+    extra: Extra = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +222,7 @@ class FieldPlace:
 
     path: str
     acquisition: int | None = None
-    extra: Extra = field(default_factory=_no_extra)
+    extra: Extra = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +230,7 @@ class WellLayout:
     """The fields of view of a well."""
 
     fields: tuple[FieldPlace, ...]
-    extra: Extra = field(default_factory=_no_extra)
+    extra: Extra = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,228 +245,154 @@ class Metadata:
     labels: tuple[str, ...] | None = None
     series: tuple[str, ...] | None = None
     bioformats2raw: int | None = None
-    extra: Extra = field(default_factory=_no_extra)
+    extra: Extra = field(default_factory=dict)
 
 
-def from_json(members: Json) -> Metadata:
-    """Return the model of metadata that passed validation without errors."""
-    several = members.get("multiscales", [])
-    omero, label = members.get("omero"), members.get("image-label")
-    plate, well = members.get("plate"), members.get("well")
-    labels, series = members.get("labels"), members.get("series")
-    return Metadata(
-        multiscales=tuple(_multiscale(m) for m in several),
-        omero=None if omero is None else _omero(omero),
-        image_label=None if label is None else _image_label(label),
-        plate=None if plate is None else _plate(plate),
-        well=None if well is None else _well(well),
-        labels=None if labels is None else tuple(labels),
-        series=None if series is None else tuple(series),
-        bioformats2raw=members.get("bioformats2raw.layout"),
-        extra=_rest(members, "multiscales", "omero", "image-label", "plate", "well", "labels",
-                    "series", "bioformats2raw.layout"),
-    )  # fmt: skip
+def _objects(kind: Callable[..., M]) -> Callable[[list[Json]], tuple[M, ...]]:
+    return lambda several: tuple(_read(kind, each) for each in several)
 
 
-def to_json(metadata: Metadata) -> Json:
-    """Return metadata as JSON of the newest version, without the version number."""
-    m = metadata
-    return _present(
-        {
-            "bioformats2raw.layout": m.bioformats2raw,
-            "multiscales": [_multiscale_json(s) for s in m.multiscales] or None,
-            "omero": None if m.omero is None else _omero_json(m.omero),
-            "image-label": None if m.image_label is None else _image_label_json(m.image_label),
-            "plate": None if m.plate is None else _plate_json(m.plate),
-            "well": None if m.well is None else _well_json(m.well),
-            "labels": None if m.labels is None else list(m.labels),
-            "series": None if m.series is None else list(m.series),
-        },
-        m.extra,
-    )
+def _object(kind: Callable[..., M]) -> Callable[[Json], M]:
+    return lambda members: _read(kind, members)
 
 
-def _rest(values: Json, *names: str) -> Json:
-    return {k: v for k, v in values.items() if k not in names}
+def _names(several: list[Json]) -> tuple[str, ...]:
+    return tuple(each["name"] for each in several)
 
 
-def _present(values: Json, extra: Mapping[str, Any]) -> Json:
-    return {**{k: v for k, v in values.items() if v is not None}, **extra}
-
-
-def _multiscale(values: Json) -> Multiscale:
-    return Multiscale(
-        axes=tuple(_axis(a) for a in values["axes"]),
-        datasets=tuple(_dataset(d) for d in values["datasets"]),
-        name=values.get("name"),
-        type=values.get("type"),
-        metadata=values.get("metadata"),
-        transform=_transform(values.get("coordinateTransformations")),
-        extra=_rest(
-            values, "axes", "datasets", "name", "type", "metadata", "coordinateTransformations"
-        ),
-    )
-
-
-def _multiscale_json(m: Multiscale) -> Json:
-    return _present(
-        {
-            "name": m.name,
-            "axes": [_present({"name": a.name, "type": a.type, "unit": a.unit}, a.extra)
-                     for a in m.axes],
-            "datasets": [_dataset_json(d) for d in m.datasets],
-            "coordinateTransformations": _transform_json(m.transform),
-            "type": m.type,
-            "metadata": m.metadata,
-        },
-        m.extra,
-    )  # fmt: skip
-
-
-def _axis(values: Json) -> Axis:
-    rest = _rest(values, "name", "type", "unit")
-    return Axis(values["name"], values.get("type"), values.get("unit"), rest)
-
-
-def _dataset(values: Json) -> Dataset:
-    transform = _transform(values.get("coordinateTransformations"))
-    return Dataset(values["path"], transform, _rest(values, "path", "coordinateTransformations"))
-
-
-def _dataset_json(d: Dataset) -> Json:
-    transform = _transform_json(d.transform)
-    return _present({"path": d.path, "coordinateTransformations": transform}, d.extra)
-
-
-def _transform(several: list[Json] | None) -> Transform | None:
-    if not several:
-        return None
+def _transform(several: list[Json]) -> Transform | None:
     found = {t["type"]: tuple(float(n) for n in t[t["type"]]) for t in several}
-    return Transform(found["scale"], found.get("translation"))
+    return Transform(found["scale"], found.get("translation")) if several else None
 
 
-def _transform_json(transform: Transform | None) -> list[Json] | None:
-    if transform is None:
-        return None
-    found: list[Json] = [{"type": "scale", "scale": list(transform.scale)}]
-    if transform.translation is not None:
-        found.append({"type": "translation", "translation": list(transform.translation)})
-    return found
-
-
-def _omero(values: Json) -> Omero:
-    channels = tuple(
-        Channel(
-            c.get("label"),
-            c.get("color"),
-            c.get("window"),
-            c.get("active"),
-            _rest(c, "label", "color", "window", "active"),
-        )
-        for c in values["channels"]
-    )
-    return Omero(channels, _rest(values, "channels"))
-
-
-def _omero_json(omero: Omero) -> Json:
-    channels = [
-        _present(
-            {
-                "label": c.label,
-                "color": c.color,
-                "window": None if c.window is None else dict(c.window),
-                "active": c.active,
-            },
-            c.extra,
-        )
-        for c in omero.channels
-    ]
-    return {"channels": channels, **omero.extra}
-
-
-def _image_label(values: Json) -> ImageLabel:
+def _image_label(members: Json) -> ImageLabel:
     colors: dict[int, Any] = {}
-    extra = _rest(values, "colors", "properties", "source")
-    for color in values.get("colors", []):
+    extra = _rest(members, "colors", "properties", "source")
+    for color in members.get("colors", []):
         rgba = color.get("rgba")
         colors[color["label-value"]] = None if rgba is None else tuple(rgba)
         if _rest(color, "label-value", "rgba"):  # more than a colour: kept unchanged
-            extra["colors"] = values["colors"]
-    properties = {p["label-value"]: _rest(p, "label-value") for p in values.get("properties", [])}
-    source = values.get("source", {})
+            extra["colors"] = members["colors"]
+    properties = {p["label-value"]: _rest(p, "label-value") for p in members.get("properties", [])}
+    source = members.get("source", {})
     if _rest(source, "image"):
         extra["source"] = source
     return ImageLabel(colors, properties, source.get("image"), extra)
 
 
-def _image_label_json(label: ImageLabel) -> Json:
-    colors = [
-        _present({"label-value": v, "rgba": None if c is None else list(c)}, {})
-        for v, c in label.colors.items()
+def _plate(members: Json) -> PlateLayout:
+    several = {axis: members[axis] for axis in ("rows", "columns")}
+    kept = {k: v for k, v in several.items() if any(_rest(each, "name") for each in v)}
+    plate = _read(PlateLayout, members)
+    return replace(plate, extra={**plate.extra, **kept})  # more than names: kept unchanged
+
+
+# The members of every object in the order in which they are written: the JSON name, the name of the
+# field, and the function that reads the value, if it is not the field's value itself.
+_MEMBERS: dict[Any, list[tuple[str, str, Callable[[Any], Any]]]] = {}
+
+
+def _describe(kind: type, text: str, **read: Callable[[Any], Any]) -> None:
+    """Record the members of a class; ``json=field`` stands for a field with another name."""
+    pairs = [each.partition("=") for each in text.split()]
+    _MEMBERS[kind] = [
+        (name, field or name, read.get(field or name, lambda value: value))
+        for name, _, field in pairs
     ]
-    properties = [{"label-value": v, **p} for v, p in label.properties.items()]
-    source = None if label.source is None else {"image": label.source}
-    members = {"colors": colors or None, "properties": properties or None, "source": source}
-    return _present(members, label.extra)
 
 
-def _names(values: Iterable[Json]) -> tuple[str, ...]:
-    return tuple(v["name"] for v in values)
+_describe(Axis, "name type unit")
+_describe(ImageLevel, "path coordinateTransformations=transform", transform=_transform)
+_describe(
+    Multiscale,
+    "name axes datasets coordinateTransformations=transform type metadata",
+    axes=_objects(Axis),
+    datasets=_objects(ImageLevel),
+    transform=_transform,
+)
+_describe(Channel, "label color window active")
+_describe(Omero, "channels", channels=_objects(Channel))
+_describe(Acquisition, "id name")
+_describe(WellPlace, "path rowIndex=row columnIndex=column")
+_describe(
+    PlateLayout,
+    "name rows columns wells field_count acquisitions",
+    rows=_names,
+    columns=_names,
+    wells=_objects(WellPlace),
+    acquisitions=_objects(Acquisition),
+)
+_describe(FieldPlace, "path acquisition")
+_describe(WellLayout, "images=fields", fields=_objects(FieldPlace))
+_describe(
+    Metadata,
+    "bioformats2raw.layout=bioformats2raw multiscales omero image-label=image_label plate well"
+    " labels series",
+    multiscales=_objects(Multiscale),
+    omero=_object(Omero),
+    image_label=_image_label,
+    plate=_plate,
+    well=_object(WellLayout),
+    labels=tuple,
+    series=tuple,
+)
 
 
-def _plate(values: Json) -> PlateLayout:
-    wells = tuple(
-        WellPlace(w["path"], w["rowIndex"], w["columnIndex"],
-                  _rest(w, "path", "rowIndex", "columnIndex"))
-        for w in values["wells"]
-    )  # fmt: skip
-    acquisitions = tuple(
-        Acquisition(a["id"], a.get("name"), _rest(a, "id", "name"))
-        for a in values.get("acquisitions", [])
-    )
-    known = ["rows", "columns", "wells", "name", "field_count", "acquisitions"]
-    extra = _rest(values, *known)
-    for axis in ("rows", "columns"):
-        if any(_rest(v, "name") for v in values[axis]):  # more than names: kept unchanged
-            extra[axis] = values[axis]
-    return PlateLayout(
-        rows=_names(values["rows"]),
-        columns=_names(values["columns"]),
-        wells=wells,
-        name=values.get("name"),
-        field_count=values.get("field_count"),
-        acquisitions=acquisitions,
-        extra=extra,
-    )
+def from_json(members: Json) -> Metadata:
+    """Return the model of metadata that passed validation without errors."""
+    return _read(Metadata, members)
 
 
-def _plate_json(plate: PlateLayout) -> Json:
-    wells = [
-        {"path": w.path, "rowIndex": w.row, "columnIndex": w.column, **w.extra} for w in plate.wells
-    ]
-    acquisitions = [_present({"id": a.id, "name": a.name}, a.extra) for a in plate.acquisitions]
-    return _present(
-        {
-            "name": plate.name,
-            "rows": [{"name": name} for name in plate.rows],
-            "columns": [{"name": name} for name in plate.columns],
-            "wells": wells,
-            "field_count": plate.field_count,
-            "acquisitions": acquisitions or None,
-        },
-        plate.extra,
-    )
+def _read(kind: Callable[..., M], members: Json) -> M:
+    described = _MEMBERS[kind]
+    found = {
+        field: read(members[name])
+        for name, field, read in described
+        if members.get(name) is not None
+    }
+    return kind(**found, extra=_rest(members, *(name for name, _, _ in described)))
 
 
-def _well(values: Json) -> WellLayout:
-    fields = tuple(
-        FieldPlace(i["path"], i.get("acquisition"), _rest(i, "path", "acquisition"))
-        for i in values["images"]
-    )
-    return WellLayout(fields, _rest(values, "images"))
+def _rest(members: Json, *names: str) -> Json:
+    return {k: v for k, v in members.items() if k not in names}
 
 
-def _well_json(well: WellLayout) -> Json:
-    images = [_present({"path": f.path, "acquisition": f.acquisition}, f.extra)
-              for f in well.fields]  # fmt: skip
-    return {"images": images, **well.extra}
+def to_json(metadata: Metadata) -> Json:
+    """Return metadata as JSON of the newest version, without the version number."""
+    return {k: v for k, v in _json_of(metadata).items() if k != "multiscales" or v}
+
+
+def _json_of(value: Any, name: str = "") -> Any:
+    """Return the JSON of a value; that of a member depends on its name."""
+    if name in ("rows", "columns"):
+        return [{"name": each} for each in value]
+    if isinstance(value, Transform):
+        several: list[Json] = [{"type": "scale", "scale": list(value.scale)}]
+        if value.translation is not None:
+            several.append({"type": "translation", "translation": list(value.translation)})
+        return several
+    if isinstance(value, ImageLabel):
+        return _label_json(value)
+    if type(value) in _MEMBERS:
+        stated = ((name, getattr(value, field)) for name, field, _ in _MEMBERS[type(value)])
+        present = {n: _json_of(v, n) for n, v in stated if v is not None}
+        if present.get("acquisitions") == []:
+            del present["acquisitions"]
+        return {**present, **value.extra}
+    if isinstance(value, Mapping):
+        return dict(value)
+    return [_json_of(each) for each in value] if isinstance(value, tuple) else value
+
+
+def _label_json(label: ImageLabel) -> Json:
+    found: Json = {}
+    if label.colors:
+        found["colors"] = [
+            {"label-value": v, **({} if c is None else {"rgba": list(c)})}
+            for v, c in label.colors.items()
+        ]
+    if label.properties:
+        found["properties"] = [{"label-value": v, **p} for v, p in label.properties.items()]
+    if label.source is not None:
+        found["source"] = {"image": label.source}
+    return {**found, **label.extra}

@@ -48,7 +48,7 @@ from omnizarr.conventions.ome.levels import (
     per_axis,
     with_windows,
 )
-from omnizarr.conventions.ome.model import Axis, Dataset, Metadata, Transform, to_json
+from omnizarr.conventions.ome.model import Axis, ImageLevel, Metadata, Transform, to_json
 from omnizarr.conventions.ome.plate import open as open_ome
 from omnizarr.conventions.ome.versions import (
     Version,
@@ -500,7 +500,7 @@ class MoreLevels:
     image: Image
     steps: list[Factors]
     method: str
-    datasets: tuple[Dataset, ...]
+    datasets: tuple[ImageLevel, ...]
     models: dict[str, ArrayModel]  # by path in the store
 
     @classmethod
@@ -524,7 +524,7 @@ class MoreLevels:
             full = paths.join(image.group.path, name)
             model = array_model(last._location.format, shape, last.dtype, options)
             models[full] = model.with_(chunk_key_encoding=last._model.chunk_key_encoding)
-        datasets = tuple(Dataset(n, t) for n, t in zip(names, transforms, strict=True))
+        datasets = tuple(ImageLevel(n, t) for n, t in zip(names, transforms, strict=True))
         return cls(image, steps, method, datasets, models)
 
     def planned(self, number: int) -> Array:

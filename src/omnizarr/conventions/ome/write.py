@@ -32,9 +32,9 @@ from omnizarr.conventions.ome.model import (
     Acquisition,
     Axis,
     Channel,
-    Dataset,
     FieldPlace,
     ImageLabel,
+    ImageLevel,
     Metadata,
     Multiscale,
     Omero,
@@ -266,7 +266,7 @@ def new_metadata(
     transforms = level_transforms(Transform(sizes, start), steps, check_method(method))
     multiscale = Multiscale(
         axes=used,
-        datasets=tuple(Dataset(p, t) for p, t in zip(labels, transforms, strict=True)),
+        datasets=tuple(ImageLevel(p, t) for p, t in zip(labels, transforms, strict=True)),
         name=name,
         type=method,
         metadata={"method": "omnizarr.ome.write", "version": VERSION,
@@ -562,7 +562,7 @@ def _labels_metadata(
     transforms = level_transforms(first, steps, method)
     multiscale = Multiscale(
         axes=tuple(axes[i] for i in indices),
-        datasets=tuple(Dataset(str(i), t) for i, t in enumerate(transforms)),
+        datasets=tuple(ImageLevel(str(i), t) for i, t in enumerate(transforms)),
         name=name,
         type=method,
         metadata={"method": "omnizarr.ome.write_labels", "version": VERSION},
