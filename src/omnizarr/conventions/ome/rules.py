@@ -1,13 +1,15 @@
 """Check the OME-Zarr metadata of one group and list every problem.
 
 Violations of requirements ("must") are errors, those of recommendations ("should") are warnings.
-The rules are those of 0.4 and 0.5, which differ only in the position of the version.
+The rules of `check`, which every reader applies, are those of 0.4 and 0.5, which differ only in the
+position of the version; `check_all` adds those for the transformations of 0.6.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -26,11 +28,18 @@ from omnizarr.conventions.ome.versions import (
 from omnizarr.errors import InvalidMetadata, Problem
 from omnizarr.extension import dumps, kind_of
 
+Json = dict[str, Any]
 ADVICE = "advice: "
+MISSING = "required, but missing"
 RECOMMENDED = "missing, but recommended"
 _ORDER = {"time": 0, "space": 2}  # other types are in between
+_TRANSFORMS = "coordinateTransformations"
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _FIELD = re.compile(r"(?!\.+$)(?!__)[A-Za-z0-9._-]+")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -61,74 +70,68 @@ class Inspector:
         """Record a recommendation of the text that the strict JSON schemas do not require."""
         self.warn(name, ADVICE + message)
 
+    def recommend(self, item: Json, *names: str) -> None:
+        """Record the recommended members that an object does not have."""
+        for name in names:
+            if name not in item:
+                self.warn(name, RECOMMENDED)
+
+    def expect(self, good: bool, name: str, what: str, value: Any) -> bool:
+        """Return `good`; record the expected kind of value if it is False."""
+        if not good:
+            self.error(name, f"expected {what}, got {kind_of(value)}")
+        return good
+
+    def unique(self, name: str, values: Sequence[Any], what: str) -> None:
+        """Record that a list contains something twice."""
+        if len(set(values)) < len(values):
+            self.error(name, f"contains the same {what}")
+
     def is_object(self, name: str, value: Any) -> bool:
         """Return True if a value is an object; record a problem if not."""
-        if not isinstance(value, dict):
-            self.error(name, f"expected an object, got {kind_of(value)}")
-        return isinstance(value, dict)
+        return self.expect(isinstance(value, dict), name, "an object", value)
 
-    def objects(
-        self, name: str, value: Any, *, least: int = 0
-    ) -> Iterator[tuple[Inspector, dict[str, Any]]]:
+    def objects(self, name: str, value: Any, *, least: int = 0) -> Iterator[tuple[Inspector, Json]]:
         """Yield the objects of a list, each with its inspector."""
-        if not isinstance(value, list):
-            what = (
-                "required, but missing"
-                if value is None
-                else f"expected a list, got {kind_of(value)}"
-            )
-            self.error(name, what)
-            return
-        if len(value) < least:
-            self.error(name, f"has {len(value)} entries; expected at least {least}")
-        for i, item in enumerate(value):
-            if self.is_object(f"{name}[{i}]", item):
-                yield self.inside(f"{name}[{i}]"), item
+        if value is None:
+            self.error(name, MISSING)
+        elif self.expect(isinstance(value, list), name, "a list", value):
+            if len(value) < least:
+                self.error(name, f"has {len(value)} entries; expected at least {least}")
+            for i, item in enumerate(value):
+                if self.is_object(f"{name}[{i}]", item):
+                    yield self.inside(f"{name}[{i}]"), item
 
-    def text(self, name: str, item: dict[str, Any], *, required: bool = False) -> str | None:
+    def _has(self, name: str, item: Json, required: bool) -> bool:
+        if required and name not in item:
+            self.error(name, MISSING)
+        return name in item
+
+    def text(self, name: str, item: Json, *, required: bool = False) -> str | None:
         """Return a string member, or None if it is missing or not a string."""
         value = item.get(name)
-        if name not in item:
-            if required:
-                self.error(name, "required, but missing")
-            return None
-        if not isinstance(value, str):
-            self.error(name, f"expected a string, got {kind_of(value)}")
-            return None
-        return value
+        good = self._has(name, item, required) and self.expect(
+            isinstance(value, str), name, "a string", value
+        )
+        return value if good else None
 
     def integer(
-        self, name: str, item: dict[str, Any], *, least: int | None = None, required: bool = False
+        self, name: str, item: Json, *, least: int | None = None, required: bool = False
     ) -> int | None:
         """Return an integer member of at least `least`, or None if it is missing or invalid."""
-        value = item.get(name)
-        if name not in item:
-            if required:
-                self.error(name, "required, but missing")
+        if not self._has(name, item, required):
             return None
+        value = item[name]
         if type(value) is float and value.is_integer():
             value = int(value)
-        if type(value) is not int or (least is not None and value < least):
-            at_least = "" if least is None else f" of at least {least}"
-            self.error(name, f"expected an integer{at_least}, got {kind_of(item[name])}")
-            return None
-        return value
-
-    def number(self, name: str, value: Any) -> None:
-        """Record where a value is not a number."""
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            self.error(name, f"expected a number, got {kind_of(value)}")
+        good = type(value) is int and (least is None or value >= least)
+        what = "an integer" if least is None else f"an integer of at least {least}"
+        return value if self.expect(good, name, what, item[name]) else None
 
     def numbers(self, name: str, value: Any) -> list[float] | None:
         """Return a list of numbers, or None if the value is not one."""
-        good = isinstance(value, list) and not any(
-            isinstance(n, bool) or not isinstance(n, (int, float)) for n in value
-        )
-        if not good:
-            self.error(name, f"expected a list of numbers, got {kind_of(value)}")
-            return None
-        found: list[float] = value
-        return found
+        good = isinstance(value, list) and all(map(_is_number, value))
+        return value if self.expect(good, name, "a list of numbers", value) else None
 
 
 def check(raw: RawMetadata, key: str) -> list[Problem]:
@@ -143,48 +146,58 @@ def check(raw: RawMetadata, key: str) -> list[Problem]:
             rule(at.inside(name), members[name], version)
     if not any(name in members for name in MEMBERS):
         at.error("", f"no OME-Zarr metadata; expected one of {', '.join(MEMBERS)}")
-    _inner_versions(raw, version, at)
-    _early_axes(raw, version, at)
+    _inner_versions(raw, at)
+    for inner, item in _multiscales_of(at, raw.members) if version.name < "0.4" else ():
+        axes = item.get("axes")
+        if isinstance(axes, list) and not all(isinstance(axis, str) for axis in axes):
+            message = f"axes are strings in OME-Zarr {version.name}; objects were added in 0.4"
+            inner.error("axes", message)
     if version.name > NEWEST:
         message = f"OME-Zarr {raw.version} is checked only as far as it can be read"
         at.advise("version", message)
     return at.problems
 
 
-def _early_axes(raw: RawMetadata, version: Version, at: Inspector) -> None:
-    """Check that axes are strings before 0.4."""
-    several = raw.members.get("multiscales")
+def check_all(raw: RawMetadata, key: str) -> list[Problem]:
+    """Return all problems of metadata, including those of transformations that no reader uses."""
+    at = Inspector(key, raw.field, check(raw, key))
+    with suppress(InvalidMetadata):  # an unknown version is among the problems already
+        if get_version(raw.version).name > NEWEST:
+            for inner, item in _multiscales_of(at, raw.members):
+                levels = item.get("datasets")
+                for i, level in enumerate(levels if isinstance(levels, list) else ()):
+                    if isinstance(level, dict):
+                        _connected(inner.inside(f"datasets[{i}]"), level, "path")
+                if _TRANSFORMS in item:
+                    _connected(inner, item, "name")
+    return [*dict.fromkeys(at.problems)]
+
+
+def _multiscales_of(at: Inspector, members: Json) -> Iterator[tuple[Inspector, Json]]:
+    several = members.get("multiscales")
     for i, item in enumerate(several if isinstance(several, list) else ()):
-        axes = item.get("axes") if isinstance(item, dict) else None
-        if version.name < "0.4" and isinstance(axes, list) and not all(map(_is_text, axes)):
-            message = f"axes are strings in OME-Zarr {version.name}; objects were added in 0.4"
-            at.error(f"multiscales[{i}].axes", message)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+        if isinstance(item, dict):
+            yield at.inside(f"multiscales[{i}]"), item
 
 
 def _version(raw: RawMetadata, at: Inspector) -> Version | None:
     if raw.version is None:
         if raw.namespaced:
-            at.error("version", "required, but missing")
-            return get_version(NEWEST)
-        return get_version("0.4")
+            at.error("version", MISSING)
+        return raw.implied_version
     try:
         version = get_version(raw.version)
     except InvalidMetadata as e:
         at.error("version", str(e))
         return None
-    namespaced = not version.stands_on(get_version("0.4").zarr_format)
-    if namespaced and not raw.namespaced:
+    if version.namespaced and not raw.namespaced:
         at.error("", f"OME-Zarr {version.name} metadata belong under the attribute 'ome'")
-    if not namespaced and raw.namespaced:
+    if not version.namespaced and raw.namespaced:
         at.error("version", f"OME-Zarr {version.name} metadata do not belong under 'ome'")
     return version
 
 
-def _inner_versions(raw: RawMetadata, version: Version, at: Inspector) -> None:
+def _inner_versions(raw: RawMetadata, at: Inspector) -> None:
     """Check the version inside the members, which is recommended before 0.5."""
     for name in VERSIONED:
         value = raw.members.get(name)
@@ -205,17 +218,13 @@ def _multiscales(at: Inspector, value: Any, version: Version) -> None:
     for inner, item in at.objects("", value, least=1):
         _multiscale(inner, item, version)
     if isinstance(value, list):
-        texts = [dumps(v, sort_keys=True) for v in value]
-        if len(set(texts)) < len(texts):
-            at.error("", "contains the same multiscale twice")
+        at.unique("", [dumps(v, sort_keys=True) for v in value], "multiscale twice")
 
 
-def _multiscale(at: Inspector, value: dict[str, Any], version: Version) -> None:
+def _multiscale(at: Inspector, value: Json, version: Version) -> None:
     if "coordinateSystems" in value:
-        at.error(
-            "coordinateSystems",
-            "not supported beyond a scale and a translation for each level",
-        )
+        message = "not supported beyond a scale and a translation for each level"
+        at.error("coordinateSystems", message)
         return
     rank = _axes(at.inside("axes"), value.get("axes"), "axes" in value)
     scales = version.name >= "0.4"
@@ -224,25 +233,23 @@ def _multiscale(at: Inspector, value: dict[str, Any], version: Version) -> None:
     for inner, item in at.objects("datasets", value.get("datasets"), least=1):
         path = inner.text("path", item, required=True)
         paths += [path] if path is not None else []
-        if scales or "coordinateTransformations" in item:
-            scale = _transforms(inner, item.get("coordinateTransformations"), rank, version)
+        if scales or _TRANSFORMS in item:
+            scale = _scale_of(inner, item.get(_TRANSFORMS), rank, version)
             scale_of += [scale] if scale else []
-    if len(set(paths)) < len(paths):
-        at.error("datasets", "contains the same path twice")
+    at.unique("datasets", paths, "path twice")
     if any(any(b < a for a, b in zip(x, y, strict=False)) for x, y in pairwise(scale_of)):
         at.warn("datasets", "a level is finer than the previous one; the finest should be first")
-    if "coordinateTransformations" in value:
-        _transforms(at, value["coordinateTransformations"], rank, version)
-    for name in ("name", "type", "metadata") if scales else ():
-        if name not in value:
-            at.warn(name, RECOMMENDED)
+    if _TRANSFORMS in value:
+        _scale_of(at, value[_TRANSFORMS], rank, version)
+    if scales:
+        at.recommend(value, "name", "type", "metadata")
     at.text("name", value)
 
 
 def _axes(at: Inspector, value: Any, present: bool) -> int | None:
     """Check the axes; return their number, or None if it is unknown."""
     if not present:
-        at.error("", "required, but missing")
+        at.error("", MISSING)
         return None
     names: list[str | None] = []
     types: list[Any] = []
@@ -258,41 +265,42 @@ def _axes(at: Inspector, value: Any, present: bool) -> int | None:
         return None
     if not 2 <= len(value) <= 5:
         at.error("", f"has {len(value)} entries; an image has 2 to 5 axes")
-    if len({n for n in names if n is not None}) < len([n for n in names if n is not None]):
-        at.error("", f"contains the same name twice: {names}")
+    at.unique("", [n for n in names if n is not None], f"name twice: {names}")
     space, time = types.count("space"), types.count("time")
-    if not 2 <= space <= 3:
-        at.error("", f"has {space} axes of type 'space'; an image has 2 or 3")
-    if time > 1:
-        at.error("", f"has {time} axes of type 'time'; an image has at most one")
-    if len(types) - space - time > 1:
-        at.error("", "has more than one axis that is neither space nor time")
     ranks = [_ORDER.get(t, 1) for t in types]
-    if ranks != sorted(ranks):
-        at.error("", f"wrong order: expected time, then channel or other, then space; got {types}")
+    for wrong, message in (
+        (not 2 <= space <= 3, f"has {space} axes of type 'space'; an image has 2 or 3"),
+        (time > 1, f"has {time} axes of type 'time'; an image has at most one"),
+        (len(types) - space - time > 1, "has more than one axis that is neither space nor time"),
+        (
+            ranks != sorted(ranks),
+            f"wrong order: expected time, then channel or other, then space; got {types}",
+        ),
+    ):
+        if wrong:
+            at.error("", message)
     return len(value)
 
 
-def _transforms(at: Inspector, value: Any, rank: int | None, version: Version) -> list[float]:
+def _scale_of(at: Inspector, value: Any, rank: int | None, version: Version) -> list[float]:
     """Check coordinate transformations; return the scale if it is valid, else an empty list."""
-    name = "coordinateTransformations"
     kinds: list[Any] = []
     scale: list[float] = []
-    for inner, item in at.objects(name, value, least=1):
-        kind = item.get("type")
+    for inner, item in at.objects(_TRANSFORMS, value, least=1):
+        kind: Any = item.get("type")
         kinds.append(kind)
-        if kind not in ("scale", "translation"):
-            inner.error("type", f"expected 'scale' or 'translation', got {kind_of(kind)}")
+        known = kind in ("scale", "translation")
+        if not inner.expect(known, "type", "'scale' or 'translation'", kind):
             continue
-        numbers = inner.numbers(str(kind), item.get(str(kind)))
+        numbers = inner.numbers(kind, item.get(kind))
         if numbers is not None and rank is not None and len(numbers) != rank:
             # The published test cases for 0.4 and 0.6 accept this, although it is unusable.
             record = inner.error if version.name == NEWEST else inner.warn
-            record(str(kind), f"has {len(numbers)} entries, but there are {rank} axes")
+            record(kind, f"has {len(numbers)} entries, but there are {rank} axes")
         elif numbers is not None and kind == "scale":
             scale = numbers
     if kinds and kinds not in (["scale"], ["scale", "translation"]):
-        at.error(name, f"expected one scale, then at most one translation; got {kinds}")
+        at.error(_TRANSFORMS, f"expected one scale, then at most one translation; got {kinds}")
     return scale
 
 
@@ -300,7 +308,7 @@ def _omero(at: Inspector, value: Any, version: Version) -> None:
     if not at.is_object("", value):
         return
     if "channels" not in value:
-        at.error("channels", "required, but missing")
+        at.error("channels", MISSING)
     for inner, item in at.objects("channels", value.get("channels", [])):
         color = inner.text("color", item)
         missing = inner.error if version.name == "0.4" else inner.warn
@@ -313,14 +321,14 @@ def _omero(at: Inspector, value: Any, version: Version) -> None:
             missing("window", "missing; it should have min, max, start and end")
         elif inner.is_object("window", item["window"]):
             for name in ("min", "max", "start", "end"):
-                inner.number(f"window.{name}", item["window"].get(name))
+                number = item["window"].get(name)
+                inner.expect(_is_number(number), f"window.{name}", "a number", number)
 
 
 def _image_label(at: Inspector, value: Any, _: Version) -> None:
     if not at.is_object("", value):
         return
-    if "colors" not in value:
-        at.warn("colors", RECOMMENDED)
+    at.recommend(value, "colors")
     for name in ("colors", "properties"):
         values: list[Any] = []
         for inner, item in at.objects(name, value[name], least=1) if name in value else ():
@@ -329,24 +337,21 @@ def _image_label(at: Inspector, value: Any, _: Version) -> None:
             good = isinstance(rgba, list) and len(rgba) == 4
             if not good or any(type(n) is not int or not 0 <= n <= 255 for n in rgba):
                 inner.error("rgba", f"expected four integers from 0 to 255, got {rgba!r}")
-        if len(set(values)) < len(values):
-            at.error(name, "contains the same label value twice")
+        at.unique(name, values, "label value twice")
     if "source" in value and at.is_object("source", value["source"]):
         at.inside("source").text("image", value["source"])
 
 
 def _paths(at: Inspector, value: Any, _: Version) -> None:
-    if not isinstance(value, list) or not all(isinstance(p, str) for p in value):
-        at.error("", f"expected a list of paths, got {kind_of(value)}")
+    good = isinstance(value, list) and all(isinstance(p, str) for p in value)
+    at.expect(good, "", "a list of paths", value)
 
 
 def _layout(at: Inspector, value: Any, _: Version) -> None:
-    if value != 3 or isinstance(value, bool):
-        at.error("", f"expected 3, got {kind_of(value)}")
+    at.expect(value == 3 and not isinstance(value, bool), "", "3", value)
 
 
-def check_plate(at: Inspector, value: Any, version: Version) -> None:
-    """Check a plate."""
+def _plate(at: Inspector, value: Any, version: Version) -> None:
     if not at.is_object("", value):
         return
     rows, columns = (_names(at, name, value.get(name)) for name in ("rows", "columns"))
@@ -358,11 +363,9 @@ def check_plate(at: Inspector, value: Any, version: Version) -> None:
             # The published test cases for 0.4 and 0.6 accept a column's name before a row's.
             record = inner.error if version.name == NEWEST else inner.advise
             record("path", f"is {path!r}, but the indices give {expected!r}")
-    if len(set(found)) < len(found):
-        at.error("wells", "contains the same well twice")
+    at.unique("wells", found, "well twice")
     at.text("name", value)
-    if "name" not in value:
-        at.warn("name", RECOMMENDED)
+    at.recommend(value, "name")
     at.integer("field_count", value, least=1)
     if "field_count" not in value:
         at.advise("field_count", RECOMMENDED)
@@ -377,13 +380,12 @@ def _names(at: Inspector, axis: str, value: Any) -> list[str | None]:
         names.append(name)
         if name is not None and not _ALPHANUMERIC.fullmatch(name):
             inner.error("name", f"expected letters and digits, got {name!r}")
-    if len(set(names)) < len(names):
-        at.error(axis, f"contains the same name twice: {names}")
+    at.unique(axis, names, f"name twice: {names}")
     return names
 
 
 def _well_paths(
-    at: Inspector, item: dict[str, Any], rows: list[str | None], columns: list[str | None]
+    at: Inspector, item: Json, rows: list[str | None], columns: list[str | None]
 ) -> tuple[str | None, str | None]:
     """Return the path of a well, and the path that its indices give; None if unknown."""
     path = at.text("path", item, required=True)
@@ -406,20 +408,15 @@ def _acquisitions(at: Inspector, value: Any) -> None:
     ids: list[int | None] = []
     for inner, item in at.objects("acquisitions", value):
         ids.append(inner.integer("id", item, least=0, required=True))
-        inner.integer("maximumfieldcount", item, least=1)
-        for name in ("starttime", "endtime"):
-            inner.integer(name, item, least=0)
+        for name, least in (("maximumfieldcount", 1), ("starttime", 0), ("endtime", 0)):
+            inner.integer(name, item, least=least)
         for name in ("name", "description"):
             inner.text(name, item)
-        for name in ("name", "maximumfieldcount"):
-            if name not in item:
-                inner.warn(name, RECOMMENDED)
-    if len(set(ids)) < len(ids):
-        at.error("acquisitions", f"contains the same id twice: {ids}")
+        inner.recommend(item, "name", "maximumfieldcount")
+    at.unique("acquisitions", ids, f"id twice: {ids}")
 
 
-def check_well(at: Inspector, value: Any, version: Version) -> None:
-    """Check a well."""
+def _well(at: Inspector, value: Any, version: Version) -> None:
     if not at.is_object("", value):
         return
     paths: list[str | None] = []
@@ -430,17 +427,128 @@ def check_well(at: Inspector, value: Any, version: Version) -> None:
         if path is not None and not allowed.fullmatch(path):
             inner.error("path", f"expected letters and digits, got {path!r}")
         inner.integer("acquisition", item)
-    if len(set(paths)) < len(paths):
-        at.error("images", "contains the same path twice")
+    at.unique("images", paths, "path twice")
 
 
 _RULES: dict[str, Callable[[Inspector, Any, Version], None]] = {
     "multiscales": _multiscales,
     "omero": _omero,
     "image-label": _image_label,
-    "plate": check_plate,
-    "well": check_well,
+    "plate": _plate,
+    "well": _well,
     "labels": _paths,
     "series": _paths,
     "bioformats2raw.layout": _layout,
+}
+
+
+# Transformations of 0.6
+
+
+def _connected(at: Inspector, owner: Json, source: str) -> None:
+    """Check transformations with their input, by name or path, and output coordinate system."""
+    for inner, item in at.objects(_TRANSFORMS, owner.get(_TRANSFORMS), least=1):
+        for end, member in (("input", source), ("output", "name")):
+            if end not in item:
+                inner.error(end, MISSING)
+            elif inner.is_object(end, item[end]):
+                inner.inside(end).text(member, item[end], required=True)
+        _transform(inner, item)
+
+
+def _transform(at: Inspector, item: Json) -> None:
+    kind = at.text("type", item, required=True)
+    if kind is not None and kind not in _TRANSFORM_RULES:
+        at.error("type", f"expected one of {', '.join(_TRANSFORM_RULES)}, got {kind!r}")
+    elif kind is not None:
+        _TRANSFORM_RULES[kind](at, item)
+
+
+def _scale(at: Inspector, item: Json) -> None:
+    numbers = at.numbers("scale", item.get("scale"))
+    if numbers is not None and any(n <= 0 for n in numbers):
+        at.error("scale", f"expected numbers above 0, got {numbers}")
+
+
+def _translation(at: Inspector, item: Json) -> None:
+    at.numbers("translation", item.get("translation"))
+
+
+def _map_axis(at: Inspector, item: Json) -> None:
+    _axis_numbers(at, "mapAxis", item.get("mapAxis"), range(2, 6))
+
+
+def _project_axis(at: Inspector, item: Json) -> None:
+    names = [n for n in ("droppedInputs", "createdOutputs") if n in item]
+    if not names:
+        at.error("", "has neither droppedInputs nor createdOutputs")
+    for name in names:
+        _axis_numbers(at, name, item[name], range(1, 4))
+
+
+def _axis_numbers(at: Inspector, name: str, value: Any, lengths: range) -> None:
+    """Check a list of distinct axis numbers."""
+    good = isinstance(value, list) and all(type(n) is int and 0 <= n <= 4 for n in value)
+    if not good or len(value) not in lengths or len(set(value)) < len(value):
+        what = f"{lengths.start} to {lengths.stop - 1} different integers from 0 to 4"
+        at.error(name, f"expected {what}, got {value!r}")
+
+
+def _matrix(at: Inspector, item: Json) -> None:
+    """Check an affine transformation or a rotation: a matrix, or the path of an array with it."""
+    name = item["type"]
+    if ("path" in item) == (name in item):
+        at.error(name, f"expected either {name} or path")
+    at.text("path", item)
+    rows = item.get(name, [])
+    if not at.expect(isinstance(rows, list), name, "a list of rows", rows):
+        return
+    found = [at.numbers(f"{name}[{i}]", row) for i, row in enumerate(rows)]
+    sizes = {len(row) for row in found if row is not None}
+    square = len(rows) in range(2, 6) and sizes == {len(rows)}
+    if name in item and name == "rotation" and not square:
+        at.error(name, "expected as many rows as columns, 2 to 5")
+
+
+def _vectors(at: Inspector, item: Json) -> None:
+    at.text("path", item, required=True)
+    known = ("nearest", "linear", "cubic")
+    if item.get("interpolation", "linear") not in known:
+        at.error("interpolation", f"expected one of {', '.join(known)}")
+
+
+def _bijection(at: Inspector, item: Json) -> None:
+    for name in ("forward", "inverse"):
+        if name not in item:
+            at.error(name, MISSING)
+        elif at.is_object(name, item[name]):
+            _transform(at.inside(name), item[name])
+
+
+def _sequence(at: Inspector, item: Json) -> None:
+    for inner, part in at.objects("transformations", item.get("transformations")):
+        _transform(inner, part)
+
+
+def _by_dimension(at: Inspector, item: Json) -> None:
+    for inner, part in at.objects("transformations", item.get("transformations")):
+        for name in ("inputAxes", "outputAxes"):
+            inner.numbers(name, part.get(name))
+        if inner.is_object("transformation", part.get("transformation")):
+            _transform(inner.inside("transformation"), part["transformation"])
+
+
+_TRANSFORM_RULES: dict[str, Callable[[Inspector, Json], None]] = {
+    "identity": lambda at, item: None,
+    "mapAxis": _map_axis,
+    "projectAxis": _project_axis,
+    "scale": _scale,
+    "translation": _translation,
+    "affine": _matrix,
+    "rotation": _matrix,
+    "bijection": _bijection,
+    "sequence": _sequence,
+    "byDimension": _by_dimension,
+    "displacements": _vectors,
+    "coordinates": _vectors,
 }

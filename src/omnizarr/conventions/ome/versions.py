@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from omnizarr.conventions.ome.model import Metadata, from_json
 from omnizarr.errors import InvalidArgument, InvalidMetadata
 
 Json = dict[str, Any]
@@ -34,6 +35,11 @@ class Version:
             ['0.5', '0.6']
         """
         return str(self.zarr_format) == str(zarr_format)
+
+    @property
+    def namespaced(self) -> bool:
+        """True if metadata of this version are under the attribute `ome`."""
+        return self.name >= "0.5"
 
     @property
     def separator(self) -> str | None:
@@ -82,6 +88,17 @@ class RawMetadata:
     def field(self) -> str:
         """The prefix of a member's name in the field of a problem."""
         return f"attributes.{NAMESPACE}." if self.namespaced else ""
+
+    @property
+    def implied_version(self) -> Version:
+        """The version of metadata that do not state one."""
+        return get_version(NEWEST if self.namespaced else "0.4")
+
+    def read(self, version: Version | None = None) -> Metadata:
+        """Return the model of metadata that passed `check`, by default of the stated version."""
+        if version is None:
+            version = self.implied_version if self.version is None else get_version(self.version)
+        return from_json(upgrade(self.members, version))
 
 
 def get_version(name: object) -> Version:
@@ -152,13 +169,11 @@ def upgrade(members: Json, version: Version) -> Json:
     return members
 
 
-def from_0_1(members: Json) -> Json:
-    """Convert 0.1 to 0.2: only the chunk keys changed, which are part of Zarr."""
-    return members
-
-
 def from_0_2(members: Json) -> Json:
-    """Convert 0.2 to 0.3: axes are named; before, they were always these five."""
+    """Convert 0.1 or 0.2 to 0.3: axes are named; before, they were always these five.
+
+    From 0.1 to 0.2 only the chunk keys changed, which are part of Zarr.
+    """
     return _each_multiscale(members, lambda m: {"axes": ["t", "c", "z", "y", "x"], **m})
 
 
@@ -185,16 +200,12 @@ def from_0_3(members: Json) -> Json:
 
 def from_0_4(members: Json) -> Json:
     """Convert 0.4 to 0.5: the version is beside the members, no longer inside them."""
-
-    def bare(value: Any) -> Any:
-        return {k: v for k, v in value.items() if k != "version"} if _is(value) else value
-
-    return _each_versioned(members, bare)
+    return _each_versioned(members, lambda m: {k: v for k, v in m.items() if k != "version"})
 
 
 def from_0_5(members: Json) -> Json:
     """Convert 0.5 back to 0.4: the version is inside the members."""
-    return _each_versioned(members, lambda v: {**v, "version": "0.4"} if _is(v) else v)
+    return _each_versioned(members, lambda m: {**m, "version": "0.4"})
 
 
 def from_0_6(members: Json) -> Json:
@@ -203,7 +214,7 @@ def from_0_6(members: Json) -> Json:
 
 
 STEPS: dict[str, tuple[str, Callable[[Json], Json]]] = {
-    "0.1": ("0.2", from_0_1),
+    "0.1": ("0.3", from_0_2),
     "0.2": ("0.3", from_0_2),
     "0.3": ("0.4", from_0_3),
     "0.4": ("0.5", from_0_4),
@@ -211,28 +222,26 @@ STEPS: dict[str, tuple[str, Callable[[Json], Json]]] = {
 }
 
 
-def _is(value: object) -> bool:
-    return isinstance(value, dict)
-
-
 def _objects(value: Any) -> list[Json]:
     return [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, dict)]
+
+
+def _each(value: Any, change: Callable[[Json], Json]) -> Any:
+    """Return an object, or a list, with its objects changed."""
+    if isinstance(value, list):
+        return [_each(each, change) if isinstance(each, dict) else each for each in value]
+    return change(value) if isinstance(value, dict) else value
 
 
 def _each_multiscale(members: Json, change: Callable[[Json], Json]) -> Json:
     several = members.get("multiscales")
     if not isinstance(several, list):
         return members
-    changed = [change(m) if isinstance(m, dict) else m for m in several]
-    return {**members, "multiscales": changed}
+    return {**members, "multiscales": _each(several, change)}
 
 
-def _each_versioned(members: Json, change: Callable[[Any], Any]) -> Json:
-    changed = {
-        name: [change(v) for v in value] if isinstance(value, list) else change(value)
-        for name, value in members.items()
-        if name in VERSIONED
-    }
+def _each_versioned(members: Json, change: Callable[[Json], Json]) -> Json:
+    changed = {k: _each(v, change) for k, v in members.items() if k in VERSIONED}
     return {**members, **changed}
 
 
@@ -303,7 +312,7 @@ def is_image(attributes: Mapping[str, Any], zarr_format: int | str) -> bool:
         return False
     several = found.members.get("multiscales")
     first = several[0] if isinstance(several, list) and several else None
-    if not isinstance(first, Mapping) or not isinstance(first.get("datasets"), list):
+    if not isinstance(first, dict) or not isinstance(first.get("datasets"), list):
         return False
     if found.namespaced or "axes" in first:
         return True
