@@ -106,8 +106,8 @@ def test_added_levels_have_a_checksum(tmp_path: Path) -> None:
 
 def test_an_exported_file_has_a_checksum(source: Path, tmp_path: Path) -> None:
     sums = tmp_path / "sums.txt"
-    oz.export_file(source, tmp_path / "x.npy", path="x", checksums=sums)
-    assert checked(tmp_path, sums) == {"x.npy"}
+    oz.export_file(source, tmp_path / "x.h5", path="x", checksums=sums)
+    assert checked(tmp_path, sums) == {"x.h5"}
 
 
 def test_an_update_has_the_checksums_of_all_that_the_source_has(

@@ -71,7 +71,7 @@ SAMPLES: dict[str, list[str]] = {
     "convert": ["convert ocean.zarr two.zarr --zarr-format 2", "convert lake lake3"],
     "rechunk": ["rechunk ocean.zarr new-chunks.zarr --chunks y=20,x=5"],
     "import": ["import data.npy imported.zarr"],
-    "export": ["export ocean.zarr exported.npy --node deep/t"],
+    "export": ["export ocean.zarr exported.h5 --node deep/t"],
     "pyramid": ["pyramid sharded.zarr pyramid.zarr --axes yx --levels 2"],
     "cf info": ["cf info ocean.zarr"],
     "cf validate": ["cf validate ocean.zarr wrong.zarr"],

@@ -97,7 +97,7 @@ def functions() -> dict[str, list[Call]]:
         "diff": [lambda at, to: oz.diff(at, _filled(to).store)],
         "disk_usage": [lambda at, _: oz.disk_usage(at)],
         "import_file": [lambda at, to: oz.import_file(_numpy_file(to), at)],
-        "export_file": [lambda at, to: oz.export_file(at, to.with_suffix(".npy"))],
+        "export_file": [lambda at, to: oz.export_file(at, to.with_suffix(".h5"))],
         "pyramid": [lambda at, to: oz.pyramid(_filled(to).store, at)],
         "copy_hierarchy": [
             lambda at, _: oz.copy_hierarchy(at, at),

@@ -258,7 +258,7 @@ READERS: dict[str, Any] = {
     "convert": lambda source, to: oz.convert(source, to, zarr_format=2),
     "rechunk": lambda source, to: oz.rechunk(source, to, chunks=(6, 10)),
     "copy_all": lambda source, to: oz.copy_all(oz.open(source), oz.group(to)),
-    "export": lambda source, to: oz.export_file(source, to.with_suffix(".npz")),
+    "export": lambda source, to: oz.export_file(source, to.with_suffix(".h5")),
     "diff": lambda source, to: oz.diff(source, source),
     "disk_usage": lambda source, to: oz.disk_usage(source),
     "stats": lambda source, to: oz.stats(source),

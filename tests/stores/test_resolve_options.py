@@ -142,7 +142,7 @@ def test_every_command_reaches_a_bucket_by_options(s3: Cloud, tmp_path: Path) ->
         ("copy",): [f"{url}/a", f"{url}/copied"],
         ("rechunk",): [f"{url}/a", f"{url}/rechunked", "--chunks", "2,8"],
         ("import",): [str(tmp_path / "a.npy"), f"{url}/imported"],
-        ("export",): [f"{url}/a", str(tmp_path / "b.npy")],
+        ("export",): [f"{url}/a", str(tmp_path / "b.h5")],
         ("pyramid",): [f"{url}/a", f"{url}/pyramid"],
         ("validate",): [f"{url}/i"],
         ("verify",): [f"{url}/i"],

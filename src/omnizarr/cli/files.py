@@ -136,7 +136,7 @@ def import_(
     epilog=examples(
         "omnizarr export ocean.zarr ocean.nc",
         "omnizarr export scan.zarr scan.ome.tif --overwrite",
-        "omnizarr export ocean.zarr sst.npy --node surface/sst --dtype f4",
+        "omnizarr export ocean.zarr sst.h5 --node surface/sst --dtype f4",
     )
 )
 @click.argument("source")
@@ -145,7 +145,7 @@ def import_(
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["numpy", "npz", "netcdf", "hdf5", "tiff", "ome-tiff"]),
+    type=click.Choice(["netcdf", "hdf5", "tiff", "ome-tiff"]),
     help="Format of FILE, if its name does not say it.",
 )
 @_dtype_option
@@ -154,7 +154,7 @@ def import_(
     type=click.Choice(["auto", "deflate", "none"]),
     default="auto",
     show_default=True,
-    help="Compress; auto means deflate, but none for NumPy files.",
+    help="Compress; auto means deflate.",
 )
 @_exclude_option
 @_strict_option
@@ -180,9 +180,8 @@ def export(
 ) -> None:
     """Write a Zarr array, group or image to FILE of another format.
 
-    Its name says the format: .npy, .npz, .nc (NetCDF4), .h5, .tif or .ome.tif. FILE is written
-    under a temporary name and renamed when it is complete. Only .npy files can be resumed; others
-    start again.
+    Its name says the format: .nc (NetCDF4), .h5, .tif or .ome.tif. FILE is written under a
+    temporary name and renamed when it is complete. An interrupted export starts again.
     """
     if os.path.exists(file) and where.dry_run:
         show_existing(file, overwrite)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import errno
-import math
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import tempfile
-import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import omnizarr as oz
-from omnizarr.interop.files import numpy_writer
+from omnizarr.interop.files import hdf5_writer
 from omnizarr.interop.files.exporting import Export
 from tests.interop.files.comparison import assert_same
 from tests.interop.files.strategies import TEXT, attribute_values
@@ -30,8 +27,6 @@ from tests.interop.files.strategies import TEXT, attribute_values
 NAMES = st.text("abcdefg", min_size=1, max_size=4)
 ATTRIBUTES = st.dictionaries(NAMES, attribute_values(2), max_size=3)
 KINDS = {
-    ".npy": "biufcSV",
-    ".npz": "biufcSV",
     ".h5": "biufcSVMT",
     ".nc": "iufT",
     ".tif": "iufc",
@@ -77,17 +72,16 @@ def test_a_round_trip_returns_the_same_array(
         assert os.listdir(folder) == [f"a{suffix}"]
         out: dict[str, bytes] = {}
         oz.import_file(f"{folder}/a{suffix}", out, zarr_format=zarr_format)
-    path = {".npz": "arr_0", ".h5": "data", ".nc": "data"}.get(suffix, "")
+    path = "" if suffix == ".tif" else "data"
     found = oz.open_array(out, path=path)
     assert found.dtype == values.dtype
     assert_same(found[...], values)
-    if suffix not in (".npy", ".npz"):
-        stored = {k: v for k, v in found.attrs.items() if k != "_ARRAY_DIMENSIONS"}
-        assert stored == attributes
-        assert found.dimension_names == (tuple(names) if names or suffix == ".nc" else None)
+    stored = {k: v for k, v in found.attrs.items() if k != "_ARRAY_DIMENSIONS"}
+    assert stored == attributes
+    assert found.dimension_names == (tuple(names) if names or suffix == ".nc" else None)
 
 
-@pytest.mark.parametrize("suffix", [".h5", ".nc", ".npz"])
+@pytest.mark.parametrize("suffix", [".h5", ".nc"])
 def test_a_round_trip_returns_the_same_hierarchy(tmp_path: Path, suffix: str) -> None:
     root = oz.create_group(tmp_path / "a.zarr", attributes={"title": "root"})
     root.create_array("x", data=np.arange(4.0), dimension_names=["x"], attributes={"u": "m"})
@@ -101,43 +95,27 @@ def test_a_round_trip_returns_the_same_hierarchy(tmp_path: Path, suffix: str) ->
     paths = sorted(path for path, _ in root.members(max_depth=None))
     assert sorted(path for path, _ in other.members(max_depth=None)) == paths
     for path, node in root.members(max_depth=None):
-        if suffix != ".npz":
-            assert other[path].attrs == node.attrs
+        assert other[path].attrs == node.attrs
         if isinstance(node, oz.Array):
             np.testing.assert_array_equal(other[path][...], node[...])
-            if suffix != ".npz":
-                assert other[path].dimension_names == node.dimension_names
-                assert other[path].chunks == node.chunks
+            assert other[path].dimension_names == node.dimension_names
+            assert other[path].chunks == node.chunks
 
 
 def test_a_file_is_replaced_only_on_demand(tmp_path: Path) -> None:
     oz.create_array(tmp_path / "a.zarr", data=np.arange(3))
-    (tmp_path / "a.npy").write_bytes(b"precious")
-    with pytest.raises(oz.NodeExists, match=r"a.npy' exists; give overwrite=True to replace it"):
-        oz.export_file(tmp_path / "a.zarr", tmp_path / "a.npy")
-    assert (tmp_path / "a.npy").read_bytes() == b"precious"
-    oz.export_file(tmp_path / "a.zarr", tmp_path / "a.npy", overwrite=True)
-    assert np.load(tmp_path / "a.npy").tolist() == [0, 1, 2]
-    (tmp_path / "b.npy").mkdir()
+    (tmp_path / "a.h5").write_bytes(b"precious")
+    with pytest.raises(oz.NodeExists, match=r"a.h5' exists; give overwrite=True to replace it"):
+        oz.export_file(tmp_path / "a.zarr", tmp_path / "a.h5")
+    assert (tmp_path / "a.h5").read_bytes() == b"precious"
+    oz.export_file(tmp_path / "a.zarr", tmp_path / "a.h5", overwrite=True)
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert file["data"][:].tolist() == [0, 1, 2]
+    (tmp_path / "b.h5").mkdir()
     with pytest.raises(oz.NodeExists, match="is a directory"):
-        oz.export_file(tmp_path / "a.zarr", tmp_path / "b.npy", overwrite=True)
+        oz.export_file(tmp_path / "a.zarr", tmp_path / "b.h5", overwrite=True)
     with pytest.raises(oz.NodeNotFound, match="there is no directory"):
-        oz.export_file(tmp_path / "a.zarr", tmp_path / "no" / "b.npy")
-
-
-@pytest.mark.parametrize("suffix", [".npz", ".h5", ".nc", ".tif"])
-def test_an_export_that_fails_leaves_no_file_and_keeps_the_old_one(
-    tmp_path: Path, suffix: str
-) -> None:
-    array = oz.create_array(
-        tmp_path / "a.zarr", data=np.ones((40, 40)), chunks=(10, 10), compressors=["zstd"]
-    )
-    (tmp_path / "a.zarr" / "c" / "3" / "3").write_bytes(b"damaged")
-    (tmp_path / f"a{suffix}").write_bytes(b"precious")
-    with pytest.raises(oz.ChunkError):
-        oz.export_file(array, tmp_path / f"a{suffix}", overwrite=True, memory=3000)
-    assert (tmp_path / f"a{suffix}").read_bytes() == b"precious"
-    assert sorted(os.listdir(tmp_path)) == sorted(["a.zarr", f"a{suffix}"])
+        oz.export_file(tmp_path / "a.zarr", tmp_path / "no" / "b.h5")
 
 
 def test_what_a_format_cannot_hold_is_listed_and_strict_refuses(tmp_path: Path) -> None:
@@ -151,7 +129,7 @@ def test_what_a_format_cannot_hold_is_listed_and_strict_refuses(tmp_path: Path) 
         oz.export_file(tmp_path / "a.zarr", tmp_path / "b.nc", strict=True)
     oz.export_file(tmp_path / "a.zarr", tmp_path / "b.nc", strict=True, exclude=["complex"])
     with pytest.raises(oz.CannotExpress, match=r"can hold one array only.*: complex, ok"):
-        oz.export_file(tmp_path / "a.zarr", tmp_path / "a.npy")
+        oz.export_file(tmp_path / "a.zarr", tmp_path / "a.tif")
     with pytest.raises(oz.CannotExpress, match="nothing of /complex"):
         oz.export_file(tmp_path / "a.zarr", tmp_path / "c.nc", path="complex")
     assert not (tmp_path / "c.nc").exists()
@@ -159,80 +137,56 @@ def test_what_a_format_cannot_hold_is_listed_and_strict_refuses(tmp_path: Path) 
 
 def test_types_are_cast_if_values_fit(tmp_path: Path) -> None:
     oz.create_array(tmp_path / "a.zarr", data=np.array([1, 200]))
-    oz.export_file(tmp_path / "a.zarr", tmp_path / "a.npy", dtype="u1")
-    assert np.load(tmp_path / "a.npy").dtype == "u1"
+    oz.export_file(tmp_path / "a.zarr", tmp_path / "a.h5", dtype="u1")
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert file["data"].dtype == "u1"
     with pytest.raises(oz.InvalidArgument, match="cannot be stored as int8"):
-        oz.export_file(tmp_path / "a.zarr", tmp_path / "b.npz", dtype="i1")
-    oz.create_array(tmp_path / "t.zarr", data=np.array(["a", "word"], np.dtypes.StringDType()))
-    with pytest.raises(oz.CannotExpress, match="variable length"):
-        oz.export_file(tmp_path / "t.zarr", tmp_path / "t.npy")
-    oz.export_file(tmp_path / "t.zarr", tmp_path / "t.npy", dtype="U4")
-    assert np.load(tmp_path / "t.npy").tolist() == ["a", "word"]
-    with pytest.raises(oz.InvalidArgument, match="cannot be stored as <U3"):
-        oz.export_file(tmp_path / "t.zarr", tmp_path / "t3.npy", dtype="U3")
+        oz.export_file(tmp_path / "a.zarr", tmp_path / "b.h5", dtype="i1")
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".h5"])
-def test_tasks_run_on_processes(tmp_path: Path, suffix: str) -> None:
+def test_tasks_run_on_processes(tmp_path: Path) -> None:
     values = np.random.default_rng(0).random((50, 100, 40))
     oz.create_array(tmp_path / "a.zarr", data=values, chunks=(10, 50, 40))
-    file = tmp_path / f"a{suffix}"
+    file = tmp_path / "a.h5"
     oz.export_file(tmp_path / "a.zarr", file, on="processes", workers=2, memory="500kB")
     oz.import_file(file, tmp_path / "b.zarr")
-    path = "data" if suffix == ".h5" else None
-    np.testing.assert_array_equal(oz.open_array(tmp_path / "b.zarr", path=path)[...], values)
+    np.testing.assert_array_equal(oz.open_array(tmp_path / "b.zarr", path="data")[...], values)
 
 
-def test_parts_of_an_export_make_one_file(tmp_path: Path) -> None:
-    values = np.arange(10_000).reshape(100, 100)
-    oz.create_array(tmp_path / "a.zarr", data=values, chunks=(10, 100))
-    job = Export(str(tmp_path / "a.zarr"), str(tmp_path / "a.npy"), memory=50_000)
+def test_an_export_has_no_parts(tmp_path: Path) -> None:
+    oz.create_array(tmp_path / "a.zarr", data=np.arange(10))
+    job = Export(str(tmp_path / "a.zarr"), str(tmp_path / "a.h5"))
     assert pickle.loads(pickle.dumps(job)) == job
-    for part in (2, 1, 3):
-        assert not (tmp_path / "a.npy").exists()
-        oz.run(job, part=(part, 3))
-    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), values)
-    assert sorted(os.listdir(tmp_path)) == ["a.npy", "a.zarr"]
+    with pytest.raises(oz.InvalidArgument, match="cannot be written in parts"):
+        oz.run(job, part=(1, 2))
+    assert os.listdir(tmp_path) == ["a.zarr"]
 
 
-SOME = """
+KILLED = """
 import sys
-from omnizarr.bulk import job
-from omnizarr.interop.files import numpy_writer, exporting
-call = numpy_writer.WriteBox.__call__
-begun = []
-def some(self):
-    begun.append(self)
-    if len(begun) > 3:
-        sys.stdin.read()  # until it is killed
-    return call(self)
-numpy_writer.WriteBox.__call__ = some
-job.FLUSH = 0  # every task that is done is entered in the journal
-exporting.export_file(sys.argv[1], sys.argv[2], memory=300_000, workers=1)
+from omnizarr.interop.files import exporting, hdf5_writer
+def waits(self):
+    print("begun", flush=True)
+    sys.stdin.read()  # until it is killed
+hdf5_writer.WriteBox.__call__ = waits
+exporting.export_file(sys.argv[1], sys.argv[2], workers=1)
 """
 
 
-def test_a_killed_export_leaves_no_file_and_is_resumed(tmp_path: Path) -> None:
-    values = np.arange(100 * 10_000, dtype="i4").reshape(100, 10_000)
-    oz.create_array(tmp_path / "a.zarr", data=values, chunks=(1, 10_000))
-    file = tmp_path / "a.npy"
-    command = [sys.executable, "-c", SOME, str(tmp_path / "a.zarr"), str(file)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE)
-    deadline = time.monotonic() + 60
-    while not [p for p in tmp_path.rglob("*") if "journal" in str(p) and p.is_file()]:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+def test_a_killed_export_leaves_no_file_and_the_next_one_clears_up(tmp_path: Path) -> None:
+    values = np.arange(100)
+    oz.create_array(tmp_path / "a.zarr", data=values)
+    file = tmp_path / "a.h5"
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "a.zarr"), str(file)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        process.kill()
     assert not file.exists()
-    sizes: list[int] = []
-    oz.export_file(
-        str(tmp_path / "a.zarr"), str(file), memory=300_000, workers=1, resume=True,
-        progress=lambda state: sizes.append(state.tasks),
-    )  # fmt: skip
-    np.testing.assert_array_equal(np.load(file), values)
-    assert sorted(os.listdir(tmp_path)) == ["a.npy", "a.zarr"]
+    oz.export_file(tmp_path / "a.zarr", file)
+    with h5py.File(file) as opened:
+        np.testing.assert_array_equal(opened["data"], values)
+    assert sorted(os.listdir(tmp_path)) == ["a.h5", "a.zarr"]
 
 
 def test_a_plan_names_what_is_written(tmp_path: Path) -> None:
@@ -247,29 +201,23 @@ def test_a_plan_names_what_is_written(tmp_path: Path) -> None:
         oz.export_file(tmp_path / "a.zarr", tmp_path / "a.nc", compression="lz4")
 
 
-@pytest.mark.parametrize("name", ["a.h5", "a.nc", "a.tif", "a.ome.tif", "a.npz", "a.npy"])
-def test_a_failed_export_leaves_no_file_and_says_if_it_can_be_resumed(
-    tmp_path: Path, name: str
-) -> None:
+@pytest.mark.parametrize("name", ["a.h5", "a.nc", "a.tif", "a.ome.tif"])
+def test_a_failed_export_keeps_the_old_file_and_starts_again(tmp_path: Path, name: str) -> None:
     values = np.arange(40_000, dtype="u2").reshape(200, 200)
     source = tmp_path / "a.zarr"
     oz.create_array(source, data=values, chunks=(20, 200), dimension_names=["y", "x"])
     chunk = source / "c/7/0"
     stored = chunk.read_bytes()
     chunk.write_bytes(stored[:-9])
-    job = Export(str(source), str(tmp_path / name), memory=50_000)
-    resumable = name == "a.npy"
-    assert ("starts again" in str(job.plan())) != resumable
-    with pytest.raises(oz.ChunkError) as failed:
+    (tmp_path / name).write_bytes(b"precious")
+    job = Export(str(source), str(tmp_path / name), memory=50_000, overwrite=True)
+    assert "starts again" in str(job.plan())
+    with pytest.raises(oz.ChunkError):
         oz.run(job, workers=1)
-    assert not (tmp_path / name).exists()
-    if resumable:
-        assert "resume=True" in failed.value.__notes__[-1]
+    assert (tmp_path / name).read_bytes() == b"precious"
+    assert sorted(os.listdir(tmp_path)) == sorted(["a.zarr", name])
     chunk.write_bytes(stored)
-    with ExitStack() as stack:
-        if not resumable:
-            assert os.listdir(tmp_path) == ["a.zarr"]
-            stack.enter_context(pytest.warns(oz.OmnizarrWarning, match="cannot be resumed"))
+    with pytest.warns(oz.OmnizarrWarning, match="cannot be resumed"):
         oz.run(job, resume=True)
     assert sorted(os.listdir(tmp_path)) == sorted(["a.zarr", name])
     oz.import_file(tmp_path / name, tmp_path / "b.zarr", image=False)
@@ -287,47 +235,10 @@ def test_an_export_that_fails_before_anything_is_written_leaves_nothing(
     def fails(box: object) -> None:
         raise error
 
-    monkeypatch.setattr(numpy_writer.WriteBox, "__call__", fails)
+    monkeypatch.setattr(hdf5_writer.WriteBox, "__call__", fails)
     with pytest.raises(type(error)):
-        oz.export_file(tmp_path / "a.zarr", tmp_path / "a.npy")
+        oz.export_file(tmp_path / "a.zarr", tmp_path / "a.h5")
     assert os.listdir(tmp_path) == ["a.zarr"]
-
-
-def test_a_full_disk_is_noticed_before_memory_is_mapped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    oz.create_array(tmp_path / "a.zarr", data=np.arange(10))
-
-    def full(file: int, start: int, size: int) -> None:
-        assert (start, size) == (0, os.fstat(file).st_size)
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
-    with pytest.raises(OSError, match="No space left"):
-        oz.export_file(tmp_path / "a.zarr", tmp_path / "a.npy")
-    assert os.listdir(tmp_path) == ["a.zarr"]
-
-
-@given(
-    box=st.lists(st.tuples(st.integers(1, 40), st.integers(0, 40)), min_size=0, max_size=3),
-    itemsize=st.sampled_from([1, 2, 8, 64]),
-)
-def test_boxes_are_written_to_few_pages_of_a_npy_file_at_a_time(
-    box: list[tuple[int, int]], itemsize: int
-) -> None:
-    shape, whole = tuple(n for n, _ in box), tuple(n + more for n, more in box)
-    # Elements of a file begin anywhere, and rows that follow each other are on the same pages.
-    place = np.arange(math.prod(whole)).reshape(whole) * itemsize + 100
-    first, last = place // numpy_writer.PAGE, (place + itemsize - 1) // numpy_writer.PAGE
-    times = np.zeros(shape, int)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numpy_writer, "MAPPED", 6 * numpy_writer.PAGE)
-        for part in numpy_writer.mapped_parts(shape, whole, itemsize):
-            times[part] += 1
-            here = tuple(slice(0, n) for n in shape)
-            pages = {*first[here][part].flat, *last[here][part].flat}
-            assert len(pages) <= 6
-    assert (times == 1).all()
 
 
 _FULL = """

@@ -42,16 +42,6 @@ def test_any_array_is_imported_unchanged(values: Any, fortran: bool, zarr_format
         assert_same(found[...], values)
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_a_compressed_member_larger_than_memory_is_read_in_order(
-    tmp_path: Path, order: Any
-) -> None:
-    values = np.arange(200_000, dtype="i8").reshape(100, 2000).astype("i8", order=order)
-    np.savez_compressed(tmp_path / "a.npz", values=values)
-    oz.import_file(tmp_path / "a.npz", tmp_path / "a.zarr", memory=120_000, chunks=(7, 900))
-    np.testing.assert_array_equal(oz.open(tmp_path / "a.zarr")["values"][:], values)
-
-
 def test_python_objects_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([{}], object), allow_pickle=True)
     with pytest.raises(oz.InvalidArgument, match="holds Python objects"):
@@ -99,8 +89,8 @@ def test_members_that_are_no_arrays_are_reported(tmp_path: Path) -> None:
     assert not (tmp_path / "strict.zarr").exists()
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".npz"])
-def test_attributes_that_a_file_cannot_have_are_reported(tmp_path: Path, suffix: str) -> None:
-    array = oz.create_array(tmp_path / "a.zarr", data=np.arange(3), attributes={"a": 1})
-    report = oz.export_file(array, tmp_path / f"a{suffix}")
-    assert report.notes == ["NumPy files have no attributes; they are left out"]
+@pytest.mark.parametrize("options", [{}, {"format": "npz"}])
+def test_an_export_says_that_numpy_writes_its_files(tmp_path: Path, options: Any) -> None:
+    oz.create_array(tmp_path / "a.zarr", data=np.arange(3))
+    with pytest.raises(oz.InvalidArgument, match=r"numpy\.save\(file, array"):
+        oz.export_file(tmp_path / "a.zarr", tmp_path / "a.npy", **options)

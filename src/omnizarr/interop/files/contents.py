@@ -8,7 +8,7 @@ process; so what reads them is a small object that can be pickled and opens the 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from omnizarr import registry
 from omnizarr.bulk.fill import Source
 from omnizarr.bulk.partition import Box
 from omnizarr.errors import InvalidArgument, NodeNotFound, known_names
-from omnizarr.extension import DEFAULT_FILL
+from omnizarr.extension import DEFAULT_FILL, paths
 
 __all__ = ["ArrayEntry", "Box", "Contents", "ImageEntry", "Source", "detect", "read_contents"]
 HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -50,6 +50,7 @@ class ArrayEntry:
     stated_axes: str | None = None  # a letter for each axis of a TIFF file; q if it does not say
     image: ImageEntry | None = None
     as_image: ArrayEntry | None = None  # the same values in the order of an image, if asked for
+    whole: bool = False  # True if any box costs reading all values
 
 
 @dataclass(frozen=True)
@@ -158,11 +159,17 @@ def format_of_name(file: str) -> str:
     suffix = os.path.splitext(lower)[1]
     found = {".nc": "netcdf", ".nc4": "netcdf", ".cdf": "netcdf"}.get(suffix, SUFFIXES.get(suffix))
     if found is None:
-        known = (".npy", ".npz", ".nc", ".h5", ".tif", ".ome.tif")
+        known = (".nc", ".h5", ".tif", ".ome.tif")
         raise InvalidArgument(
             f"the name {file!r} does not say which format to write; {known_names(suffix, known)}"
         )
     return found
+
+
+def is_below_any(path: str, patterns: Iterable[str]) -> bool:
+    """Return True if a path, or a group above it, matches one of some patterns."""
+    places = [*paths.ancestors(path)[1:], path]
+    return any(paths.matches(each, p.strip("/")) for p in patterns for each in places)
 
 
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -1,37 +1,183 @@
 """Export Zarr to files of other formats: `export_file`, and the job `Export`.
 
 The format is that of the file's name. A file is written under a temporary name and renamed when it
-is complete. Values are written as they are stored; the CF encodings of times and packed numbers,
-and attributes and dimension names, are carried over where the format has a place for them.
+is complete; an export that fails leaves no file. Values are written as they are stored; the CF
+encodings of times and packed numbers, and attributes and dimension names, are carried over where
+the format has a place for them.
+
+A `FileWriter` makes an empty file of a format, and tasks that fill it. Where tasks can write
+anywhere in the file, they run in parallel; the other formats are written from the first to the last
+byte by one task.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from omnizarr import Array, Group, config, registry
 from omnizarr import open as open_zarr
-from omnizarr.bulk.fill import Filled, check_cast, check_sign
-from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, launch, memory_of
-from omnizarr.bulk.source_keys import source_state
-from omnizarr.errors import CannotExpress, InvalidArgument, known_names
-from omnizarr.extension import check_whole, key_digest, paths, portable_key
-from omnizarr.interop.files.contents import format_of_name
-from omnizarr.interop.files.writing import AUTO, NUMBERS, FileOutput, FileWriter
+from omnizarr.bulk.fill import Filled, check_cast, check_sign, item_bytes
+from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of
+from omnizarr.bulk.output import Begun, StoreOutput
+from omnizarr.bulk.partition import cuts, read_axes
+from omnizarr.errors import (
+    CannotExpress,
+    InvalidArgument,
+    NodeExists,
+    NodeNotFound,
+    known_names,
+    warn,
+)
+from omnizarr.extension import ARRAY_DIMENSIONS, LocalStore, Store, check_whole, key_digest, paths
+from omnizarr.interop.files.contents import format_of_name, is_below_any
 
+AUTO = "auto"
+NUMBERS = "biufc"
 WRITERS = {
-    "numpy": "omnizarr.interop.files.numpy_writer:NpyWriter",
-    "npz": "omnizarr.interop.files.numpy_writer:NpzWriter",
     "hdf5": "omnizarr.interop.files.hdf5_writer:Hdf5Writer",
     "netcdf": "omnizarr.interop.files.netcdf_writer:NetcdfWriter",
     "tiff": "omnizarr.interop.files.tiff_writer:TiffWriter",
     "ome-tiff": "omnizarr.interop.files.tiff_writer:OmeTiffWriter",
 }
+
+
+@dataclass
+class FileWriter(ABC):
+    """A file to be written: arrays and attributes of groups, by path; a single array has ""."""
+
+    arrays: dict[str, Array]
+    groups: dict[str, Mapping[str, Any]]
+    dtype: Any = None  # of the arrays of numbers
+    compression: str | None = AUTO
+    memory: int = 2**26  # of one task
+    skipped: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    node: Any = None  # the array or group that is exported
+
+    @abstractmethod
+    def check(self) -> None:
+        """Leave out what the format cannot express; raise if it can hold one array only."""
+
+    @abstractmethod
+    def prepare(self, file: str) -> None:
+        """Make an empty file, or one without values."""
+
+    @abstractmethod
+    def tasks(self, file: str) -> Iterator[Task[Filled]]:
+        """Yield the tasks that write the values."""
+
+    @property
+    def count(self) -> int | None:
+        """The number of tasks, if it is known."""
+        return 1
+
+    @property
+    def size(self) -> int:
+        """The bytes of all values in memory."""
+        return sum(math.prod(a.shape) * item_bytes(a.dtype) for a in self.arrays.values())
+
+    def type_of(self, array: Array) -> np.dtype[Any]:
+        """Return the type in which an array is written; coordinates keep theirs."""
+        if self.dtype is None or array.dimension_names == (paths.name(array.path),):
+            return array.dtype
+        wanted = np.dtype(self.dtype)
+        same = (wanted.kind in NUMBERS) == (array.dtype.kind in NUMBERS)
+        return wanted if same else array.dtype
+
+    def attributes_of(self, array: Array) -> dict[str, Any]:
+        """Return the attributes of an array, without the one that holds its dimension names."""
+        return {k: v for k, v in array.attrs.asdict().items() if k != ARRAY_DIMENSIONS}
+
+    def leave_out(self, path: str, reason: str) -> None:
+        """Take note of an array or attribute that is not written."""
+        self.skipped[path or "/"] = reason
+        self.arrays.pop(path, None)
+
+    def one_array(self, suffix: str) -> Array:
+        """Return the array of a format that holds only one."""
+        if list(self.arrays) == [""]:
+            return self.arrays[""]
+        names = ", ".join(sorted(self.arrays)[:8]) or "none"
+        raise CannotExpress(
+            f"a {suffix} file can hold one array only; give the path of one: {names}"
+        )
+
+
+def box_total(array: Array, items: int) -> int:
+    """Return the number of boxes of at most `items` elements, or of one chunk, of an array."""
+    return math.prod(map(len, read_cuts(array, items))) if array.shape else 1
+
+
+def read_cuts(array: Array, items: int) -> list[list[slice]]:
+    """Return the sides of boxes of whole chunks that cover an array."""
+    whole = tuple(slice(0, n) for n in array.shape)
+    return cuts(read_axes(array), whole, items)
+
+
+class FileOutput(StoreOutput):
+    """One file: complete under its name, or not there."""
+
+    def __init__(self, file: str, writer: FileWriter, overwrite: bool) -> None:
+        self.file, self.writer, self.overwrite = os.path.abspath(file), writer, overwrite
+        self.folder, self.name = os.path.split(self.file)
+        self.temporary = os.path.join(
+            self.folder, f".{self.name}.{key_digest(self.file)[:12]}.part"
+        )
+        self.store = LocalStore(self.folder)
+
+    @property
+    def place(self) -> tuple[Store, str]:
+        """The folder, which must exist, and the name of the file."""
+        if not os.path.isdir(self.folder):
+            raise NodeNotFound(f"there is no directory {self.folder!r} to write to")
+        return self.store, self.name
+
+    def begin(self, resume: bool, shared: bool) -> Begun:
+        """Make the file under its temporary name."""
+        self._check_free()
+        if shared:
+            raise InvalidArgument(f"{self.name!r} cannot be written in parts; leave part out")
+        if resume:
+            warn(f"{self.name!r} cannot be resumed: it is written from the start")
+        self.abandon()  # what a process that was killed has left
+        try:
+            self.writer.prepare(self.temporary)
+        except BaseException:
+            self.abandon()
+            raise
+        return "new"
+
+    def _check_free(self) -> None:
+        if os.path.isdir(self.file):
+            raise NodeExists(f"{self.file!r} is a directory; give the name of a file")
+        if os.path.exists(self.file) and not self.overwrite:
+            raise NodeExists(f"{self.file!r} exists; give overwrite=True to replace it")
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        self._check_free()
+        descriptor = os.open(self.temporary, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(self.temporary, self.file)
+
+    def abandon(self) -> None:
+        """Remove the unfinished file."""
+        with suppress(OSError):  # if there was an error, it is the one to raise
+            os.unlink(self.temporary)
+
+    def _keys(self) -> Iterator[str]:
+        return iter([self.name])
 
 
 @dataclass(frozen=True)
@@ -40,15 +186,13 @@ class Export(Job[Filled]):
 
     Attributes:
         source: A path, URL, store, array or group.
-        file: The path of the file, whose name says the format (``.npy``, ``.npz``, ``.nc``,
-            ``.h5``, ``.tif``, ``.ome.tif``), unless `format` does.
+        file: The path of the file, whose name says the format (``.nc``, ``.h5``, ``.tif``,
+            ``.ome.tif``), unless `format` does.
         path: The path of the node in the source.
-        format: ``"numpy"``, ``"npz"``, ``"netcdf"``, ``"hdf5"``, ``"tiff"`` or ``"ome-tiff"``.
-        dtype: The type of arrays of numbers; values must fit it. For text in NumPy files, its
-            length.
-        compression: None for none. By default, NetCDF, HDF5 and TIFF files are compressed by
-            Deflate, which all readers know, and NumPy files are not; ``"deflate"`` compresses
-            ``.npz`` files.
+        format: ``"netcdf"``, ``"hdf5"``, ``"tiff"`` or ``"ome-tiff"``.
+        dtype: The type of arrays of numbers; values must fit it.
+        compression: None for none. By default, files are compressed by Deflate, which all readers
+            know.
         exclude: Patterns of paths to leave out.
         strict: True to raise for anything else that is left out.
         overwrite: True to replace an existing file.
@@ -57,7 +201,7 @@ class Export(Job[Filled]):
 
     Examples:
         >>> oz.save("a.zarr", np.arange(6))
-        >>> oz.run(oz.jobs.Export("a.zarr", "a.npy")).arrays
+        >>> oz.run(oz.jobs.Export("a.zarr", "a.h5")).arrays
         1
     """
 
@@ -77,6 +221,10 @@ class Export(Job[Filled]):
         """Read the metadata and decide what to do; nothing is written."""
         file = os.fspath(self.file)
         kind = self.format or format_of_name(file)
+        if kind in ("numpy", "npz"):
+            raise InvalidArgument(
+                f"{file!r}: NumPy itself writes NumPy files: numpy.save(file, array[...])"
+            )
         if kind not in WRITERS:
             raise InvalidArgument(f"unknown format {kind!r}; {known_names(kind, WRITERS)}")
         if self.compression not in (None, AUTO, "deflate", "gzip", "zlib"):
@@ -98,16 +246,7 @@ class Export(Job[Filled]):
         if not writer.arrays and writer.skipped:
             reasons = "; ".join(f"{k}: {v}" for k, v in writer.skipped.items())
             raise CannotExpress(f"nothing of {node.name} can be written to {file!r}: {reasons}")
-        operation = f"export {node.name} of {node.store!r} to {file}"
-        digest = key_digest(
-            "export", os.path.abspath(file), kind, portable_key(node.store), node.path,
-            source_state(node.store, node.path),
-            str(np.dtype(self.dtype)) if self.dtype is not None else None, str(self.compression),
-            [[p, repr(a._model.shape), str(a.dtype)] for p, a in sorted(writer.arrays.items())],
-        )  # fmt: skip
-        output = FileOutput(
-            file, writer, operation=operation, digest=digest, overwrite=self.overwrite
-        )
+        output = FileOutput(file, writer, self.overwrite)
         stage: Stage[Filled] = Stage(
             "write the file",
             lambda: writer.tasks(output.temporary),
@@ -116,12 +255,11 @@ class Export(Job[Filled]):
             bytes_written=writer.size,
         )
         decisions = [f"{kind}: {len(writer.arrays)} arrays", *writer.notes]
-        if not writer.resumable:
-            decisions.append("an interrupted export leaves no file and starts again")
+        decisions.append("an interrupted export leaves no file and starts again")
         decisions += [f"left out: {k}: {v}" for k, v in writer.skipped.items()]
         return Plan(
-            operation,
-            digest,
+            f"export {node.name} of {node.store!r} to {file}",
+            key_digest("export", os.path.abspath(file)),
             [stage],
             Filled(len(writer.arrays), len(groups), 0, writer.skipped, writer.notes),
             output,
@@ -136,7 +274,7 @@ class Export(Job[Filled]):
         arrays: dict[str, Array] = {}
         groups: dict[str, Any] = {"": node.attrs.asdict()}
         for path, member in node.members(max_depth=None):
-            if any(_matches(path, pattern) for pattern in self.exclude):
+            if is_below_any(path, self.exclude):
                 continue
             if isinstance(member, Array):
                 arrays[path] = member
@@ -153,17 +291,10 @@ class Export(Job[Filled]):
                 check_sign(array.attrs, array.dtype, wanted, array.name)
 
 
-def _matches(path: str, pattern: str) -> bool:
-    pattern = pattern.strip("/")
-    parts = path.split("/")
-    return any(paths.matches("/".join(parts[: i + 1]), pattern) for i in range(len(parts)))
-
-
 def export_file(source: Any, file: str | os.PathLike[str], **options: Any) -> Filled:
     """Write an array, a group or an image to a file of another format.
 
-    The name of the file says the format: ``.npy``, ``.npz``, ``.nc`` (NetCDF4), ``.h5``, ``.tif``
-    or ``.ome.tif``.
+    The name of the file says the format: ``.nc`` (NetCDF4), ``.h5``, ``.tif`` or ``.ome.tif``.
 
     Args:
         source: A path, URL, store, array or group.
@@ -180,9 +311,10 @@ def export_file(source: Any, file: str | os.PathLike[str], **options: Any) -> Fi
 
     Examples:
         >>> oz.save("a.zarr", np.arange(6))
-        >>> oz.export_file("a.zarr", "a.npy").arrays
+        >>> oz.export_file("a.zarr", "a.h5").arrays
         1
-        >>> np.load("a.npy")
+        >>> import h5py
+        >>> h5py.File("a.h5")["data"][...]
         array([0, 1, 2, 3, 4, 5])
     """
     return launch(Export, source, file, **options)

@@ -25,7 +25,7 @@ from omnizarr.bulk.job import Task, task_id
 from omnizarr.conventions.cf.packing import FILL, NAMES, Packing, as_number, decode_fill
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, StoreError
 from omnizarr.extension import as_plain, file_locks
-from omnizarr.interop.files.writing import FileWriter, box_total, read_cuts
+from omnizarr.interop.files.exporting import FileWriter, box_total, read_cuts
 
 try:
     import h5py

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr import Array, config
+from omnizarr import config
 from omnizarr.bulk.fill import (
     Filled,
     box_count,
@@ -23,11 +23,9 @@ from omnizarr.bulk.fill import (
     fill_tasks,
     item_bytes,
     items_for,
-    store_box,
     target_array,
 )
-from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of, task_id
-from omnizarr.bulk.partition import stored_axes
+from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of
 from omnizarr.conventions.cf.packing import FILL, NAMES, find_word, mark_missing
 from omnizarr.conventions.ome.model import Metadata, to_json
 from omnizarr.conventions.ome.pyramid import (
@@ -59,6 +57,7 @@ from omnizarr.interop.files.contents import (
     Contents,
     ImageEntry,
     fingerprint,
+    is_below_any,
     read_contents,
 )
 
@@ -163,7 +162,7 @@ class Import(Job[Filled]):
         """Return the contents without what is excluded."""
         everything = (*contents.arrays, *contents.groups, *contents.skipped)
         for pattern in self.exclude:
-            gone = [path for path in everything if path and _matches(path, pattern)]
+            gone = [path for path in everything if path and is_below_any(path, [pattern])]
             if not gone:
                 raise InvalidArgument(f"exclude: nothing in the files matches {pattern!r}")
             for path in gone:
@@ -181,13 +180,6 @@ def _warn_of_uninstalled(contents: Contents) -> None:
         raise MissingModule(f"nothing can be imported; {'; '.join(lines)}")
     for line in lines:
         warn(f"left out: {line}")
-
-
-def _matches(path: str, pattern: str) -> bool:
-    """Return True if a path, or a group above it, matches a pattern."""
-    pattern = pattern.strip("/")
-    parts = path.split("/")
-    return any(paths.matches("/".join(parts[: i + 1]), pattern) for i in range(len(parts)))
 
 
 def _joined(files: list[str]) -> Contents:
@@ -426,14 +418,14 @@ class _Nodes:
                 model = models[path]
                 if isinstance(model, ArrayModel):
                     target = target_array(output, path, model)
-                    yield from _array_tasks(entry, target, memory)
+                    yield from fill_tasks(entry.values, target, _items(entry, memory))
 
         count = size = 0
         for path, entry in self.sources.items():
             model = models[path]
             if isinstance(model, ArrayModel):
                 target = planned_array(output, path, model)
-                count += _task_count(entry, target, memory)
+                count += box_count(target, _items(entry, memory))
                 size += int(np.prod(entry.shape, dtype=object)) * item_bytes(entry.dtype)
         return Stage("read the files", tasks, count, size, bytes_read=size)
 
@@ -507,52 +499,10 @@ def _finite(attributes: Mapping[str, Any], path: str, notes: list[str]) -> dict[
     return {name: plain(value) for name, value in attributes.items()}
 
 
-def _array_tasks(entry: ArrayEntry, target: Array, memory: int) -> Iterator[Task[Filled]]:
-    source: Any = entry.values
-    if hasattr(source, "scan"):
-        size = int(np.prod(entry.shape, dtype=object)) * item_bytes(entry.dtype)
-        work = FillInOrder(source, target, memory)
-        yield Task(task_id("fill in order", target.path), work, size, target.name)
-        return
-    yield from fill_tasks(source, target, items_for(memory, entry.dtype))
-
-
-def _task_count(entry: ArrayEntry, target: Array, memory: int) -> int:
-    if hasattr(entry.values, "scan"):
-        return 1
-    return box_count(target, items_for(memory, entry.dtype))
-
-
-@dataclass(frozen=True)
-class FillInOrder:
-    """Copy values that can only be read from the first to the last."""
-
-    source: Any
-    target: Array
-    memory: int
-
-    def __call__(self) -> Filled:
-        target, axis = self.target, self.source.axis
-        total = at = 0
-        for values in self.source.scan(self._step() if target.shape else 1):
-            box: tuple[slice, ...] = ()
-            if target.shape:
-                whole = [slice(0, n) for n in target.shape]
-                whole[axis] = slice(at, at + values.shape[axis])
-                at, box = at + values.shape[axis], tuple(whole)
-            store_box(target, box, values)
-            total += values.nbytes
-        return Filled(bytes_read=total)
-
-    def _step(self) -> int:
-        """Return the length of a block: whole chunks if they fit into memory, else less."""
-        axis, shape = self.source.axis, self.target.shape
-        row = (
-            int(np.prod(shape, dtype=object)) // max(1, shape[axis]) * item_bytes(self.target.dtype)
-        )
-        fitting = max(1, self.memory // 3 // max(1, row))
-        length = int(stored_axes(self.target)[axis].size(0)) if shape[axis] else 1
-        return int(fitting // length * length if fitting >= length else fitting)
+def _items(entry: ArrayEntry, memory: int) -> int:
+    """Return how many elements one task may handle."""
+    size = int(np.prod(entry.shape, dtype=object))
+    return max(1, size) if entry.whole else items_for(memory, entry.dtype)
 
 
 def import_file(files: Any, destination: Any, **options: Any) -> Filled:

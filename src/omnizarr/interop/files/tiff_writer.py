@@ -37,9 +37,9 @@ from omnizarr.conventions.ome.plate import open as open_ome
 from omnizarr.conventions.ome.versions import NEWEST, is_image, to_attributes
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, MissingPackage
 from omnizarr.extension import as_plain, paths
+from omnizarr.interop.files.exporting import FileWriter
 from omnizarr.interop.files.ome_xml import xml_metadata
 from omnizarr.interop.files.tiff import COLOUR, ROLES
-from omnizarr.interop.files.writing import FileWriter
 
 try:
     import tifffile
