@@ -28,7 +28,7 @@ MODULES = [
 # Not omnizarr.testing.stores: its suites are classes of tests, whose use the module shows.
 # Methods that implement an interface are documented where the interface is, one class or page each.
 INTERFACES = {
-    "omnizarr.stores": "docs/extending.md describes the methods of a store",
+    "omnizarr.stores": "docs/stores.md describes the methods of a store",
     "omnizarr.codecs.codec.Configured": "ArrayArrayCodec and its siblings describe the methods",
     "omnizarr.codecs.pipeline.CodecPipeline": "codecs only pass it on",
     "omnizarr.bulk.job.Job": "Job describes plan and settle",

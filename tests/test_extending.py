@@ -1,4 +1,4 @@
-"""Codecs, data types and keys of other packages (D4); test_docs runs docs/extending.md."""
+"""Codecs, data types and keys of other packages (D4); test_tutorials runs extending.md."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Range:
 class Store(Protocol):
     """Bytes at keys. `get` returns None only for a key that is proven absent.
 
-    A class with these methods and `read_only` is a store; `docs/extending.md` has those that make
+    A class with these methods and `read_only` is a store; `docs/stores.md` has those that make
     it quicker or safer.
 
     Examples:
