@@ -7,10 +7,18 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.tutorials import LARGEST, PAGES, ROOT, blocks, compare, matches, pictures, renewed
-
-TUTORIALS = [p for p in PAGES if p.parent.name == "tutorials" and p.stem != "README"]
-COMPARISONS = [p for p in PAGES if p.parent.name == "coming-from" and p.stem != "README"]
+from tests.tutorials import (
+    COMPARISONS,
+    LARGEST,
+    PAGES,
+    ROOT,
+    TUTORIALS,
+    blocks,
+    compare,
+    matches,
+    pictures,
+    renewed,
+)
 
 
 @pytest.mark.parametrize("document", TUTORIALS, ids=lambda d: d.stem)
@@ -34,12 +42,12 @@ def test_both_columns_run_and_have_the_same_values(document: Path, tmp_path: Pat
 
 def test_every_page_is_in_the_list_of_pages() -> None:
     listed = (ROOT / "docs" / "README.md").read_text()
-    assert [p for p in PAGES if f"({p.parent.name}/{p.name})" not in listed] == []
+    assert [p for p in PAGES if f"({p.relative_to(ROOT / 'docs')})" not in listed] == []
 
 
 def test_every_picture_is_shown() -> None:
-    stored = {p.name for page in PAGES for p in page.parent.glob("*.png")}
-    assert stored == {name for page in PAGES for name in pictures(page)}
+    stored = {p.name for page in TUTORIALS for p in page.parent.glob("*.png")}
+    assert stored == {name for page in TUTORIALS for name in pictures(page)}
 
 
 def test_outputs_are_compared_with_wildcards() -> None:

@@ -1,4 +1,4 @@
-"""Run the pages of docs/tutorials and docs/coming-from, and compare what they show.
+"""Run the tutorials and the pages that compare libraries, and compare what they show.
 
 The Python blocks of a page run in order, in one namespace and in an empty folder. A block `text`
 that follows holds what they print; in blocks `console`, lines that begin with `$ ` are commands,
@@ -44,11 +44,10 @@ from omnizarr.cli.main import main as main_command
 from tests.peers import environments
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted(
-    page
-    for folder in ("tutorials", "coming-from")
-    for page in (ROOT / "docs" / folder).glob("*.md")
-)
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+# With tables of code of another library and of omnizarr.
+COMPARISONS = [ROOT / "docs" / "xarray.md", *sorted((ROOT / "docs" / "coming-from").glob("*.md"))]
+PAGES = [*TUTORIALS, *COMPARISONS]
 BLOCK = re.compile(r"^```(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TABLE = re.compile(r"^\|.*\| omnizarr \|\n\|[ |:-]+\|\n((?:^\|.*\|\n)+)", re.MULTILINE)
 PICTURE = re.compile(r"!\[[^\]]+\]\(([\w-]+\.png)\)")
@@ -321,9 +320,7 @@ def main() -> None:
         "--write", action="store_true", help="put outputs and pictures in the pages"
     )
     options = parser.parse_args()
-    for document in PAGES:
-        if document.parent.name != "tutorials" or document.stem == "README":
-            continue
+    for document in TUTORIALS:
         if options.names and document.stem not in options.names:
             continue
         with tempfile.TemporaryDirectory() as name:
