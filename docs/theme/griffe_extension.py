@@ -1,17 +1,21 @@
 """Describe for the reference what the code says in another way than its signatures.
 
-The functions and methods of ``omnizarr.aio`` are made at run time from others, and docstrings have
-examples, blocks of text and lists that Markdown writes differently.
+The functions and methods of ``omnizarr.aio`` are made at run time from others, functions of jobs
+take the arguments of a dataclass (see ``omnizarr.bulk.options``), and docstrings have examples,
+blocks of text and lists that Markdown writes differently.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 import griffe
 
 MADE_FROM = {"_function", "_method", "_listing"}  # in aio.py
+K = TypeVar("K", bound=griffe.Object)
 TERM = re.compile(r"^[a-z_, ]+$")
 
 
@@ -24,7 +28,13 @@ class Reference(griffe.Extension):
             obj.docstring.value = as_markdown(obj.docstring.value)
 
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
-        """Replace the assignments in ``omnizarr.aio`` by the functions that they make."""
+        """Give functions their arguments, and replace the assignments in ``omnizarr.aio``."""
+        for kind in _objects(pkg, griffe.Class):
+            _explain_fields(pkg, kind)
+        for function in _objects(pkg, griffe.Function):
+            for decorator in function.decorators:
+                if str(decorator.value).startswith("takes("):
+                    _give_arguments(function, _find(pkg, decorator.value.arguments[0]))
         aio = pkg.members.get("aio")
         if isinstance(aio, griffe.Module):
             for scope in (aio, *aio.classes.values()):
@@ -32,6 +42,65 @@ class Reference(griffe.Extension):
                     source = _source(pkg, member)
                     if source is not None:
                         scope.set_member(name, _awaitable(name, source))
+
+
+def _objects(scope: griffe.Object, kind: type[K]) -> Iterator[K]:
+    """Yield the classes, or the functions, of a package."""
+    for member in scope.members.values():
+        if isinstance(member, kind):
+            yield member
+        elif isinstance(member, griffe.Module):
+            yield from _objects(member, kind)
+
+
+def _explain_fields(pkg: griffe.Module, kind: griffe.Class) -> None:
+    """Show the default and the help that calls of `option` and `field` declare."""
+    for member in kind.members.values():
+        call = member.value if isinstance(member, griffe.Attribute) else None
+        if not isinstance(call, griffe.ExprCall) or str(call.function) not in ("option", "field"):
+            continue
+        if str(call.function) == "option":
+            member.value, text = call.arguments
+        else:
+            named = {each.name: each.value for each in call.arguments}
+            told: Any = named.get("metadata")
+            if told is None:
+                continue
+            told = told if isinstance(told, griffe.ExprCall) else _find(pkg, told).value
+            member.value = "{}" if "default_factory" in named else None
+            text = told.arguments[0]
+        member.docstring = griffe.Docstring(ast.literal_eval(str(text)), parent=member)
+
+
+def _give_arguments(function: griffe.Function, options: Any) -> None:
+    """Show the fields of a dataclass as the arguments of a function."""
+    parameters: dict[str, griffe.Parameter] = {}
+    lines: dict[str, str] = {}
+    for kind in (options, *options.mro()):
+        keyword = "_" not in kind.members
+        for name, member in kind.members.items():
+            keyword = keyword or name == "_"
+            if name in parameters or not isinstance(member, griffe.Attribute) or name == "_":
+                continue
+            lines[name] = f"    {name}: {member.docstring.value}"
+            place = griffe.ParameterKind.keyword_only
+            place = place if keyword else griffe.ParameterKind.positional_or_keyword
+            parameters[name] = griffe.Parameter(
+                name, annotation=member.annotation, kind=place, default=member.value
+            )
+    order = sorted(parameters, key=lambda name: parameters[name].kind.name, reverse=True)
+    function.parameters = griffe.Parameters(*(parameters[name] for name in order))
+    if function.docstring is not None:
+        before, end, after = function.docstring.value.partition("\nReturns:")
+        if not end:
+            before, end, after = before.partition("\nRaises:")
+        section = "\n".join(["", "Args:", *(lines[name] for name in order), ""])
+        function.docstring.value = f"{before}{section}{end}{after}"
+
+
+def _find(pkg: griffe.Module, name: Any) -> Any:
+    found = pkg[name.canonical_path.removeprefix("omnizarr.")]
+    return found.final_target if found.is_alias else found
 
 
 def _source(pkg: griffe.Module, member: griffe.Object | griffe.Alias) -> griffe.Function | None:

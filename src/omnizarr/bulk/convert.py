@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,8 @@ from omnizarr.bulk.in_place import (
     find_source,
     has_root,
 )
-from omnizarr.bulk.job import Job, Plan, Progress, Stage, Task, memory_of, run
+from omnizarr.bulk.job import Job, Plan, Progress, Stage, Task, launch, memory_of
+from omnizarr.bulk.options import ConvertArguments, ConvertOptions, takes
 from omnizarr.bulk.output import Begun, HierarchyOutput
 from omnizarr.bulk.source_keys import source_state, warn_of_other_keys
 from omnizarr.bulk.transfer import (
@@ -46,7 +47,6 @@ from omnizarr.extension import (
     LinksFiles,
     Location,
     Node,
-    On,
     PrefixStore,
     Store,
     by_name,
@@ -71,7 +71,7 @@ from omnizarr.extension import (
     title,
 )
 
-ChunkProgress = Callable[[int, int, str], None]
+ChunkProgress = Callable[[int, int, str], object]
 SHOWN = 8  # arrays that a line of a plan names
 
 
@@ -97,8 +97,8 @@ class Report(Transferred):
 
 
 @dataclass
-class Convert(Job[Report]):
-    """The job of `convert`, which explains the other fields.
+class Convert(ConvertOptions, Job[Report]):
+    """The job of `convert`, which explains the other options.
 
     Attributes:
         measure: True to count the chunks beforehand, for the totals of the plan and the progress.
@@ -109,21 +109,7 @@ class Convert(Job[Report]):
         1
     """
 
-    source: Any
-    destination: Any = None
-    zarr_format: int | str = 3
-    overwrite: bool = False
-    in_place: bool = False
-    remove_old: bool = False
-    link: bool = False
-    consolidated: bool | None = None
-    dimension_separator: str | None = None
-    checksum: bool = False
-    skip_damaged: bool = False
-    verify: bool = False
-    memory: int | str | None = None
-    storage_options: Mapping[str, Any] | None = None
-    destination_options: Mapping[str, Any] | None = None
+    _: KW_ONLY
     measure: bool = True
 
     def plan(self, tasks_at_once: int = 1) -> Plan[Report]:
@@ -416,29 +402,8 @@ class _Output(HierarchyOutput):
         return state
 
 
-def convert(
-    source: Any,
-    destination: Any = None,
-    *,
-    zarr_format: int | str = 3,
-    overwrite: bool = False,
-    in_place: bool = False,
-    remove_old: bool = False,
-    link: bool = False,
-    consolidated: bool | None = None,
-    dimension_separator: str | None = None,
-    checksum: bool = False,
-    resume: bool = False,
-    skip_damaged: bool = False,
-    verify: bool = False,
-    progress: ChunkProgress | None = None,
-    on: On = None,
-    workers: int | None = None,
-    checksums: str | os.PathLike[str] | None = None,
-    memory: int | str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    destination_options: Mapping[str, Any] | None = None,
-) -> Report:
+@takes(ConvertArguments)
+def convert(given: ConvertArguments) -> Report:
     """Write a hierarchy in another format.
 
     The destination becomes visible when it is complete. An interrupted conversion is finished by
@@ -453,31 +418,6 @@ def convert(
     OME-Zarr images and plates get the metadata of the OME-Zarr version for that Zarr version, as
     with `ome.migrate`. In version 2, checksums are removed because few readers support them; the
     report names them in `left_out`.
-
-    Args:
-        source: A path, URL, dict, store, array or group.
-        destination: A path, URL or store; None with `in_place`.
-        zarr_format: The format to write: 1, 2, 3 or ``"3-draft"``.
-        overwrite: True to replace an existing hierarchy once the new one is complete.
-        in_place: True to add metadata of the other format to the source.
-        remove_old: With `in_place`, True to erase the old metadata.
-        link: True to make hard links to the source's files, on the same file system, of chunks that
-            keep their bytes.
-        consolidated: True to write consolidated metadata, False not to; by default as in the
-            source.
-        dimension_separator: The separator of the chunk keys; by default that of the source.
-        checksum: True to keep checksums in version 2.
-        resume: True to finish what an interrupted call began.
-        skip_damaged: True to skip damaged chunks and list them in the report, not to raise.
-        verify: True to read back all that was written and compare it with the source.
-        progress: A function of the number of chunks done, their total number, and the array's path.
-        on: Where the tasks run: threads by default, ``"processes"``, an executor of
-            `concurrent.futures`, or a Dask client.
-        workers: The largest number of threads or processes.
-        checksums: A file for the SHA-256 of all that was written.
-        memory: The bytes that may be held in memory at a time, such as ``"512MB"``.
-        storage_options: Options for the stores of URLs, such as credentials.
-        destination_options: Options for the store of the destination, instead of `storage_options`.
 
     Returns:
         The numbers of nodes and chunks, and what was left out.
@@ -497,32 +437,9 @@ def convert(
         >>> oz.open("new.zarr").zarr_format
         3
     """
-    job = Convert(
-        source,
-        destination,
-        zarr_format=zarr_format,
-        overwrite=overwrite,
-        in_place=in_place,
-        remove_old=remove_old,
-        link=link,
-        consolidated=consolidated,
-        dimension_separator=dimension_separator,
-        checksum=checksum,
-        skip_damaged=skip_damaged,
-        verify=verify,
-        memory=memory,
-        storage_options=storage_options,
-        destination_options=destination_options,
-        measure=progress is not None,
-    )
-    return run(
-        job,
-        on,
-        workers=workers,
-        resume=resume,
-        progress=None if progress is None else partial(_show_chunks, progress),
-        checksums=checksums,
-    )
+    tell = given.progress
+    shown = None if tell is None else partial(_show_chunks, tell)
+    return launch(Convert, replace(given, progress=shown), measure=tell is not None)
 
 
 def _show_chunks(show: ChunkProgress, state: Progress) -> None:

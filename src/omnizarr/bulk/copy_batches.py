@@ -7,13 +7,12 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from omnizarr.bulk.job import Outcome
+from omnizarr.bulk.options import Compare
 from omnizarr.errors import StoreError
 from omnizarr.extension import MARK, Entry, Store, Transfer, erase_values, kept_time
 
-Compare: TypeAlias = Literal["time", "size", "checksum", "exists", "never"]
 KEPT = 100_000  # entries of a listing that are kept in memory
 CLOCKS = 60 * 10**9  # nanoseconds by which the clocks of two stores may differ
 COMPARED = {

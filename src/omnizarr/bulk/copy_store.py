@@ -12,16 +12,15 @@ import os
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from hashlib import blake2b
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from omnizarr.bulk.convert import Convert
 from omnizarr.bulk.copy_batches import (
     COMPARED,
-    Compare,
     Copied,
     CopyBatch,
     CopyMetadata,
@@ -29,7 +28,8 @@ from omnizarr.bulk.copy_batches import (
     KnownEntries,
 )
 from omnizarr.bulk.copy_output import CopyOutput, Mode
-from omnizarr.bulk.job import Job, Plan, RunOptions, Stage, Task, TaskIds, memory_of, run
+from omnizarr.bulk.job import Job, Plan, Stage, Task, TaskIds, memory_of, run
+from omnizarr.bulk.options import CopyArguments, CopyOptions, RunOptions, takes
 from omnizarr.bulk.source_keys import chunk_prefixes, is_below, lists_all, select, source_keys
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
 from omnizarr.extension import (
@@ -71,8 +71,8 @@ Log: TypeAlias = Callable[[str], object] | None
 
 
 @dataclass
-class Copy(Job[Copied]):
-    """The job of `copy_hierarchy`, which explains the other fields.
+class Copy(CopyOptions, Job[Copied]):
+    """The job of `copy_hierarchy`, which explains the other options.
 
     Attributes:
         dry_run: True to compare and count; nothing is written.
@@ -86,24 +86,13 @@ class Copy(Job[Copied]):
         5
     """
 
-    source: Any
-    destination: Any
-    path: str = ""
-    update: bool = False
-    compare: Compare = "time"
-    overwrite: bool = False
-    delete: bool = False
-    verify: bool = False
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    memory: int | str | None = None
-    storage_options: Mapping[str, Any] | None = None
-    destination_options: Mapping[str, Any] | None = None
-    dry_run: bool = False  # compare and count; nothing is written
+    _: KW_ONLY
+    dry_run: bool = False
     destination_path: str = ""
-    choose: Callable[[str], bool] | None = None  # of keys; only where tasks are planned
+    choose: Callable[[str], bool] | None = None
 
     def __post_init__(self) -> None:
+        self.include, self.exclude = _several(self.include), _several(self.exclude)
         if self.update and self.overwrite:
             raise InvalidArgument("give update=True or overwrite=True, not both")
         if self.delete and not self.update:
@@ -149,7 +138,7 @@ class Copy(Job[Copied]):
         return Convert(
             self.source,
             self.destination,
-            zarr_format,
+            zarr_format=zarr_format,
             overwrite=self.overwrite,
             verify=self.verify,
             memory=self.memory,
@@ -430,24 +419,8 @@ def _key_id(key: str) -> int:
     return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
 
-def copy_hierarchy(
-    source: Any,
-    destination: Any,
-    *,
-    path: str = "",
-    zarr_format: int | str | None = None,
-    update: bool = False,
-    compare: Compare = "time",
-    overwrite: bool = False,
-    delete: bool = False,
-    verify: bool = False,
-    include: Iterable[str] | str = (),
-    exclude: Iterable[str] | str = (),
-    memory: int | str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    destination_options: Mapping[str, Any] | None = None,
-    **options: Unpack[RunOptions],
-) -> Copied:
+@takes(CopyArguments)
+def copy_hierarchy(given: CopyArguments) -> Copied:
     """Copy a hierarchy from any store to any other, byte for byte, with all keys that it has.
 
     The destination becomes visible when it is complete; a copy that was interrupted is finished by
@@ -460,24 +433,6 @@ def copy_hierarchy(
     source; in a bucket, it is newer by a minute) or whose ETags do, and reads both where a store
     has neither; ``"size"`` looks at the size alone; ``"checksum"`` reads both. Chunks that an array
     of the source no longer has are erased.
-
-    Args:
-        source: A path, URL, dict, store, array or group.
-        destination: A path, URL, store or `StorePath`, or a group to replace or update.
-        path: The path of the node to copy, in the store or below the group that is given; by
-            default that itself.
-        zarr_format: The format of the copy; by default that of the source.
-        update: True to copy what differs into an existing copy.
-        compare: ``"time"``, ``"size"`` or ``"checksum"``, as above.
-        overwrite: True to replace a hierarchy at the destination once the copy is complete.
-        delete: With `update`, True to erase all that the source does not have.
-        verify: True to read every value back after it was written, and compare it.
-        include: Patterns of the nodes or keys to copy, such as ``temp*`` or ``**/.zattrs``.
-        exclude: Patterns of the nodes or keys to leave out.
-        memory: The bytes that may be held in memory at a time, such as ``"512MB"``.
-        storage_options: Options for the stores of URLs, such as credentials.
-        destination_options: Options for the store of the destination, instead of `storage_options`.
-        **options: Options of `run`, such as `on`, `workers`, `resume` and `progress`.
 
     Returns:
         The numbers of values and bytes that were copied, and of values that were the same or
@@ -494,31 +449,19 @@ def copy_hierarchy(
         >>> oz.copy_hierarchy("run.zarr", "copy.zarr", update=True).same
         5
     """
-    job = Copy(
-        source,
-        destination,
-        path,
-        update=update,
-        compare=compare,
-        overwrite=overwrite,
-        delete=delete,
-        verify=verify,
-        include=_several(include),
-        exclude=_several(exclude),
-        memory=memory,
-        storage_options=storage_options,
-        destination_options=destination_options,
-    )
-    if zarr_format is not None and job.converts(zarr_format):
-        return _convert(job, zarr_format, options)
+    options = {each.name: getattr(given, each.name) for each in fields(CopyOptions)}
+    runs: Any = {each.name: getattr(given, each.name) for each in fields(RunOptions)}
+    job = Copy(**options)
+    if given.zarr_format is not None and job.converts(given.zarr_format):
+        return _convert(job, given.zarr_format, runs)
     job = job.opened()
     try:
-        return run(job, **options)
+        return run(job, **runs)
     finally:
-        complete(job.destination, destination)
+        complete(job.destination, given.destination)
 
 
-def _convert(job: Copy, zarr_format: int | str, options: RunOptions) -> Copied:
+def _convert(job: Copy, zarr_format: int | str, options: dict[str, Any]) -> Copied:
     """Convert the source, since it has another format."""
     report = run(job.conversion(zarr_format), **options)
     return Copied(report.chunks_copied + report.chunks_encoded, bytes_copied=report.bytes_written)
@@ -589,7 +532,7 @@ def copy_store(
     job = Copy(
         source,
         dest,
-        start,
+        path=start,
         update=True,
         compare="never",
         destination_path=end,

@@ -27,13 +27,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from omnizarr import config
-from omnizarr.bulk.checksums import write_checksums
+from omnizarr.bulk.checks.checksums import write_checksums
+from omnizarr.bulk.options import RunOptions, option_help
 from omnizarr.bulk.output import Begun, Part, join_above, locked_destination
 from omnizarr.errors import InvalidArgument, NodeExists, OmnizarrError, StoreError, warn
 from omnizarr.extension import (
@@ -282,7 +283,8 @@ class Plan(Generic[O]):
 
 def _shown(job: Any) -> str:
     """Return the fields of a job, without secrets of its URLs and storage options."""
-    values = {each.name: getattr(job, each.name) for each in dataclasses.fields(job) if each.repr}
+    shown = {each.name for each in dataclasses.fields(job) if each.repr}
+    values = {name: getattr(job, name) for name in option_help(type(job)) if name in shown}
     parts = (
         f"{name}={sorted(value)}" if value and name.endswith("_options") else f"{name}={value!r}"
         for name, value in values.items()
@@ -346,17 +348,6 @@ class TaskIds:
 
 
 NONE = TaskIds(np.empty(0, np.uint64))
-
-
-class RunOptions(TypedDict, total=False):
-    """The options of `run` that the functions of all jobs take, too."""
-
-    on: On
-    workers: int | None
-    resume: bool
-    part: Part | None
-    progress: Callable[[Progress], object] | None
-    checksums: str | os.PathLike[str] | None
 
 
 class Journal(Generic[O]):
@@ -520,12 +511,11 @@ def keep_journals() -> Iterator[list[Journal[Any]]]:
             journal.erase()
 
 
-def launch(describe: Callable[..., Job[O]], *given: Any, **options: Any) -> O:
-    """Describe a job and run it: options of `run` go there, the others describe the job."""
-    names = RunOptions.__annotations__
-    own = {name: value for name, value in options.items() if name not in names}
-    rest: Any = {name: value for name, value in options.items() if name in names}
-    return run(describe(*given, **own), **rest)
+def launch(describe: Callable[..., Job[O]], given: RunOptions, **more: Any) -> O:
+    """Run the job that the arguments of a function describe; `more` are options of the job."""
+    values = {each.name: getattr(given, each.name) for each in dataclasses.fields(given)}
+    rest: Any = {each.name: values.pop(each.name) for each in dataclasses.fields(RunOptions)}
+    return run(describe(**values, **more), **rest)
 
 
 class _Run(Generic[O]):

@@ -11,26 +11,25 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, get_args
 
 from omnizarr import registry, validate
 from omnizarr.bulk import job
 from omnizarr.bulk.checks.chunks import RUN_BYTES, SLAB_BYTES
 from omnizarr.bulk.checks.documents import Hierarchy
-from omnizarr.bulk.checks.findings import Depth, Finding, FindingsFile, Level, VerifyReport
+from omnizarr.bulk.checks.findings import Finding, FindingsFile, Level, VerifyReport
 from omnizarr.bulk.checks.keys import Listing, chunk_bytes
 from omnizarr.bulk.checks.shards import BATCH_BYTES
 from omnizarr.bulk.job import Job, Plan, Stage, Task, task_id
-from omnizarr.bulk.output import Part
+from omnizarr.bulk.options import Depth, Missing, VerifyArguments, VerifyOptions, takes
 from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, StoreError
 from omnizarr.extension import (
     BoundArray,
     Location,
     Mark,
-    On,
     Store,
     counted,
     find_node,
@@ -41,10 +40,8 @@ from omnizarr.extension import (
     resolve_store_path,
 )
 
-Progress: TypeAlias = Callable[[int, int, str], None]
-Missing: TypeAlias = Literal["count", "warn", "error"]
-DEPTHS = ("present", "checksums", "decode")
-MISSING = ("count", "warn", "error")
+DEPTHS = get_args(Depth)
+MISSING = get_args(Missing)
 
 # Conventions are above this module in the layers, so their checks are found by registered names.
 CONVENTIONS = ("ome", "cf", "geo")
@@ -53,8 +50,11 @@ for _name in CONVENTIONS:
 
 
 @dataclass
-class Verify(Job[VerifyReport]):
-    """The job of `verify`, which explains the fields.
+class Verify(VerifyOptions, Job[VerifyReport]):
+    """The job of `verify`, which explains the other options.
+
+    Attributes:
+        resume: True if the file for findings is that of an interrupted job.
 
     Examples:
         >>> oz.save("ocean.zarr", np.arange(3))
@@ -62,15 +62,8 @@ class Verify(Job[VerifyReport]):
         True
     """
 
-    store: Any
-    path: str | None = None
-    depth: Depth = "decode"
-    missing: Missing = "count"
-    conventions: bool = False
-    sample: float | None = None
-    report: str | os.PathLike[str] | FindingsFile | None = None  # a file for all findings
-    resume: bool = False  # the file is that of an interrupted job
-    storage_options: Mapping[str, Any] | None = None
+    _: KW_ONLY
+    resume: bool = False
     listed: int = field(default=0, init=False, compare=False, repr=False)  # values so far
 
     def __post_init__(self) -> None:
@@ -153,49 +146,11 @@ class Verify(Job[VerifyReport]):
         return lines
 
 
-def verify(
-    store: Any,
-    *,
-    path: str | None = None,
-    depth: Depth = "decode",
-    missing: Missing = "count",
-    conventions: bool = False,
-    sample: float | None = None,
-    report: str | os.PathLike[str] | FindingsFile | None = None,
-    on: On = None,
-    workers: int | None = None,
-    resume: bool = False,
-    part: Part | None = None,
-    progress: Progress | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> VerifyReport:
+@takes(VerifyArguments)
+def verify(given: VerifyArguments) -> VerifyReport:
     """Check everything stored at and below a path, and return a report of all problems.
 
-    Documents are compared with the specification. Depth ``present`` compares sizes and reads only
-    shard indexes; ``checksums`` also reads every chunk and compares its checksum, if the codecs
-    have one; ``decode`` also decodes every chunk. Missing chunks are counted.
-
-    Args:
-        store: A path, URL, dict, store, array or group.
-        path: The path of the node in the store, or below the group that is given; by default that
-            itself.
-        depth: ``"present"``, ``"checksums"`` or ``"decode"``, as above.
-        missing: With ``"warn"`` or ``"error"``, each missing chunk is a finding with its key, for
-            arrays that must have every chunk stored (`write_empty_chunks`).
-        conventions: True to check groups that declare OME-Zarr, CF or GeoZarr for these, too.
-        sample: The share of stored values to check, always the same ones: 0.01 for one of a
-            hundred.
-        report: A file for all findings, one JSON object in a line; the result lists a limited
-            number of each kind.
-        on: Where the tasks run: threads by default, ``"processes"``, an executor of
-            `concurrent.futures`, or a Dask client.
-        workers: The largest number of threads or processes.
-        resume: True to finish what an interrupted call began; if chunks were added or erased since,
-            or are listed in another order, everything is checked again.
-        part: The number of the part to run, from 1, and the number of parts.
-        progress: A function of the number of stored values done, the number found so far, and the
-            array's path.
-        storage_options: Options for the store of a URL, such as credentials.
+    Documents are compared with the specification. Missing chunks are counted.
 
     Returns:
         Counts of what was checked, and the problems found.
@@ -209,20 +164,20 @@ def verify(
         >>> oz.verify("a.zarr").ok
         True
     """
-    label = paths.show(paths.normalize(path))
-    begun = resume or part is not None
-    description = Verify(
-        store, path, depth, missing, conventions, sample, report, begun, storage_options
-    )
+    begun = given.resume or given.part is not None
+    options: Any = {each.name: getattr(given, each.name) for each in fields(VerifyOptions)}
+    description = Verify(**options, resume=begun)
+    label = paths.show(paths.normalize(given.path))
 
     def tell(state: job.Progress) -> None:
         done = state.outcome.values if isinstance(state.outcome, VerifyReport) else 0
-        if progress is not None and done:
-            progress(done, max(done, description.listed), state.label or label)
+        if given.progress is not None and done:
+            given.progress(done, max(done, description.listed), state.label or label)
 
-    result = job.run(description, on, workers=workers, resume=resume, part=part, progress=tell)
-    if resume and not result.complete:  # what was checked before is no longer what is there
-        result = job.run(description, on, workers=workers, progress=tell)
+    again = partial(job.run, description, given.on, workers=given.workers, progress=tell)
+    result = again(resume=given.resume, part=given.part, checksums=given.checksums)
+    if given.resume and not result.complete:  # what was checked before is no longer what is there
+        result = again()
     result.finish()
     return result
 

@@ -107,7 +107,14 @@ def stats(
 
     def job(path: str) -> Job[StatsReport]:
         return omnizarr.jobs.Stats(
-            path, node, bins, ends, skip_fill, valid_range, memory, storage_options
+            path,
+            path=node,
+            bins=bins,
+            range=ends,
+            skip_fill=skip_fill,
+            valid_range=valid_range,
+            memory=memory,
+            storage_options=storage_options,
         )
 
     sys.exit(
@@ -252,9 +259,10 @@ def diff(
 
     def job(one: str, other: str) -> Job[DiffReport]:
         return omnizarr.jobs.Diff(
-            one, other, node, other_node, rtol, atol, not nan_differs, not metadata_only,
-            omnizarr.jobs.Diff.show if show is None else show, memory, storage_options,
-            other_options,
+            one, other, path=node, other_path=other_node, rtol=rtol, atol=atol,
+            equal_nan=not nan_differs, values=not metadata_only,
+            show=omnizarr.jobs.Diff.show if show is None else show, memory=memory,
+            storage_options=storage_options, other_options=other_options,
         )  # fmt: skip
 
     here, there = hierarchies_in(a, storage_options), None

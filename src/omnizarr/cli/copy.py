@@ -118,7 +118,7 @@ def copy(
         job = omnizarr.jobs.Copy(
             pair.source,
             pair.destination,
-            node,
+            path=node,
             update=update,
             compare=compare,
             overwrite=replaces and not update,

@@ -170,7 +170,7 @@ def export(
     source: str,
     file: str,
     node: str,
-    format_: str | None,
+    format_: Any,
     compression: str,
     overwrite: bool,
     where: Where,

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,8 @@ from omnizarr.bulk.analysis.tiles import (
     tile,
     tiles_with,
 )
-from omnizarr.bulk.job import Job, Outcome, Plan, RunOptions, Stage, Task, memory_of, run, task_id
+from omnizarr.bulk.job import Job, Outcome, Plan, Stage, Task, launch, memory_of, task_id
+from omnizarr.bulk.options import SHOW, DiffArguments, DiffOptions, takes
 from omnizarr.bulk.partition import Box, stored_axes
 from omnizarr.errors import InvalidArgument, OmnizarrError
 from omnizarr.extension import (
@@ -56,7 +57,6 @@ from omnizarr.extension import (
 )
 
 COPIES = 6  # of a tile in memory: encoded and decoded, twice each, and what compares them
-SHOW = 10  # differences of an array that are kept with their values
 Nodes = dict[str, tuple[Location, Node]]
 
 
@@ -270,26 +270,13 @@ def _chunk_items(array: Array) -> int:
 
 
 @dataclass
-class Diff(Job[DiffReport]):
-    """The job of `diff`, which explains the fields.
+class Diff(DiffOptions, Job[DiffReport]):
+    """The job of `diff`, which explains the options.
 
     Examples:
         >>> oz.run(oz.jobs.Diff(oz.zeros(3), oz.zeros(3))).equal
         True
     """
-
-    a: Any
-    b: Any
-    path: str | None = None
-    other_path: str | None = None
-    rtol: float = 0.0
-    atol: float = 0.0
-    equal_nan: bool = True
-    values: bool = True
-    show: int = SHOW
-    memory: int | str | None = None
-    storage_options: Mapping[str, Any] | None = None
-    other_options: Mapping[str, Any] | None = None
 
     def plan(self, tasks_at_once: int = 1) -> Plan[DiffReport]:
         """Compare the metadata; values are compared when the job runs."""
@@ -407,42 +394,12 @@ class Missing:
         return DiffReport(values={self.path: ArrayDifference(self.size)}, show=self.show)
 
 
-def diff(
-    a: Any,
-    b: Any,
-    *,
-    path: str | None = None,
-    other_path: str | None = None,
-    rtol: float = 0.0,
-    atol: float = 0.0,
-    equal_nan: bool = True,
-    values: bool = True,
-    show: int = SHOW,
-    memory: int | str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    other_options: Mapping[str, Any] | None = None,
-    **options: Unpack[RunOptions],
-) -> DiffReport:
+@takes(DiffArguments)
+def diff(given: DiffArguments) -> DiffReport:
     """Return the differences between two arrays or hierarchies of any formats.
 
     Nodes, shape, data type, fill value, dimension names and attributes are compared, and values.
     Format, chunks and codecs are listed apart in `storage` and are no difference.
-
-    Args:
-        a: A path, URL, store, array or group.
-        b: Another one.
-        path: The path of a node in both.
-        other_path: The path of the node in `b`, if it is another one.
-        rtol: The relative tolerance: values are equal if they differ by at most
-            ``atol + rtol * abs(b)``.
-        atol: The absolute tolerance.
-        equal_nan: False if NaN is not equal to NaN.
-        values: False to compare only metadata.
-        show: The number of differences that are kept for each array.
-        memory: The bytes that may be held in memory at a time; 512 MB by default.
-        storage_options: Options for the stores of URLs, such as credentials.
-        other_options: Options for the store of `b`, instead of `storage_options`.
-        **options: Options of `run`, such as `on`, `workers`, `resume` and `progress`.
 
     Raises:
         NodeNotFound: If there is no such node.
@@ -453,8 +410,4 @@ def diff(
         >>> oz.diff("a.zarr", "b.zarr").equal
         True
     """
-    job = Diff(
-        a, b, path, other_path, rtol, atol, equal_nan, values, show, memory, storage_options,
-        other_options,
-    )  # fmt: skip
-    return run(job, **options)
+    return launch(Diff, given)

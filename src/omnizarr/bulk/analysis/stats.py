@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 import numpy as np
 
 from omnizarr import Array
 from omnizarr.bulk.analysis.array_stats import ArrayStats, Options, restored
-from omnizarr.bulk.analysis.moments import Number
 from omnizarr.bulk.analysis.tiles import (
     TILE_BYTES,
     Tile,
@@ -25,7 +24,8 @@ from omnizarr.bulk.analysis.tiles import (
     tile,
     tiles,
 )
-from omnizarr.bulk.job import Job, Outcome, Plan, RunOptions, Stage, Task, memory_of, run, task_id
+from omnizarr.bulk.job import Job, Outcome, Plan, Stage, Task, launch, memory_of, task_id
+from omnizarr.bulk.options import StatsArguments, StatsOptions, takes
 from omnizarr.bulk.partition import Box, read_axes
 from omnizarr.errors import OmnizarrError
 from omnizarr.extension import (
@@ -142,23 +142,14 @@ def _chunks_in(array: Array, box: Box) -> int:
 
 
 @dataclass
-class Stats(Job[StatsReport]):
-    """The job of `stats`, which explains the fields.
+class Stats(StatsOptions, Job[StatsReport]):
+    """The job of `stats`, which explains the options.
 
     Examples:
         >>> oz.save("ocean.zarr", np.arange(3))
         >>> oz.run(oz.jobs.Stats("ocean.zarr"))["/"].mean
         1.0
     """
-
-    source: Any
-    path: str | None = None
-    bins: int | None = None
-    range: tuple[Number, Number] | None = None
-    skip_fill: bool = False
-    valid_range: tuple[Number, Number] | None = None
-    memory: int | str | None = None
-    storage_options: Mapping[str, Any] | None = None
 
     def plan(self, tasks_at_once: int = 1) -> Plan[StatsReport]:
         """Find the arrays and their tiles; no chunk is read."""
@@ -228,34 +219,12 @@ def _tasks(work: list[tuple[Array, Tiling]], options: Options) -> Iterator[Task[
             )
 
 
-def stats(
-    source: Any,
-    *,
-    path: str | None = None,
-    bins: int | None = None,
-    range: tuple[Number, Number] | None = None,
-    skip_fill: bool = False,
-    valid_range: tuple[Number, Number] | None = None,
-    memory: int | str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    **options: Unpack[RunOptions],
-) -> StatsReport:
+@takes(StatsArguments)
+def stats(given: StatsArguments) -> StatsReport:
     """Return the minimum, maximum, mean, standard deviation and counts of each array.
 
     Values are as NumPy has them for the whole array in float64, with NaN left out and counted.
     Missing chunks count with the fill value. Of strings, the lengths are counted.
-
-    Args:
-        source: A path, URL, store, array or group; all arrays of a hierarchy are read.
-        path: The path of the node in the store; by default the root.
-        bins: The number of bins of a histogram within `range`; without that, the largest number, of
-            bins whose width is a power of two.
-        range: The lower and upper end of the histogram.
-        skip_fill: True to leave out elements that equal the fill value.
-        valid_range: The least and greatest value; others are left out.
-        memory: The bytes that may be held in memory at a time; 512 MB by default.
-        storage_options: Options for the store of a URL, such as credentials.
-        **options: Options of `run`, such as `on`, `workers`, `resume` and `progress`.
 
     Raises:
         NodeNotFound: If there is no such node.
@@ -267,5 +236,4 @@ def stats(
         >>> found.max, found.mean
         (7.0, 5.5)
     """
-    job = Stats(source, path, bins, range, skip_fill, valid_range, memory, storage_options)
-    return run(job, **options)
+    return launch(Stats, given)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Literal, Self
 
-from omnizarr.bulk.job import Job, Outcome, Plan, RunOptions, Stage, Task, run, task_id
+from omnizarr.bulk.job import Job, Outcome, Plan, Stage, Task, launch, task_id
+from omnizarr.bulk.options import UsageArguments, UsageOptions, takes
 from omnizarr.errors import OmnizarrError
 from omnizarr.extension import (
     ArrayModel,
@@ -239,18 +240,14 @@ class ProbeChunks:
 
 
 @dataclass
-class DiskUsage(Job[UsageReport]):
-    """The job of `disk_usage`, which explains the fields.
+class DiskUsage(UsageOptions, Job[UsageReport]):
+    """The job of `disk_usage`, which explains the options.
 
     Examples:
         >>> oz.save("ocean.zarr", np.arange(3))
         >>> oz.run(oz.jobs.DiskUsage("ocean.zarr")).total.chunk_keys
         1
     """
-
-    source: Any
-    path: str | None = None
-    storage_options: Mapping[str, Any] | None = None
 
     def plan(self, tasks_at_once: int = 1) -> Plan[UsageReport]:
         """Read the metadata of all nodes; keys are listed when the job runs."""
@@ -330,23 +327,12 @@ def _formats(start: Location) -> list[Format]:
     return [start.format, *(f for f in found if type(f) is not type(start.format))]
 
 
-def disk_usage(
-    source: Any,
-    *,
-    path: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    **options: Unpack[RunOptions],
-) -> UsageReport:
+@takes(UsageArguments)
+def disk_usage(given: UsageArguments) -> UsageReport:
     """Return the stored bytes and keys of each node, as metadata, chunks and other keys.
 
     The keys are listed with their sizes; no chunk is read. `cumulated` of the result gives the sums
     of groups.
-
-    Args:
-        source: A path, URL, store, array or group.
-        path: The path of the node in the store; by default the root.
-        storage_options: Options for the store of a URL, such as credentials.
-        **options: Options of `run`, such as `on`, `workers`, `resume` and `progress`.
 
     Raises:
         NodeNotFound: If there is no such node.
@@ -357,4 +343,4 @@ def disk_usage(
         >>> oz.disk_usage("ocean.zarr").total.ratio > 10
         True
     """
-    return run(DiskUsage(source, path, storage_options), **options)
+    return launch(DiskUsage, given)

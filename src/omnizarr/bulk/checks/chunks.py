@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.bulk.checks.findings import Coords, Depth, Finding, Kind, Level, VerifyReport
+from omnizarr.bulk.checks.findings import Coords, Finding, Kind, Level, VerifyReport
 from omnizarr.bulk.checks.shards import (
     BATCH_BYTES,
     InnerRange,
@@ -29,6 +29,7 @@ from omnizarr.bulk.checks.shards import (
     overlaps,
     slabs,
 )
+from omnizarr.bulk.options import Depth
 from omnizarr.errors import ChunkError, OmnizarrError, StoreError, error_context
 from omnizarr.extension import (
     CHECKSUMS,

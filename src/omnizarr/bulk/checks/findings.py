@@ -11,12 +11,12 @@ from hashlib import blake2b
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 from omnizarr.bulk.job import Outcome
+from omnizarr.bulk.options import Depth
 from omnizarr.errors import InvalidArgument, Problem, StoreError, known_names
 from omnizarr.extension import counted, paths, section_of
 
 Coords: TypeAlias = tuple[int, ...]
 Level: TypeAlias = Literal["error", "warning"]
-Depth: TypeAlias = Literal["present", "checksums", "decode"]
 Kind: TypeAlias = Literal[
     "metadata",  # a document breaks a rule of its specification
     "unsupported",  # an extension is unknown here, so that chunks cannot be checked

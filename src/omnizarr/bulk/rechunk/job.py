@@ -13,13 +13,14 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, TypeAlias, Unpack
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from omnizarr import Array, config, registry
 from omnizarr.bulk.adaptation import Options, adapt_array, other_fill_note
-from omnizarr.bulk.job import MEMORY, Job, Plan, RunOptions, Stage, Task, launch, task_id
+from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, launch, task_id
+from omnizarr.bulk.options import RechunkArguments, RechunkOptions, takes
 from omnizarr.bulk.output import HierarchyOutput, locked_destination, settle_stages
 from omnizarr.bulk.rechunk.layout import intermediate_model, read_layout, write_layout
 from omnizarr.bulk.rechunk.output import (
@@ -95,79 +96,11 @@ from omnizarr.extension import (
 )
 
 
-class RechunkOptions(RunOptions, total=False):
-    """Options of `rechunk`.
-
-    chunks
-        The new chunk shape: lengths by name of dimension or number of axis (``{"time": -1, "lat":
-        100}``, -1 for the whole axis; others stay), or any form of `create_array`.
-    shards
-        The new shape of shards, in the same forms; False for none. By default those of the
-        source, rounded to whole chunks.
-    codecs
-        Codecs on bytes instead of those of the source, such as ``["zstd"]`` or ``[]``; with a
-        codec on arrays or from array to bytes among them, the whole list.
-    dtype, casting, fill_value
-        The new type. `casting` is the rule of `numpy.can_cast` that it has to keep, by default
-        "same_kind"; values that the type cannot hold are an error unless it is "unsafe". Elements
-        without a chunk keep their value, also if `fill_value` is another.
-    rules
-        The same for some arrays, by pattern of their path or name: ``{"temp": {"chunks": …},
-        "*": {"shards": …}}``. The first that matches counts.
-    memory
-        Bytes that one process may use for the values, ``"512MB"`` by default.
-    passes
-        1 or 2, if it is not to be chosen.
-    temp
-        A path, URL or store for intermediate chunks, instead of the destination.
-    node
-        The path of the array or group inside the source.
-    zarr_format
-        The format to write: 1, 2, 3 or ``"3-draft"``; by default that of the source.
-    in_place
-        Replace the arrays of the source, each when all are complete.
-    append_dim
-        Append what the source has more along this dimension than the arrays at the destination.
-    merge
-        Add the arrays to the hierarchy at the destination.
-    overwrite
-        Replace what is at the destination; with `merge`, arrays only.
-    storage_options, destination_options
-        Options for URLs; the second for the destination only.
-    on, workers, resume, part, progress, checksums
-        Options of `run`; `jobs.Rechunk` has the others.
-    """
-
-    chunks: Any
-    shards: Any
-    codecs: Any
-    dtype: Any
-    casting: str
-    fill_value: Any
-    rules: Mapping[str, Any] | None
-    memory: int | str | None
-    passes: int | None
-    temp: Any
-    node: str
-    zarr_format: int | str | None
-    in_place: bool
-    append_dim: str | None
-    merge: bool
-    overwrite: bool
-    storage_options: Mapping[str, Any] | None
-    destination_options: Mapping[str, Any] | None
-
-
-def rechunk(source: Any, destination: Any = None, **options: Unpack[RechunkOptions]) -> Report:
+@takes(RechunkArguments)
+def rechunk(given: RechunkArguments) -> Report:
     """Write an array or a hierarchy with other chunks, shards, codecs or types.
 
     Attributes, groups and the bytes of arrays that do not change are carried over.
-
-    Args:
-        source: A path, URL, store, array or group.
-        destination: A path, URL or store; None with ``in_place=True``.
-        **options: Fields of `jobs.Rechunk`, such as `chunks`, `shards`, `codecs`, `dtype` and
-            `memory`, and options of `run`.
 
     Returns:
         The numbers of nodes, chunks and bytes, and what changed in each array.
@@ -184,7 +117,7 @@ def rechunk(source: Any, destination: Any = None, **options: Unpack[RechunkOptio
         >>> oz.open("series.zarr").chunks
         (4, 3, 6)
     """
-    return launch(Rechunk, source, destination, **options)
+    return launch(Rechunk, given)
 
 
 @dataclass(frozen=True)
@@ -226,37 +159,8 @@ Arrays: TypeAlias = dict[str, tuple[BoundArray, BoundArray, tuple[int, ...] | No
 
 
 @dataclass
-class Rechunk(Job[Report]):
-    """Other chunks, shards, codecs or types for an array or all arrays of a hierarchy.
-
-    Attributes:
-        source: A path, URL, store, array or group.
-        destination: A path, URL or store; None with `in_place`.
-        chunks: The new chunk shape: lengths by name of dimension or number of axis
-            (``{"time": -1, "lat": 100}``, -1 for the whole axis; others stay), or any form of
-            `create_array`.
-        shards: The new shape of shards, in the same forms; False for none. By default those of the
-            source, rounded to whole chunks.
-        codecs: Codecs on bytes instead of those of the source, such as ``["zstd"]`` or ``[]``; with
-            a codec on arrays or from array to bytes among them, the whole list.
-        dtype: The new type.
-        casting: The rule of `numpy.can_cast` that the type has to keep; values that the type cannot
-            hold are an error unless it is ``"unsafe"``.
-        fill_value: The new fill value; elements without a chunk keep their value.
-        rules: The same for some arrays, by pattern of their path or name:
-            ``{"temp": {"chunks": …}, "*": {"shards": …}}``. The first that matches counts.
-        memory: The bytes that one process may use for the values, ``"512MB"`` by default.
-        passes: 1 or 2, if it is not to be chosen.
-        temp: A path, URL or store for intermediate chunks, instead of the destination.
-        node: The path of the array or group inside the source.
-        zarr_format: The format to write: 1, 2, 3 or ``"3-draft"``; by default that of the source.
-        in_place: True to replace the arrays of the source, each when all are complete.
-        append_dim: The dimension along which to append what the source has more than the arrays at
-            the destination.
-        merge: True to add the arrays to the hierarchy at the destination.
-        overwrite: True to replace what is at the destination; with `merge`, arrays only.
-        storage_options: Options for the stores of URLs, such as credentials.
-        destination_options: Options for the store of the destination, instead of `storage_options`.
+class Rechunk(RechunkOptions, Job[Report]):
+    """The job of `rechunk`, which explains the options.
 
     Examples:
         >>> oz.save("a.zarr", np.arange(6))
@@ -264,27 +168,6 @@ class Rechunk(Job[Report]):
         >>> oz.open("b.zarr").chunks
         (3,)
     """
-
-    source: Any
-    destination: Any = None
-    chunks: Any = None
-    shards: Any = None
-    codecs: Any = None
-    dtype: Any = None
-    casting: str = "same_kind"
-    fill_value: Any = None
-    rules: Mapping[str, Any] | None = None
-    memory: int | str | None = None
-    passes: int | None = None
-    temp: Any = None
-    node: str = ""
-    zarr_format: int | str | None = None
-    in_place: bool = False
-    append_dim: str | None = None
-    merge: bool = False
-    overwrite: bool = False
-    storage_options: Mapping[str, Any] | None = None
-    destination_options: Mapping[str, Any] | None = None
 
     def settle(self, resume: bool) -> None:
         """Finish, or undo, the replacement of an array in which this, or another, was killed."""
@@ -541,7 +424,7 @@ class _Planner:
             )
 
     def _check_cast(self, source: BoundArray, old: BoundArray) -> None:
-        if not np.can_cast(source.dtype, old.dtype, self.job.casting):  # type: ignore[arg-type]
+        if not np.can_cast(source.dtype, old.dtype, self.job.casting):
             raise InvalidArgument(
                 f"{paths.show(source.path)}: {source.dtype} cannot be cast to {old.dtype} of the"
                 f" destination by the rule {self.job.casting!r}; give casting='unsafe'"

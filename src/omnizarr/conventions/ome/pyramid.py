@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, cast
@@ -26,6 +26,7 @@ from omnizarr.bulk.fill import (
     target_array,
 )
 from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of
+from omnizarr.bulk.options import RunOptions, WriteOptions, option, takes, told
 from omnizarr.bulk.output import HierarchyOutput, SeveralNodes
 from omnizarr.bulk.pyramid import (
     NAMES,
@@ -251,27 +252,43 @@ def planned_array(output: HierarchyOutput, path: str, model: ArrayModel) -> Arra
     return unpublished(Location(output.location.store, path, output.location.format), model)
 
 
-@dataclass(frozen=True)
-class BuildPyramid(Job[Filled]):
-    """Write an array or an image as an image with levels, or add levels to an image.
+@dataclass
+class PyramidOptions(WriteOptions):
+    """The options of `pyramid`."""
 
-    Attributes:
-        source: A path, URL, store, array or image.
-        destination: A path, URL or store for a new image; None to add coarser levels to the image
-            `source`.
-        path: The path of the node in the source.
-        axes: The axes, as in `ome.write`.
-        scale: The size of a pixel, as in `ome.write`.
-        unit: The unit, as in `ome.write`.
-        levels: The number of levels; by default until the image is small.
-        factors: The downsampling factors, as in `ome.write`.
-        method: The method of downsampling, as in `ome.write`.
-        zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of the hierarchy, or version 3.
-        overwrite: True to replace an existing node.
-        memory: The bytes that may be held in memory at a time, such as ``"512MB"``.
-        storage_options: Options for the stores of URLs, such as credentials.
-        destination_options: Options for the store of the destination, instead of `storage_options`.
-        options: Options of `create_array`.
+    source: Any = field(metadata=told("A path, URL, store, array or image."))
+    destination: Any = option(
+        None,
+        "A path, URL or store for a new image; None to add coarser levels to the image `source`.",
+    )
+    _: KW_ONLY
+    path: str | None = option(None, "The path of the node in the source.")
+    axes: Any = option(None, "Axes, such as ``zyx``; by default the dimension names.")
+    scale: Any = option(None, "The pixel size along each axis, as in `ome.write`.")
+    unit: Any = option(None, "The unit of the spatial axes, such as ``micrometer``.")
+    levels: int | None = option(
+        None, "Number of levels, including full resolution; by default until the image is small."
+    )
+    factors: Any = option(None, "The downsampling factors, as in `ome.write`.")
+    method: str | None = option(
+        None, "Downsampling method; by default that of the image, or ``mean``."
+    )
+    zarr_format: int | str | None = option(
+        None, "The Zarr version to write; by default that of the hierarchy, or 3."
+    )
+    options: Mapping[str, Any] = field(
+        default_factory=dict, metadata=told("Options of `create_array`.")
+    )
+
+
+@dataclass
+class PyramidArguments(PyramidOptions, RunOptions):
+    """The arguments of `pyramid`."""
+
+
+@dataclass
+class BuildPyramid(PyramidOptions, Job[Filled]):
+    """The job of `pyramid`, which explains the options.
 
     Examples:
         >>> oz.save("cells.zarr", np.ones((64, 64)))
@@ -279,22 +296,6 @@ class BuildPyramid(Job[Filled]):
         >>> len(oz.ome.open("image.zarr").levels)
         2
     """
-
-    source: Any
-    destination: Any = None
-    path: str | None = None
-    axes: Any = None
-    scale: Any = None
-    unit: Any = None
-    levels: int | None = None
-    factors: Any = None
-    method: str | None = None
-    zarr_format: int | str | None = None
-    overwrite: bool = False
-    memory: int | str | None = None
-    storage_options: Mapping[str, Any] | None = None
-    destination_options: Mapping[str, Any] | None = None
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def plan(self, tasks_at_once: int = 1) -> Plan[Filled]:
         """Read the metadata and decide what to do; nothing is written."""
@@ -646,14 +647,9 @@ def node_documents(location: Location, nodes: Mapping[str, Node]) -> list[Any]:
     ]
 
 
-def pyramid(source: Any, destination: Any = None, **options: Any) -> Filled:
+@takes(PyramidArguments)
+def pyramid(given: PyramidArguments) -> Filled:
     """Write an array or image as an image with levels, or add levels to the image `source`.
-
-    Args:
-        source: A path, URL, store, array or image.
-        destination: A path, URL or store for a new image; None to add levels to `source`.
-        **options: Fields of `jobs.BuildPyramid`, such as `levels` and `method`, and options of
-            `run`.
 
     Returns:
         The numbers of arrays and bytes.
@@ -670,4 +666,4 @@ def pyramid(source: Any, destination: Any = None, **options: Any) -> Filled:
         >>> [level.shape for level in oz.ome.open("image.zarr").levels]
         [(64, 64), (32, 32)]
     """
-    return launch(BuildPyramid, source, destination, **options)
+    return launch(BuildPyramid, given)

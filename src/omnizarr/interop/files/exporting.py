@@ -17,8 +17,8 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from omnizarr import Array, Group, config, registry
 from omnizarr import open as open_zarr
 from omnizarr.bulk.fill import Filled, check_cast, check_sign, item_bytes
 from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of
+from omnizarr.bulk.options import SOURCE, MemoryOptions, RunOptions, option, takes, told
 from omnizarr.bulk.output import Begun, StoreOutput
 from omnizarr.bulk.partition import cuts, read_axes
 from omnizarr.errors import (
@@ -39,6 +40,7 @@ from omnizarr.errors import (
 from omnizarr.extension import ARRAY_DIMENSIONS, LocalStore, Store, check_whole, key_digest, paths
 from omnizarr.interop.files.contents import format_of_name, is_below_any
 
+Format: TypeAlias = Literal["netcdf", "hdf5", "tiff", "ome-tiff"]
 AUTO = "auto"
 NUMBERS = "biufc"
 WRITERS = {
@@ -180,42 +182,42 @@ class FileOutput(StoreOutput):
         return iter([self.name])
 
 
-@dataclass(frozen=True)
-class Export(Job[Filled]):
-    """Write an array, a group or an image to a file.
+@dataclass
+class ExportOptions(MemoryOptions):
+    """The options of `export_file`."""
 
-    Attributes:
-        source: A path, URL, store, array or group.
-        file: The path of the file, whose name says the format (``.nc``, ``.h5``, ``.tif``,
-            ``.ome.tif``), unless `format` does.
-        path: The path of the node in the source.
-        format: ``"netcdf"``, ``"hdf5"``, ``"tiff"`` or ``"ome-tiff"``.
-        dtype: The type of arrays of numbers; values must fit it.
-        compression: None for none. By default, files are compressed by Deflate, which all readers
-            know.
-        exclude: Patterns of paths to leave out.
-        strict: True to raise for anything else that is left out.
-        overwrite: True to replace an existing file.
-        memory: The bytes that may be held in memory at a time, such as ``"512MB"``.
-        storage_options: Options for the store of a URL, such as credentials.
+    source: Any = field(metadata=SOURCE)
+    file: str | os.PathLike[str] = field(
+        metadata=told("The path of the file, whose name says the format unless `format` does.")
+    )
+    _: KW_ONLY
+    path: str | None = option(None, "The path of the node in the source.")
+    format: Format | None = option(None, "The format of the file, if its name does not say it.")
+    dtype: Any = option(
+        None, "The data type of arrays of numbers, such as ``f4``; values must fit it."
+    )
+    compression: str | None = option(
+        AUTO, 'None for none; ``"auto"`` and ``"deflate"`` for Deflate, which all readers know.'
+    )
+    exclude: Sequence[str] = option((), "Patterns of paths to leave out.")
+    strict: bool = option(False, "Fail if anything would be left out, instead of listing it.")
+    overwrite: bool = option(False, "Replace an existing file.")
+
+
+@dataclass
+class ExportArguments(ExportOptions, RunOptions):
+    """The arguments of `export_file`."""
+
+
+@dataclass
+class Export(ExportOptions, Job[Filled]):
+    """The job of `export_file`, which explains the options.
 
     Examples:
         >>> oz.save("a.zarr", np.arange(6))
         >>> oz.run(oz.jobs.Export("a.zarr", "a.h5")).arrays
         1
     """
-
-    source: Any
-    file: str | os.PathLike[str]
-    path: str | None = None
-    format: str | None = None
-    dtype: Any = None
-    compression: str | None = AUTO
-    exclude: Sequence[str] = ()
-    strict: bool = False
-    overwrite: bool = False
-    memory: int | str | None = None
-    storage_options: Mapping[str, Any] | None = None
 
     def plan(self, tasks_at_once: int = 1) -> Plan[Filled]:
         """Read the metadata and decide what to do; nothing is written."""
@@ -291,15 +293,11 @@ class Export(Job[Filled]):
                 check_sign(array.attrs, array.dtype, wanted, array.name)
 
 
-def export_file(source: Any, file: str | os.PathLike[str], **options: Any) -> Filled:
+@takes(ExportArguments)
+def export_file(given: ExportArguments) -> Filled:
     """Write an array, a group or an image to a file of another format.
 
     The name of the file says the format: ``.nc`` (NetCDF4), ``.h5``, ``.tif`` or ``.ome.tif``.
-
-    Args:
-        source: A path, URL, store, array or group.
-        file: The path of the file.
-        **options: Fields of `jobs.Export`, such as `dtype` and `compression`, and options of `run`.
 
     Returns:
         The numbers of arrays and bytes, and what was left out.
@@ -317,4 +315,4 @@ def export_file(source: Any, file: str | os.PathLike[str], **options: Any) -> Fi
         >>> h5py.File("a.h5")["data"][...]
         array([0, 1, 2, 3, 4, 5])
     """
-    return launch(Export, source, file, **options)
+    return launch(Export, given)

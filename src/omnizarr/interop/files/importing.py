@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ from omnizarr.bulk.fill import (
     items_for,
     target_array,
 )
-from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of
+from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, memory_of, run
+from omnizarr.bulk.options import MemoryOptions, RunOptions, option, told
 from omnizarr.conventions.cf.packing import FILL, NAMES, find_word, mark_missing
 from omnizarr.conventions.ome.model import Metadata, to_json
 from omnizarr.conventions.ome.pyramid import (
@@ -73,29 +74,9 @@ _OF_VALUES = (
 _VARIABLE = ("filters", "serializer")  # options of codecs that text of any length cannot have
 
 
-@dataclass(frozen=True)
-class Import(Job[Filled]):
-    """Write the contents of files as Zarr.
-
-    Attributes:
-        files: The path of a file, or several: HDF5, NetCDF4, TIFF, OME-TIFF, ``.npy``, ``.npz``.
-        destination: A path, URL or store.
-        path: The path of the new node in the destination.
-        zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of the hierarchy, or version 3.
-        chunks: As in `create_array`, for all arrays; or lengths by dimension name, such as
-            ``{"time": 100, "lat": -1}``. By default, the chunks of the file.
-        shards: The same for shards.
-        dtype: The type of the arrays of numbers, other than coordinates; values must fit it.
-        image: True to write images with levels also for files that are not OME-TIFF, False for
-            plain arrays only.
-        levels: The number of levels.
-        method: The method of downsampling.
-        exclude: Patterns of paths to leave out.
-        strict: True to raise for anything else that is left out.
-        overwrite: True to replace an existing node.
-        memory: The bytes that may be held in memory at a time, such as ``"512MB"``.
-        storage_options: Options for the store of a URL, such as credentials.
-        options: Further options of `create_array`, such as ``{"compressors": "zstd"}``.
+@dataclass
+class Import(MemoryOptions, Job[Filled]):
+    """The job of `import_file`.
 
     Examples:
         >>> np.save("a.npy", np.arange(6))
@@ -103,22 +84,36 @@ class Import(Job[Filled]):
         1
     """
 
-    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-    destination: Any
-    path: str | None = None
-    zarr_format: int | str | None = None
-    chunks: Lengths = None
-    shards: Lengths = None
-    dtype: Any = None
-    image: bool | None = None
-    levels: int | None = None
-    method: str = "mean"
-    exclude: Sequence[str] = ()
-    strict: bool = False
-    overwrite: bool = False
-    memory: int | str | None = None
-    storage_options: Mapping[str, Any] | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = field(
+        metadata=told("The path of a file, or several.")
+    )
+    destination: Any = field(metadata=told("A path, URL or store."))
+    _: KW_ONLY
+    path: str | None = option(None, "The path of the new node inside the destination.")
+    zarr_format: int | str | None = option(
+        None, "The Zarr version to write; by default that of the hierarchy, or 3."
+    )
+    chunks: Lengths = option(
+        None,
+        "The chunk shape of all arrays, as in `create_array`, or lengths by dimension name, such as"
+        ' ``{"time": 100, "lat": -1}``. By default, the chunks of the file.',
+    )
+    shards: Lengths = option(None, "The shard shape, in the same forms.")
+    dtype: Any = option(
+        None, "The data type of arrays of numbers, such as ``f4``; values must fit it."
+    )
+    image: bool | None = option(
+        None, "Write images with levels, or plain arrays; by default images for OME-TIFF."
+    )
+    levels: int | None = option(None, "Number of levels, including full resolution.")
+    method: str = option("mean", "Downsampling method of images.")
+    exclude: Sequence[str] = option((), "Patterns of paths to leave out.")
+    strict: bool = option(False, "Fail if anything would be left out, instead of listing it.")
+    overwrite: bool = option(False, "Replace what is at the destination.")
+    options: Mapping[str, Any] = field(
+        default_factory=dict,
+        metadata=told('Options of `create_array`, such as ``{"compressors": "zstd"}``.'),
+    )
 
     def plan(self, tasks_at_once: int = 1) -> Plan[Filled]:
         """Read what the files hold and decide what to do; nothing is written."""
@@ -531,7 +526,10 @@ def import_file(files: Any, destination: Any, **options: Any) -> Filled:
         >>> oz.open("a.zarr")[...]
         array([0, 1, 2, 3, 4, 5])
     """
-    return launch(_described, files, destination, **options)
+    runs: Any = {
+        each.name: options.pop(each.name) for each in fields(RunOptions) if each.name in options
+    }
+    return run(_described(files, destination, **options), **runs)
 
 
 def _described(files: Any, destination: Any, **options: Any) -> Import:

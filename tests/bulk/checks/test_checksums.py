@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.bulk import checksums
-from omnizarr.bulk.checksums import write_checksums
+from omnizarr.bulk.checks import checksums
+from omnizarr.bulk.checks.checksums import write_checksums
 from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.jobs import Rechunk
 from omnizarr.stores import LocalStore, MemoryStore, list_prefix
