@@ -157,6 +157,7 @@ if TYPE_CHECKING:
     from omnizarr.hierarchy.lookup import resolve_root as resolve_root
     from omnizarr.hierarchy.lookup import resolve_store_path as resolve_store_path
     from omnizarr.hierarchy.lookup import walk_nodes as walk_nodes
+    from omnizarr.hierarchy.node import location_of as location_of
     from omnizarr.hierarchy.open import consolidated_is_stale as consolidated_is_stale
     from omnizarr.hierarchy.open import open_array as open_array
     from omnizarr.hierarchy.open import open_group as open_group
@@ -164,7 +165,6 @@ if TYPE_CHECKING:
     from omnizarr.hierarchy.options import ArrayOptions as ArrayOptions
     from omnizarr.hierarchy.options import CreateOptions as CreateOptions
     from omnizarr.hierarchy.options import array_model as array_model
-    from omnizarr.hierarchy.options import check_options as check_options
     from omnizarr.hierarchy.options import check_separator as check_separator
     from omnizarr.hierarchy.options import default_codecs as default_codecs
     from omnizarr.hierarchy.options import document_options as document_options
@@ -431,6 +431,7 @@ _LATER = {
     "resolve_root": "hierarchy.lookup:resolve_root",
     "resolve_store_path": "hierarchy.lookup:resolve_store_path",
     "walk_nodes": "hierarchy.lookup:walk_nodes",
+    "location_of": "hierarchy.node:location_of",
     "consolidated_is_stale": "hierarchy.open:consolidated_is_stale",
     "open_array": "hierarchy.open:open_array",
     "open_group": "hierarchy.open:open_group",
@@ -438,7 +439,6 @@ _LATER = {
     "ArrayOptions": "hierarchy.options:ArrayOptions",
     "CreateOptions": "hierarchy.options:CreateOptions",
     "array_model": "hierarchy.options:array_model",
-    "check_options": "hierarchy.options:check_options",
     "check_separator": "hierarchy.options:check_separator",
     "default_codecs": "hierarchy.options:default_codecs",
     "document_options": "hierarchy.options:document_options",

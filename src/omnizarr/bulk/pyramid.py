@@ -303,16 +303,14 @@ def level_shapes(shape: Sequence[int], factors: Sequence[Sequence[int]]) -> list
     return shapes
 
 
-def level_chunks(
-    chunks: tuple[int, ...], shards: tuple[int, ...] | None, shape: Sequence[int]
-) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Return the finest level's chunks and shards, limited to the shape of this level."""
+def level_chunks(finest: Array, shape: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    """Return the finest level's chunks and shards as options, limited to the shape of a level."""
     lengths = [max(1, n) for n in shape]
-    inner = tuple(min(c, n) for c, n in zip(chunks, lengths, strict=True))
-    if shards is None:
-        return inner, None
-    outer = tuple(c * -(-min(s, n) // c) for s, c, n in zip(shards, inner, lengths, strict=True))
-    return inner, outer
+    chunks = tuple(min(c, n) for c, n in zip(finest.chunks, lengths, strict=True))
+    if finest.shards is None:
+        return {"chunks": chunks}
+    sides = zip(finest.shards, chunks, lengths, strict=True)
+    return {"chunks": chunks, "shards": tuple(c * -(-min(s, n) // c) for s, c, n in sides)}
 
 
 def unit_shape(

@@ -37,6 +37,7 @@ from omnizarr.cli.terminal import (
     show_problems,
 )
 from omnizarr.conventions.ome.image import Image
+from omnizarr.conventions.ome.levels import image_name, new_metadata
 from omnizarr.conventions.ome.migrate import Migration, undo_migration
 from omnizarr.conventions.ome.migrate import migrate as migrate_ome
 from omnizarr.conventions.ome.plate import Plate
@@ -45,7 +46,7 @@ from omnizarr.conventions.ome.rules import ADVICE
 from omnizarr.conventions.ome.validate import validate as validate_ome
 from omnizarr.conventions.ome.validate import validate_attributes
 from omnizarr.conventions.ome.versions import NEWEST, VERSIONS
-from omnizarr.conventions.ome.write import image_name, new_metadata, open_source
+from omnizarr.conventions.ome.write import open_source
 from omnizarr.conventions.ome.write import write as write_ome
 from omnizarr.errors import NodeNotFound, OmnizarrError, Problem
 from omnizarr.extension import (
@@ -282,8 +283,8 @@ def _show_planned_levels(
     axes = given["axes"] if image is None or given["axes"] is not None else image.axes
     scale = image.scale if image is not None and "scale" not in given else given.get("scale")
     metadata, steps = new_metadata(
-        array.shape, axes, scale, None, given["unit"], given["levels"], None, given["method"],
-        None, image_name(destination, None), None,
+        array.shape, axes=axes, scale=scale, unit=given["unit"], levels=given["levels"],
+        method=given["method"], name=image_name(destination, None),
     )  # fmt: skip
     (multiscale,) = metadata.multiscales
     names = [dataset.path for dataset in multiscale.datasets]

@@ -263,6 +263,11 @@ class NodeHandle(Generic[M]):
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # two handles of a changing node
 
 
+def location_of(node: NodeHandle[Any]) -> Location:
+    """Return the store, path and format of a node, and how it was opened."""
+    return node._location
+
+
 class Metadata:
     """A node's model, with its fields as attributes, and the metadata as they are stored.
 

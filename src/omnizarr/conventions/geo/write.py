@@ -37,9 +37,9 @@ from omnizarr.extension import (
     ArrayOptions,
     as_source,
     build,
-    check_options,
     document_options,
     guess_chunks,
+    location_of,
     make_group,
     new_location,
 )
@@ -156,7 +156,6 @@ def write(
         raise InvalidArgument(
             f"{affine} is rotated, so that no coordinates can be stored; omit variable"
         )
-    check_options(options)
     location = new_location(store, path, zarr_format, storage_options)
     with build(location, overwrite=overwrite, operation="writing a map") as staged:
         group = make_group(staged, None, overwrite=False)
@@ -292,7 +291,7 @@ def _create(
     options: ArrayOptions,
     packing: Packing,
 ) -> list[Array]:
-    format = group._location.format
+    format = location_of(group).format
     options = {**options, "dimension_names": names}
     if "fill_value" not in options:  # readers of maps interpret a fill value as "no data"
         zero = np.nan if np.dtype(source.dtype).kind == "f" else 0
@@ -306,10 +305,8 @@ def _create(
         options["chunks"] = guess_chunks(flat, np.dtype(source.dtype).itemsize, TARGET_BYTES)
     arrays: list[Array] = []
     for path, shape in shapes.items():
-        if arrays:
-            options["chunks"], shards = level_chunks(arrays[0].chunks, arrays[0].shards, shape)
-            if shards is not None:
-                options["shards"] = shards
+        chunks: Any = level_chunks(arrays[0], shape) if arrays else {}
+        options = {**options, **chunks}
         arrays.append(group.create_array(path, shape=shape, dtype=source.dtype, **options))
     return arrays
 

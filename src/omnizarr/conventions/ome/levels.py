@@ -1,19 +1,59 @@
-"""The levels of a new image: axes, downsampling factors, transforms, and display windows."""
+"""Describe a new image before it is written: its axes, levels, metadata, arrays and labels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from omnizarr import Array
-from omnizarr.bulk.pyramid import Values
-from omnizarr.conventions.ome.model import Axis, Metadata, Transform
+from omnizarr._version import VERSION
+from omnizarr.bulk.pyramid import NAMES, Values, check_packing, level_chunks, level_shapes
+from omnizarr.conventions.cf.packing import Packing
+from omnizarr.conventions.cf.variable import described_values
+from omnizarr.conventions.ome.image import Image
+from omnizarr.conventions.ome.model import (
+    Axis,
+    Channel,
+    ImageLabel,
+    ImageLevel,
+    Metadata,
+    Multiscale,
+    Omero,
+    Transform,
+    is_colour,
+    to_json,
+)
 from omnizarr.conventions.ome.region import unit_factor, unit_kind, unit_name, unknown_unit
-from omnizarr.errors import InvalidArgument
-from omnizarr.extension import as_plain
+from omnizarr.conventions.ome.rules import check
+from omnizarr.conventions.ome.versions import (
+    NEWEST,
+    Version,
+    find_metadata,
+    to_attributes,
+    version_on,
+)
+from omnizarr.errors import CannotExpress, InvalidArgument, InvalidMetadata, known_names, warn
+from omnizarr.extension import (
+    TARGET_BYTES,
+    ArrayModel,
+    ArrayOptions,
+    Format,
+    GroupModel,
+    Location,
+    Node,
+    array_model,
+    as_plain,
+    guess_chunks,
+    key_encoding,
+    paths,
+    stores,
+    unpublished,
+)
 
 Factors = tuple[int, ...]
 
@@ -23,6 +63,7 @@ _TYPES = {"t": "time", "time": "time", "c": "channel", "channel": "channel"}
 # Options of an image that are for its labels, too; the others depend on the type of the pixels.
 _SHARED = ("chunks", "shards", "compressors", "compressor", "dimension_separator",
            "chunk_key_encoding")  # fmt: skip
+_COLOURS = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
 # By default, levels are added until the longest spatial axis is at most this long.
 SMALL = 256
 WINDOW_BYTES = 2**24  # read at most of each channel to find its window
@@ -138,26 +179,6 @@ def _halves(lengths: Sequence[int], axes: Sequence[Axis], sizes: Sequence[float]
     return tuple(2 if i in close else 1 for i in range(len(axes)))
 
 
-def labels_method(own: str | None) -> str:
-    """Return the method for coarser levels of labels: their own, if its results are labels."""
-    return own if own in ("mode", "nearest", "max") else "mode"
-
-
-def labels_options(options: Mapping[str, Any], image: Sequence[Axis], axes: Sequence[Axis]) -> Any:
-    """Return those options of an image that labels share, with shapes along their axes."""
-    found: dict[str, Any] = {k: v for k, v in options.items() if k in _SHARED}
-    names = [axis.name for axis in image]
-    for name in ("chunks", "shards"):
-        given: Any = found.get(name)
-        inner = given.get("shape") if isinstance(given, Mapping) else given
-        if isinstance(inner, (list, tuple)) and len(inner) == len(names):
-            chosen = [inner[names.index(axis.name)] for axis in axes]
-            found[name] = {**given, "shape": chosen} if isinstance(given, Mapping) else chosen
-        elif isinstance(given, Mapping) and inner is None:
-            found[name] = {k: v for k, v in given.items() if k in {axis.name for axis in axes}}
-    return found
-
-
 def level_transforms(first: Transform, factors: Sequence[Factors], method: str) -> list[Transform]:
     """Return the transform of each level: a pixel is at the centre of the block it represents.
 
@@ -220,3 +241,360 @@ def _window(values: Values, dtype: np.dtype[Any]) -> dict[str, float]:
     if start == end:
         start, end = (start, end + 1) if end < high else (start - 1, end)
     return {"min": min(low, start), "max": max(high, end), "start": start, "end": end}
+
+
+def image_name(store: Any, path: str | None) -> str:
+    """Return the last part of an image's path or URL."""
+    full = paths.normalize(path)
+    if not full and isinstance(store, (str, os.PathLike)):
+        full = os.fspath(store).replace("\\", "/").rstrip("/")
+    return paths.name(full) or "image"
+
+
+def check_method(method: str) -> str:
+    """Return the name of a downsampling method; raise if there is none."""
+    if method not in NAMES:
+        raise InvalidArgument(f"unknown method {method!r}; {known_names(method, NAMES)}")
+    return method
+
+
+def new_metadata(
+    shape: Sequence[int],
+    *,
+    axes: Any = None,
+    scale: Any = None,
+    translation: Any = None,
+    unit: str | Mapping[str, str] | None = None,
+    levels: int | None = None,
+    factors: Any = None,
+    method: str = "mean",
+    names: Sequence[str] | None = None,
+    name: str = "image",
+    channels: Sequence[Any] | None = None,
+) -> tuple[Metadata, list[Factors]]:
+    """Return the metadata of a new image as `write` describes it, and the factors of its levels."""
+    used = image_axes(axes, len(shape), unit)
+    sizes = pixel_sizes(scale, used)
+    start = None if translation is None else per_axis(translation, used, 0.0, "translation")
+    steps = level_factors(shape, used, sizes, levels, factors)
+    labels = tuple(map(str, range(len(steps) + 1))) if names is None else tuple(names)
+    if len(labels) != len(steps) + 1:
+        raise InvalidArgument(f"{len(labels)} names were given for {len(steps) + 1} levels")
+    transforms = level_transforms(Transform(sizes, start), steps, check_method(method))
+    multiscale = Multiscale(
+        axes=used,
+        datasets=tuple(ImageLevel(p, t) for p, t in zip(labels, transforms, strict=True)),
+        name=name,
+        type=method,
+        metadata={"method": "omnizarr.ome.write", "version": VERSION,
+                  "factors": [list(s) for s in steps]},
+    )  # fmt: skip
+    return Metadata((multiscale,), omero=_omero(channels, shape, used)), steps
+
+
+def _omero(
+    channels: Sequence[Any] | None, shape: Sequence[int], axes: Sequence[Axis]
+) -> Omero | None:
+    if channels is None:
+        return None
+    counts = [n for n, a in zip(shape, axes, strict=True) if a.type == "channel"]
+    if counts and counts[0] != len(channels):
+        raise InvalidArgument(f"got {len(channels)} channels, but the data has {counts[0]}")
+    return Omero(tuple(_channel(c, i) for i, c in enumerate(channels)))
+
+
+def _channel(label: Any, index: int) -> Channel:
+    if isinstance(label, Mapping):
+        raise InvalidArgument(f"channel {index} is {label!r}; give its label, or an ome.Channel")
+    channel = label if isinstance(label, Channel) else Channel(str(label))
+    color = (channel.color or _COLOURS[index % len(_COLOURS)]).removeprefix("#")
+    if not is_colour(color):
+        raise InvalidArgument(
+            f"invalid colour {channel.color!r} of channel {channel.label!r}; use six hexadecimal"
+            " digits, such as 'FF0000' for red"
+        )
+    active = True if channel.active is None else channel.active
+    return replace(channel, color=color, active=active)
+
+
+def labels_metadata(
+    name: str,
+    axes: Sequence[Axis],
+    indices: Sequence[int],
+    whole: Transform,
+    steps: Sequence[Factors],
+    method: str,
+    label: ImageLabel,
+) -> Metadata:
+    """Return the metadata of labels with some axes of an image, which has the transform `whole`."""
+    offset = tuple(whole.offset[i] for i in indices)
+    first = Transform(tuple(whole.scale[i] for i in indices), offset if any(offset) else None)
+    transforms = level_transforms(first, steps, method)
+    multiscale = Multiscale(
+        axes=tuple(axes[i] for i in indices),
+        datasets=tuple(ImageLevel(str(i), t) for i, t in enumerate(transforms)),
+        name=name,
+        type=method,
+        metadata={"method": "omnizarr.ome.write_labels", "version": VERSION},
+    )
+    return Metadata((multiscale,), image_label=label)
+
+
+def step_ratios(image: Image) -> list[Factors]:
+    """Return the factors between the levels of an image, which may be rounded."""
+    scales = [image.transform(i).scale for i in range(len(image.multiscale.datasets))]
+    return [
+        tuple(max(1, round(b / a)) for a, b in zip(fine, coarse, strict=True))
+        for fine, coarse in pairwise(scales)
+    ]
+
+
+@dataclass(frozen=True)
+class NewImage:
+    """An image to be written: its metadata, and the array of each level."""
+
+    path: str
+    version: Version
+    metadata: Metadata
+    steps: tuple[Factors, ...]
+    dtype: np.dtype[Any]
+    options: list[ArrayOptions]  # of the array of each level, the finest first
+    models: dict[str, ArrayModel]  # the same by path in the store
+    source: Any = None  # the pixels
+    others: Mapping[str, Any] = field(default_factory=dict)  # attributes besides OME
+
+    @property
+    def method(self) -> str:
+        """The method of downsampling."""
+        return self.metadata.multiscales[0].type or "mean"
+
+    def attributes(self, coarsest: Array | None = None) -> dict[str, Any]:
+        """Return the attributes of the group, with the values to display of a stored level."""
+        members = to_json(with_windows(self.metadata, self.dtype, coarsest))
+        return to_attributes(members, self.version.name, self.others)
+
+    def nodes(self) -> dict[str, Node]:
+        """Return the group and the arrays by path in the store."""
+        return {self.path: GroupModel(self.attributes()), **self.models}
+
+
+def plan_images(
+    location: Location,
+    source: Any,
+    image: Image | None,
+    options: ArrayOptions,
+    described: Mapping[str, Any],
+) -> list[NewImage]:
+    """Return the image to write at a location, and its labels if the source is an image.
+
+    `described` has the arguments of `new_metadata`; those that are None are those of the image.
+    """
+    described = dict(described)
+    rendered = described.get("channels") is None
+    if image is not None:
+        defaults = {
+            "axes": image.axes, "scale": image.scale, "channels": image.channels or None,
+            "translation": image.transform().translation, "name": image.name,
+        }  # fmt: skip
+        for name, value in defaults.items():
+            described[name] = value if described.get(name) is None else described[name]
+    described["name"] = described.get("name") or image_name(None, location.path)
+    metadata, steps = new_metadata(source.shape, **described)
+    if image is None:
+        return [plan_levels(location, location.path, source, options, metadata, steps)]
+    metadata = _kept_metadata(metadata, image, rendered)
+    others = image.group.attrs.asdict()
+    images = [plan_levels(location, location.path, source, options, metadata, steps, others)]
+    (multiscale,) = metadata.multiscales
+    for name, labels, own, inside in _kept_labels(image, metadata, steps):
+        shared = _labels_options(options, multiscale.axes, own.multiscales[0].axes)
+        path, others = paths.join(location.path, f"labels/{name}"), labels.group.attrs.asdict()
+        images.append(plan_levels(location, path, labels.levels[0], shared, own, inside, others))
+    return images
+
+
+def plan_image(
+    location: Location,
+    path: str,
+    shape: Sequence[int],
+    dtype: Any,
+    options: ArrayOptions,
+    described: Mapping[str, Any],
+) -> NewImage:
+    """Return the image to write at a path, whose pixels are not in an array."""
+    metadata, steps = new_metadata(shape, **described)
+    pixels = np.broadcast_to(np.zeros((), dtype), shape)  # which are not stored
+    return plan_levels(location, path, pixels, options, metadata, steps)
+
+
+def plan_levels(
+    location: Location,
+    path: str,
+    source: Any,
+    options: ArrayOptions,
+    metadata: Metadata,
+    steps: Sequence[Factors],
+    others: Mapping[str, Any] | None = None,
+) -> NewImage:
+    """Return the image to write at a path in the format of a location, with these metadata.
+
+    The source has a shape and a type; its attributes that describe values are kept.
+    """
+    version = version_on(location.format.name)
+    if version is None:
+        raise CannotExpress(
+            f"OME-Zarr needs zarr 2 or 3, not {location.format.name}; give zarr_format=3"
+        )
+    dtype = np.dtype(source.dtype)
+    attributes = to_attributes(to_json(with_windows(metadata, dtype)), version.name, {})
+    check_attributes(attributes, f"the image {paths.show(path)}")
+    (multiscale,) = metadata.multiscales
+    stated = described_values(source, zero_is_missing=False)[0]
+    stated |= options.get("attributes") or {}
+    if len(multiscale.datasets) > 1:
+        check_packing(multiscale.type or "mean", Packing.of(dtype, stated))
+    level: Any = {**_with_separator(options, location.format, version), "attributes": stated}
+    if version.name == NEWEST:
+        level["dimension_names"] = [a.name for a in multiscale.axes]
+    _set_chunks(level, multiscale.axes, source.shape, dtype)
+    first: Array | None = None
+    found, models = [], dict[str, ArrayModel]()
+    for entry, shape in zip(multiscale.datasets, level_shapes(source.shape, steps), strict=True):
+        if first is not None:
+            level = {**level, **level_chunks(first, shape)}
+        full = paths.join(path, entry.path)
+        models[full] = array_model(location.format, shape, source.dtype, level)
+        if first is None:
+            first = unpublished(Location(location.store, full, location.format), models[full])
+        found.append(level)
+    return NewImage(
+        path, version, metadata, tuple(steps), dtype, found, models, source, others or {}
+    )
+
+
+def check_attributes(attributes: dict[str, Any], what: str) -> None:
+    """Raise if metadata to be written is invalid."""
+    found = find_metadata(attributes)
+    problems = [] if found is None else [p for p in check(found, "") if p.level == "error"]
+    if problems:
+        raise InvalidMetadata.of(problems, f"cannot write {what}")
+
+
+def _with_separator(options: ArrayOptions, format: Format, version: Version) -> ArrayOptions:
+    """Return the options with the version's chunk key separator; raise if they have another."""
+    if version.separator is None:
+        return options
+    given = options.get("dimension_separator"), options.get("chunk_key_encoding")
+    if given == (None, None):
+        return {**options, "dimension_separator": version.separator}
+    encoding = key_encoding(format, options)
+    separator = encoding.configuration.get("separator", ".")
+    if separator != version.separator:
+        raise InvalidArgument(
+            f"OME-Zarr {version.name} requires the separator {version.separator!r}, not"
+            f" {separator!r}; omit dimension_separator and chunk_key_encoding"
+        )
+    return options
+
+
+def _set_chunks(options: Any, axes: Sequence[Axis], shape: Sequence[int], dtype: Any) -> None:
+    """Set chunks and shards by shape: of those by axis, other axes are whole.
+
+    By default, chunks are about a MiB along the spatial axes, and of length 1 along the others.
+    """
+    for name in ("chunks", "shards"):
+        given = options.get(name)
+        if isinstance(given, Mapping) and "shape" not in given:
+            lengths = per_axis(given, axes, -1, name)
+            options[name] = tuple(
+                max(1, n) if c == -1 else int(c) for c, n in zip(lengths, shape, strict=True)
+            )
+    if options.get("chunks", "auto") in ("auto", None, True):
+        space = tuple(n if a.type == "space" else 1 for n, a in zip(shape, axes, strict=True))
+        options["chunks"] = guess_chunks(space, dtype.itemsize, TARGET_BYTES)
+
+
+def _kept_metadata(metadata: Metadata, image: Image, rendered: bool) -> Metadata:
+    """Return the metadata of a new image with those of the one whose pixels it has.
+
+    With `rendered`, the channels and their settings are those of the old image.
+    """
+    old, omero = image.metadata, metadata.omero
+    if rendered and old.omero is not None:
+        omero = old.omero if omero is None else replace(omero, extra=old.omero.extra)
+    others = [m.name or "?" for m in old.multiscales if m is not image.multiscale]
+    if others:
+        names = ", ".join(others)
+        warn(f"{image.group.name} has other multiscales, which are not written: {names}")
+    (multiscale,) = metadata.multiscales
+    return replace(
+        metadata,
+        multiscales=(replace(multiscale, extra=image.multiscale.extra),),
+        omero=omero,
+        image_label=None if old.image_label is None else replace(old.image_label, source=None),
+        extra=old.extra,
+    )
+
+
+def other_members(image: Image) -> list[str]:
+    """Return the members of an image's group that are neither levels nor labels."""
+    if not stores.can_list(image.store):
+        return []
+    listed = [d.path for each in image.metadata.multiscales for d in each.datasets]
+    known = {"labels", *(paths.normalize(path).partition("/")[0] for path in listed)}
+    return [name for name in image.group if name not in known]
+
+
+def _kept_labels(
+    image: Image, metadata: Metadata, steps: Sequence[Factors]
+) -> Iterator[tuple[str, Image, Metadata, list[Factors]]]:
+    """Yield the labels of an image with the metadata and steps that a new image gives them."""
+    (new,) = metadata.multiscales
+    names = [axis.name for axis in image.axes]
+    for name, labels in image.labels.items():
+        chosen = [names.index(axis.name) for axis in labels.axes]
+        whole = new.datasets[0].transform or Transform((1.0,) * len(new.axes))
+        own = [tuple(step[i] for i in chosen) for step in steps]
+        label = replace(labels.label or ImageLabel(), source="../../")
+        found = labels_metadata(
+            labels.name or name, new.axes, chosen, whole, own, labels_method(labels), label
+        )
+        found = replace(_kept_metadata(found, labels, True), image_label=label)
+        yield paths.normalize(name), labels, found, own
+
+
+def labels_method(labels: Image) -> str:
+    """Return the method for coarser levels of labels: their own, if its results are labels."""
+    own = labels.multiscale.type
+    return own if own in ("mode", "nearest", "max") else "mode"
+
+
+def _labels_options(options: ArrayOptions, image: Sequence[Axis], axes: Sequence[Axis]) -> Any:
+    """Return those options of an image that labels share, with shapes along their axes."""
+    found: dict[str, Any] = {k: v for k, v in options.items() if k in _SHARED}
+    names = [axis.name for axis in image]
+    for name in ("chunks", "shards"):
+        given: Any = found.get(name)
+        inner = given.get("shape") if isinstance(given, Mapping) else given
+        if isinstance(inner, (list, tuple)) and len(inner) == len(names):
+            chosen = [inner[names.index(axis.name)] for axis in axes]
+            found[name] = {**given, "shape": chosen} if isinstance(given, Mapping) else chosen
+        elif isinstance(given, Mapping) and inner is None:
+            found[name] = {k: v for k, v in given.items() if k in {axis.name for axis in axes}}
+    return found
+
+
+def labels_nodes(image: Image | None, images: Sequence[NewImage]) -> dict[str, Node]:
+    """Return the group that lists the labels of a new image, and groups between."""
+    first, *labels = images
+    if image is None or not labels:
+        return {}
+    above = paths.join(first.path, "labels")
+    names = tuple(each.path.removeprefix(paths.prefix(above)) for each in labels)
+    old = image.group["labels"].attrs.asdict()
+    members = to_json(Metadata(labels=names))
+    nodes: dict[str, Node] = {above: GroupModel(to_attributes(members, first.version.name, old))}
+    for name in names:
+        for parent in paths.ancestors(name):
+            nodes.setdefault(paths.join(above, parent), GroupModel())
+    return nodes

@@ -11,10 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any, cast
-
-import numpy as np
 
 from omnizarr import Array, Group, config
 from omnizarr.bulk.fill import (
@@ -42,40 +39,24 @@ from omnizarr.conventions.cf.variable import described_values, plain_attributes
 from omnizarr.conventions.ome.image import Image
 from omnizarr.conventions.ome.levels import (
     Factors,
+    NewImage,
+    check_method,
+    image_name,
     labels_method,
-    labels_options,
+    labels_nodes,
     level_factors,
     level_transforms,
-    per_axis,
-    with_windows,
-)
-from omnizarr.conventions.ome.model import Axis, ImageLevel, Metadata, Transform, to_json
-from omnizarr.conventions.ome.plate import open as open_ome
-from omnizarr.conventions.ome.versions import (
-    Version,
-    find_metadata,
-    to_attributes,
-    version_on,
-    writable_version,
-)
-from omnizarr.conventions.ome.write import (
-    KeptLabels,
-    check_attributes,
-    check_method,
-    image_attributes,
-    image_name,
-    kept_labels,
-    kept_metadata,
-    level_options,
-    new_metadata,
-    open_source,
     other_members,
-    with_separator,
+    plan_images,
+    step_ratios,
 )
-from omnizarr.errors import CannotExpress, InvalidArgument, NodeNotFound
+from omnizarr.conventions.ome.model import ImageLevel, Metadata, Transform, to_json
+from omnizarr.conventions.ome.plate import open as open_ome
+from omnizarr.conventions.ome.versions import edit_members, version_on, writable_version
+from omnizarr.conventions.ome.write import open_source
+from omnizarr.errors import InvalidArgument, NodeNotFound
 from omnizarr.extension import (
     ArrayModel,
-    ArrayOptions,
     GroupModel,
     Location,
     Node,
@@ -85,6 +66,7 @@ from omnizarr.extension import (
     existing_node,
     get_existing,
     key_digest,
+    location_of,
     new_location,
     options_for_two,
     options_like,
@@ -94,104 +76,6 @@ from omnizarr.extension import (
     stores,
     unpublished,
 )
-
-
-@dataclass(frozen=True)
-class NewImage:
-    """An image to be written: its metadata, and the model of the array of each level."""
-
-    path: str
-    version: Version
-    metadata: Metadata
-    steps: tuple[Factors, ...]
-    models: dict[str, ArrayModel]  # by path in the store, the finest first
-    dtype: np.dtype[Any]
-    others: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # attributes besides OME
-
-    @property
-    def method(self) -> str:
-        """The method of downsampling."""
-        return self.metadata.multiscales[0].type or "mean"
-
-    def nodes(self) -> dict[str, Node]:
-        """Return the group and the arrays by path in the store."""
-        members = to_json(with_windows(self.metadata, self.dtype))
-        attributes = to_attributes(members, self.version.name, self.others)
-        return {self.path: GroupModel(attributes), **self.models}
-
-    def arrays(self, make: Callable[[str, ArrayModel], Array]) -> list[Array]:
-        """Return the arrays of all levels, each made by `make`."""
-        return [make(path, model) for path, model in self.models.items()]
-
-
-def plan_image(
-    location: Location,
-    path: str,
-    shape: Sequence[int],
-    dtype: np.dtype[Any],
-    options: ArrayOptions,
-    described: Mapping[str, Any],
-) -> NewImage:
-    """Return the image to write at a path of the store of `location`, in its format.
-
-    `described` has the arguments of `new_metadata` other than the shape.
-    """
-    defaults = dict.fromkeys(("axes", "scale", "translation", "unit", "levels", "factors",
-                              "names", "channels"))  # fmt: skip
-    metadata, steps = new_metadata(
-        shape, **{**defaults, "method": "mean", "name": paths.name(path) or "image", **described}
-    )
-    return plan_levels(location, path, shape, dtype, options, metadata, steps)
-
-
-def plan_levels(
-    location: Location,
-    path: str,
-    shape: Sequence[int],
-    dtype: np.dtype[Any],
-    options: ArrayOptions,
-    metadata: Metadata,
-    steps: Sequence[Factors],
-) -> NewImage:
-    """Return the image to write at a path, with these metadata and factors of its levels."""
-    version = version_on(location.format.name)
-    if version is None:
-        raise CannotExpress(
-            f"OME-Zarr needs zarr 2 or 3, not {location.format.name}; give zarr_format=3"
-        )
-    attributes = image_attributes(with_windows(metadata, dtype), version)
-    check_attributes(attributes, f"the image {paths.show(path)}")
-    (multiscale,) = metadata.multiscales
-    if len(multiscale.datasets) > 1:
-        attributes_of_values = options.get("attributes") or {}
-        check_packing(multiscale.type or "mean", Packing.of(dtype, attributes_of_values))
-    options = with_separator(_by_axis(options, multiscale.axes, shape), version)
-    options = level_options(options, version, multiscale, shape, dtype)
-    models: dict[str, ArrayModel] = {}
-    first: Array | None = None
-    for dataset, lengths in zip(multiscale.datasets, level_shapes(shape, steps), strict=True):
-        if first is not None:
-            options["chunks"], shards = level_chunks(first.chunks, first.shards, lengths)
-            if shards is not None:
-                options["shards"] = shards
-        full = paths.join(path, dataset.path)
-        models[full] = array_model(location.format, lengths, dtype, options)
-        if first is None:
-            first = unpublished(Location(location.store, full, location.format), models[full])
-    return NewImage(path, version, metadata, tuple(steps), models, dtype)
-
-
-def _by_axis(options: ArrayOptions, axes: Sequence[Axis], shape: Sequence[int]) -> ArrayOptions:
-    """Return options whose chunks or shards, if given by axis, are shapes; other axes are whole."""
-    found: Any = dict(options)
-    for name in ("chunks", "shards"):
-        given = found.get(name)
-        if isinstance(given, Mapping) and "shape" not in given:
-            lengths = per_axis(dict(given), axes, -1, name)
-            found[name] = tuple(
-                max(1, n) if c == -1 else int(c) for c, n in zip(lengths, shape, strict=True)
-            )
-    return cast(ArrayOptions, found)
 
 
 class ImageOutput(HierarchyOutput):
@@ -204,12 +88,10 @@ class ImageOutput(HierarchyOutput):
         for image in self.images:
             if image.metadata.omero is None:
                 continue
-            path, model = list(image.models.items())[-1]
-            coarsest = target_array(self, path, model)
+            coarsest = target_array(self, *[*image.models.items()][-1])
             location = self._begun.location.at(image.path)
-            windows = with_windows(image.metadata, image.dtype, coarsest)
             group = Group.at(location, location.load())
-            group.attrs.update(image_attributes(windows, image.version))
+            group.attrs.update(image.attributes(coarsest))
         super().finish()
 
 
@@ -218,28 +100,36 @@ def level_stages(
 ) -> list[Stage[Filled]]:
     """Return one stage for each coarser level; a stage has that level of all images."""
 
-    def made(image: NewImage) -> list[Array]:
-        return image.arrays(lambda path, model: target_array(output, path, model))
-
     def tasks(level: int) -> Iterator[Task[Filled]]:
         for image in images:
             if level <= len(image.steps):
-                finer, coarser = made(image)[level - 1 : level + 1]
+                models = [*image.models.items()][level - 1 : level + 1]
+                finer, coarser = (target_array(output, *each) for each in models)
                 step, packing = image.steps[level - 1], image_packing(finer)
                 yield from level_tasks(finer, coarser, step, image.method, memory, packing)
 
-    stages = []
-    for level in range(1, max((len(image.steps) for image in images), default=0) + 1):
-        count = size = 0
+    def planned(level: int) -> Iterator[tuple[Array, Factors, str, Packing]]:
         for image in images:
             if level <= len(image.steps):
-                array = image.arrays(lambda path, model: planned_array(output, path, model))[level]
-                step, packing = image.steps[level - 1], image_packing(array)
-                count += level_task_count(array, step, image.method, memory, packing)
-                size += array.nbytes
-        name = f"level {level}"
-        stages.append(Stage(name, partial(tasks, level), count, size, bytes_written=size))
-    return stages
+                array = planned_array(output.location, *[*image.models.items()][level])
+                yield array, image.steps[level - 1], image.method, image_packing(array)
+
+    count = max((len(image.steps) for image in images), default=0)
+    return [_level_stage(n, planned(n), partial(tasks, n), memory) for n in range(1, count + 1)]
+
+
+def _level_stage(
+    number: int,
+    planned: Iterator[tuple[Array, Factors, str, Packing]],
+    tasks: Callable[[], Iterator[Task[Filled]]],
+    memory: int,
+) -> Stage[Filled]:
+    """Return the stage of the tasks of a level, of arrays with their step, method and packing."""
+    count = size = 0
+    for array, step, method, packing in planned:
+        count += level_task_count(array, step, method, memory, packing)
+        size += array.nbytes
+    return Stage(f"level {number}", tasks, count, size, bytes_written=size)
 
 
 def image_packing(level: Array) -> Packing:
@@ -247,9 +137,9 @@ def image_packing(level: Array) -> Packing:
     return described_values(level, zero_is_missing=False)[1]
 
 
-def planned_array(output: HierarchyOutput, path: str, model: ArrayModel) -> Array:
-    """Return an array of a job's output as it will be."""
-    return unpublished(Location(output.location.store, path, output.location.format), model)
+def planned_array(location: Location, path: str, model: ArrayModel) -> Array:
+    """Return an array at a path of the store and in the format of a location, as it will be."""
+    return unpublished(Location(location.store, path, location.format), model)
 
 
 @dataclass
@@ -306,13 +196,11 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
         given = self.source
         if self.destination is None and not hasattr(given, "multiscale"):
             store, path = resolve_store_path(given, None, "r+", here)
-            found, given = existing_node(store, path), None
-            if found is not None and isinstance(found[1], GroupModel):
-                given = open_ome(store, path=path)
-            elif found is not None:
-                given = Array(store, path)
-            else:
+            found = existing_node(store, path)
+            if found is None:
                 raise NodeNotFound(f"there is no image at {self.source!r}")
+            is_group = isinstance(found[1], GroupModel)
+            given = open_ome(store, path=path) if is_group else Array(store, path)
         source, image = open_source(given, here)
         if not isinstance(source, Array):
             raise InvalidArgument(f"the source must be a Zarr array or image, got {source!r}")
@@ -335,59 +223,45 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
         if wanted is None and image is not None and version_on(image.group.zarr_format) is not None:
             wanted = image.group.zarr_format
         location = new_location(store, self.path, wanted)
-        described: dict[str, Any] = {
-            "axes": self.axes, "scale": self.scale, "unit": self.unit, "levels": self.levels,
+        own = _known_axes(source.dimension_names) if image is None else None
+        described = {
+            "axes": self.axes or own, "scale": self.scale, "unit": self.unit, "levels": self.levels,
             "factors": self.factors, "method": check_method(self.method or "mean"),
-            "name": image_name(self.destination, self.path),
+            "name": (image.name if image is not None else None)
+            or image_name(self.destination, self.path),
         }  # fmt: skip
-        if image is not None:
-            described["axes"] = self.axes or image.axes
-            described["scale"] = image.scale if self.scale is None else self.scale
-            described["translation"] = image.transform().translation
-            described["name"] = image.name or described["name"]
-            described["channels"] = image.channels or None
-        elif self.axes is None and source.dimension_names:
-            described["axes"] = _known_axes(source.dimension_names)
-        given: Any = dict(self.options)
+        images = plan_images(location, source, image, cast(Any, self.options), described)
         stated = described_values(source, zero_is_missing=False)[0]
-        given["attributes"] = {**stated, **(given.get("attributes") or {})}
         skipped = {
             f"attribute {name}": "an image has no place on the Earth; write a map with geo.write"
             for name in plain_attributes(source.attrs)
             if name not in stated
         }
-        new = plan_image(location, location.path, source.shape, source.dtype, given, described)
-        sources, images, nodes = [source], [new], new.nodes()
         if image is not None:
             skipped |= dict.fromkeys(other_members(image), "it is not part of the image")
-            metadata = kept_metadata(new.metadata, image, True)
-            images = [replace(new, metadata=metadata, others=image.group.attrs.asdict())]
-            nodes = images[0].nodes()
-            for labels in kept_labels(image, metadata, new.steps):
-                sources.append(labels.image.levels[0])
-                images.append(_plan_labels(location, images[0], labels, given))
-            nodes |= _labels_nodes(image, images)
+        nodes = images[0].nodes() | labels_nodes(image, images)
+        for each in images[1:]:
+            nodes |= each.nodes()
         operation = f"write {source.name} of {source.store!r} as an image to {location}"
         digest = key_digest(
-            operation, portable_key(source.store), source.path, new.method,
-            source_state(source.store, source.path),
-            node_documents(location, nodes),
+            operation, portable_key(source.store), source.path, images[0].method,
+            source_state(source.store, source.path), node_documents(location, nodes),
         )  # fmt: skip
         output = ImageOutput(
             location, nodes, operation=operation, digest=digest, overwrite=self.overwrite
         )
         output.images = images
         finest = [
-            (array, next(iter(each.models.items())), items_for(memory, array.dtype))
-            for array, each in zip(sources, images, strict=True)
+            (image.source, next(iter(image.models.items())), items_for(memory, image.dtype))
+            for image in images
         ]
 
         def copy() -> Iterator[Task[Filled]]:
             for array, first, items in finest:
                 yield from fill_tasks(ArraySource(array), target_array(output, *first), items)
 
-        count = sum(box_count(planned_array(output, *first), items) for _, first, items in finest)
-        size = sum(array.nbytes for array in sources)
+        count = sum(box_count(planned_array(location, *first), items) for _, first, items in finest)
+        size = sum(array.nbytes for array, _, _ in finest)
         arrays = sum(isinstance(node, ArrayModel) for node in nodes.values())
         return Plan(
             operation,
@@ -415,31 +289,29 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
         old = image.multiscale.type
         method = check_method(self.method or (old if old in NAMES else None) or "mean")
         several = [MoreLevels.of(image, steps, method)]
-        scales = [image.transform(i).scale for i in range(have)]
-        every = [*(_ratios(a, b) for a, b in pairwise(scales)), *steps]
+        every = [*step_ratios(image), *steps]
         names = [axis.name for axis in image.axes]
         for labels in image.labels.values():  # which have as many levels as their image
             chosen = [names.index(axis.name) for axis in labels.axes]
             own = [tuple(s[i] for i in chosen) for s in every[len(labels.levels) - 1 :]]
-            several.append(MoreLevels.of(labels, own, labels_method(labels.multiscale.type)))
+            several.append(MoreLevels.of(labels, own, labels_method(labels)))
         operation = f"add {len(steps)} levels to {group.name} of {group.store!r}"
         digest = key_digest(  # the same when some of the levels are listed already
             "add levels", portable_key(group.store), group.path, self.levels, str(self.factors),
             method, [source_state(group.store, each.image.levels[0].path) for each in several],
         )  # fmt: skip
         output = AddedLevels(image, several, operation, digest, self.overwrite)
-        stages: list[Stage[Filled]] = []
-        for number in range(max(len(each.steps) for each in several)):
-            count = size = 0
+
+        def planned(number: int) -> Iterator[tuple[Array, Factors, str, Packing]]:
             for each in several:
                 if number < len(each.steps):
-                    coarser = each.planned(number)
-                    step, how = each.steps[number], each.method
-                    packing = image_packing(each.image.levels[-1])
-                    count += level_task_count(coarser, step, how, memory, packing)
-                    size += coarser.nbytes
-            tasks, name = partial(output.tasks, number, memory), f"level {have + number}"
-            stages.append(Stage(name, tasks, count, size, bytes_written=size))
+                    array = planned_array(location_of(group), *[*each.models.items()][number])
+                    yield array, each.steps[number], each.method, each.packing
+
+        stages = [
+            _level_stage(have + n, planned(n), partial(output.tasks, n, memory), memory)
+            for n in range(max(len(each.steps) for each in several))
+        ]
         decisions = [
             f"{paths.show(path)}: {model.shape}, {each.method}"
             for each in several
@@ -451,47 +323,9 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
         )  # fmt: skip
 
 
-def _plan_labels(
-    location: Location, image: NewImage, labels: KeptLabels, options: ArrayOptions
-) -> NewImage:
-    """Return the labels to write beside a new image."""
-    path = paths.join(image.path, f"labels/{labels.name}")
-    array = labels.image.levels[0]
-    own = labels_options(
-        options, image.metadata.multiscales[0].axes, labels.metadata.multiscales[0].axes
-    )
-    own["attributes"] = described_values(array, zero_is_missing=False)[0]
-    new = plan_levels(location, path, array.shape, array.dtype, own, labels.metadata, labels.steps)
-    return replace(new, others=labels.image.group.attrs.asdict())
-
-
-def _labels_nodes(image: Image, images: Sequence[NewImage]) -> dict[str, Node]:
-    """Return the nodes of labels, the group that lists them, and groups between."""
-    first, *labels = images
-    if not labels:
-        return {}
-    above = paths.join(first.path, "labels")
-    names = tuple(each.path.removeprefix(paths.prefix(above)) for each in labels)
-    members = to_json(Metadata(labels=names))
-    old = image.group["labels"].attrs.asdict()
-    nodes: dict[str, Node] = {
-        paths.join(above, parent): GroupModel()
-        for name in names
-        for parent in paths.ancestors(name)
-    }
-    nodes[above] = GroupModel(to_attributes(members, first.version.name, old))
-    for each in labels:
-        nodes |= each.nodes()
-    return nodes
-
-
 def _own_transform(image: Image) -> Transform:
     """Return the transform of the coarsest level, before one that all levels share."""
     return image.multiscale.datasets[-1].transform or image.transform(len(image.levels) - 1)
-
-
-def _ratios(finer: Sequence[float], coarser: Sequence[float]) -> Factors:
-    return tuple(max(1, round(b / a)) for a, b in zip(finer, coarser, strict=True))
 
 
 @dataclass(frozen=True)
@@ -503,6 +337,7 @@ class MoreLevels:
     method: str
     datasets: tuple[ImageLevel, ...]
     models: dict[str, ArrayModel]  # by path in the store
+    packing: Packing
 
     @classmethod
     def of(cls, image: Image, steps: list[Factors], method: str) -> MoreLevels:
@@ -515,24 +350,15 @@ class MoreLevels:
         check_packing(method, packing)
         models: dict[str, ArrayModel] = {}
         for name, shape in zip(names, level_shapes(last.shape, steps)[1:], strict=True):
-            chunks, shards = level_chunks(last.chunks, last.shards, shape)
-            changed: dict[str, Any] = {"shape": shape, "chunks": chunks, "attributes": stated}
-            if shards is not None:
-                changed["shards"] = shards
-            options: Any = options_like(last, changed)
+            options: Any = options_like(last, {"attributes": stated, **level_chunks(last, shape)})
             for key in ("shape", "dtype", "zarr_format"):
                 options.pop(key, None)
-            full = paths.join(image.group.path, name)
-            model = array_model(last._location.format, shape, last.dtype, options)
-            models[full] = model.with_(chunk_key_encoding=last._model.chunk_key_encoding)
+            model = array_model(location_of(last).format, shape, last.dtype, options)
+            models[paths.join(image.group.path, name)] = model.with_(
+                chunk_key_encoding=last.metadata.chunk_key_encoding
+            )
         datasets = tuple(ImageLevel(n, t) for n, t in zip(names, transforms, strict=True))
-        return cls(image, steps, method, datasets, models)
-
-    def planned(self, number: int) -> Array:
-        """Return one of the new levels as it will be."""
-        path, model = [*self.models.items()][number]
-        location = self.image.group._location
-        return unpublished(Location(location.store, path, location.format), model)
+        return cls(image, steps, method, datasets, models, packing)
 
 
 class AddedLevels(SeveralNodes):
@@ -546,9 +372,8 @@ class AddedLevels(SeveralNodes):
         digest: str,
         overwrite: bool,
     ) -> None:
-        self.image, self.several = image, several
-        self.version = writable_version(image.version)
-        location = image.group._location
+        self.several, self.version = several, writable_version(image.version)
+        location = location_of(image.group)
         outputs = (
             HierarchyOutput(
                 Location(location.store, path, location.format), {path: model},
@@ -568,7 +393,7 @@ class AddedLevels(SeveralNodes):
                 finer = each.image.levels[-1] if number == 0 else self._array(made[number - 1])
                 yield from level_tasks(
                     finer, self._array(made[number]), each.steps[number], each.method, memory,
-                    image_packing(finer),
+                    each.packing,
                 )  # fmt: skip
 
     def _array(self, path: str) -> Array:
@@ -578,39 +403,30 @@ class AddedLevels(SeveralNodes):
     def change(self) -> None:
         """List the arrays in the metadata of the images, when all are visible."""
         for each in self.several:
-            self._list(each)
-
-    def _list(self, more: MoreLevels) -> None:
-        if not more.datasets:
-            return
-        multiscale = replace(more.image.multiscale, datasets=more.datasets)
-        (described,) = to_json(Metadata((multiscale,)))["multiscales"]
-        index = more.image.metadata.multiscales.index(more.image.multiscale)
-        version = self.version.name
-
-        def add(attributes: dict[str, Any]) -> None:
-            found = find_metadata(attributes)
-            members: dict[str, Any] = {} if found is None else dict(found.members)
-            several = [dict(m) for m in members["multiscales"]]
-            old = list(several[index]["datasets"])
-            known = {d["path"] for d in old}
-            several[index]["datasets"] = [
-                *old, *(d for d in described["datasets"] if d["path"] not in known)
-            ]  # fmt: skip
-            if several[index].get("type") not in (None, more.method):
-                del several[index]["type"]  # which is one method for all levels
-            new = to_attributes({**members, "multiscales": several}, version, attributes)
-            attributes.clear()
-            attributes.update(new)
-
-        old = more.image.group
-        Group(old.store, old.path).attrs.edit(add)
+            if each.datasets:
+                group = Group(each.image.store, each.image.path)
+                edit_members(group, self.version, partial(_list_levels, each))
 
     def _keys(self) -> Iterator[str]:
         for each in self.several:
-            group = each.image.group._location
+            group = location_of(each.image.group)
             yield from get_existing(group.store, group.format.keys(group.path))
         yield from super()._keys()
+
+
+def _list_levels(more: MoreLevels, members: dict[str, Any]) -> None:
+    """Add new levels to the members of an image."""
+    multiscale = replace(more.image.multiscale, datasets=more.datasets)
+    (described,) = to_json(Metadata((multiscale,)))["multiscales"]
+    index = more.image.metadata.multiscales.index(more.image.multiscale)
+    several = [dict(m) for m in members["multiscales"]]
+    old = list(several[index]["datasets"])
+    known = {d["path"] for d in old}
+    new = (d for d in described["datasets"] if d["path"] not in known)
+    several[index]["datasets"] = [*old, *new]
+    if several[index].get("type") not in (None, more.method):
+        del several[index]["type"]  # which is one method for all levels
+    members["multiscales"] = several
 
 
 def _free_names(taken: set[str], first: int, count: int) -> list[str]:
@@ -624,10 +440,10 @@ def _free_names(taken: set[str], first: int, count: int) -> list[str]:
     return names
 
 
-def _known_axes(names: Sequence[str | None]) -> str | None:
+def _known_axes(names: Sequence[str | None] | None) -> str | None:
     """Return dimension names as axes of an image, or None if they are others."""
-    axes = "".join(n for n in names if n is not None and n in "tczyx")
-    return axes if len(axes) == len(names) else None
+    axes = "".join(n for n in names or () if n is not None and n in "tczyx")
+    return axes if names and len(axes) == len(names) else None
 
 
 def describe_image(image: NewImage) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from omnizarr import Group
 from omnizarr.conventions.ome.model import Metadata, from_json
 from omnizarr.errors import InvalidArgument, InvalidMetadata
 
@@ -158,6 +159,20 @@ def to_attributes(members: Json, version: str, others: Mapping[str, Any]) -> Jso
     if writable_version(version).name == NEWEST:
         return {NAMESPACE: {"version": NEWEST, **members}, **kept}
     return {**from_0_5(members), **kept}
+
+
+def edit_members(group: Group, version: Version, change: Callable[[Json], None]) -> None:
+    """Change the OME-Zarr members of a group; its other attributes are kept."""
+
+    def edit(attributes: Json) -> None:
+        found = find_metadata(attributes)
+        members = {} if found is None else dict(found.members)
+        change(members)
+        new = to_attributes(members, version.name, attributes)
+        attributes.clear()
+        attributes.update(new)
+
+    group.attrs.edit(edit)
 
 
 def upgrade(members: Json, version: Version) -> Json:

@@ -28,18 +28,16 @@ from omnizarr.bulk.fill import (
 from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, memory_of, run
 from omnizarr.bulk.options import MemoryOptions, RunOptions, option, told
 from omnizarr.conventions.cf.packing import FILL, NAMES, find_word, mark_missing
+from omnizarr.conventions.ome.levels import NewImage, image_name, plan_image
 from omnizarr.conventions.ome.model import Metadata, to_json
 from omnizarr.conventions.ome.pyramid import (
     ImageOutput,
-    NewImage,
     describe_image,
     level_stages,
     node_documents,
-    plan_image,
     planned_array,
 )
 from omnizarr.conventions.ome.versions import to_attributes, version_on
-from omnizarr.conventions.ome.write import image_name
 from omnizarr.errors import CannotExpress, InvalidArgument, InvalidName, MissingModule, warn
 from omnizarr.extension import (
     DEFAULT_FILL,
@@ -419,7 +417,7 @@ class _Nodes:
         for path, entry in self.sources.items():
             model = models[path]
             if isinstance(model, ArrayModel):
-                target = planned_array(output, path, model)
+                target = planned_array(output.location, path, model)
                 count += box_count(target, _items(entry, memory))
                 size += int(np.prod(entry.shape, dtype=object)) * item_bytes(entry.dtype)
         return Stage("read the files", tasks, count, size, bytes_read=size)
