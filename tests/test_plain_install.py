@@ -14,7 +14,7 @@ import omnizarr as oz
 from tests.plain_install import run_plain
 
 REFERENCES = Path(__file__).parent / "stores/references/data/kerchunk.parq"
-NEED_PACKAGES = ["LMDBStore", "RedisStore", "from_dask", "preview", "serve", "show", "xarray"]
+NEED_PACKAGES = ["LMDBStore", "RedisStore", "from_dask", "serve", "xarray"]
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,7 @@ STATEMENTS = {
     "oz.storage.RedisStore": ("AttributeError", "redis"),
     "oz.xarray": ("AttributeError", "xarray"),
     "oz.from_dask": ("AttributeError", "dask"),
-    "oz.preview": ("AttributeError", "preview"),
     "oz.serve": ("AttributeError", "serve"),
-    "oz.show": ("AttributeError", "serve"),
-    "oz.create_array(shape=(2, 2)).preview()": ("ImportError", "preview"),
     "import omnizarr.xarray": ("ImportError", "xarray"),
     "from omnizarr import LMDBStore": ("ImportError", "lmdb"),
     "from omnizarr.storage import LMDBStore": ("ImportError", "lmdb"),

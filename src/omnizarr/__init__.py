@@ -106,8 +106,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.stores.redis import RedisStore
     from omnizarr.stores.sqlite import SQLiteStore
     from omnizarr.stores.zip.store import ZipStoreV2 as ZipStore
-    from omnizarr.viewer.embed import show
-    from omnizarr.viewer.figure import preview
+    from omnizarr.viewer.picture import preview
     from omnizarr.viewer.server import serve, serving
 
 __all__ = [  # noqa: RUF022 - the version last
@@ -204,7 +203,6 @@ __all__ = [  # noqa: RUF022 - the version last
     "save_group",
     "serve",
     "serving",
-    "show",
     "show_versions",
     "stats",
     "storage",
@@ -289,9 +287,8 @@ _LATER = {
     "save_group": "hierarchy.create:save_group",
     "serve": "viewer.server:serve",
     "serving": "viewer.server:serving",
-    "show": "viewer.embed:show",
     "show_versions": "_version:show_versions",
-    "preview": "viewer.figure:preview",
+    "preview": "viewer.picture:preview",
     "tree": "hierarchy.create:tree",
     "undo_conversion": "bulk.in_place:undo_conversion",
     "validate": "hierarchy.validate:validate",

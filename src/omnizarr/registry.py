@@ -240,10 +240,11 @@ _REMOVED = {
     " SQLiteStore or an LMDBStore",
     "reference": "references to files are written by kerchunk, VirtualiZarr and tifffile, and are"
     " opened by omnizarr.open",
+    "show": "preview makes a picture, and serving shows the page in a notebook: see docs/serve.md",
 }
 # The optional packages that the names of modules need.
 _NEEDS = {"LMDBStore": "lmdb", "RedisStore": "redis", "from_dask": "dask", "xarray": "xarray"}
-_NEEDS |= {"preview": "matplotlib", "serve": "uvicorn", "serving": "uvicorn", "show": "uvicorn"}
+_NEEDS |= {"serve": "uvicorn", "serving": "uvicorn"}
 
 
 def available(names: Iterable[str]) -> list[str]:

@@ -114,7 +114,6 @@ PUBLIC = [
     "save_group",
     "serve",
     "serving",
-    "show",
     "show_versions",
     "stats",
     "storage",

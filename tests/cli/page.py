@@ -58,7 +58,6 @@ SAMPLES: dict[str, list[str]] = {
         "diff lake other-lake",
     ],
     "du": ["du ocean.zarr"],
-    "show": ["show ocean.zarr/deep/t"],
     "preview": ["preview image.zarr image.png"],
     "serve": ["serve ocean.zarr --port 0 --seconds 0"],
     "create": ["create new.zarr --shape 3"],

@@ -20,18 +20,9 @@ def test_a_picture_is_written_and_replaced_only_on_demand(ocean: Path) -> None:
     assert Path("a.png").read_bytes() != before
 
 
-def test_values_are_drawn_in_the_terminal(ocean: Path) -> None:
-    shown = run("show", ocean)
-    assert shown.exit_code == 0
-    assert len(shown.stdout.splitlines()) > 3
-    assert "\x1b" not in shown.stdout
-    assert "\x1b[48;2;" in run("show", ocean, "--as", "colors").stdout
-    assert json.loads(run("show", ocean, "--json").stdout)["kind"] == "plane"
-
-
 def test_wrong_positions_are_named(ocean: Path) -> None:
     for words in (["--at", "t"], ["--at", "t=x"], ["--at", "=3"]):
-        wrong = run("show", ocean, *words)
+        wrong = run("preview", ocean, "a.png", *words)
         assert wrong.exit_code == 2
         assert "is not AXIS=NUMBER, such as t=3" in wrong.output
     wrong = run("preview", ocean, "a.png", "--at", "nowhere=1")

@@ -31,7 +31,7 @@ HARMLESS = {
     *("get_basic_selection", "get_block_selection", "get_coordinate_selection"),
     *("get_mask_selection", "get_orthogonal_selection", "get_encoded_chunk", "to_dask"),
     *("get_array", "get_group", "batches", "stored_chunks", "serve", "serving"),
-    *("preview", "show", "show_versions", "view_as", "reference", "suggest_chunks"),
+    *("preview", "show_versions", "view_as", "reference", "suggest_chunks"),
 }
 
 

@@ -132,7 +132,6 @@ def test_every_command_reaches_a_bucket_by_options(s3: Cloud, tmp_path: Path) ->
         ("stats",): [f"{url}/a"],
         ("diff",): [f"{url}/a", f"{url}/a"],
         ("du",): [f"{url}/i"],
-        ("show",): [f"{url}/a"],
         ("preview",): [f"{url}/a", str(tmp_path / "a.png")],
         ("serve",): [f"{url}/a", "--port", "0", "--seconds", "0"],
         ("create",): [f"{url}/new", "--shape", "3"],

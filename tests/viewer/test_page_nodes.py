@@ -264,8 +264,8 @@ def test_a_notebook_of_another_origin_shows_the_page(
     window: BrowserContext, root: Path, tmp_path: Path
 ) -> None:
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
-    with oz.show(root) as shown, ThreadingHTTPServer(("127.0.0.1", 0), handler) as notebook:
-        (tmp_path / "index.html").write_text(shown._repr_html_())
+    with oz.serving(root) as url, ThreadingHTTPServer(("127.0.0.1", 0), handler) as notebook:
+        (tmp_path / "index.html").write_text(f"<iframe src='{url}'></iframe>")
         Thread(target=notebook.serve_forever).start()
         try:
             page = window.new_page()

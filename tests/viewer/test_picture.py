@@ -1,7 +1,8 @@
-"""What pictures show: the right values at the right places, from few chunks."""
+"""What pictures show: the right values at the right places, from few chunks; PNG files."""
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from PIL import Image
 
 import omnizarr as oz
 from omnizarr import InvalidArgument, WrongNode, ome
 from omnizarr.viewer import picture
-from omnizarr.viewer.picture import Layer, Picture, choose, colors, window
+from omnizarr.viewer.picture import Layer, Preview, colors, encode_png, preview, window
 
 IMAGE = np.arange(3 * 64 * 96, dtype="u2").reshape(3, 64, 96)
 
@@ -43,7 +46,7 @@ def test_a_plane_has_the_values_at_the_places_that_its_axes_name(data: Any) -> N
     values = np.arange(np.prod(shape), dtype="i4").reshape(shape)
     chunks = tuple(data.draw(st.integers(1, n)) for n in shape)
     array = oz.create_array(None, data=values, chunks=chunks)
-    found = choose(array, pixels=data.draw(st.integers(1, 64)))
+    found = preview(array, pixels=data.draw(st.integers(1, 64)))
     rows, columns = (axis.places.astype(int) for axis in found.axes)
     expected = values[(0,) * (len(shape) - 2)][np.ix_(rows, columns)]
     assert np.array_equal(found.layers[0].values, expected)
@@ -51,33 +54,33 @@ def test_a_plane_has_the_values_at_the_places_that_its_axes_name(data: Any) -> N
 
 def test_packed_values_coordinates_and_missing_values_are_decoded() -> None:
     root = dataset()
-    found = choose(root["t"], at={"time": 0})
+    found = preview(root["t"], at={"time": 0})
     assert found.unit == "K"
     assert np.isnan(found.layers[0].values[0, 0])
     assert found.layers[0].values[1, 2] == 22 * 0.5 + 10
-    assert [axis.label for axis in found.axes] == ["lat (degrees_north)", "lon"]
+    assert [*map(str, found.axes)] == ["lat 90 to -90 degrees_north", "lon 0 to 19"]
     assert found.axes[0].places[0] == 90
-    assert choose(root["t"], at={"time": -1}).layers[0].values[0, 0] == 800 * 0.5 + 10
-    plot = choose(root["s"])
+    assert preview(root["t"], at={"time": -1}).layers[0].values[0, 0] == 800 * 0.5 + 10
+    plot = preview(root["s"])
     assert plot.kind == "plot"
     assert plot.axes[0].places[1] == np.datetime64("2020-01-02")
 
 
 def test_the_largest_array_of_a_group_is_shown() -> None:
-    found = choose(dataset())
+    found = preview(dataset())
     assert found.notes == ["the largest array: t"]
     with pytest.raises(WrongNode, match="cannot be shown"):
-        choose(oz.create_group(None))
+        preview(oz.create_group(None))
 
 
 def test_objects_of_conventions_are_shown_as_what_they_stand_for(tmp_path: Path) -> None:
     root = dataset()
     found = oz.cf.open(root.store)
-    assert choose(found).title == choose(root).title
-    assert choose(found["t"]).unit == "K"
+    assert preview(found).title == preview(root).title
+    assert preview(found["t"]).unit == "K"
     place = {"crs": "EPSG:4326", "transform": (1.0, 0.0, 5.0, 0.0, -1.0, 60.0)}
     oz.geo.write(tmp_path / "map.zarr", np.arange(64.0).reshape(8, 8), levels=2, **place)
-    drawn = choose(oz.geo.open(tmp_path / "map.zarr"))
+    drawn = preview(oz.geo.open(tmp_path / "map.zarr"))
     assert drawn.layers[0].values.shape == (8, 8)
     assert drawn.axes[1].places[0] == 5.5
 
@@ -87,7 +90,7 @@ def test_an_image_that_is_not_understood_says_why_an_array_is_shown() -> None:
     attributes = image.group.attrs.asdict()
     attributes["ome"]["multiscales"][0]["datasets"][0]["path"] = "nowhere"
     image.group.attrs.put(attributes)
-    found = choose(image.group)
+    found = preview(image.group)
     assert found.notes[0].startswith("not shown as an image: ")
     assert "nowhere" in found.notes[0]
     assert found.notes[1] == "the largest array: 0"
@@ -95,48 +98,45 @@ def test_an_image_that_is_not_understood_says_why_an_array_is_shown() -> None:
 
 def test_a_photograph_has_a_layer_for_each_colour() -> None:
     array = oz.create_array(None, data=np.full((8, 9, 3), (10, 20, 30), "u1"))
-    found = choose(array)
+    found = preview(array)
     assert colors(found)[4, 4].tolist() == [10, 20, 30]
 
 
 def test_channels_have_their_own_layers_and_colors() -> None:
     image = ome.write(None, IMAGE, axes="cyx")
-    found = choose(image)
+    found = preview(image)
     assert len(found.layers) == 3
     assert found.is_image
     assert all(np.array_equal(a.values, b) for a, b in zip(found.layers, IMAGE, strict=True))
     assert len({layer.color for layer in found.layers}) == 3
-    single = choose(image.group, at={"c": -1})
+    single = preview(image.group, at={"c": -1})
     assert np.array_equal(single.layers[0].values, IMAGE[2])
     many = ome.write(None, np.zeros((9, 8, 8), "u1"), axes="cyx")
-    assert choose(many).notes == ["6 of 9 channels"]
+    assert preview(many).notes == ["6 of 9 channels"]
 
 
 def test_the_smallest_sufficient_level_is_read() -> None:
     image = ome.write(None, np.zeros((512, 512), "u1"), axes="yx", chunks=(64, 64))
     sizes = [array.shape[0] for array in image.levels]
     assert len(sizes) > 1
-    assert choose(image, pixels=sizes[1]).layers[0].values.shape == (sizes[1],) * 2
-    assert choose(image, pixels=sizes[1] - 1).notes == ["1 of 2 rows and columns"]
+    assert preview(image, pixels=sizes[1]).layers[0].values.shape == (sizes[1],) * 2
+    assert preview(image, pixels=sizes[1] - 1).notes == ["1 of 2 rows and columns"]
 
 
 def test_few_chunks_are_decoded_for_a_huge_plane(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(picture, "MAX_DECODED", 10_000)
     array = oz.create_array(None, shape=(10**9, 10**9), chunks=(10, 10), dtype="u1")
-    found = choose(array)
+    found = preview(array)
     assert found.layers[0].values.size <= 100
     assert found.notes == ["1 of 125000000 rows and columns"]
 
 
-def test_texts_and_records_are_tables() -> None:
-    texts = choose(oz.create_array(None, data=np.array([f"n{i}" for i in range(50)])))
-    assert texts.kind == "table"
-    assert texts.notes == ["the first values"]
-    assert picture.table_lines(texts)[:2] == ["n0", "n1"]
-    records = np.array([(1, "x" * 60), (22, "y")], [("a", "i4"), ("b", "U60")])
-    lines = picture.table_lines(choose(oz.create_array(None, data=records)))
-    assert lines == ["a   b", "1   " + "x" * 39 + "…", "22  y"]
-    assert picture.table_lines(choose(oz.create_array(None, data=np.array(7)))) == ["7"]
+@pytest.mark.parametrize(
+    "data", [np.array(["a", "b"]), np.array([(1, 2.0)], [("a", "i4"), ("b", "f4")]), np.array(7)]
+)
+def test_what_is_no_line_or_plane_of_numbers_is_refused(data: Any) -> None:
+    with pytest.raises(WrongNode, match="no line or plane of numbers; print its values"):
+        preview(oz.create_array(None, data=data))
 
 
 @pytest.mark.parametrize(
@@ -151,22 +151,22 @@ def test_texts_and_records_are_tables() -> None:
 )
 def test_a_wrong_position_is_refused(at: dict[str, int], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
-        choose(dataset()["t"], at)
+        preview(dataset()["t"], at=at)
 
 
 def test_no_pixels_and_no_elements_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="at least one pixel"):
-        choose(dataset()["t"], pixels=0)
+        preview(dataset()["t"], pixels=0)
     with pytest.raises(WrongNode, match="has no elements"):
-        choose(oz.create_array(tmp_path / "a", shape=(0, 3)))
+        preview(oz.create_array(tmp_path / "a", shape=(0, 3)))
     oz.create_array(tmp_path / "b", data=IMAGE[0])
-    assert choose(tmp_path / "b").title == "b"
+    assert preview(tmp_path / "b").title == "b"
 
 
 @pytest.mark.parametrize("dtype", ["?", "i8", "u1", "f2", "f8", "c8", "M8[s]", "m8[ns]"])
 def test_every_kind_of_number_has_colors(dtype: str) -> None:
     values = np.arange(64).reshape(8, 8).astype(dtype)
-    found = colors(choose(oz.create_array(None, data=values)))
+    found = colors(preview(oz.create_array(None, data=values)))
     assert found.shape == (8, 8, 3)
     assert found.dtype == "u1"
     assert len(np.unique(found.reshape(-1, 3), axis=0)) > 1
@@ -174,7 +174,52 @@ def test_every_kind_of_number_has_colors(dtype: str) -> None:
 
 def test_colors_follow_the_window_and_missing_values_are_grey() -> None:
     values = np.array([[np.nan, -5.0], [0.0, 99.0]])
-    shown = Picture("plane", "", [Layer(values, "", "FF8000", (0.0, 10.0))], [])
+    shown = Preview("plane", "", [Layer(values, "", "FF8000", (0.0, 10.0))], [])
     assert colors(shown).tolist() == [[[127] * 3, [0, 0, 0]], [[0, 0, 0], [255, 128, 0]]]
     assert window(Layer(np.full((2, 2), np.nan))) == (0.0, 1.0)
     assert window(Layer(np.full((2, 2), 3.0))) == (3.0, 3.0)
+
+
+@given(arrays("u1", st.tuples(st.integers(1, 9), st.integers(1, 9), st.just(3))), st.text())
+def test_a_png_file_has_the_pixels_and_the_description(pixels: Any, text: str) -> None:
+    with Image.open(io.BytesIO(encode_png(pixels, text))) as found:
+        assert np.array_equal(np.asarray(found), pixels)
+        assert found.info["Description"] == text.encode("utf-8", "replace").decode()
+
+
+def test_north_is_at_the_top_of_maps_only() -> None:
+    for places, names, top in (
+        ([-1.0, 0, 1], ["lat", "lon"], 2),
+        ([1.0, 0, -1], ["lat", "lon"], 0),
+        ([-1.0, 0, 1], ["p", "q"], 0),
+    ):
+        root = oz.create_group(None)
+        root.create_array(names[0], data=np.array(places), dimension_names=names[:1])
+        data = np.arange(12.0).reshape(3, 4)
+        found = preview(root.create_array("a", data=data, dimension_names=names))
+        assert np.array_equal(found.pixels[0, 0], colors(found)[top, 0])
+
+
+def test_a_plot_has_a_line_from_the_least_to_the_greatest_value() -> None:
+    for values, rows in ((np.arange(100.0), 320), (np.full(100, np.nan), 0), (np.ones(1), 2)):
+        found = preview(oz.create_array(None, data=values))
+        drawn = (found.pixels != 255).any(2)
+        assert np.count_nonzero(drawn.any(1)) == rows
+    gap = np.where(np.arange(100) // 10 == 5, np.nan, 1.0)
+    drawn = (preview(oz.create_array(None, data=gap)).pixels != 255).any((0, 2))
+    assert 50 < np.count_nonzero(~drawn) < 100
+
+
+def test_a_preview_says_what_it_shows_and_is_saved_whole(tmp_path: Path) -> None:
+    found = preview(dataset()["t"], at={"time": 1})
+    assert found.caption == (
+        "t, time 1; lat 90 to -90 degrees_north; lon 0 to 19; values 110.498 to 209.002 K"
+    )
+    assert repr(found) == f"<Preview plane of {found.caption}>"
+    assert "<img alt='t, time 1' src='data:image/png;base64," in found._repr_html_()
+    found.save(tmp_path / "a.png")
+    with Image.open(tmp_path / "a.png") as written:
+        assert (written.size, written.info["Description"]) == ((240, 120), found.caption)
+    with pytest.raises(InvalidArgument, match=r"pictures are PNG files; end its name in \.png"):
+        found.save(tmp_path / "a.svg")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]

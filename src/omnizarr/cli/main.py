@@ -46,7 +46,6 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "stats": ("compare:stats", "Show extremes, mean, standard deviation, histograms."),
         "diff": ("compare:diff", "Show the differences between two hierarchies."),
         "du": ("compare:du", "Show the stored bytes of every node."),
-        "show": ("serve:show", "Draw values in the terminal."),
         "preview": ("serve:preview", "Write a picture of an array or image to a file."),
         "serve": ("serve:serve", "Show it in a browser, serve it to programs."),
     },

@@ -51,8 +51,8 @@ _COMMANDS = {
     "describe": "info", "inspect": "info", "stat": "info", "dump": "cat", "print": "cat",
     "size": "du", "usage": "du", "compare": "diff", "cmp": "diff", "attributes": "attrs",
     "metadata": "info", "meta": "info", "summary": "stats", "view": "serve", "browse": "serve",
-    "plot": "show", "new": "create", "init": "create", "multiscale": "pyramid",
-    "downsample": "pyramid",
+    "plot": "preview", "show": "preview", "new": "create", "init": "create",
+    "multiscale": "pyramid", "downsample": "pyramid",
 }  # fmt: skip
 _OPTIONS = {
     "--force": "--overwrite", "--clobber": "--overwrite", "--replace": "--overwrite",

@@ -1,4 +1,4 @@
-"""Commands that let people see values: serve, preview and show."""
+"""Commands that let people see values: serve and preview."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from omnizarr.cli.options import (
 )
 from omnizarr.cli.terminal import confirm, examples, remark, say, say_json
 from omnizarr.extension import byte_size
-from omnizarr.viewer.terminal import PROTOCOLS, Protocol, draw
 
 RANDOM = "random"
 
@@ -175,7 +174,7 @@ def preview(
     as_json: bool,
     storage_options: Options,
 ) -> None:
-    """Write a picture of PATH to OUTPUT, such as a.png: a plane, its channels, a plot or a table.
+    """Write a picture of PATH to OUTPUT, such as a.png: a plane with its channels, or a plot.
 
     It is made from the smallest sufficient level of a pyramid, or from every nth element. Of a
     group, the largest array is shown.
@@ -186,40 +185,6 @@ def preview(
     made = omnizarr.preview(found, at=at, pixels=pixels)
     made.save(output)
     if as_json:
-        say_json({"output": output, **made.picture.to_json()})
+        say_json({"output": output, **made.to_json()})
     else:
         say(output)
-
-
-@click.command(
-    epilog=examples(
-        "omnizarr show ocean.zarr --node temperature",
-        "omnizarr show cell.ome.zarr --at z=10 --as sixel",
-    )
-)
-@path_argument
-@node_option
-@at_option
-@click.option(
-    "--as",
-    "protocol",
-    type=click.Choice(PROTOCOLS),
-    help="How to draw; by default as the terminal can.",
-)
-@json_option
-@storage_option
-def show(
-    path: str,
-    node: str,
-    at: dict[str, int],
-    protocol: Protocol | None,
-    as_json: bool,
-    storage_options: Options,
-) -> None:
-    """Draw PATH in the terminal: as pixels where it can show them, else as characters."""
-    found = omnizarr.open(path, path=node or None, storage_options=storage_options)
-    picture, text = draw(found, at, "plain" if as_json and protocol is None else protocol)
-    if as_json:
-        say_json({**picture.to_json(), "text": text})
-    else:
-        click.echo(text, color=True)

@@ -60,7 +60,7 @@ from omnizarr.stores import (
 )
 
 registry.register("integration", "dask", "omnizarr.interop.dask:to_dask")
-registry.register("integration", "preview", "omnizarr.viewer.figure:preview")
+registry.register("integration", "preview", "omnizarr.viewer.picture:preview")
 registry.register("integration", "dask_token", "omnizarr.interop.dask:token")
 
 
@@ -454,14 +454,14 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         return registry.lookup("integration", "dask")(self, chunks, name)
 
     def preview(self, *, at: Mapping[str, int] | None = None, pixels: int = 512) -> Any:
-        """Return a picture of the array: a plane, a plot or a table; see `omnizarr.preview`.
+        """Return a picture of the array, a plane or a plot; see `omnizarr.preview`.
 
         Args:
             at: The position along axes that are not shown, by name, such as ``{"t": 3}``.
             pixels: The least number of pixels along the longer side, if there are as many elements.
 
         Raises:
-            MissingPackage: If a package for pictures is not installed.
+            WrongNode: If there are no numbers to show.
 
         Examples:
             >>> a = oz.array(np.arange(64).reshape(8, 8))

@@ -1,4 +1,4 @@
-"""Pictures of nodes: the values that are read for them, and their colours.
+"""Pictures of nodes as PNG files: the values that are read for them, and their colours.
 
 A plane of an image comes from the smallest level that has enough pixels; of an array without
 levels, every nth element is read. The chunks that are decoded for it are bounded (`MAX_DECODED`):
@@ -7,8 +7,11 @@ a plane of more bytes is sampled more coarsely.
 
 from __future__ import annotations
 
+import base64
 import math
 import os
+import struct
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +23,7 @@ from omnizarr import Array, Group
 from omnizarr import open as open_zarr
 from omnizarr.conventions.ome.versions import is_image
 from omnizarr.errors import InvalidArgument, OmnizarrError, WrongNode
-from omnizarr.extension import open_array, value_text
+from omnizarr.extension import escape, open_array, replace_file, value_text
 from omnizarr.viewer.display import (
     TEXT,
     decoding,
@@ -32,10 +35,11 @@ from omnizarr.viewer.display import (
 
 PIXELS = 512  # along the longer side of a plane, by default
 POINTS = 4000  # of a plot at most
-ROWS = 20  # of a table
 MAX_CHANNELS = 6
 MAX_DECODED = 2**29  # bytes of chunks that are decoded for one picture
 _LOW, _HIGH = 0.5, 99.5  # percentiles of the values that the darkest and brightest colours show
+_PLOT = 320, 640  # rows and columns of a plot
+_NORTH = ("lat", "latitude", "y", "northing", "projection_y_coordinate")
 
 # The colours of the colour map "viridis" of matplotlib at nine places.
 _COLORS = np.array(
@@ -46,44 +50,71 @@ _COLORS = np.array(
 )  # fmt: skip
 _NOTHING = (127, 127, 127)  # the colour of missing values
 
-Values = npt.NDArray[Any]
+Numbers = npt.NDArray[Any]
+Pixels = npt.NDArray[np.uint8]  # rows, columns, and red, green and blue
 
 
 @dataclass(frozen=True)
-class Axis:
-    """One axis of a picture: its name and unit, and the places of the values along it."""
+class PictureAxis:
+    """One axis of a picture: its name and unit, and the coordinates of the values along it."""
 
     name: str
     unit: str | None
-    places: Values
+    places: Numbers
 
-    @property
-    def label(self) -> str:
-        """The name with the unit."""
-        return f"{self.name} ({self.unit})" if self.unit else self.name
+    def __str__(self) -> str:
+        ends = " to ".join(map(_short_text, self.places[[0, -1]]))
+        return f"{self.name} {ends} {self.unit or ''}".rstrip()
 
 
 @dataclass(frozen=True)
 class Layer:
     """The values of a plane or plot, and for a channel its name, colour and contrast."""
 
-    values: Values
+    values: Numbers
     label: str = ""
     color: str | None = None  # such as "FF0000"; None for a colour map
     window: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A plane, plot or table of values, with its axes."""
+class Preview:
+    """A picture of a node, which notebooks show and `save` writes to a file."""
 
-    kind: str  # "plane", "plot" or "table"
+    kind: str  # "plane" or "plot"
     title: str
     layers: list[Layer]
-    axes: list[Axis]  # of a plane: rows, columns; of a plot: one
+    axes: list[PictureAxis]  # of a plane: rows, columns; of a plot: one
     unit: str = ""  # of the values
     notes: list[str] = field(default_factory=list)  # what is left out
-    is_image: bool = False  # shown in grey, without a scale of values
+    is_image: bool = False  # shown in grey, not by a colour map
+
+    @property
+    def caption(self) -> str:
+        """The node, the axes, the values of the darkest and brightest colours, what is left out."""
+        ranges = [
+            f"{layer.label or 'values'} {low:g} to {high:g} {self.unit}".rstrip()
+            for layer in self.layers
+            for low, high in [window(layer)]
+        ]
+        return "; ".join([self.title, *map(str, self.axes), *ranges, *self.notes])
+
+    @property
+    def pixels(self) -> Pixels:
+        """The picture as an array of rows, columns, and red, green and blue."""
+        if self.kind == "plot":
+            return _line(self.layers[0].values)
+        image, rows = colors(self), self.axes[0]
+        upward = rows.name.lower() in _NORTH and rows.places[0] < rows.places[-1]
+        return _enlarged(image[::-1] if upward and not self.is_image else image)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the picture to a PNG file, with its caption as the description."""
+        if not os.fspath(path).lower().endswith(".png"):
+            raise InvalidArgument(
+                f"cannot write {os.fspath(path)!r}: pictures are PNG files; end its name in .png"
+            )
+        replace_file(os.path.abspath(path), self._repr_png_(), sync=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return what the picture shows, without its values."""
@@ -97,12 +128,37 @@ class Picture:
             "notes": self.notes,
         }
 
+    def _repr_png_(self) -> bytes:
+        return encode_png(self.pixels, self.caption)
 
-def choose(node: Any, at: Mapping[str, int] | None = None, pixels: int = PIXELS) -> Picture:
-    """Read what a picture shows: of an array, group, image, dataset, map, or what is at a path.
+    def _repr_html_(self) -> str:
+        data = base64.b64encode(self._repr_png_()).decode()
+        image = f"<img alt='{escape(self.title)}' src='data:image/png;base64,{data}'>"
+        return f"<figure>{image}<figcaption>{escape(self.caption)}</figcaption></figure>"
 
-    `at` maps the names of axes that the picture does not have to positions; by default the middle
-    of an axis in space, and the start of any other. Of a group, the largest array is shown.
+    def __repr__(self) -> str:
+        return f"<Preview {self.kind} of {self.caption}>"
+
+
+def preview(node: Any, *, at: Mapping[str, int] | None = None, pixels: int = PIXELS) -> Preview:
+    """Return a picture of an array, group, image, dataset, variable, map, or what is at a path.
+
+    It is a plane of two or more axes, or a plot of one. Numbers are read from the smallest level
+    that is large enough, or with a step. Of a group, the largest array of numbers is shown.
+
+    Args:
+        node: A path, URL, store, array, group, image, dataset, variable or map.
+        at: The position along other axes by name, such as ``{"t": 3}``; by default the middle of an
+            axis in space, and the start of any other.
+        pixels: The least number of pixels along the longer side, if there are as many elements.
+
+    Raises:
+        NodeNotFound: If there is nothing at the path.
+        WrongNode: If there are no numbers to show.
+
+    Examples:
+        >>> oz.save("ocean.zarr", np.arange(64).reshape(8, 8))
+        >>> oz.preview("ocean.zarr").save("ocean.png")
     """
     if pixels < 1:
         raise InvalidArgument(f"a picture has at least one pixel, not {pixels}")
@@ -117,14 +173,14 @@ def choose(node: Any, at: Mapping[str, int] | None = None, pixels: int = PIXELS)
         node = _largest_array(node, found["reason"])
         notes.append(f"the largest array: {node.path}")
         found = display(node)
+    if found["kind"] in ("table", "scalar"):
+        found = {"kind": "none", "reason": "there is no line or plane of numbers; print its values"}
     if found["kind"] == "none":
         raise WrongNode(f"{node.name} in {node.store!r} cannot be shown: {found['reason']}")
     if found["kind"] == "plane":
         return _plane(node, found, dict(at or {}), pixels, notes)
     _check_axes(at or {}, {})
-    if found["kind"] == "plot":
-        return _plot(node, found, notes)
-    return _table(node, notes)
+    return _plot(node, found, notes)
 
 
 def _largest_array(group: Group, reason: str) -> Array:
@@ -147,9 +203,9 @@ def _title(node: Array | Group) -> str:
     return node.path or ("/" if root is None else os.path.basename(os.fspath(root)) or "/")
 
 
-def _read(array: Array, select: tuple[int | slice, ...], how: str = "cf") -> Values:
+def _read(array: Array, select: tuple[int | slice, ...], how: str = "cf") -> Numbers:
     """Return selected values as numbers, unpacked by CF attributes if these are valid."""
-    values: Values = np.asanyarray(array[select])
+    values: Numbers = np.asanyarray(array[select])
     try:
         decoder = decoding(array, how)
         return values if decoder is None else np.asarray(decoder.decode(values))
@@ -162,7 +218,7 @@ def _read(array: Array, select: tuple[int | slice, ...], how: str = "cf") -> Val
 
 def _plane(
     node: Array | Group, found: Mapping[str, Any], at: dict[str, int], pixels: int, notes: list[str]
-) -> Picture:
+) -> Preview:
     rows, columns = found["plane"]
     level = _level(found["levels"], rows, columns, pixels)
     array = _array_at(node, level["path"])
@@ -189,7 +245,7 @@ def _plane(
     title = ", ".join([_title(node), *places])
     unit = str(array.attrs.get("units", ""))
     is_image = found["channels"] is not None or not isinstance(node, Array)
-    return Picture("plane", title, layers, axes, unit, notes, is_image)
+    return Preview("plane", title, layers, axes, unit, notes, is_image)
 
 
 def _array_at(node: Array | Group, path: str) -> Array:
@@ -268,7 +324,7 @@ def _shown_channels(
     return list(range(min(count, MAX_CHANNELS)))
 
 
-def _layer(values: Values, channels: Mapping[str, Any] | None, number: int | None) -> Layer:
+def _layer(values: Numbers, channels: Mapping[str, Any] | None, number: int | None) -> Layer:
     if channels is None or number is None:
         return Layer(values)
     window = channels["windows"][number]
@@ -278,21 +334,21 @@ def _layer(values: Values, channels: Mapping[str, Any] | None, number: int | Non
 
 def _axis(
     array: Array, axis: Mapping[str, Any], level: Mapping[str, Any], number: int, step: int
-) -> Axis:
+) -> PictureAxis:
     """Return an axis with the coordinate of each position that is read."""
     count = array.shape[number]
     coordinate = _coordinate(array, axis, slice(None, None, step))
     if coordinate is not None:
-        return Axis(axis["name"], _unit(axis), coordinate)
+        return PictureAxis(axis["name"], _unit(axis), coordinate)
     places = np.arange(0, count, step) * level["scale"][number] + level["translation"][number]
-    return Axis(axis["name"], axis["unit"], places)
+    return PictureAxis(axis["name"], axis["unit"], places)
 
 
 def _unit(axis: Mapping[str, Any]) -> str | None:
     return None if axis["kind"] == "time" else axis["unit"]
 
 
-def _coordinate(array: Array, axis: Mapping[str, Any], select: slice) -> Values | None:
+def _coordinate(array: Array, axis: Mapping[str, Any], select: slice) -> Numbers | None:
     """Return the values of the coordinate of an axis, or None if it has none that can be read."""
     if axis["coordinate"] is None:
         return None
@@ -304,7 +360,7 @@ def _coordinate(array: Array, axis: Mapping[str, Any], select: slice) -> Values 
     return values if values.ndim == 1 and values.dtype.kind in "iufM" else None
 
 
-def _numbers(values: Values) -> Values:
+def _numbers(values: Numbers) -> Numbers:
     """Return values as numbers; missing ones are NaN."""
     if np.ma.isMaskedArray(values):
         values = np.ma.filled(values.astype("f8"), np.nan)
@@ -319,10 +375,10 @@ def _numbers(values: Values) -> Values:
     return values.astype("f4" if values.dtype.itemsize < 8 else "f8")
 
 
-# Plots and tables
+# Plots
 
 
-def _plot(array: Array, found: Mapping[str, Any], notes: list[str]) -> Picture:
+def _plot(array: Array, found: Mapping[str, Any], notes: list[str]) -> Preview:
     step = _step(array, [None], (0,), POINTS, MAX_DECODED)
     if step > 1:
         notes.append(f"1 of {step} values")
@@ -332,37 +388,7 @@ def _plot(array: Array, found: Mapping[str, Any], notes: list[str]) -> Picture:
         axis |= {"coordinate": None, "unit": None}
     axes = [_axis(array, axis, found["levels"][0], 0, step)]
     unit = str(array.attrs.get("units", ""))
-    return Picture("plot", _title(array), [Layer(values)], axes, unit, notes)
-
-
-def _table(array: Array, notes: list[str]) -> Picture:
-    select = tuple(slice(0, ROWS if axis == 0 else 8) for axis in range(array.ndim))
-    if array.size > math.prod(min(n, s.stop) for n, s in zip(array.shape, select, strict=True)):
-        notes.append("the first values")
-    values = np.asanyarray(array[select])
-    return Picture("table", _title(array), [Layer(values)], [], "", notes)
-
-
-def table_lines(picture: Picture) -> list[str]:
-    """Return the values of a table as lines of text."""
-    values = np.atleast_1d(picture.layers[0].values)
-    names = values.dtype.names
-    if names is None:
-        rows = [[_short(value_text(v)) for v in np.atleast_1d(row)] for row in values]
-    else:
-        records = values.reshape(-1)
-        rows = [
-            list(names),
-            *([_short(value_text(record[n])) for n in names] for record in records),
-        ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = ([c.ljust(w) for c, w in zip(row, widths, strict=True)] for row in rows)
-    return ["  ".join(row).rstrip() for row in padded]
-
-
-def _short(text: str, most: int = 40) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return Preview("plot", _title(array), [Layer(values)], axes, unit, notes)
 
 
 # Colours
@@ -379,7 +405,7 @@ def window(layer: Layer) -> tuple[float, float]:
     return (low, high) if high > low else (float(finite.min()), float(finite.max()))
 
 
-def colors(picture: Picture) -> npt.NDArray[np.uint8]:
+def colors(picture: Preview) -> Pixels:
     """Return a plane as red, green and blue: one colour map, or the sum of channels."""
     shape = picture.layers[0].values.shape
     total, missing = np.zeros((*shape, 3)), np.zeros(shape, bool)
@@ -401,3 +427,53 @@ def colors(picture: Picture) -> npt.NDArray[np.uint8]:
     result = np.clip(total, 0, 255).astype("u1")
     result[missing] = _NOTHING
     return result
+
+
+def _enlarged(image: Pixels) -> Pixels:
+    """Return an image whose pixels can be seen if there are few."""
+    factor = max(1, 256 // max(image.shape[:2]))
+    for axis in (0, 1):
+        image = image.repeat(max(factor, 16 // image.shape[axis]), axis)
+    return image
+
+
+def _line(values: Numbers) -> Pixels:
+    """Return a plot of values: every column shows the least to the greatest of its values."""
+    rows, columns = _PLOT
+    each = 8  # samples in a column; the first of the next one belongs to it, too
+    places = np.linspace(0, len(values) - 1, columns * each + 1)
+    finite = np.where(np.isfinite(values), values, np.nan).astype("f8")
+    samples = np.interp(places, np.arange(len(values)), finite)
+    low, high = np.fmin.reduce(samples), np.fmax.reduce(samples)
+    shares = (rows - 1) * (samples - low) / ((high - low) or 1.0)
+    windows = np.lib.stride_tricks.sliding_window_view(shares, each + 1)[::each]
+    least, greatest = np.fmin.reduce(windows, 1), np.fmax.reduce(windows, 1)
+    row = np.arange(rows)[::-1, None]
+    image = np.full((rows, columns, 3), 255, "u1")
+    image[(row >= least - 1) & (row <= greatest + 1)] = _COLORS[2]
+    return image
+
+
+def encode_png(image: Pixels, description: str = "") -> bytes:
+    """Return an image of 8-bit red, green and blue as a PNG file."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    height, width = image.shape[:2]
+    rows = np.zeros((height, 1 + width * 3), "u1")  # each begins with its filter, which is none
+    rows[:, 1:] = image.reshape(height, -1)
+    return b"".join(
+        [
+            b"\x89PNG\r\n\x1a\n",
+            chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)),
+            chunk(b"iTXt", b"Description" + bytes(5) + description.encode("utf-8", "replace")),
+            chunk(b"IDAT", zlib.compress(rows.tobytes())),
+            chunk(b"IEND", b""),
+        ]
+    )
+
+
+def _short_text(value: Any) -> str:
+    return value_text(value) if isinstance(value, np.datetime64) else f"{value:g}"

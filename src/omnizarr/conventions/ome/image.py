@@ -361,14 +361,14 @@ class Image(OmeGroup):
     # Display
 
     def preview(self, *, at: Mapping[str, int] | None = None, pixels: int = 512) -> Any:
-        """Return a picture of the image and of its channels; see `omnizarr.preview`.
+        """Return a picture of the image with its channels; see `omnizarr.preview`.
 
         Args:
             at: The position along axes that are not shown, by name, such as ``{"t": 3}``.
             pixels: The least number of pixels along the longer side, if there are as many.
 
         Raises:
-            MissingPackage: If a package for pictures is not installed.
+            WrongNode: If there are no numbers to show.
 
         Examples:
             >>> image = oz.ome.write("cell.zarr", np.ones((8, 8)), axes="yx")
