@@ -7,7 +7,6 @@ an image that has too few; the image keeps its old levels until the new ones are
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
