@@ -44,6 +44,7 @@ from omnizarr.bulk.transfer import (
 )
 from omnizarr.errors import CannotExpress, InvalidArgument, OmnizarrError, StoreError
 from omnizarr.extension import (
+    Format,
     LinksFiles,
     Location,
     Node,
@@ -138,10 +139,9 @@ class Convert(ConvertOptions, Job[Report]):
         if self.link:
             _check_linkable(start.store, store)
         stored = require_readable_nodes(start, node)
-        translate = registry.lookup("integration", "ome")
         separator = check_separator(self.dimension_separator)
         try:
-            nodes, separator = translate(start, stored, goal, self.in_place, separator)
+            nodes, separator = self.translate(start, stored, goal, separator)
         except OmnizarrError:
             if not (self.remove_old and has_root(origin, goal)):
                 raise
@@ -154,6 +154,15 @@ class Convert(ConvertOptions, Job[Report]):
         return _Planning(self, start, Location(store, "", goal), adapted).plan(
             stored, changed, tasks_at_once
         )
+
+    def translate(
+        self, start: Location, nodes: dict[str, Node], goal: Format, separator: str | None
+    ) -> tuple[dict[str, Node], str | None]:
+        """Return the nodes as conventions have them in a format, and the chunk key separator."""
+        translate = registry.lookup("integration", "ome")
+        found: tuple[dict[str, Node], str | None]
+        found = translate(start, nodes, goal, self.in_place, separator)
+        return found
 
     def _origin(self, options: Mapping[str, Any] | None) -> Store:
         """Return the store of the source; that of a node below the root has only its keys."""
@@ -438,11 +447,11 @@ def convert(given: ConvertArguments) -> Report:
         3
     """
     tell = given.progress
-    shown = None if tell is None else partial(_show_chunks, tell)
+    shown = None if tell is None else partial(show_chunks, tell)
     return launch(Convert, replace(given, progress=shown), measure=tell is not None)
 
 
-def _show_chunks(show: ChunkProgress, state: Progress) -> None:
+def show_chunks(show: ChunkProgress, state: Progress) -> None:
     """Pass the number of chunks on, of which tasks have many."""
     if isinstance(state.outcome, Report) and state.label:
         show(state.outcome.chunks, state.outcome.chunks_total, state.label)

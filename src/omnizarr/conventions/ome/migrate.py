@@ -1,39 +1,37 @@
 """Migrate OME-Zarr between versions, and translate its metadata for `convert`.
 
-A view of the source presents the metadata of the other version; `convert` does the rest: it writes
-only metadata if the chunks can be kept, and new chunks otherwise.
+A migration is a conversion whose nodes get the metadata of the other version: only metadata is
+written if the chunks can be kept, and new chunks otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from omnizarr import Group
 from omnizarr.bulk.adaptation import cannot_convert
-from omnizarr.bulk.convert import ChunkProgress, Convert, Report, convert
+from omnizarr.bulk.convert import ChunkProgress, Convert, Report, show_chunks
 from omnizarr.bulk.in_place import (
-    check_still_listed,
+    InPlaceOutput,
     find_source,
     has_root,
-    metadata_keys,
     old_metadata,
-    store_metadata,
+    undo_conversion,
 )
 from omnizarr.bulk.job import run
 from omnizarr.conventions.ome.image import Image, Loaded, load
-from omnizarr.conventions.ome.model import Metadata, from_json, to_json
+from omnizarr.conventions.ome.model import Metadata, to_json
 from omnizarr.conventions.ome.rules import check
 from omnizarr.conventions.ome.versions import (
     NEWEST,
     RawMetadata,
     Version,
     find_metadata,
-    get_version,
     to_attributes,
-    upgrade,
     version_on,
     writable_version,
 )
@@ -43,30 +41,39 @@ from omnizarr.errors import (
     InvalidMetadata,
     NodeNotFound,
     OmnizarrError,
-    StoreError,
 )
 from omnizarr.extension import (
     ARRAY_DIMENSIONS,
     ArrayModel,
-    Bytes,
     Format,
     GroupModel,
     Location,
+    MemoryStore,
     Node,
-    Range,
-    StorageIdentity,
-    Store,
     by_name,
     find_node,
     marker,
     options_for_two,
     paths,
-    require_readable_nodes,
     stores,
 )
 
 # Members of the groups that a hierarchy of OME-Zarr starts at.
 _ROOTS = ("multiscales", "plate", "bioformats2raw.layout")
+
+
+@dataclass
+class MigrateImage(Convert):
+    """A conversion of an image or plate to a version of OME-Zarr."""
+
+    version: str = NEWEST
+
+    def translate(
+        self, start: Location, nodes: dict[str, Node], goal: Format, separator: str | None
+    ) -> tuple[dict[str, Node], str | None]:
+        """Return the nodes with the metadata of the version."""
+        root, version = _loaded_root(start, nodes[start.path]), writable_version(self.version)
+        return translated(start, nodes, root, version, self.in_place), separator
 
 
 @dataclass(frozen=True)
@@ -121,7 +128,7 @@ def migrate(
         InvalidMetadata: If the image is not valid, or there is no such version.
         InvalidArgument: If the image has that version already.
         TypeError: If there is neither a destination nor `in_place`.
-        CannotExpress: If chunks cannot be kept in place.
+        CannotExpress: If chunks cannot be kept in place, or both versions have the same keys.
 
     Examples:
         >>> image = oz.ome.write("old.zarr", np.ones((8, 8)), axes="yx", version="0.4")
@@ -135,51 +142,47 @@ def migrate(
     goal = writable_version(to)
     here, there = options_for_two(store, destination, storage_options, destination_options)
     inner = stores.resolve(store, read_only=not in_place or dry_run, storage_options=here)
+    if not in_place:
+        destination = MemoryStore() if dry_run else stores.resolve(
+            destination, storage_options=there
+        )  # fmt: skip
     added = by_name(goal.zarr_format)
     start, node = find_source(inner, added) if remove_old else find_node(inner, "")
-    nodes = require_readable_nodes(start, node)
-    if remove_old:
-        check_still_listed(start, added)
-        left = start.format.name != added.name or inner.get(marker("")) is not None
-        if left and has_root(inner, added):  # by a call that was interrupted, or without remove_old
-            removed, report = _remove_old(start, nodes, added, dry_run)
-            return Migration(_other(to), to, (), removed, report, dry_run)
+    left = start.format.name != added.name or inner.get(marker("")) is not None
+    again = remove_old and left and has_root(inner, added)
+    if again:  # after a call that was interrupted, or without remove_old
+        name = next(v for v in ("0.4", "0.5") if v != to)
+    else:
+        root = _loaded_root(start, node)
+        name = root.version_name
+        if root.version == goal:
+            raise InvalidArgument(f"{start} is already OME-Zarr {to}")
+        if in_place and root.version.stands_on(goal.zarr_format):
+            raise CannotExpress(
+                f"cannot migrate {start} in place: OME-Zarr {name} and {to} keep their metadata"
+                " under the same keys; give a destination"
+            )
+    job = MigrateImage(
+        inner, destination, zarr_format=goal.zarr_format, overwrite=overwrite, in_place=in_place,
+        remove_old=remove_old, dimension_separator=None if in_place else "/",
+        checksum=checksum or again, measure=progress is not None, version=to,
+    )  # fmt: skip
+    plan = job.plan()
+    documents: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    if isinstance(plan.output, InPlaceOutput):
+        documents = tuple(sorted(plan.output.documents, key=lambda key: (-key.count("/"), key)))
+        removed = tuple(old_metadata(start, plan.output.nodes, added)) if remove_old else ()
+    show = None if progress is None else partial(show_chunks, progress)
+    report = plan.outcome if dry_run else run(job, progress=show)
+    return Migration(name, to, documents, removed, report, dry_run)
+
+
+def _loaded_root(start: Location, node: Node) -> Loaded:
     loaded = load(Group.at(start, node))
     if loaded is None:
         raise InvalidMetadata(f"{start} has no OME-Zarr metadata; use convert for plain Zarr")
-    if loaded.version == goal:
-        raise InvalidArgument(f"{start} is already OME-Zarr {to}")
-    name = loaded.version_name
-    changed = translated(start, nodes, loaded, goal, in_place)
-    view = _View(inner, _changed_metadata(start, nodes, changed), hide_chunks=dry_run)
-    view.metadata_keys.update(key for path in nodes for key in start.format.keys(path))
-    if not in_place:
-        report = convert(
-            view,
-            stores.MemoryStore() if dry_run else stores.resolve(destination, storage_options=there),
-            zarr_format=goal.zarr_format,
-            overwrite=overwrite,
-            dimension_separator="/",
-            checksum=checksum,
-            progress=progress,
-        )
-        return Migration(name, to, (), (), report, dry_run)
-    report = convert(view, zarr_format=goal.zarr_format, in_place=True, checksum=checksum)
-    removed = tuple(old_metadata(start, nodes, added)) if remove_old else ()
-    if not dry_run:
-        store_metadata(inner, view.written)
-        if remove_old:
-            removed, _ = _remove_old(start, nodes, added, dry_run)
-    return Migration(name, to, tuple(view.written), removed, report, dry_run)
-
-
-def _remove_old(
-    start: Location, nodes: Mapping[str, Node], kept: Format, dry_run: bool
-) -> tuple[tuple[str, ...], Report]:
-    """Erase the metadata beside those of a format, and return their keys and what differed."""
-    keys = old_metadata(start, nodes, kept)
-    job = Convert(start.store, zarr_format=kept.name, in_place=True, remove_old=True, checksum=True)
-    return tuple(keys), job.plan().outcome if dry_run else run(job)
+    return loaded
 
 
 def undo_migration(
@@ -197,8 +200,8 @@ def undo_migration(
 
     Raises:
         NodeNotFound: If a node has no metadata of another version.
-        StoreError: If something would be lost: a node has only the new metadata, or the shape of an
-            array was changed since the migration. Nothing is erased then.
+        StoreError: If something would be lost: a node has only the new metadata, or the shape or
+            attributes of a node were changed since the migration. Nothing is erased then.
 
     Examples:
         >>> image = oz.ome.write("cell.zarr", np.ones((8, 8)), axes="yx", version="0.4", levels=1)
@@ -206,92 +209,8 @@ def undo_migration(
         >>> sorted(oz.ome.undo_migration("cell.zarr"))
         ['0/zarr.json', 'zarr.json']
     """
-    where = stores.resolve(store, storage_options=storage_options)
-    goal = by_name(writable_version(to).zarr_format)
-    other = _other(to)
-    trees = []
-    for format in (goal, by_name(writable_version(other).zarr_format)):
-        start, node = find_node(where, "", zarr_format=format.name)
-        trees.append(require_readable_nodes(start, node))
-    new, old = trees
-    for path, node in new.items():
-        if path not in old:
-            raise StoreError(f"{paths.show(path)} has no metadata of {other}; nothing was erased")
-        before = old[path]
-        if isinstance(node, ArrayModel) and getattr(before, "shape", None) != node.shape:
-            raise StoreError(
-                f"{paths.show(path)} was resized after the migration; nothing was erased"
-            )
-    keys = metadata_keys(Location(where, "", goal), new)
-    stores.erase_values(where, keys)
-    return tuple(keys)
-
-
-def _other(version: str) -> str:
-    """Return the version of OME-Zarr whose metadata can be beside those of another one."""
-    return next(v for v in ("0.4", "0.5") if v != version)
-
-
-def _changed_metadata(
-    start: Location, nodes: Mapping[str, Node], changed: Mapping[str, Node]
-) -> dict[str, bytes | None]:
-    """Return metadata in the source's Zarr format of all nodes that the new version changes."""
-    shown: dict[str, bytes | None] = {}
-    for path, node in changed.items():
-        if node is not nodes[path]:
-            shown.update(start.format.write(path, node))
-    return shown
-
-
-@dataclass(eq=False)
-class _View:
-    """A store that replaces some metadata of another store, and collects what is written."""
-
-    inner: Store
-    shown: Mapping[str, bytes | None]
-    hide_chunks: bool
-    metadata_keys: set[str] = field(default_factory=set)
-    written: dict[str, bytes] = field(default_factory=dict)
-    read_only: bool = False
-
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        value = self.written.get(key, self.shown.get(key))
-        if value is not None:
-            return value if range is None else range.of(value)
-        if key in self.shown or (self.hide_chunks and key not in self.metadata_keys):
-            return None
-        return self.inner.get(key, range)
-
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
-        wanted = [*requests]
-        own = [key in self.shown or key in self.written or self.hide_chunks for key, _ in wanted]
-        pairs = [*zip(wanted, own, strict=True)]
-        rest = iter(stores.get_many(self.inner, [request for request, mine in pairs if not mine]))
-        return [self.get(*request) if mine else next(rest) for request, mine in pairs]
-
-    def set(self, key: str, value: Bytes) -> None:
-        self.written[key] = bytes(value)
-
-    def erase(self, key: str) -> None:
-        self.written.pop(key, None)
-
-    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        return stores.list_dir(self.inner, prefix)
-
-    def list_prefix(self, prefix: str) -> Iterator[str]:
-        keys = stores.list_prefix(self.inner, prefix)
-        return (k for k in keys if not self.hide_chunks or k in self.metadata_keys)
-
-    def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
-        for key, size in stores.list_sizes(self.inner, prefix):
-            if not self.hide_chunks or key in self.metadata_keys:
-                yield key, size
-
-    def identity(self, prefix: str = "") -> StorageIdentity:
-        return stores.storage_identity(self.inner, prefix)
-
-    def __repr__(self) -> str:
-        return repr(self.inner)
+    zarr_format = writable_version(to).zarr_format
+    return undo_conversion(store, zarr_format=zarr_format, storage_options=storage_options)
 
 
 def for_format(
@@ -375,8 +294,7 @@ def _with_levels(start: Location, nodes: Mapping[str, Node]) -> dict[str, Node]:
         raw = find_metadata(node.attributes) if isinstance(node, GroupModel) else None
         if raw is None or any(p.level == "error" for p in check(raw, "")):
             continue
-        version = get_version(raw.version or (NEWEST if raw.namespaced else "0.4"))
-        for multiscale in from_json(upgrade(raw.members, version)).multiscales:
+        for multiscale in raw.read().multiscales:
             for dataset in multiscale.datasets:
                 level = paths.join(path, paths.normalize(dataset.path))
                 with suppress(OmnizarrError):  # it is absent, or cannot be read
@@ -414,7 +332,7 @@ def _roots(start: Location, nodes: Mapping[str, Node]) -> Iterator[tuple[str, Ve
             continue
         if any(p.level == "error" for p in check(found, "")):
             continue
-        version = get_version(found.version or (NEWEST if found.namespaced else "0.4"))
+        version = found.known_version
         if version.stands_on(start.format.name) and _is_image(path, nodes, found, version):
             last = path
             yield path, version
@@ -427,7 +345,7 @@ def _is_image(path: str, nodes: Mapping[str, Node], found: RawMetadata, version:
     """
     if version.name > "0.2":
         return True
-    for multiscale in from_json(upgrade(found.members, version)).multiscales:
+    for multiscale in found.read().multiscales:
         names = tuple(a.name for a in multiscale.axes)
         for dataset in multiscale.datasets:
             level = nodes.get(paths.join(path, paths.normalize(dataset.path)))

@@ -95,11 +95,14 @@ class RawMetadata:
         """The version of metadata that do not state one."""
         return get_version(NEWEST if self.namespaced else "0.4")
 
-    def read(self, version: Version | None = None) -> Metadata:
-        """Return the model of metadata that passed `check`, by default of the stated version."""
-        if version is None:
-            version = self.implied_version if self.version is None else get_version(self.version)
-        return from_json(upgrade(self.members, version))
+    @property
+    def known_version(self) -> Version:
+        """The stated or implied version; raises InvalidMetadata if it is unknown."""
+        return self.implied_version if self.version is None else get_version(self.version)
+
+    def read(self) -> Metadata:
+        """Return the model of metadata that passed `check`."""
+        return from_json(upgrade(self.members, self.known_version))
 
 
 def get_version(name: object) -> Version:
