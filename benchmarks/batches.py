@@ -64,7 +64,7 @@ class Batches(Epoch):
     """`omnizarr.batches`."""
 
     def read(self, worker: int, workers: int) -> Iterator[Any]:
-        array = omnizarr.open_array(self.path)
+        array = omnizarr.open(self.path)
         return omnizarr.batches(
             array, SIZE, seed=0, budget=self.budget, worker=worker, workers=workers
         )
@@ -76,7 +76,7 @@ class Blocks(Epoch):
     def read(self, worker: int, workers: int) -> Iterator[Any]:
         peer = peers.load(self.library)
         array = peer.open(self.path, self.layout)
-        ours = omnizarr.open_array(self.path)
+        ours = omnizarr.open(self.path)
         window = self.budget // 2 // (64 * 64 * 3)
         blocks = find_blocks(
             range(len(ours)), stored_axes(ours)[0], read_axes(ours)[0], max(1, window // MIXED)

@@ -44,37 +44,37 @@ def consolidate(path: Path) -> None:
 
 def open_group(path: Path) -> None:
     """Open the group, without its consolidated metadata."""
-    oz.open_group(path)
+    oz.open(path)
 
 
 def open_one(path: Path) -> None:
     """Open one array by the consolidated metadata."""
-    group = oz.open_consolidated(path)
+    group = oz.open(path, use_consolidated=True)
     _check(group["g007/a000107"].attrs["number"] == 107)
 
 
 def list_all(path: Path) -> None:
     """List one group by the consolidated metadata."""
-    group = oz.open_consolidated(path)
+    group = oz.open(path, use_consolidated=True)
     _check(len(list(group["g007"])) > 1)
 
 
 def change_one(path: Path) -> None:
     """Change the attributes of one array."""
-    oz.open_array(path, "r+", path="g007/a000107").attrs["changed"] = True
+    oz.open(path, "r+", path="g007/a000107").attrs["changed"] = True
     _check_entry(path, "g007/a000107")
 
 
 def add_one(path: Path) -> None:
     """Add one array."""
-    oz.open_group(path, "r+").create_array("g007/new", shape=(3,), dtype="i4")
+    oz.open(path, "r+").create_array("g007/new", shape=(3,), dtype="i4")
     _check_entry(path, "g007/new")
 
 
 def add_many(path: Path) -> None:
     """Add 100 arrays in one call."""
     array = oz.create_array(None, shape=(3,), dtype="i4").metadata
-    group = oz.open_group(path, "r+")
+    group = oz.open(path, "r+")
     found = dict(group.create_hierarchy({f"g008/new{n}": array for n in range(100)}))
     _check(len(found) >= 100)
     _check_entry(path, "g008/new99")

@@ -101,10 +101,10 @@ class Omnizarr(Peer):
             )
 
     def list_arrays(self, path: Path) -> list[str]:
-        return list(self.module.open_group(path, mode="r").array_keys())
+        return list(self.module.open(path))
 
     def open_arrays(self, path: Path, names: list[str], layout: Layout) -> int:
-        return len(self.module.open_group(path, mode="r").members())
+        return len(self.module.open(path).members())
 
 
 class OmnizarrReference(Omnizarr):

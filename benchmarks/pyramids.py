@@ -47,7 +47,7 @@ def plain_copy(source: Path, target: Path) -> None:
     import omnizarr as oz
     from omnizarr.bulk.pyramid import UNIT_BYTES, unit_shape
 
-    old = oz.open_array(source)
+    old = oz.open(source)
     new = oz.create_array(target, shape=old.shape, dtype=old.dtype, chunks=old.chunks)
     unit = unit_shape(new, [], UNIT_BYTES)
     for start in itertools.product(*(range(0, n, u) for n, u in zip(old.shape, unit, strict=True))):

@@ -48,9 +48,14 @@ def make_source(path: Path, planes: int, codec: str) -> None:
     import omnizarr as oz
 
     array = oz.create_array(
-        path, shape=(planes, SIDE, SIDE), dtype="f4", chunks=(1, SIDE, SIDE), zarr_format=2,
-        compressor=CODECS[codec], filters=None,
-    )  # fmt: skip
+        path,
+        shape=(planes, SIDE, SIDE),
+        dtype="f4",
+        chunks=(1, SIDE, SIDE),
+        zarr_format=2,
+        compressors=CODECS[codec],
+        filters=None,
+    )
     random = np.random.default_rng(0)
     noise = [random.normal(0, 0.5, (SIDE, SIDE)) for _ in range(8)]
     field = 280 + 20 * np.sin(np.arange(SIDE) / 50)[:, None] * np.cos(np.arange(SIDE) / 70)
@@ -159,7 +164,7 @@ def check(source: Path, target: Path) -> None:
     """Raise if samples of a result differ from the source."""
     import omnizarr as oz
 
-    old, new = oz.open_array(source, mode="r"), oz.open_array(target, mode="r")
+    old, new = oz.open(source, mode="r"), oz.open(target, mode="r")
     if new.chunks != (old.shape[0], COLUMN, COLUMN):
         raise ValueError(f"chunks {new.chunks}")
     for t in (0, old.shape[0] // 3, old.shape[0] - 1):

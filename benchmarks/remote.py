@@ -113,7 +113,7 @@ SHAPE, CHUNKS = (1024, 1024), (128, 128)
 
 
 def _open_ours(place: Place, mode: str) -> Any:
-    return omnizarr.open_array(place.ours(read_only=mode == "r"), mode, zarr_format=3)
+    return omnizarr.open(place.ours(read_only=mode == "r"), mode, zarr_format=3, kind="array")
 
 
 def _create_ours(place: Place) -> Any:
@@ -270,7 +270,7 @@ def _datasets() -> Answers:
 
 def _members() -> Answers:
     def ours(place: Place) -> list[Any]:
-        return [sorted(name for name, _ in omnizarr.open_group(place.address).members())]
+        return [sorted(name for name, _ in omnizarr.open(place.address).members())]
 
     def theirs(store: Any, place: Place) -> list[Any]:
         group = zarr.open_group(store(place), mode="r", use_consolidated=True)
@@ -339,7 +339,7 @@ class Data:
         self, path: str, shape: Any, chunks: Any, *, codecs: Any = None, **options: Any
     ) -> Any:
         data = self._random.integers(0, 1000, shape, "u2")
-        store = omnizarr.MemoryStore(self.values)
+        store = omnizarr.storage.MemoryStore(self.values)
         if codecs is None:
             codecs = [{"name": "bytes", "configuration": {"endian": "little"}}]
             if path == "large":
@@ -366,10 +366,10 @@ class Data:
             dataset.to_zarr(store, zarr_format=version, consolidated=True)
             found = {f"set{version}/{k}": v.to_bytes() for k, v in store._store_dict.items()}
             self.values |= found
-        group = omnizarr.create_group(omnizarr.MemoryStore(self.values), path="fifty")
+        group = omnizarr.create_group(omnizarr.storage.MemoryStore(self.values), path="fifty")
         for i in range(50):
             group.create_array(f"a{i:02}", shape=3, dtype="i4")
-        omnizarr.consolidate_metadata(omnizarr.MemoryStore(self.values), "fifty")
+        omnizarr.consolidate_metadata(omnizarr.storage.MemoryStore(self.values), "fifty")
         return sorted(dataset.variables)
 
 

@@ -172,7 +172,7 @@ def usage(pid: int) -> tuple[float, int]:
 
 def targets(start: str, root: Path) -> dict[str, bytes]:
     """Return what can be asked for, and the right answers."""
-    array = oz.open_array(root)
+    array = oz.open(root)
     found: dict[str, bytes] = {}
     for row in range(CHUNKS):
         for column in range(CHUNKS):

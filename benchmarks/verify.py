@@ -57,7 +57,7 @@ def verify(depth: Any, source: Path) -> None:
 def read(source: Path) -> None:
     import omnizarr as oz
 
-    oz.open_array(source)[...]
+    oz.open(source)[...]
 
 
 def read_zarr_python(source: Path) -> None:
@@ -127,7 +127,7 @@ def main() -> None:
             make_source(source, options.gigabytes, given)
             import omnizarr as oz
 
-            array = oz.open_array(source)
+            array = oz.open(source)
             stored = array.nbytes_stored()
             show(layout, stored, array.nbytes, measure(source, names, options.rounds))
 

@@ -85,9 +85,9 @@ def write(folder: Path, zarr_format: int | str, data: dict[str, npt.NDArray[np.g
 def read(folder: Path, zarr_format: int | str) -> dict[str, npt.NDArray[np.generic]]:
     """Return all arrays in the folder; the format is detected when they are opened."""
     if zarr_format == 1:
-        opened = {p.name: oz.open_array(p) for p in sorted(folder.iterdir())}
+        opened = {p.name: oz.open(p) for p in sorted(folder.iterdir())}
     else:
-        opened = dict(oz.open_group(folder).arrays())
+        opened = dict(oz.open(folder).arrays())
     return {name: array[...] for name, array in opened.items()}
 
 
@@ -128,7 +128,7 @@ def main(top: Path) -> int:
             "yes" if good else "NO",
         )
     latest = top / "ocean-v3.zarr"
-    console.print(str(oz.open_group(latest).tree()), markup=False)
+    console.print(str(oz.open(latest).tree()), markup=False)
     console.print(table)
     console.print(f"try: .venv/bin/omnizarr info {latest} --node temperature")
     console.print("all four formats agree" if agree else "[red]the formats DISAGREE[/]")

@@ -52,19 +52,19 @@ def main(folder: Path) -> None:
     """Create a station, store the daily means, and print some of them."""
     station = create_station(folder, days=30)
     # The type of a member is known when the program runs, so that it is stated here.
-    hourly: Array[Celsius] = station.get_array("hourly")
+    hourly: Array[Celsius] = station["hourly"]
     daily = store_means(station, daily_means(hourly))
     print(daily.shape, f"{float(daily[0]):.1f}")
     found: Any = oz.open(folder)
     if isinstance(found, Group):
-        print(*found.array_keys())
-    again = oz.open_array(folder, path="daily")
+        print(*found)
+    again = oz.open(folder, path="daily", kind="array")
     assert_type(again, Array[Any])
-    counts = oz.zeros(30, dtype=np.int64)
+    counts = oz.create_array(shape=30, dtype=np.int64)
     assert_type(counts, Array[np.int64])
-    assert_type(oz.zeros(30, dtype="i8"), Array[Any])
-    assert_type(oz.array(hourly[:30]), Array[np.float32])
-    assert_type(oz.array(hourly[:30], dtype="f8"), Array[Any])
+    assert_type(oz.create_array(shape=30, dtype="i8"), Array[Any])
+    assert_type(oz.create_array(data=hourly[:30]), Array[np.float32])
+    assert_type(oz.create_array(data=hourly[:30], dtype="f8"), Array[Any])
     new = oz.open({}, "w", shape=(3, 4), dtype=np.uint8)
     assert_type(new, Array[np.uint8])
 

@@ -54,7 +54,7 @@ def samples() -> dict[str, Any]:
         channels=channels,
     )
     return {
-        "array": heat.info_complete(),
+        "array": heat.info,
         "sharded": root["deep/currents"],
         "tree": root.tree(),
         "view": heat.view[0],

@@ -171,7 +171,7 @@ def test_an_array_with_chunks_of_length_0_can_grow(zarr_format: Any) -> None:
     holder = document if zarr_format == 2 else document["chunk_grid"]["configuration"]
     holder["chunks" if zarr_format == 2 else "chunk_shape"] = [0, 4]
     store[key] = json.dumps(document).encode()
-    array = oz.open_array(store, mode="r+")
+    array = oz.open(store, mode="r+")
     array.append(np.ones((3, 4), "i2"))
-    assert oz.open_array(store).chunks == (1, 4)
-    assert oz.open_array(store)[:].tolist() == [[1] * 4] * 3
+    assert oz.open(store).chunks == (1, 4)
+    assert oz.open(store)[:].tolist() == [[1] * 4] * 3

@@ -58,7 +58,7 @@ def hierarchies() -> dict[str, object]:
         group.create_array("temp", data=values, chunks=(1, 20, 30), dimension_names=names)
     for name in ("old", "broken"):
         oz.create_array(f"{name}.zarr", data=values, zarr_format=2)
-    oz.create_array("scan.zarr", name="0", data=values)
+    oz.create_array("scan.zarr", path="0", data=values)
     oz.create_array("volume.zarr", data=values)
     return {"oz": oz}
 

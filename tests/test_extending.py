@@ -352,7 +352,7 @@ def use(number):
     try:
         array = oz.create_array(shape=4, dtype="i4", compressors="zstd" if number % 2 else "gzip")
         array[...] = number
-        assert array[0] == number and oz.codecs.ZstdCodec and oz.LocalStore and oz.convert
+        assert array[0] == number and oz.codecs.ZstdCodec and oz.storage.LocalStore and oz.convert
     except BaseException as e:
         errors.append(repr(e))
 
@@ -388,7 +388,7 @@ def test_an_unknown_name_stops_only_its_array(field: str, value: Any, words: str
         **put(array_doc(**{field: value}), "strange", c0=b"1234"),
         **put(array_doc(), "plain", c0=b"1234"),
     }
-    group = oz.open_group(store)
+    group = oz.open(store)
     assert sorted(group) == ["plain", "strange"]
     assert group["plain"][:2].tolist() == [0x31, 0x32]
     strange = group["strange"]

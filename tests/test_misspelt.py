@@ -30,7 +30,7 @@ def new(**options: Any) -> oz.Array:
         (lambda: new(overwite=True), "overwrite"),
         (lambda: new(dtpye="i4"), "dtype"),
         (lambda: oz.create_group({}).create_array("a", shape=3, fillvalue=1), "fill_value"),
-        (lambda: oz.open_group({}, "w", atributes={}), "attributes"),
+        (lambda: oz.open({}, "w", atributes={}), "attributes"),
         (lambda: oz.ome.write({}, np.ones((4, 4)), axes="yx", shard=4), "shards"),
         (lambda: new(compressors="ztsd"), "zstd"),
         (lambda: new(compressors="Zstd"), "zstd"),
@@ -84,7 +84,7 @@ def test_a_misspelt_path_gets_a_suggestion(in_tmp: Path) -> None:
 def test_a_file_given_as_a_path_in_a_store_is_reported(in_tmp: Path, path: str) -> None:
     """Without a store the data would be in memory and silently lost."""
     with pytest.warns(oz.OmnizarrWarning, match="in memory, and gone") as caught:
-        oz.zeros(3, path=path)
+        oz.create_array(shape=3, path=path)
     assert [w.filename for w in caught] == [__file__]
     oz.create_array(shape=3, path="a/b")  # a node in memory, as it says
     oz.create_array({}, shape=3, path="ocean.zarr")
@@ -94,7 +94,7 @@ def test_an_unknown_option_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="chunks"):
         new(chunk=3)
     with pytest.raises(TypeError, match="attributes"):
-        oz.open_group({}, "w", atributes={})
+        oz.open({}, "w", atributes={}, kind="group")
 
 
 @pytest.mark.parametrize("mode", ["W", "ww", "rw", "wr", "w+", "wb", "write", "-w", "w--", ""])

@@ -23,7 +23,7 @@ def roundtrip(zarr_format: int | str, data: object, **options: object) -> oz.Arr
     values = np.asarray(data)
     path = options.pop("path", "")
     oz.create_array(store, path=path, data=values, zarr_format=zarr_format, **options)
-    array = oz.open_array(store, "r+", path=path)
+    array = oz.open(store, "r+", path=path)
     assert array.zarr_format == zarr_format
     assert np.array_equal(array[...], values)
     return array
@@ -32,7 +32,7 @@ def roundtrip(zarr_format: int | str, data: object, **options: object) -> oz.Arr
 def groups(f: int | str) -> None:
     store: dict[str, bytes] = {}
     oz.create_group(store, zarr_format=f).create_group("a")
-    assert list(oz.open_group(store)) == ["a"]
+    assert list(oz.open(store)) == ["a"]
 
 
 def implicit_groups(f: int | str) -> None:
@@ -132,7 +132,7 @@ def unequal(f: int | str) -> None:
 def undefined(f: int | str) -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=3, fill_value=None, zarr_format=f)
-    if oz.open_array(store).fill_value is not None:
+    if oz.open(store).fill_value is not None:
         raise oz.CannotExpress("a fill value was chosen")
 
 

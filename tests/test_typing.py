@@ -47,10 +47,10 @@ a = oz.create_array("x.zarr", shape=(3, 4), dtype="f4", chunks=(1, 4), shards=No
 a.append(np.zeros((1, 4)))
 a.chunk_key((0, 0)).upper()
 oz.create_array("x.zarr", shape=3, chunk=3)  # wrong
-oz.zeros(3, chunks=2, dtype="i4", compressors="zstd")
-oz.zeros(3, chunk=2)  # wrong
+oz.create_array(shape=3, chunks=2, dtype="i4", compressors="zstd")
+oz.create_array(shape=3, chunk=2)  # wrong
 oz.creat_array("x")  # wrong
-small = oz.zeros(3, dtype=np.int16)
+small = oz.create_array(shape=3, dtype=np.int16)
 number: npt.NDArray[np.int16] = small[1:]
 wrong: npt.NDArray[np.float32] = small[1:]  # wrong
 oz.open("new.zarr", "w").create_array("x", shape=3)
@@ -69,7 +69,7 @@ def values(array: oz.Array) -> npt.NDArray[np.float32]:
 
 
 def read(store: StoreLike) -> npt.NDArray[Any]:
-    return np.asarray(oz.open_array(store))
+    return np.asarray(oz.open(store))
 
 
 image = ome.open("cells.ome.zarr")

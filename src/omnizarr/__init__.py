@@ -39,9 +39,8 @@ from omnizarr.errors import (
 from omnizarr.registry import register
 
 if _typing.TYPE_CHECKING:
-    from omnizarr import aio, cf, codecs, geo, jobs, ome, storage, xarray
+    from omnizarr import aio, cf, codecs, geo, jobs, ome, storage, xarray, zarr
     from omnizarr._version import show_versions
-    from omnizarr._version import show_versions as print_debug_info
     from omnizarr.as_zarr import as_zarr
     from omnizarr.bulk.analysis.diff import diff
     from omnizarr.bulk.analysis.stats import stats
@@ -57,78 +56,39 @@ if _typing.TYPE_CHECKING:
     from omnizarr.bulk.repair import repair
     from omnizarr.bulk.verify import verify
     from omnizarr.bulk.view_as.store import view_as
-    from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
-    from omnizarr.codecs.compressors import Bz2 as BZ2
-    from omnizarr.codecs.compressors import Gzip as GZip
-    from omnizarr.codecs.compressors import Lzma as LZMA
-    from omnizarr.codecs.compressors import Zlib
-    from omnizarr.codecs.zstd import Zstd
     from omnizarr.conventions.ome.pyramid import pyramid
     from omnizarr.hierarchy.array import Array
     from omnizarr.hierarchy.create import (
-        array,
-        create,
         create_array,
         create_group,
         create_hierarchy,
-        empty,
-        empty_like,
-        full,
-        full_like,
-        group,
-        init_store,
-        ones,
-        ones_like,
         save,
-        save_array,
-        save_group,
-        tree,
-        zeros,
-        zeros_like,
     )
     from omnizarr.hierarchy.group import Group
     from omnizarr.hierarchy.open import (
         consolidate_metadata,
         load,
         open,
-        open_array,
-        open_consolidated,
-        open_group,
-        open_like,
     )
     from omnizarr.hierarchy.validate import validate
     from omnizarr.hierarchy.view import View
     from omnizarr.interop.dask import from_dask
     from omnizarr.interop.files.exporting import export_file
     from omnizarr.interop.files.importing import import_file
-    from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
-    from omnizarr.stores.lmdb import LMDBStore
-    from omnizarr.stores.redis import RedisStore
-    from omnizarr.stores.sqlite import SQLiteStore
-    from omnizarr.stores.zip.store import ZipStoreV2 as ZipStore
     from omnizarr.viewer.picture import preview
     from omnizarr.viewer.server import serve, serving
 
 __all__ = [  # noqa: RUF022 - the version last
     "Array",
-    "BZ2",
-    "Blosc",
     "CannotExpress",
     "ChunkError",
     "Conflict",
-    "DirectoryStore",
-    "GZip",
     "Group",
     "InvalidArgument",
     "InvalidMetadata",
     "InvalidName",
-    "LMDBStore",
-    "LZMA",
-    "LocalStore",
-    "MemoryStore",
     "MissingChunk",
     "MissingPackage",
-    "NestedDirectoryStore",
     "NoSuchLabel",
     "NodeChanged",
     "NodeExists",
@@ -137,8 +97,6 @@ __all__ = [  # noqa: RUF022 - the version last
     "OmnizarrWarning",
     "Problem",
     "ReadOnly",
-    "RedisStore",
-    "SQLiteStore",
     "SelectionError",
     "StoreError",
     "TargetError",
@@ -146,11 +104,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "View",
     "WrongNode",
     "WrongType",
-    "ZipStore",
-    "Zlib",
-    "Zstd",
     "aio",
-    "array",
     "as_zarr",
     "batches",
     "cf",
@@ -163,58 +117,40 @@ __all__ = [  # noqa: RUF022 - the version last
     "copy_all",
     "copy_hierarchy",
     "copy_store",
-    "create",
     "create_array",
     "create_group",
     "create_hierarchy",
     "diff",
     "disk_usage",
-    "empty",
-    "empty_like",
     "errors",
     "export_file",
     "from_array",
     "from_dask",
-    "full",
-    "full_like",
     "geo",
-    "group",
     "import_file",
-    "init_store",
     "jobs",
     "load",
     "ome",
-    "ones",
-    "ones_like",
     "open",
-    "open_array",
-    "open_consolidated",
-    "open_group",
-    "open_like",
     "preview",
-    "print_debug_info",
     "pyramid",
     "rechunk",
     "register",
     "repair",
     "run",
     "save",
-    "save_array",
-    "save_group",
     "serve",
     "serving",
     "show_versions",
     "stats",
     "storage",
     "suggest_chunks",
-    "tree",
     "undo_conversion",
     "validate",
     "verify",
     "view_as",
     "xarray",
-    "zeros",
-    "zeros_like",
+    "zarr",
     "__version__",
 ]
 
@@ -224,35 +160,10 @@ _LATER = {
     "codecs": "codecs",
     "Array": "hierarchy.array:Array",
     "Group": "hierarchy.group:Group",
-    "array": "hierarchy.create:array",
-    "create": "hierarchy.create:create",
     "create_array": "hierarchy.create:create_array",
     "create_group": "hierarchy.create:create_group",
-    "empty": "hierarchy.create:empty",
-    "empty_like": "hierarchy.create:empty_like",
-    "full": "hierarchy.create:full",
-    "full_like": "hierarchy.create:full_like",
-    "group": "hierarchy.create:group",
-    "ones": "hierarchy.create:ones",
-    "ones_like": "hierarchy.create:ones_like",
-    "zeros": "hierarchy.create:zeros",
-    "zeros_like": "hierarchy.create:zeros_like",
     "open": "hierarchy.open:open",
-    "open_array": "hierarchy.open:open_array",
-    "open_group": "hierarchy.open:open_group",
-    "open_like": "hierarchy.open:open_like",
-    "DirectoryStore": "stores:DirectoryStore",
-    "LocalStore": "stores:LocalStore",
-    "MemoryStore": "stores:MemoryStore",
-    "NestedDirectoryStore": "stores:NestedDirectoryStore",
     "storage": "storage",
-    "BZ2": "codecs.compressors:Bz2",
-    "Blosc": "codecs.blosc:NumcodecsBlosc",
-    "GZip": "codecs.compressors:Gzip",
-    "LZMA": "codecs.compressors:Lzma",
-    "Zlib": "codecs.compressors:Zlib",
-    "Zstd": "codecs.zstd:Zstd",
-    "ZipStore": "stores.zip.store:ZipStoreV2",
     "consolidate_metadata": "hierarchy.open:consolidate_metadata",
     "aio": "aio",
     "as_zarr": "as_zarr",
@@ -273,33 +184,25 @@ _LATER = {
     "from_array": "bulk.copy:from_array",
     "from_dask": "interop.dask:from_dask",
     "import_file": "interop.files.importing:import_file",
-    "init_store": "hierarchy.create:init_store",
     "jobs": "jobs",
     "load": "hierarchy.open:load",
-    "open_consolidated": "hierarchy.open:open_consolidated",
-    "print_debug_info": "_version:show_versions",
     "pyramid": "conventions.ome.pyramid:pyramid",
     "rechunk": "bulk.rechunk.job:rechunk",
     "repair": "bulk.repair:repair",
     "run": "bulk.job:run",
     "save": "hierarchy.create:save",
-    "save_array": "hierarchy.create:save_array",
-    "save_group": "hierarchy.create:save_group",
     "serve": "viewer.server:serve",
     "serving": "viewer.server:serving",
     "show_versions": "_version:show_versions",
     "preview": "viewer.picture:preview",
-    "tree": "hierarchy.create:tree",
     "undo_conversion": "bulk.in_place:undo_conversion",
     "validate": "hierarchy.validate:validate",
     "verify": "bulk.verify:verify",
     "view_as": "bulk.view_as.store:view_as",
     "stats": "bulk.analysis.stats:stats",
     "suggest_chunks": "bulk.analysis.suggestion:suggest_chunks",
-    "SQLiteStore": "stores.sqlite:SQLiteStore",
-    "RedisStore": "stores.redis:RedisStore",
-    "LMDBStore": "stores.lmdb:LMDBStore",
     "xarray": "xarray",
+    "zarr": "zarr",
 }
 
 # By `__getattr__`, too, so that an asterisk imports only what can be had.

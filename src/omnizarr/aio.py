@@ -2,7 +2,7 @@
 
 >>> import asyncio
 >>> async def first_rows(path):
-...     array = await oz.aio.open_array(path)
+...     array = await oz.aio.open(path)
 ...     return await array.getitem(slice(2))
 >>> oz.save("ocean.zarr", np.arange(6).reshape(3, 2))
 >>> asyncio.run(first_rows("ocean.zarr"))
@@ -28,9 +28,9 @@ import functools
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from omnizarr import config
 from omnizarr.concurrency.fork import on_fork
@@ -43,22 +43,7 @@ from omnizarr.hierarchy.group import Group
 P = ParamSpec("P")
 T = TypeVar("T")
 
-__all__ = [
-    "AsyncArray",
-    "AsyncGroup",
-    "array",
-    "create_array",
-    "create_group",
-    "empty",
-    "full",
-    "group",
-    "ones",
-    "open",
-    "open_array",
-    "open_group",
-    "run",
-    "zeros",
-]
+__all__ = ["AsyncArray", "AsyncGroup", "create_array", "create_group", "open", "run"]
 
 
 async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -74,7 +59,7 @@ async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
     Examples:
         >>> import asyncio
-        >>> a = oz.array(np.arange(6))
+        >>> a = oz.create_array(data=np.arange(6))
         >>> asyncio.run(oz.aio.run(a.view[::2].read))
         array([0, 2, 4])
     """
@@ -268,10 +253,7 @@ class _AsyncNode:
     Properties that need no access to the store (`shape`, `dtype`, `path`, …) are ordinary ones.
     """
 
-    _plain = frozenset(
-        {"name", "path", "basename", "store", "store_path", "read_only", "zarr_format"}
-        | {"metadata", "info"}
-    )
+    _plain = frozenset({"name", "path", "store", "read_only", "zarr_format", "metadata", "info"})
 
     def __init__(self, blocking: Any) -> None:
         self.blocking = blocking
@@ -302,7 +284,24 @@ class _AsyncNode:
         return f"<Async{repr(self.blocking)[1:]}"
 
     refresh = _method(Array.refresh)
-    update_attributes = _method(Array.update_attributes)
+
+    async def update_attributes(self, new_attributes: Mapping[str, Any]) -> Self:
+        """Set several attributes with one write.
+
+        Args:
+            new_attributes: Attributes by name, as JSON can express them; others stay.
+
+        Returns:
+            This node.
+
+        Examples:
+            >>> import asyncio
+            >>> a = oz.aio.AsyncArray(oz.create_array(shape=3))
+            >>> asyncio.run(a.update_attributes({"units": "m"})).attrs
+            {'units': 'm'}
+        """
+        await run(self.blocking.attrs.update, new_attributes)
+        return self
 
 
 class AsyncArray(_AsyncNode):
@@ -315,7 +314,7 @@ class AsyncArray(_AsyncNode):
 
     Examples:
         >>> import asyncio
-        >>> a = oz.aio.AsyncArray(oz.array(np.arange(6)))
+        >>> a = oz.aio.AsyncArray(oz.create_array(data=np.arange(6)))
         >>> asyncio.run(a.getitem(slice(2)))
         array([0, 1])
     """
@@ -341,7 +340,7 @@ class AsyncArray(_AsyncNode):
 
         Examples:
             >>> import asyncio
-            >>> a = oz.aio.AsyncArray(oz.zeros(6))
+            >>> a = oz.aio.AsyncArray(oz.create_array(shape=6))
             >>> asyncio.run(a.resize(8))
             >>> a.shape
             (8,)
@@ -359,7 +358,7 @@ class AsyncArray(_AsyncNode):
 
         Examples:
             >>> import asyncio
-            >>> a = oz.aio.AsyncArray(oz.array(np.arange(6).reshape(2, 3)))
+            >>> a = oz.aio.AsyncArray(oz.create_array(data=np.arange(6).reshape(2, 3)))
             >>> asyncio.run(a.get_orthogonal_selection(([1], [0, 2])))
             array([[3, 5]])
         """
@@ -376,7 +375,7 @@ class AsyncArray(_AsyncNode):
 
         Examples:
             >>> import asyncio
-            >>> a = oz.aio.AsyncArray(oz.array(np.arange(6).reshape(2, 3)))
+            >>> a = oz.aio.AsyncArray(oz.create_array(data=np.arange(6).reshape(2, 3)))
             >>> asyncio.run(a.get_coordinate_selection(([0, 1], [0, 2])))
             array([0, 5])
         """
@@ -389,7 +388,7 @@ class AsyncArray(_AsyncNode):
 
         Examples:
             >>> import asyncio
-            >>> a = oz.aio.AsyncArray(oz.array(np.arange(6), chunks=3))
+            >>> a = oz.aio.AsyncArray(oz.create_array(data=np.arange(6), chunks=3))
             >>> asyncio.run(a.nchunks_initialized())
             2
         """
@@ -405,7 +404,7 @@ class AsyncGroup(_AsyncNode):
     Examples:
         >>> import asyncio
         >>> async def shapes(path):
-        ...     group = await oz.aio.open_group(path)
+        ...     group = await oz.aio.open(path)
         ...     return [array.shape async for name, array in group.arrays()]
         >>> oz.save("run.zarr", a=np.arange(3), b=np.ones(2))
         >>> asyncio.run(shapes("run.zarr"))
@@ -417,45 +416,20 @@ class AsyncGroup(_AsyncNode):
     delitem = _method(Group.__delitem__)
     contains = _method(Group.__contains__)
     get = _method(Group.get)
-    nmembers = _method(Group.nmembers)
     members = _listing(Group.members)
     keys = _listing(Group.keys)
     arrays = _listing(Group.arrays)
     groups = _listing(Group.groups)
-    array_keys = _listing(Group.array_keys)
-    group_keys = _listing(Group.group_keys)
-    array_values = _listing(Group.array_values)
-    group_values = _listing(Group.group_values)
     create_hierarchy = _listing(Group.create_hierarchy)
     create_group = _method(Group.create_group)
     create_array = _method(Group.create_array)
-    create_dataset = create_array
     require_group = _method(Group.require_group)
-    require_groups = _method(Group.require_groups)
     require_array = _method(Group.require_array)
-    require_dataset = require_array
-    empty = _method(Group.empty)
-    zeros = _method(Group.zeros)
-    ones = _method(Group.ones)
-    full = _method(Group.full)
-    empty_like = _method(Group.empty_like)
-    zeros_like = _method(Group.zeros_like)
-    ones_like = _method(Group.ones_like)
-    full_like = _method(Group.full_like)
     move = _method(Group.move)
     delete = _method(Group.delete)
     tree = _method(Group.tree)
-    info_complete = _method(Group.info_complete)
 
 
 open = _function(opening.open)
-open_array = _function(opening.open_array)
-open_group = _function(opening.open_group)
 create_array = _function(create.create_array)
 create_group = _function(create.create_group)
-group = _function(create.group)
-array = _function(create.array)
-empty = _function(create.empty)
-zeros = _function(create.zeros)
-ones = _function(create.ones)
-full = _function(create.full)

@@ -243,7 +243,7 @@ def configure(**changes: Any) -> Iterator[Config]:
 
     Examples:
         >>> with oz.configure(threads=2, zarr_format=2):
-        ...     oz.zeros(3).zarr_format
+        ...     oz.create_array(shape=3).zarr_format
         2
     """
     changes = _checked(changes)

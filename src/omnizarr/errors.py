@@ -23,7 +23,7 @@
     ├── SelectionError (IndexError, ValueError)   a selection or values that do not fit the array
     └── MissingPackage                      an optional package is needed
         ├── MissingModule (ImportError)     to import a module, or for an operation
-        └── MissingAttribute (AttributeError)   for a name of a module, as in ``oz.LMDBStore``
+        └── MissingAttribute (AttributeError)   for a name, as in ``oz.storage.LMDBStore``
 
 Each class is also the builtin that a Python user would catch, and the one that zarr-python
 raises in that case. Facts are attributes, so that programs need not parse messages. Names of

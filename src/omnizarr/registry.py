@@ -235,7 +235,30 @@ def _is_import(frame: Any) -> bool:
     return bool(frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"])
 
 
+_ZARR = "zarr-python's names are in omnizarr.zarr; here "
+_STORE, _CODEC = "it is in omnizarr.storage", "it is in omnizarr.codecs"
+# Where names are that modules of this package had once.
 _REMOVED = {
+    **dict.fromkeys(
+        ("array", "create", "empty", "full", "ones", "zeros", "init_store"),
+        _ZARR + "omnizarr.create_array creates arrays",
+    ),
+    **dict.fromkeys(
+        ("empty_like", "full_like", "ones_like", "zeros_like", "open_like"),
+        _ZARR + "omnizarr.create_array creates arrays",
+    ),
+    **dict.fromkeys(("open_array", "open_group"), _ZARR + "omnizarr.open has the option kind"),
+    **dict.fromkeys(("save_array", "save_group"), _ZARR + "omnizarr.save stores arrays"),
+    "group": _ZARR + "omnizarr.create_group creates groups, omnizarr.open opens them",
+    "open_consolidated": _ZARR + "omnizarr.open has the option use_consolidated",
+    "print_debug_info": _ZARR + "omnizarr.show_versions prints versions",
+    "tree": _ZARR + "groups have a method tree",
+    **dict.fromkeys(
+        ("DirectoryStore", "LMDBStore", "LocalStore", "MemoryStore", "NestedDirectoryStore"), _STORE
+    ),
+    **dict.fromkeys(("RedisStore", "SQLiteStore", "ZipStore"), _STORE),
+    **dict.fromkeys(("BZ2", "Blosc", "GZip", "LZMA", "Zlib"), _CODEC),
+    "Zstd": "it is omnizarr.codecs.ZstdCodec",
     "DBMStore": "DBM files lose what several processes write; copy the keys of the file to a"
     " SQLiteStore or an LMDBStore",
     "reference": "references to files are written by kerchunk, VirtualiZarr and tifffile, and are"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from omnizarr.stores.fsspec import FsspecStore as FsspecStore
     from omnizarr.stores.http import HTTPStore as HTTPStore
     from omnizarr.stores.lmdb import LMDBStore as LMDBStore
+    from omnizarr.stores.local.store import NestedDirectoryStore as NestedDirectoryStore
     from omnizarr.stores.object.store import ObjectStore as ObjectStore
     from omnizarr.stores.redis import RedisStore as RedisStore
     from omnizarr.stores.references.store import ReferenceStore as ReferenceStore
@@ -46,6 +47,7 @@ _LATER = {
     "FsspecStore": "stores.fsspec:FsspecStore",
     "HTTPStore": "stores.http:HTTPStore",
     "LMDBStore": "stores.lmdb:LMDBStore",
+    "NestedDirectoryStore": "stores.local.store:NestedDirectoryStore",
     "ObjectStore": "stores.object.store:ObjectStore",
     "PrefixStore": "stores.wrappers:PrefixStore",
     "ReadOnlyStore": "stores.wrappers:ReadOnlyStore",

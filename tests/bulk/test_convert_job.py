@@ -224,7 +224,7 @@ def test_linked_chunks_are_the_files_of_the_source_and_stay_apart(tmp_path: Path
     assert report.bytes_written < 2000
     original = source / "g0/a0/0.0"
     assert contents(tmp_path / "b").keys() == contents(source).keys()
-    array = oz.open_array(tmp_path / "b/g0/a0", mode="r+")
+    array = oz.open(tmp_path / "b/g0/a0", mode="r+")
     key = tmp_path / "b/g0/a0" / array.chunk_key((0, 0))
     assert os.path.samefile(key, original)
     array[:3, :2] = 99  # part of one chunk
@@ -233,7 +233,7 @@ def test_linked_chunks_are_the_files_of_the_source_and_stay_apart(tmp_path: Path
     array.resize((7, 7), outside="erase")
     assert not os.path.samefile(key, original)
     assert files(source) == before
-    oz.open_array(source / "g1/a1", mode="r+")[...] = 5
+    oz.open(source / "g1/a1", mode="r+")[...] = 5
     assert oz.open(tmp_path / "b")["g1/a1"][...].max() > 5
 
 
@@ -340,7 +340,7 @@ def test_damaged_chunks_are_skipped_and_listed_on_request(tmp_path: Path, kind: 
         tmp_path / "a", tmp_path / "c", zarr_format=target, skip_damaged=True, verify=True
     )
     assert len(report.damaged) == 1
-    assert np.array_equal(oz.open_array(tmp_path / "c")[...], expected)
+    assert np.array_equal(oz.open(tmp_path / "c")[...], expected)
 
 
 def test_a_chunk_that_changed_while_it_was_written_is_found(tmp_path: Path) -> None:
@@ -429,7 +429,7 @@ def test_consolidated_metadata_is_kept_or_as_requested(
     if expected:
         for key in [k for k in b if k.startswith("g/") and k.endswith((".zarray", "zarr.json"))]:
             del b[key]  # it is not read
-        found = oz.open_consolidated(b)
+        found = oz.open(b, use_consolidated=True)
         assert found["g/x"].attrs["b"] == 2
         assert found.attrs["a"] == 1
 
@@ -498,7 +498,7 @@ def test_a_server_that_cannot_list_is_read_by_consolidated_metadata(
     out: dict[str, bytes] = {}
     report = job(web.url, out, **options)
     assert (report.arrays, report.groups) == (2, 2)
-    found = oz.open_group(out)
+    found = oz.open(out)
     np.testing.assert_array_equal(found["x"][...], values)
     np.testing.assert_array_equal(found["g/y"][...], [7] * 8 + [*range(8, 20)])
     if job is oz.convert:

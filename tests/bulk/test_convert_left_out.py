@@ -30,7 +30,7 @@ def test_convert_names_files_that_are_not_zarr(mixed: Path, tmp_path: Path) -> N
 def test_copy_names_files_that_are_not_zarr(mixed: Path) -> None:
     target = oz.create_group({})
     with pytest.warns(oz.OmnizarrWarning) as caught:
-        oz.copy_all(oz.open_group(mixed), target)
+        oz.copy_all(oz.open(mixed), target)
     assert [str(w.message).partition(" in ")[0] for w in caught] == [
         "left out, since it is not Zarr: 'README'",
         "left out, since it is not Zarr: 'g/points.parquet/'",

@@ -17,7 +17,7 @@ def test_values_groups_and_attributes_are_converted(target: int | str) -> None:
     source, made = hierarchy(), dict[str, bytes]()
     report = oz.convert(source, made, zarr_format=target)
     assert (report.arrays, report.foreign) == (2, [])
-    old, new = oz.open_group(source), oz.open_group(made)
+    old, new = oz.open(source), oz.open(made)
     assert str(new.zarr_format) == str(target)
     assert new.attrs == {"title": "cells"}
     assert new["setup0"].attrs == SCALES
@@ -35,7 +35,7 @@ def test_arrays_of_every_compression_are_converted(name: str, tmp_path: Path) ->
     attributes = {"_ARRAY_DIMENSIONS": ["z", "y", "x"], "a": 1}
     made = tmp_path / "new.zarr"
     oz.convert(write(VALUES, (4, 2, 2), name, attributes=attributes), made, verify=True)
-    array = oz.open_array(made)
+    array = oz.open(made)
     assert np.array_equal(array[...], VALUES)
     assert array.attrs == {"a": 1}
     assert array.dimension_names == ("z", "y", "x")
@@ -52,7 +52,7 @@ def test_missing_blocks_stay_missing() -> None:
 def test_arrays_and_hierarchies_are_rechunked(tmp_path: Path) -> None:
     source = hierarchy()
     oz.rechunk(source, tmp_path / "all.zarr", chunks=2)
-    old, new = oz.open_group(source), oz.open_group(tmp_path / "all.zarr")
+    old, new = oz.open(source), oz.open(tmp_path / "all.zarr")
     assert (new.zarr_format, new.attrs) == (3, {"title": "cells"})
     assert new["setup0"].attrs == SCALES
     assert {name for name, _ in new.members(None)} == {name for name, _ in old.members(None)}
@@ -63,8 +63,8 @@ def test_arrays_and_hierarchies_are_rechunked(tmp_path: Path) -> None:
     one = tmp_path / "one.zarr"
     with oz.configure(zarr_format=2):
         oz.rechunk(old["setup0/s0"], one, chunks=old["setup0/s0"].chunks)
-    assert oz.open_array(one).zarr_format == 2
-    np.testing.assert_array_equal(oz.open_array(one)[...], VALUES)
+    assert oz.open(one).zarr_format == 2
+    np.testing.assert_array_equal(oz.open(one)[...], VALUES)
     with pytest.raises(oz.ReadOnly, match="N5 is read but never written"):
         oz.rechunk(source, in_place=True, chunks=2)
 
@@ -74,7 +74,7 @@ def test_rechunked_arrays_keep_no_copy_of_dimension_names(tmp_path: Path) -> Non
     oz.rechunk(
         write(VALUES, (4, 2, 2), attributes=attributes), tmp_path / "a.zarr", chunks={"x": 1}
     )
-    array = oz.open_array(tmp_path / "a.zarr")
+    array = oz.open(tmp_path / "a.zarr")
     assert (array.dimension_names, array.attrs) == (("z", "y", "x"), {"a": 1})
     assert array.chunks[-1] == 1
 

@@ -18,7 +18,7 @@ def test_an_array_is_created_from_another_with_all_properties(zarr_format: Any) 
             chunks=(3, 4),
             fill_value=7,
             attributes={"a": 1},
-            compressor={"id": "zlib", "level": 1},
+            compressors={"id": "zlib", "level": 1},
             zarr_format=zarr_format,
         )
         if zarr_format in (1, 2)
@@ -66,11 +66,11 @@ def test_an_array_is_created_from_values_and_lists() -> None:
 
 
 def test_a_group_is_copied_with_all_below() -> None:
-    source = oz.group()
+    source = oz.create_group()
     source.attrs["t"] = 1
     source.create_array("a/b", data=np.arange(4), attributes={"u": "m"})
     source.create_array("c", data=np.ones(3))
-    target = oz.group(zarr_format=2)
+    target = oz.create_group(zarr_format=2)
     lines: list[str] = []
     assert oz.copy(source, target, "x", log=lines.append, dry_run=True) == (2, 0, 0)
     assert list(target) == []
@@ -89,7 +89,7 @@ def test_a_store_is_copied_key_by_key() -> None:
     oz.create_array(source, path="a/b", data=np.arange(4), chunks=2)
     target: dict[str, bytes] = {}
     assert oz.copy_store(source, target, dest_path="old")[:2] == (5, 0)
-    assert oz.open_array(target, path="old/a/b")[...].tolist() == [0, 1, 2, 3]
+    assert oz.open(target, path="old/a/b")[...].tolist() == [0, 1, 2, 3]
     before = dict(target)
     with pytest.raises(FileExistsError, match="if_exists"):
         oz.copy_store(source, target, dest_path="old")
@@ -101,7 +101,7 @@ def test_a_store_is_copied_key_by_key() -> None:
 
 
 def test_paths_instead_of_nodes_are_refused_with_a_remedy() -> None:
-    group = oz.group()
+    group = oz.create_group()
     with pytest.raises(
         oz.errors.WrongType, match=r"source must be an array or a group, got 'a\.zarr'; .*convert"
     ):

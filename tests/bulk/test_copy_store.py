@@ -266,7 +266,7 @@ def test_an_update_sees_every_change(
 
     for seed in range(4 if "bucket" in (old, new) else 12):
         source, target = place(old, f"a{seed}"), place(new, f"b{seed}")
-        array = oz.create_array(source, name="s/x", shape=9, chunks=3, dtype="u1", compressors=None)
+        array = oz.create_array(source, path="s/x", shape=9, chunks=3, dtype="u1", compressors=None)
         array[...] = range(1, 10)
         with pytest.MonkeyPatch.context() as patch:
             changes = Changes(source, seed, patch)
@@ -288,7 +288,7 @@ def test_a_change_during_a_long_upload_is_copied_at_once(
     tmp_path: Path, s3: Cloud, times: int
 ) -> None:
     source = LocalStore(tmp_path / "a")
-    oz.create_array(source, name="s/x", data=np.ones(3, "u1"), chunks=3, compressors=None)
+    oz.create_array(source, path="s/x", data=np.ones(3, "u1"), chunks=3, compressors=None)
     os.utime(tmp_path / "a/s/x/c/0", (10**9, 10**9))
     options: Any = {"path": "s", "destination_options": s3.options}
     with pytest.MonkeyPatch.context() as patch:
@@ -575,7 +575,7 @@ def test_one_node_is_copied_alone() -> None:
     oz.create_group(source).create_array("a/b", data=np.arange(4), chunks=2)
     target: dict[str, bytes] = {}
     assert oz.copy_hierarchy(source, target, path="a/b").copied == 3
-    assert oz.open_array(target)[...].tolist() == [0, 1, 2, 3]
+    assert oz.open(target)[...].tolist() == [0, 1, 2, 3]
     draft: dict[str, bytes] = {}
     oz.create_group(draft, zarr_format="3-draft").create_array("a", data=np.arange(4))
     with pytest.raises(InvalidArgument, match="copy the whole hierarchy"):
@@ -751,13 +751,13 @@ def test_a_long_destination_is_updated_like_a_short_one(
 ) -> None:
     monkeypatch.setattr(copy_batches, "KEPT", 5)
     source, data = tmp_path / "x.zarr", np.arange(400).reshape(20, 20)
-    oz.create_array(source, name="a", data=data, chunks=(2, 10))
-    oz.create_array(source, name="b/c", data=data, chunks=(10, 2))
+    oz.create_array(source, path="a", data=data, chunks=(2, 10))
+    oz.create_array(source, path="b/c", data=data, chunks=(10, 2))
     for path in source.rglob("*"):
         os.utime(path, (1, 1))  # the server's clock has seconds
     oz.copy_hierarchy(source, s3.url, destination_options=s3.options)
     shutil.rmtree(source / "a/c/3")
-    oz.open_array(source, path="b/c", mode="r+")[3:5, 7:9] = 0
+    oz.open(source, path="b/c", mode="r+")[3:5, 7:9] = 0
     bucket = stores.resolve(s3.url, storage_options=s3.options)
     bucket.set("b/notes", b"1")
     s3.server.log.clear()
@@ -789,7 +789,7 @@ def test_a_replacement_that_fails_is_resumed_with_all_values(
     monkeypatch.setattr(copy_batches.CopyBatch, "__call__", fail_once)
     with pytest.raises(StoreError, match="lost the connection"):
         oz.copy_hierarchy(source, target, overwrite=True, workers=1)
-    np.testing.assert_array_equal(oz.open_array(target, path="old", mode="r")[...], np.arange(3))
+    np.testing.assert_array_equal(oz.open(target, path="old", mode="r")[...], np.arange(3))
     result = oz.copy_hierarchy(source, target, overwrite=True, resume=True)
     assert result.copied == len(values(source))
     assert values(target) == values(source)

@@ -90,7 +90,7 @@ def test_a_copy_has_the_same_values_after_errors_updates_and_a_replacement(
     resumed = oz.copy_hierarchy(source, failing, resume=True, verify=True)
     assert values(target) == values(source)
     assert (resumed.copied, resumed.same) == (count, 0)
-    np.testing.assert_array_equal(oz.open_array(target, path="data")[...], data)
+    np.testing.assert_array_equal(oz.open(target, path="data")[...], data)
 
     again = oz.copy_hierarchy(source, target, update=True, compare="checksum")
     assert (again.copied, again.same) == (0, count)

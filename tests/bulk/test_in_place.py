@@ -107,11 +107,11 @@ def test_old_metadata_are_removed_after_later_changes(names: list[str]) -> None:
     for one in (store, expected):
         oz.consolidate_metadata(one)
         oz.convert(one, in_place=True, remove_old=one is expected)
-        root = oz.open_group(one, mode="r+", zarr_format=3)
+        root = oz.open(one, mode="r+", zarr_format=3)
         for name in names:
             CHANGES[name](root)
     seen = [
-        dict(oz.open_group(store, zarr_format=2, use_consolidated=use).members(max_depth=None))
+        dict(oz.open(store, zarr_format=2, use_consolidated=use).members(max_depth=None))
         for use in (True, False)
     ]
     assert {*seen[0]} == {*seen[1]}
@@ -126,12 +126,12 @@ def test_old_metadata_are_removed_after_later_changes(names: list[str]) -> None:
 def test_old_metadata_of_nodes_without_new_ones_are_kept() -> None:
     store = hierarchy()
     oz.convert(store, in_place=True)
-    oz.open_group(store, mode="r+", zarr_format=2).create_array("late", data=[1])
+    oz.open(store, mode="r+", zarr_format=2).create_array("late", data=[1])
     before = dict(store)
     with pytest.raises(oz.NodeExists, match=r"/late of zarr 2 is not there in zarr 3.*undo_conv"):
         oz.convert(store, in_place=True, remove_old=True)
     store["g/late/.zarray"] = store["late/.zarray"]
-    root = oz.open_group(store, mode="r+", zarr_format=3)
+    root = oz.open(store, mode="r+", zarr_format=3)
     with pytest.raises(oz.StoreError, match=r"/g in memory holds.*'g/late/\.zarray'"):
         root.delete("g")
     del store["g/late/.zarray"]
@@ -187,7 +187,7 @@ def changed_shape(store: Any) -> str:
 
 
 def added_node(store: Any) -> str:
-    oz.open_group(store, mode="r+", zarr_format=3).create_array("new", data=[1])
+    oz.open(store, mode="r+", zarr_format=3).create_array("new", data=[1])
     return "/new has no metadata of zarr 2"
 
 
@@ -296,7 +296,7 @@ def test_zarr_python_s_migration_can_be_undone_too(tmp_path: Path) -> None:
     migrate = pytest.importorskip("zarr.metadata.migrate_v3")
     zarr = pytest.importorskip("zarr")
     group = oz.create_group(tmp_path / "x.zarr", zarr_format=2, attributes={"a": [1]})
-    group.create_array("g/y", data=np.arange(9), chunks=4, compressor=oz.GZip(level=2))
+    group.create_array("g/y", data=np.arange(9), chunks=4, compressor=oz.codecs.GZip(level=2))
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
     migrate.migrate_v2_to_v3(input_store=zarr.storage.LocalStore(tmp_path / "x.zarr"))
     assert len(oz.undo_conversion(tmp_path / "x.zarr")) == 3
@@ -318,7 +318,7 @@ def test_a_part_of_a_hierarchy_stays_listed_whatever_is_erased(
     oz.convert(part, in_place=True)
 
     def listed() -> bool:
-        return any("g" in oz.open_group(whole, "r", zarr_format=each) for each in around)
+        return any("g" in oz.open(whole, "r", zarr_format=each) for each in around)
 
     def erase() -> None:
         if kept == 3:
@@ -329,7 +329,7 @@ def test_a_part_of_a_hierarchy_stays_listed_whatever_is_erased(
     if around and kept not in around:
         with pytest.raises(StoreError, match="as a whole"):
             erase()
-        assert {2, 3} == {f for f in (2, 3) if oz.open_group(part, "r", zarr_format=f)["x"].size}
+        assert {2, 3} == {f for f in (2, 3) if oz.open(part, "r", zarr_format=f)["x"].size}
     else:
         erase()
         assert oz.open(part).zarr_format == kept

@@ -318,7 +318,7 @@ def test_an_output_is_invisible_until_it_is_complete(kind: str, tmp_path: Path) 
         "directory": lambda: LocalStore(tmp_path / "out.zarr"),
         "memory": MemoryStore,
         "zip": lambda: oz.storage.ZipStore(tmp_path / "out.zip", mode="w"),
-        "sqlite": lambda: oz.SQLiteStore(tmp_path / "out.sqlite"),
+        "sqlite": lambda: oz.storage.SQLiteStore(tmp_path / "out.sqlite"),
     }
     store = stores[kind]()
     (tmp_path / "fail-7").touch()
@@ -339,11 +339,11 @@ def test_a_node_is_replaced_when_the_new_one_is_complete(kind: str, tmp_path: Pa
     stores: dict[str, Any] = {
         "directory": lambda: LocalStore(tmp_path / "out.zarr"),
         "memory": MemoryStore,
-        "sqlite": lambda: oz.SQLiteStore(tmp_path / "out.sqlite"),
+        "sqlite": lambda: oz.storage.SQLiteStore(tmp_path / "out.sqlite"),
     }
     store = stores[kind]()
     old = np.arange(5)
-    oz.create_array(store, name="a", data=old)
+    oz.create_array(store, path="a", data=old)
     with pytest.raises(NodeExists, match="overwrite=True"):
         run(Fill(store, tmp_path))
     (tmp_path / "fail-7").touch()

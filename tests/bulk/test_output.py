@@ -36,9 +36,9 @@ def test_a_job_killed_at_any_change_is_resumed(
     monkeypatch.setattr(leases, "LEASE", 0.3)
     old = np.arange(5)
     for number in range(1, 200):
-        store = oz.SQLiteStore(tmp_path / f"{number}.sqlite")
+        store = oz.storage.SQLiteStore(tmp_path / f"{number}.sqlite")
         if overwrite:
-            oz.create_array(store, name="a", data=old)
+            oz.create_array(store, path="a", data=old)
         left = number
 
         def fault(what: str, key: str) -> Exception | None:
@@ -109,7 +109,7 @@ def _appended(store: Any) -> Any:
 KILLED: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Job[Any]]]] = {
     "copy": (lambda store: store, lambda source, store: jobs_.Copy(source, store)),
     "copy over another": (
-        lambda store: oz.create_array(store, name="old", data=DATA),
+        lambda store: oz.create_array(store, path="old", data=DATA),
         lambda source, store: jobs_.Copy(source, store, overwrite=True),
     ),
     "update of a copy": (
@@ -129,7 +129,7 @@ KILLED: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Job[Any]]]] =
         lambda source, store: jobs_.Rechunk(store, in_place=True, chunks=(-1, 1), node="x"),
     ),
     "rechunk into a hierarchy": (
-        lambda store: oz.create_array(store, name="y", data=DATA, zarr_format=2),
+        lambda store: oz.create_array(store, path="y", data=DATA, zarr_format=2),
         lambda source, store: jobs_.Rechunk(
             source, store, merge=True, overwrite=True, chunks=(-1, 1)
         ),
@@ -233,7 +233,7 @@ def test_a_job_says_if_the_hierarchy_around_its_output_does_not_list_it(
         warnings.simplefilter("always")
         write(tmp_path / "a.zarr", tmp_path / "whole.zarr" / "m", **options)
     assert ["does not list it" in str(each.message) for each in said] == [True] * (around == 2)
-    assert ("m" in oz.open_group(tmp_path / "whole.zarr")) == (around == 3)
+    assert ("m" in oz.open(tmp_path / "whole.zarr")) == (around == 3)
     assert not list(tmp_path.rglob(MARKER))
 
 
@@ -252,7 +252,9 @@ def test_a_job_into_a_member_renews_the_consolidated_metadata_above(
     options: dict[str, Any] = {"chunks": 2} if write is oz.rechunk else {}
     options |= {"zarr_format": zarr_format} if write is oz.convert else {}
     write(tmp_path / "a.zarr", whole / member, overwrite=True, **options)
-    np.testing.assert_array_equal(oz.open_consolidated(whole)[member][...], DATA)
+    np.testing.assert_array_equal(oz.open(whole, use_consolidated=True)[member][...], DATA)
     if inner:
-        np.testing.assert_array_equal(oz.open_consolidated(whole, path="sub")["m"][...], DATA)
+        np.testing.assert_array_equal(
+            oz.open(whole, path="sub", use_consolidated=True)["m"][...], DATA
+        )
     assert oz.verify(whole).ok

@@ -38,7 +38,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def _hold(path: Path, begun: Any) -> None:
-    with locked_destination(oz.LocalStore(path), "", "copy this to that", None):
+    with locked_destination(oz.storage.LocalStore(path), "", "copy this to that", None):
         begun.set()
         time.sleep(60)
 
@@ -71,7 +71,7 @@ def test_threads_of_one_process_and_parts_are_told_apart() -> None:
     def used(path: str, part: Any = None) -> Any:
         return locked_destination(store, path, "copy", part)
 
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     with used("a"), used("b"):
         for part in (None, (1, 2)):
             with pytest.raises(oz.Conflict, match="another thread"), used("a", part):
@@ -90,7 +90,7 @@ def test_a_destination_in_a_database_is_refused_as_long_as_its_lease_is_renewed(
     source: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "LEASE", 0.9)
-    store = {"SQLite": oz.SQLiteStore, "LMDB": oz.LMDBStore}[kind](tmp_path / "b")
+    store = {"SQLite": oz.storage.SQLiteStore, "LMDB": oz.storage.LMDBStore}[kind](tmp_path / "b")
     name, released = f"job-{zlib.crc32(b''):08x}", threading.Event()
     held = threading.Event()
 

@@ -134,7 +134,7 @@ def test_consolidated_metadata_left_stale_by_a_killed_writer_is_updated(
     )
     [found] = oz.repair(tmp_path / "x", dry_run=False)
     assert found.state == "renewed"
-    assert oz.open_consolidated(tmp_path / "x")["a"].attrs["colour"] == "red"
+    assert oz.open(tmp_path / "x", use_consolidated=True)["a"].attrs["colour"] == "red"
     assert oz.repair(tmp_path / "x") == []
 
 
@@ -143,7 +143,7 @@ def test_expired_locks_of_a_database_are_removed(
 ) -> None:
     monkeypatch.setattr(leases, "LEASE", 0.5)
     store = SQLiteStore(tmp_path / "x.sqlite")
-    array = oz.create_array(store, name="a", shape=(3,), dtype="i4")
+    array = oz.create_array(store, path="a", shape=(3,), dtype="i4")
     array[:] = 7
     store.set(f"a/{file_locks.NAME}shape", b"of one who is gone")
     with leases.leased(store, "b/", "shape"):
@@ -243,7 +243,7 @@ def test_chunks_between_two_passes_stay_as_long_as_a_job_may_need_them(half: Pat
 
 def test_values_of_complete_members_of_an_incomplete_group_are_kept() -> None:
     """Where metadata cannot be published at once, that of members comes first."""
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     oz.create_group(store)
     member = oz.create_array(store, path="new/a", data=np.arange(6), chunks=2)
     store.erase("new/zarr.json")
@@ -254,16 +254,16 @@ def test_values_of_complete_members_of_an_incomplete_group_are_kept() -> None:
         (found,) = oz.repair(store, dry_run=False, remove_jobs=True)
     assert found.state == "in the way"
     np.testing.assert_array_equal(member[...], np.arange(6))
-    source = oz.group()
+    source = oz.create_group()
     source["a"] = np.arange(3)
     with pytest.raises(NodeExists, match="incomplete"):
-        oz.copy(source, oz.open_group(store, mode="r+"), "new")
-    oz.copy(source, oz.open_group(store, mode="r+"), "new", if_exists="replace")
+        oz.copy(source, oz.open(store, mode="r+", kind="group"), "new")
+    oz.copy(source, oz.open(store, mode="r+"), "new", if_exists="replace")
     np.testing.assert_array_equal(oz.open(store, path="new/a")[...], np.arange(3))
 
 
 def test_a_copy_that_is_removed_leaves_nothing_whatever_it_had_stored() -> None:
-    source, store = oz.MemoryStore(), oz.MemoryStore()
+    source, store = oz.storage.MemoryStore(), oz.storage.MemoryStore()
     group = oz.create_group(source)
     group["a"] = np.arange(6)
     source.set("notes.txt", b"not Zarr")
@@ -276,7 +276,7 @@ def test_a_copy_that_is_removed_leaves_nothing_whatever_it_had_stored() -> None:
 
 
 def test_a_copy_whose_own_metadata_is_there_is_complete_and_stays() -> None:
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     oz.create_group(store)["a"] = np.arange(6)
     store.set(MARKER, Mark("the copy", "plan", "attempt", kind=Kind.COPY).write())
     [found] = oz.repair(store, dry_run=False, remove_jobs=True, older_than=0)

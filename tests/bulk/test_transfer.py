@@ -56,7 +56,7 @@ def test_every_way_gives_the_same_values(
         options["chunks"] = tuple(data.draw(st.integers(1, n)) for n in shape)
     target = bound(where / "b", shape=shape, dtype=values.dtype, **options)
     result = total(tasks(Transfer(source, target, method), verify=True))
-    assert np.array_equal(oz.open_array(where / "b")[...], values)
+    assert np.array_equal(oz.open(where / "b")[...], values)
     assert result.chunks_verified == result.chunks == result.chunks_copied + result.chunks_encoded
     assert result.damaged == {}
 
@@ -125,7 +125,7 @@ def test_a_large_sparse_array_of_shards_takes_no_longer_than_its_shards() -> Non
     target: dict[str, bytes] = {}
     report = oz.convert(source, target, zarr_format=2)
     assert report.chunks_encoded == 10
-    assert oz.open_array(target)[5000:5100].tolist() == [1] * 100
+    assert oz.open(target)[5000:5100].tolist() == [1] * 100
 
 
 def test_links_fall_back_to_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

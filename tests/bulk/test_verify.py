@@ -172,7 +172,7 @@ def test_unknown_keys_leftovers_and_chunks_outside_are_warnings(tmp_path: Path) 
     (tmp_path / "plain/c/0/x").write_text("?")
     (tmp_path / f"plain/c/0/1{PARTIAL}77_1").write_text("half")
     with pytest.warns(oz.OmnizarrWarning, match="outside"):
-        oz.open_array(tmp_path, "r+", path="plain").resize((10, 20))
+        oz.open(tmp_path, "r+", path="plain").resize((10, 20))
     report = oz.verify(tmp_path)
     assert report.ok
     assert {f.key for f in report.findings} == {
@@ -257,7 +257,7 @@ def test_folders_that_link_to_each_other_end(tmp_path: Path) -> None:
     hierarchy(tmp_path)
     (tmp_path / "loop").symlink_to(tmp_path)
     (tmp_path / "below/up").symlink_to("..")
-    group = oz.open_group(tmp_path)
+    group = oz.open(tmp_path)
     assert sorted(group) == ["below", "plain"]
     assert oz.verify(tmp_path).chunks == 12
     assert len(list(itertools.islice(list_prefix(group.store, ""), 100))) == 9

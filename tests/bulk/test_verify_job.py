@@ -185,7 +185,7 @@ def test_a_sample_is_always_the_same(tmp_path: Path) -> None:
 
 def test_every_kind_of_finding_is_named(tmp_path: Path) -> None:
     root = hierarchy(tmp_path / "x")
-    group = oz.open_group(root, "r+")
+    group = oz.open(root, "r+")
     group.create_array("broken", shape=3, dtype="i4")[...] = 1
     change(root / "broken/zarr.json", shape=[-3])
     group.create_array("unknown", data=np.ones(4))
@@ -264,7 +264,7 @@ def test_conventions_are_checked_only_where_they_are_declared(tmp_path: Path) ->
     assert not oz.verify(tmp_path / "x", conventions=True).findings
     dataset = cf.create(tmp_path / "x", path="data", attributes={"Conventions": "CF-1.11"})
     dataset.create_variable("t", np.arange(4.0), dimensions=("t",))
-    oz.open_group(tmp_path / "x", "r+").create_array(
+    oz.open(tmp_path / "x", "r+").create_array(
         "data/u", shape=(5,), dtype="f4", dimension_names=["t"]
     )
     assert not oz.verify(tmp_path / "x").findings

@@ -161,7 +161,7 @@ def test_every_kind_has_an_exit_code() -> None:
 
 
 def test_verify_checks_conventions_unless_told_not_to(ocean: Path) -> None:
-    group = oz.open_group("ocean.zarr", "r+")
+    group = oz.open("ocean.zarr", "r+")
     group.attrs["Conventions"] = "CF-1.8"
     group.create_array("u", shape=5, dtype="f4", dimension_names=["x"])
     group.create_array("v", shape=6, dtype="f4", dimension_names=["x"])

@@ -17,7 +17,7 @@ def test_convert_writes_another_format_and_reports_it(ocean: Path, to: str) -> N
     result = run("convert", "ocean.zarr", "new.zarr", "--to", to)
     assert result.exit_code == 0, result.output
     assert "2 groups, 2 arrays, 7 chunks copied, 0 re-encoded" in result.output
-    new = oz.open_group("new.zarr")
+    new = oz.open("new.zarr")
     assert new.zarr_format == int(to)
     assert np.array_equal(new["deep/t"][...], np.arange(600).reshape(20, 30))
 
@@ -182,7 +182,7 @@ def test_a_new_format_with_chunks_shards_and_codecs_in_one_command(
     result = run(command, "old.zarr", "new.zarr", "--zarr-format", "3", *layout)
     assert result.exit_code == 0, result.output
     assert "/t: chunks (5, 5) in shards (20, 30), int32, zstd" in result.output
-    new = oz.open_group("new.zarr", zarr_format=3, use_consolidated=True)
+    new = oz.open("new.zarr", zarr_format=3, use_consolidated=True)
     assert new.attrs["title"] == "sea"
     assert (new["t"].chunks, new["t"].shards) == ((5, 5), (20, 30))
     assert run("diff", "old.zarr", "new.zarr").exit_code == 0

@@ -81,10 +81,10 @@ def test_create_inside_a_hierarchy_makes_the_groups_in_between(in_tmp: Path) -> 
     assert run("create", "a.zarr").exit_code == 0
     result = run("create", "a.zarr/b/c/x", "--shape", "3")
     assert (result.exit_code, result.output.splitlines()[0]) == (0, "created array a.zarr/b/c/x")
-    assert oz.open_group("a.zarr")["b/c/x"].shape == (3,)
-    assert oz.open_group("a.zarr")["b"].attrs.asdict() == {}
+    assert oz.open("a.zarr")["b/c/x"].shape == (3,)
+    assert oz.open("a.zarr")["b"].attrs.asdict() == {}
     assert run("create", "a.zarr/y", "--shape", "4").exit_code == 0
-    assert oz.open_group("a.zarr")["y"].shape == (4,)
+    assert oz.open("a.zarr")["y"].shape == (4,)
     assert run("create", "plain/folder/z.zarr", "--shape", "5").exit_code == 0
     assert oz.open("plain/folder/z.zarr").path == ""
 
@@ -126,12 +126,12 @@ def test_wrong_options_of_create_are_explained(
 def test_consolidate_counts_nodes_and_writes_only_without_dry_run(ocean: Path) -> None:
     planned = run("consolidate", "ocean.zarr", "--dry-run")
     assert planned.output == "would consolidate the metadata of 4 nodes\n"
-    assert not oz.open_group("ocean.zarr").consolidated
+    assert not oz.open("ocean.zarr").consolidated
     done = run("consolidate", "ocean.zarr", "--json")
     assert json.loads(done.stdout)["results"] == [
         {"path": "ocean.zarr", "nodes": 4, "dry_run": False}
     ]
-    assert oz.open_consolidated("ocean.zarr")["deep/t"].shape == (20, 30)
+    assert oz.open("ocean.zarr", use_consolidated=True)["deep/t"].shape == (20, 30)
     array = run("consolidate", "ocean.zarr", "--node", "deep/t")
     assert (array.exit_code, "is an array" in array.output) == (3, True)
 
@@ -142,5 +142,5 @@ def test_arrays_in_a_folder_do_not_stop_consolidation(ocean: Path) -> None:
     result = run("consolidate", "lake")
     assert result.exit_code == 0, result.output
     assert "lake/a.zarr:\nan array, which has no metadata to consolidate\n" in result.output
-    assert oz.open_consolidated("lake/b.zarr")["x"].shape == (2,)
+    assert oz.open("lake/b.zarr", use_consolidated=True)["x"].shape == (2,)
     assert run("consolidate", "lake/a.zarr").exit_code == 3

@@ -69,7 +69,7 @@ def test_each_hierarchy_of_a_folder_is_written_below_the_destination(
     assert lines[3].startswith(f"3 of 3 hierarchies {verb}: ")
     assert len(lines) == 4
     for number, path in enumerate(("out/a.zarr", "out/b.zarr", "out/sub/c.zarr")):
-        group = oz.open_group(path)
+        group = oz.open(path)
         assert group.zarr_format == 3
         assert np.array_equal(group["t"][...], VALUES + number)
 
@@ -118,7 +118,7 @@ def test_resume_finds_what_was_complete_when_a_run_was_killed(
     assert result.exit_code == 0, result.output
     assert result.output.count("complete from before") == 3
     assert modified("out/b.zarr/t/.zarray") == before
-    assert oz.open_array("out/sub/c.zarr", path="t").chunks == (5, 5)
+    assert oz.open("out/sub/c.zarr", path="t").chunks == (5, 5)
 
 
 @pytest.mark.parametrize("target", ["b.zarr", "b.zip"])
@@ -140,16 +140,16 @@ def test_a_job_that_is_complete_resumes_to_the_same_result(
     if command == "import":
         np.save("in.npy", np.arange(7))
     else:
-        oz.open_array(source, path="t", mode="r+")[0, 0] += 1
+        oz.open(source, path="t", mode="r+")[0, 0] += 1
     assert run(command, source, target, *more, "--resume").exit_code == 3
 
 
 def test_a_source_without_times_is_never_known_to_be_unchanged(lake: Path) -> None:
-    with oz.SQLiteStore("a.sqlite") as store:
+    with oz.storage.SQLiteStore("a.sqlite") as store:
         oz.create_array(store, data=np.arange(6))
     assert run("copy", "sqlite://a.sqlite", "b.zarr").exit_code == 0
-    with oz.SQLiteStore("a.sqlite") as store:
-        oz.open_array(store, mode="r+")[0] = 9
+    with oz.storage.SQLiteStore("a.sqlite") as store:
+        oz.open(store, mode="r+")[0] = 9
     again = run("copy", "sqlite://a.sqlite", "b.zarr", "--resume")
     assert (again.exit_code, "complete from before" in again.output) == (3, False), again.output
 
@@ -159,7 +159,7 @@ def test_resume_does_not_take_for_complete_what_has_changed_since(lake: Path, ch
     stored = damage("lake/b.zarr/t/0.0")
     assert run("convert", "lake", "out").exit_code == 3
     Path("lake/b.zarr/t/0.0").write_bytes(stored)
-    oz.open_array(changed, path="t", mode="r+")[0, 0] += 1
+    oz.open(changed, path="t", mode="r+")[0, 0] += 1
     again = run("convert", "lake", "out", "--resume")
     assert again.exit_code == 3
     assert "out/a.zarr was complete, but it or its source has changed since" in again.output
@@ -179,7 +179,7 @@ def test_what_another_run_has_written_is_not_taken_for_complete(lake: Path) -> N
     assert "0 of 3 hierarchies converted" in other.output
     replaced = run("convert", "lake", "out", "--resume", "--overwrite")
     assert replaced.exit_code == 0, replaced.output
-    assert "t" in oz.open_group("out/b.zarr")
+    assert "t" in oz.open("out/b.zarr")
 
 
 def test_what_exists_in_a_folder_is_replaced_after_one_question(
@@ -198,7 +198,7 @@ def test_what_exists_in_a_folder_is_replaced_after_one_question(
     monkeypatch.setattr(terminal.click, "confirm", confirm)
     assert run("convert", "lake", "out").exit_code == 0
     assert asked == ["1 of 3 destinations exists: out/a.zarr. Replace it?"]
-    assert "t" in oz.open_group("out/a.zarr")
+    assert "t" in oz.open("out/a.zarr")
 
 
 def test_hierarchies_of_a_folder_are_changed_in_place(lake: Path) -> None:
@@ -206,11 +206,11 @@ def test_hierarchies_of_a_folder_are_changed_in_place(lake: Path) -> None:
     assert refused.exit_code == 2
     assert "The arrays of the 3 hierarchies in lake will be replaced" in refused.output
     assert run("rechunk", "lake", "--in-place", "--chunks", "5,5", "--yes").exit_code == 0
-    assert oz.open_array("lake/sub/c.zarr", path="t").chunks == (5, 5)
+    assert oz.open("lake/sub/c.zarr", path="t").chunks == (5, 5)
     Path("lake/sub/c.zarr").rename("c.zarr")
     result = run("convert", "lake", "--in-place")
     assert result.exit_code == 0, result.output
-    assert oz.open_group("lake/b.zarr", zarr_format=3)["t"].chunks == (5, 5)
+    assert oz.open("lake/b.zarr", zarr_format=3)["t"].chunks == (5, 5)
     undone = run("convert", "--undo", "lake")
     assert undone.output.splitlines() == [
         f"removed 2 documents of zarr 3 from lake/{name}.zarr" for name in "ab"
@@ -264,7 +264,7 @@ def test_diff_compares_the_hierarchies_of_two_folders(lake: Path) -> None:
     planned = run("diff", "lake", "other", "--dry-run")
     assert planned.exit_code == 0
     assert "sub/c.zarr:\n" in planned.output
-    oz.open_array("other/b.zarr", mode="r+", path="t")[0, 0] = -1
+    oz.open("other/b.zarr", mode="r+", path="t")[0, 0] = -1
     Path("other/sub/c.zarr").rename("other/d.zarr")
     result = run("diff", "lake", "other")
     assert result.exit_code == 1
@@ -294,7 +294,7 @@ def test_quiet_prints_only_problems(lake: Path) -> None:
         result = run(*words, "--quiet")
         assert (result.exit_code, result.output) == (0, ""), words
     damage("lake/b.zarr/t/0.0")
-    oz.open_array("out/a.zarr", mode="r+", path="t")[0, 0] = -1
+    oz.open("out/a.zarr", mode="r+", path="t")[0, 0] = -1
     verified = run("verify", "lake", "-q")
     assert verified.exit_code == 1
     assert [line.split(" (")[0] for line in verified.output.splitlines()] == [

@@ -49,7 +49,7 @@ def test_write_takes_an_array_and_its_description(in_tmp: Path) -> None:
 def test_validate_has_the_exit_code_of_its_verdict(image: oz.ome.Image) -> None:
     good = run("validate", "cell.zarr")
     assert (good.exit_code, good.output) == (0, "0 errors, 0 warnings\n")
-    group = oz.open_group("cell.zarr", "r+")
+    group = oz.open("cell.zarr", "r+")
     group.attrs["ome"] = {"version": "0.5", "multiscales": []}
     bad = run("validate", "cell.zarr")
     assert bad.exit_code == 1
@@ -74,7 +74,7 @@ def test_migration_is_planned_done_and_undone(image: oz.ome.Image) -> None:
 
 
 def test_conformance_prints_a_verdict_as_the_suite_wants_it(image: oz.ome.Image) -> None:
-    attributes = dict(oz.open_group("cell.zarr").attrs)
+    attributes = dict(oz.open("cell.zarr").attrs)
     Path("good.json").write_text(json.dumps(attributes))
     Path("bad.json").write_text('{"ome": {"version": "0.5", "multiscales": []}}')
     Path("broken.json").write_text("{")

@@ -198,7 +198,7 @@ def test_texts_name_commands_and_options_in_place_of_calls(text: str, shown: str
 
 
 def test_secrets_of_urls_are_not_printed(web: Web) -> None:
-    oz.save(store := oz.MemoryStore(), np.arange(3))
+    oz.save(store := oz.storage.MemoryStore(), np.arange(3))
     web.values |= {f"x.zarr/{key}": store.get(key) or b"" for key in store.list()}
     url = web.url.replace("http://", "http://me:secret@") + "/x.zarr?sig=secret"
     for command in ("info", "head", "stats", "du", "verify", "tree"):

@@ -55,7 +55,7 @@ def made(data: Any, **options: Any) -> tuple[Far, oz.Array]:
         chunks=data.shape,
         dtype=data.dtype,
         zarr_format=2,
-        compressor=codec,
+        compressors=codec,
     )
     array[...] = data
     store.handed = store.whole = 0
@@ -135,9 +135,14 @@ def test_transposed_chunks_are_read_in_part(order: str) -> None:
     data = smooth()
     store = Far()
     array = oz.create_array(
-        store, shape=SHAPE, chunks=SHAPE, dtype="u2", zarr_format=2, order=order,
-        compressor={"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 8192},
-    )  # fmt: skip
+        store,
+        shape=SHAPE,
+        chunks=SHAPE,
+        dtype="u2",
+        zarr_format=2,
+        order=order,
+        compressors={"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 8192},
+    )
     array[...] = data
     store.whole = 0
     np.testing.assert_array_equal(array[1:3, 4:6, 60:], data[1:3, 4:6, 60:])

@@ -100,7 +100,7 @@ for codec in (Same, SameInto, KeepingBlosc, KeepingBytes, SameArray):
     oz.register("codec", codec.name, codec)
 
 
-class KeepingFiles(oz.LocalStore):
+class KeepingFiles(oz.storage.LocalStore):
     """A subclass of the directory store that keeps the last value."""
 
     def set(self, key: str, value: Any) -> None:
@@ -144,7 +144,7 @@ class Changing(Naive):
         return value
 
 
-STORES = (oz.LocalStore, KeepingFiles, Naive, Changing, oz.MemoryStore)
+STORES = (oz.storage.LocalStore, KeepingFiles, Naive, Changing, oz.storage.MemoryStore)
 CHAINS: dict[str, list[Any]] = {
     "none": ["bytes"],
     "same": ["bytes", "test.same"],
@@ -176,7 +176,7 @@ def test_objects_kept_by_codecs_and_stores_do_not_change(
 ) -> None:
     """A9: chunks hold the written values even if someone keeps or returns their buffer."""
     codecs = [{"name": name, "configuration": SETTINGS.get(name, {})} for name in CHAINS[chain]]
-    made = store(tmp_path / "x") if issubclass(store, oz.LocalStore) else store()
+    made = store(tmp_path / "x") if issubclass(store, oz.storage.LocalStore) else store()
     data = np.arange(1, 1 + np.prod(SHAPE), dtype="u2").reshape(SHAPE)
     _kept.clear()
     with oz.configure(engine=engine, threads=1):

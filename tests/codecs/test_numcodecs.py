@@ -33,12 +33,12 @@ def test_a_filter_for_items_of_another_size_is_refused(
     filters = [{"name": f"numcodecs.{name}", "configuration": given}]
     options: Any = {"shape": 8, "chunks": 4, "dtype": "f4", "filters": filters}
     if np.dtype(stated).itemsize == 4:
-        array = oz.create_array(oz.MemoryStore(), **options)
+        array = oz.create_array(oz.storage.MemoryStore(), **options)
         array[...] = np.arange(8)
         np.testing.assert_array_equal(array[...], np.arange(8))
         return
     with pytest.raises(InvalidMetadata, match="give it the dtype of the array"):
-        oz.create_array(oz.MemoryStore(), **options)
+        oz.create_array(oz.storage.MemoryStore(), **options)
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -66,12 +66,12 @@ def test_settings_beyond_the_limits_of_a_compressor_are_read(
         codecs[1]["configuration"] = config
         grid = {"name": "regular", "configuration": {"chunk_shape": [200]}}
         store = put(array_doc(shape=[200], data_type="int64", chunk_grid=grid, codecs=codecs))
-        array = oz.open_array(store, mode="r+")
+        array = oz.open(store, mode="r+")
     array[...] = values
     assert array[...].tolist() == values.tolist()
     converted: dict[str, bytes] = {}
     oz.convert(store, converted, zarr_format=3)
-    assert oz.open_array(converted)[...].tolist() == values.tolist()
+    assert oz.open(converted)[...].tolist() == values.tolist()
 
 
 NAMED = {
@@ -164,7 +164,7 @@ def test_zarr_python_and_we_read_each_other_with_the_least_configuration(
         other = zarr.storage.MemoryStore()
         zarr.create_array(other, **given)[...] = values
     theirs = {key: value.to_bytes() for key, value in other._store_dict.items()}
-    np.testing.assert_array_equal(oz.open_array(theirs)[...], values)
+    np.testing.assert_array_equal(oz.open(theirs)[...], values)
     # As a writer leaves it that does not complete the configuration.
     doc = json.loads(theirs["zarr.json"])
     inner = doc["codecs"][0]["configuration"]["codecs"] if sharded else doc["codecs"]
@@ -174,7 +174,7 @@ def test_zarr_python_and_we_read_each_other_with_the_least_configuration(
     theirs["zarr.json"] = json.dumps(doc).encode()
     completes = id_ in ("shuffle", "fixedscaleoffset", "quantize", "astype")
     with pytest.warns(OmnizarrWarning, match="array's type") if completes else nullcontext():
-        array = oz.open_array(theirs)
+        array = oz.open(theirs)
     np.testing.assert_array_equal(array[...], values)
 
 
@@ -187,7 +187,7 @@ def test_shuffle_without_a_size_means_items_of_4_bytes_in_version_2() -> None:
     oz.convert(old, new, zarr_format=3)
     assert json.loads(new["zarr.json"])["codecs"][-1]["configuration"] == {"elementsize": 4}
     assert new["c/0"] == old["0"]
-    np.testing.assert_array_equal(oz.open_array(new)[...], values)
+    np.testing.assert_array_equal(oz.open(new)[...], values)
 
 
 def test_shuffle_of_items_without_a_size_must_state_one() -> None:
@@ -197,4 +197,4 @@ def test_shuffle_of_items_without_a_size_must_state_one() -> None:
     codecs = [{"name": "vlen-utf8"}, shuffle]
     store = put(array_doc(data_type="string", fill_value="", codecs=codecs))
     with pytest.raises(InvalidMetadata, match="needs 'elementsize'"):
-        oz.open_array(store)
+        oz.open(store, kind="array")

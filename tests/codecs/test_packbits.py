@@ -61,7 +61,7 @@ def test_items_are_packed_without_gaps(data: st.DataObject) -> None:
         low = kept(b, first, last) << first
         negative = signed and b >> last & 1
         back.append(low | ((1 << width) - (2 << last)) if negative else low)
-    found = oz.open_array(store)[...]
+    found = oz.open(store)[...]
     assert found.tobytes() == raw(found.dtype, back, width).tobytes()
 
 

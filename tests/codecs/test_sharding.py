@@ -129,13 +129,13 @@ def test_writes_and_reads_of_any_slices_agree_with_numpy(
     layout: Layout, data: st.DataObject, write_empty: bool, engines: list[str]
 ) -> None:
     store = layout.store()
-    array, expected = oz.open_array(store, "r+"), layout.empty()
+    array, expected = oz.open(store, "r+"), layout.empty()
     with oz.configure(write_empty_chunks=write_empty, engine=engines[0]):
         layout.fill(array, expected)
     chosen = [data.draw(selections(layout.shape)) for _ in range(3)]
     for engine in engines:
         with oz.configure(engine=engine):
-            again = oz.open_array(store)
+            again = oz.open(store)
             assert np.array_equal(again[...], expected)
             for selection in chosen:
                 assert np.array_equal(again[selection], expected[selection])
@@ -144,7 +144,7 @@ def test_writes_and_reads_of_any_slices_agree_with_numpy(
 @given(layouts(), st.data())
 def test_chunks_that_become_empty_are_removed(layout: Layout, data: st.DataObject) -> None:
     store = layout.store()
-    array, expected = oz.open_array(store, "r+"), layout.empty()
+    array, expected = oz.open(store, "r+"), layout.empty()
     layout.fill(array, expected)
     selection = data.draw(selections(layout.shape))
     array[selection] = FILL
@@ -167,7 +167,7 @@ def theirs(store: dict[str, bytes]) -> tuple[Any, zarr.Array[Any]]:
 def test_shards_are_exchanged_with_zarr_python(layout: Layout, data: st.DataObject) -> None:
     store = layout.store()
     expected = layout.empty()
-    layout.fill(oz.open_array(store, "r+"), expected)
+    layout.fill(oz.open(store, "r+"), expected)
     copy, array = theirs(store)
     assert np.array_equal(array[...], expected)
     selection = tuple(
@@ -177,14 +177,14 @@ def test_shards_are_exchanged_with_zarr_python(layout: Layout, data: st.DataObje
     array[selection] = 5
     expected[selection] = 5
     values = {key: value.to_bytes() for key, value in copy._store_dict.items()}
-    assert np.array_equal(oz.open_array(values)[...], expected)
+    assert np.array_equal(oz.open(values)[...], expected)
 
 
 @given(layouts(packed=False), st.data())
 def test_shards_are_exchanged_with_tensorstore(layout: Layout, data: st.DataObject) -> None:
     store = layout.store()
     expected = layout.empty()
-    layout.fill(oz.open_array(store, "r+"), expected)
+    layout.fill(oz.open(store, "r+"), expected)
     memory, context = {"driver": "memory"}, tensorstore.Context()
     copy = tensorstore.KvStore.open(memory, context=context).result()
     for key, value in store.items():
@@ -198,7 +198,7 @@ def test_shards_are_exchanged_with_tensorstore(layout: Layout, data: st.DataObje
         array[positive].write(np.full((), 5, layout.dtype)).result()
         expected[positive] = 5
     values = {key.decode(): copy.read(key).result().value for key in copy.list().result()}
-    assert np.array_equal(oz.open_array(values)[...], expected)
+    assert np.array_equal(oz.open(values)[...], expected)
 
 
 @pytest.mark.parametrize(
@@ -217,11 +217,11 @@ def test_shards_are_exchanged_with_tensorstore(layout: Layout, data: st.DataObje
 def test_shards_hold_every_kind_of_data(data: npt.NDArray[Any]) -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, data=data, chunks=2, shards=8)
-    array = oz.open_array(store, "r+")
+    array = oz.open(store, "r+")
     assert np.array_equal(array[...], data)
     array[3:12:4] = data[:3]
     data[3:12:4] = data[:3].copy()
-    assert np.array_equal(oz.open_array(store)[...], data)
+    assert np.array_equal(oz.open(store)[...], data)
     assert sorted(store) == ["c/0", "c/1", "zarr.json"]
 
 
@@ -229,7 +229,7 @@ def test_shards_hold_every_kind_of_data(data: npt.NDArray[Any]) -> None:
 def test_an_array_without_axes_can_be_a_shard(value: npt.NDArray[Any]) -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, data=value, shards=())
-    array = oz.open_array(store, "r+")
+    array = oz.open(store, "r+")
     assert array[()] == value[()]
     assert len(index_of(store["c"], 1)) == 1
     array[...] = value.dtype.type() if value.dtype.kind == "i" else ""
@@ -245,7 +245,7 @@ def test_inner_chunks_get_the_codecs_of_any_notation() -> None:
     assert stored(store)["codecs"] == [
         sharding(2, 3, codecs=[transpose, raw("big"), GZIP], index_location="end")
     ]
-    assert np.array_equal(oz.open_array(store)[...], data)
+    assert np.array_equal(oz.open(store)[...], data)
 
 
 def test_the_byte_order_is_stated_inside_shards() -> None:
@@ -255,7 +255,7 @@ def test_the_byte_order_is_stated_inside_shards() -> None:
     oz.create_array(store, data=np.arange(8, dtype=">u2"), chunks=8, codecs=[nested])
     inner = sharding(2, codecs=[raw("big")])
     assert stored(store)["codecs"] == [sharding(4, codecs=[inner], index_codecs=[raw()])]
-    assert oz.open_array(store)[...].tolist() == list(range(8))
+    assert oz.open(store)[...].tolist() == list(range(8))
 
 
 def test_a_codec_object_can_be_given() -> None:
@@ -264,7 +264,7 @@ def test_a_codec_object_can_be_given() -> None:
     oz.create_array(store, data=np.arange(8, dtype="u2"), chunks=4, codecs=[codec])
     expected = sharding(2, codecs=[raw(), GZIP], index_location="end")
     assert stored(store)["codecs"] == [expected]
-    assert oz.open_array(store)[...].tolist() == list(range(8))
+    assert oz.open(store)[...].tolist() == list(range(8))
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_shards_need_chunks_of_one_shape(shards: Any) -> None:
 
 def test_an_unknown_inner_codec_prevents_only_reading_data() -> None:
     store = sharded([4], [4], sharding(2, codecs=[raw(), {"name": "lz5"}]))
-    array = oz.open_array(store)
+    array = oz.open(store)
     assert (array.shards, array.chunks) == ((4,), (2,))
     with pytest.raises(UnknownExtension, match=r"'lz5' at .*codecs\[1\]"):
         array[...]
@@ -304,7 +304,7 @@ def test_an_invalid_configuration_of_an_unknown_type_can_be_inspected(
 ) -> None:
     transpose = {"name": "transpose", "configuration": {"order": order}}
     codecs = [transpose, sharding(chunk_shape=chunks)]
-    array = oz.open_array(sharded([4, 4], [4, 4], *codecs, data_type={"name": "example.type"}))
+    array = oz.open(sharded([4, 4], [4, 4], *codecs, data_type={"name": "example.type"}))
     assert (array.shards, array.chunks) == (None, (4, 4))
     assert "example.type" in repr(array)
     with pytest.raises(UnknownExtension, match=r"example\.type"):
@@ -314,11 +314,11 @@ def test_an_invalid_configuration_of_an_unknown_type_can_be_inspected(
 def test_an_ignorable_inner_codec_is_skipped_on_reading_only() -> None:
     note = {"name": "example.note", "must_understand": False}
     plain = sharded([4], [4], sharding(2))
-    oz.open_array(plain, "r+")[...] = [1, 2, 3, 4]
+    oz.open(plain, "r+")[...] = [1, 2, 3, 4]
     store = sharded([4], [4], sharding(2, codecs=[raw(), note]))
     store["c/0"] = plain["c/0"]
     with pytest.warns(OmnizarrWarning, match="'example.note' is unknown here and is skipped"):
-        array = oz.open_array(store, "r+")
+        array = oz.open(store, "r+")
     assert array[...].tolist() == [1, 2, 3, 4]
     with pytest.raises(StoreError, match=r"example\.note"):
         array[0] = 5
@@ -327,7 +327,7 @@ def test_an_ignorable_inner_codec_is_skipped_on_reading_only() -> None:
 
 def test_resizing_clears_inner_chunks_outside_and_keeps_the_others() -> None:
     store = sharded([8], [8], sharding(2))
-    array = oz.open_array(store, "r+")
+    array = oz.open(store, "r+")
     array[...] = np.arange(1, 9)
     array.resize(5, outside="erase")
     array.resize(8)

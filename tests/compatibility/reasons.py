@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-DEFAULT_MODE = "read-only without a mode, and creates nothing: give mode `a`, `r+` or `w`"
-INTERNAL = "internal to zarr-python; omnizarr builds nodes only from stored metadata"
-
 # Public names of zarr-python 2.18 that programs still use.
 OLD = [
     "ABSStore", "BZ2", "Blosc", "DBMStore", "DirectoryStore", "FSStore", "GZip", "KVStore",
@@ -27,56 +24,14 @@ OLD_GROUP = [
 
 REASONS: dict[str, dict[str, str]] = {
     "zarr": {
-        "AsyncArray": "see `omnizarr.aio`: arrays with awaitable methods",
-        "AsyncGroup": "see `omnizarr.aio`: groups with awaitable methods",
-        "config": "a module with `get`, `set`, `reset` and `configure`; of zarr-python's keys it"
-        " supports `threading.max_workers`, `array.write_empty_chunks` and `default_zarr_format`,"
-        " and ignores the others with a warning",
         "copy": "works as in 2.18; zarr-python 3 raises NotImplementedError",
         "copy_all": "works as in 2.18; zarr-python 3 raises NotImplementedError",
         "copy_store": "works as in 2.18; zarr-python 3 raises NotImplementedError",
-        "create": "in version 3, `order` is stored as a transpose codec; zarr-python ignores it;"
-        " no `data` and `mode`: use `array` and `open_array`",
-        "create_array": "uses the format of the hierarchy if none is given; the default codecs are"
-        " blosc and crc32c, not zstd (setting `codecs`); `order` as in `create`; `overwrite`"
-        " raises instead of deleting files that are not Zarr",
         "load": "returns a dictionary of arrays for a group; zarr-python 3 cannot load groups",
-        "open": DEFAULT_MODE,
-        "open_array": DEFAULT_MODE + ", or a shape or data to create",
-        "open_group": DEFAULT_MODE,
         "print_debug_info": "prints another text",
-        "save": "raises if the array exists, unless `overwrite` is given",
-        "save_array": "raises if the array exists, unless `overwrite` is given",
-        "save_group": "raises if the array exists, unless `overwrite` is given",
     },
-    "zarr.Array": {
-        "async_array": "see `omnizarr.aio`",
-        "chunks": "for a rectilinear grid, the lengths along each axis",
-        "compressors": "`omnizarr.codecs` objects, also for version 2",
-        "compressor": "the compressor, in every version; zarr-python raises for version 3",
-        "filters": "`omnizarr.codecs` objects, also for version 2",
-        "from_dict": INTERNAL,
-        "info": "a dictionary that prints as a table, with other labels",
-        "info_complete": "a dictionary that prints as a table, with other labels",
-        "metadata": "version-independent model, with `zarr_format`, `to_dict()` and `documents()`",
-        "nchunks_initialized": "for shards, counts the inner chunks that are stored;"
-        " zarr-python counts all inner chunks of a stored shard",
-        "order": "the stored order, in every version",
-        "resize": "`new_shape` is positional; chunks outside the new shape are kept, with a"
-        " warning, unless `outside=\"erase\"`",
-        "serializer": "an `omnizarr.codecs` object",
-        "store_path": "a store and a path, without methods to read or write",
-    },
-    "zarr.Group": {
-        "create": "no `storage_options`: uses the store of the group",
-        "create_array": "no `storage_options`: uses the store of the group",
-        "info": "a dictionary that prints as a table, with other labels",
-        "info_complete": "a dictionary that prints as a table, with other labels",
-        "metadata": "version-independent model, with `zarr_format`, `to_dict()` and `documents()`",
-        "store_path": "a store and a path, without methods to read or write",
-        "synchronizer": "not needed: writers lock what they share",
-        "update_attributes_async": "see `omnizarr.aio`",
-    },
+    "zarr.Array": {},
+    "zarr.Group": {},
     "zarr.codecs": {
         "SubchunkWriteOrder": "metadata do not state the order of chunks inside a shard",
     },

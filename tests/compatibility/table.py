@@ -15,13 +15,11 @@ from typing import Any
 
 import omnizarr
 import omnizarr.storage
+from omnizarr import zarr
 from tests.compatibility import names, reasons
 
 PAGE = Path(__file__).parents[2] / "docs" / "zarr-python.md"
 START, END = "<!-- table -->\n", "<!-- /table -->"
-
-# Functions whose keywords go on to `create_array`, so that its parameters are theirs.
-FORWARDING = {"save_array", "open_consolidated"}
 
 
 @dataclass(frozen=True)
@@ -41,30 +39,25 @@ def parts() -> dict[str, tuple[Any, dict[str, list[str]]]]:
     """Return omnizarr's object for each part, and zarr-python's names with their parameters."""
     theirs = names.listed()["parts"]
     return {
-        "zarr": (omnizarr, theirs["zarr"]),
-        "zarr.Array": (omnizarr.Array, theirs["zarr.Array"]),
-        "zarr.Group": (omnizarr.Group, theirs["zarr.Group"]),
+        "zarr": (zarr, theirs["zarr"]),
+        "zarr.Array": (zarr.Array, theirs["zarr.Array"]),
+        "zarr.Group": (zarr.Group, theirs["zarr.Group"]),
         "zarr.codecs": (omnizarr.codecs, theirs["zarr.codecs"]),
         "zarr.storage": (omnizarr.storage, theirs["zarr.storage"]),
         "zarr.errors": (omnizarr.errors, theirs["zarr.errors"]),
-        "zarr 2.18": (omnizarr, {name: [] for name in reasons.OLD}),
-        "zarr.Array 2.18": (omnizarr.Array, {name: [] for name in reasons.OLD_ARRAY}),
-        "zarr.Group 2.18": (omnizarr.Group, {name: [] for name in reasons.OLD_GROUP}),
+        "zarr 2.18": (zarr, {name: [] for name in reasons.OLD}),
+        "zarr.Array 2.18": (zarr.Array, {name: [] for name in reasons.OLD_ARRAY}),
+        "zarr.Group 2.18": (zarr.Group, {name: [] for name in reasons.OLD_GROUP}),
     }
 
 
-def accepted(holder: Any, name: str) -> set[str]:
-    """Return the parameters that omnizarr accepts, including those it passes on."""
+def accepted(holder: Any, name: str, taken: set[str]) -> set[str]:
+    """Return the parameters that omnizarr accepts; keywords go on to zarr-python's functions."""
     own = names.parameters(holder, name)
     found = getattr(holder, name)
     if inspect.isroutine(found):
-        keywords = [
-            p for p in inspect.signature(found).parameters.values() if p.kind is p.VAR_KEYWORD
-        ]
-        if keywords and name in FORWARDING:
-            own |= names.parameters(omnizarr, "create_array")
-        if keywords and name in ("open_group", "group"):
-            own |= {"cache_attrs", "synchronizer", "chunk_store", "meta_array"}
+        several = inspect.signature(found).parameters.values()
+        own |= taken if any(p.kind is p.VAR_KEYWORD for p in several) else set()
     return own
 
 
@@ -84,7 +77,7 @@ def _row(part: str, taken: set[str], ours: Any, name: str, note: str) -> Row:
         if not note:
             raise LookupError(f"{part}.{name} is not offered; give a reason in reasons.py")
         return Row(part, name, "not offered", note)
-    unsaid = {p for p in taken - accepted(ours, name) if f"`{p}`" not in note}
+    unsaid = {p for p in taken - accepted(ours, name, taken) if f"`{p}`" not in note}
     if unsaid:
         raise LookupError(f"{part}.{name} lacks {sorted(unsaid)}; give a reason in reasons.py")
     return Row(part, name, "differs" if note else "same", note)

@@ -39,7 +39,7 @@ def test_one_switch_disables_all_caches(table: Cache[Any, Any]) -> None:
         assert table.get("a") is None
         store: dict[str, bytes] = {}
         oz.create_array(store, data=np.arange(8), chunks=3, attributes={"a": 1})
-        assert oz.open_array(store)[...].tolist() == list(range(8))
+        assert oz.open(store)[...].tolist() == list(range(8))
         assert {len(each) for each in cache._caches} == {0}
     table.put("a", 1)
     assert table.get("a") == 1

@@ -117,8 +117,8 @@ def test_a_finaliser_cannot_append_to_an_array_its_thread_appends_to(
     kind: str, tmp_path: Path
 ) -> None:
     stores: dict[str, Callable[[], oz.Store]] = {
-        "memory": oz.MemoryStore,
-        "directory": lambda: oz.LocalStore(tmp_path),
+        "memory": oz.storage.MemoryStore,
+        "directory": lambda: oz.storage.LocalStore(tmp_path),
         "sqlite": lambda: SQLiteStore(tmp_path / "x.sqlite"),
     }
     store = stores[kind]()
@@ -137,7 +137,7 @@ def test_a_finaliser_in_the_middle_of_a_shard_of_the_draft_needs_no_help() -> No
     data = np.arange(64).reshape(8, 8)
     arrays = [
         oz.create_array(
-            oz.MemoryStore(), path="a", data=data, chunks=(2, 2), zarr_format="3-draft",
+            oz.storage.MemoryStore(), path="a", data=data, chunks=(2, 2), zarr_format="3-draft",
             storage_transformers=[indexed_shards((2, 2))],
         )
         for _ in range(2)

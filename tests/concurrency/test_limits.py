@@ -24,7 +24,7 @@ def nothing() -> None:
     """There is nothing to stop."""
 
 
-class Watched(oz.MemoryStore):
+class Watched(oz.storage.MemoryStore):
     """Counts the threads that are inside it at the same time, once it has seen some at all."""
 
     def __init__(self, some: int) -> None:

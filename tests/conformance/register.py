@@ -165,14 +165,14 @@ def stored_array(kind: registry.Kind, name: str) -> tuple[dict[str, bytes], str]
     if registry.find(kind, "raw_bytes" if (kind, name) == ("data_type", "r") else name) is None:
         return {}, "no"
     store = {"zarr.json": json.dumps(document(kind, name)).encode()}
-    array = oz.open_array(store, mode="r+")
+    array = oz.open(store, mode="r+")
     values = some_values(array.dtype)
     try:
         array[...] = values
     except oz.MissingPackage:  # which the table names, as where all of them are installed
         return store, "read, write"
     assert len(store) > 1, "nothing was stored"
-    assert oz.open_array(store)[...].tolist() == values.tolist()
+    assert oz.open(store)[...].tolist() == values.tolist()
     if kind == "data_type":
         new: dict[str, bytes] = {}
         oz.create_array(new, shape=4, dtype=TYPES.get(name, name))
@@ -188,7 +188,7 @@ import base64, json, re, omnizarr
 found = {}
 for name, store in json.loads(%r).items():
     try:
-        omnizarr.open_array({k: base64.b64decode(v) for k, v in store.items()})[...]
+        omnizarr.open({k: base64.b64decode(v) for k, v in store.items()})[...]
     except omnizarr.MissingPackage as e:
         found[name] = re.search(r"omnizarr\\[(\\w+)\\]|$", str(e))[1] or str(e)
 print(json.dumps(found))

@@ -44,7 +44,7 @@ def test_a_key_that_is_too_long_for_object_stores_is_an_error(s3: Cloud) -> None
 def test_one_hierarchy_reads_the_same_from_a_bucket_and_a_web_server(
     cloud: Cloud, web: Web
 ) -> None:
-    source = oz.MemoryStore(web.values)
+    source = oz.storage.MemoryStore(web.values)
     group = oz.create_group(source, zarr_format=2, attributes={"title": "one"})
     data = np.arange(400, dtype="i4").reshape(20, 20)
     group.create_array("a", data=data, chunks=(10, 10)).attrs["unit"] = "m"
@@ -52,7 +52,7 @@ def test_one_hierarchy_reads_the_same_from_a_bucket_and_a_web_server(
     for key in source.list():
         bucket.set(key, source.get(key) or b"")
     for store in (source, bucket, resolve(web.url)):
-        read = oz.open_group(store)
+        read = oz.open(store)
         assert dict(read.attrs) == {"title": "one"}
         assert dict(read["a"].attrs) == {"unit": "m"}
         np.testing.assert_array_equal(read["a"][...], data)

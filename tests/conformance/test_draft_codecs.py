@@ -75,7 +75,7 @@ def test_gzip_values_are_gzip_files_at_every_level(level: int) -> None:
     assert value[:3].hex() == "1f8b08"
     assert gzip.decompress(value) == data.tobytes()
     assert (len(value) > data.nbytes) == (level == 0)  # stored, but still a gzip file
-    np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+    np.testing.assert_array_equal(omnizarr.open(store)[...], data)
 
 
 @pytest.mark.shows("DX-01")
@@ -86,7 +86,7 @@ def test_gzip_values_are_gzip_files_at_every_level(level: int) -> None:
 def test_a_wrong_gzip_level_is_refused(configuration: dict[str, Any]) -> None:
     store = stored([codec("gzip", **configuration)])
     with pytest.raises(InvalidMetadata, match=r"gzip.*configuration\.level"):
-        omnizarr.open_array(store)
+        omnizarr.open(store, kind="array")
     [problem] = omnizarr.validate(store)
     assert problem.level == "error"
     assert "level" in str(problem)
@@ -98,7 +98,7 @@ def test_a_wrong_gzip_level_is_refused_at_creation(level: Any) -> None:
     store: dict[str, bytes] = {}
     with pytest.raises(InvalidMetadata, match="level"):
         omnizarr.create_array(
-            store, shape=4, zarr_format="3-draft", compressor={"id": "gzip", "level": level}
+            store, shape=4, zarr_format="3-draft", compressors={"id": "gzip", "level": level}
         )
     assert store == {}
 
@@ -107,7 +107,7 @@ def test_a_wrong_gzip_level_is_refused_at_creation(level: Any) -> None:
 @pytest.mark.parametrize("level", [0, 1, 9])
 def test_gzip_files_of_other_programs_are_read(level: int) -> None:
     value = gzip.compress(NUMBERS.tobytes(), level)
-    array = omnizarr.open_array(stored([codec("gzip", level=1)], value))
+    array = omnizarr.open(stored([codec("gzip", level=1)], value))
     np.testing.assert_array_equal(array[...], NUMBERS)
 
 
@@ -118,7 +118,7 @@ def test_several_gzip_members_are_read_as_one(cuts: list[int]) -> None:
     edges = [0, *cuts, len(data)]
     pieces = [data[a:b] for a, b in itertools.pairwise(edges)]
     value = b"".join(gzip.compress(piece) for piece in pieces)
-    array = omnizarr.open_array(stored([codec("gzip", level=1)], value))
+    array = omnizarr.open(stored([codec("gzip", level=1)], value))
     np.testing.assert_array_equal(array[...], NUMBERS)
 
 
@@ -143,7 +143,7 @@ WHOLE = gzip.compress(NUMBERS.tobytes())
     ],
 )
 def test_a_damaged_gzip_value_is_an_error_that_names_chunk_and_codec(value: bytes) -> None:
-    array = omnizarr.open_array(stored([codec("gzip", level=1)], value))
+    array = omnizarr.open(stored([codec("gzip", level=1)], value))
     with pytest.raises(ChunkError, match=r"chunk \(0,\).*'data/c0'.*gzip") as caught:
         array[...]
     assert caught.value.codec == "gzip"
@@ -155,8 +155,8 @@ def test_a_damaged_gzip_value_is_an_error_that_names_chunk_and_codec(value: byte
 def test_every_spelling_of_the_gzip_uri_is_read(plural: str, version: str) -> None:
     uri = f"https://purl.org/zarr/spec/{plural}/gzip{version}"
     store = stored([{"type": uri, "configuration": {"level": 1}}], WHOLE)
-    np.testing.assert_array_equal(omnizarr.open_array(store)[...], NUMBERS)
-    omnizarr.open_array(store, "r+").attrs["touched"] = True
+    np.testing.assert_array_equal(omnizarr.open(store)[...], NUMBERS)
+    omnizarr.open(store, "r+").attrs["touched"] = True
     assert codecs_in(store) == [codec("gzip", level=1)]  # written in the one right way
 
 
@@ -168,7 +168,7 @@ def test_every_spelling_of_the_gzip_uri_is_read(plural: str, version: str) -> No
 def test_endian_is_big_or_little_and_nothing_else(configuration: dict[str, Any]) -> None:
     store = stored([codec("endian", **configuration)], bytes(16))
     with pytest.raises(InvalidMetadata, match=r"codecs\[0\]\.configuration\.endian"):
-        omnizarr.open_array(store)
+        omnizarr.open(store, kind="array")
 
 
 @pytest.mark.shows("DX-05", "DX-06")
@@ -189,7 +189,7 @@ def test_items_are_stored_in_the_stated_byte_order(
     data_type: str, endian: str, value: str, expected: Any
 ) -> None:
     store = stored([codec("endian", endian=endian)], bytes.fromhex(value), data_type, size=1)
-    array = omnizarr.open_array(store, "r+")
+    array = omnizarr.open(store, "r+")
     assert array[0] == expected
     assert array.dtype == np.dtype(data_type)
     del store["data/c0"]
@@ -211,7 +211,7 @@ def test_little_is_the_same_as_no_endian_codec(data_type: str) -> None:
     dtype = np.dtype(data_type).newbyteorder("<")
     value = np.arange(1, 5).astype(dtype).tobytes()
     read = [
-        omnizarr.open_array(stored(codecs, value, data_type))[...]
+        omnizarr.open(stored(codecs, value, data_type))[...]
         for codecs in ([codec("endian", endian="little")], [], None)
     ]
     for found in read:
@@ -223,7 +223,7 @@ def test_little_is_the_same_as_no_endian_codec(data_type: str) -> None:
 def test_endian_comes_before_bytes_codecs() -> None:
     big = NUMBERS.astype(">i4").tobytes()
     codecs = [codec("endian", endian="big"), codec("gzip", level=1)]
-    array = omnizarr.open_array(stored(codecs, gzip.compress(big)))
+    array = omnizarr.open(stored(codecs, gzip.compress(big)))
     np.testing.assert_array_equal(array[...], NUMBERS)
 
 
@@ -232,10 +232,10 @@ def test_endian_comes_before_bytes_codecs() -> None:
 def test_endian_after_a_bytes_codec_is_refused(first: dict[str, Any]) -> None:
     store = stored([first, codec("endian", endian="big")], WHOLE)
     with pytest.raises(InvalidMetadata, match=r"codecs\[1\].*endian/1\.0' takes an array"):
-        omnizarr.open_array(store)
+        omnizarr.open(store, kind="array")
     twice = stored([codec("endian", endian="big"), codec("endian", endian="big")])
     with pytest.raises(InvalidMetadata, match=r"codecs\[1\].*takes an array"):
-        omnizarr.open_array(twice)
+        omnizarr.open(twice, kind="array")
 
 
 # blosc
@@ -245,12 +245,12 @@ def test_endian_after_a_bytes_codec_is_refused(first: dict[str, Any]) -> None:
 def test_the_printed_blosc_example_works() -> None:
     value = bytes(numcodecs.blosc.compress(NUMBERS.tobytes(), b"lz4", 1, 1, 0))
     store = stored([codec("blosc", **BLOSC)], value)
-    np.testing.assert_array_equal(omnizarr.open_array(store)[...], NUMBERS)
-    array = omnizarr.open_array(store, "r+")
+    np.testing.assert_array_equal(omnizarr.open(store)[...], NUMBERS)
+    array = omnizarr.open(store, "r+")
     array[0] = 5
     array.attrs["touched"] = True
     assert codecs_in(store) == [codec("blosc", **BLOSC)]
-    assert omnizarr.open_array(store)[...].tolist() == [5, -2, 300, 70000]
+    assert omnizarr.open(store)[...].tolist() == [5, -2, 300, 70000]
 
 
 @pytest.mark.shows("DX-09", "DX-11")
@@ -273,7 +273,7 @@ def test_the_printed_blosc_example_works() -> None:
 def test_a_wrong_blosc_member_is_refused(member: str, value: Any) -> None:
     store = stored([codec("blosc", **{**BLOSC, member: value})])
     with pytest.raises(InvalidMetadata, match=rf"blosc.*configuration\.{member}"):
-        omnizarr.open_array(store)
+        omnizarr.open(store, kind="array")
 
 
 @pytest.mark.shows("DX-10", "DX-12")
@@ -290,7 +290,7 @@ def test_blosc_values_are_exchanged_with_c_blosc(cname: str, clevel: int, shuffl
     assert struct.unpack_from("<III", value, 4)[::2] == (data.nbytes, len(value))
     theirs = bytes(numcodecs.Blosc(cname, clevel, shuffle).encode(data))
     store["data/c0"] = theirs
-    np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+    np.testing.assert_array_equal(omnizarr.open(store)[...], data)
 
 
 @pytest.mark.shows("DX-12")
@@ -301,7 +301,7 @@ def test_a_block_size_can_be_stated() -> None:
         config = {**BLOSC, "cname": "zstd", "blocksize": blocksize}
         store = created(data, compressor={"id": "blosc", **config})
         sizes[blocksize] = struct.unpack_from("<I", store["data/c0"], 8)[0]
-        np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+        np.testing.assert_array_equal(omnizarr.open(store)[...], data)
     assert sizes[4096] == 4096
     assert sizes[0] > 4096
 
@@ -311,12 +311,12 @@ def test_snappy_is_supported_although_numcodecs_lacks_it() -> None:
     data = np.zeros(1000, "<i4") + 3
     store = created(data, compressor={"id": "blosc", **BLOSC, "cname": "snappy"})
     assert store["data/c0"][2] >> 5 == 2
-    np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+    np.testing.assert_array_equal(omnizarr.open(store)[...], data)
     # A Blosc buffer of one block whose stream is damaged.
     header = struct.pack("<4B3I", 2, 1, 2 << 5, 4, data.nbytes, data.nbytes, 26)
     store["data/c0"] = header + struct.pack("<2I", 20, 2) + b"\0\0"
     with pytest.raises(ChunkError, match="snappy: the stream says 0 bytes, expected"):
-        omnizarr.open_array(store)[...]
+        omnizarr.open(store, kind="array")[...]
 
 
 BYTE_SHUFFLE, BIT_SHUFFLE = 1, 4
@@ -340,7 +340,7 @@ def test_the_blosc_header_states_the_shuffle(dtype: str, shuffle: int, flags: in
     data = (np.arange(40000) // 100).astype(dtype)
     store = created(data, compressor={"id": "blosc", **BLOSC, "shuffle": shuffle})
     assert store["data/c0"][2] & (BYTE_SHUFFLE | BIT_SHUFFLE) == flags
-    np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+    np.testing.assert_array_equal(omnizarr.open(store)[...], data)
 
 
 @pytest.mark.shows("DX-13")
@@ -356,7 +356,7 @@ def test_the_type_size_is_that_of_the_items_given_to_blosc(dtype: str) -> None:
     assert after_gzip["data/c0"][3] == 1
     for each in (store, after_gzip):
         assert all("typesize" not in c["configuration"] for c in codecs_in(each))
-        np.testing.assert_array_equal(omnizarr.open_array(each)[...], data)
+        np.testing.assert_array_equal(omnizarr.open(each)[...], data)
 
 
 @pytest.mark.shows("DX-13")
@@ -366,13 +366,13 @@ def test_a_reader_takes_the_type_size_from_the_blosc_header(typesize: int) -> No
     value = bytes(numcodecs.blosc.compress(data.tobytes(), b"lz4", 5, 1, 0, typesize=typesize))
     assert value[3] == typesize
     store = stored([codec("blosc", **BLOSC)], value, size=4000)
-    np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+    np.testing.assert_array_equal(omnizarr.open(store)[...], data)
 
 
 @pytest.mark.shows("DX-12")
 @pytest.mark.parametrize("cut", [0, 15, 16, -1])
 def test_a_truncated_blosc_value_is_an_error_that_names_the_chunk(cut: int) -> None:
     value = bytes(numcodecs.blosc.compress(NUMBERS.tobytes(), b"lz4", 1, 1, 0))[:cut]
-    array = omnizarr.open_array(stored([codec("blosc", **BLOSC)], value))
+    array = omnizarr.open(stored([codec("blosc", **BLOSC)], value))
     with pytest.raises(ChunkError, match=r"chunk \(0,\).*'data/c0'.*blosc"):
         array[...]

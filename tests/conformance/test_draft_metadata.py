@@ -184,7 +184,7 @@ def test_unknown_names_are_skipped_with_a_warning_in_later_minor_versions_only()
     later = "https://purl.org/zarr/spec/core/3.7"
     store = hierarchy(documents, zarr_format=later, extra={"new": 1})
     with pytest.warns(oz.OmnizarrWarning, match=r"zarr\.json: extra: unknown field"):
-        root = oz.open_group(store)
+        root = oz.open(store)
     with pytest.warns(oz.OmnizarrWarning, match=r"meta/a\.array\.json: later: unknown field"):
         assert root["a"].shape == (4, 6)
     with pytest.raises(oz.InvalidMetadata, match=r"zarr\.json: extra: unknown field"):
@@ -260,7 +260,7 @@ def test_another_encoding_holds_the_same_names_under_its_own_suffix(
     assert msgpack.unpackb(store["meta/group.msgpack"]) == {"attributes": {"x": 1}}
     same = created(shape=4, attributes={"y": 2})
     assert msgpack.unpackb(store["meta/foo.array.msgpack"]) == document(same)
-    opened = oz.open_group(store)
+    opened = oz.open(store)
     assert list(opened) == ["foo"]
     assert opened["foo"][...].tolist() == [7] * 4
 
@@ -282,7 +282,7 @@ def test_the_suffix_of_the_entry_point_ends_all_metadata_keys() -> None:
     encoding = {"type": "json", "metadata_key_suffix": ".txt"}
     store = hierarchy({"meta/old.array.txt": array()}, metadata_encoding=encoding)
     store["meta/other.array.json"] = text(array())
-    group = oz.open_group(store, "r+")
+    group = oz.open(store, "r+")
     group.create_group("foo/bar")
     group.create_array("baz", shape=1, dtype="i4")
     assert list(group) == ["baz", "foo", "old"]
@@ -331,7 +331,7 @@ def test_an_unknown_extension_that_must_be_understood_stops_reading() -> None:
 @pytest.mark.shows("D3-48", "D3-49", "D3-106")
 def test_an_extension_of_the_entry_point_that_may_be_ignored_is_ignored_and_kept() -> None:
     store = {"zarr.json": PRINTED_ENTRY_WITH_EXTENSION}
-    group = oz.open_group(store, "r+")
+    group = oz.open(store, "r+")
     group.attrs["x"] = 1
     group.create_array("a", shape=2, dtype="i4")[...] = 5
     oz.create_group(store, zarr_format=DRAFT, overwrite=True)
@@ -342,7 +342,7 @@ def test_an_extension_of_the_entry_point_that_may_be_ignored_is_ignored_and_kept
 @pytest.mark.shows("D3-48", "D3-64", "D3-106")
 def test_an_extension_of_an_array_that_may_be_ignored_is_ignored_and_kept() -> None:
     store = with_array(extensions=[IGNORABLE])
-    opened = oz.open_array(store, "r+", path="a")
+    opened = oz.open(store, "r+", path="a")
     opened.attrs["x"] = 1
     opened.resize(6, 6)
     assert document(store, "meta/a.array.json") == array(
@@ -384,7 +384,7 @@ def test_all_problems_are_reported_at_once() -> None:
 def test_a_shape_is_a_list_of_lengths(shape: Any, field: str) -> None:
     refused(with_array(shape=shape), field)
     good = with_array(shape=[10, 20])
-    assert oz.open_array(good, path="a").shape == (10, 20)
+    assert oz.open(good, path="a").shape == (10, 20)
 
 
 @pytest.mark.shows("D3-52", "D3-122")
@@ -402,7 +402,7 @@ def test_a_shape_is_a_list_of_lengths(shape: Any, field: str) -> None:
 )
 def test_a_data_type_is_a_core_name_or_an_extension_with_a_type(data_type: Any, field: str) -> None:
     refused(with_array(data_type=data_type), field)
-    assert oz.open_array(with_array(data_type="float64"), path="a").dtype == "<f8"
+    assert oz.open(with_array(data_type="float64"), path="a").dtype == "<f8"
 
 
 @pytest.mark.shows("D3-52", "D3-122")
@@ -424,7 +424,7 @@ def test_other_types_are_written_as_an_extension_object(
     assert stated["type"] == type_
     uri = f"https://purl.org/zarr/spec/extensions/data-types/{extension}/1.0"
     assert stated["extension"] == uri
-    assert oz.open_array(store).dtype == np.dtype(dtype)
+    assert oz.open(store).dtype == np.dtype(dtype)
 
 
 @pytest.mark.shows("D3-53", "D3-58", "D3-106")
@@ -453,7 +453,7 @@ def test_the_first_known_fallback_of_an_unknown_type_is_used_with_a_warning(
     stated = {**UNKNOWN_TYPE, **unknown, "fallback": fallback}
     store = with_array(data_type=stated, fill_value=fill)
     with pytest.warns(oz.OmnizarrWarning, match=f"'weird' of {stated['extension']!r}") as caught:
-        opened = oz.open_array(store, path="a")
+        opened = oz.open(store, path="a")
     first = fallback if isinstance(fallback, str) else fallback[0]
     skipped = first in ("foo", "r12") or "http://example.org/x" in str(first)
     used = fallback[1] if skipped else first
@@ -467,7 +467,7 @@ def test_a_type_read_by_its_fallback_keeps_its_name_on_rewrite() -> None:
     stated = {**UNKNOWN_TYPE, "fallback": ["int32"], "more": [1]}
     store = with_array(data_type=stated, fill_value=3)
     with oz.configure(fallback="use"):
-        oz.open_array(store, "r+", path="a").attrs["x"] = 1
+        oz.open(store, "r+", path="a").attrs["x"] = 1
     assert document(store, "meta/a.array.json") == array(
         data_type=stated, fill_value=3, attributes={"x": 1}
     )
@@ -477,9 +477,9 @@ def test_a_type_read_by_its_fallback_keeps_its_name_on_rewrite() -> None:
 def test_fallbacks_can_be_switched_on_and_off() -> None:
     store = with_array(data_type={**UNKNOWN_TYPE, "fallback": "int32"})
     with oz.configure(fallback="use"):  # a warning would be an error here
-        assert oz.open_array(store, path="a").dtype == "<i4"
+        assert oz.open(store, path="a").dtype == "<i4"
     with oz.configure(fallback="refuse"), pytest.raises(oz.UnknownExtension, match="weird"):
-        oz.open_array(store, path="a")[...]
+        oz.open(store, path="a", kind="array")[...]
     with pytest.raises(oz.InvalidArgument, match="fallback"), oz.configure(fallback="maybe"):
         pass
 
@@ -489,7 +489,7 @@ def test_fallbacks_can_be_switched_on_and_off() -> None:
 def test_an_unknown_type_without_a_usable_fallback_is_refused(fallback: dict[str, Any]) -> None:
     store = with_array(data_type={**UNKNOWN_TYPE, **fallback})
     before = dict(store)
-    opened = oz.open_array(store, "r+", path="a")
+    opened = oz.open(store, "r+", path="a")
     uses = (
         lambda: opened.dtype,
         lambda: opened[...],
@@ -528,7 +528,7 @@ def test_a_chunk_grid_that_is_not_regular_or_an_extension_is_refused(grid: Any, 
 @pytest.mark.shows("D3-55")
 def test_the_printed_grid_has_chunks_of_2_by_5() -> None:
     grid = {"type": "regular", "chunk_shape": [2, 5], "separator": "/"}
-    assert oz.open_array(with_array(chunk_grid=grid), path="a").chunks == (2, 5)
+    assert oz.open(with_array(chunk_grid=grid), path="a").chunks == (2, 5)
 
 
 @pytest.mark.shows("D3-55", "D3-106")
@@ -536,7 +536,7 @@ def test_an_unknown_chunk_grid_is_never_ignored() -> None:
     grid = {"extension": "http://example.org/grid", "type": "hexagons"}
     store = with_array(chunk_grid=grid)
     before = dict(store)
-    opened = oz.open_array(store, "r+", path="a")
+    opened = oz.open(store, "r+", path="a")
     for use in (lambda: opened[...], lambda: opened.__setitem__(..., 1), lambda: opened.chunks):
         with pytest.raises(
             oz.UnknownExtension, match=r"'/a'.*http://example\.org/grid.*chunk_grid"
@@ -587,7 +587,7 @@ def test_the_user_can_choose_the_fallbacks() -> None:
 @pytest.mark.shows("D3-57")
 def test_chosen_fallbacks_survive_a_rewrite() -> None:
     store = created(dtype="<M8[ns]", fallback=["uint64"])
-    oz.open_array(store, "r+").attrs["x"] = 1
+    oz.open(store, "r+").attrs["x"] = 1
     assert document(store)["data_type"]["fallback"] == ["uint64"]
 
 
@@ -638,7 +638,7 @@ def test_a_default_fill_value_is_stored_explicitly(
 def test_null_is_read_as_zero_with_a_warning_and_never_written(data_type: Any, zero: Any) -> None:
     store = with_array(data_type=data_type, fill_value=None)
     with pytest.warns(oz.OmnizarrWarning, match=r"a\.array\.json: fill_value: null is not perm"):
-        opened = oz.open_array(store, "r+", path="a")
+        opened = oz.open(store, "r+", path="a")
     found = opened.fill_value
     assert (found.tobytes() if isinstance(zero, bytes) else found) == zero
     with pytest.warns(oz.OmnizarrWarning):
@@ -683,7 +683,7 @@ def test_fill_values_that_do_not_fit_the_type_are_refused(data_type: str, fill: 
     store = with_array(data_type=data_type, fill_value="FILL")
     store["meta/a.array.json"] = store["meta/a.array.json"].replace(b'"FILL"', fill.encode())
     with pytest.raises(oz.InvalidMetadata, match=f"'/a'.*fill_value of {data_type}"):
-        oz.open_array(store, path="a")
+        oz.open(store, path="a", kind="array")
 
 
 @pytest.mark.shows("D3-60", "D3-61", "D3-62", "D3-117", "D3-118")
@@ -718,7 +718,7 @@ def test_fill_values_that_do_not_fit_the_type_are_refused(data_type: str, fill: 
     ],
 )
 def test_fill_values_mean_exact_bits(data_type: str, fill: Any, bits: str) -> None:
-    opened = oz.open_array(with_array(data_type=data_type, fill_value=fill), path="a")
+    opened = oz.open(with_array(data_type=data_type, fill_value=fill), path="a")
     assert opened[0, :1].tobytes().hex() == bits
 
 
@@ -742,13 +742,13 @@ def test_fill_values_are_written_in_the_notation_of_the_draft(
 ) -> None:
     store = created(dtype=dtype, fill_value=value)
     assert document(store)["fill_value"] == fill
-    assert oz.open_array(store)[:1].tobytes() == np.array([value], dtype).tobytes()
+    assert oz.open(store)[:1].tobytes() == np.array([value], dtype).tobytes()
 
 
 @pytest.mark.shows("D3-63")
 def test_an_extension_type_interprets_its_fill_value() -> None:
     times = json.loads(PRINTED_TIMES)["data_type"]
-    opened = oz.open_array(with_array(data_type=times, fill_value=0), path="a")
+    opened = oz.open(with_array(data_type=times, fill_value=0), path="a")
     assert opened[0, 0] == np.datetime64("1970-01-01")
 
 
@@ -757,7 +757,7 @@ def test_an_extension_type_interprets_its_fill_value() -> None:
 def test_the_fill_value_of_an_unknown_type_is_kept_unchanged(fill: Any) -> None:
     stated = array(data_type=UNKNOWN_TYPE, fill_value=fill)
     store = hierarchy({"meta/a.array.json": stated})
-    oz.open_array(store, "r+", path="a").attrs["x"] = 1
+    oz.open(store, "r+", path="a").attrs["x"] = 1
     assert document(store, "meta/a.array.json") == {**stated, "attributes": {"x": 1}}
 
 
@@ -768,7 +768,7 @@ def test_the_fill_value_of_an_unknown_type_is_kept_unchanged(fill: Any) -> None:
 def test_attributes_are_any_json_values() -> None:
     values = {"list": [1, [2, {"x": None}]], "null": None, "float": 1.5e300, "text": "é☃", "": {}}
     store = with_array(attributes=values)
-    opened = oz.open_array(store, "r+", path="a")
+    opened = oz.open(store, "r+", path="a")
     assert opened.attrs == values
     opened.attrs["more"] = [True]
     assert document(store, "meta/a.array.json")["attributes"] == {**values, "more": [True]}
@@ -814,7 +814,7 @@ def test_an_unknown_storage_transformer_is_never_ignored() -> None:
     store = with_array(storage_transformers=[{"extension": "http://example.org/t", "type": "x"}])
     store["data/a/c0/0"] = bytes(24)
     before = dict(store)
-    opened = oz.open_array(store, "r+", path="a")
+    opened = oz.open(store, "r+", path="a")
     for use in (lambda: opened[...], lambda: opened.__setitem__(..., 1), opened.chunks_present):
         with pytest.raises(oz.OmnizarrError, match=r"/a.*http://example\.org/t.*transformers\[0\]"):
             use()
@@ -824,7 +824,7 @@ def test_an_unknown_storage_transformer_is_never_ignored() -> None:
 @pytest.mark.shows("D3-67")
 def test_an_empty_list_of_transformers_means_none() -> None:
     store = with_array(storage_transformers=[])
-    oz.open_array(store, "r+", path="a")[...] = 1
+    oz.open(store, "r+", path="a")[...] = 1
     assert store["data/a/c0/0"] == np.ones(6, "<i4").tobytes()
 
 
@@ -839,7 +839,7 @@ def test_array_metadata_with_an_unknown_name_is_refused(name: str) -> None:
 def test_the_first_printed_array_works() -> None:
     store = hierarchy()
     store["meta/a.array.json"] = PRINTED_ARRAY
-    opened = oz.open_array(store, "r+", path="a")
+    opened = oz.open(store, "r+", path="a")
     assert (opened.dtype, opened.shape, opened.chunks) == ("<f8", (10000, 1000), (1000, 100))
     assert (opened.cdata_shape, opened.nchunks, opened.order) == ((10, 10), 100, "C")
     assert opened.chunk_key((0, 0)) == "data/a/c0/0"
@@ -850,7 +850,7 @@ def test_the_first_printed_array_works() -> None:
     opened[0, 0] = 1.5
     assert [k for k in store if k.startswith("data/")] == ["data/a/c0/0"]
     assert store["data/a/c0/0"][:2] == b"\x1f\x8b"
-    assert oz.open_array(store, path="a")[0, 0] == 1.5
+    assert oz.open(store, path="a")[0, 0] == 1.5
 
 
 @pytest.mark.shows("D3-70", "D3-109")
@@ -858,12 +858,12 @@ def test_the_second_printed_array_works() -> None:
     store = hierarchy()
     store["meta/a.array.json"] = PRINTED_TIMES
     with pytest.warns(oz.OmnizarrWarning, match="fill_value: null"):
-        opened = oz.open_array(store, "r+", path="a")
+        opened = oz.open(store, "r+", path="a")
     assert opened.dtype == np.dtype("<M8[ns]")
     assert opened[0, 0] == np.datetime64(0, "ns")
     opened[0, 0] = np.datetime64("2022-12-01")
     with pytest.warns(oz.OmnizarrWarning):
-        assert oz.open_array(store, path="a")[0, 0] == np.datetime64("2022-12-01")
+        assert oz.open(store, path="a")[0, 0] == np.datetime64("2022-12-01")
 
 
 @pytest.mark.shows("D3-70")
@@ -871,7 +871,7 @@ def test_the_second_printed_array_is_int64_if_its_type_is_unknown() -> None:
     store = hierarchy()
     store["meta/a.array.json"] = PRINTED_TIMES.replace(b"/datetime/", b"/moments/")
     with pytest.warns(oz.OmnizarrWarning) as caught:
-        opened = oz.open_array(store, path="a")
+        opened = oz.open(store, path="a")
     assert opened.dtype == np.dtype("<i8")
     words = ("its fallback '<i8' is used", "fill_value: null is not permitted")
     assert [sum(word in str(w.message) for w in caught) for word in words] == [1, 1]
@@ -883,7 +883,7 @@ def test_the_second_printed_array_is_int64_if_its_type_is_unknown() -> None:
 @pytest.mark.shows("D3-71")
 def test_group_metadata_has_attributes() -> None:
     store = hierarchy({"meta/a.group.json": {"attributes": {"spam": "ham", "eggs": 42}}})
-    assert oz.open_group(store, path="a").attrs == {"spam": "ham", "eggs": 42}
+    assert oz.open(store, path="a").attrs == {"spam": "ham", "eggs": 42}
 
 
 @pytest.mark.shows("D3-71", "D3-72")
@@ -912,9 +912,9 @@ def test_a_group_is_written_with_attributes_only() -> None:
 def test_a_group_is_implied_by_its_members() -> None:
     store = hierarchy({"meta/foo/baz.array.json": array()})
     for path in ("", "foo"):
-        group = oz.open_group(store, path=path)
+        group = oz.open(store, path=path)
         assert group.attrs == {}
-    assert [name for name, _ in oz.open_group(store).members(max_depth=None)] == ["foo", "foo/baz"]
+    assert [name for name, _ in oz.open(store).members(max_depth=None)] == ["foo", "foo/baz"]
     with pytest.raises(oz.NodeNotFound, match="/fo in memory"):
         oz.open(store, path="fo")
 
@@ -922,7 +922,7 @@ def test_a_group_is_implied_by_its_members() -> None:
 @pytest.mark.shows("D3-73")
 def test_attributes_make_an_implied_group_explicit() -> None:
     store = hierarchy({"meta/foo/baz.array.json": array()})
-    oz.open_group(store, "r+", path="foo").attrs["x"] = 1
+    oz.open(store, "r+", path="foo").attrs["x"] = 1
     assert document(store, "meta/foo.group.json") == {"attributes": {"x": 1}}
 
 

@@ -151,7 +151,7 @@ def test_an_array_with_sharding_round_trips(store: str, tmp_path: Path) -> None:
     where: Any = {} if store == "memory" else tmp_path
     data = np.arange(64, dtype="i2").reshape(8, 8)
     sharded(where, [2, 2])[...] = data
-    again = omnizarr.open_array(where, path="a")
+    again = omnizarr.open(where, path="a")
     np.testing.assert_array_equal(again[...], data)
     np.testing.assert_array_equal(again[1:7, 3], data[1:7, 3])
 
@@ -173,7 +173,7 @@ def test_the_metadata_states_the_header_uri_for_every_given_one(uri: str) -> Non
 def test_all_three_spellings_of_the_uri_are_read(uri: str) -> None:
     store = document(extension=uri)
     store["data/a/c0/0"] = shard_of({3: np.arange(4, dtype="<i2").tobytes()}, 4)
-    array = omnizarr.open_array(store, path="a")
+    array = omnizarr.open(store, path="a")
     np.testing.assert_array_equal(array[2:4, 2:4], [[0, 1], [2, 3]])
 
 
@@ -202,7 +202,7 @@ INVALID = [
 def test_a_wrong_configuration_is_refused_at_opening(changes: dict[str, Any], field: str) -> None:
     store = document(**changes)
     with pytest.raises(InvalidMetadata, match=rf"storage_transformers\[0\].*{field}"):
-        omnizarr.open_array(store, path="a")
+        omnizarr.open(store, path="a", kind="array")
     problems = omnizarr.validate(store)
     assert [p.level for p in problems] == ["error"]
     assert field in str(problems[0])
@@ -229,7 +229,7 @@ def test_an_unknown_transformer_is_refused_at_creation_and_when_data_are_read() 
             store, path="a", shape=(4, 4), zarr_format="3-draft", storage_transformers=[entry]
         )
     assert store == {}
-    array = omnizarr.open_array(document(**entry), path="a")
+    array = omnizarr.open(document(**entry), path="a")
     with pytest.raises(UnknownExtension, match=r"example\.org/mirror"):
         array[0, 0]
 
@@ -307,7 +307,7 @@ def test_an_earlier_state_with_its_root_prefix_is_read() -> None:
         expected = np.load(io.BytesIO(archive.read("expected/shard__indexed.npy")))
     assert any(key.startswith("data/root/shard/indexed/c") for key in store)
     with pytest.warns(OmnizarrWarning, match="earlier state"):
-        array = omnizarr.open_array(store, path="shard/indexed")
+        array = omnizarr.open(store, path="shard/indexed")
     np.testing.assert_array_equal(array[...], expected)
 
 
@@ -406,7 +406,7 @@ def test_every_order_of_chunks_and_gaps_are_read(gap: int, reverse: bool) -> Non
     quarters = [data[i : i + 2, j : j + 2].tobytes() for i in (0, 2) for j in (0, 2)]
     store = document()
     store["data/a/c0/0"] = shard_of(dict(enumerate(quarters)), 4, gap=gap, reverse=reverse)
-    array = omnizarr.open_array(store, "r+", path="a")
+    array = omnizarr.open(store, "r+", path="a")
     np.testing.assert_array_equal(array[:4, :4], data)
     array[0, 0] = 77  # a rewrite keeps the others, whatever their order was
     data[0, 0] = 77
@@ -465,7 +465,7 @@ def test_an_index_that_points_past_the_shard_is_an_error(
     broken = np.array(index_of(good, 4), "<u8")
     broken[0] = entry
     store["data/a/c0/0"] = good[:8] + broken.tobytes()
-    array = omnizarr.open_array(store, "r+", path="a")
+    array = omnizarr.open(store, "r+", path="a")
     with pytest.raises(ChunkError, match=rf"chunk \(0, 0\) of /a.*'data/a/c0/0'.*{message}"):
         array[0, 0]
     np.testing.assert_array_equal(array[0:2, 2:4], [[0, 1], [2, 3]])  # its neighbour is fine
@@ -481,7 +481,7 @@ def test_an_index_that_points_past_the_shard_is_an_error(
 def test_a_shard_shorter_than_its_index_is_an_error(size: int) -> None:
     store = document()
     store["data/a/c0/0"] = bytes(size)
-    array = omnizarr.open_array(store, "r+", path="a")
+    array = omnizarr.open(store, "r+", path="a")
     with pytest.raises(ChunkError, match=r"'data/a/c0/0'.*shorter than its index of 64"):
         array[0, 0]
     with pytest.raises(ChunkError, match="shorter than its index"):
@@ -498,7 +498,7 @@ def test_a_half_marked_index_entry_is_an_error_and_not_the_fill_value(
     index = np.full((4, 2), MISSING, "<u8")
     index[2] = entry
     store["data/a/c0/0"] = bytes(8) + index.tobytes()
-    array = omnizarr.open_array(store, "r+", path="a")
+    array = omnizarr.open(store, "r+", path="a")
     with pytest.raises(ChunkError, match=r"chunk \(1, 0\) of /a.*entry of chunk 2 is damaged"):
         array[2, 0]
     assert array[0, 0] == 7
@@ -795,12 +795,12 @@ def test_nested_shards_return_the_set_values() -> None:
         store,
         data=data,
         chunks=(1, 1),
-        compressor=None,
+        compressors=None,
         zarr_format="3-draft",
         storage_transformers=[indexed_shards([2, 2]), indexed_shards([2, 4])],
     )
     assert sorted(key for key in store if key.startswith("data/")) == ["data/c0/0", "data/c1/0"]
-    np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+    np.testing.assert_array_equal(omnizarr.open(store)[...], data)
     assert array.nchunks_initialized == 64
 
 

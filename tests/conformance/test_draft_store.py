@@ -108,8 +108,8 @@ class ListablePartial(stores.StoreWithPartialAccess):
 
 Make = Callable[[Path], Store]
 STORES: dict[str, Make] = {
-    "memory": lambda path: oz.MemoryStore(),
-    "local": lambda path: oz.LocalStore(path / "store"),
+    "memory": lambda path: oz.storage.MemoryStore(),
+    "local": lambda path: oz.storage.LocalStore(path / "store"),
     "mapping": lambda path: stores.resolve(WholeValues()),
     "get set erase list": lambda path: ListingStore(),
     "get set erase list_prefix": lambda path: PrefixStore(),
@@ -119,7 +119,7 @@ STORES: dict[str, Make] = {
     "zip": lambda path: stores.ZipStore(path / "x.zip", mode="a"),
     "sqlite": lambda path: SQLiteStore(path / "x.sqlite"),
     "lmdb": lambda path: LMDBStore(path / "x.lmdb"),
-    "prefix": lambda path: stores.PrefixStore(oz.MemoryStore({"other/k": b"1"}), "p"),
+    "prefix": lambda path: stores.PrefixStore(oz.storage.MemoryStore({"other/k": b"1"}), "p"),
     "zarr-python": lambda path: from_zarr(zarr.storage.MemoryStore()),
 }
 
@@ -315,10 +315,10 @@ def test_a_store_need_not_list() -> None:
 def test_a_read_only_store_refuses_every_write(kind: str, tmp_path: Path) -> None:
     store: Store
     if kind == "memory":
-        store = oz.MemoryStore({"k": TEN}, read_only=True)
+        store = oz.storage.MemoryStore({"k": TEN}, read_only=True)
     elif kind == "local":
-        oz.LocalStore(tmp_path).set("k", TEN)
-        store = oz.LocalStore(tmp_path, read_only=True)
+        oz.storage.LocalStore(tmp_path).set("k", TEN)
+        store = oz.storage.LocalStore(tmp_path, read_only=True)
     else:
         inner = OnlyPartial()
         inner.values["k"] = TEN
@@ -436,10 +436,10 @@ def test_a_hierarchy_works_in_every_kind_of_store(store: Store) -> None:
     made = root.create_array("g/a", shape=(5, 5), chunks=(2, 2), dtype="i4")
     values = np.arange(25).reshape(5, 5)
     made[...] = values
-    again = oz.open_group(store)
+    again = oz.open(store)
     assert [name for name, _ in again.members(max_depth=None)] == ["g", "g/a"]
     assert np.array_equal(again["g/a"][1:4, 2:], values[1:4, 2:])
-    oz.open_group(store, "r+").delete("g")
+    oz.open(store, "r+").delete("g")
     assert keys(store) == ["meta/group.json", "zarr.json"]
 
 
@@ -475,7 +475,7 @@ def test_a_store_that_cannot_erase_can_still_be_written(shape: tuple[int, ...]) 
     store = NoErase()
     made = oz.create_array(store, shape=shape, dtype="i4", zarr_format=DRAFT)
     made[...] = 5
-    assert np.array_equal(oz.open_array(store)[...], np.full(shape, 5))
+    assert np.array_equal(oz.open(store)[...], np.full(shape, 5))
 
 
 # Storage keys
@@ -534,7 +534,7 @@ def test_a_path_is_the_key_without_meta_and_its_last_ending() -> None:
             "meta/c.array.json.array.json": array(),
         }
     )
-    root = oz.open_group(store)
+    root = oz.open(store)
     found = {name: type(member) for name, member in root.members(max_depth=None)}
     assert found == {
         "a.array": oz.Group,

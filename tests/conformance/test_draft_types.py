@@ -77,7 +77,7 @@ def document(store: dict[str, bytes]) -> dict[str, Any]:
 )
 def test_times_count_a_unit_from_1970(type_: str, count: int, expected: Any) -> None:
     store = stored("datetime", type_, count.to_bytes(8, "little", signed=True))
-    array = omnizarr.open_array(store)
+    array = omnizarr.open(store)
     assert array.dtype == np.dtype(type_)
     assert array[0] == expected
 
@@ -92,7 +92,7 @@ def test_every_unit_keeps_the_whole_range_of_counts(kind: str, unit: str) -> Non
     assert document(store)["data_type"]["extension"] == URI.format("datetime")
     assert document(store)["data_type"]["type"] == type_
     assert store["data/c0"] == counts.tobytes()
-    found = omnizarr.open_array(store)[...]
+    found = omnizarr.open(store)[...]
     assert found.dtype == np.dtype(type_)
     assert found.view("<i8").tolist() == counts.tolist()
 
@@ -108,7 +108,7 @@ def test_every_unit_keeps_the_whole_range_of_counts(kind: str, unit: str) -> Non
 def test_an_incomplete_time_identifier_is_refused(type_: Any) -> None:
     store = stored("datetime", type_)
     with pytest.raises(InvalidMetadata, match=r"meta/array\.json: data_type\.type"):
-        omnizarr.open_array(store)
+        omnizarr.open(store, kind="array")
     [problem] = [p for p in omnizarr.validate(store) if p.level == "error"]
     assert problem.field == "data_type.type"
 
@@ -118,7 +118,7 @@ def test_an_incomplete_time_identifier_is_refused(type_: Any) -> None:
 def test_both_byte_orders_of_times_are_read(type_: str) -> None:
     order = "little" if type_[0] == "<" else "big"
     store = stored("datetime", type_, (258).to_bytes(8, order))  # type: ignore[arg-type]
-    assert omnizarr.open_array(store)[0].astype("i8") == 258
+    assert omnizarr.open(store)[0].astype("i8") == 258
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_both_byte_orders_of_times_are_read(type_: str) -> None:
 )
 def test_an_identifier_of_another_extension_is_refused(extension: str, type_: str) -> None:
     with pytest.raises(InvalidMetadata, match=r"data_type\.type.*is not a type of"):
-        omnizarr.open_array(stored(extension, type_))
+        omnizarr.open(stored(extension, type_), kind="array")
 
 
 def test_times_that_count_in_multiples_of_a_unit_cannot_be_written() -> None:
@@ -146,7 +146,7 @@ def test_times_that_count_in_multiples_of_a_unit_cannot_be_written() -> None:
 def test_the_second_example_of_the_core_specification_is_recognised() -> None:
     store = stored("datetime", "<M8[ns]", fill=None, size=1000, fallback="<i8")
     with pytest.warns(OmnizarrWarning, match="fill_value: null"):
-        array = omnizarr.open_array(store)
+        array = omnizarr.open(store)
     assert array.dtype == np.dtype("<M8[ns]")
     assert (array[...] == np.datetime64("1970-01-01")).all()
 
@@ -157,10 +157,10 @@ def test_months_and_years_are_kept(unit: str) -> None:
     data = np.array([1, 2, 30], f"<m8[{unit}]")
     store = created(data)
     assert document(store)["data_type"]["type"] == f"<m8[{unit}]"
-    assert omnizarr.open_array(store)[...].dtype == data.dtype
+    assert omnizarr.open(store)[...].dtype == data.dtype
     converted: dict[str, bytes] = {}
     omnizarr.convert(store, converted, zarr_format=2)
-    again = omnizarr.open_array(converted)
+    again = omnizarr.open(converted)
     assert again.dtype == data.dtype
     np.testing.assert_array_equal(again[...], data)
 
@@ -169,7 +169,7 @@ def test_months_and_years_are_kept(unit: str) -> None:
 @pytest.mark.parametrize(("unit", "other"), [("M", "D"), ("Y", "s"), ("D", "M"), ("W", "Y")])
 def test_months_and_years_are_not_converted_to_days_or_back(unit: str, other: str) -> None:
     store = created(np.array([5], f"<m8[{other}]"))
-    array = omnizarr.open_array(store, "r+")
+    array = omnizarr.open(store, "r+")
     before = dict(store)
     one = np.ones(1, f"m8[{unit}]")
     for value in (one, one[0]):
@@ -184,7 +184,7 @@ def test_months_and_years_are_not_converted_to_days_or_back(unit: str, other: st
 
 @pytest.mark.shows("DX-40")
 def test_units_of_fixed_length_are_converted() -> None:
-    array = omnizarr.open_array(created(np.zeros(1, "<m8[s]")), "r+")
+    array = omnizarr.open(created(np.zeros(1, "<m8[s]")), "r+")
     array[...] = np.array([2], "m8[h]")
     assert array[0] == np.timedelta64(7200, "s")
 
@@ -199,7 +199,7 @@ def test_byte_strings_are_padded_with_zeros() -> None:
     assert store["data/c0"].hex(" ", 4) == "61000000 62636400 65666768"
     assert document(store)["data_type"]["extension"] == URI.format("string")
     assert document(store)["data_type"]["type"] == "S4"
-    np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+    np.testing.assert_array_equal(omnizarr.open(store)[...], data)
 
 
 @pytest.mark.shows("DX-42", "DX-43")
@@ -214,7 +214,7 @@ def test_byte_strings_are_padded_with_zeros() -> None:
 def test_text_is_utf_32_in_the_stated_order(type_: str, value: str) -> None:
     expected = np.frombuffer(bytes.fromhex(value), type_)
     assert expected[0][0] == "a"
-    array = omnizarr.open_array(stored("string", type_, bytes.fromhex(value), fill=""), "r+")
+    array = omnizarr.open(stored("string", type_, bytes.fromhex(value), fill=""), "r+")
     assert array.dtype == np.dtype(type_)
     assert array[0] == expected[0]
     array[0] = "b"
@@ -235,7 +235,7 @@ def test_text_is_written_little_endian() -> None:
     ("type_", "dtype"), [("<U4", "<U4"), ("S4", "S4"), ("|S4", "S4"), (">U2", ">U2")]
 )
 def test_every_spelling_of_a_string_type_is_read(type_: str, dtype: str) -> None:
-    array = omnizarr.open_array(stored("string", type_, fill="x"))
+    array = omnizarr.open(stored("string", type_, fill="x"))
     assert array.dtype == np.dtype(dtype)
     assert array[0] in ("x", b"x")
 
@@ -244,7 +244,7 @@ def test_every_spelling_of_a_string_type_is_read(type_: str, dtype: str) -> None
 @pytest.mark.parametrize("type_", ["U4", "|U4", "S", "<U", "s4", "<Ux", "<S-1"])
 def test_a_wrong_string_identifier_is_refused(type_: str) -> None:
     with pytest.raises(InvalidMetadata, match=r"data_type\.type"):
-        omnizarr.open_array(stored("string", type_, fill=""))
+        omnizarr.open(stored("string", type_, fill=""), kind="array")
 
 
 # Structures
@@ -263,7 +263,7 @@ def test_the_dogs_of_the_specification_round_trip_in_48_bytes_each() -> None:
     assert stated["type"] == [["name", "<U10"], ["age", "<i4"], ["weight", "<f4"]]
     assert len(store["data/c0"]) == 2 * 48
     assert store["data/c0"] == DOGS.tobytes()
-    array = omnizarr.open_array(store)
+    array = omnizarr.open(store)
     assert array.itemsize == 48
     np.testing.assert_array_equal(array[...], DOGS)
 
@@ -294,7 +294,7 @@ def test_fields_have_core_types_extension_types_and_structures(type_: Any, dtype
     expected.view("u1")[2] = 1
     zero = base64.b64encode(bytes(expected.itemsize)).decode()
     fields = [["first", "<i2"], ["second", type_]]
-    array = omnizarr.open_array(stored("struct", fields, expected.tobytes(), fill=zero, size=2))
+    array = omnizarr.open(stored("struct", fields, expected.tobytes(), fill=zero, size=2))
     assert array.dtype == expected.dtype
     assert array[...].tobytes() == expected.tobytes()
 
@@ -305,7 +305,7 @@ def test_a_structure_with_a_time_and_bytes_round_trips() -> None:
     store = created(data)
     assert document(store)["data_type"]["type"] == [["t", "<M8[s]"], ["code", "S2"], ["ok", "|b1"]]
     assert store["data/c0"].hex() == "8051010000000000" + "6162" + "01"
-    np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+    np.testing.assert_array_equal(omnizarr.open(store)[...], data)
 
 
 @pytest.mark.shows("DX-44", "DX-45")
@@ -326,7 +326,7 @@ def test_a_structure_with_a_time_and_bytes_round_trips() -> None:
 )
 def test_a_wrong_list_of_fields_is_refused(type_: Any) -> None:
     with pytest.raises(InvalidMetadata, match="data_type"):
-        omnizarr.open_array(stored("struct", type_, fill=""))
+        omnizarr.open(stored("struct", type_, fill=""), kind="array")
 
 
 # Complex numbers
@@ -338,7 +338,7 @@ def test_a_wrong_list_of_fields_is_refused(type_: Any) -> None:
 )
 def test_complex_numbers_are_also_read_as_an_extension(type_: str, name: str) -> None:
     value = np.array([1 + 2j], type_)
-    array = omnizarr.open_array(stored("complex", type_, value.tobytes(), fill=[0.0, 0.0]))
+    array = omnizarr.open(stored("complex", type_, value.tobytes(), fill=[0.0, 0.0]))
     assert array.dtype == value.dtype
     assert array[0] == 1 + 2j
     assert document(created(np.array([1 + 2j], type_)))["data_type"] == name
@@ -369,12 +369,12 @@ def test_the_identifier_sets_the_byte_order_unless_a_codec_does(
     expected = np.zeros(1, on_disk)
     expected[0] = {"M": 86400, "U": "ab", "V": (5, 1.5)}[stated.kind]
     store = stored(extension, type_, expected.tobytes(), fill=fill, endian=endian)
-    array = omnizarr.open_array(store, "r+")
+    array = omnizarr.open(store, "r+")
     np.testing.assert_array_equal(array[...], expected)
     # A document that is written again still means the same.
     array.attrs["touched"] = True
-    np.testing.assert_array_equal(omnizarr.open_array(store)[...], expected)
-    array = omnizarr.open_array(store, "r+")
+    np.testing.assert_array_equal(omnizarr.open(store)[...], expected)
+    array = omnizarr.open(store, "r+")
     del store["data/c0"]
     array[...] = expected
     assert store["data/c0"] == expected.tobytes()
@@ -384,10 +384,10 @@ def test_the_identifier_sets_the_byte_order_unless_a_codec_does(
 def test_the_fill_value_of_a_big_endian_structure_survives_a_change_of_attributes() -> None:
     fill = base64.b64encode((5).to_bytes(4, "big")).decode()
     store = stored("struct", [["a", ">i4"]], fill=fill)
-    array = omnizarr.open_array(store, "r+")
+    array = omnizarr.open(store, "r+")
     assert array[0]["a"] == 5
     array.attrs["touched"] = True
-    assert omnizarr.open_array(store)[0]["a"] == 5
+    assert omnizarr.open(store)[0]["a"] == 5
     assert document(store)["attributes"] == {"touched": True}
 
 
@@ -411,7 +411,7 @@ def test_new_arrays_have_little_endian_identifiers_and_no_endian_codec(
     assert document(store)["data_type"]["type"] == identifier
     assert document(store).get("codecs", []) == []
     assert store["data/c0"] == data.astype(data.dtype.newbyteorder("<")).tobytes()
-    array = omnizarr.open_array(store)
+    array = omnizarr.open(store)
     np.testing.assert_array_equal(array[...], data)
     assert array.fill_value == data[1]
 
@@ -427,14 +427,14 @@ def test_big_endian_items_of_version_2_become_little_endian(dtype: Any, item: An
     fill = np.zeros((), dtype)
     fill[()] = item
     array = omnizarr.create_array(
-        old, shape=6, chunks=3, dtype=dtype, fill_value=fill, zarr_format=2, compressor=None
+        old, shape=6, chunks=3, dtype=dtype, fill_value=fill, zarr_format=2, compressors=None
     )
     array[:3] = data
     new: dict[str, bytes] = {}
     omnizarr.convert(old, new, zarr_format="3-draft")
     assert ">" not in json.dumps(document(new)["data_type"])
     assert ENDIAN not in json.dumps(document(new))
-    np.testing.assert_array_equal(omnizarr.open_array(new)[...], array[...])
+    np.testing.assert_array_equal(omnizarr.open(new)[...], array[...])
 
 
 # Fill values
@@ -462,7 +462,7 @@ def test_fill_values_of_extension_types_are_read(
 ) -> None:
     if isinstance(type_, list):
         type_ = [[name, "|u1" if code == "u1" else code] for name, code in type_]
-    item = omnizarr.open_array(stored(extension, type_, fill=fill))[0]
+    item = omnizarr.open(stored(extension, type_, fill=fill))[0]
     if isinstance(expected, tuple):
         assert item.tolist() == expected
     else:
@@ -491,7 +491,7 @@ def test_a_fill_value_that_does_not_fit_its_type_is_refused(
     extension: str, type_: Any, fill: Any
 ) -> None:
     with pytest.raises(InvalidMetadata, match="fill_value"):
-        omnizarr.open_array(stored(extension, type_, fill=fill))
+        omnizarr.open(stored(extension, type_, fill=fill), kind="array")
 
 
 @pytest.mark.shows("DX-49")
@@ -517,4 +517,4 @@ def test_fill_values_are_written_as_integer_text_and_base64(
     assert document(store)["fill_value"] == written
     expected = np.full(2, np.array(fill, dtype=dtype))
     np.testing.assert_array_equal(array[...], expected)
-    np.testing.assert_array_equal(omnizarr.open_array(store)[...], expected)
+    np.testing.assert_array_equal(omnizarr.open(store)[...], expected)

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import omnizarr
-from omnizarr import LocalStore, stores
+from omnizarr import stores
 from omnizarr.errors import InvalidArgument, StoreError
+from omnizarr.storage import LocalStore
 from omnizarr.stores import Range, base
 from omnizarr.stores.local import atomic_files
 from omnizarr.stores.local import store as local
@@ -183,7 +184,7 @@ def test_a_copied_directory_is_the_same_hierarchy(tmp_path: Path, tool: str) -> 
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
     shutil.rmtree(source)
-    again = omnizarr.open_group(target)
+    again = omnizarr.open(target)
     assert dict(again.attrs) == {"title": "x"}
     assert dict(again["a/b"].attrs) == {"unit": "m"}
     np.testing.assert_array_equal(again["a/b"][...], data)

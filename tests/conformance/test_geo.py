@@ -43,7 +43,7 @@ def in_group(attributes: dict[str, Any], **others: dict[str, Any]) -> oz.Array:
 
 @pytest.mark.shows("GEO-11", "GEO-15")
 def test_names_are_read_from_the_attribute() -> None:
-    array = oz.open_array(stored({"_ARRAY_DIMENSIONS": ["time", "lat", "lon"]}))
+    array = oz.open(stored({"_ARRAY_DIMENSIONS": ["time", "lat", "lon"]}))
     assert array.dimension_names == ("time", "lat", "lon")
 
 
@@ -57,7 +57,7 @@ def test_names_are_written_as_a_list_one_for_each_axis() -> None:
 
 @pytest.mark.shows("GEO-13")
 def test_arrays_without_names_are_ordinary() -> None:
-    array = oz.open_array(stored(None), "r+")
+    array = oz.open(stored(None), "r+")
     assert array.dimension_names is None
     array[0, 0, 0] = 9
     array.attrs["a"] = 1
@@ -70,7 +70,7 @@ def test_arrays_without_names_are_ordinary() -> None:
 def test_names_that_do_not_fit_are_reported_and_not_used(names: Any) -> None:
     store = stored({"_ARRAY_DIMENSIONS": names})
     with pytest.warns(oz.OmnizarrWarning, match="names are ignored"):
-        array = oz.open_array(store)
+        array = oz.open(store)
     assert array.dimension_names is None
     assert array[...].sum() == 276
     [problem] = oz.validate(store)
@@ -91,7 +91,7 @@ def test_names_travel_between_formats(old: Any, new: Any) -> None:
         source, data=np.arange(6).reshape(2, 3), dimension_names=["lat", "lon"], zarr_format=old
     )
     oz.convert(source, target, zarr_format=new)
-    found = oz.open_array(target)
+    found = oz.open(target)
     assert found.dimension_names == ("lat", "lon")
     assert ("_ARRAY_DIMENSIONS" in found.attrs) == (new != 3)
 
@@ -163,14 +163,14 @@ def test_cf_attributes_are_plain_attributes(zarr_format: Any) -> None:
     oz.create_array(
         source, data=np.arange(3, dtype="i2"), attributes=attributes, zarr_format=zarr_format
     )
-    assert dict(oz.open_array(source).attrs) == attributes
+    assert dict(oz.open(source).attrs) == attributes
     for other in FORMATS:
         target: dict[str, bytes] = {}
         oz.convert(source, target, zarr_format=other)
-        assert json.dumps(oz.open_array(target).attrs.asdict(), sort_keys=True) == json.dumps(
+        assert json.dumps(oz.open(target).attrs.asdict(), sort_keys=True) == json.dumps(
             attributes, sort_keys=True
         )
-    assert oz.cf.decode(oz.open_array(source), fill_value_is_missing=False)[2] == 273.02
+    assert oz.cf.decode(oz.open(source), fill_value_is_missing=False)[2] == 273.02
 
 
 def nczarr(path: Path, mode: str) -> None:
@@ -195,14 +195,14 @@ def test_no_metadata_of_nczarr_is_written(tmp_path: Path, zarr_format: Any) -> N
 def test_metadata_of_nczarr_is_ignored(tmp_path: Path) -> None:
     for mode in ("zarr", "nczarr"):
         nczarr(tmp_path / mode, mode)
-        group = oz.open_group(tmp_path / mode)
+        group = oz.open(tmp_path / mode)
         assert list(group) == ["lat"]
         assert group["lat"].dimension_names == ("lat",)
         assert group["lat"][...].tolist() == [1, 2, 3]
     store = stored({}, _NCZARR_ARRAY={"dimrefs": ["/a", "/b", "/c"], "storage": "chunked"})
     store = {**{f"v/{k}": v for k, v in store.items()}, ".zgroup": b'{"zarr_format": 2}'}
     store |= {".nczgroup": b"{}", "v/.nczarray": b"{}", "v/.nczattr": b"{}", ".nczarr": b"{}"}
-    group = oz.open_group(store)
+    group = oz.open(store)
     assert list(group) == ["v"]
     assert group["v"].dimension_names == ("a", "b", "c")
     assert group["v"][...].sum() == 276
@@ -217,7 +217,7 @@ def test_netcdf_c_reads_our_names_and_we_read_its(tmp_path: Path) -> None:
         assert {n: len(d) for n, d in theirs.dimensions.items()} == {"lat": 3, "lon": 2}
         assert theirs["v"][:].sum() == 6
     nczarr(tmp_path / "theirs.zarr", "zarr")
-    assert oz.open_array(tmp_path / "theirs.zarr", path="lat").dimension_names == ("lat",)
+    assert oz.open(tmp_path / "theirs.zarr", path="lat").dimension_names == ("lat",)
 
 
 @pytest.mark.shows("GEO-24")
@@ -305,14 +305,14 @@ def test_levels_are_found_by_the_attribute_of_the_group() -> None:
 def test_a_pyramid_is_an_ordinary_group_with_that_attribute() -> None:
     store: dict[str, bytes] = {}
     oz.geo.write(store, np.ones((16, 32), "u1"), levels=3, zarr_format=2)
-    group = oz.open_group(store, "r+")
+    group = oz.open(store, "r+")
     [listed] = group.attrs["multiscales"]
     assert [d["path"] for d in listed["datasets"]] == ["0", "1", "2"] == list(group)
     assert [a.shape for _, a in group.arrays()] == [(16, 32), (8, 16), (4, 8)]
     before = group.attrs.asdict()
     group.create_array("more", shape=2)
     group.attrs["note"] = "changed"
-    assert {**before, "note": "changed"} == oz.open_group(store).attrs.asdict()
+    assert {**before, "note": "changed"} == oz.open(store).attrs.asdict()
     assert oz.validate(store) == []
 
 

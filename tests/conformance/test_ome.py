@@ -266,15 +266,15 @@ def test_dimension_names_equal_the_axes(wrong: Any) -> None:
 @pytest.mark.shows("OME-13")
 def test_other_attributes_are_kept() -> None:
     store = write()
-    oz.open_group(store, "r+").attrs["mine"] = 1
+    oz.open(store, "r+").attrs["mine"] = 1
     oz.ome.write_labels(store, "cells", np.zeros((8, 16, 16), int))
-    oz.open_group(store, "r+", path="labels").attrs["theirs"] = 2
+    oz.open(store, "r+", path="labels").attrs["theirs"] = 2
     oz.ome.write_labels(store, "more", np.zeros((8, 16, 16), int))
     there: Documents = {}
     oz.ome.migrate(store, there, to="0.4")
     for each in (store, there):
-        assert oz.open_group(each).attrs["mine"] == 1
-        assert oz.open_group(each, path="labels").attrs["theirs"] == 2
+        assert oz.open(each).attrs["mine"] == 1
+        assert oz.open(each, path="labels").attrs["theirs"] == 2
         assert list(opened(each).labels) == ["cells", "more"]
 
 

@@ -40,7 +40,7 @@ def _engine(request: pytest.FixtureRequest) -> Iterator[None]:
 def counted(shape: Any, shard: Any, *codecs: Any, data: Any = None) -> tuple[oz.Array, Any]:
     """Return a filled uint8 array in a counting store, with no requests counted yet."""
     store = CountingStore(sharded(shape, shard, *codecs))
-    array = oz.open_array(store, "r+")
+    array = oz.open(store, "r+")
     if data is not None:
         array[...] = data
     store.taken()
@@ -150,8 +150,8 @@ def test_a_store_error_is_not_reported_as_a_codec_error() -> None:
             return super().get(key, range)
 
     store = Failing(sharded([4], [4], sharding(2)))
-    oz.open_array(store, "r+")[...] = [1, 2, 3, 4]
-    array = oz.open_array(store)
+    oz.open(store, "r+")[...] = [1, 2, 3, 4]
+    array = oz.open(store)
     with pytest.raises(OSError, match="the network is down") as caught:
         array[0]
     assert "sharding_indexed" not in str(caught.value)
@@ -172,7 +172,7 @@ def test_writing_one_inner_chunk_keeps_the_bytes_of_the_others(
     codec = sharding(2, 2, codecs=[raw(), GZIP], index_location=location)
     store = sharded([4, 4], [4, 4], *before, codec)
     store["c/0/0"] = pack(pieces, 4, location=location)
-    array = oz.open_array(store, "r+")
+    array = oz.open(store, "r+")
     expected = array[...]
     at = (slice(2, 4), slice(0, 2))
     array[at] = [[5, 6], [7, 8]]
@@ -188,7 +188,7 @@ def test_writing_one_inner_chunk_keeps_the_bytes_of_the_others(
 @pytest.mark.parametrize("selection", [np.s_[1], np.s_[1:3], np.s_[::3], np.s_[2:4]])
 def test_writing_into_a_missing_shard_leaves_the_rest_empty(selection: Any) -> None:
     store = sharded([8], [8], sharding(2))
-    array = oz.open_array(store, "r+")
+    array = oz.open(store, "r+")
     array[selection] = 1
     expected = np.full(8, 9)
     expected[selection] = 1
@@ -201,7 +201,7 @@ def test_writing_into_a_missing_shard_leaves_the_rest_empty(selection: Any) -> N
 @pytest.mark.shows("SH-27")
 def test_inner_chunks_of_fill_values_are_not_stored() -> None:
     store = sharded([4], [4], sharding(2))
-    array = oz.open_array(store, "r+")
+    array = oz.open(store, "r+")
     array[...] = [1, 2, 9, 9]
     assert index_of(store["c/0"], 2) == [(0, 2), (MISSING, MISSING)]
     array[2:] = 3
@@ -216,7 +216,7 @@ def test_inner_chunks_of_fill_values_are_not_stored() -> None:
 @pytest.mark.shows("SH-27")
 def test_inner_chunks_of_fill_values_are_stored_on_request() -> None:
     store = sharded([4], [4], sharding(2))
-    array = oz.open_array(store, "r+")
+    array = oz.open(store, "r+")
     with oz.configure(write_empty_chunks=True):
         array[...] = 9
         assert index_of(store["c/0"], 2) == [(0, 2), (2, 2)]
@@ -233,7 +233,7 @@ def test_a_fill_value_is_compared_to_the_bit() -> None:
     options = {"dtype": "f4", "chunks": 4, "fill_value": 0.0, "codecs": [sharding(2)]}
     oz.create_array(store, data=np.array([0.0, 0.0, -0.0, -0.0], "f4"), **options)
     assert index_of(store["c/0"], 2) == [(MISSING, MISSING), (0, 8)]
-    assert np.signbit(oz.open_array(store)[...]).tolist() == [False, False, True, True]
+    assert np.signbit(oz.open(store)[...]).tolist() == [False, False, True, True]
 
 
 # Other codecs around it
@@ -251,7 +251,7 @@ def test_after_a_transpose_the_inner_shape_is_in_the_transposed_order() -> None:
     assert "(2, 3) in shards (4, 6)" in repr(array)
     for wrong in ([2, 3], [4, 6]):
         with pytest.raises(oz.InvalidMetadata, match="chunk_shape"):
-            oz.open_array(sharded([4, 6], [4, 6], TRANSPOSE, sharding(*wrong)))
+            oz.open(sharded([4, 6], [4, 6], TRANSPOSE, sharding(*wrong)), kind="array")
 
 
 @pytest.mark.shows("SH-28")
@@ -297,7 +297,7 @@ def test_a_foreign_file_that_ends_in_an_index_is_a_shard(size: int) -> None:
     header = b"\x89HDF\r\n\x1a\n".ljust(size, b"\0")
     pieces = {3: b"\7\1", 0: b"\1\2", 1: b"\3\4"}
     store["c/0"] = pack(pieces, 4, head=header, gap=b"node")
-    array = oz.open_array(store)
+    array = oz.open(store)
     assert array[...].tolist() == [1, 2, 3, 4, 9, 9, 7, 1]
     assert array[6] == 7
 
@@ -312,7 +312,7 @@ def test_the_inner_shape_of_nested_shards_divides_the_shape_one_level_up() -> No
     for shape in ((8, 12), (4, 12), (4, 3)):
         store = sharded([8, 12], [8, 12], sharding(4, 6, codecs=[TRANSPOSE, sharding(*shape)]))
         with pytest.raises(oz.InvalidMetadata, match=r"codecs\[0\]\.configuration\.codecs\[1\]"):
-            oz.open_array(store)
+            oz.open(store, kind="array")
 
 
 @pytest.mark.shows("SH-31")
@@ -320,8 +320,8 @@ def test_a_conversion_to_a_format_without_shards_has_the_inner_chunks() -> None:
     data = bytes_data(4, 6)
     array, store = counted([4, 6], [4, 6], TRANSPOSE, sharding(3, 2), data=data)
     target: dict[str, bytes] = {}
-    oz.convert(oz.MemoryStore(store.values), target, zarr_format=2)
-    converted = oz.open_array(target)
+    oz.convert(oz.storage.MemoryStore(store.values), target, zarr_format=2)
+    converted = oz.open(target)
     assert converted.chunks == (2, 3)
     assert np.array_equal(converted[...], data)
     assert stored(store.values)["codecs"][1] == sharding(3, 2)

@@ -59,7 +59,7 @@ def is_refused(codecs: list[Any], *words: str, shard: tuple[int, ...] = (64, 64)
     """Check that codecs are refused on opening and on creation, with this message."""
     pattern = ".*".join(map(re.escape, words))
     with pytest.raises(InvalidMetadata, match=pattern):
-        oz.open_array(sharded(shard, shard, *codecs))
+        oz.open(sharded(shard, shard, *codecs), kind="array")
     store: dict[str, bytes] = {}
     with pytest.raises((InvalidArgument, InvalidMetadata), match=pattern):
         oz.create_array(store, shape=shard, chunks=shard, dtype="u1", codecs=codecs)
@@ -71,7 +71,7 @@ def is_kept(codecs: list[Any], shape: tuple[int, ...] = (64, 64), dtype: str = "
     store: dict[str, bytes] = {}
     data = numbers(*shape, dtype=dtype)
     oz.create_array(store, data=data, chunks=shape, codecs=codecs)
-    array = oz.open_array(store)
+    array = oz.open(store)
     assert np.array_equal(array[...], data)
     assert sorted(store) == ["/".join("c" + "0" * len(shape)), "zarr.json"]
     return array
@@ -137,7 +137,7 @@ def test_both_lists_need_exactly_one_array_to_bytes_codec(member: str, codecs: A
 def test_every_problem_of_a_configuration_is_reported() -> None:
     codec = sharding(chunk_shape=[0], codecs=[3], index_codecs=[], index_location="middle")
     with pytest.raises(InvalidMetadata) as caught:
-        oz.open_array(sharded([64, 64], [64, 64], codec))
+        oz.open(sharded([64, 64], [64, 64], codec), kind="array")
     assert [p.field for p in caught.value.problems] == [
         f"codecs[0].configuration.{field}"
         for field in ("chunk_shape[0]", "codecs[0]", "index_codecs", "index_location")
@@ -209,7 +209,7 @@ def test_the_index_is_at_the_end_unless_the_metadata_says_start() -> None:
     for location, shard in ((..., AT_END), ("end", AT_END), ("start", AT_START)):
         store = sharded([4], [4], sharding(2, index_location=location))
         store["c/0"] = bytes.fromhex(shard)
-        assert oz.open_array(store)[...].tolist() == [1, 2, 9, 9]
+        assert oz.open(store)[...].tolist() == [1, 2, 9, 9]
     for location in ("middle", "", None, 0):
         is_refused([sharding(32, 32, index_location=location)], "configuration.index_location")
 
@@ -233,7 +233,7 @@ def test_short_forms_are_read_in_both_lists_and_written_as_objects() -> None:
         store = sharded([4], [4], sharding(2, index_location=location, **short))
         store["c/0"] = pack({0: b"\1\2"}, 2, location=location)
         with pytest.warns(OmnizarrWarning, match="'bytes' without 'endian'"):
-            array = oz.open_array(store, "r+")
+            array = oz.open(store, "r+")
         assert array[...].tolist() == [1, 2, 9, 9]
         with pytest.warns(OmnizarrWarning, match="'bytes' without 'endian'"):
             array.attrs["seen"] = True
@@ -247,10 +247,10 @@ def test_the_name_of_2023_is_read_inside_shards_and_written_as_bytes() -> None:
     old = {"name": "endian", "configuration": {"endian": "little"}}
     nested = sharding(2, codecs=[old], index_codecs=[old, CRC32C])
     store = sharded([4], [4], sharding(4, codecs=[nested], index_codecs=[old, CRC32C]))
-    array = oz.open_array(store, "r+")
+    array = oz.open(store, "r+")
     array[1:3] = [3, 4]
     array.attrs["seen"] = True
-    assert oz.open_array(store)[...].tolist() == [9, 3, 4, 9]
+    assert oz.open(store)[...].tolist() == [9, 3, 4, 9]
     assert stored(store)["codecs"] == [sharding(4, codecs=[sharding(2)])]
 
 
@@ -264,7 +264,7 @@ def test_a_shard_is_one_value_under_the_key_of_its_chunk() -> None:
     array = oz.create_array(store, data=data, chunks=(32, 32), shards=(64, 64))
     assert sorted(store) == ["c/0/0", "c/0/1", "c/1/0", "c/1/1", "zarr.json"]
     assert array.write_chunk_sizes == ((64, 64), (64, 64))
-    assert np.array_equal(oz.open_array(store)[...], data)
+    assert np.array_equal(oz.open(store)[...], data)
 
 
 @pytest.mark.shows("SH-11", "SH-12")
@@ -288,9 +288,9 @@ def test_the_index_has_offset_and_length_of_every_inner_chunk_in_c_order(
 @pytest.mark.parametrize(("location", "shard"), [("end", AT_END), ("start", AT_START)])
 def test_a_shard_with_one_of_two_inner_chunks_has_these_bytes(location: str, shard: str) -> None:
     store = sharded([4], [4], sharding(2, index_location=location))
-    oz.open_array(store, "r+")[:2] = [1, 2]
+    oz.open(store, "r+")[:2] = [1, 2]
     assert store["c/0"] == bytes.fromhex(shard)
-    assert oz.open_array(store)[...].tolist() == [1, 2, 9, 9]
+    assert oz.open(store)[...].tolist() == [1, 2, 9, 9]
     assert index_of(store["c/0"], 2, location)[1] == (MISSING, MISSING)
 
 
@@ -311,7 +311,7 @@ def test_the_length_in_the_index_is_that_of_the_encoded_chunk() -> None:
 @pytest.mark.shows("SH-16")
 def test_the_index_covers_inner_chunks_beyond_the_array() -> None:
     store = sharded([70, 64], [64, 64], sharding(32, 32))
-    array = oz.open_array(store, "r+")
+    array = oz.open(store, "r+")
     array[...] = numbers(70, 64, dtype="u1") | 128
     assert np.array_equal(array[...], numbers(70, 64, dtype="u1") | 128)
     shard = store["c/1/0"]
@@ -331,7 +331,7 @@ def test_inner_chunks_can_be_in_any_order_with_unused_space(
     store = sharded([8], [8], sharding(2, index_location=location))
     pieces = {0: b"\1\2", 1: b"\3\4", 2: b"\5\6"}
     store["c/0"] = pack(pieces, 4, location=location, gap=gap, order=order)
-    array = oz.open_array(store, "r+")
+    array = oz.open(store, "r+")
     assert array[...].tolist() == [1, 2, 3, 4, 5, 6, 9, 9]
     assert array[3:6:2].tolist() == [4, 6]
     array[3] = 7
@@ -341,7 +341,7 @@ def test_inner_chunks_can_be_in_any_order_with_unused_space(
 @pytest.mark.shows("SH-18")
 def test_an_absent_shard_reads_as_the_fill_value() -> None:
     store = sharded([8], [4], sharding(2))
-    array = oz.open_array(store, "r+")
+    array = oz.open(store, "r+")
     array[...] = np.arange(8)
     del store["c/0"]
     assert array[...].tolist() == [9, 9, 9, 9, 4, 5, 6, 7]
@@ -351,7 +351,7 @@ def test_an_absent_shard_reads_as_the_fill_value() -> None:
 def is_damaged(store: dict[str, bytes], *words: str) -> None:
     """Check that the second inner chunk of c/0 can be neither read nor partly written."""
     before = dict(store)
-    array = oz.open_array(store, "r+")
+    array = oz.open(store, "r+")
     for read in (lambda: array[2:4], lambda: array[...], lambda: array[3]):
         with pytest.raises(ChunkError, match=".*".join(map(re.escape, ("'c/0'", *words)))):
             read()
@@ -410,11 +410,11 @@ def test_a_value_shorter_than_its_index_is_an_error(location: str, size: int) ->
 @pytest.mark.shows("SH-19")
 def test_a_truncated_or_damaged_inner_chunk_is_an_error_that_names_it() -> None:
     store = sharded([4], [4], sharding(2, codecs=[raw(), CRC32C]))
-    oz.open_array(store, "r+")[...] = [1, 2, 3, 4]
+    oz.open(store, "r+")[...] = [1, 2, 3, 4]
     damaged = bytearray(store["c/0"])
     damaged[7] ^= 1
     store["c/0"] = bytes(damaged)
-    array = oz.open_array(store)
+    array = oz.open(store)
     with pytest.raises(ChunkError, match=r"inner chunk \(1,\): codec 'crc32c'") as caught:
         array[...]
     assert (caught.value.key, caught.value.codec) == ("c/0", "crc32c")
@@ -428,7 +428,7 @@ def test_a_truncated_or_damaged_inner_chunk_is_an_error_that_names_it() -> None:
 def test_overlapping_inner_chunks_are_read_and_never_written() -> None:
     store = sharded([6], [6], sharding(2))
     store["c/0"] = b"\1\2\3" + checked([[0, 2], [1, 2], [0, 2]])
-    array = oz.open_array(store, "r+")
+    array = oz.open(store, "r+")
     assert array[...].tolist() == [1, 2, 2, 3, 1, 2]
     array[0] = 5
     assert array[...].tolist() == [5, 2, 2, 3, 1, 2]

@@ -71,7 +71,7 @@ def test_the_example_of_a_hierarchy_in_a_zip_file_runs_as_printed(in_tmp: Path) 
 def test_a_closed_zip_file_is_complete(tmp_path: Path) -> None:
     held: dict[str, bytes] = {}
     both_examples({}, held)
-    store = oz.ZipStore(tmp_path / "g.zip", mode="w")
+    store = oz.storage.ZipStore(tmp_path / "g.zip", mode="w")
     both_examples({}, store)
     store.close()
     with zipfile.ZipFile(tmp_path / "g.zip") as file:
@@ -86,15 +86,15 @@ def test_erasing_in_a_zip_file_removes_the_value(tmp_path: Path) -> None:
         root.create_array("a", data=np.arange(3))
         root.create_array("b", data=np.arange(4))
     with stores.ZipStore(path, mode="a") as store:
-        oz.open_group(store, "r+").delete("a")
+        oz.open(store, "r+").delete("a")
     with zipfile.ZipFile(path) as file:
         assert not [name for name in file.namelist() if "/a" in name]
-    assert list(oz.open_group(path)) == ["b"]
+    assert list(oz.open(path)) == ["b"]
 
 
 @pytest.mark.shows("GEO-01")
 def test_chunks_of_an_array_are_in_its_directory(tmp_path: Path) -> None:
-    root = oz.create_group(oz.DirectoryStore(tmp_path))
+    root = oz.create_group(oz.storage.DirectoryStore(tmp_path))
     root.create_array("a", shape=(20, 20), chunks=(10, 10), dtype="i4")[...] = 1
     found = sorted(p.relative_to(tmp_path / "a").as_posix() for p in (tmp_path / "a").rglob("*"))
     assert found == [".zarray", "0.0", "0.1", "1.0", "1.1"]
@@ -105,13 +105,13 @@ def test_chunks_of_an_array_are_in_its_directory(tmp_path: Path) -> None:
 def test_a_zipped_directory_is_a_store_and_an_unzipped_store_a_directory(
     tmp_path: Path, method: int
 ) -> None:
-    both_examples({}, oz.DirectoryStore(tmp_path / "g"))
+    both_examples({}, oz.storage.DirectoryStore(tmp_path / "g"))
     with zipfile.ZipFile(tmp_path / "zipped.zip", "w", method) as file:
         for path in sorted((tmp_path / "g").rglob("*")):  # folders too, as zip tools do
             file.write(path, path.relative_to(tmp_path / "g").as_posix())
-    assert oz.open_group(tmp_path / "zipped.zip")["foo/bar"][0, 0] == 42
-    assert sorted(oz.open_group(tmp_path / "zipped.zip")) == ["foo"]
-    store = oz.ZipStore(tmp_path / "ours.zip", mode="w")
+    assert oz.open(tmp_path / "zipped.zip")["foo/bar"][0, 0] == 42
+    assert sorted(oz.open(tmp_path / "zipped.zip")) == ["foo"]
+    store = oz.storage.ZipStore(tmp_path / "ours.zip", mode="w")
     both_examples({}, store)
     store.close()
     with zipfile.ZipFile(tmp_path / "ours.zip") as file:
@@ -124,7 +124,7 @@ def test_a_zipped_directory_is_a_store_and_an_unzipped_store_a_directory(
 
 MAKE: dict[str, Callable[[Path, str], Any]] = {
     "dictionary": lambda path, url: {},
-    "directory": lambda path, url: oz.LocalStore(path / "d"),
+    "directory": lambda path, url: oz.storage.LocalStore(path / "d"),
     "zip": lambda path, url: stores.ZipStore(path / "x.zip", mode="a"),
     "sqlite": lambda path, url: SQLiteStore(path / "x.sqlite"),
     "lmdb": lambda path, url: LMDBStore(path / "x.lmdb"),
@@ -221,19 +221,19 @@ def test_an_object_with_few_methods_is_a_store(kind: type[Gets], version: Any) -
     shards = {"shards": (4, 6)} if version in ("3-draft", 3) else {}
     oz.create_array(held, data=data, chunks=(2, 3), zarr_format=version, **shards)
     own = kind(held)
-    opened = oz.open_array(own)
+    opened = oz.open(own)
     np.testing.assert_array_equal(opened[1:3, 2:5], data[1:3, 2:5])
     again = pickle.loads(pickle.dumps(opened))
     np.testing.assert_array_equal(again[...], data)
     if not isinstance(own, Deletes):
         with pytest.raises(oz.ReadOnly):
-            oz.open_array(own, mode="r+")[...] = 1
+            oz.open(own, mode="r+", kind="array")[...] = 1
         with pytest.raises(oz.ReadOnly):
             oz.create_array(own, shape=1, dtype="i4", zarr_format=version)
         return
-    oz.open_array(own, mode="r+")[:2] = 0
-    assert oz.open_array(own)[:, 0].tolist() == [0, 0, 12, 18]
-    oz.open_array(own, mode="r+")[...] = 0
+    oz.open(own, mode="r+")[:2] = 0
+    assert oz.open(own)[:, 0].tolist() == [0, 0, 12, 18]
+    oz.open(own, mode="r+")[...] = 0
     assert not [key for key in held if key[-1:].isdigit()]
 
 
@@ -242,16 +242,16 @@ def test_a_store_with_only_the_partial_forms_needs_no_adapter() -> None:
     store = OnlyPartial()
     data = np.arange(24).reshape(4, 6)
     oz.create_array(store, data=data, chunks=(2, 3))
-    np.testing.assert_array_equal(oz.open_array(store)[1:3], data[1:3])
+    np.testing.assert_array_equal(oz.open(store)[1:3], data[1:3])
 
 
 def test_a_complete_store_is_used_without_an_adapter() -> None:
     held: dict[str, bytes] = {}
     oz.create_array(held, data=np.arange(3))
-    inner = oz.MemoryStore(held)
+    inner = oz.storage.MemoryStore(held)
     own = SimpleNamespace(get=inner.get, set=inner.set, erase=inner.erase, read_only=False)
     assert stores.resolve(own) is own
-    assert oz.open_array(own)[...].tolist() == [0, 1, 2]
+    assert oz.open(own)[...].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("thing", [3, np.arange(3), Gets, object(), MappingProxyType({})])
@@ -262,13 +262,13 @@ def test_an_object_that_is_no_store_is_refused(thing: Any) -> None:
 
 @pytest.mark.shows("GEO-10")
 def test_a_hierarchy_copied_key_by_key_reads_the_same(places: list[Any], tmp_path: Path) -> None:
-    source = oz.DirectoryStore(tmp_path / "source")
+    source = oz.storage.DirectoryStore(tmp_path / "source")
     root = oz.create_group(source, attributes={"title": "one"})
     data = np.arange(400, dtype="i4").reshape(20, 20)
     root.create_array("a", data=data, chunks=(10, 10)).attrs["unit"] = "m"
     target: Store = stores.resolve(places[0])
     stores.set_many(target, [(key, source.get(key) or b"") for key in source.list()])
-    read = oz.open_group(places[0])
+    read = oz.open(places[0])
     assert dict(read.attrs) == {"title": "one"}
     assert dict(read["a"].attrs) == {"unit": "m"}
     np.testing.assert_array_equal(read["a"][...], data)
@@ -279,10 +279,10 @@ def test_a_hierarchy_copied_key_by_key_reads_the_same(places: list[Any], tmp_pat
 def test_the_metadata_and_not_the_store_determines_the_separator(
     tmp_path: Path, separator: str
 ) -> None:
-    with oz.ZipStore(tmp_path / "x.zip", mode="w") as store:
+    with oz.storage.ZipStore(tmp_path / "x.zip", mode="w") as store:
         made = oz.create_array(
-            store, shape=(4, 4), chunks=(2, 2), dtype="i4", dimension_separator=separator
+            store, shape=(4, 4), chunks=(2, 2), dtype="i4", chunk_key_encoding=separator
         )
         made[...] = 5
         assert f"1{separator}1" in list(store.list())
-    assert oz.open_array(tmp_path / "x.zip")[...].tolist() == [[5] * 4] * 4
+    assert oz.open(tmp_path / "x.zip")[...].tolist() == [[5] * 4] * 4

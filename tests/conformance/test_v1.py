@@ -55,14 +55,14 @@ def meta_of(store: dict[str, bytes]) -> dict[str, Any]:
 
 def example(store: Any) -> oz.Array:
     """Return the array of the worked example, written in full."""
-    oz.init_store(
+    oz.create_array(
         store,
         shape=(20, 20),
         chunks=(10, 10),
         dtype="i4",
         fill_value=42,
-        compression="zlib",
-        compression_opts=1,
+        compressors=oz.codecs.Zlib(level=1),
+        zarr_format=1,
         overwrite=True,
     )
     z = oz.Array(store)
@@ -89,7 +89,7 @@ def filled() -> dict[str, bytes]:
 def test_a_directory_a_dictionary_and_a_key_value_store_hold_the_same_bytes(
     tmp_path: Path, filled: dict[str, bytes]
 ) -> None:
-    example(oz.LocalStore(tmp_path / "example.zarr"))
+    example(oz.storage.LocalStore(tmp_path / "example.zarr"))
     in_files = {p.name: p.read_bytes() for p in (tmp_path / "example.zarr").iterdir()}
     small = KeyValueStore()
     example(small)
@@ -290,7 +290,7 @@ def test_options_of_a_compressor_do_not_name_another_one(other: Any) -> None:
 @pytest.mark.shows("V1-35")
 def test_uncompressed_is_written_as_none_with_null() -> None:
     store: dict[str, bytes] = {}
-    z = oz.create_array(store, shape=4, chunks=2, dtype="<i4", compressor=None, zarr_format=1)
+    z = oz.create_array(store, shape=4, chunks=2, dtype="<i4", compressors=None, zarr_format=1)
     z[2:] = [7, 8]
     assert (meta_of(store)["compression"], meta_of(store)["compression_opts"]) == ("none", None)
     assert store["1"] == np.array([7, 8], "<i4").tobytes()
@@ -299,7 +299,7 @@ def test_uncompressed_is_written_as_none_with_null() -> None:
 @pytest.mark.shows("V1-36")
 def test_the_one_chunk_of_an_array_without_axes_is_0() -> None:
     store: dict[str, bytes] = {}
-    z = oz.create_array(store, shape=(), dtype="<i4", compressor=None, zarr_format=1)
+    z = oz.create_array(store, shape=(), dtype="<i4", compressors=None, zarr_format=1)
     z[()] = 7
     assert sorted(store) == ["0", "attrs", "meta"]
     assert store["0"] == b"\x07\0\0\0"
@@ -336,7 +336,7 @@ def test_with_blosc_the_early_writer_followed_the_specification() -> None:
 def test_version_1_is_written_only_on_request(tmp_path: Path) -> None:
     makers = {
         "path": tmp_path / "a",
-        "directory": oz.DirectoryStore(tmp_path / "b"),
+        "directory": oz.storage.DirectoryStore(tmp_path / "b"),
         "dictionary": {},
     }
     for store in makers.values():

@@ -154,7 +154,7 @@ def test_options_are_a_level_or_an_object_for_every_library(
     store["0"] = bytes(compress(data.tobytes()))
     assert oz.open(store)[:].tolist() == [0, 1, 0, 0]
     assert oz.validate(store) == []
-    array = oz.open_array(store, mode="r+")
+    array = oz.open(store, mode="r+")
     array.resize(6)
     assert oz.open(store)[:2].tolist() == [0, 1]
 
@@ -175,7 +175,7 @@ def test_an_unknown_library_prevents_reading_data_but_not_metadata(options: Any)
 @pytest.mark.parametrize("options", [3, "fast", {"level": 3}, None])
 def test_attributes_and_shape_can_change_despite_an_unknown_library(options: Any) -> None:
     store = store_of(compression="foo", compression_opts=options)
-    array = oz.open_array(store, mode="r+")
+    array = oz.open(store, mode="r+")
     array.attrs["a"] = 1
     array.resize(6)
     assert json.loads(store["attrs"]) == {"a": 1}
@@ -183,7 +183,7 @@ def test_attributes_and_shape_can_change_despite_an_unknown_library(options: Any
     assert (meta["compression"], meta["compression_opts"]) == ("foo", options)
     assert meta["shape"] == [6]
     with pytest.raises(oz.CannotExpress, match="foo"):
-        oz.create_array({}, shape=(1,), dtype="u1", zarr_format=1, compressor={"id": "foo"})
+        oz.create_array({}, shape=(1,), dtype="u1", zarr_format=1, compressors={"id": "foo"})
 
 
 @pytest.mark.shows("V1-08")
@@ -214,7 +214,7 @@ def test_the_order_is_the_layout_of_bytes_in_a_chunk(
     store: dict[str, bytes] = {}
     values = np.arange(6, dtype="<i4").reshape(2, 3)
     z = oz.create_array(
-        store, data=values, chunks=(2, 3), order=order, compressor=compressor, zarr_format=1
+        store, data=values, chunks=(2, 3), order=order, compressors=compressor, zarr_format=1
     )
     raw = store["0.0"] if compressor is None else zlib.decompress(store["0.0"])
     assert np.frombuffer(raw, "<i4").tolist() == stored
@@ -280,14 +280,14 @@ def test_the_printed_metadata_works() -> None:
     # What the library writes for such an array is the printed text.
     written: dict[str, bytes] = {}
     options = {"cname": "lz4", "clevel": 5, "shuffle": 1}
-    oz.init_store(
+    oz.create_array(
         written,
         shape=(10000, 10000),
         chunks=(1000, 1000),
         dtype="<f8",
         fill_value=None,
-        compression="blosc",
-        compression_opts=options,
+        compressors={"id": "blosc", **options},
+        zarr_format=1,
     )
     assert written["meta"].decode() == PRINTED_META
 
@@ -313,7 +313,7 @@ def test_simple_types_are_type_strings(stated: str, raw: bytes, value: Any) -> N
     assert z.dtype.itemsize == len(raw)
     assert z[0] == value
     written: dict[str, bytes] = {}
-    made = oz.create_array(written, shape=1, dtype=stated, compressor=None, zarr_format=1)
+    made = oz.create_array(written, shape=1, dtype=stated, compressors=None, zarr_format=1)
     made[0] = value
     assert meta_of(written)["dtype"] == stated
     assert written["0"] == raw
@@ -355,7 +355,7 @@ def test_structures_are_lists_of_pairs() -> None:
     assert [z.dtype.fields[n][1] for n in "rgb"] == [0, 1, 2]
     assert z[:].tolist() == [(1, 2, 3), (4, 5, 6)]
     written: dict[str, bytes] = {}
-    oz.create_array(written, data=z[:], chunks=2, compressor=None, zarr_format=1)
+    oz.create_array(written, data=z[:], chunks=2, compressors=None, zarr_format=1)
     assert meta_of(written)["dtype"] == fields
     assert written["0"] == store["0"]
 
@@ -399,7 +399,7 @@ def test_without_a_fill_value_absent_chunks_are_zeros(region: Any) -> None:
 def test_edge_chunks_are_whole_and_their_overhang_is_ignored() -> None:
     store: dict[str, bytes] = {}
     z = oz.create_array(
-        store, data=np.arange(25, dtype="<i4"), chunks=10, compressor=None, zarr_format=1
+        store, data=np.arange(25, dtype="<i4"), chunks=10, compressors=None, zarr_format=1
     )
     assert len(store["2"]) == 40
     assert np.frombuffer(store["2"], "<i4")[:5].tolist() == [20, 21, 22, 23, 24]

@@ -41,7 +41,7 @@ class Watched(dict[str, bytes]):
 def test_without_filters_and_compressor_a_chunk_is_its_raw_items() -> None:
     store: dict[str, bytes] = {}
     values = np.arange(100, dtype="<i4").reshape(10, 10)
-    oz.create_array(store, data=values, chunks=(10, 10), compressor=None, zarr_format=2)
+    oz.create_array(store, data=values, chunks=(10, 10), compressors=None, zarr_format=2)
     assert (document(store)["compressor"], document(store)["filters"]) == (None, None)
     assert len(store["0.0"]) == 400
     assert store["0.0"] == values.tobytes()
@@ -58,7 +58,7 @@ def test_the_order_is_the_layout_of_bytes_in_a_chunk(
     store: dict[str, bytes] = {}
     values = np.arange(6, dtype="<i4").reshape(2, 3)
     oz.create_array(
-        store, data=values, chunks=(2, 3), order=order, compressor=compressor, zarr_format=2
+        store, data=values, chunks=(2, 3), order=order, compressors=compressor, zarr_format=2
     )
     raw = store["0.0"] if compressor is None else zlib.decompress(store["0.0"])
     assert np.frombuffer(raw, "<i4").tolist() == stored
@@ -76,7 +76,9 @@ def test_another_order_is_refused() -> None:
 def test_a_chunk_is_the_output_of_the_compressor() -> None:
     values = np.ones((10, 10), "<i4")
     store: dict[str, bytes] = {}
-    oz.create_array(store, data=values, chunks=(10, 10), compressor=oz.Zlib(1), zarr_format=2)
+    oz.create_array(
+        store, data=values, chunks=(10, 10), compressors=oz.codecs.Zlib(1), zarr_format=2
+    )
     unpacker = zlib.decompressobj()
     assert unpacker.decompress(store["0.0"]) == values.tobytes()
     assert unpacker.unused_data == b""
@@ -88,7 +90,7 @@ def test_a_blosc_chunk_starts_with_its_own_header(dtype: str) -> None:
     values = np.arange(5000).astype(dtype)
     store: dict[str, bytes] = {}
     options = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1}
-    oz.create_array(store, data=values, chunks=5000, compressor=options, zarr_format=2)
+    oz.create_array(store, data=values, chunks=5000, compressors=options, zarr_format=2)
     chunk = store["0"]
     assert chunk[3] == values.dtype.itemsize
     assert int.from_bytes(chunk[4:8], "little") == values.nbytes
@@ -158,7 +160,7 @@ def test_without_a_fill_value_absent_strings_are_empty() -> None:
 def test_edge_chunks_are_complete_and_their_overhang_is_ignored() -> None:
     store: dict[str, bytes] = {}
     z = oz.create_array(
-        store, data=np.arange(25, dtype="<i4"), chunks=10, compressor=None, zarr_format=2
+        store, data=np.arange(25, dtype="<i4"), chunks=10, compressors=None, zarr_format=2
     )
     assert len(store["2"]) == 40
     store["2"] = store["2"][:20] + b"\xff" * 20
@@ -182,7 +184,7 @@ def test_filters_encode_in_the_listed_order_before_the_compressor(
     values = np.array([100, 101, 103, 70000, -5, 0, 1, 2], "<i4")
     store: dict[str, bytes] = {}
     z = oz.create_array(
-        store, data=values, chunks=8, filters=filters, compressor=ZLIB, zarr_format=2
+        store, data=values, chunks=8, filters=filters, compressors=ZLIB, zarr_format=2
     )
     assert document(store)["filters"] == filters
     assert document(store)["compressor"] == ZLIB
@@ -205,7 +207,7 @@ def test_another_order_of_filters_gives_other_bytes() -> None:
     for filters in ([DELTA, SHUFFLE], [SHUFFLE, DELTA]):
         store: dict[str, bytes] = {}
         oz.create_array(
-            store, data=values, chunks=8, filters=filters, compressor=ZLIB, zarr_format=2
+            store, data=values, chunks=8, filters=filters, compressors=ZLIB, zarr_format=2
         )
         raw.append(zlib.decompress(store["0"]))
     # shuffle(delta(x)) by hand: the first bytes of all differences, then the second, …
@@ -221,7 +223,7 @@ def test_a_bytes_filter_before_an_array_filter_survives_conversion() -> None:
     values = np.arange(8, dtype="<i4") ** 3
     source: dict[str, bytes] = {}
     oz.create_array(
-        source, data=values, chunks=4, filters=[SHUFFLE, DELTA], compressor=None, zarr_format=2
+        source, data=values, chunks=4, filters=[SHUFFLE, DELTA], compressors=None, zarr_format=2
     )
     for version in (2, 3):
         target: dict[str, bytes] = {}
@@ -243,7 +245,7 @@ def test_a_filter_works_without_a_compressor() -> None:
         data=np.array([100, 101, 103], "<i4"),
         chunks=3,
         filters=[DELTA],
-        compressor=None,
+        compressors=None,
         zarr_format=2,
     )
     assert (document(made)["filters"], document(made)["compressor"]) == ([DELTA], None)
@@ -261,7 +263,7 @@ def test_the_separator_is_read_and_written_only_if_it_is_a_slash() -> None:
         assert oz.open(store)[:].tolist() == [[0, 0], [7, 8]]
         made: dict[str, bytes] = {}
         z = oz.create_array(
-            made, shape=(2, 2), chunks=(1, 2), dtype="i4", dimension_separator=stated, zarr_format=2
+            made, shape=(2, 2), chunks=(1, 2), dtype="i4", chunk_key_encoding=stated, zarr_format=2
         )
         z[1] = 5
         assert sorted(made) == [".zarray", key]
@@ -280,8 +282,8 @@ def test_another_separator_is_refused(separator: Any) -> None:
 def test_nested_chunks_without_a_stated_separator_are_found_on_request() -> None:
     store = store_of(shape=[2, 2], chunks=[1, 2])
     store |= {"0/0": np.array([5, 6], "<i4").tobytes(), "1/0": np.array([7, 8], "<i4").tobytes()}
-    assert oz.open_array(store)[:].tolist() == [[0, 0], [0, 0]]
-    z = oz.open_array(store, mode="r+", dimension_separator="/")
+    assert oz.open(store)[:].tolist() == [[0, 0], [0, 0]]
+    z = oz.open(store, mode="r+", chunk_key_encoding="/")
     assert z[:].tolist() == [[5, 6], [7, 8]]
     # The choice holds for as long as the array is open, and a rewritten document states it.
     z.attrs["a"] = 1
@@ -296,9 +298,9 @@ def test_nested_chunks_without_a_stated_separator_are_found_on_request() -> None
 def test_a_stated_separator_takes_precedence_and_an_invalid_one_is_refused() -> None:
     store = store_of(shape=[2, 2], chunks=[1, 2], dimension_separator=".")
     store["1.0"] = np.array([7, 8], "<i4").tobytes()
-    assert oz.open_array(store, dimension_separator="/")[1].tolist() == [7, 8]
+    assert oz.open(store, chunk_key_encoding="/")[1].tolist() == [7, 8]
     with pytest.raises(oz.InvalidArgument, match="dimension_separator"):
-        oz.open_array(store, dimension_separator="-")
+        oz.open(store, chunk_key_encoding="-", kind="array")
 
 
 # Few or no elements
@@ -313,7 +315,7 @@ def test_the_one_chunk_of_an_array_without_axes_is_0() -> None:
     assert store["0"] == b"\x07\0\0\0"
     assert oz.open(store)[()] == 7
     made: dict[str, bytes] = {}
-    oz.create_array(made, data=np.array(7, "<i4"), compressor=None, zarr_format=2)
+    oz.create_array(made, data=np.array(7, "<i4"), compressors=None, zarr_format=2)
     assert sorted(made) == [".zarray", "0"]
     assert (document(made)["shape"], document(made)["chunks"]) == ([], [])
     assert made["0"] == b"\x07\0\0\0"

@@ -37,13 +37,13 @@ def files(root: Path) -> dict[str, bytes]:
 
 def both_examples(array_store: Any, group_store: Any) -> None:
     """Run the two worked examples on any stores."""
-    a = oz.create(
+    a = oz.create_array(
+        array_store,
         shape=(20, 20),
         chunks=(10, 10),
         dtype="i4",
         fill_value=42,
-        compressor=oz.Zlib(level=1),
-        store=array_store,
+        compressors=oz.codecs.Zlib(level=1),
         zarr_format=2,
     )
     a[0:10, 0:10] = 1
@@ -52,8 +52,8 @@ def both_examples(array_store: Any, group_store: Any) -> None:
     a.attrs["foo"] = 42
     a.attrs["bar"] = "apples"
     a.attrs["baz"] = [1, 2, 3, 4]
-    root = oz.group(group_store, zarr_format=2)
-    b = root.create_group("foo").create_dataset("bar", shape=(20, 20), chunks=(10, 10))
+    root = oz.open(group_store, "a", zarr_format=2)
+    b = root.create_group("foo").create_array("bar", shape=(20, 20), chunks=(10, 10))
     b[:] = 42
     b.attrs["comment"] = "answer to life, the universe and everything"
 
@@ -65,7 +65,7 @@ def test_a_directory_a_dictionary_and_a_key_value_store_hold_the_same_bytes(
     array: dict[str, bytes] = {}
     group: dict[str, bytes] = {}
     both_examples(array, group)
-    both_examples(oz.LocalStore(tmp_path / "a"), oz.LocalStore(tmp_path / "g"))
+    both_examples(oz.storage.LocalStore(tmp_path / "a"), oz.storage.LocalStore(tmp_path / "g"))
     small_array, small_group = KeyValueStore(), KeyValueStore()
     both_examples(small_array, small_group)
     assert sorted(array) == [".zarray", ".zattrs", "0.0", "0.1", "1.0", "1.1"]
@@ -112,15 +112,8 @@ def test_the_example_of_a_hierarchy_in_a_directory_runs_as_printed(in_tmp: Path)
 
 @pytest.mark.shows("V2-69")
 def test_version_1_becomes_version_2_by_its_metadata_alone(tmp_path: Path) -> None:
-    oz.init_store(
-        tmp_path,
-        shape=(20, 20),
-        chunks=(10, 10),
-        dtype="i4",
-        fill_value=42,
-        compression="zlib",
-        compression_opts=1,
-    )
+    options: dict[str, Any] = {"zarr_format": 1, "compressors": oz.codecs.Zlib(level=1)}
+    oz.create_array(tmp_path, shape=(20, 20), chunks=(10, 10), dtype="i4", fill_value=42, **options)
     z = oz.open(tmp_path, mode="r+")
     z[0:10, 0:10] = 1
     z[10:20, :] = 3

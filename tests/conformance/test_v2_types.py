@@ -42,7 +42,7 @@ SIMPLE: list[tuple[str, Any]] = [
 def test_every_kind_of_type_string_round_trips(stated: str, items: list[Any]) -> None:
     values = np.array(items, stated)
     store: dict[str, bytes] = {}
-    oz.create_array(store, data=values, chunks=2, compressor=None, fill_value=None, zarr_format=2)
+    oz.create_array(store, data=values, chunks=2, compressors=None, fill_value=None, zarr_format=2)
     assert strict(store)["dtype"] == stated
     # Items lie one after the other in the stated order, as NumPy has them in memory.
     assert store["0"] + store["1"] == values.tobytes()
@@ -103,7 +103,7 @@ def test_an_ambiguous_type_is_refused(stated: Any, word: str) -> None:
 @pytest.mark.shows("V2-17")
 def test_big_endian_data_are_big_endian_on_any_machine() -> None:
     store: dict[str, bytes] = {}
-    z = oz.create_array(store, shape=1, dtype=">i4", compressor=None, zarr_format=2)
+    z = oz.create_array(store, shape=1, dtype=">i4", compressors=None, zarr_format=2)
     z[0] = -2
     assert store["0"].hex() == "fffffffe"
     assert oz.open(store)[:].tolist() == [-2]
@@ -129,7 +129,7 @@ def test_every_unit_of_time_round_trips(kind: str, unit: str) -> None:
     stated = f"<{kind}8[{unit}]"
     values = np.array([-5, 0, 7, -(2**63)], "<i8").view(stated)
     store: dict[str, bytes] = {}
-    oz.create_array(store, data=values, chunks=4, compressor=None, zarr_format=2)
+    oz.create_array(store, data=values, chunks=4, compressors=None, zarr_format=2)
     assert strict(store)["dtype"] == stated
     assert store["0"] == values.tobytes()
     read = oz.open(store)[:]
@@ -181,7 +181,7 @@ def test_structures_are_packed_in_order(
         assert found == offset, name
     assert z[:2].tobytes() == raw
     written: dict[str, bytes] = {}
-    oz.create_array(written, data=z[:2], chunks=2, compressor=None, fill_value=None, zarr_format=2)
+    oz.create_array(written, data=z[:2], chunks=2, compressors=None, fill_value=None, zarr_format=2)
     assert strict(written)["dtype"] == stated
     assert written["0"] == raw
 
@@ -209,7 +209,7 @@ def test_a_structure_of_another_form_is_refused(stated: Any) -> None:
 def test_an_item_has_the_size_of_its_type(stated: str, size: int) -> None:
     store: dict[str, bytes] = {}
     z = oz.create_array(
-        store, shape=2, dtype=stated, fill_value=None, compressor=None, zarr_format=2
+        store, shape=2, dtype=stated, fill_value=None, compressors=None, zarr_format=2
     )
     z[:] = np.zeros(2, stated)
     assert z.itemsize == size

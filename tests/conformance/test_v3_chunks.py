@@ -50,7 +50,7 @@ def test_a_chunk_length_of_zero_is_read_as_the_least_and_never_written() -> None
     with pytest.raises(oz.InvalidArgument, match="chunks"):
         oz.create_array(shape=(6,), chunks=(0,), dtype="u1")
     store = put(array_doc(shape=[0, 6], chunk_grid=regular(0, 4)))
-    array = oz.open_array(store, mode="r+")
+    array = oz.open(store, mode="r+")
     assert array[...].shape == (0, 6)
     array.attrs["a"] = 1
     assert stored(store)["chunk_grid"] == regular(1, 4)
@@ -72,7 +72,7 @@ def test_a_chunk_length_of_zero_is_read_as_the_least_and_never_written() -> None
 def test_an_element_is_located_by_floor_division_and_remainder() -> None:
     shape, chunks = [10, 200, 3000], (5, 20, 400)
     store = put(array_doc(shape=shape, chunk_grid=regular(*chunks)))
-    array = oz.open_array(store, mode="r+")
+    array = oz.open(store, mode="r+")
     assert array.cdata_shape == (2, 10, 8)
     assert array.nchunks == 160
     array[7, 150, 900] = 1
@@ -101,10 +101,10 @@ def test_border_chunks_are_full_and_hold_the_fill_value_beyond_the_edge() -> Non
     assert np.array_equal(border[:, :14], values[:16, 16:])
     assert (border[:, 14:] == 7).all()
     store["c/0/1"] = np.where(np.arange(16) < 14, border, 99).astype("u1").tobytes()
-    assert np.array_equal(oz.open_array(store)[...], values)
+    assert np.array_equal(oz.open(store)[...], values)
     store["c/0/1"] = store["c/0/1"][:224]
     with pytest.raises(oz.ChunkError, match="c/0/1"):
-        oz.open_array(store)[0, 20]
+        oz.open(store, kind="array")[0, 20]
 
 
 @pytest.mark.shows("V3-61", "V3-62")
@@ -125,13 +125,13 @@ def test_border_chunks_are_full_and_hold_the_fill_value_beyond_the_edge() -> Non
 def test_chunk_keys_follow_their_encoding(encoding: Any, key: str, scalar: str) -> None:
     options = {"chunk_key_encoding": encoding}
     store = put(array_doc(shape=[2, 24, 46], chunk_grid=regular(1, 1, 1), **options))
-    array = oz.open_array(store, mode="r+")
+    array = oz.open(store, mode="r+")
     assert array.chunk_key((1, 23, 45)) == key
     array[1, 23, 45] = 1
     assert list(chunks_of(store)) == [key]
     assert array.nchunks_initialized == 1
     store = put(array_doc(shape=[], chunk_grid=regular(), **options))
-    oz.open_array(store, mode="r+")[()] = 1
+    oz.open(store, mode="r+")[()] = 1
     assert list(chunks_of(store)) == [scalar]
 
 
@@ -151,7 +151,7 @@ def test_new_arrays_have_default_keys_unless_others_are_requested() -> None:
     asked = codec("v2", separator="/")
     oz.create_array(store, shape=(2,), dtype="u1", chunk_key_encoding=asked, overwrite=True)
     assert stored(store)["chunk_key_encoding"] == asked
-    oz.create_array(store, shape=(2,), dtype="u1", dimension_separator=".", overwrite=True)
+    oz.create_array(store, shape=(2,), dtype="u1", chunk_key_encoding=".", overwrite=True)
     assert stored(store)["chunk_key_encoding"] == codec("default", separator=".")
 
 
@@ -168,12 +168,12 @@ def test_codecs_run_in_order_and_in_reverse_on_decoding() -> None:
         shape=[2, 3], chunk_grid=regular(2, 3), data_type="int16", codecs=codecs, fill_value=0
     )
     store = put(doc)
-    oz.open_array(store, mode="r+")[...] = values
+    oz.open(store, mode="r+")[...] = values
     chunk = store["c/0/0"]
     assert chunk[-4:] == crc32c.crc32c(chunk[:-4]).to_bytes(4, "little")
     raw = gzip.decompress(chunk[:-4])
     assert raw == struct.pack("<6h", 1, 4, 2, 5, 3, 6)
-    assert np.array_equal(oz.open_array(store)[...], values)
+    assert np.array_equal(oz.open(store)[...], values)
 
 
 @pytest.mark.shows("V3-65")
@@ -299,7 +299,7 @@ def test_core_codecs_exchange_data_with_other_implementations(name: str, tmp_pat
     }
     how = {"create": True}
     other("theirs", metadata=metadata)[...] = values
-    assert np.array_equal(oz.open_array(tmp_path / "theirs")[...], values)
+    assert np.array_equal(oz.open(tmp_path / "theirs")[...], values)
 
 
 @pytest.mark.shows("V3-71")
@@ -323,7 +323,7 @@ def test_bytes_are_in_c_order_and_in_the_stated_byte_order(
     data = np.array(value, dtype)
     oz.create_array(store, data=data, chunks=data.shape, codecs=[codec("bytes", endian=endian)])
     assert store["c/0"].hex() == expected
-    assert oz.open_array(store)[...].tobytes() == data.tobytes()
+    assert oz.open(store)[...].tobytes() == data.tobytes()
 
 
 @pytest.mark.shows("V3-71")
@@ -346,7 +346,7 @@ def test_the_byte_order_is_stated_for_every_type_of_several_bytes() -> None:
     for form in (codec("bytes", endian=None), "bytes"):
         store = put(array_doc(data_type="uint16", codecs=[form]), **chunk)
         with pytest.warns(oz.OmnizarrWarning, match="endian"):
-            array = oz.open_array(store, mode="r+")
+            array = oz.open(store, mode="r+")
     assert array[:4].tolist() == [1, 2, 3, 4]
     assert [p.level for p in oz.validate(store) if "endian" in p.message] == ["warning"]
     with pytest.warns(oz.OmnizarrWarning, match="endian"):
@@ -354,7 +354,7 @@ def test_the_byte_order_is_stated_for_every_type_of_several_bytes() -> None:
     assert stored(store)["codecs"] == [little()]
     for dtype in ("u2", "f8", "c8", "M8[ns]", "U4", [("a", "i2"), ("b", "u1")]):
         created: Store = {}
-        oz.create_array(created, shape=(1,), dtype=dtype, compressor=None)
+        oz.create_array(created, shape=(1,), dtype=dtype, compressors=None)
         assert stored(created)["codecs"] == [little()], dtype
 
 
@@ -369,7 +369,7 @@ def test_transpose_permutes_axes_by_its_order() -> None:
     assert values[1, 2, 3] == there[3, 1, 2]
     for position in np.ndindex(values.shape):
         assert values[position] == there[tuple(position[i] for i in order)]
-    assert np.array_equal(oz.open_array(store)[...], values)
+    assert np.array_equal(oz.open(store)[...], values)
 
 
 @pytest.mark.shows("V3-73")
@@ -396,13 +396,13 @@ def test_early_names_are_read_and_current_ones_are_written() -> None:
         codecs = [codec("transpose", order=letter), little("endian")]
         store = {**put(array_doc(**plane, codecs=codecs)), "c/0/0": raw.tobytes()}
         with pytest.warns(oz.OmnizarrWarning, match=r"codecs\[0\]\.configuration\.order"):
-            array = oz.open_array(store, mode="r+")
+            array = oz.open(store, mode="r+")
         assert np.array_equal(array[...], values)
         with pytest.warns(oz.OmnizarrWarning, match="expected a list of axes"):
             array.attrs["a"] = 1
         assert stored(store)["codecs"] == [codec("transpose", order=order), little()]
     store = {}
-    oz.create_array(store, data=values, chunks=(2, 3), order="F", compressor=None)
+    oz.create_array(store, data=values, chunks=(2, 3), order="F", compressors=None)
     assert stored(store)["codecs"] == [codec("transpose", order=[1, 0]), little()]
     given = [codec("transpose", order="F"), little("endian")]
     oz.create_array(store, data=values, chunks=(2, 3), codecs=given, overwrite=True)
@@ -419,7 +419,7 @@ def test_gzip_writes_files_of_rfc_1952_at_every_level(level: int) -> None:
     assert store["c/0"][:3].hex() == "1f8b08"
     assert gzip.decompress(store["c/0"]) == values.tobytes()
     store["c/0"] = gzip.compress(values.tobytes(), level)
-    assert np.array_equal(oz.open_array(store)[...], values)
+    assert np.array_equal(oz.open(store)[...], values)
 
 
 @pytest.mark.shows("V3-75")
@@ -444,7 +444,7 @@ def test_blosc_with_every_compressor_and_shuffle(cname: str, shuffle: str) -> No
     assert store["c/0"][3] == 4
     if cname != "snappy":  # numcodecs cannot read it
         assert numcodecs.Blosc().decode(store["c/0"]) == values.tobytes()
-    assert np.array_equal(oz.open_array(store)[...], values)
+    assert np.array_equal(oz.open(store)[...], values)
 
 
 @pytest.mark.shows("V3-76", "V3-77", "V3-78")
@@ -482,7 +482,7 @@ def test_blosc_needs_a_typesize_only_to_shuffle() -> None:
         assert document["codecs"][1]["configuration"].pop("typesize") == 4
         store["zarr.json"] = json.dumps(document).encode()
         with pytest.raises(oz.InvalidMetadata, match="typesize"):
-            oz.open_array(store)[...]
+            oz.open(store, kind="array")[...]
         store.clear()
     plain = [little(), codec("blosc", **{**without, "shuffle": "noshuffle"})]
     array = oz.create_array(store, data=np.arange(3, dtype="i4"), codecs=plain)
@@ -496,9 +496,9 @@ def test_blosc_needs_a_typesize_only_to_shuffle() -> None:
         ("i4", "auto", "shuffle", 4),
         ("f8", "auto", "shuffle", 8),
         ("i4", "blosc", "shuffle", 4),
-        ("i4", oz.Blosc(shuffle=-1), "shuffle", 4),
-        ("u1", oz.Blosc(shuffle=-1), "bitshuffle", 1),
-        ("i2", oz.Blosc(shuffle=2), "bitshuffle", 2),
+        ("i4", oz.codecs.Blosc(shuffle=-1), "shuffle", 4),
+        ("u1", oz.codecs.Blosc(shuffle=-1), "bitshuffle", 1),
+        ("i2", oz.codecs.Blosc(shuffle=2), "bitshuffle", 2),
         ("i2", {"id": "blosc", "cname": "zstd", "clevel": 1, "shuffle": 0}, "noshuffle", 2),
     ],
 )
@@ -506,7 +506,7 @@ def test_an_automatic_choice_of_blosc_is_recorded(
     dtype: str, compressor: Any, shuffle: str, typesize: int
 ) -> None:
     store: Store = {}
-    oz.create_array(store, shape=(3,), dtype=dtype, compressor=compressor)
+    oz.create_array(store, shape=(3,), dtype=dtype, compressors=compressor)
     (found,) = (c["configuration"] for c in stored(store)["codecs"] if c["name"] == "blosc")
     assert (found["shuffle"], found["typesize"]) == (shuffle, typesize)
     assert set(found) == {"cname", "clevel", "shuffle", "typesize", "blocksize"}
@@ -518,10 +518,10 @@ def test_a_blosc_chunk_of_version_2_is_a_blosc_chunk_of_version_3(number: int, w
     values = np.arange(500, dtype="<i4")
     older: Store = {}
     compressor = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": number, "blocksize": 0}
-    oz.create_array(older, data=values, chunks=(500,), compressor=compressor, zarr_format=2)
+    oz.create_array(older, data=values, chunks=(500,), compressors=compressor, zarr_format=2)
     codecs = [little(), codec("blosc", **{**BLOSC, "shuffle": word})]
     doc = array_doc(shape=[500], chunk_grid=regular(500), data_type="int32", codecs=codecs)
-    array = oz.open_array(put(doc, c0=older["0"]))
+    array = oz.open(put(doc, c0=older["0"]))
     assert np.array_equal(array[...], values)
 
 
@@ -539,7 +539,7 @@ def test_crc32c_appends_the_checksum_in_four_little_endian_bytes(
     for form in ("crc32c", {"name": "crc32c"}, codec("crc32c")):
         grid = regular(max(1, len(data)))
         doc = array_doc(shape=[len(data)], chunk_grid=grid, codecs=["bytes", form])
-        array = oz.open_array(put(doc, c0=data + bytes.fromhex(checksum)))
+        array = oz.open(put(doc, c0=data + bytes.fromhex(checksum)))
         assert array[...].tobytes() == data
 
 
@@ -547,7 +547,7 @@ def test_crc32c_appends_the_checksum_in_four_little_endian_bytes(
 def test_a_flipped_bit_or_a_missing_checksum_is_an_error() -> None:
     doc = array_doc(shape=[8], chunk_grid=regular(4), codecs=["bytes", "crc32c"])
     store = put(doc)
-    oz.open_array(store, mode="r+")[...] = np.arange(1, 9)
+    oz.open(store, mode="r+")[...] = np.arange(1, 9)
     good = store["c/1"]
     assert len(good) == 8
     for bit in range(8 * len(good)):
@@ -555,14 +555,14 @@ def test_a_flipped_bit_or_a_missing_checksum_is_an_error() -> None:
         damaged[bit // 8] ^= 1 << bit % 8
         store["c/1"] = bytes(damaged)
         with pytest.raises(oz.ChunkError, match="c/1") as caught:
-            oz.open_array(store)[...]
+            oz.open(store, kind="array")[...]
         assert (caught.value.chunk, caught.value.codec) == ((1,), "crc32c")
         assert "crc32c" in str(caught.value)
     for length in range(len(good)):
         store["c/1"] = good[:length]
         with pytest.raises(oz.ChunkError, match=r"c/1.*crc32c"):
-            oz.open_array(store)[...]
-    assert oz.open_array(store)[:4].tolist() == [1, 2, 3, 4]
+            oz.open(store, kind="array")[...]
+    assert oz.open(store)[:4].tolist() == [1, 2, 3, 4]
 
 
 @pytest.mark.shows("V3-98")

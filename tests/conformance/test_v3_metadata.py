@@ -113,7 +113,7 @@ def test_siblings_have_different_names() -> None:
 def test_a_path_is_the_parents_path_a_slash_and_the_name() -> None:
     store: dict[str, bytes] = {}
     bar = oz.create_group(store).create_group("foo").create_group("bar")
-    assert (bar.name, bar.basename) == ("/foo/bar", "bar")
+    assert bar.name == "/foo/bar"
     assert oz.open(store).name == "/"
     assert oz.open(store, path="/foo/").name == "/foo"
     assert oz.open(store, path="/foo/bar/") == bar
@@ -125,11 +125,11 @@ def test_rank_zero_and_lengths_of_zero_are_valid() -> None:
     scalar = oz.create_array(store, path="scalar", shape=(), dtype="i4")
     scalar[()] = 7
     assert scalar.size == 1
-    assert oz.open_array(store, path="scalar")[()] == 7
+    assert oz.open(store, path="scalar")[()] == 7
     empty = oz.create_array(store, path="empty", shape=(0, 3), dtype="i4")
     empty[...] = 1
     assert empty.size == 0
-    assert oz.open_array(store, path="empty")[...].shape == (0, 3)
+    assert oz.open(store, path="empty")[...].shape == (0, 3)
     assert [key for key in store if key.startswith("empty/")] == ["empty/zarr.json"]
 
 
@@ -161,7 +161,7 @@ def test_the_suffix_zarr_is_suggested_but_not_required(tmp_path: Path) -> None:
     assert ".zarr" in (oz.__doc__ or "")
     for name in ("data.zarr", "data"):
         oz.create_array(tmp_path / name, data=np.arange(3))
-        assert oz.open_array(tmp_path / name)[2] == 2
+        assert oz.open(tmp_path / name)[2] == 2
 
 
 # Array document
@@ -179,7 +179,7 @@ def test_metadata_without_codecs_is_read_with_a_warning_as_gdal_wrote_it() -> No
     store = put(array_doc(codecs=DROP, data_type="int16", shape=[2], chunk_grid=regular(2)))
     store["c/0"] = np.array([1, 2], "<i2").tobytes()
     with pytest.warns(oz.OmnizarrWarning, match="codecs: required, but missing, as GDAL"):
-        array = oz.open_array(store)
+        array = oz.open(store)
     assert array[...].tolist() == [1, 2]
 
 
@@ -292,7 +292,7 @@ def test_attributes_are_an_object_of_any_json() -> None:
     assert open_doc(attributes=DROP).attrs.asdict() == {}
     nested = {"a": [1, {"b": None}], "c": {"d": [True, 1.5, "é", []]}, "must_understand": True}
     store = put(array_doc(attributes=nested))
-    array = oz.open_array(store, mode="r+")
+    array = oz.open(store, mode="r+")
     assert array.attrs.asdict() == nested
     array.attrs["e"] = 1
     assert stored(store)["attributes"] == {**nested, "e": 1}
@@ -304,9 +304,9 @@ def test_attributes_are_an_object_of_any_json() -> None:
 @pytest.mark.shows("V3-18")
 def test_no_storage_transformers_and_an_empty_list_are_the_same() -> None:
     chunks = {"c0": b"\1\2\3\4"}
-    without = oz.open_array(put(array_doc(), **chunks))
+    without = oz.open(put(array_doc(), **chunks))
     empty_store = put(array_doc(storage_transformers=[]), **chunks)
-    empty = oz.open_array(empty_store, mode="r+")
+    empty = oz.open(empty_store, mode="r+")
     assert without.metadata == empty.metadata
     assert without[...].tolist() == empty[...].tolist() == [1, 2, 3, 4, 0, 0]
     empty.attrs["a"] = 1
@@ -349,7 +349,7 @@ def test_empty_dimension_names_open_and_are_written_as_null() -> None:
 @pytest.mark.shows("V3-21")
 def test_the_first_printed_metadata_works() -> None:
     store = {"zarr.json": FIRST_PRINTED.encode()}
-    array = oz.open_array(store, mode="r+")
+    array = oz.open(store, mode="r+")
     assert array.cdata_shape == (10, 10)
     assert (array.chunk_key((0, 0)), array.chunk_key((9, 9))) == ("c/0/0", "c/9/9")
     assert array.dtype == np.dtype("<f8")
@@ -372,7 +372,7 @@ def test_the_second_printed_metadata_is_read_as_far_as_possible(
     doc["attributes"] = {"a": 1}
     moment = np.array([[5]], ">i8").tobytes() + bytes(8 * 99_999)
     store = {**put(doc), "c/0/0": moment}
-    array = oz.open_array(store)
+    array = oz.open(store)
     assert array.shape == (10000, 1000)
     assert array.cdata_shape == (10, 10)
     assert array.attrs["a"] == 1
@@ -388,7 +388,7 @@ def test_the_second_printed_metadata_is_read_as_far_as_possible(
 
     monkeypatch.setattr(registry, "_table", dict(registry._table))
     oz.register("data_type", "urn:example:datetime", bind)
-    known = oz.open_array(store)
+    known = oz.open(store)
     assert known[0, 0] == np.datetime64(5, "ns")
     assert np.isnat(known[9999, 999])
 
@@ -399,9 +399,9 @@ def test_the_second_printed_metadata_is_read_as_far_as_possible(
 @pytest.mark.shows("V3-23")
 def test_a_group_has_its_own_metadata() -> None:
     store = put(group_doc(attributes={"spam": "ham", "eggs": 42}))
-    group = oz.open_group(store)
+    group = oz.open(store)
     assert group.attrs.asdict() == {"spam": "ham", "eggs": 42}
-    assert oz.open_group(put(group_doc())).attrs.asdict() == {}
+    assert oz.open(put(group_doc())).attrs.asdict() == {}
     assert "node_type" in refused(group_doc(node_type=DROP))
     assert "zarr_format" in refused(group_doc(zarr_format=DROP))
     created: dict[str, bytes] = {}
@@ -413,7 +413,7 @@ def test_a_group_has_its_own_metadata() -> None:
 @pytest.mark.shows("V3-23", "V3-101")
 def test_a_prefix_without_metadata_is_not_a_group() -> None:
     store = {**put(group_doc()), **put(array_doc(), "lost/a")}
-    root = oz.open_group(store)
+    root = oz.open(store)
     assert list(root) == []
     assert "lost" not in root
     assert "lost" not in str(root.tree())
@@ -459,7 +459,7 @@ def test_written_consolidated_metadata_has_exactly_three_names() -> None:
     assert inside["must_understand"] is False
     assert inside["kind"] == "inline"
     assert inside["metadata"] == {"g": stored(store, "g"), "g/a": stored(store, "g/a")}
-    assert sorted(oz.open_group(store)) == ["g"]
+    assert sorted(oz.open(store)) == ["g"]
 
 
 @pytest.mark.shows("V3-26")
@@ -494,24 +494,24 @@ def test_stale_consolidated_metadata_hides_no_node() -> None:
     root.create_array("old", data=np.arange(3))
     root.create_array("gone", data=np.arange(3))
     oz.consolidate_metadata(store)
-    with_copy = {name: member.metadata for name, member in oz.open_group(store).items()}
-    root = oz.open_group(store, mode="r+")
+    with_copy = {name: member.metadata for name, member in oz.open(store).items()}
+    root = oz.open(store, mode="r+")
     root.create_array("new", data=np.arange(4))
     root["old"].attrs["a"] = 1
     del root["gone"]
-    fresh = oz.open_group(store)
+    fresh = oz.open(store)
     assert sorted(with_copy) == ["gone", "old"]
     assert sorted(fresh) == ["new", "old"]
     assert fresh["old"].attrs["a"] == 1
     assert dict(fresh.members())["old"].attrs["a"] == 1
     assert "gone" not in fresh
     # Where nothing can be listed, members are still found by name.
-    blind = oz.open_group(Unlistable(store))
+    blind = oz.open(Unlistable(store))
     assert blind["new"].shape == (4,)
     assert blind["old"].attrs["a"] == 1
     without = {k: v for k, v in store.items() if k != "zarr.json"}
     without.update(put(group_doc()))
-    assert sorted(oz.open_group(without)) == sorted(fresh)
+    assert sorted(oz.open(without)) == sorted(fresh)
 
 
 @pytest.mark.shows("V3-103")
@@ -523,14 +523,14 @@ def test_consolidated_metadata_has_relative_paths_and_is_ignored_if_wrong() -> N
         **put(array_doc(), "top/a"),
         **put(array_doc(shape=[3]), "top/b"),
     }
-    assert sorted(oz.open_group(store, path="top")) == ["a", "b"]
-    blind = oz.open_group(Unlistable(store), path="top")
+    assert sorted(oz.open(store, path="top")) == ["a", "b"]
+    blind = oz.open(Unlistable(store), path="top")
     assert "a" in list(blind)
     assert blind["b"].shape == (3,)
     other = {**consolidated, "kind": "elsewhere", "metadata": None}
     store.update(put(group_doc(consolidated_metadata=other), "top"))
     with pytest.warns(oz.OmnizarrWarning, match="consolidated_metadata"):
-        assert sorted(oz.open_group(store, path="top")) == ["a", "b"]
+        assert sorted(oz.open(store, path="top")) == ["a", "b"]
 
 
 @pytest.mark.shows("V3-28")
@@ -550,7 +550,7 @@ def test_no_additional_top_level_names_are_written() -> None:
 def test_a_forbidden_name_is_refused_and_nothing_is_written(name: str) -> None:
     store = put(group_doc())
     before = dict(store)
-    root = oz.open_group(store, mode="r+")
+    root = oz.open(store, mode="r+")
     for path in (name, f"ok/{name}", f"{name}/ok"):
         with pytest.raises(oz.InvalidName) as caught:
             root.create_group(path)
@@ -566,9 +566,9 @@ def test_a_forbidden_name_is_refused_and_nothing_is_written(name: str) -> None:
 )
 def test_any_other_name_is_accepted(name: str) -> None:
     store = put(group_doc())
-    root = oz.open_group(store, mode="r+")
+    root = oz.open(store, mode="r+")
     root.create_array(name, data=np.arange(3))
-    assert list(oz.open_group(store)) == [name]
+    assert list(oz.open(store)) == [name]
     assert root[name][2] == 2
     assert f"{name}/zarr.json" in store
 
@@ -576,12 +576,12 @@ def test_any_other_name_is_accepted(name: str) -> None:
 @pytest.mark.shows("V3-29")
 def test_a_name_is_never_empty_and_has_no_slash() -> None:
     store = put(group_doc())
-    root = oz.open_group(store, mode="r+")
+    root = oz.open(store, mode="r+")
     with pytest.raises(oz.NodeExists):
         root.create_group("")
     root.create_group("a//b/")
     assert sorted(store) == ["a/b/zarr.json", "a/zarr.json", "zarr.json"]
-    assert root["a/b"].basename == "b"
+    assert root["a/b"].name == "/a/b"
     assert name_problem("") == "is empty"
     assert name_problem("a/b") == "contains a slash"
 
@@ -589,7 +589,7 @@ def test_a_name_is_never_empty_and_has_no_slash() -> None:
 @pytest.mark.shows("V3-30")
 def test_names_are_unicode_and_case_sensitive() -> None:
     store = put(group_doc())
-    root = oz.open_group(store, mode="r+")
+    root = oz.open(store, mode="r+")
     for i, name in enumerate(("foo", "FOO", "ß")):
         root.create_array(name, data=np.array([i]))
     assert list(root) == ["FOO", "foo", "ß"]
@@ -600,7 +600,7 @@ def test_names_are_unicode_and_case_sensitive() -> None:
 @pytest.mark.parametrize("name", [unicodedata.normalize("NFD", "é"), "ﬁ", "①"])
 def test_a_name_that_is_not_normalised_is_kept_with_a_warning(name: str) -> None:
     store = put(group_doc())
-    root = oz.open_group(store, mode="r+")
+    root = oz.open(store, mode="r+")
     with pytest.warns(oz.OmnizarrWarning, match="NFKC"):
         root.create_group(name)
     assert list(root) == [name]
@@ -614,8 +614,8 @@ def test_a_name_that_is_not_normalised_is_kept_with_a_warning(name: str) -> None
 def test_names_are_stored_as_utf_8(tmp_path: Path) -> None:
     oz.create_group(tmp_path / "x.zarr").create_group("Ω")
     assert b"\xce\xa9" in os.listdir(os.fsencode(tmp_path / "x.zarr"))
-    assert oz.LocalStore(tmp_path / "x.zarr" / "Ω").url.endswith("/x.zarr/%CE%A9")
-    assert list(oz.open_group(tmp_path / "x.zarr")) == ["Ω"]
+    assert oz.storage.LocalStore(tmp_path / "x.zarr" / "Ω").url.endswith("/x.zarr/%CE%A9")
+    assert list(oz.open(tmp_path / "x.zarr")) == ["Ω"]
 
 
 @pytest.mark.shows("V3-33")
@@ -633,7 +633,7 @@ def test_a_name_that_is_too_long_for_the_disk_is_an_error(tmp_path: Path) -> Non
 def test_a_backslash_is_part_of_a_name(name: str, tmp_path: Path) -> None:
     r"""C2: `g['a\b']` was listed but not found, and creating it made a group `a`."""
     store = {**put(group_doc()), **put(array_doc(), name)}
-    root = oz.open_group(store)
+    root = oz.open(store)
     assert list(root) == [name]
     assert name in root
     assert root[name].path == oz.open(store, path=name).path == name
@@ -643,7 +643,7 @@ def test_a_backslash_is_part_of_a_name(name: str, tmp_path: Path) -> None:
     made.create_group("plain")
     assert {p.name for p in (tmp_path / "x.zarr").iterdir()} == {"zarr.json", name, "plain"}
     oz.consolidate_metadata(tmp_path / "x.zarr")
-    assert list(oz.open_consolidated(tmp_path / "x.zarr")[name][:]) == [0, 1, 2]
+    assert list(oz.open(tmp_path / "x.zarr", use_consolidated=True)[name][:]) == [0, 1, 2]
     made.move(name, "b")
     assert list(made) == ["b", "plain"]
     with pytest.raises(oz.NodeNotFound, match="write '/' between names"):
@@ -665,15 +665,15 @@ def test_a_node_with_a_reserved_name_is_created_listed_copied_and_reported(name:
     rule = f"the path {name!r} has the name {name!r}; names that start with '__' are reserved"
     store = put(group_doc())
     with pytest.warns(oz.OmnizarrWarning, match=rule):
-        oz.open_group(store, mode="r+").create_array(name, data=np.arange(3))
+        oz.open(store, mode="r+").create_array(name, data=np.arange(3))
     for look in (
         lambda root: list(root),
-        lambda root: [root[name].basename],
-        lambda root: [oz.open_array(store, path=name).basename],
+        lambda root: [root[name].path],
+        lambda root: [oz.open(store, path=name).path],
         lambda root: [n for n, _ in root.members(max_depth=None)],
         lambda root: [root.tree().__repr__().split("── ")[1].split()[0]],
     ):
-        root = oz.open_group(store)
+        root = oz.open(store)
         with pytest.warns(oz.OmnizarrWarning, match=rule) as caught:
             assert look(root) == [name]
         assert len(caught) == 1
@@ -687,11 +687,11 @@ def test_a_node_with_a_reserved_name_is_created_listed_copied_and_reported(name:
     def converted(source: dict[str, bytes]) -> list[int]:
         target: dict[str, bytes] = {}
         oz.convert(source, target, zarr_format=3)
-        return list(oz.open_array(target, path=name)[:])
+        return list(oz.open(target, path=name)[:])
 
     def copied() -> list[int]:
         target = oz.create_group({})
-        oz.copy_all(oz.open_group(store), target)
+        oz.copy_all(oz.open(store), target)
         return list(target[name][:])
 
     for bulk in (copied, lambda: converted(store), lambda: converted(older)):
@@ -709,7 +709,7 @@ def test_reserved_names_that_are_not_nodes_are_erased_only_with_their_group() ->
         "foo/__x/y": b"kept",
         "foo/__zarr_later": b"kept",
     }
-    root = oz.open_group(store, mode="r+")
+    root = oz.open(store, mode="r+")
     assert list(root["foo"]) == ["bar"]
     assert "__x" not in str(root.tree())
     del root["foo/bar"]

@@ -70,7 +70,7 @@ def test_every_core_type_is_exchanged_exactly_with_other_libraries(
     values = np.array(SAMPLES[name], name)
     codecs = [{"name": "bytes", "configuration": {"endian": endian}}]
     oz.create_array(tmp_path / "ours", data=values, chunks=(2,), codecs=codecs)
-    assert oz.open_array(tmp_path / "ours")[...].tobytes() == values.tobytes()
+    assert oz.open(tmp_path / "ours")[...].tobytes() == values.tobytes()
     theirs = zarr.open_array(tmp_path / "ours", mode="r")[...]
     assert theirs.dtype.newbyteorder("<") == values.dtype
     assert np.array_equal(theirs, values)
@@ -83,7 +83,7 @@ def test_every_core_type_is_exchanged_exactly_with_other_libraries(
         tmp_path / "theirs", shape=(3,), chunks=(2,), dtype=name, serializer=serializer
     )
     made[...] = values
-    assert oz.open_array(tmp_path / "theirs")[...].tobytes() == values.tobytes()
+    assert oz.open(tmp_path / "theirs")[...].tobytes() == values.tobytes()
 
 
 @pytest.mark.shows("V3-35", "V3-36", "V3-104")
@@ -97,7 +97,7 @@ def test_raw_items_keep_their_bytes_in_either_byte_order(
     fill = [9] * size
     doc = array_doc(data_type=name, fill_value=fill, codecs=codecs)
     store = put(doc, c0=bytes.fromhex(data) * 4)
-    array = oz.open_array(store, mode="r+")
+    array = oz.open(store, mode="r+")
     assert array.dtype == np.dtype(f"V{size}")
     assert array[0].tobytes().hex() == data
     assert array[5].tobytes() == bytes(fill)
@@ -146,7 +146,7 @@ def test_a_number_for_a_boolean_is_read_with_a_warning_and_not_written(fill: int
     store = put(array_doc(data_type="bool", fill_value=fill))
     words = f"fill_value: expected true or false, got {fill}, as zarrita wrote"
     with pytest.warns(oz.OmnizarrWarning, match=words):
-        array = oz.open_array(store, mode="r+")
+        array = oz.open(store, mode="r+")
     assert array[...].tolist() == 6 * [bool(fill)]
     [problem] = oz.validate(store)
     assert (problem.field, problem.level) == ("fill_value", "warning")
@@ -168,7 +168,7 @@ BY_ZARRITA = (
 def test_booleans_of_zarrita_are_read_with_a_warning_that_names_it() -> None:
     store = {"zarr.json": BY_ZARRITA, "c/0": b"\1\0\0\0"}
     with pytest.warns(oz.OmnizarrWarning, match="got 0, as zarrita wrote; read as false"):
-        array = oz.open_array(store)
+        array = oz.open(store)
     assert array[...].tolist() == [True, False, False, False, False, False]
 
 
@@ -205,7 +205,7 @@ def test_null_for_a_fill_value_is_read_as_zero_with_a_warning_and_not_written(
     codecs = ["vlen-utf8"] if data_type == "string" else BY_GDAL["codecs"]
     store = put({**BY_GDAL, "data_type": data_type, "codecs": codecs})
     with pytest.warns(oz.OmnizarrWarning, match="fill_value: expected a value, got null, as GDAL"):
-        array = oz.open_array(store, mode="r+")
+        array = oz.open(store, mode="r+")
     expected = np.zeros((2, 3), array.dtype)
     assert array[...].tolist() == expected.tolist()
     [problem] = oz.validate(store)
@@ -290,7 +290,7 @@ def test_a_fill_value_is_written_so_that_no_bit_is_lost(
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=(1,), dtype=dtype, fill_value=value.reshape(()))
     assert stored(store)["fill_value"] == written
-    assert bits(oz.open_array(store)[...]) == pattern
+    assert bits(oz.open(store)[...]) == pattern
 
 
 def _native(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -336,7 +336,7 @@ def test_an_unknown_extension_is_an_error_with_its_name_and_position(
     foo = {"name": "foo", **permission}
     given: Any = {"codecs": [{"name": "bytes"}, foo], "storage_transformers": [foo]}.get(field, foo)
     store = put(array_doc(**{field: given}), c0=b"1234")
-    array = oz.open_array(store, mode="r+")
+    array = oz.open(store, mode="r+")
     assert array.shape == (6,)
     before = dict(store)
     for act in (lambda: array[0], lambda: array.__setitem__(0, 1)):
@@ -382,10 +382,10 @@ def test_an_extension_object_has_a_name_and_a_configuration(
 def test_the_short_form_is_an_object_with_only_a_name() -> None:
     long = {"name": "gzip", "configuration": {"level": 1}}
     packed = gzip.compress(b"\1\2\3\4")
-    assert oz.open_array(put(array_doc(codecs=["bytes", long]), c0=packed))[1] == 2
+    assert oz.open(put(array_doc(codecs=["bytes", long]), c0=packed))[1] == 2
     chunk = b"\1\2\3\4" + crc32c.crc32c(b"\1\2\3\4").to_bytes(4, "little")
     arrays = [
-        oz.open_array(put(array_doc(codecs=codecs), c0=chunk))
+        oz.open(put(array_doc(codecs=codecs), c0=chunk))
         for codecs in (
             ["bytes", "crc32c"],
             [{"name": "bytes"}, {"name": "crc32c"}],
@@ -412,7 +412,7 @@ def test_an_ignorable_extension_is_skipped_with_a_warning_and_prevents_writing(
 ) -> None:
     store = put(array_doc(**given), c0=b"\1\2\3\4", c1=b"\5\6\7\7")
     with pytest.warns(oz.OmnizarrWarning, match="'foo'"):
-        array = oz.open_array(store, mode="r+")
+        array = oz.open(store, mode="r+")
     assert array[...].tolist() == [1, 2, 3, 4, 5, 6]
     before = dict(store)
     with pytest.raises(oz.StoreError, match="'foo'"):
@@ -618,7 +618,7 @@ def test_users_can_add_extensions_at_all_five_points(own_registry: None) -> None
         storage_transformers=[{"name": "test.below", "configuration": {"folder": "deep"}}],
     )
     store = put(doc)
-    array = oz.open_array(store, mode="r+")
+    array = oz.open(store, mode="r+")
     assert array[...].tolist() == 4 * [3 * [15]]
     values = np.arange(12, dtype="u1").reshape(4, 3)
     values[:2, :2] = 15
@@ -630,8 +630,8 @@ def test_users_can_add_extensions_at_all_five_points(own_registry: None) -> None
         **doc,
         "codecs": [{"name": "bytes"}, doc["codecs"][1]],
     }
-    assert oz.open_array(store)[...].tolist() == values.tolist()
-    assert oz.open_array(store).nchunks_initialized == 3
+    assert oz.open(store)[...].tolist() == values.tolist()
+    assert oz.open(store).nchunks_initialized == 3
 
 
 @pytest.mark.shows("V3-55")
@@ -646,7 +646,7 @@ def test_new_arrays_can_have_user_defined_codecs_types_and_keys(own_registry: No
         chunks=(2,),
         dtype={"name": "test.tenths"},
         fill_value=7,
-        compressor=Own(3),
+        compressors=Own(3),
         chunk_key_encoding="test.reversed",
     )
     array[0:2] = [1, 2]
@@ -654,7 +654,7 @@ def test_new_arrays_can_have_user_defined_codecs_types_and_keys(own_registry: No
     assert stored(store)["fill_value"] == "0.7"
     assert sorted(store) == ["k0", "zarr.json"]
     assert store["k0"] == b"\4\5"
-    assert oz.open_array(store)[...].tolist() == [1, 2, 7, 7]
+    assert oz.open(store)[...].tolist() == [1, 2, 7, 7]
 
 
 @pytest.mark.shows("V3-56", "ZEP-12")
@@ -677,11 +677,11 @@ def test_the_printed_extension_example_works() -> None:
     }
     """)
     store = put(doc)
-    array = oz.open_array(store, mode="r+")
+    array = oz.open(store, mode="r+")
     values = [f"{i} äΩ" for i in range(128)]
     array[...] = np.array(values, object)
     assert sorted(store) == ["c.0", "c.1", "c.2", "c.3", "zarr.json"]
-    again = oz.open_array(store)
+    again = oz.open(store)
     assert again[...].tolist() == values
     assert again.chunks == (32,)
     assert again.dimension_names == ("x",)

@@ -55,7 +55,7 @@ class Listing(Counted):
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         self.requests.append(f"list_dir {prefix}")
-        return stores.list_dir(oz.MemoryStore(self.values), prefix)
+        return stores.list_dir(oz.storage.MemoryStore(self.values), prefix)
 
 
 # Versions
@@ -75,7 +75,7 @@ def test_versions_are_distinguished_by_their_keys(zarr_format: Any, key: str, st
     store: Store = {}
     oz.create_array(store, data=VALUES, zarr_format=zarr_format)
     assert json.loads(store[key])["zarr_format"] == stated
-    found = oz.open_array(store)
+    found = oz.open(store)
     assert found.zarr_format == zarr_format
     assert np.array_equal(found[...], VALUES)
 
@@ -129,7 +129,7 @@ def test_upgrading_writes_only_metadata(older: Path) -> None:
     assert {key: after[key] for key in before} == before
     new = {"zarr.json", "a/zarr.json", "g/zarr.json", "g/b/zarr.json"}
     assert after.keys() - before.keys() == new
-    root = oz.open_group(older, zarr_format=3)
+    root = oz.open(older, zarr_format=3)
     assert root.attrs.asdict() == {"title": "old"}
     assert root["a"].attrs.asdict() == {"unit": "m"}
     assert np.array_equal(root["a"][...], VALUES)
@@ -181,14 +181,14 @@ def test_an_upgrade_maps_type_order_keys_and_fill_value(
     assert doc["chunk_key_encoding"] == {"name": "v2", "configuration": {"separator": "."}}
     zero = {"bool": False, "complex64": [0.0, 0.0], "float64": 0.0}.get(name, 0)
     assert doc["fill_value"] == zero
-    assert np.array_equal(oz.open_array(store, zarr_format=3)[...], data)
+    assert np.array_equal(oz.open(store, zarr_format=3)[...], data)
 
 
 @pytest.mark.shows("ZEP-04")
 def test_an_upgrade_keeps_a_slash_between_indices() -> None:
     store, doc = upgraded(data=VALUES, chunks=(2, 3), dimension_separator="/")
     assert doc["chunk_key_encoding"] == {"name": "v2", "configuration": {"separator": "/"}}
-    assert np.array_equal(oz.open_array(store, zarr_format=3)[...], VALUES)
+    assert np.array_equal(oz.open(store, zarr_format=3)[...], VALUES)
 
 
 @pytest.mark.shows("ZEP-05")
@@ -216,7 +216,7 @@ def test_an_upgrade_states_shuffle_and_typesize_of_blosc(
         "typesize": typesize,
         "blocksize": 0,
     }
-    assert np.array_equal(oz.open_array(store, zarr_format=3)[...], data)
+    assert np.array_equal(oz.open(store, zarr_format=3)[...], data)
 
 
 def v2_doc(**changes: Any) -> bytes:
@@ -272,7 +272,7 @@ def test_zlib_and_delta_are_kept_only_as_extension_codecs(
 ) -> None:
     store, doc = upgraded(data=VALUES, **options)
     assert name in [codec["name"] for codec in doc["codecs"]]
-    assert np.array_equal(oz.open_array(store, zarr_format=3)[...], VALUES)
+    assert np.array_equal(oz.open(store, zarr_format=3)[...], VALUES)
 
 
 # Modularity and extensions
@@ -289,7 +289,7 @@ def test_a_missing_optional_package_leaves_the_rest_working(
         **put(array_doc(data_type="bfloat16", fill_value=0.0, codecs=[little]), "small"),
         **put(array_doc(), "plain", c0=b"\1\2\3\4"),
     }
-    members = dict(oz.open_group(store).members())
+    members = dict(oz.open(store).members())
     assert sorted(members) == ["plain", "small"]
     assert members["plain"][:4].tolist() == [1, 2, 3, 4]
     assert members["small"].shape == (6,)
@@ -306,13 +306,13 @@ import numcodecs.registry
 numcodecs.registry.codec_registry.pop("zfpy", None)
 import json, omnizarr as oz
 doc = json.loads(sys.argv[1])
-array = oz.open_array({"zarr.json": json.dumps(doc).encode(), "c/0": b"1234"})
+array = oz.open({"zarr.json": json.dumps(doc).encode(), "c/0": b"1234"})
 print(array.shape)
 try:
     array[0]
 except oz.MissingPackage as e:
     print(e)
-print(oz.array([1, 2, 3])[...].sum())
+print(oz.create_array(data=[1, 2, 3])[...].sum())
 """
     doc = json.dumps(array_doc(codecs=[{"name": "numcodecs.zfpy"}]))
     out = subprocess.check_output([sys.executable, "-c", script, doc], text=True).splitlines()
@@ -328,7 +328,7 @@ from typing import ClassVar
 import numpy as np
 from omnizarr.codecs import Configured
 from omnizarr.data_types import DataType
-from omnizarr import MemoryStore
+from omnizarr.storage import MemoryStore
 
 @dataclass(frozen=True, slots=True)
 class Invert(Configured):
@@ -367,8 +367,8 @@ import omnizarr as oz
 a = oz.create_array("shelf://x", shape=(3,), dtype={"name": "plugin.letters"},
                     codecs=["bytes", "plugin.invert"])
 a[:2] = [b"a", b"b"]
-values = oz.open_array("shelf://x").store.values
-print(oz.open_array("shelf://x")[...].tolist(), sorted(values), values["c/0"].hex())
+values = oz.open("shelf://x").store.values
+print(oz.open("shelf://x")[...].tolist(), sorted(values), values["c/0"].hex())
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     out = subprocess.check_output([sys.executable, "-c", script], env=environment, text=True)
@@ -387,10 +387,10 @@ def test_the_default_installation_has_the_core(tmp_path: Path) -> None:
     for path, given in (("a", codecs), ("b", ["bytes", "blosc"])):
         dtype = "i4" if path == "a" else "u1"
         array = oz.create_array(
-            oz.LocalStore(tmp_path), path=path, shape=(4, 6), dtype=dtype, codecs=given
+            oz.storage.LocalStore(tmp_path), path=path, shape=(4, 6), dtype=dtype, codecs=given
         )
         array[...] = VALUES
-        assert np.array_equal(oz.open_array(tmp_path, path=path)[...], VALUES)
+        assert np.array_equal(oz.open(tmp_path, path=path)[...], VALUES)
 
 
 @pytest.mark.shows("ZEP-11")
@@ -465,14 +465,14 @@ def test_hashed_folders_are_possible_as_a_transformer_and_refused_without_it(
     monkeypatch.setattr(registry, "_table", dict(registry._table))
     kept = put(array_doc(storage_transformers=["test.hashed"]))
     with pytest.raises(oz.UnknownExtension, match=r"test\.hashed"):
-        oz.open_array(kept)[...]
+        oz.open(kept, kind="array")[...]
     oz.register("storage_transformer", "test.hashed", Hashed)
-    array = oz.open_array(kept, mode="r+")
+    array = oz.open(kept, mode="r+")
     array[...] = np.arange(1, 7)
     assert sorted(kept) != ["c/0", "c/1", "zarr.json"]
     assert all(key == "zarr.json" or key.split("/")[1:2] == ["c"] for key in kept)
-    assert oz.open_array(kept)[...].tolist() == [1, 2, 3, 4, 5, 6]
-    assert oz.open_array(kept).nchunks_initialized == 2
+    assert oz.open(kept)[...].tolist() == [1, 2, 3, 4, 5, 6]
+    assert oz.open(kept).nchunks_initialized == 2
 
 
 # Speed on slow stores
@@ -489,13 +489,13 @@ def many() -> Store:
 @pytest.mark.shows("ZEP-13")
 def test_opening_by_path_is_one_request(many: Store) -> None:
     counted = Listing(many)
-    oz.open_array(counted, path="g/a3", zarr_format=3)
+    oz.open(counted, path="g/a3", zarr_format=3)
     assert counted.requests == ["get_many 1"]
     counted.requests.clear()
     oz.open(counted, path="g/a3")
     assert len(counted.requests) == 1
     counted.requests.clear()
-    group = oz.open_group(counted, zarr_format=3)
+    group = oz.open(counted, zarr_format=3)
     group["g/a3"]
     assert counted.requests == ["get_many 1", "get_many 1"]
 
@@ -503,7 +503,7 @@ def test_opening_by_path_is_one_request(many: Store) -> None:
 @pytest.mark.shows("ZEP-13")
 def test_finding_members_is_one_listing_and_one_batch_of_gets(many: Store) -> None:
     counted = Listing(many)
-    group = oz.open_group(counted, path="g", zarr_format=3)
+    group = oz.open(counted, path="g", zarr_format=3)
     counted.requests.clear()
     assert len(dict(group.members())) == 7
     assert counted.requests == ["list_dir g/", "get_many 7"]
@@ -514,7 +514,7 @@ def test_listing_one_level_of_an_array_shows_its_metadata_and_one_prefix() -> No
     store: Store = {}
     oz.create_array(store, path="a", data=np.arange(1, 101, dtype="u1"), chunks=(1,))
     assert len(store) == 102
-    assert stores.list_dir(oz.MemoryStore(store), "a/") == (["a/zarr.json"], ["a/c/"])
+    assert stores.list_dir(oz.storage.MemoryStore(store), "a/") == (["a/zarr.json"], ["a/c/"])
 
 
 @pytest.mark.shows("ZEP-18")
@@ -523,7 +523,7 @@ def test_an_array_of_a_billion_chunks_opens_without_listing() -> None:
     array = oz.create_array(counted, shape=(10**9,), chunks=(1,), dtype="u1", codecs=["bytes"])
     array[123_456_789] = 7
     counted.requests.clear()
-    again = oz.open_array(counted, zarr_format=3)
+    again = oz.open(counted, zarr_format=3)
     assert again.nchunks == 10**9
     assert again[123_456_789] == 7
     assert counted.requests == ["get_many 1", "get_many 1"]
@@ -553,7 +553,7 @@ def test_attributes_are_stored_and_not_interpreted(
     array[...] = VALUES
     array.attrs["more"] = 1
     assert stored(store)["attributes"] == {**attributes, "more": 1}
-    found = oz.open_array(store)
+    found = oz.open(store)
     assert found.attrs.asdict() == {**attributes, "more": 1}
     assert found.metadata.with_(attributes={}) == plain.metadata.with_(attributes={})
     assert found.dimension_names == (None if names is None else tuple(names))

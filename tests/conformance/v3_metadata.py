@@ -54,4 +54,4 @@ def stored(store: dict[str, bytes], path: str = "") -> dict[str, Any]:
 
 def open_doc(**changes: Any) -> oz.Array:
     """Open the array of `array_doc`."""
-    return oz.open_array(put(array_doc(**changes)))
+    return oz.open(put(array_doc(**changes)))

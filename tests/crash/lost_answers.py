@@ -147,7 +147,7 @@ def _relay(server: socket.socket, client: socket.socket) -> None:
             client.sendall(data)
 
 
-class FaultyMemory(oz.MemoryStore):
+class FaultyMemory(oz.storage.MemoryStore):
     """A store of another package: it compares, and does not try again."""
 
     faults = Faults()
@@ -263,7 +263,7 @@ class Operation:
 
 
 def _array(store: Any) -> oz.Array:
-    return oz.open_array(store, "r+", path="g/x")
+    return oz.open(store, "r+", path="g/x")
 
 
 def _count(store: Any) -> None:
@@ -289,7 +289,7 @@ def _times_appended(store: Any) -> int:
 
 def _is_there(store: Any, path: str, values: list[int]) -> int:
     try:
-        found = oz.open_array(store, "r", path=path)
+        found = oz.open(store, "r", path=path)
     except oz.NodeNotFound:
         return 0
     return int(found[:].tolist() == values)
@@ -297,7 +297,7 @@ def _is_there(store: Any, path: str, values: list[int]) -> int:
 
 def _consolidated(store: Any) -> int:
     try:
-        found = oz.open_group(store, "r", path="g", use_consolidated=True)
+        found = oz.open(store, "r", path="g", use_consolidated=True)
     except ValueError:
         return 0
     return int(found["x"].shape == (6,))
@@ -334,23 +334,23 @@ OPERATIONS = (
     ),
     Operation(
         "create",
-        lambda s: oz.create_array(s, name="g/y", shape=3, dtype="i4", fill_value=5),
+        lambda s: oz.create_array(s, path="g/y", shape=3, dtype="i4", fill_value=5),
         lambda s: _is_there(s, "g/y", [5, 5, 5]),
     ),
     Operation(
         "create with data",
-        lambda s: oz.create_array(s, name="g/y", data=np.array(NEW), chunks=2),
+        lambda s: oz.create_array(s, path="g/y", data=np.array(NEW), chunks=2),
         lambda s: _is_there(s, "g/y", NEW),
     ),
     Operation(
         "overwrite",
-        lambda s: oz.create_array(s, name="g/x", data=np.array(NEW), chunks=2, overwrite=True),
+        lambda s: oz.create_array(s, path="g/x", data=np.array(NEW), chunks=2, overwrite=True),
         lambda s: _is_there(s, "g/x", NEW),
         ("",),
     ),
     Operation(
         "delete",
-        lambda s: oz.open_group(s, "r+", path="g").__delitem__("x"),
+        lambda s: oz.open(s, "r+", path="g").__delitem__("x"),
         lambda s: 1 - _is_there(s, "g/x", OLD),
         ("",),
     ),
@@ -360,7 +360,7 @@ OPERATIONS = (
 
 def prepare(store: Any) -> None:
     oz.create_group(store, path="g")
-    oz.create_array(store, name="g/x", data=np.array(OLD), chunks=4)
+    oz.create_array(store, path="g/x", data=np.array(OLD), chunks=4)
 
 
 # Cases

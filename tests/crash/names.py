@@ -258,7 +258,7 @@ def use(root: oz.Group, store: Any, name: str, path: str, array: oz.Array) -> No
     check(len(listed) == 1, f"{path!r} is listed {len(listed)} times")
     check(root[listed[0]].attrs["k"] == "v", "it is found by its listed name")
     oz.consolidate_metadata(store)
-    check(oz.open_consolidated(store)[path][...].tolist() == wanted, "consolidated")
+    check(oz.open(store, use_consolidated=True)[path][...].tolist() == wanted, "consolidated")
     found = oz.verify(store)
     check(found.ok, f"verify: {[str(each) for each in found.findings]}")
     leftovers = oz.repair(store)
@@ -313,7 +313,7 @@ def try_root(place: Callable[[str], Any], name: str, zarr_format: int) -> str:
         result = "refused"
     else:
         before = {key: value for key, value in contents(store).items() if key[:2] != "x/"}
-        use(oz.open_group(store, "r+"), store, "x", "x", array)
+        use(oz.open(store, "r+"), store, "x", "x", array)
         beside(store, before)
         oz.create_group(store, zarr_format=zarr_format, overwrite=True)
         check(sorted(oz.open(store)) == [], "the root is replaced")

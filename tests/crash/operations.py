@@ -77,7 +77,7 @@ def prepare_end(place: Place, zarr_format: Format) -> None:
 
 
 def _group(place: Place) -> oz.Group:
-    return oz.open_group(place.root(), mode="r+")
+    return oz.open(place.root(), mode="r+")
 
 
 def _array(place: Place, name: str = "x") -> oz.Array:
@@ -117,7 +117,7 @@ def _create_root(place: Place, **more: Any) -> object:
 
 def _array_root(place: Place, **more: Any) -> object:
     options = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
-    return oz.array(NEW, store=place.root("out"), **options)
+    return oz.create_array(place.root("out"), data=NEW, **options)
 
 
 def _save(place: Place, **more: Any) -> object:
@@ -127,7 +127,7 @@ def _save(place: Place, **more: Any) -> object:
 
 def _save_group(place: Place, **more: Any) -> object:
     options: Any = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
-    return oz.save_group(place.root("out"), a=NEW, b=OLD, **options)
+    return oz.save(place.root("out"), a=NEW, b=OLD, **options)
 
 
 def _from_array(place: Place, **more: Any) -> object:

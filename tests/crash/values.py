@@ -332,14 +332,14 @@ def by_import(case: Case, given: Any) -> oz.Array:
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "a.npy", given)
         oz.import_file(Path(folder) / "a.npy", Path(folder) / "a.zarr", dtype=case.dtype)
-        return oz.array(oz.open_array(Path(folder) / "a.zarr"))
+        return oz.create_array(data=oz.open(Path(folder) / "a.zarr"))
 
 
 def by_rechunk(case: Case, given: Any) -> oz.Array:
-    source, target = oz.MemoryStore(), oz.MemoryStore()
+    source, target = oz.storage.MemoryStore(), oz.storage.MemoryStore()
     oz.create_array(source, data=given)
     oz.rechunk(source, target, dtype=case.dtype)
-    return oz.open_array(target)
+    return oz.open(target)
 
 
 MAKERS: dict[str, Callable[[Case, Any], oz.Array]] = {

@@ -39,7 +39,7 @@ def look(place: Place, known: Iterable[str] = (), consolidated: bool = False) ->
             continue
         _add(found, f"{name}:", lambda root=root: oz.open(root, mode="r", use_consolidated=False))
         if found.get(f"{name}:", ("",))[0] == "group":
-            top = oz.open_group(root, mode="r", use_consolidated=False)
+            top = oz.open(root, mode="r", use_consolidated=False)
             for path, member in top.members(max_depth=None):
                 _add(found, f"{name}:{path}", lambda member=member: member)
         for key in known:
@@ -56,7 +56,7 @@ def look_into(store: Any, name: str) -> View:
     found: View = {}
     _add(found, f"{name}:", lambda: oz.open(store, mode="r", use_consolidated=False))
     if found.get(f"{name}:", ("",))[0] == "group":
-        for path, member in oz.open_group(store, mode="r").members(max_depth=None):
+        for path, member in oz.open(store, mode="r").members(max_depth=None):
             _add(found, f"{name}:{path}", lambda member=member: member)
     return nodes(found)
 
@@ -77,7 +77,7 @@ def _add(found: View, key: str, get: Callable[[], Any]) -> None:
 
 def _add_consolidated(found: View, key: str, root: Any) -> None:
     with contextlib.suppress(OmnizarrError):  # there is none
-        members = oz.open_consolidated(root, mode="r").members(max_depth=None)
+        members = oz.open(root, mode="r", use_consolidated=True).members(max_depth=None)
         found[key] = tuple((path, *entry_of(member)[:2]) for path, member in sorted(members))
 
 

@@ -227,23 +227,23 @@ FAR = np.datetime64("9999-01-01", "D")
 
 @pytest.mark.parametrize("value", [FAR, np.array([FAR]), "9999-01-01", ["9999-01-01"]], ids=repr)
 def test_times_that_a_unit_cannot_express_are_refused_and_not_wrapped(value: Any) -> None:
-    array = oz.zeros(1, dtype="M8[ns]")
+    array = oz.create_array(shape=1, dtype="M8[ns]")
     with pytest.raises(
         InvalidArgument, match=r"9999-01-01 is out of the range of datetime64\[ns\]"
     ):
         array[...] = value
     with pytest.raises(InvalidArgument, match="out of the range"):
-        oz.array(np.array([FAR])).astype("M8[ns]")[...]
+        oz.create_array(data=np.array([FAR])).astype("M8[ns]")[...]
     if not isinstance(value, (list, np.ndarray)):
         with pytest.raises(InvalidMetadata, match="out of the range"):
-            oz.zeros(1, dtype="M8[ns]", fill_value=value)
-    whole = oz.zeros(1, dtype="M8[s]")
+            oz.create_array(shape=1, dtype="M8[ns]", fill_value=value)
+    whole = oz.create_array(shape=1, dtype="M8[s]")
     whole[...] = value
     assert whole[0] == FAR
 
 
 def test_months_are_not_converted_to_days_of_30() -> None:
-    months = oz.array(np.array([1, 12], "m8[M]"))
+    months = oz.create_array(data=np.array([1, 12], "m8[M]"))
     with pytest.raises(InvalidArgument, match="months and years have no fixed number of days"):
         months.astype("m8[D]")[...]
     assert months.astype("m8[Y]")[...].tolist() == [0, 1]

@@ -118,7 +118,7 @@ def patterns(name: str) -> list[int]:
 @pytest.mark.parametrize("name", FLOATS)
 def test_small_floats_have_the_values_of_their_text(name: str) -> None:
     bits = patterns(name)
-    array = oz.open_array(stored(name, as_bytes(name, bits), [BYTES["little"]], (len(bits),)))
+    array = oz.open(stored(name, as_bytes(name, bits), [BYTES["little"]], (len(bits),)))
     assert same(array[...], [number(name, b) for b in bits])
 
 
@@ -138,7 +138,7 @@ def test_complex_numbers_of_small_floats_are_pairs_of_their_parts(
     store = stored(f"complex_{name}", chunk, [BYTES[endian]], shape)
     key = next(k for k in store if k != "zarr.json")
     with oz.configure(engine=engine):
-        array = oz.open_array(store, mode="r+")
+        array = oz.open(store, mode="r+")
         values = array[...]
         assert values.dtype.names == ("real", "imag")
         numbers = [number(name, b) for b in bits]
@@ -168,7 +168,7 @@ def test_packbits_packs_both_parts_of_a_complex_number(name: str, padding: str) 
     chunk = count * before + packed + count * after
     codec = {"name": "packbits", "configuration": {"padding_encoding": padding}}
     store = stored(f"complex_{name}", chunk, [codec], (len(bits) // 2,))
-    array = oz.open_array(store, mode="r+")
+    array = oz.open(store, mode="r+")
     values = array[...]
     numbers = [number(name, b) for b in bits]
     assert same(values["real"], numbers[::2])
@@ -184,7 +184,7 @@ def test_unused_bits_of_both_parts_are_ignored(name: str, shape: tuple[int, ...]
     count = math.prod(shape)
     bits = list(range(2 * count))
     noise = bytes(b | (0xFF << width(name)) & 0xFF for b in bits)
-    array = oz.open_array(stored(f"complex_{name}", noise, ["bytes"], shape))
+    array = oz.open(stored(f"complex_{name}", noise, ["bytes"], shape))
     numbers = [number(name, b) for b in bits]
     assert same(array.astype("complex64")[...].real, numbers[::2])
     assert same(array.astype("complex64")[...].imag, numbers[1::2])
@@ -235,7 +235,7 @@ def test_every_fill_value_of_a_complex_type_keeps_its_bits(data: st.DataObject) 
     )
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=(3,), dtype=f"complex_{name}", fill_value=value)
-    assert oz.open_array(store)[...].tobytes() == 3 * value.tobytes()
+    assert oz.open(store)[...].tobytes() == 3 * value.tobytes()
 
 
 @pytest.mark.parametrize("fill", [2 - 1j, (2, -1), np.complex64(2 - 1j), np.array(2 - 1j)])
@@ -262,11 +262,11 @@ def test_complex_numbers_are_rechunked_into_wider_ones_and_back() -> None:
     wide: dict[str, bytes] = {}
     oz.rechunk(source, wide, dtype="complex64")
     expected = [0.5j, 1 + 0.5j, 2 + 0.5j, 3 + 0.5j, 4 + 0.5j, 1j]
-    assert oz.open_array(wide)[...].tolist() == expected
-    assert oz.open_array(wide).fill_value == 1j
+    assert oz.open(wide)[...].tolist() == expected
+    assert oz.open(wide).fill_value == 1j
     back: dict[str, bytes] = {}
     oz.rechunk(wide, back, dtype="complex_float16", casting="unsafe")
-    assert oz.open_array(back)[...].tobytes() == array[...].tobytes()
+    assert oz.open(back)[...].tobytes() == array[...].tobytes()
 
 
 def test_only_pairs_of_small_floats_are_complex_numbers() -> None:

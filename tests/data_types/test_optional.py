@@ -43,7 +43,7 @@ def stated(array: oz.Array) -> Any:
 def test_fill_values_are_null_or_a_list_of_one(inner: str, value: Any, json_: Any) -> None:
     array = make(inner, fill_value=value)
     assert stated(array) == json_
-    again = oz.open_array(array.store)
+    again = oz.open(array.store)
     np.testing.assert_equal(again.fill_value, value)
     found = again[...]
     assert isinstance(found, np.ma.MaskedArray)
@@ -61,7 +61,7 @@ def test_other_fill_values_are_refused(wrong: Any) -> None:
     document["fill_value"] = wrong
     store["zarr.json"] = json.dumps(document).encode()
     with pytest.raises(oz.InvalidMetadata, match="fill_value"):
-        oz.open_array(store)
+        oz.open(store, kind="array")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_nested_optionals_are_refused_with_a_reason_but_open(inner: Any, reason:
     document |= {"data_type": {"name": "zarrs.optional", "configuration": inner}}
     document |= {"fill_value": None}
     store["zarr.json"] = json.dumps(document).encode()
-    array = oz.open_array(store)
+    array = oz.open(store)
     assert array.shape == (3,)
     with pytest.raises(oz.UnknownExtension, match=reason):
         array[...]
@@ -189,7 +189,7 @@ def test_missing_elements_survive_copies_and_other_chunks(tmp_path: Any) -> None
     oz.convert(tmp_path / "a.zarr", tmp_path / "d.zarr", zarr_format=3)
     oz.create_array(tmp_path / "e.zarr", data=source)
     for name in "bcde":
-        found = oz.open_array(tmp_path / f"{name}.zarr")
+        found = oz.open(tmp_path / f"{name}.zarr")
         assert found[...].tolist() == wanted
         assert found.dtype == np.dtype("f4")
         assert oz.diff(source, found).equal
@@ -202,7 +202,7 @@ def test_version_2_stores_them_as_records(tmp_path: Any) -> None:
     source[...] = [1, None, 3]
     report = oz.convert(tmp_path / "a.zarr", tmp_path / "b.zarr", zarr_format=2)
     assert "zarrs.optional" in report.encoded["/"]
-    found = oz.open_array(tmp_path / "b.zarr")
+    found = oz.open(tmp_path / "b.zarr")
     assert found["data"].tolist() == [1, 0, 3]
     assert found["mask"].tolist() == [False, True, False]
 

@@ -37,7 +37,7 @@ def test_fields_are_packed_in_their_order(endian: str, engine: Any) -> None:
     fill = {"id": 4, "flags": 5, "value": "NaN"}
     store = put(doc_of("struct", FIELDS, fill, endian), c0=chunk)
     with oz.configure(engine=engine):
-        array = oz.open_array(store, mode="r+")
+        array = oz.open(store, mode="r+")
         assert array[...].tolist() == rows[:3]
         values = array[...]
         array[...] = np.zeros(3, array.dtype)
@@ -52,7 +52,7 @@ def test_a_structured_array_is_read_with_pairs_and_a_base64_fill_value(endian: s
     fill = struct.pack(PACKED[endian or "little"], 4, 5, 6.5)
     text = base64.b64encode(fill).decode()
     store = put(doc_of("structured", PAIRS, text, endian))
-    array = oz.open_array(store)
+    array = oz.open(store)
     assert array[...].tolist() == 3 * [(4, 5, 6.5)]
     assert array.fill_value.item() == (4, 5, 6.5)
 
@@ -61,8 +61,8 @@ def test_a_structured_array_is_read_with_pairs_and_a_base64_fill_value(endian: s
 def test_a_base64_fill_value_survives_changed_attributes(endian: str) -> None:
     text = base64.b64encode(struct.pack(PACKED[endian], 4, 5, 6.5)).decode()
     store = put(doc_of("structured", PAIRS, text, endian))
-    oz.open_array(store, mode="r+").attrs["a"] = 1
-    assert oz.open_array(store)[...].tolist() == 3 * [(4, 5, 6.5)]
+    oz.open(store, mode="r+").attrs["a"] = 1
+    assert oz.open(store)[...].tolist() == 3 * [(4, 5, 6.5)]
 
 
 def test_new_arrays_are_never_structured() -> None:
@@ -92,17 +92,17 @@ def test_new_arrays_are_never_structured() -> None:
 )
 def test_malformed_fields_are_refused(fields: Any) -> None:
     with pytest.raises((oz.InvalidMetadata, oz.OmnizarrError), match=r"field|padding"):
-        oz.open_array(put(doc_of("struct", fields, {"x": 0}, "little")))[...]
+        oz.open(put(doc_of("struct", fields, {"x": 0}, "little")), kind="array")[...]
 
 
 @pytest.mark.parametrize("fill", [0, {}, {"id": 1}, {"id": 1, "flags": 2, "value": 3, "w": 4}])
 def test_a_fill_value_states_every_field(fill: Any) -> None:
     with pytest.raises(oz.InvalidMetadata, match="fill_value"):
-        oz.open_array(put(doc_of("struct", FIELDS, fill, "little")))[...]
+        oz.open(put(doc_of("struct", FIELDS, fill, "little")), kind="array")[...]
 
 
 def test_a_field_type_may_be_an_object_without_configuration() -> None:
     fields = [{"name": "x", "data_type": {"name": "float64"}}]
-    array = oz.open_array(put(doc_of("struct", fields, {"x": 1.5}, "little")))
+    array = oz.open(put(doc_of("struct", fields, {"x": 1.5}, "little")))
     assert array[...].tolist() == 3 * [(1.5,)]
     assert json.loads(json.dumps(array.metadata.to_dict()))["fill_value"] == {"x": 1.5}

@@ -209,7 +209,7 @@ def listed(array: oz.Array, chosen: Plan) -> tuple[Any, list[rows.Row], rows.Sou
     taken = [*chosen.rows()]
     keys = [bound.key(row.coords) for row in taken]
     source: rows.Source
-    if isinstance(store, oz.LocalStore):
+    if isinstance(store, oz.storage.LocalStore):
         source = rows.Files(store.direct_file_root, keys)
     else:
         source = rows.Buffers([store.get(key) for key in keys])
@@ -305,7 +305,7 @@ def reads_blocks(bound: BoundArray) -> bool:
 def try_array(r: random.Random, folder: Path) -> Counter[str]:
     """Write and read an array with both engines, then damage it repeatedly."""
     tally: Counter[str] = Counter()
-    store = oz.MemoryStore() if r.random() < 0.2 else oz.LocalStore(folder)
+    store = oz.storage.MemoryStore() if r.random() < 0.2 else oz.storage.LocalStore(folder)
     array = create(r, store)
     data = values(r, array.dtype, array.shape)
     wanted = np.zeros(array.shape, array.dtype)

@@ -50,7 +50,7 @@ def settle() -> None:
     time.sleep(1.2 * local.TICK / 1e9)
 
 
-class Counted(oz.MemoryStore):
+class Counted(oz.storage.MemoryStore):
     """A store that counts the chunks that are fetched."""
 
     def __init__(self, values: dict[str, bytes] | None = None) -> None:
@@ -64,7 +64,7 @@ class Counted(oz.MemoryStore):
         return super().get(key, range)
 
     def generation(self, key: str) -> str | None:
-        return oz.MemoryStore.get_versioned(self, key)[1]
+        return oz.storage.MemoryStore.get_versioned(self, key)[1]
 
     def get_versioned(
         self, key: str, range: Range | None = None
@@ -95,7 +95,7 @@ def test_a_chunk_is_fetched_once_for_many_reads(kept: ChunkCache, engine: str) -
     with oz.configure(engine=engine):
         for start in range(0, 24, 2):
             assert np.array_equal(array[start : start + 8], DATA[start : start + 8])
-        other = oz.open_array(store)
+        other = oz.open(store)
         store.fetched[:] = [f for f in store.fetched if f[0].startswith("c/")]
         assert np.array_equal(other[...], DATA)
     assert sorted(key for key, _ in store.fetched) == sorted(
@@ -248,7 +248,7 @@ def test_one_key_read_as_two_types_is_cached_twice(kept: ChunkCache, tmp_path: P
     settle()
     assert np.array_equal(a[...], DATA)
     (tmp_path / "a" / "zarr.json").write_text(document.replace('"int32"', '"float32"'))
-    assert np.array_equal(oz.open_array(tmp_path / "a")[...], DATA.view("f4"))
+    assert np.array_equal(oz.open(tmp_path / "a")[...], DATA.view("f4"))
     with pytest.raises(oz.NodeChanged, match="data type"):
         a[...]
     (tmp_path / "a" / "zarr.json").write_text(document)
@@ -260,7 +260,7 @@ def test_writes_by_any_handle_are_visible_at_once(
     kept: ChunkCache, layout: str, tmp_path: Path
 ) -> None:
     array = oz.create_array(tmp_path, data=DATA, **LAYOUTS[layout])
-    other = oz.open_array(tmp_path, "r+")
+    other = oz.open(tmp_path, "r+")
     settle()
     assert np.array_equal(array[...], DATA)
     for value in range(200):  # of equal size, in quick succession
@@ -321,7 +321,7 @@ def test_a_shard_replaced_by_another_process_is_noticed(kept: ChunkCache, tmp_pa
     assert np.array_equal(array[...], DATA)
     code = (
         "import sys, omnizarr as oz\n"
-        "a = oz.open_array(sys.argv[1], 'r+')\n"
+        "a = oz.open(sys.argv[1], 'r+')\n"
         "for line in sys.stdin:\n"
         "    a[0, int(line)] = -int(line)\n"
         "    print('done', flush=True)\n"
@@ -404,10 +404,12 @@ class Cached(RuleBasedStateMachine):
     )
     def create(self, layout: str, limit: str, files: bool, engine: str) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        self.store: Any = oz.LocalStore(self.folder.name) if files else oz.MemoryStore()
+        self.store: Any = (
+            oz.storage.LocalStore(self.folder.name) if files else oz.storage.MemoryStore()
+        )
         self.truth = np.zeros((20, 12), "i2")
         oz.create_array(self.store, shape=(20, 12), dtype="i2", **LAYOUTS[layout])
-        self.handles = [oz.open_array(self.store, "r+") for _ in range(2)]
+        self.handles = [oz.open(self.store, "r+") for _ in range(2)]
         self.setting = oz.configure(chunk_cache=limit, engine=engine)
         self.setting.__enter__()
         self.worth, caches.WORTH = caches.WORTH, 0
@@ -543,7 +545,7 @@ def open_files() -> Iterator[str]:
 def test_the_cache_keeps_no_store_alive(tmp_path: Path) -> None:
     """A16: every store ever read was kept, with its values and open files."""
     for i in range(3):
-        with oz.ZipStore(tmp_path / f"{i}.zip", mode="w") as archive:
+        with oz.storage.ZipStore(tmp_path / f"{i}.zip", mode="w") as archive:
             oz.create_array(archive, data=DATA, chunks=(8, 8))
     stores: list[weakref.ref[Any]] = []
     with oz.configure(chunk_cache="1MB"):
@@ -552,10 +554,10 @@ def test_the_cache_keeps_no_store_alive(tmp_path: Path) -> None:
             oz.create_array(memory, data=DATA, chunks=(8, 8))
             for store in (
                 memory,
-                oz.MemoryStore(memory.values),
-                oz.ZipStore(tmp_path / f"{i}.zip"),
+                oz.storage.MemoryStore(memory.values),
+                oz.storage.ZipStore(tmp_path / f"{i}.zip"),
             ):
-                assert np.array_equal(oz.open_array(store)[...], DATA)
+                assert np.array_equal(oz.open(store)[...], DATA)
                 stores.append(weakref.ref(store))
             del memory, store
         gc.collect()
@@ -584,12 +586,12 @@ def test_stores_that_differ_in_more_than_their_location_share_nothing(kept: Chun
                 return value
             return bytes((b + self.shift) % 256 for b in value)
 
-    inner = oz.MemoryStore()
+    inner = oz.storage.MemoryStore()
     oz.create_array(inner, data=np.ones(4, "u1"), codecs=["bytes"])
     for shift in (1, 2, 3):
         store = Shifted(inner)
         store.shift = shift
-        array = oz.open_array(store)
+        array = oz.open(store)
         for _ in range(3):  # it is kept from the second time on
             assert array[...].tolist() == [1 + shift] * 4
 
@@ -608,7 +610,7 @@ def test_a_signal_handler_does_not_wait_for_what_its_thread_was_loading(
     """A read inside a read stands for a handler that interrupts the load of a chunk."""
     decode, began, found = caches._decoded, threading.Event(), list[Any]()
     data = np.arange(64 * 4096)
-    array = oz.create_array(oz.MemoryStore(), data=data, chunks=4096)
+    array = oz.create_array(oz.storage.MemoryStore(), data=data, chunks=4096)
 
     def interrupted(*args: Any) -> Any:
         if threading.current_thread() is thread and not began.is_set():

@@ -28,7 +28,7 @@ SHAPE = (40, 1000)
 DATA = np.random.default_rng(2).integers(1, 60, SHAPE).astype("i4")
 
 
-class Counted(oz.MemoryStore):
+class Counted(oz.storage.MemoryStore):
     """A store that counts the chunks, or parts of chunks, and the bytes that are fetched.
 
     Metadata are not counted: when they are looked at again depends on the time.
@@ -46,7 +46,7 @@ class Counted(oz.MemoryStore):
         return self._counted(key, data), generation
 
     def generation(self, key: str) -> str | None:
-        return oz.MemoryStore.get_versioned(self, key)[1]
+        return oz.storage.MemoryStore.get_versioned(self, key)[1]
 
     def _counted(self, key: str, data: bytes | None) -> bytes | None:
         if not is_metadata(key):
@@ -82,7 +82,7 @@ def test_no_read_fetches_more_than_without_the_cache(
     for store in stores:
         array = oz.create_array(store, shape=SHAPE, dtype="i4", **layout)
         array[:, :500] = DATA[:, :500]
-    with_cache, without = (oz.open_array(store) for store in stores)
+    with_cache, without = (oz.open(store) for store in stores)
     expected = DATA.copy()
     expected[:, 500:] = 0
     with oz.configure(chunk_cache=limit):

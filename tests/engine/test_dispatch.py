@@ -97,7 +97,7 @@ def test_removing_empty_folders_loses_no_chunk(tmp_path: Path) -> None:
     assert (array[...] == 59 % 3).all()
 
 
-class Asked(oz.LocalStore):
+class Asked(oz.storage.LocalStore):
     """A store that counts requests for values that are held open."""
 
     @contextmanager
@@ -142,7 +142,7 @@ def test_an_ordinary_read_takes_eight_functions_in_six_files(
         pytest.skip("there is no kernel")
     data = np.arange(300 * 300, dtype="f4").reshape(300, 300)
     oz.create_array(tmp_path / "a", data=data, chunks=(100, 100), compressors=["blosc"])
-    array = oz.open_array(tmp_path / "a")
+    array = oz.open(tmp_path / "a")
     wanted = array[selection]
     found, called = python_calls(array.__getitem__, selection)
     assert np.array_equal(found, wanted)

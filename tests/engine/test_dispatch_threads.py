@@ -26,12 +26,12 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 def test_concurrent_updates_are_not_lost(
     layout: str, where: str, engine: str, tmp_path: Path
 ) -> None:
-    store = oz.MemoryStore() if where == "memory" else oz.LocalStore(tmp_path)
+    store = oz.storage.MemoryStore() if where == "memory" else oz.storage.LocalStore(tmp_path)
     array = oz.create_array(store, shape=64, dtype="i4", **LAYOUTS[layout])
     rounds = 12
 
     def work(number: int) -> None:
-        own = oz.open_array(store, "r+")
+        own = oz.open(store, "r+")
         with oz.configure(engine=engine):
             for value in range(1, rounds + 1):
                 own[number * 8 : number * 8 + 8] = value * (number + 1)
@@ -61,13 +61,13 @@ def test_concurrent_scattered_writes_are_not_lost() -> None:
 def test_a_shard_that_is_replaced_while_it_is_read_in_parts_is_read_again(
     where: str, tmp_path: Path
 ) -> None:
-    store = oz.MemoryStore() if where == "memory" else oz.LocalStore(tmp_path)
+    store = oz.storage.MemoryStore() if where == "memory" else oz.storage.LocalStore(tmp_path)
     array = oz.create_array(store, shape=64, dtype="i4", chunks=8, shards=64, compressors=None)
     array[...] = expected = np.repeat(np.arange(1, 9), 8)
     stop = threading.Event()
 
     def rewrite() -> None:
-        own = oz.open_array(store, "r+")
+        own = oz.open(store, "r+")
         while not stop.is_set():
             own[:8] = 0  # the fill value: the others move to the front of the shard
             own[:8] = 1

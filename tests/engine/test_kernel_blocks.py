@@ -53,7 +53,7 @@ def runs(length: int) -> st.SearchStrategy[slice]:
 def test_parts_that_are_written_give_the_bytes_of_the_whole(
     boxes: list[tuple[slice, slice, int]], cname: str, shuffle: str, filled: bool
 ) -> None:
-    store, other = oz.MemoryStore(), oz.MemoryStore()
+    store, other = oz.storage.MemoryStore(), oz.storage.MemoryStore()
     array = array_of(store, cname=cname, shuffle=shuffle)
     expected = DATA.copy() if filled else np.zeros(SHAPE, "f4")
     array[...] = expected

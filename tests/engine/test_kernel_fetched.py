@@ -29,7 +29,7 @@ DATA = np.arange(23 * 17, dtype="i4").reshape(23, 17) % 90
 @pytest.fixture(scope="module")
 def served() -> Iterator[Web]:
     values: dict[str, bytes] = {}
-    store = oz.MemoryStore(values)
+    store = oz.storage.MemoryStore(values)
     for path, options in {
         "raw": {"compressors": None},
         "blosc": {},
@@ -63,7 +63,7 @@ def test_parts_from_a_server_agree_with_numpy(
     box: tuple[slice, slice],
     lists: tuple[Any, Any],
 ) -> None:
-    array = oz.open_array(f"{served.url}/{path}", zarr_format=3)
+    array = oz.open(f"{served.url}/{path}", zarr_format=3)
     with patch.object(kernel, "LATE", late), oz.configure(in_flight=in_flight):
         np.testing.assert_array_equal(array[box], EXPECTED[box])
         picked = tuple(np.array(p, int) for p in lists)
@@ -73,7 +73,7 @@ def test_parts_from_a_server_agree_with_numpy(
 
 
 def test_every_chunk_is_requested_once(served: Web) -> None:
-    array = oz.open_array(f"{served.url}/raw", zarr_format=3)
+    array = oz.open(f"{served.url}/raw", zarr_format=3)
     served.log.clear()
     array[...]
     asked = [path for _, path, *_ in served.log]
@@ -84,9 +84,11 @@ def test_every_chunk_is_requested_once(served: Web) -> None:
 @pytest.mark.parametrize("late", [0, 2**16])
 def test_a_damaged_chunk_is_named(web: Web, late: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "LATE", late)
-    array = oz.create_array(oz.MemoryStore(web.values), data=DATA, chunks=(5, 5), compressors=None)
+    array = oz.create_array(
+        oz.storage.MemoryStore(web.values), data=DATA, chunks=(5, 5), compressors=None
+    )
     web.values["c/2/1"] = web.values["c/2/1"][:-1]
-    array = oz.open_array(web.url)
+    array = oz.open(web.url)
     np.testing.assert_array_equal(array[:10], DATA[:10])
     with pytest.raises(oz.ChunkError, match="c/2/1"):
         array[...]
@@ -100,7 +102,7 @@ def test_large_chunks_are_decoded_while_others_are_on_their_way(
     data = np.arange(3 * 2**16, dtype="u2")
     server: Any = web if kind == "http" else SimpleStorage()
     values: dict[str, bytes] = {}
-    oz.create_array(oz.MemoryStore(values), data=data, chunks=2**16, compressors=None)
+    oz.create_array(oz.storage.MemoryStore(values), data=data, chunks=2**16, compressors=None)
     options = None
     if kind == "s3":
         server.buckets = {"bucket": {}}
@@ -116,7 +118,7 @@ def test_large_chunks_are_decoded_while_others_are_on_their_way(
                 store.set(key, value)
         else:
             store = resolve(web.url)
-        array = oz.open_array(store, "r")
+        array = oz.open(store, "r")
         decoded, decode = threading.Semaphore(0), kernel.run_rows
         early, types = list[bool](), list[type]()
 
@@ -146,8 +148,8 @@ def test_no_more_chunks_are_decoded_at_a_time_than_there_are_threads(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = np.arange(16 * 2**16, dtype="u2")
-    oz.create_array(oz.MemoryStore(web.values), data=data, chunks=2**16, compressors=None)
-    array = oz.open_array(web.url)
+    oz.create_array(oz.storage.MemoryStore(web.values), data=data, chunks=2**16, compressors=None)
+    array = oz.open(web.url)
     running, most, decode = list[int](), list[int](), kernel.run_rows
 
     def run_rows(*args: Any) -> Any:
@@ -173,7 +175,7 @@ def shards() -> Iterator[tuple[SimpleStorage, oz.Array, oz.Array]]:
         store = resolve("s3://bucket/a", storage_options=options)
         array = oz.create_array(store, shape=64, dtype="i4", chunks=4, shards=32, compressors=None)
         array[:] = np.arange(64)
-        other = oz.open_array(resolve("s3://bucket/a", storage_options=options), "r")
+        other = oz.open(resolve("s3://bucket/a", storage_options=options), "r")
         yield server, array, other
 
 
@@ -213,8 +215,10 @@ def test_one_element_of_a_large_chunk_is_read_in_whichever_way_is_quicker(
 ) -> None:
     data = np.random.default_rng(0).integers(0, 9, (1024, 1024), "i4")
     blosc = {"name": "blosc", "configuration": {"cname": "zstd", "clevel": 1}}
-    oz.create_array(oz.MemoryStore(web.values), data=data, chunks=data.shape, compressors=blosc)
-    array = oz.open_array(web.url)
+    oz.create_array(
+        oz.storage.MemoryStore(web.values), data=data, chunks=data.shape, compressors=blosc
+    )
+    array = oz.open(web.url)
     store: Any = array.store
     web.log.clear()
     for index in ((5, 7), (900, 3)):

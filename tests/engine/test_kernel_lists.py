@@ -41,7 +41,7 @@ def arrays(draw: st.DrawFn) -> tuple[oz.Array, np.ndarray[Any, Any]]:
     )
     name = "little" if endian == "<" else "big"
     array = oz.create_array(
-        oz.MemoryStore(),
+        oz.storage.MemoryStore(),
         shape=shape,
         dtype="u2",
         chunks=inner,

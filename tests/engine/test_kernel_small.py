@@ -44,7 +44,7 @@ def array(request: pytest.FixtureRequest) -> Iterator[oz.Array]:
         shards=tuple(2 * n for n in CHUNKS) if sharded else None,
         compressors=["zstd"] if sharded else request.param,
     )
-    opened = oz.open_array(folder, mode="r")
+    opened = oz.open(folder, mode="r")
     opened[0]  # a first read prepares what small ones need
     yield opened
     shutil.rmtree(folder)
@@ -103,7 +103,7 @@ def test_small_reads_return_every_type(dtype: Any, tmp_path: Path) -> None:
     data = np.zeros((4, 5), dtype)
     data[1, 2] = np.ones((), "i4").astype(dtype) if dtype not in ("V3", "M8[s]") else data[1, 2]
     oz.create_array(tmp_path, data=data, chunks=(2, 3), zarr_format=2)
-    array = oz.open_array(tmp_path)
+    array = oz.open(tmp_path)
     for _ in range(2):
         assert array[1, 2] == data[1, 2]
         assert array[1].tobytes() == data[1].tobytes()
@@ -126,7 +126,7 @@ def test_settings_are_those_of_the_call(tmp_path: Path) -> None:
     array[0, 0, 0]
     (tmp_path / "c" / "0" / "0" / "0").unlink()
     with pytest.raises(oz.MissingChunk):
-        oz.open_array(tmp_path, missing="raise")[0, 0, 0]
+        oz.open(tmp_path, missing="raise", kind="array")[0, 0, 0]
     with pytest.raises(oz.MissingChunk):
         array.read((0, 0, 0), missing="raise")
     assert array[0, 0, 0] == 0

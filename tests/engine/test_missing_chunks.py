@@ -147,7 +147,7 @@ def test_the_chunk_cache_hides_no_missing_chunk(kind: str, wrap: bool, tmp_path:
     missing = {(0, 0), (3, 2)}
     make(tmp_path, kind, missing)
     store: Any = RecordingStore(oz.storage.LocalStore(tmp_path)) if wrap else tmp_path
-    array = oz.open_array(store)
+    array = oz.open(store)
     per = sizes(kind)
     with oz.configure(chunk_cache="1MB"):
         for _ in range(2):
@@ -188,7 +188,7 @@ def test_a_missing_chunk_of_an_array_without_axes_is_reported(tmp_path: Path) ->
 def test_the_setting_for_missing_chunks_applies_to_members_and_pickles(tmp_path: Path) -> None:
     group = oz.create_group(tmp_path)
     group.create_array("a/b", shape=4, chunks=2, dtype="i4")
-    strict = oz.open_group(tmp_path, missing="raise")
+    strict = oz.open(tmp_path, missing="raise")
     array = strict["a"]["b"]
     direct = oz.open(tmp_path / "a/b", missing="raise")
     for again in (array, pickle.loads(pickle.dumps(array)), direct):
@@ -203,7 +203,7 @@ def test_the_setting_for_missing_chunks_applies_to_members_and_pickles(tmp_path:
         with pytest.raises(oz.MissingChunk):
             again.oindex[[0, 3]]
         assert again.read(missing="fill").tolist() == [0] * 4
-    assert oz.open_array(tmp_path / "a/b")[...].tolist() == [0] * 4
+    assert oz.open(tmp_path / "a/b")[...].tolist() == [0] * 4
 
 
 @pytest.mark.parametrize("shards", [None, (6,)])
@@ -217,7 +217,7 @@ def test_a_config_without_missing_chunks_raises_only_for_missing_keys(
     made[0:3] = 1
     opened = [
         made,
-        oz.open_array(tmp_path, config=config),
+        oz.open(tmp_path, config=config),
         oz.open(tmp_path, config=config),
         oz.open(tmp_path).with_config(config),
         pickle.loads(pickle.dumps(made)),
@@ -245,7 +245,7 @@ def test_a_config_of_zarr_python_is_checked() -> None:
 
 
 def test_writing_part_of_a_missing_chunk_does_not_report_it(tmp_path: Path) -> None:
-    array = oz.open_array(tmp_path, "w", shape=4, chunks=4, dtype="i4", missing="raise")
+    array = oz.open(tmp_path, "w", shape=4, chunks=4, dtype="i4", missing="raise")
     array[1] = 3
     assert array[...].tolist() == [0, 3, 0, 0]
 
@@ -272,7 +272,7 @@ def test_a_store_error_is_not_a_missing_chunk() -> None:
     make(inner, "none", set())
     broken = oz.StoreError("broken")
     store = FaultyStore(inner, lambda _, key: broken if "c/" in key else None)
-    array = oz.open_array(store)
+    array = oz.open(store)
     with pytest.raises(oz.ChunkError, match="broken") as e:
         array.read(missing="warn")
     assert not isinstance(e.value, oz.MissingChunk)

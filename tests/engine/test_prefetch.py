@@ -53,7 +53,7 @@ def far(data: np.ndarray[Any, Any], **options: Any) -> tuple[Far, oz.Array]:
     values: dict[str, bytes] = {}
     oz.create_array(values, data=data, **options)
     store = Far(values)
-    array = oz.open_array(store)
+    array = oz.open(store)
     store.calls.clear()
     return store, array
 
@@ -164,7 +164,7 @@ def test_a_full_write_sets_every_draft_shard_once() -> None:
     stored: list[str] = []
     plain = store.set
     store.set = lambda key, value: (stored.append(key), plain(key, value))[1]  # type: ignore[method-assign]
-    array = oz.open_array(store, "r+")
+    array = oz.open(store, "r+")
     store.calls.clear()
     array[...] = DATA[0]
     assert len(stored) == len(set(stored)) == 4
@@ -230,7 +230,7 @@ def test_a_failed_write_is_reported() -> None:
 def test_small_files_are_read_a_few_at_a_time_by_each_thread(tmp_path: Path) -> None:
     asked: list[int] = []
 
-    class Watched(oz.LocalStore):
+    class Watched(oz.storage.LocalStore):
         def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
             wanted = list(requests)
             asked.append(sum(not is_metadata(key) for key, _ in wanted))
@@ -238,7 +238,7 @@ def test_small_files_are_read_a_few_at_a_time_by_each_thread(tmp_path: Path) -> 
 
     data = np.arange(64 * 1024, dtype="u2").reshape(64, 1024)
     oz.create_array(tmp_path, data=data, chunks=(1, 1024), codecs=["bytes"])
-    array = oz.open_array(Watched(tmp_path))
+    array = oz.open(Watched(tmp_path))
     asked.clear()
     with oz.configure(engine="reference", threads=2):
         assert np.array_equal(array[...], data)
@@ -247,7 +247,7 @@ def test_small_files_are_read_a_few_at_a_time_by_each_thread(tmp_path: Path) -> 
 
 
 def test_the_broken_file_of_a_batch_is_named(tmp_path: Path) -> None:
-    class Broken(oz.LocalStore):
+    class Broken(oz.storage.LocalStore):
         def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
             return [self.get(key, part) for key, part in requests]
 
@@ -257,7 +257,7 @@ def test_the_broken_file_of_a_batch_is_named(tmp_path: Path) -> None:
             return super().get(key, range)
 
     oz.create_array(tmp_path, data=np.arange(64, dtype="u2"), chunks=(1,))
-    array = oz.open_array(Broken(tmp_path))
+    array = oz.open(Broken(tmp_path))
     with oz.configure(engine="reference", threads=1), pytest.raises(ChunkError) as caught:
         array[...]
     assert caught.value.chunk == (5,)

@@ -142,8 +142,8 @@ def test_both_engines_store_the_same_keys_and_read_the_same_values(
         assert found.tobytes() == wanted.tobytes()
     # Each reads what the other wrote; the compressed bytes themselves may differ.
     with oz.configure(engine="reference"):
-        by_reference = oz.open_array(tmp_path / "kernel")[...]
-    assert oz.open_array(tmp_path / "reference")[...].tobytes() == by_reference.tobytes()
+        by_reference = oz.open(tmp_path / "kernel")[...]
+    assert oz.open(tmp_path / "reference")[...].tobytes() == by_reference.tobytes()
     if "blosc" not in str(CODECS[case[1]]) and case[1] not in ("zstd", "crc-zstd-crc", "lz4"):
         assert ours == theirs
 
@@ -194,7 +194,7 @@ def test_the_kernel_reads_and_writes_memory_stores(
     codecs: str, layout: str, tmp_path: Path
 ) -> None:
     data = values("<u2")
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     arrays = [create(place, "<u2", codecs, layout) for place in (store, tmp_path / "x")]
     for array in arrays:
         for number, selection in enumerate(WRITES):
@@ -386,7 +386,7 @@ def shards(draw: st.DrawFn) -> tuple[oz.Array, np.ndarray[Any, Any], list[str]]:
     codec = sharding([{"name": "bytes", "configuration": {"endian": "little"}}], chunk, location)
     codec["configuration"]["index_codecs"] = index
     sides = tuple(n * c for n, c in zip(counts, chunk, strict=True))
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     array = oz.create_array(
         store, shape=shape, dtype="<u2", chunks=sides, codecs=[codec], fill_value=7
     )

@@ -36,9 +36,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 def _store(kind: str, folder: Path) -> Any:
     if kind == "lmdb":
         pytest.importorskip("lmdb")
-        return oz.LMDBStore(folder / "x")
+        return oz.storage.LMDBStore(folder / "x")
     if kind == "sqlite":
-        return oz.SQLiteStore(folder / "x")
+        return oz.storage.SQLiteStore(folder / "x")
     return {} if kind == "memory" else folder / "x"
 
 
@@ -67,7 +67,7 @@ def test_no_chunk_is_stored_for_an_array_that_is_gone(
     store: Any, monkeypatch: pytest.MonkeyPatch, write: str, change: str
 ) -> None:
     group = _create(store)
-    array, other = group["a"], oz.open_group(store, mode="r+")
+    array, other = group["a"], oz.open(store, mode="r+")
     in_memory = isinstance(store, dict)
     if in_memory and (write == "part" or kernel.identity is None):
         pytest.skip("others wait for the lock of a chunk, which only another thread can do")
@@ -75,7 +75,7 @@ def test_no_chunk_is_stored_for_an_array_that_is_gone(
     _before(monkeypatch, *place, lambda: CHANGES[change](other))
     with pytest.raises(oz.NodeChanged):
         WRITES[write](array)
-    left = oz.open_group(store, mode="r")
+    left = oz.open(store, mode="r")
     if change == "move":
         assert [*left["b"][:12]] == [*VALUES]
     keys = [*store] if in_memory else [*left.store.list()]
@@ -88,10 +88,10 @@ def test_a_chunk_that_is_stored_just_before_goes_with_its_array(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     store = _store("sqlite", tmp_path)
-    array, other = _create(store)["a"], oz.open_group(store, mode="r+")
-    _before(monkeypatch, oz.SQLiteStore, "change_keys", lambda: WRITES["new"](array))
+    array, other = _create(store)["a"], oz.open(store, mode="r+")
+    _before(monkeypatch, oz.storage.SQLiteStore, "change_keys", lambda: WRITES["new"](array))
     CHANGES[change](other)
-    left = oz.open_group(store, mode="r")
+    left = oz.open(store, mode="r")
     keys = {key for key in left.store.list() if key.startswith("a/")}
     assert keys == ({"a/zarr.json", "a/c/0"} if change == "overwrite" else set())
     if change == "move":
@@ -105,7 +105,7 @@ def test_rows_that_others_just_appended_to_a_chunk_are_kept(
 ) -> None:
     store = _store(kind, tmp_path)
     array = oz.create_array(store, data=VALUES[:6], chunks=4)
-    other = oz.open_array(store, mode="r+")
+    other = oz.open(store, mode="r+")
 
     def change() -> None:
         other.append(VALUES[6:8])
@@ -116,7 +116,7 @@ def test_rows_that_others_just_appended_to_a_chunk_are_kept(
     array[4:] = 0  # a whole chunk for this handle
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert oz.open_array(store)[...].tolist() == [1, 2, 3, 4, 0, 0, 7, 8]
+        assert oz.open(store)[...].tolist() == [1, 2, 3, 4, 0, 0, 7, 8]
 
 
 def test_a_chunk_is_replaced_while_only_its_visible_part_is_used(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_the_bytes_of_a_chunk_are_not_put_over_appended_rows(tmp_path: Path) -> 
     array = oz.create_array(tmp_path / "x", data=VALUES[:6], chunks=4)
     data = array.get_encoded_chunk((1,))
     assert data is not None
-    oz.open_array(tmp_path / "x", mode="r+").append(VALUES[6:8])
+    oz.open(tmp_path / "x", mode="r+").append(VALUES[6:8])
     with pytest.raises(oz.Conflict, match="refresh"):
         array.set_encoded_chunk((1,), data)
     array.refresh()
@@ -148,7 +148,7 @@ def test_no_node_is_created_below_a_group_that_is_gone(
 ) -> None:
     store = _store(kind, tmp_path)
     group = oz.create_group(store).create_group("a")
-    other = oz.open_group(store, mode="r+")
+    other = oz.open(store, mode="r+")
     _before(monkeypatch, type(store), "change_if", lambda: CHANGES[name](other))
     options = {"shape": 12, "dtype": "i4"} if data is None else {"data": data}
     with pytest.raises(oz.NodeChanged):
@@ -164,7 +164,7 @@ def test_attributes_do_not_bring_back_an_array_that_was_moved(
     store = _store(kind, tmp_path)
     group = oz.create_group(store, zarr_format=zarr_format)
     array = group.create_array("a", data=VALUES)
-    other = oz.open_group(store, mode="r+")
+    other = oz.open(store, mode="r+")
     _before(monkeypatch, type(store), "change_if", lambda: other.move("a", "b"))
     with pytest.raises(oz.OmnizarrError):
         array.attrs["k"] = 1
@@ -179,12 +179,12 @@ def test_rows_are_not_appended_to_another_array_than_their_shape(
     store = _store(kind, tmp_path)
     group = oz.create_group(store)
     array = group.create_array("a", data=VALUES, chunks=4)
-    other = oz.open_group(store, mode="r+")
+    other = oz.open(store, mode="r+")
     options: Any = {"data": VALUES + 100, "chunks": 4, "overwrite": True}
     _before(monkeypatch, oz.Array, "_store_shape", lambda: other.create_array("a", **options))
     with pytest.raises(oz.Conflict):
         array.append(VALUES[:4])
-    assert [*oz.open_group(store)["a"][...]] == [*VALUES + 100]
+    assert [*oz.open(store)["a"][...]] == [*VALUES + 100]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "lmdb"])
@@ -210,7 +210,7 @@ def test_a_write_of_several_chunks_goes_whole_into_an_array_that_replaces_the_ol
     group = oz.create_group(_store(kind, tmp_path))
     array = group.create_array("a", data=VALUES, chunks=4)
     name = "_write_files" if kind == "directory" else "_change_some"
-    other, real = oz.open_group(_store(kind, tmp_path), mode="r+"), getattr(reference, name)
+    other, real = oz.open(_store(kind, tmp_path), mode="r+"), getattr(reference, name)
     calls = []
 
     def change(*given: Any) -> None:

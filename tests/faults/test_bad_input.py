@@ -38,7 +38,7 @@ def metadata(**changes: Any) -> dict[str, Any]:
 
 
 def opened(**changes: Any) -> oz.Array:
-    return oz.open_array({"zarr.json": json.dumps(metadata(**changes)).encode()})
+    return oz.open({"zarr.json": json.dumps(metadata(**changes)).encode()})
 
 
 MAY_LACK = ("zarr_format", "codecs")  # with which it is another format, or one of GDAL
@@ -95,7 +95,7 @@ def test_invalid_metadata_is_an_error_that_names_the_field(
 def test_all_problems_are_reported_at_once() -> None:
     doc = metadata(shape=[-1], fill_value="drop", codecs=[3], surprise=True)
     with pytest.raises(oz.InvalidMetadata) as error:
-        oz.open_array({"zarr.json": json.dumps(doc).encode()})
+        oz.open({"zarr.json": json.dumps(doc).encode()}, kind="array")
     fields = {p.field for p in error.value.problems}
     assert fields == {"shape[0]", "fill_value", "codecs[0]", "surprise"}
     assert {p.field for p in oz.validate(doc)} == fields
@@ -165,7 +165,7 @@ def test_a_decompression_bomb_is_refused_before_it_is_decompressed(name: str) ->
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=100, dtype="i4", chunks=100, codecs=["bytes", codec])
     store["c/0"] = bomb
-    array = oz.open_array(store)
+    array = oz.open(store)
 
     def read() -> None:
         with pytest.raises(oz.ChunkError, match="chunk"):
@@ -181,7 +181,7 @@ def test_a_vlen_chunk_with_a_false_item_count_is_refused(dtype: type) -> None:
     for bad in (b"\xff\xff\xff\xff", b"\4\0\0\0" + b"\xff\xff\xff\x7f" + b"abc", b"\4\0", b""):
         store["c/0"] = bad
         with pytest.raises(oz.ChunkError, match=r"chunk \(0,\)"):
-            oz.open_array(store)[...]
+            oz.open(store, kind="array")[...]
 
 
 def test_creating_a_giant_array_takes_little_memory() -> None:
@@ -192,7 +192,7 @@ def test_creating_a_giant_array_takes_little_memory() -> None:
             store, shape=(10**6, 10**6, 1000), dtype="f4", chunks=(100, 100, 10)
         )
         array[5, 5, 5] = 7
-        assert oz.open_array(store)[5, 5, 4:7].tolist() == [0, 7, 0]
+        assert oz.open(store)[5, 5, 4:7].tolist() == [0, 7, 0]
         assert array.nchunks == 10**10
 
     assert peak(make) < 2**22
@@ -211,7 +211,7 @@ def test_a_chunk_of_the_wrong_size_is_an_error_that_states_both_sizes(size: int)
     oz.create_array(store, path="a", shape=4, dtype="i4", codecs=["bytes"])
     store["a/c/0"] = bytes(size)
     with pytest.raises(oz.ChunkError, match=f"there are {size} bytes, expected 16") as error:
-        oz.open_array(store, path="a")[...]
+        oz.open(store, path="a", kind="array")[...]
     assert (error.value.path, error.value.chunk, error.value.key) == ("/a", (0,), "a/c/0")
 
 
@@ -222,7 +222,7 @@ def test_pickle_is_refused_by_name_and_never_executed() -> None:
     text["filters"] = [{"id": "pickle", "protocol": 4}]
     store[".zarray"] = json.dumps(text).encode()
     store["0"] = numcodecs.Pickle().encode(np.array([1, 2], object))
-    array = oz.open_array(store)
+    array = oz.open(store)
     assert array.shape == (2,)
     with pytest.raises(oz.UnknownExtension, match="pickle"):
         array[...]

@@ -59,7 +59,7 @@ def test_no_lock_file_is_left_in_a_directory(tmp_path: Path) -> None:
 
 def test_concurrent_changes_to_a_bucket_are_not_lost(s3: Any) -> None:
     for task in writers.TASKS:
-        store = oz.open_group(f"{s3.url}/{task}", storage_options=s3.options, mode="a").store
+        store = oz.open(f"{s3.url}/{task}", storage_options=s3.options, mode="a").store
         found = writers.run(store, task, processes=1, threads=4, rounds=3)
         assert (found["changes"], found["lost"], found["errors"]) == (12, 0, 0)
 
@@ -76,7 +76,7 @@ def test_handles_with_different_roots_take_the_same_lock(tmp_path: Path) -> None
 @pytest.mark.parametrize("kind", ["directory", "zip", "sqlite", "lmdb", "redis"])
 def test_a_shard_replaced_during_a_read_is_read_again(store: Any) -> None:
     options: dict[str, Any] = {"chunks": (2,), "shards": (8,), "compressors": None}
-    array = oz.create_array(store, name="x", shape=(8,), dtype="i4", fill_value=0, **options)
+    array = oz.create_array(store, path="x", shape=(8,), dtype="i4", fill_value=0, **options)
     array[4:6] = 2
     bound = array._data
     steps = reference._read_part(bound, (0,), (slice(4, 6, 1),))

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr import LocalStore, stores
+from omnizarr import stores
 from omnizarr.errors import StoreError
+from omnizarr.storage import LocalStore
 from omnizarr.stores import Range
 
 DATA = np.random.default_rng(0).integers(1, 2**30, (128, 128), dtype="i4")
@@ -43,7 +44,7 @@ def store_of(kind):
     if kind == "lmdb":
         from omnizarr.stores.lmdb import LMDBStore
         return LMDBStore(location + "/x.lmdb")
-    return oz.LocalStore(location + "/x")
+    return oz.storage.LocalStore(location + "/x")
 def make(store):
     group = oz.create_group(store)
     group.create_array("a", data=data, chunks=(64, 64))
@@ -120,7 +121,7 @@ def test_a_full_disk_is_reported_and_no_stored_value_is_lost(
     print(refused(["No space left", "disk is full"], group) > 8)  # a small one may find room
     os.unlink(location + "/filler")
     store.close()
-    again = oz.open_group(store_of({kind!r}), "r+")
+    again = oz.open(store_of({kind!r}), "r+")
     known = [*data.ravel(), 3, 7]  # some of several chunks may have been stored
     print(np.isin(again["a"][...], known).all(), np.isin(again["b"][...], known).all())
     print(oz.verify(again.store).ok, sorted(set(again.keys()) - {{"new"}}))
@@ -141,7 +142,7 @@ def test_a_read_only_file_system_can_be_read_and_refuses_writes(
     group.create_array("a", data=DATA, chunks=(64, 64))
     group.create_array("b", data=DATA, chunks=(16, 64), shards=(64, 128))
     code = """
-    group = oz.open_group(location + "/x", mode="r+")
+    group = oz.open(location + "/x", mode="r+")
     print(refused(["Read-only file system"], group))
     print(np.array_equal(group["a"][...], data), np.array_equal(group["b"][...], data))
     print(oz.verify(location + "/x").ok, oz.repair(location + "/x"))
@@ -175,7 +176,7 @@ READS = {
     "chunks": lambda at: at["a"][...],
     "shards": lambda at: at["b"][...],
     "listing": lambda at: sorted(at.keys()),
-    "members": lambda at: [m.shape for m in oz.open_group(at.store, "r").array_values()],
+    "members": lambda at: [m.shape for _, m in oz.open(at.store, "r").arrays()],
     "sizes": lambda at: at["a"].nbytes_stored(),
     "present": lambda at: at["a"].chunks_present(),
     "repair": lambda at: oz.repair(str(at.store)),
@@ -214,7 +215,7 @@ def test_denied_access_is_an_error_and_not_a_missing_key(
         with oz.configure(engine=engine):  # type: ignore[arg-type]  # one of them
             for what, use in READS.items():
                 try:
-                    use(oz.open_group(oz.LocalStore(root), mode="r+"))
+                    use(oz.open(oz.storage.LocalStore(root), mode="r+"))
                 except (oz.StoreError, oz.ChunkError) as e:
                     if "Permission denied" in str(e):
                         denied.append(what)
@@ -225,7 +226,7 @@ def test_denied_access_is_an_error_and_not_a_missing_key(
         assert set(output_without_privileges(work).split()) == DENIED[name, mode]
     finally:
         (root / name).chmod(0o777)
-    again = oz.open_group(root)
+    again = oz.open(root)
     assert np.array_equal(again["a"][...], DATA)
     assert np.array_equal(again["b"][...], DATA)
     assert not [path for path in root.rglob("*") if "__omnizarr" in path.name]

@@ -34,11 +34,11 @@ def test_blocking_calls_work_inside_a_running_event_loop(
     from omnizarr.stores.sqlite import SQLiteStore
 
     stores: dict[str, Any] = {
-        "memory": oz.MemoryStore,
+        "memory": oz.storage.MemoryStore,
         "directory": lambda: tmp_path / "x",
         "fsspec": lambda: f"memory://{tmp_path}/x",
         "sqlite": lambda: SQLiteStore(tmp_path / "x.sqlite"),
-        "zip": lambda: oz.ZipStore(tmp_path / "x.zip", mode="a"),
+        "zip": lambda: oz.storage.ZipStore(tmp_path / "x.zip", mode="a"),
     }
 
     async def main() -> None:
@@ -78,7 +78,7 @@ def test_cancelled_reads_and_writes_leave_no_torn_value_and_no_busy_thread(
     chance = random.Random(1)
 
     async def main() -> int:
-        opened, cancelled = await aio.open_array(tmp_path, "r+"), 0
+        opened, cancelled = await aio.open(tmp_path, "r+"), 0
         for value in range(2, 40):
             tasks = [
                 asyncio.create_task(opened.setitem(..., value)),
@@ -159,7 +159,7 @@ def test_a_jupyter_kernel_can_read_write_await_and_be_interrupted(
     array = oz.create_array(location, data=np.arange(4096).reshape(64, 64), chunks=(16, 16))
     array[3:40, 3:40] = 1
     assert array[3, 3] == 1
-    opened = await aio.open_array(location)
+    opened = await aio.open(location)
     assert (await opened.getitem((3, 3))) == 1
     """
     assert run(begin)["status"] == "ok"

@@ -129,16 +129,16 @@ def test_a_web_server_is_read_with_few_descriptors(port: int) -> None:
     # A client that was used has connections left, so each of these has one of its own.
     wanted = [{"attempts": 2, "timeout": 5 + n} for n in range(2)]
     with free_descriptors(0), pytest.raises(oz.StoreError, match=NONE_LEFT):
-        oz.open_array(url, storage_options=wanted[0])
+        oz.open(url, storage_options=wanted[0], kind="array")
     with free_descriptors(descriptors.HANDFUL):
-        assert np.array_equal(oz.open_array(url, storage_options=wanted[1])[...], DATA)
+        assert np.array_equal(oz.open(url, storage_options=wanted[1])[...], DATA)
 
 
 def test_a_slow_web_server_is_read_with_few_descriptors() -> None:
     """D9b: a request without a descriptor waits for one while other requests are running."""
     with simple_storage("bucket", latency=0.15) as port:
         oz.create_array("s3://bucket/x", data=DATA, chunks=(16, 16), storage_options=options(port))
-        array = oz.open_array(f"http://127.0.0.1:{port}/bucket/x", storage_options={"attempts": 1})
+        array = oz.open(f"http://127.0.0.1:{port}/bucket/x", storage_options={"attempts": 1})
         array.store.close()
         with free_descriptors(descriptors.HANDFUL):
             assert np.array_equal(array[...], DATA)
@@ -154,9 +154,9 @@ def test_a_bucket_is_used_with_few_descriptors(port: int) -> None:
         with pytest.raises(oz.StoreError, match=NONE_LEFT):
             store.set("zarr.json", b"{}")
         with pytest.raises(oz.StoreError, match=NONE_LEFT):
-            oz.open_array("s3://bucket/x", storage_options=wanted[1])
+            oz.open("s3://bucket/x", storage_options=wanted[1], kind="array")
     with free_descriptors(descriptors.HANDFUL):
-        array = oz.open_array("s3://bucket/x", mode="r+", storage_options=wanted[2])
+        array = oz.open("s3://bucket/x", mode="r+", storage_options=wanted[2])
         assert np.array_equal(array[...], DATA)
         array[3:50, 5:70] = DATA[3:50, 5:70]
     assert np.array_equal(array[...], DATA)

@@ -23,8 +23,8 @@ location, kind, engine, cache = sys.argv[1:]
 oz.config.set(engine=engine, threads=4)
 stores = {
     "directory": lambda: location + "/x",
-    "memory": oz.MemoryStore,
-    "zip": lambda: oz.ZipStore(location + "/x.zip", mode="a"),
+    "memory": oz.storage.MemoryStore,
+    "zip": lambda: oz.storage.ZipStore(location + "/x.zip", mode="a"),
     "sqlite": lambda: SQLiteStore(location + "/x.sqlite"),
     "lmdb": lambda: LMDBStore(location + "/x.lmdb"),
 }
@@ -74,7 +74,7 @@ def work(number, end):
                 array[3:40, 10 * number : 10 * number + 5] = rounds
                 assert (array[3:40, 10 * number : 10 * number + 5] == rounds).all()
                 array.attrs[str(number)] = rounds
-            oz.open_group(store, mode="r")
+            oz.open(store, mode="r")
 
 gc.set_threshold(3, 2, 2)
 end = time.monotonic() + 0.5
@@ -113,7 +113,7 @@ def test_a_finaliser_never_waits_for_its_own_thread(
 def test_a_finaliser_cannot_change_a_key_that_its_own_thread_is_changing(
     kind: str, tmp_path: Path
 ) -> None:
-    store = oz.MemoryStore() if kind == "memory" else oz.LocalStore(tmp_path)
+    store = oz.storage.MemoryStore() if kind == "memory" else oz.storage.LocalStore(tmp_path)
     array = oz.create_array(store, shape=8, chunks=8, dtype="i4")
     with engine.exclusive(array._bound, ["c/0"]):  # as if a finaliser ran here
         with pytest.raises(oz.StoreError, match="in the middle of changing it"):

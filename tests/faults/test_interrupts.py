@@ -120,14 +120,14 @@ def test_opening_from_a_server_that_does_not_answer_can_be_interrupted() -> None
 
 def test_reading_chunks_from_a_stalled_server_can_be_interrupted(location: Path) -> None:
     with stalling_server((location / "zarr.json").read_bytes()) as url:
-        code = "array = oz.open_array(location)\ninterrupt(lambda: array[...])"
+        code = "array = oz.open(location)\ninterrupt(lambda: array[...])"
         for engine in ("auto", "reference"):
             assert_prompt(run(code, url, engine))
 
 
 def test_waiting_for_another_process_can_be_interrupted(location: Path) -> None:
     code = """
-    array = oz.open_array(location, "r+")
+    array = oz.open(location, "r+")
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -169,7 +169,7 @@ def test_waiting_for_a_lease_can_be_interrupted(tmp_path: Path) -> None:
 def test_waiting_for_another_thread_can_be_interrupted(location: Path) -> None:
     code = """
     from omnizarr.concurrency import key_locks
-    array = oz.open_array(location, "r+")
+    array = oz.open(location, "r+")
     taken, release = threading.Event(), threading.Event()
     def hold():
         with key_locks.locked(key_locks.CHUNKS, ["c/0/0"]):
@@ -203,7 +203,7 @@ def test_a_signal_handler_can_read_write_and_fork_at_any_moment(
             storage_transformers=[indexed_shards(per_shard)],
         )  # fmt: skip
     code = """
-    array = oz.open_array(location, "r+")
+    array = oz.open(location, "r+")
     other = oz.create_array(location + "-other", shape=(64, 64), chunks=(8, 8), dtype="i4")
     calls = []
     def handle(number, frame):
@@ -245,7 +245,7 @@ def test_an_exception_from_a_signal_handler_is_handled_like_an_interrupt(
     class Enough(Exception): pass
     def raise_it(number, frame):
         raise (SystemExit if number == signal.SIGTERM else Enough)
-    array = oz.open_array(location, "r+")
+    array = oz.open(location, "r+")
     for number, error in ((signal.SIGALRM, Enough), (signal.SIGTERM, SystemExit)) * 5:
         signal.signal(number, raise_it)
         timer = threading.Timer(0.03, os.kill, (os.getpid(), number))
@@ -275,7 +275,7 @@ def test_an_error_from_a_signal_handler_is_not_taken_for_a_missing_key(
     def raise_it(*_: object) -> None:
         raise error("of the handler")
 
-    store, before = oz.LocalStore(location), signal.signal(signal.SIGUSR1, raise_it)
+    store, before = oz.storage.LocalStore(location), signal.signal(signal.SIGUSR1, raise_it)
     try:
         with pytest.raises(error, match="of the handler"):
             store._apply_to_file("zarr.json", _raise_signal)
@@ -335,7 +335,7 @@ def test_a_write_to_a_stalled_bucket_can_be_interrupted_and_repeated(
     array = oz.create_array(url, data=old, chunks=2**13, storage_options=options)
     code = f"""
     from urllib.request import urlopen
-    array = oz.open_array("{url}", mode="r+", storage_options={options!r})
+    array = oz.open("{url}", mode="r+", storage_options={options!r})
     def write():
         array[{part}] = 7
     urlopen("{server.url}/stall").read()

@@ -46,7 +46,7 @@ def test_a_write_beyond_the_file_size_limit_is_an_error_and_keeps_old_values(
     output = run_limited(
         """
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        array = oz.open_array(location, "r+")
+        array = oz.open(location, "r+")
         limit(resource.RLIMIT_FSIZE, 4096)
         for part in (np.s_[:], np.s_[3:200, 5:70]):
             try:
@@ -58,7 +58,7 @@ def test_a_write_beyond_the_file_size_limit_is_an_error_and_keeps_old_values(
         engine,
     )
     assert output.splitlines() == ["ChunkError True"] * 2
-    assert np.array_equal(oz.open_array(tmp_path / "x")[...], DATA)
+    assert np.array_equal(oz.open(tmp_path / "x")[...], DATA)
     report = oz.verify(tmp_path / "x")
     assert report.ok
     assert not report.findings
@@ -90,7 +90,7 @@ def test_an_out_of_memory_error_states_the_requested_size(engine: str, tmp_path:
     oz.create_array(tmp_path / "x", shape=(2**16, 2**16), chunks=(256, 256), dtype="f8")[0, 0] = 5
     output = run_limited(
         """
-        array = oz.open_array(location)
+        array = oz.open(location)
         array[0, 0]
         limit(resource.RLIMIT_AS, 2**32)
         try:

@@ -96,7 +96,7 @@ def test_requests_to_servers_continue_after_signals(engine: Any) -> None:
         )
         array[BOX] = 7
         assert np.array_equal(array[...], CHANGED)
-        web = oz.open_array(f"http://127.0.0.1:{port}/bucket/x")
+        web = oz.open(f"http://127.0.0.1:{port}/bucket/x")
         assert np.array_equal(web[...], CHANGED)
         web.store.close()
     assert len(came) > 20

@@ -144,7 +144,7 @@ def test_a_faulty_read_from_a_web_server_is_an_error(
 @pytest.mark.parametrize("fault", [f for f in FAULTS if f != "404"])
 def test_a_fault_is_not_taken_for_a_missing_chunk(web: Web, fault: str) -> None:
     data = np.arange(1, 1001).reshape(10, 100)
-    omnizarr.create_array(omnizarr.MemoryStore(web.values), data=data, chunks=(1, 100))
+    omnizarr.create_array(omnizarr.storage.MemoryStore(web.values), data=data, chunks=(1, 100))
     array = omnizarr.open(HTTPStore(web.url, retry=Retry(**POLICY)))
     web.break_down(fault)
     with pytest.raises(omnizarr.ChunkError, match="c/"):

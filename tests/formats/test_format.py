@@ -20,10 +20,10 @@ def test_names_that_are_assigned_as_an_attribute_are_the_names(zarr_format: Any)
     )
     array.attrs[ATTRIBUTE] = ["lat", "lon"]
     array.attrs["other"] = 1
-    assert array.dimension_names == oz.open_array(store).dimension_names == ("lat", "lon")
+    assert array.dimension_names == oz.open(store).dimension_names == ("lat", "lon")
     del array.attrs[ATTRIBUTE]
-    assert array.dimension_names is oz.open_array(store).dimension_names is None
-    assert dict(oz.open_array(store).attrs) == {"other": 1}
+    assert array.dimension_names is oz.open(store).dimension_names is None
+    assert dict(oz.open(store).attrs) == {"other": 1}
 
 
 @pytest.mark.parametrize("zarr_format", IN_ATTRIBUTES)
@@ -50,12 +50,12 @@ def test_names_that_do_not_fit_stop_no_copy(zarr_format: Any) -> None:
     oz.create_array(store, data=[[1, 2]], path="a", zarr_format=2)
     store["a/.zattrs"] = b'{"_ARRAY_DIMENSIONS": ["x"], "other": 1}'
     target = oz.create_group({}, zarr_format=zarr_format)
-    oz.copy(oz.open_group(store)["a"], target)
+    oz.copy(oz.open(store)["a"], target)
     assert target["a"][...].tolist() == [[1, 2]]
     assert dict(target["a"].attrs) == {"other": 1}
-    made = oz.from_array({}, data=oz.open_array(store, path="a"))
+    made = oz.from_array({}, data=oz.open(store, path="a"))
     assert dict(made.attrs) == {"other": 1}
-    array = oz.open_array(store, "r+", path="a")
+    array = oz.open(store, "r+", path="a")
     array.attrs["more"] = 2
     array.resize(2, 2)
     assert array.shape == (2, 2)

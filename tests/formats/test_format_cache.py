@@ -43,12 +43,12 @@ def test_consolidated_metadata_that_were_handed_out_change_no_node(format: int) 
     store: dict[str, bytes] = {}
     oz.create_group(store, zarr_format=format).create_group("a", attributes={"list": [1]})
     oz.consolidate_metadata(store)
-    nodes = oz.open_group(store).consolidated
+    nodes = oz.open(store).consolidated
     assert nodes is not None
     with pytest.raises(TypeError):
         nodes["a"].attributes["list"].append(2)
     nodes.clear()
-    again = oz.open_group(store, use_consolidated=True)
+    again = oz.open(store, use_consolidated=True)
     assert dict(again["a"].attrs) == {"list": [1]}
     assert set(again.consolidated or ()) == {"a"}
 

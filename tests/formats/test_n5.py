@@ -48,7 +48,7 @@ def hierarchy() -> dict[str, bytes]:
 @pytest.mark.parametrize("cut", [True, False])
 @pytest.mark.parametrize("name", COMPRESSIONS)
 def test_arrays_of_every_compression_are_read(name: str, cut: bool) -> None:
-    array = oz.open_array(write(VALUES, (4, 2, 2), name, cut=cut))
+    array = oz.open(write(VALUES, (4, 2, 2), name, cut=cut))
     assert array.zarr_format == "n5"
     assert (array.shape, array.chunks, array.dtype) == ((7, 5, 3), (4, 2, 2), VALUES.dtype)
     assert array.fill_value == 0
@@ -66,7 +66,7 @@ def test_arrays_of_any_shape_and_type_are_read(data: st.DataObject) -> None:
     if dtype.kind == "b" or dtype.itemsize == 0:
         name = "raw"
     stored = write(values, blocks, name, cut=data.draw(st.booleans()))
-    array = oz.open_array(stored)
+    array = oz.open(stored)
     assert (array.shape, array.dtype) == (values.shape, values.dtype)
     for engine in ("auto", "reference"):
         with oz.configure(engine=engine):
@@ -78,7 +78,7 @@ def test_missing_blocks_are_zeros() -> None:
     del stored["0/1/0"]  # the axes of N5 are in the opposite order
     want = VALUES.copy()
     want[:4, 2:4, :2] = 0
-    assert np.array_equal(oz.open_array(stored)[...], want)
+    assert np.array_equal(oz.open(stored)[...], want)
 
 
 def test_the_compression_of_version_0_is_a_name() -> None:
@@ -86,12 +86,12 @@ def test_the_compression_of_version_0_is_a_name() -> None:
     doc = json.loads(stored["attributes.json"])
     del doc["compression"]
     stored["attributes.json"] = document(**doc, compressionType="gzip")
-    assert np.array_equal(oz.open_array(stored)[...], VALUES)
+    assert np.array_equal(oz.open(stored)[...], VALUES)
 
 
 def test_other_attributes_are_those_of_the_array() -> None:
     attributes = {"unit": "nm", "_ARRAY_DIMENSIONS": ["z", "y", "x"], "nan": None}
-    array = oz.open_array(write(VALUES, (4, 2, 2), attributes=attributes))
+    array = oz.open(write(VALUES, (4, 2, 2), attributes=attributes))
     assert array.attrs == attributes
     assert array.dimension_names == ("z", "y", "x")
     stored = write(VALUES, (4, 2, 2), attributes=attributes)
@@ -102,14 +102,14 @@ def test_values_of_a_variable_number_are_refused_with_the_reason() -> None:
     stored = write(VALUES, (4, 2, 2))
     stored["0/0/0"] = header((2, 2, 4), 1) + bytes(8)
     with pytest.raises(oz.ChunkError, match="mode 'varlength', whose number of values"):
-        oz.open_array(stored)[0, 0, 0]
+        oz.open(stored, kind="array")[0, 0, 0]
 
 
 # Hierarchies
 
 
 def test_groups_with_and_without_metadata_are_listed() -> None:
-    root = oz.open_group(hierarchy())
+    root = oz.open(hierarchy())
     assert root.zarr_format == "n5"
     assert root.attrs == {"title": "cells"}
     names = {name: type(node).__name__ for name, node in root.members(None)}
@@ -133,7 +133,7 @@ def test_nodes_below_the_root_are_opened_by_path(path: str) -> None:
 
 
 def test_a_folder_of_blocks_is_no_group() -> None:
-    root = oz.open_group(hierarchy())
+    root = oz.open(hierarchy())
     for path in ("setup0/s0/0", "setup0/s0/0/0", "nothing"):
         assert path not in root
         with pytest.raises(KeyError):
@@ -144,8 +144,8 @@ def test_directories_are_opened_and_read(tmp_path: Path) -> None:
     for key, value in hierarchy().items():
         (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / key).write_bytes(value)
-    assert np.array_equal(oz.open_array(tmp_path / "setup0/s0")[...], VALUES)
-    assert [*oz.open_group(tmp_path)] == ["none", "setup0"]
+    assert np.array_equal(oz.open(tmp_path / "setup0/s0")[...], VALUES)
+    assert [*oz.open(tmp_path)] == ["none", "setup0"]
     assert oz.open(tmp_path, zarr_format="n5").attrs == {"title": "cells"}
     assert oz.validate(tmp_path) == []
     with pytest.raises(oz.NodeNotFound):
@@ -167,7 +167,7 @@ def test_metadata_of_zarr_take_precedence() -> None:
 def test_nothing_is_written() -> None:
     stored = hierarchy()
     before = dict(stored)
-    root = oz.open_group(stored, mode="r+")
+    root = oz.open(stored, mode="r+")
     changes: list[Any] = [
         lambda: root.create_array("new", shape=3, dtype="u1"),
         lambda: root.create_group("new"),
@@ -230,7 +230,7 @@ def test_a_wrong_document_stops_only_its_array(changes: dict[str, Any], message:
         oz.open(stored, path="setup0/s0")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        names = [name for name, _ in oz.open_group(stored).members(None)]
+        names = [name for name, _ in oz.open(stored).members(None)]
     assert "none/here/small" in names
     assert any(message.partition(":")[0].strip("\\")[:5] in str(p) for p in oz.validate(stored))
 
@@ -250,9 +250,9 @@ def test_a_compression_that_is_not_known_stops_only_its_array(
     stored = hierarchy()
     doc = json.loads(stored["setup0/s0/attributes.json"])
     stored["setup0/s0/attributes.json"] = document(**{**doc, "compression": compression})
-    assert oz.open_group(stored).attrs == {"title": "cells"}
+    assert oz.open(stored).attrs == {"title": "cells"}
     with pytest.raises(error, match=message):
-        oz.open_array(stored, path="setup0/s0")[...]
+        oz.open(stored, path="setup0/s0", kind="array")[...]
 
 
 @pytest.mark.parametrize("text", [b"", b"[1]", b"{", b"\xff", b"3"])
@@ -263,7 +263,7 @@ def test_a_document_that_is_no_object_is_an_error(text: bytes) -> None:
 
 def test_dimensions_without_the_rest_are_an_attribute_with_a_warning() -> None:
     with pytest.warns(oz.OmnizarrWarning, match="without blockSize and dataType and compression"):
-        group = oz.open_group({"attributes.json": document(dimensions=[1, 2])})
+        group = oz.open({"attributes.json": document(dimensions=[1, 2])})
     assert group.attrs == {"dimensions": [1, 2]}
 
 
@@ -301,19 +301,19 @@ def test_other_formats_are_opened_without_a_look_for_n5(web: Web) -> None:
         some: dict[str, bytes] = {}
         oz.create_array(some, shape=3, dtype="i4", zarr_format=version)
         web.values |= {f"v{version}/{key}": value for key, value in some.items()}
-        oz.open_array(f"{web.url}/v{version}")
+        oz.open(f"{web.url}/v{version}")
     assert not [path for _, path, _ in web.log if "attributes.json" in path]
 
 
 def test_n5_is_found_on_a_server_and_its_neighbours_at_once(web: Web) -> None:
     lookup._likely.clear()
     web.values |= hierarchy()
-    assert np.array_equal(oz.open_array(f"{web.url}/setup0/s0")[...], VALUES)
+    assert np.array_equal(oz.open(f"{web.url}/setup0/s0")[...], VALUES)
     web.log.clear()
-    oz.open_array(f"{web.url}/none/here/small")
+    oz.open(f"{web.url}/none/here/small")
     assert sum(path.endswith("attributes.json") for _, path, _ in web.log) == 1
     other: dict[str, bytes] = {}
     oz.create_array(other, shape=3, dtype="i4")
     web.values |= {f"other/{key}": value for key, value in other.items()}
-    assert oz.open_array(f"{web.url}/other").zarr_format == 3
+    assert oz.open(f"{web.url}/other").zarr_format == 3
     lookup._likely.clear()

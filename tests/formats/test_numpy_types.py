@@ -34,7 +34,7 @@ def fill_of(format: int, dtype: str, text: str) -> Any:
     key = {1: "meta", 2: ".zarray", 3: "zarr.json"}[format]
     assert store[key].count(b"0.5") == 1
     store[key] = store[key].replace(b"0.5", text.encode())
-    return oz.open_array(store)[0]
+    return oz.open(store)[0]
 
 
 @pytest.mark.shows("V3-39")
@@ -72,9 +72,9 @@ def test_rewritten_metadata_keeps_the_value() -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=(1,), dtype="f4", fill_value=0.5)
     store["zarr.json"] = store["zarr.json"].replace(b"0.5", text.encode())
-    before = oz.open_array(store)[0]
-    oz.open_array(store, mode="r+").attrs["a"] = 1
-    assert oz.open_array(store)[0] == before
+    before = oz.open(store)[0]
+    oz.open(store, mode="r+").attrs["a"] = 1
+    assert oz.open(store)[0] == before
     assert isinstance(json.loads(store["zarr.json"])["fill_value"], float)
 
 

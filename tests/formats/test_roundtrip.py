@@ -141,7 +141,7 @@ def test_consolidated_metadata_are_read_as_the_nodes_that_were_written(
 @pytest.mark.parametrize("name", FORMATS)
 def test_an_unknown_codec_is_read_and_written_unchanged(name: int | str) -> None:
     store: dict[str, bytes] = {}
-    oz.create_array(store, shape=4, dtype="i4", zarr_format=name, compressor=None)
+    oz.create_array(store, shape=4, dtype="i4", zarr_format=name, compressors=None)
     format = by_name(name)
     node = read(format, "", {k: v for k, v in store.items() if k in format.keys("")})
     assert isinstance(node, ArrayModel)

@@ -31,11 +31,11 @@ def contents(archive: str) -> dict[str, bytes]:
         return {name: file.read(name) for name in file.namelist() if not name.endswith("/")}
 
 
-def store(archive: str, folder: str) -> oz.MemoryStore:
+def store(archive: str, folder: str) -> oz.storage.MemoryStore:
     """Return the files below a folder as a read-only store."""
     start = f"{folder}/"
     found = {k[len(start) :]: v for k, v in contents(archive).items() if k.startswith(start)}
-    return oz.MemoryStore(found, read_only=True)
+    return oz.storage.MemoryStore(found, read_only=True)
 
 
 def names(archive: str) -> list[str]:

@@ -35,7 +35,7 @@ def test_version_1_arrays_read_as_their_writer_read_them(name: str) -> None:
 def test_zstd_frames_from_before_0_8_are_an_error_without_the_kernel(
     name: str,
 ) -> None:
-    array = oz.open_array(archives.store(V1, f"arrays/{name}"))
+    array = oz.open(archives.store(V1, f"arrays/{name}"))
     refused = pytest.raises(oz.ChunkError, match=r"before version 0\.8")
     with oz.configure(engine="reference"), refused as error:
         array[...]
@@ -48,7 +48,7 @@ def test_zstd_frames_from_before_0_8_are_an_error_without_the_kernel(
 def test_order_f_of_version_1_follows_the_specification_by_default() -> None:
     store = archives.store(V1, "arrays/order_F")
     by_writer = archives.expected(V1, "order_F")
-    by_text = oz.open_array(store)
+    by_text = oz.open(store)
     assert by_text.order == "F"
     assert not np.array_equal(by_text[...], by_writer)
     raw = by_text[0:2, 0:3, 0:4].ravel(order="F")
@@ -57,7 +57,7 @@ def test_order_f_of_version_1_follows_the_specification_by_default() -> None:
 
 @pytest.mark.parametrize("name", archives.names(V2))
 def test_version_2_arrays_read_as_their_writer_read_them(name: str) -> None:
-    array = oz.open_group(archives.store(V2, "store"))[name]
+    array = oz.open(archives.store(V2, "store"))[name]
     assert isinstance(array, oz.Array)
     assert archives.equal(array[...], archives.expected(V2, name))
     assert array.attrs == {"n": name} or not array.attrs
@@ -66,7 +66,7 @@ def test_version_2_arrays_read_as_their_writer_read_them(name: str) -> None:
 @pytest.mark.parametrize("engine", ["reference", "auto"])
 @pytest.mark.parametrize("name", archives.names(SNAPPY))
 def test_snappy_inside_blosc_reads_as_its_writer_read_it(name: str, engine: str) -> None:
-    array = oz.open_group(archives.store(SNAPPY, "store"))[name]
+    array = oz.open(archives.store(SNAPPY, "store"))[name]
     assert isinstance(array, oz.Array)
     with oz.configure(engine=engine):
         assert archives.equal(array[...], archives.expected(SNAPPY, name))
@@ -83,7 +83,7 @@ def test_codecs_of_other_packages_read_as_their_writers_read_them(
     archive: str, name: str, engine: str
 ) -> None:
     pytest.importorskip(_NEEDED[name.partition("/")[0]])
-    array = oz.open_group(archives.store(archive, "store"))[name]
+    array = oz.open(archives.store(archive, "store"))[name]
     assert isinstance(array, oz.Array)
     with oz.configure(engine=engine):
         found, wanted = array[...], archives.expected(archive, name)
@@ -100,7 +100,7 @@ def test_the_archives_of_codecs_match_their_readme() -> None:
 @pytest.mark.parametrize("engine", ["reference", "auto"])
 @pytest.mark.parametrize("name", archives.names(ZARRS))
 def test_extensions_of_zarrs_read_as_they_were_written(name: str, engine: str) -> None:
-    array = oz.open_array(archives.store(ZARRS, f"store/{name}"))
+    array = oz.open(archives.store(ZARRS, f"store/{name}"))
     with oz.configure(engine=engine):
         found, wanted = array[...], archives.expected(ZARRS, name)
         if not name.startswith("optional/"):
@@ -120,8 +120,8 @@ def test_extensions_of_zarrs_are_stored_as_zarrs_stores_them(name: str) -> None:
     for key in golden:
         if key != "zarr.json":
             del again[key]
-    array = oz.open_array(archives.store(ZARRS, f"store/{name}"))
-    oz.open_array(again, mode="r+")[...] = array[...]
+    array = oz.open(archives.store(ZARRS, f"store/{name}"))
+    oz.open(again, mode="r+")[...] = array[...]
     # Compressors may be of another version.
     packed = any(c in str(array.codecs) for c in ("gzip", "zstd", "blosc"))
     assert again.keys() >= golden.keys()
@@ -134,7 +134,7 @@ def test_extensions_of_zarrs_are_stored_as_zarrs_stores_them(name: str) -> None:
 @pytest.mark.parametrize("name", archives.names(DRAFT))
 def test_draft_arrays_read_as_their_writer_read_them(name: str) -> None:
     with pytest.warns(oz.OmnizarrWarning, match="earlier state of the draft"):
-        group = oz.open_group(archives.store(DRAFT, "store"))
+        group = oz.open(archives.store(DRAFT, "store"))
     array = group[name]
     assert isinstance(array, oz.Array)
     assert array.zarr_format == "3-draft"
@@ -144,7 +144,7 @@ def test_draft_arrays_read_as_their_writer_read_them(name: str) -> None:
 @pytest.mark.shows("D3-73", "D3-120")
 def test_groups_and_attributes_of_the_early_draft_are_read() -> None:
     with pytest.warns(oz.OmnizarrWarning):
-        group = oz.open_group(archives.store(DRAFT, "store"))
+        group = oz.open(archives.store(DRAFT, "store"))
     assert group.attrs == {"title": "draft"}
     assert set(group) == {"codec", "dt", "ext", "fill", "grp", "layout", "shard"}
     assert group["grp/sub"].attrs == {"x": [1, 2, 3]}
@@ -155,7 +155,7 @@ def test_groups_and_attributes_of_the_early_draft_are_read() -> None:
     ("archive", "name"), [(a, name) for a in (N5, N5_RUST, N5_LZ4) for name in archives.names(a)]
 )
 def test_n5_arrays_read_as_their_writer_read_them(archive: str, name: str, engine: str) -> None:
-    array = oz.open_group(archives.store(archive, "store"))[name]
+    array = oz.open(archives.store(archive, "store"))[name]
     assert isinstance(array, oz.Array)
     assert array.zarr_format == "n5"
     with oz.configure(engine=engine):
@@ -164,16 +164,16 @@ def test_n5_arrays_read_as_their_writer_read_them(archive: str, name: str, engin
 
 
 def test_groups_and_attributes_of_n5_are_read() -> None:
-    group = oz.open_group(archives.store(N5, "store"))
+    group = oz.open(archives.store(N5, "store"))
     assert group.attrs == {"title": "N5"}
     assert set(group) == {"codec", "dt", "multi", "part", "rank"}
     assert group["codec"].attrs == {}  # which has no metadata
     assert group["multi"].attrs["scales"] == [[1, 1, 1], [2, 2, 2]]
 
 
-def _write_again(source: oz.Array, zarr_format: int | str) -> oz.MemoryStore:
+def _write_again(source: oz.Array, zarr_format: int | str) -> oz.storage.MemoryStore:
     """Create the same array from its properties."""
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     codecs = [c for c in source.codecs if c.name != "transpose"]
     oz.create_array(
         store,
@@ -184,7 +184,7 @@ def _write_again(source: oz.Array, zarr_format: int | str) -> oz.MemoryStore:
         order=source.order,
         fill_value=source.fill_value,
         attributes=source.attrs.asdict(),
-        dimension_separator=source.metadata.chunk_key_encoding.configuration["separator"],
+        chunk_key_encoding=source.metadata.chunk_key_encoding.configuration["separator"],
         zarr_format=zarr_format,
     )
     return store
@@ -193,7 +193,7 @@ def _write_again(source: oz.Array, zarr_format: int | str) -> oz.MemoryStore:
 @pytest.mark.parametrize("name", archives.names(V1))
 def test_version_1_metadata_is_written_as_by_zarr_1(name: str) -> None:
     golden = archives.store(V1, f"arrays/{name}")
-    written = _write_again(oz.open_array(golden), 1)
+    written = _write_again(oz.open(golden), 1)
     assert written.values["attrs"] == golden.values["attrs"]
     ours, theirs = (json.loads(s.values["meta"]) for s in (written, golden))
     if theirs["dtype"][1] in "fcSUmM":
@@ -208,7 +208,7 @@ def test_version_1_metadata_is_written_as_by_zarr_1(name: str) -> None:
 @pytest.mark.parametrize("name", archives.names(V2))
 def test_version_2_metadata_is_written_as_by_zarr_2(name: str) -> None:
     golden = archives.store(V2, "store").values
-    array = oz.open_group(archives.store(V2, "store"))[name]
+    array = oz.open(archives.store(V2, "store"))[name]
     assert isinstance(array, oz.Array)
     written = _write_again(array, 2).values
     ours, theirs = json.loads(written[".zarray"]), json.loads(golden[f"{name}/.zarray"])
@@ -223,7 +223,7 @@ def test_version_2_metadata_is_written_as_by_zarr_2(name: str) -> None:
 def test_draft_metadata_expresses_that_of_the_early_writer_by_the_specification(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        array = oz.open_group(archives.store(DRAFT, "store"))[name]
+        array = oz.open(archives.store(DRAFT, "store"))[name]
     assert isinstance(array, oz.Array)
     golden = json.loads(archives.contents(DRAFT)[f"store/meta/root/{name}.array.json"])
     ours = json.loads(_write_again(array, "3-draft").values["meta/array.json"])

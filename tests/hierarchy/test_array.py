@@ -100,7 +100,6 @@ def test_few_chunks_of_a_huge_grid_are_found() -> None:
 
 def test_lengths_of_chunks_are_cut_at_the_end_of_the_array() -> None:
     array = sharded()
-    assert array.read_chunk_sizes == ((2, 2, 2, 2, 2), (3, 3, 3))
     assert array.write_chunk_sizes == ((4, 4, 2), (6, 3))
     uneven = oz.create_array(shape=9, chunks=[[2, 4, 6]])
     assert uneven.chunks == uneven.write_chunk_sizes == ((2, 4, 3),)
@@ -108,7 +107,7 @@ def test_lengths_of_chunks_are_cut_at_the_end_of_the_array() -> None:
 
 def test_encoded_chunks_move_from_one_array_to_another() -> None:
     source = oz.create_array(data=np.arange(8), chunks=4)
-    target = oz.empty_like(source)
+    target = oz.create_array(shape=8, chunks=4, dtype=source.dtype)
     data = source.get_encoded_chunk((1,))
     assert data is not None
     target.set_encoded_chunk((1,), data)
@@ -125,7 +124,6 @@ def test_stored_bytes_include_metadata_and_chunks() -> None:
     store: dict[str, bytes] = {}
     array = oz.create_array(store, data=np.arange(100), chunks=10)
     assert array.nbytes_stored() == sum(map(len, store.values()))
-    assert "10 of 10 chunks" in array.info_complete()["stored"]
 
 
 def test_stored_bytes_are_counted_without_fetching_values() -> None:
@@ -139,14 +137,14 @@ def test_stored_bytes_are_counted_without_fetching_values() -> None:
 
 def test_empty_chunks_are_stored_by_a_handle_configured_so() -> None:
     store: dict[str, bytes] = {}
-    array = oz.create_array(store, shape=4, chunks=2, write_empty_chunks=True)
+    array = oz.create_array(store, shape=4, chunks=2, config={"write_empty_chunks": True})
     array[...] = 0
     assert {"c/0", "c/1"} <= store.keys()
     assert array.config.write_empty_chunks
     assert pickle.loads(pickle.dumps(array)).config == array.config
     array.with_config({"write_empty_chunks": False})[...] = 0
     assert not {"c/0", "c/1"} & store.keys()
-    with oz.open_array(store, "r+", write_empty_chunks=True).writer() as writer:
+    with oz.open(store, "r+", config={"write_empty_chunks": True}).writer() as writer:
         writer[...] = 0
     assert {"c/0", "c/1"} <= store.keys()
     with pytest.raises(oz.InvalidArgument, match="'speed'"):
@@ -160,49 +158,25 @@ def test_values_come_in_the_order_that_a_handle_asks_for() -> None:
     assert array[...].tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_selections_by_method_agree_with_brackets() -> None:
-    values = np.arange(60).reshape(10, 6)
-    array = oz.create_array(data=values, chunks=(3, 4))
-    mask = values % 7 == 0
-    assert np.array_equal(array.get_basic_selection((slice(2, 8, 2), 1)), values[2:8:2, 1])
-    assert np.array_equal(
-        array.get_orthogonal_selection(([1, 4], [0, 5])), values[np.ix_([1, 4], [0, 5])]
-    )
-    assert np.array_equal(array.get_coordinate_selection(([1, 4], [0, 5])), values[[1, 4], [0, 5]])
-    assert np.array_equal(array.get_mask_selection(mask), values[mask])
-    assert np.array_equal(array.get_block_selection((1, 0)), values[3:6, 0:4])
-    with pytest.raises(IndexError, match="basic"):
-        array.get_basic_selection([1, 2])
-    array.set_basic_selection((0, 0), -1)
-    array.set_orthogonal_selection(([1], [1]), -2)
-    array.set_coordinate_selection(([2], [2]), -3)
-    array.set_mask_selection(mask, -4)
-    array.set_block_selection((3, 1), -5)
-    values[0, 0], values[1, 1], values[2, 2] = -1, -2, -3
-    values[mask] = -4
-    values[9:, 4:] = -5
-    assert np.array_equal(array[...], values)
-
-
 def test_fields_are_read_and_written_by_name() -> None:
     values = np.array([(1, 2.5), (3, 4.5)], [("a", "i4"), ("b", "f8")])
     array = oz.create_array(data=values)
-    assert array.get_basic_selection(..., fields="a").tolist() == [1, 3]
-    assert array.get_basic_selection(0, fields=["a", "b"]).tolist() == (1, 2.5)
-    array.set_basic_selection(slice(1, 2), 9, fields="a")
+    assert array["a"].tolist() == [1, 3]
+    assert array[0, ["a", "b"]].tolist() == (1, 2.5)
+    array[1:2, "a"] = 9
     assert array["a"].tolist() == [1, 9]
     out = np.zeros(2)
-    assert array.get_basic_selection(..., fields="b", out=out) is out
+    assert array.read("b", out=out) is out
     assert out.tolist() == [2.5, 4.5]
 
 
 def test_out_takes_any_type_that_holds_the_values() -> None:
     array = oz.create_array(data=np.arange(6, dtype="i4"), chunks=4)
     out = np.zeros((6, 2))[:, 0]
-    array.get_basic_selection(..., out=out)
+    array.read(..., out=out)
     assert out.tolist() == [0, 1, 2, 3, 4, 5]
     with pytest.raises(ValueError, match="out must"):
-        array.get_basic_selection(..., out=np.zeros(6, "S1"))
+        array.read(..., out=np.zeros(6, "S1"))
 
 
 def test_a_stored_array_selects_like_its_values() -> None:
@@ -269,9 +243,8 @@ def test_an_unknown_codec_is_shown_by_its_name() -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=2, codecs=["bytes", "zstd"])
     store["zarr.json"] = store["zarr.json"].replace(b'"zstd"', b'"lz5"')
-    array = oz.open_array(store)
-    assert array.compressors[0].name == "lz5"
-    assert array.serializer.name == "bytes"
+    array = oz.open(store)
+    assert [codec.name for codec in array.codecs] == ["bytes", "lz5"]
 
 
 @pytest.mark.parametrize("inner", [[], None, 3, {}, {"name": []}])
@@ -292,7 +265,7 @@ def test_an_array_of_an_unknown_type_is_shown_with_any_shard_codecs(
 def test_a_list_of_fields_can_be_combined_with_an_array_of_positions() -> None:
     array = oz.create_array({}, shape=(4,), dtype=[("x", "i4"), ("y", "f4")], chunks=(2,))
     array["x"] = [1, 2, 3, 4]
-    found = array.get_orthogonal_selection(np.array([0, 2]), fields=["y", "x"])
+    found = array.oindex[np.array([0, 2]), ["y", "x"]]
     assert found.tolist() == [(0.0, 1), (0.0, 3)]
 
 
@@ -397,7 +370,7 @@ def test_assigning_to_everything_keeps_values_appended_by_another_handle(
     store = place(tmp_path)
     with oz.configure(engine=engine):
         stale = oz.create_array(store, shape=5, dtype="i4", **layout)
-        oz.open_array(store, mode="r+").append([7, 7, 7])
+        oz.open(store, mode="r+").append([7, 7, 7])
         stale[:] = 2
         assert oz.open(store)[:].tolist() == [2] * 5 + [7] * 3
         stale.view[:][:] = 0
@@ -438,7 +411,7 @@ def test_rows_are_appended_in_a_directory_with_few_calls(
 def test_the_order_is_that_of_items_in_chunks_inside_shards_too(options: Any, order: str) -> None:
     values = np.arange(64, dtype="u1").reshape(4, 4, 4)
     store: dict[str, bytes] = {}
-    array = oz.array(values, store=store, chunks=(4, 4, 4), compressors=None, **options)
+    array = oz.create_array(store, data=values, chunks=(4, 4, 4), compressors=None, **options)
     assert array.order == order
     assert (values.tobytes("F") in store["c/0/0/0"]) == (order == "F")
     assert (array[...] == values).all()
@@ -456,14 +429,18 @@ def test_two_reversals_of_the_axes_are_order_c() -> None:
 def test_a_handle_follows_an_array_that_was_made_smaller(
     kind: str, reads: bool, tmp_path: Path
 ) -> None:
-    stores = {"directory": tmp_path / "a", "memory": {}, "sqlite": oz.SQLiteStore(tmp_path / "b")}
+    stores = {
+        "directory": tmp_path / "a",
+        "memory": {},
+        "sqlite": oz.storage.SQLiteStore(tmp_path / "b"),
+    }
     store: Any = stores[kind]
     data = np.arange(1, 25).reshape(6, 4)
     oz.create_array(store, data=data, chunks=(3, 2))
-    old = oz.open_array(store)
+    old = oz.open(store)
     if reads:
         assert old[0, 0] == 1
-    oz.open_array(store, mode="r+").resize((3, 4), outside="erase")
+    oz.open(store, mode="r+").resize((3, 4), outside="erase")
     assert np.array_equal(old[...], data[:3])
     assert old.shape == (3, 4)
 

@@ -73,8 +73,8 @@ WAYS: dict[str, Callable[[Any, oz.Group, Any], object]] = {
         store, name="x", data=data, overwrite=True
     ),
     "create_array": lambda store, group, data: group.create_array("x", data=data, overwrite=True),
-    "array": lambda store, group, data: oz.array(data, store=store, path="x", overwrite=True),
-    "save_array": lambda store, group, data: oz.save_array(store, data, path="x", overwrite=True),
+    "array": lambda store, group, data: oz.create_array(store, data=data, path="x", overwrite=True),
+    "save_array": lambda store, group, data: oz.save(store, data, path="x", overwrite=True),
     "open": lambda store, group, data: oz.open(store, "w", path="x", data=data),
     "copy": lambda store, group, data: _copy_over(group, data),
 }
@@ -122,7 +122,7 @@ def test_the_way_to_the_old_node_does_not_matter(tmp_path: Path) -> None:
         f"local://{tmp_path}/x.zarr",
     ):
         oz.create_array(tmp_path / "x.zarr", data=VALUES, chunks=(4, 4), overwrite=True)
-        source = oz.open_array(way)
+        source = oz.open(way)
         oz.from_array(tmp_path / "x.zarr", data=source.view[:, ::-1], overwrite=True)
         np.testing.assert_array_equal(oz.open(tmp_path / "x.zarr")[...], VALUES[:, ::-1])
         with pytest.raises(oz.StoreError, match=r"both|inside"):
@@ -174,7 +174,7 @@ def test_data_that_cannot_be_stored_change_nothing(
 
 def test_groups_and_nodes_of_another_format_are_replaced_whole(store: Any) -> None:
     for zarr_format in (*FORMATS, 2):
-        group = oz.open_group(store, "w", zarr_format=zarr_format)
+        group = oz.open(store, "w", zarr_format=zarr_format)
         assert list(group) == []
         group.create_array("x", data=VALUES)
         assert oz.open(store).zarr_format == zarr_format
@@ -188,7 +188,7 @@ def test_consolidated_metadata_follow_a_replacement(store: Any) -> None:
     oz.copy(oz.create_group({}, attributes={"a": 1}), group, "new")
     group.create_group("deep", overwrite=True)
     group["x"] = VALUES[:2]
-    found = oz.open_group(store, use_consolidated=True)
+    found = oz.open(store, use_consolidated=True)
     assert sorted(path for path, _ in found.members(None)) == ["deep", "new", "x"]
     assert found["x"].shape == (2, 10)
     assert found["new"].attrs["a"] == 1
@@ -246,7 +246,7 @@ def test_a_dask_array_is_not_written_over_its_own_source(tmp_path: Path) -> None
     """A1: old and new values were mixed."""
     pytest.importorskip("dask.array")
     array = oz.create_array(tmp_path / "a", data=VALUES, chunks=(2, 10))
-    other = oz.open_array(f"local://{tmp_path}/a")
+    other = oz.open(f"local://{tmp_path}/a")
     for source in (array, other):
         with pytest.raises(oz.StoreError, match="reads from"):
             oz.from_dask(source.to_dask()[::-1] + 1, array)
@@ -323,7 +323,7 @@ def test_a_killed_conversion_is_reported_and_can_be_finished(tmp_path: Path, tar
     group.create_array("x", data=VALUES, chunks=(2, 2))
     group.create_array("y", data=VALUES * 2, chunks=(2, 2))
     assert not _killed(tmp_path / "s.zarr", place, 9, "convert")
-    for look in (oz.open, oz.validate, oz.open_group):
+    for look in (oz.open, oz.validate):
         with pytest.raises(oz.NodeNotFound):
             look(place)
     assert oz.verify(place).error_counts == {"incomplete": 1}
@@ -377,13 +377,13 @@ def test_a_writer_killed_while_it_replaces_leaves_the_old_node_or_the_new_one(
         assert interrupted(LocalStore(path))[0].name == name
     if any(staged.complete for staged in interrupted(LocalStore(path))):
         with suppress(oz.NodeNotFound):  # unless the old node has not been moved yet
-            assert np.array_equal(oz.open_array(path)[...], VALUES)
+            assert np.array_equal(oz.open(path)[...], VALUES)
         assert oz.repair(path, dry_run=False)[0].state == "finished"
-    found = oz.open_array(path)[...]
+    found = oz.open(path)[...]
     assert np.array_equal(found, VALUES) or (found == 7).all()
     oz.repair(path, dry_run=False)
     assert not (path / FOLDER).exists()
-    assert np.array_equal(oz.open_array(path)[...], found)
+    assert np.array_equal(oz.open(path)[...], found)
 
 
 class Killed(BaseException):
@@ -409,18 +409,18 @@ def test_a_store_without_renaming_loses_nothing(number: int) -> None:
             FaultyStore(inner, fault), data=np.full((6, 10), 7), chunks=(4, 4), overwrite=True
         )
     try:
-        found = oz.open_array(inner)[...]
+        found = oz.open(inner)[...]
     except oz.NodeNotFound:
         again = FaultyStore(MemoryStore(_keys(inner)), lambda operation, key: None)
         for staged in interrupted(inner):
             recover(inner, staged.name)
-        found = oz.open_array(inner)[...]
+        found = oz.open(inner)[...]
         # One made since has the same metadata, and repair does not put the other in its place.
         oz.create_array(again, data=np.full((6, 10), 8), chunks=(4, 4), overwrite=True)
         for staged in interrupted(again):
             recover(again, staged.name)
         assert interrupted(again) == []
-        assert (oz.open_array(again)[...] == 8).all()
+        assert (oz.open(again)[...] == 8).all()
     assert np.array_equal(found, VALUES) or (found == 7).all()
 
 
@@ -502,7 +502,7 @@ def test_a_writer_that_comes_second_leaves_nothing(tmp_path: Path) -> None:
     oz.create_group(place.store)
     second = build(place, overwrite=False, operation="writing")
     make_array(second.location, (3,), "i4", None, False, {})
-    oz.create_array(place.store, name="x", data=VALUES)
+    oz.create_array(place.store, path="x", data=VALUES)
     with pytest.raises(oz.NodeExists, match="another writer has just created"):
         second.__exit__(None, None, None)
     assert _clean(place.store)
@@ -532,28 +532,28 @@ def test_a_copy_in_a_store_that_cannot_erase_is_complete_and_unmarked() -> None:
             if self.get(key) is not None:
                 raise oz.StoreError(f"cannot erase {key!r}")
 
-    source, store = oz.array(np.arange(12), chunks=4), Kept()
+    source, store = oz.create_array(data=np.arange(12), chunks=4), Kept()
     oz.from_array(store, name="a", data=source)
-    oz.copy(source, oz.open_group(store, mode="a"), name="b")
+    oz.copy(source, oz.open(store, mode="a"), name="b")
     assert not [key for key in store.list() if MARKER in key]
     for name in "ab":
-        np.testing.assert_array_equal(oz.open_array(store, path=name)[:], source[:])
+        np.testing.assert_array_equal(oz.open(store, path=name)[:], source[:])
     with pytest.raises(oz.NodeExists, match="cannot delete; use another path"):
         oz.from_array(store, name="a", data=source, overwrite=True)
 
 
 @pytest.mark.parametrize("kind", ["memory", "directory"])
 def test_a_second_creator_leaves_the_marker_of_the_first(kind: str, tmp_path: Path) -> None:
-    store = MemoryStore() if kind == "memory" else oz.LocalStore(tmp_path / "x")
+    store = MemoryStore() if kind == "memory" else oz.storage.LocalStore(tmp_path / "x")
     oz.create_group(store)
     mark = Mark("create_array", writer=begin_writing())
     store.set(marker("a"), mark.write())
     for overwrite in (False, True):
         with pytest.raises(oz.NodeExists, match="is being written by process"):
-            oz.create_array(store, name="a", data=[1, 2], overwrite=overwrite)
+            oz.create_array(store, path="a", data=[1, 2], overwrite=overwrite)
     assert store.get(marker("a")) == mark.write()
     end_writing(mark.writer)
-    oz.create_array(store, name="a", data=[1, 2], overwrite=True)
+    oz.create_array(store, path="a", data=[1, 2], overwrite=True)
     assert store.get(marker("a")) is None
 
 

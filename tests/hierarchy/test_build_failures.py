@@ -63,14 +63,14 @@ def test_a_store_that_fails_once_leaves_no_array_without_its_values(
             failed = True
             return oz.StoreError("cannot write")
 
-        root = oz.open_group(FaultyStore(inner, fault), mode="r+")
+        root = oz.open(FaultyStore(inner, fault), mode="r+")
         try:
             work(root)
         except (oz.StoreError, oz.ChunkError):
             assert failed
         for path in ("new/x", "new/inner/x"):
             try:
-                found = oz.open_array(inner, path=path)[...]
+                found = oz.open(inner, path=path)[...]
             except oz.NodeNotFound:
                 continue
             np.testing.assert_array_equal(found, VALUES, err_msg=f"{path} after {number} writes")
@@ -86,16 +86,16 @@ def test_no_array_is_created_above_other_nodes_that_keep_their_chunks(
 ) -> None:
     """Its chunks would have taken the place of theirs, and they would have been erased with it."""
     store = LocalStore(tmp_path / "x") if kind == "directory" else MemoryStore()
-    oz.create_array(store, name="g/x", data=VALUES, zarr_format=zarr_format)
+    oz.create_array(store, path="g/x", data=VALUES, zarr_format=zarr_format)
     store.erase("g/zarr.json" if zarr_format == 3 else "g/.zgroup")
     store.set("g/notes.txt", b"mine")
     with pytest.raises(oz.NodeExists, match="others are below it"):
-        oz.create_array(store, name="g", data=VALUES, zarr_format=zarr_format, overwrite=overwrite)
+        oz.create_array(store, path="g", data=VALUES, zarr_format=zarr_format, overwrite=overwrite)
     with pytest.raises(oz.NodeNotFound):
-        oz.open_array(store, path="g")
+        oz.open(store, path="g", kind="array")
     with pytest.raises(RuntimeError, match="no data"):
-        oz.create_array(store, name="h", data=NoData(), zarr_format=zarr_format)
+        oz.create_array(store, path="h", data=NoData(), zarr_format=zarr_format)
     with pytest.raises(oz.NodeNotFound):
-        oz.open_array(store, path="h")
-    np.testing.assert_array_equal(oz.open_array(store, path="g/x")[...], VALUES)
+        oz.open(store, path="h", kind="array")
+    np.testing.assert_array_equal(oz.open(store, path="g/x")[...], VALUES)
     assert store.get("g/notes.txt") == b"mine"

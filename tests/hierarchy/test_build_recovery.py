@@ -38,7 +38,7 @@ def test_arrays_without_a_parent_group_are_not_overwritten(
         with pytest.raises(oz.NodeExists, match="others are below"):
             write()
     for name in ("a", "b"):
-        found = oz.open_array(stores.PrefixStore(store, name))
+        found = oz.open(stores.PrefixStore(store, name))
         np.testing.assert_array_equal(found[...], VALUES)
 
 
@@ -52,9 +52,9 @@ def test_a_failed_array_takes_nothing_with_it_and_leaves_nothing(
     (tmp_path / "s" / "g" / "notes.txt").write_text("keep me")
     for name in ("g", "new"):
         with pytest.raises(ValueError, match="no"):
-            oz.open_group(tmp_path / "s", "r+").create_array(name, data=["no"], dtype="i4")
-    assert list(oz.open_group(tmp_path / "s")) == []
-    np.testing.assert_array_equal(oz.open_array(tmp_path / "s" / "g" / "a")[...], VALUES)
+            oz.open(tmp_path / "s", "r+", kind="group").create_array(name, data=["no"], dtype="i4")
+    assert list(oz.open(tmp_path / "s")) == []
+    np.testing.assert_array_equal(oz.open(tmp_path / "s" / "g" / "a")[...], VALUES)
     assert (tmp_path / "s" / "g" / "notes.txt").read_text() == "keep me"
 
 
@@ -74,8 +74,8 @@ def test_a_copy_to_a_failing_store_is_complete_or_absent(operation: str, number:
 
     oz.create_group(inner)
     with suppress(oz.StoreError):
-        oz.copy(source["g"], oz.open_group(FaultyStore(inner, fault), "r+"), "g")
-    for _, array in oz.open_group(inner).members(None):
+        oz.copy(source["g"], oz.open(FaultyStore(inner, fault), "r+"), "g")
+    for _, array in oz.open(inner).members(None):
         if isinstance(array, oz.Array):
             np.testing.assert_array_equal(array[...], VALUES)
 
@@ -96,7 +96,7 @@ def test_an_incomplete_conversion_is_not_taken_for_an_empty_store(
             oz.convert(source.store, tmp_path / "t", progress=stop, overwrite=True)
         for create in (
             lambda: oz.create_array(tmp_path / "t", shape=VALUES.shape, dtype="i4", chunks=(2, 2)),
-            lambda: oz.open_group(tmp_path / "t", "a"),
+            lambda: oz.open(tmp_path / "t", "a"),
             lambda: oz.from_array(tmp_path / "t", data=VALUES),
         ):
             with pytest.raises((oz.NodeExists, oz.NodeNotFound), match="incomplete"):
@@ -140,10 +140,10 @@ def test_an_interrupted_move_shows_no_array_without_its_chunks(number: int) -> N
         return None
 
     with suppress(Killed):
-        oz.open_group(FaultyStore(inner, fault), "r+").move("a", "c")
+        oz.open(FaultyStore(inner, fault), "r+").move("a", "c")
     for name in ("a", "c"):
         with suppress(oz.NodeNotFound):
-            found = oz.open_array(inner, path=f"{name}/b/x")
+            found = oz.open(inner, path=f"{name}/b/x")
             np.testing.assert_array_equal(found[...], VALUES + 1)
 
 
@@ -177,7 +177,7 @@ def test_repair_does_not_replace_a_newer_node_by_remains(
     with pytest.warns(oz.OmnizarrWarning, match="made again"):
         found = oz.repair(store, dry_run=False)
     assert [f.state for f in found if f.kind == "unfinished node"] == ["in the way"]
-    np.testing.assert_array_equal(oz.open_array(store)[...], VALUES * 2)
+    np.testing.assert_array_equal(oz.open(store)[...], VALUES * 2)
     if kind == "directory":
         shutil.rmtree(tmp_path / "x.zarr" / FOLDER)
     else:
@@ -208,7 +208,7 @@ def test_an_interrupt_while_memory_is_replaced_loses_nothing(number: int) -> Non
     store.left = number
     with suppress(KeyboardInterrupt):
         oz.create_array(store, data=VALUES * 2, chunks=(4, 4), overwrite=True)
-    found = oz.open_array(store)[...]
+    found = oz.open(store)[...]
     assert np.array_equal(found, VALUES) or np.array_equal(found, VALUES * 2)
 
 
@@ -257,7 +257,7 @@ READERS: dict[str, Any] = {
     "copy": oz.copy_hierarchy,
     "convert": lambda source, to: oz.convert(source, to, zarr_format=2),
     "rechunk": lambda source, to: oz.rechunk(source, to, chunks=(6, 10)),
-    "copy_all": lambda source, to: oz.copy_all(oz.open(source), oz.group(to)),
+    "copy_all": lambda source, to: oz.copy_all(oz.open(source), oz.open(to, "a")),
     "export": lambda source, to: oz.export_file(source, to.with_suffix(".h5")),
     "diff": lambda source, to: oz.diff(source, source),
     "disk_usage": lambda source, to: oz.disk_usage(source),
@@ -327,10 +327,10 @@ def test_what_writes_to_a_hierarchy_finishes_an_interrupted_replacement(
     elif writer == "consolidate":
         assert sorted(oz.consolidate_metadata(half).consolidated or ()) == ["g", *names]
     elif writer == "move":
-        oz.open_group(half, "r+").move("g", "h")
+        oz.open(half, "r+").move("g", "h")
         names = ["h/a", "h/b"]
     else:
-        oz.open_group(half, "r+").delete("g")
+        oz.open(half, "r+").delete("g")
         names = []
     oz.repair(half, dry_run=False)
     assert _read(oz.open(half)) == dict.fromkeys(names, VALUES.tolist())

@@ -15,8 +15,8 @@ from omnizarr.testing import FaultyStore
 
 FORMATS = (1, 2, "3-draft", 3)
 STORES: dict[str, Callable[[Path], Any]] = {
-    "memory": lambda path: oz.MemoryStore(),
-    "directory": lambda path: oz.LocalStore(path / "x.zarr"),
+    "memory": lambda path: oz.storage.MemoryStore(),
+    "directory": lambda path: oz.storage.LocalStore(path / "x.zarr"),
     "zip": lambda path: ZipStore(path / "x.zip", mode="a"),
 }
 DATA = np.arange(4)
@@ -44,7 +44,7 @@ def test_a_replaced_root_has_the_keys_of_a_new_one(
     """The draft's entry point was erased with another format's root, or outlived its own."""
     if way == "group" and new == 1:
         pytest.skip("version 1 has no groups")
-    store, fresh = STORES[kind](tmp_path), oz.MemoryStore()
+    store, fresh = STORES[kind](tmp_path), oz.storage.MemoryStore()
     oz.create_array(store, data=np.arange(3), zarr_format=old)
     WAYS[way](store, new)
     WAYS[way](fresh, new)
@@ -60,7 +60,7 @@ def test_an_interrupted_conversion_is_never_seen_in_part(zarr_format: Any) -> No
     """A14: the draft's entry point made an empty group of what was not complete."""
     source = oz.create_array({}, data=DATA, chunks=2).store
     for after in range(100):
-        values = oz.MemoryStore()
+        values = oz.storage.MemoryStore()
         left = iter([None] * after)
         stopping = FaultyStore(
             values,

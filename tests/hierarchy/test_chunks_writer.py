@@ -18,7 +18,7 @@ import omnizarr as oz
 SHAPE = (20, 17, 13)
 
 
-class CountingStore(oz.MemoryStore):
+class CountingStore(oz.storage.MemoryStore):
     """Counts how often each key is set and read."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ def test_a_read_only_array_has_no_writer() -> None:
     store: dict[str, bytes] = {}
     fresh(store)
     with pytest.raises(oz.ReadOnly):
-        oz.open_array(store).writer()
+        oz.open(store, kind="array").writer()
 
 
 def test_values_that_do_not_fit_are_refused_and_nothing_is_changed() -> None:
@@ -153,7 +153,7 @@ def test_values_appended_by_other_handles_are_kept(data: Any) -> None:
     store: dict[str, bytes] = {}
     length = data.draw(st.integers(1, 12))
     mine = oz.create_array(store, shape=(length, 3), chunks=(5, 2), dtype="i4", shards=None)
-    handles = [mine, oz.open_array(store, mode="r+")]
+    handles = [mine, oz.open(store, mode="r+")]
     wanted = np.zeros((length, 3), "i4")
     budget = data.draw(st.sampled_from([0, 100, 10**6]))
     with mine.writer(budget) as writer:
@@ -175,7 +175,7 @@ def test_values_appended_by_other_handles_are_kept(data: Any) -> None:
                 index = [*range(start, stop)]  # beyond what a handle knows is found out
                 writer[index] = value
                 wanted[index] = value
-    assert np.array_equal(oz.open_array(store)[...], wanted)
+    assert np.array_equal(oz.open(store)[...], wanted)
 
 
 def test_elements_removed_by_another_handle_are_reported() -> None:
@@ -185,11 +185,11 @@ def test_elements_removed_by_another_handle_are_reported() -> None:
     writer = array.writer()
     writer[1:3] = 5
     writer[7:9] = 6
-    oz.open_array(store, mode="r+").resize(8, outside="erase")
+    oz.open(store, mode="r+").resize(8, outside="erase")
     with pytest.raises(oz.SelectionError, match=r"smaller, to \(8,\).*: 1 assigned elements"):
         writer.close()
     writer.close()
-    assert oz.open_array(store)[...].tolist() == [0, 5, 5, 0, 0, 0, 0, 6]
+    assert oz.open(store)[...].tolist() == [0, 5, 5, 0, 0, 0, 0, 6]
 
 
 def test_a_writer_deleted_without_closing_warns_of_unstored_values() -> None:

@@ -72,7 +72,7 @@ def plain(nodes: dict[str, Node] | None) -> dict[str, Node] | None:
 
 
 def truth(store: Any, path: str = "") -> dict[str, Node] | None:
-    group = oz.open_group(store, path=path, use_consolidated=False)
+    group = oz.open(store, path=path, use_consolidated=False)
     return plain(readable_nodes(group._location, group._model))
 
 
@@ -85,7 +85,7 @@ def test_a_whole_hierarchy_opens_with_one_batch_of_requests(
     kind: type[Counting], format: int, keys: list[str]
 ) -> None:
     store = kind(hierarchy(format))
-    group = oz.open_group(store, zarr_format=format, use_consolidated=True)
+    group = oz.open(store, zarr_format=format, use_consolidated=True)
     members = dict(group.members(max_depth=None))
     assert sorted(members) == ["a", "g", "g/b", "g/deep", "g/deep/c"]
     assert members["g/deep/c"].shape == (2, 2)
@@ -99,7 +99,7 @@ def test_a_whole_hierarchy_opens_with_one_batch_of_requests(
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_first_use_of_data_compares_only_one_metadata_key(format: int) -> None:
     store = Counting(hierarchy(format))
-    array = oz.open_group(store, zarr_format=format, use_consolidated=True)["a"]
+    array = oz.open(store, zarr_format=format, use_consolidated=True)["a"]
     document = "a/zarr.json" if format == 3 else "a/.zarray"
     assert store.gets[document] == 0
     assert array[...].tolist() == list(range(6))
@@ -116,10 +116,10 @@ def test_changes_by_another_library_are_noticed_before_data_is_read(
     theirs["a"].resize((8,))
     theirs["a"][6:] = [60, 70]
     theirs.create_array("new", shape=(2,), dtype="i4")
-    group = oz.open_group(tmp_path)
+    group = oz.open(tmp_path)
     assert group["a"].shape == (8,)
     assert sorted(group) == ["a", "g", "new"]
-    asked = oz.open_group(tmp_path, use_consolidated=True)
+    asked = oz.open(tmp_path, use_consolidated=True)
     assert asked["new"].shape == (2,)
     array = asked["a"]
     with pytest.warns(oz.OmnizarrWarning, match="out of date"):
@@ -133,7 +133,7 @@ def test_changes_by_another_library_are_noticed_before_data_is_read(
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_deleted_array_is_not_read_by_consolidated_metadata(tmp_path: Path, format: int) -> None:
     hierarchy(format, tmp_path)
-    asked = oz.open_group(tmp_path, use_consolidated=True)
+    asked = oz.open(tmp_path, use_consolidated=True)
     for name in ("zarr.json", ".zarray"):
         (tmp_path / "a" / name).unlink(missing_ok=True)
     assert asked["a"].shape == (6,)
@@ -178,14 +178,14 @@ def test_consolidated_metadata_agrees_with_the_nodes_after_any_changes(
 ) -> None:
     store = hierarchy(format)
     oz.consolidate_metadata(store, "g")
-    first = oz.open_group(store, mode="r+", use_consolidated=True)
-    second = oz.open_group(store, mode="r+")
+    first = oz.open(store, mode="r+", use_consolidated=True)
+    second = oz.open(store, mode="r+")
     for path, what, other in changes:
         with suppress(oz.NodeExists):  # below an array nothing can be created
             change(second if other else first, path, what)
         assert plain(first.consolidated) == truth(store)
         assert sorted(first) == sorted(second)
-        inner = oz.open_group(store)
+        inner = oz.open(store)
         if isinstance(inner.get("g"), oz.Group):
             kept = inner["g"].consolidated
             assert kept is None or plain(kept) == truth(store, "g")
@@ -194,7 +194,7 @@ def test_consolidated_metadata_agrees_with_the_nodes_after_any_changes(
 @pytest.mark.parametrize("format", FORMATS)
 def test_consolidated_metadata_is_exchanged_with_zarr_python(tmp_path: Path, format: int) -> None:
     hierarchy(format, tmp_path / "ours")
-    root = oz.open_group(tmp_path / "ours", mode="r+")
+    root = oz.open(tmp_path / "ours", mode="r+")
     root.attrs["title"] = "u"
     root["g/b"].append([7.0])
     root.create_array("g/more", data=np.arange(2, dtype="i2"), attributes={"m": 1})
@@ -212,10 +212,10 @@ def test_consolidated_metadata_is_exchanged_with_zarr_python(tmp_path: Path, for
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         zarr.consolidate_metadata(tmp_path / "t")
-    read = oz.open_consolidated(tmp_path / "t")
+    read = oz.open(tmp_path / "t", use_consolidated=True)
     assert plain(read.consolidated) == truth(tmp_path / "t")
     assert read["g/x"][...].tolist() == [1, 2, 3]
-    changed = oz.open_group(tmp_path / "t", mode="r+")
+    changed = oz.open(tmp_path / "t", mode="r+")
     changed["g"].create_array("y", shape=(2,), dtype="u1")
     assert sorted(zarr.open_consolidated(tmp_path / "t")["g"].array_keys()) == ["x", "y"]
 
@@ -224,13 +224,13 @@ def test_consolidated_metadata_is_exchanged_with_zarr_python(tmp_path: Path, for
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_new_member_is_listed_where_a_store_cannot_list(format: int) -> None:
     store = Counting(hierarchy(format))
-    root = oz.open_group(store, mode="r+")
+    root = oz.open(store, mode="r+")
     assert sorted(root) == ["a", "g"]
     root.create_array("new", data=np.arange(4))
     root["g"].create_group("h")
     root["a"].attrs["x"] = 1
     assert sorted(root) == ["a", "g", "new"]
-    blind = oz.open_group(Counting(store.values))
+    blind = oz.open(Counting(store.values))
     assert sorted(blind) == ["a", "g", "new"]
     assert sorted(blind["g"]) == ["b", "deep", "h"]
     assert dict(blind.members())["a"].attrs["x"] == 1
@@ -241,7 +241,7 @@ def test_an_array_that_was_opened_by_a_copy_is_still_checked_after_pickling(
     tmp_path: Path, format: int
 ) -> None:
     hierarchy(format, tmp_path)
-    array = pickle.loads(pickle.dumps(oz.open_group(tmp_path, use_consolidated=True)["a"]))
+    array = pickle.loads(pickle.dumps(oz.open(tmp_path, use_consolidated=True)["a"]))
     zarr.open_group(tmp_path, mode="r+", use_consolidated=False)["a"].resize((2,))
     with pytest.warns(oz.OmnizarrWarning, match="out of date"):
         assert array[...].tolist() == [0, 1]
@@ -250,18 +250,18 @@ def test_an_array_that_was_opened_by_a_copy_is_still_checked_after_pickling(
 def test_unreadable_consolidated_metadata_prevents_no_change() -> None:
     store = hierarchy(2)
     store[".zmetadata"] = b"{"
-    oz.open_group(store, mode="r+").create_array("new", shape=(1,), dtype="u1")
-    assert sorted(oz.open_group(store)) == ["a", "g", "new"]
+    oz.open(store, mode="r+").create_array("new", shape=(1,), dtype="u1")
+    assert sorted(oz.open(store)) == ["a", "g", "new"]
     assert store[".zmetadata"] == b"{"
     with pytest.raises(oz.InvalidMetadata, match="zmetadata"):
-        oz.open_group(store, use_consolidated=True)
+        oz.open(store, use_consolidated=True, kind="group")
 
 
 def test_processes_that_create_arrays_lose_no_copy(tmp_path: Path) -> None:
     hierarchy(3, tmp_path)
     program = """if True:
         import sys, omnizarr as oz
-        root = oz.open_group(sys.argv[1], mode="r+")
+        root = oz.open(sys.argv[1], mode="r+")
         for i in range(8):
             root.create_array(f"p{sys.argv[2]}_{i}", shape=(1,), dtype="u1")
         """
@@ -269,10 +269,10 @@ def test_processes_that_create_arrays_lose_no_copy(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", program, str(tmp_path), str(n)]) for n in range(3)
     ]
     assert [process.wait(120) for process in running] == [0, 0, 0]
-    assert plain(oz.open_group(tmp_path).consolidated) == truth(tmp_path)
+    assert plain(oz.open(tmp_path).consolidated) == truth(tmp_path)
 
 
-class Comparing(oz.MemoryStore):
+class Comparing(oz.storage.MemoryStore):
     """A store that can compare and replace, where another writer is quicker at first."""
 
     def __init__(self, values: dict[str, bytes]) -> None:
@@ -293,15 +293,15 @@ class Comparing(oz.MemoryStore):
 
 def test_a_store_that_compares_and_replaces_loses_neither_copy_nor_other_changes() -> None:
     store = Comparing(hierarchy(3))
-    root = oz.open_group(store, mode="r+")
+    root = oz.open(store, mode="r+")
     root.create_array("new", shape=(1,), dtype="u1")
     assert "new" in (root.consolidated or {})
-    assert sorted(oz.open_group(store).attrs) == ["other0", "other1", "title"]
+    assert sorted(oz.open(store).attrs) == ["other0", "other1", "title"]
 
 
 def test_threads_that_create_arrays_lose_no_copy() -> None:
     store = hierarchy(3)
-    root = oz.open_group(store, mode="r+")
+    root = oz.open(store, mode="r+")
 
     def work(number: int) -> None:
         for i in range(5):
@@ -314,7 +314,7 @@ def test_threads_that_create_arrays_lose_no_copy() -> None:
     for thread in threads:
         thread.join()
     assert plain(root.consolidated) == truth(store)
-    assert len(oz.open_group(store).attrs) == 21
+    assert len(oz.open(store).attrs) == 21
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -326,23 +326,23 @@ def test_large_consolidated_metadata_is_dropped_unless_listing_is_impossible(
     monkeypatch.setattr(consolidated, "MAX_UPDATED", 100)
     monkeypatch.setattr(consolidated, "MAX_REWRITTEN", 2 * size)
     monkeypatch.setattr(consolidated, "_rewritten", Counter())
-    root = oz.open_group(store, mode="r+", use_consolidated=True)
+    root = oz.open(store, mode="r+", use_consolidated=True)
     blind = Counting(dict(store))
     for number in range(3):
-        oz.open_group(blind, mode="r+").create_array(f"n{number}", shape=(1,), dtype="u1")
-    assert sorted(oz.open_group(blind)) == ["a", "g", "n0", "n1", "n2"]
+        oz.open(blind, mode="r+").create_array(f"n{number}", shape=(1,), dtype="u1")
+    assert sorted(oz.open(blind)) == ["a", "g", "n0", "n1", "n2"]
     root.create_array("n0", shape=(1,), dtype="u1")
     assert "n0" in (root.consolidated or {})
     with pytest.warns(oz.OmnizarrWarning, match="dropped"):
         root.create_array("n1", shape=(1,), dtype="u1")
     assert root.consolidated is None
     assert sorted(root) == ["a", "g", "n0", "n1"]
-    assert oz.open_group(store).attrs["title"] == "t"
+    assert oz.open(store).attrs["title"] == "t"
     with pytest.raises(oz.InvalidMetadata, match="no consolidated metadata"):
-        oz.open_group(store, use_consolidated=True)
+        oz.open(store, use_consolidated=True, kind="group")
 
 
-class CountingWrites(oz.MemoryStore):
+class CountingWrites(oz.storage.MemoryStore):
     """A store that counts the writes of every key."""
 
     def __init__(self, values: dict[str, bytes]) -> None:
@@ -357,7 +357,7 @@ class CountingWrites(oz.MemoryStore):
 @pytest.mark.parametrize("format", FORMATS)
 def test_many_new_nodes_are_added_in_one_write(format: int) -> None:
     store = CountingWrites(hierarchy(format))
-    root = oz.open_group(store, mode="r+")
+    root = oz.open(store, mode="r+")
     array = root["a"].metadata
     found = dict(root.create_hierarchy({f"many/x{n}": array for n in range(50)}))
     assert len(found) == 51
@@ -376,7 +376,7 @@ def test_nodes_of_others_are_kept_when_many_are_added(tmp_path: Path, format: in
     theirs = zarr.open_group(tmp_path, mode="r+", use_consolidated=False)
     theirs.create_group("their").create_array("y", shape=(2,), dtype="i4")
     theirs["g"].create_array("z", shape=(2,), dtype="i4")
-    root = oz.open_group(tmp_path, mode="r+")
+    root = oz.open(tmp_path, mode="r+")
     array = root["a"].metadata
     dict(root.create_hierarchy({"g/new": array, "one": array, "two/three": array}))
     assert plain(root.consolidated) == truth(tmp_path)
@@ -391,11 +391,11 @@ def test_the_text_of_other_entries_stays_as_it_is(format: int) -> None:
     changed = ["g"] if format == 3 else ["g/.zattrs", "g/.zgroup"]
     inside["metadata"] |= {"odd": {"of": ["another", "program", 1e400 if format == 2 else 1]}}
     store[key] = json.dumps(doc, separators=(",", ":")).encode()
-    oz.open_group(store, mode="r+")["g"].attrs["x"] = 1
+    oz.open(store, mode="r+")["g"].attrs["x"] = 1
     for name, entry in inside["metadata"].items():
         text = json.dumps({name: entry}, separators=(",", ":"))[1:-1].encode()
         assert (text in store[key]) == (name not in changed)
-    assert plain(oz.open_group(store).consolidated).keys() - {"odd"} == truth(store).keys()
+    assert plain(oz.open(store).consolidated).keys() - {"odd"} == truth(store).keys()
 
 
 def test_attributes_of_a_group_change_beside_large_consolidated_metadata() -> None:
@@ -405,7 +405,7 @@ def test_attributes_of_a_group_change_beside_large_consolidated_metadata() -> No
         root.create_array(f"a{number}", shape=(4,), dtype="i4", attributes={"n": "x" * 500})
     oz.consolidate_metadata(store)
     before = json.loads(store["zarr.json"])
-    root = oz.open_group(store, mode="r+")
+    root = oz.open(store, mode="r+")
     root.attrs["title"] = "t"
     after = json.loads(store["zarr.json"])
     assert after == {**before, "attributes": {"title": "t"}}
@@ -416,18 +416,15 @@ def test_attributes_of_a_group_change_beside_large_consolidated_metadata() -> No
 def test_requested_consolidated_metadata_must_exist() -> None:
     store: dict[str, bytes] = {}
     oz.create_group(store).create_array("a", shape=(1,), dtype="u1")
-    assert oz.open_group(store).consolidated is None
-    for open_ in (oz.open, oz.open_group, oz.open_consolidated):
-        with pytest.raises(ValueError, match="consolidate_metadata"):
-            open_(store, use_consolidated=True)
+    assert oz.open(store).consolidated is None
+    with pytest.raises(ValueError, match="consolidate_metadata"):
+        oz.open(store, use_consolidated=True)
     with pytest.raises(oz.InvalidArgument, match="True, False or None"):
-        oz.open_group(store, use_consolidated=".other")
-    with pytest.raises(TypeError, match="open_group"):
-        oz.open_consolidated(store, use_consolidated=False)
+        oz.open(store, use_consolidated=".other", kind="group")
     draft: dict[str, bytes] = {}
     oz.create_group(draft, zarr_format="3-draft")
     with pytest.raises(oz.InvalidMetadata, match="no consolidated metadata"):
-        oz.open_group(draft, use_consolidated=True)
+        oz.open(draft, use_consolidated=True, kind="group")
     with pytest.raises(oz.CannotExpress, match="consolidated"):
         oz.consolidate_metadata(draft)
 
@@ -435,16 +432,16 @@ def test_requested_consolidated_metadata_must_exist() -> None:
 def test_version_2_consolidated_metadata_can_have_another_key() -> None:
     store = hierarchy(2)
     store[".other"] = store.pop(".zmetadata")
-    assert sorted(oz.open_group(store, use_consolidated=".other")["g"]) == ["b", "deep"]
+    assert sorted(oz.open(store, use_consolidated=".other")["g"]) == ["b", "deep"]
     with pytest.raises(oz.InvalidMetadata, match="no consolidated metadata"):
-        oz.open_group(store, use_consolidated=True)
+        oz.open(store, use_consolidated=True, kind="group")
 
 
 def test_unknown_members_of_consolidated_metadata_survive_a_change() -> None:
     store = hierarchy(2)
     doc = {**json.loads(store[".zmetadata"]), "by": {"someone": 1}}
     store[".zmetadata"] = json.dumps(doc).encode()
-    oz.open_group(store, mode="r+")["a"].attrs["x"] = 1
+    oz.open(store, mode="r+")["a"].attrs["x"] = 1
     after = json.loads(store[".zmetadata"])
     assert after["by"] == {"someone": 1}
     assert after["metadata"]["a/.zattrs"] == {"n": [1], "x": 1}
@@ -453,9 +450,9 @@ def test_unknown_members_of_consolidated_metadata_survive_a_change() -> None:
 
 def test_members_of_an_inner_group_are_found_by_outer_consolidated_metadata() -> None:
     store = hierarchy(3)
-    asked = oz.open_group(store, use_consolidated=True)["g"]
+    asked = oz.open(store, use_consolidated=True)["g"]
     assert sorted(asked.consolidated or {}) == ["b", "deep", "deep/c"]
-    assert oz.open_group(store, path="g").consolidated is None
+    assert oz.open(store, path="g").consolidated is None
 
 
 def test_an_array_is_pickled_without_the_metadata_of_others(tmp_path: Path) -> None:
@@ -463,8 +460,8 @@ def test_an_array_is_pickled_without_the_metadata_of_others(tmp_path: Path) -> N
     for number in range(20):
         group.create_array(f"a{number}", data=np.arange(4))
     oz.consolidate_metadata(tmp_path)
-    array = oz.open_group(tmp_path, use_consolidated=True)["a7"]
-    alone = oz.open_array(tmp_path, path="a7")
+    array = oz.open(tmp_path, use_consolidated=True)["a7"]
+    alone = oz.open(tmp_path, path="a7")
     assert len(pickle.dumps(array)) < 1.2 * len(pickle.dumps(alone))
     again = pickle.loads(pickle.dumps(array))
     assert again == array
@@ -480,7 +477,7 @@ def test_numbers_that_json_lacks_are_the_same_in_a_copy_of_zarr_python(format: i
     oz.consolidate_metadata(store)
     bare = {key: text.replace(b'"?"', b"NaN") for key, text in store.items()}
     assert b'"x": NaN' in bare[".zmetadata" if format == 2 else "zarr.json"]
-    assert np.isnan(oz.open_group(bare)["a"].attrs["x"])
-    assert np.isnan(oz.open_consolidated(bare)["a"].attrs["x"])
+    assert np.isnan(oz.open(bare)["a"].attrs["x"])
+    assert np.isnan(oz.open(bare, use_consolidated=True)["a"].attrs["x"])
     oz.consolidate_metadata(bare)
     json.loads(bare[".zmetadata" if format == 2 else "zarr.json"], parse_constant=pytest.fail)

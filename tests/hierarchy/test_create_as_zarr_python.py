@@ -20,7 +20,6 @@ from omnizarr.errors import (
     InvalidMetadata,
     ReadOnly,
     StoreError,
-    WrongNode,
 )
 from omnizarr.stores import PrefixStore, ReadOnlyStore, Store
 from omnizarr.stores.fsspec import FsspecStore
@@ -42,7 +41,7 @@ def test_a_compressor_has_the_defaults_of_zarr_python(
     if name != "blosc":
         members = {"level": 3}
     codec = {"name": name, "configuration": {k: members[k] for k in stated & members.keys()}}
-    theirs, ours = zarr.storage.MemoryStore(), oz.MemoryStore()
+    theirs, ours = zarr.storage.MemoryStore(), oz.storage.MemoryStore()
     given: dict[str, Any] = {"shape": 9, "chunks": 3, "dtype": dtype, "compressors": [codec]}
     oz.create_array(ours, **given)
     zarr.create_array(theirs, **given)
@@ -68,7 +67,7 @@ def test_stored_metadata_has_no_defaults() -> None:
     del document["codecs"][0]["configuration"]["codecs"][1]["configuration"]["level"]
     store["zarr.json"] = json.dumps(document).encode()
     with pytest.raises(InvalidMetadata, match="level"):
-        oz.open_array(store)[...]
+        oz.open(store, kind="array")[...]
 
 
 # Shards
@@ -78,13 +77,13 @@ def test_stored_metadata_has_no_defaults() -> None:
 def test_shards_can_be_a_shape_with_the_index_location(place: str | None) -> None:
     """D11b."""
     wanted = {"shape": (4, 6)} if place is None else {"shape": (4, 6), "index_location": place}
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     data = np.arange(96, dtype="i4").reshape(8, 12)
     array = oz.create_array(store, data=data, chunks=(2, 3), shards=wanted)
     assert (array.chunks, array.shards) == ((2, 3), (4, 6))
     (codec,) = json.loads(store.values["zarr.json"])["codecs"]
     assert codec["configuration"]["index_location"] == (place or "end")
-    assert np.array_equal(oz.open_array(store)[...], data)
+    assert np.array_equal(oz.open(store)[...], data)
 
 
 def test_shards_that_are_no_shape_are_refused() -> None:
@@ -111,7 +110,7 @@ def test_an_array_with_chunks_of_any_lengths_grows(
     lengths: list[int], parts: list[int], resized: bool
 ) -> None:
     """D11b: values are those of NumPy, and chunks that were there stay."""
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     options: dict[str, Any] = {"shape": (sum(lengths), 3), "dtype": "i2", "fill_value": -1}
     array = oz.create_array(store, **options, chunks=[lengths, [2, 1]])
     expected = np.arange(sum(lengths) * 3, dtype="i2").reshape(-1, 3)
@@ -124,10 +123,10 @@ def test_an_array_with_chunks_of_any_lengths_grows(
             array[len(expected) - count :] = more
         else:
             array.append(more)
-        assert np.array_equal(oz.open_array(store)[...], expected)
+        assert np.array_equal(oz.open(store)[...], expected)
     assert [*array.write_chunk_sizes[0]][: len(lengths)] == lengths
     assert sum(array.write_chunk_sizes[0]) == len(expected)
-    again = oz.open_array(store, mode="r+")
+    again = oz.open(store, mode="r+")
     again.append(np.zeros((len(expected), 2), "i2"), axis=1)
     assert again.shape == (len(expected), 5)
     assert oz.verify(store).ok
@@ -135,7 +134,7 @@ def test_an_array_with_chunks_of_any_lengths_grows(
 
 def test_equal_chunks_at_the_end_are_counted() -> None:
     """D11b: so that the document does not grow with every append."""
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     array = oz.create_array(store, shape=3, chunks=[[1, 2]], dtype="i2")
     for _ in range(50):
         array.append([1, 2])
@@ -145,21 +144,6 @@ def test_equal_chunks_at_the_end_are_counted() -> None:
 
 
 # Groups
-
-
-def test_members_are_got_by_kind() -> None:
-    """D11b."""
-    group = oz.create_group()
-    group.create_array("g/a", data=[1, 2])
-    assert group.get_array("g/a")[...].tolist() == [1, 2]
-    assert group.get_group("g").path == "g"
-    with pytest.raises(WrongNode, match="is a group, not an array"):
-        group.get_array("g")
-    with pytest.raises(WrongNode, match="is an array, not a group"):
-        group.get_group("g/a")
-    for get in (group.get_array, group.get_group):
-        with pytest.raises(KeyError):
-            get("nothing")
 
 
 @pytest.mark.parametrize("zarr_format", [2, "3-draft", 3])
@@ -186,16 +170,16 @@ def test_a_group_with_other_files_is_deleted_where_that_is_said(
 def test_a_memory_store_takes_its_dictionary_by_the_name_of_zarr_python() -> None:
     """D11b."""
     values: dict[str, bytes] = {}
-    oz.create_array(oz.MemoryStore(store_dict=values), shape=3)
+    oz.create_array(oz.storage.MemoryStore(store_dict=values), shape=3)
     assert values
 
 
 def stores(folder: Path) -> dict[str, Store]:
     import fsspec
 
-    memory = oz.MemoryStore()
+    memory = oz.storage.MemoryStore()
     return {
-        "local": oz.LocalStore(folder / "local"),
+        "local": oz.storage.LocalStore(folder / "local"),
         "memory": memory,
         "fsspec": FsspecStore(fsspec.filesystem("file", auto_mkdir=True), path=str(folder / "fs")),
         "prefix": PrefixStore(memory, "in"),

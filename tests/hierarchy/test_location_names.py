@@ -42,7 +42,7 @@ WAYS: dict[str, Callable[[Any, oz.Group], Any]] = {
     "move": lambda store, g: g.move("x", OURS),
     "copy": lambda store, g: oz.copy(g["x"], g, OURS),
     "save": lambda store, g: oz.save(store, np.arange(3), path=OURS),
-    "open": lambda store, g: oz.open_array(store, "w", path=OURS, shape=2, dtype="i4"),
+    "open": lambda store, g: oz.open(store, "w", path=OURS, shape=2, dtype="i4"),
     "hierarchy": lambda store, g: list(
         oz.create_hierarchy(store=store, nodes={OURS: oz.create_group({}).metadata})
     ),
@@ -68,7 +68,7 @@ def test_an_existing_node_of_such_a_name_is_listed_read_copied_and_deleted(tmp_p
     store = LocalStore(tmp_path / "a.zarr")
     oz.create_group(store)["x"] = np.arange(3)
     (tmp_path / "a.zarr/x").rename(tmp_path / "a.zarr" / OURS)
-    group = oz.open_group(store, mode="r+")
+    group = oz.open(store, mode="r+")
     assert sorted(group) == [OURS]
     assert group[OURS][...].tolist() == [0, 1, 2]
     oz.copy_hierarchy(store, tmp_path / "b.zarr")

@@ -53,7 +53,7 @@ def group(zarr_format: Any = 3, store: Any = None) -> oz.Group:
 GIVEN: dict[str, Callable[[oz.Group], Any]] = {
     "group": lambda made: made,
     "array": lambda made: made["a"],
-    "store path": lambda made: made.store_path / "a",
+    "store path": lambda made: StorePath(made.store, made.path) / "a",
 }
 
 
@@ -96,7 +96,7 @@ def test_a_copy_goes_to_the_path_of_the_destination(tmp_path: Path) -> None:
     assert (oz.load(store, path="b/c") == VALUES).all()
     with pytest.raises(oz.NodeExists):
         oz.copy_hierarchy(group()["a"], oz.open(store, "r+", path="b/c"))
-    frozen = oz.open_array(store, "r", path="b/c")
+    frozen = oz.open(store, "r", path="b/c")
     with pytest.raises(oz.ReadOnly, match="read-only"):
         oz.copy_hierarchy(group()["a"], frozen, overwrite=True)
     assert (oz.load(store, path="b/c") == VALUES).all()
@@ -136,7 +136,7 @@ def test_a_root_is_converted_in_place_unless_it_is_read_only() -> None:
 def test_images_and_plates_are_given_as_their_groups() -> None:
     store = MemoryStore()
     image = oz.ome.write(store, np.ones((8, 8), "u1"), axes="yx", path="images/cell")
-    for given in (image, image.group, image.group.store_path):
+    for given in (image, image.group, StorePath(image.group.store, image.group.path)):
         assert [each for each in oz.ome.validate(given) if each.level == "error"] == []
         assert oz.verify(given, conventions=True).ok
     assert "array" in oz.ome.validate(image.levels[0])[0].message

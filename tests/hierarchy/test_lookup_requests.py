@@ -30,7 +30,7 @@ def forget() -> None:
 def hierarchy(zarr_format: int) -> dict[str, bytes]:
     """Return a group with two coordinates, three variables, and consolidated metadata."""
     values: dict[str, bytes] = {}
-    store = oz.MemoryStore(values)
+    store = oz.storage.MemoryStore(values)
     group = oz.create_group(store, zarr_format=zarr_format)
     for name in ("x", "y"):
         array = group.create_array(name, data=np.arange(4.0), dimension_names=[name])
@@ -45,20 +45,20 @@ def hierarchy(zarr_format: int) -> dict[str, bytes]:
 
 
 def open_twice(url: str) -> None:
-    oz.open_array(f"{url}/a")
-    oz.open_array(f"{url}/b")
+    oz.open(f"{url}/a")
+    oz.open(f"{url}/b")
 
 
 READS: list[tuple[str, int, int, Callable[[str], object]]] = [
     # operation, requests in version 2, requests in version 3
-    ("open an array", 4, 1, lambda url: oz.open_array(f"{url}/a")),
+    ("open an array", 4, 1, lambda url: oz.open(f"{url}/a")),
     ("open two arrays", 8, 2, open_twice),
-    ("open an array by its path", 5, 2, lambda url: oz.open_array(url, path="a")),
-    ("open and read one chunk", 5, 2, lambda url: oz.open_array(f"{url}/a")[...]),
-    ("open a group", 4, 1, oz.open_group),
-    ("members of a group", 5, 1, lambda url: [*oz.open_group(url).members()]),
-    ("open with consolidated metadata", 2, 2, oz.open_consolidated),
-    ("open and list", 2, 2, lambda url: [*oz.open_consolidated(url).arrays()]),
+    ("open an array by its path", 5, 2, lambda url: oz.open(url, path="a")),
+    ("open and read one chunk", 5, 2, lambda url: oz.open(f"{url}/a")[...]),
+    ("open a group", 4, 1, lambda url: oz.open(url, kind="group")),
+    ("members of a group", 5, 1, lambda url: [*oz.open(url).members()]),
+    ("open with consolidated metadata", 2, 2, lambda url: oz.open(url, use_consolidated=True)),
+    ("open and list", 2, 2, lambda url: [*oz.open(url, use_consolidated=True).arrays()]),
     ("xarray.open_dataset", 4, 4, lambda url: xr.open_dataset(url, engine="omnizarr")),
 ]
 
@@ -106,7 +106,7 @@ def test_creating_takes_as_many_requests_as_listed(
 
     assert requests(array("one")) == 2
     assert requests(lambda: oz.create_group(store("two"), zarr_format=zarr_format)) == 2
-    group = oz.open_group(store("two"), "r+")
+    group = oz.open(store("two"), "r+")
     inside = requests(lambda: group.create_array("a", shape=4, dtype="i4"))
     assert inside == {2: 7, 3: 3}[zarr_format]
     with pytest.raises(oz.NodeExists):
@@ -132,17 +132,17 @@ def test_the_formats_of_neighbours_do_not_change_what_is_found(web: Web) -> None
     for before in (None, "old", "new"):
         lookup._likely.clear()
         if before is not None:
-            oz.open_array(f"{web.url}/{before}")
+            oz.open(f"{web.url}/{before}")
         for path, shape in ("both", (3,)), ("old", (2,)), ("new", (3,)):
-            assert oz.open_array(f"{web.url}/{path}").shape == shape
+            assert oz.open(f"{web.url}/{path}").shape == shape
         with pytest.raises(oz.NodeNotFound):
-            oz.open_array(f"{web.url}/none")
+            oz.open(f"{web.url}/none", kind="array")
 
 
 # Directories: no requests, but system calls
 
 
-class Asked(oz.LocalStore):
+class Asked(oz.storage.LocalStore):
     """A directory that notes the keys that are asked for."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -218,7 +218,7 @@ def test_a_new_array_in_a_directory_needs_a_look_at_its_group_only(
 ) -> None:
     oz.create_group(tmp_path, zarr_format=zarr_format)
     store = Asked(tmp_path)
-    group = oz.open_group(store, "r+")
+    group = oz.open(store, "r+")
     store.keys.clear()
     group.create_array("a", shape=4, dtype="i4")
     assert store.keys == keys

@@ -194,12 +194,12 @@ def test_stale_consolidated_metadata_is_reported(case: str, version: int, replac
         assert level == "error"
         assert field.endswith(f"metadata[{path!r}]")
         assert words in message
-    assert {"a"} <= set(oz.open_consolidated(store)) <= {"a", "g", "n", "x"}
-    root = oz.open_group(store, mode="r+")
+    assert {"a"} <= set(oz.open(store, use_consolidated=True)) <= {"a", "g", "n", "x"}
+    root = oz.open(store, mode="r+")
     name = "a" if replaced else "z"
     root[name] = np.arange(3)
     assert (oz.validate(store) == []) is mended
-    assert oz.open_consolidated(store)[name][2] == 2
+    assert oz.open(store, use_consolidated=True)[name][2] == 2
     oz.consolidate_metadata(store)
     assert oz.validate(store) == []
 
@@ -209,9 +209,9 @@ def test_a_new_node_updates_the_consolidated_metadata_of_its_parents(version: in
     """C6: others had changed their attributes."""
     store = consolidated_store(version)
     apart(store, "g", version, {"x": 1})
-    oz.open_group(store, mode="r+").create_group("g/h")
+    oz.open(store, mode="r+").create_group("g/h")
     assert oz.validate(store) == []
-    assert dict(oz.open_consolidated(store)["g"].attrs) == {"x": 1}
+    assert dict(oz.open(store, use_consolidated=True)["g"].attrs) == {"x": 1}
 
 
 def test_consolidated_metadata_without_any_node_is_compared() -> None:

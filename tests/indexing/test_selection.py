@@ -157,7 +157,7 @@ def test_blocks_outside_the_grid_are_an_error() -> None:
 def test_an_out_argument_that_is_not_an_array_is_a_type_error() -> None:
     array, _ = fresh((4,), (2,))
     with pytest.raises(TypeError, match="out must be a NumPy array, got list"):
-        array.get_basic_selection(..., out=[])
+        array.read(..., out=[])
 
 
 @given(st.data(), shapes())

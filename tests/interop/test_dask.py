@@ -124,7 +124,7 @@ def test_tokens_are_the_same_until_the_data_change(tmp_path: Path) -> None:
     array = oz.create_array(tmp_path / "a", data=VALUES, chunks=(10, 10))
     before = settled(array)
     assert tokenize(oz.open(tmp_path / "a")) == before
-    assert array.to_dask().name == oz.open_array(tmp_path / "a").to_dask().name
+    assert array.to_dask().name == oz.open(tmp_path / "a").to_dask().name
     array[0, 0] = 7
     changed = settled(array)
     assert changed != before
@@ -150,12 +150,12 @@ def test_arrays_of_different_stores_have_different_names(tmp_path: Path) -> None
             resolve("reference://", storage_options={"fo": small}),
             from_zarr(to_zarr(PrefixStore(MemoryStore(values), "x"))),
         ]
-    arrays = [oz.open_array(store) for store in stores]
+    arrays = [oz.open(store) for store in stores]
     lazy = [array.to_dask() for array in arrays]
     assert len({x.name for x in lazy}) == len(lazy)
     expected = np.concatenate([array[...] for array in arrays])
     np.testing.assert_array_equal(da.concatenate(lazy).compute(), expected)
-    assert [oz.open_array(store).to_dask().name for store in stores] == [x.name for x in lazy]
+    assert [oz.open(store).to_dask().name for store in stores] == [x.name for x in lazy]
 
 
 def test_a_new_array_takes_regular_blocks_as_its_chunks() -> None:
@@ -189,7 +189,7 @@ def test_blocks_chosen_by_dask_consist_of_shards_and_have_one_name(tmp_path: Pat
     assert all(n % s == 0 for axis, s in zip(chosen, (4, 6), strict=True) for n in axis[:-1])
     assert len(chosen[0]) > 1
     settled(array)
-    again = oz.open_array(tmp_path / "a")
+    again = oz.open(tmp_path / "a")
     assert da.from_array(array).name == da.from_array(again).name
     assert array.to_dask().name == again.to_dask().name
 
@@ -199,7 +199,7 @@ def test_functions_of_dask_for_zarr_take_a_store_of_ours_in_the_form_of_zarr_pyt
 ) -> None:
     store = to_zarr(tmp_path / "a")
     da.to_zarr(da.from_array(VALUES, chunks=(10, 10)), store)
-    np.testing.assert_array_equal(oz.open_array(tmp_path / "a")[...], VALUES)
+    np.testing.assert_array_equal(oz.open(tmp_path / "a")[...], VALUES)
     np.testing.assert_array_equal(da.from_zarr(store).compute(), VALUES)
 
 

@@ -59,7 +59,7 @@ def test_a_dataset_that_was_not_read_is_sent_without_its_values(
     assert len(pickle.dumps(lazy)) < values.nbytes / 20
     found = client.submit(lambda dataset: dataset.t[7].values, lazy).result()
     np.testing.assert_array_equal(found, values[7])
-    array = oz.open_array(tmp_path / "a", path="t")
+    array = oz.open(tmp_path / "a", path="t")
     found = client.submit(lambda array: array[:, 3], array).result()
     np.testing.assert_array_equal(found, values[:, 3])
 

@@ -36,7 +36,7 @@ def make(storage: icechunk.Storage) -> tuple[icechunk.Repository, list[str]]:
     repository.create_tag("v0", first)
     repository.create_branch("old", first)
     session = repository.writable_session("main")
-    oz.open_array(session.store, mode="r+", path="g/a")[...] = DATA
+    oz.open(session.store, mode="r+", path="g/a")[...] = DATA
     return repository, [first, session.commit("values")]
 
 
@@ -57,10 +57,10 @@ def test_a_url_reads_a_branch_a_tag_or_a_snapshot(
         ({"snapshot": first}, 0),
         ({"snapshot": second}, DATA.sum()),
     ):
-        found = oz.open_array(url, path="g/a", storage_options=options)
+        found = oz.open(url, path="g/a", storage_options=options)
         assert found[...].sum() == sum_
         assert found.store.snapshot in repr(found.store)
-    group = oz.open_group(url)
+    group = oz.open(url)
     assert [name for name, _ in group.members(max_depth=None)] == ["g", "g/a"]
     assert oz.verify(url).ok
 
@@ -69,26 +69,26 @@ def test_a_relative_url_is_below_the_working_directory(
     repository: tuple[icechunk.Repository, list[str]], in_tmp: Path
 ) -> None:
     for url in ("icechunk://r", f"icechunk::file://{in_tmp}/r"):
-        assert oz.open_array(url, path="g/a")[5, 9] == 59
+        assert oz.open(url, path="g/a")[5, 9] == 59
 
 
 def test_a_url_stays_at_its_snapshot(
     repository: tuple[icechunk.Repository, list[str]], tmp_path: Path
 ) -> None:
     url = f"icechunk://{tmp_path}/r"
-    before = oz.open_array(url, path="g/a")
+    before = oz.open(url, path="g/a")
     session = repository[0].writable_session("main")
-    oz.open_array(session.store, mode="r+", path="g/a")[0, 0] = 77
+    oz.open(session.store, mode="r+", path="g/a")[0, 0] = 77
     session.commit("more")
     assert before[0, 0] == 0
-    assert oz.open_array(url, path="g/a")[0, 0] == 77
+    assert oz.open(url, path="g/a")[0, 0] == 77
 
 
 def test_a_url_is_not_written_and_says_how_to_write(
     repository: tuple[icechunk.Repository, list[str]], tmp_path: Path
 ) -> None:
     url = f"icechunk://{tmp_path}/r"
-    array = oz.open_array(url, mode="r+", path="g/a")
+    array = oz.open(url, mode="r+", path="g/a")
     with pytest.raises(ReadOnly, match="writable_session"):
         array[0, 0] = 1
     with pytest.raises(ReadOnly, match="writable_session"):
@@ -100,7 +100,7 @@ def test_a_url_is_not_written_and_says_how_to_write(
     ):
         with pytest.raises(ReadOnly, match="writable_session"):
             change()
-    assert np.array_equal(oz.open_array(url, path="g/a")[...], DATA)
+    assert np.array_equal(oz.open(url, path="g/a")[...], DATA)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_store_of_a_url_is_pickled(
     store = resolve(f"icechunk://{tmp_path}/r")
     again = pickle.loads(pickle.dumps(store))
     assert type(again) is RepositoryStore
-    assert oz.open_array(again, path="g/a")[5, 9] == 59
+    assert oz.open(again, path="g/a")[5, 9] == 59
     assert same_storage(store, again)
 
 
@@ -165,8 +165,8 @@ def test_a_repository_is_copied_and_converted(
     oz.convert(url, tmp_path / "v2.zarr", zarr_format=2)
     assert np.array_equal(oz.open(tmp_path / "v2.zarr")["g/a"][...], DATA)
     session = repository[0].writable_session("main")
-    target = oz.open_group(session.store, mode="r+")
-    oz.copy(oz.open_array(tmp_path / "v2.zarr", path="g/a"), target, "b")
+    target = oz.open(session.store, mode="r+")
+    oz.copy(oz.open(tmp_path / "v2.zarr", path="g/a"), target, "b")
     session.commit("copied")
     assert np.array_equal(oz.open(url)["b"][...], DATA)
     with pytest.raises(StoreError, match="inside the other"):
@@ -188,7 +188,7 @@ def test_threads_change_parts_of_one_chunk() -> None:
     oz.create_array(session.store, path="c", shape=64, chunks=64, dtype="i4")
 
     def fill(n: int) -> None:
-        array = oz.open_array(session.store, mode="r+", path="c")
+        array = oz.open(session.store, mode="r+", path="c")
         for i in range(n * 8, n * 8 + 8):
             array[i] = i
 
@@ -197,7 +197,7 @@ def test_threads_change_parts_of_one_chunk() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert oz.open_array(session.store, path="c")[...].tolist() == list(range(64))
+    assert oz.open(session.store, path="c")[...].tolist() == list(range(64))
 
 
 def test_a_dataset_is_written_and_appended_to(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_dataset_is_written_and_appended_to(tmp_path: Path) -> None:
     data = xr.Dataset({"t": (("time", "x"), np.arange(20.0).reshape(5, 4))}, {"time": np.arange(5)})
     for part in (data.isel(time=slice(0, 2)), data.isel(time=slice(2, 5))):
         session = repository.writable_session("main")
-        first = "t" not in oz.open_group(session.store, mode="a")
+        first = "t" not in oz.open(session.store, mode="a")
         part.omnizarr.to(session.store, **({"mode": "w"} if first else {"append_dim": "time"}))
         session.commit("part")
     found = xr.open_dataset(f"icechunk://{tmp_path}/r", engine="omnizarr")
@@ -222,8 +222,8 @@ def test_a_part_of_a_session_is_written() -> None:
     part = zarr.storage.StorePath(session.store, "g")
     for size in (5, 7):
         oz.create_array(part, path="b", data=np.arange(size), chunks=2, overwrite=size == 7)
-    oz.open_array(part, mode="r+", path="b").append(np.arange(3))
-    assert oz.open_array(session.store, path="g/b")[...].tolist() == [*range(7), *range(3)]
+    oz.open(part, mode="r+", path="b").append(np.arange(3))
+    assert oz.open(session.store, path="g/b")[...].tolist() == [*range(7), *range(3)]
 
 
 def test_a_session_behind_another_store_is_written() -> None:
@@ -234,7 +234,7 @@ def test_a_session_behind_another_store_is_written() -> None:
     for part in (PrefixStore(whole, "g"), WrapperStore(PrefixStore(whole, "g"))):
         for size in (5, 7):
             oz.create_array(part, path="b", data=np.arange(size), chunks=4, overwrite=True)
-        assert oz.open_array(session.store, path="g/b")[...].tolist() == [*range(7)]
+        assert oz.open(session.store, path="g/b")[...].tolist() == [*range(7)]
     new = {"g/b/zarr.json", "g/b/c/0", "g/b/c/1"}
     assert {*whole.list_prefix("")} - {"g/zarr.json"} == {*before, *new} - {"g/zarr.json"}
 
@@ -280,7 +280,7 @@ def test_a_session_agrees_with_numpy(steps: list[tuple[Any, ...]], sharded: bool
     session.commit("start")
     kept = expected.copy(), {}
     session = repository.writable_session("main")
-    array = oz.open_array(session.store, mode="r+", path="g/a")
+    array = oz.open(session.store, mode="r+", path="g/a")
     for step in steps:
         match step:
             case ("set", start, stop, value):
@@ -308,14 +308,14 @@ def test_a_session_agrees_with_numpy(steps: list[tuple[Any, ...]], sharded: bool
                     session.commit("step")
                 kept = expected.copy(), attributes
                 session = repository.writable_session("main")
-                array = oz.open_array(session.store, mode="r+", path="g/a")
+                array = oz.open(session.store, mode="r+", path="g/a")
             case _:
                 session = repository.writable_session("main")  # `discard_changes` breaks it
                 expected, attributes = kept[0].copy(), kept[1]
-                array = oz.open_array(session.store, mode="r+", path="g/a")
+                array = oz.open(session.store, mode="r+", path="g/a")
         assert np.array_equal(array[...], expected)
     reading = repository.readonly_session("main").store
-    ours, theirs = oz.open_array(reading, path="g/a"), zarr.open_array(reading, path="g/a")
+    ours, theirs = oz.open(reading, path="g/a"), zarr.open_array(reading, path="g/a")
     assert np.array_equal(ours[...], kept[0])
     assert np.array_equal(theirs[...], kept[0])
     assert dict(ours.attrs) == kept[1] == dict(theirs.attrs)

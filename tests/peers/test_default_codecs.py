@@ -52,7 +52,7 @@ def test_other_libraries_read_the_default_codecs(
     path = tmp_path / "made.zarr"
     with oz.configure(codecs=choice):
         WRITERS[writer](path)
-    [(name, array)] = [(n, m) for n, m in oz.open_group(path).members() if isinstance(m, oz.Array)]
+    [(name, array)] = [(n, m) for n, m in oz.open(path).members() if isinstance(m, oz.Array)]
     names = [codec.name for codec in array.metadata.codecs]
     assert names == {"fast": ["bytes", "blosc", "crc32c"], "portable": ["bytes", "zstd"]}[choice]
     np.testing.assert_array_equal(zarr.open_array(path / name, mode="r")[...], DATA)
@@ -73,6 +73,6 @@ def test_maps_have_portable_codecs_by_default(tmp_path: Path, gdal: Gdal) -> Non
     np.testing.assert_array_equal(gdal.read(tmp_path / "a.zarr", "0")["0"], DATA)
     with oz.configure(codecs=["gzip"]):
         oz.geo.write(tmp_path / "b.zarr", DATA, levels=1)
-    codecs = oz.open_array(tmp_path / "b.zarr", path="0").metadata.codecs
+    codecs = oz.open(tmp_path / "b.zarr", path="0").metadata.codecs
     assert [codec.name for codec in codecs] == ["bytes", "gzip"]
     np.testing.assert_array_equal(gdal.read(tmp_path / "b.zarr", "0")["0"], DATA)

@@ -35,7 +35,7 @@ def test_a_map_of_gdal_without_nodata_is_read_with_a_warning(
     ]
     assert json.loads(document.read_text())["fill_value"] is None
     with pytest.warns(oz.OmnizarrWarning, match="got null, as GDAL writes"):
-        array = oz.open_array(document.parent, mode="r+")
+        array = oz.open(document.parent, mode="r+")
     np.testing.assert_array_equal(array[...], values)
     assert array.fill_value == 0
     with pytest.warns(oz.OmnizarrWarning, match="got null"):

@@ -92,7 +92,7 @@ def ours(store: zarr.storage.MemoryStore) -> dict[str, bytes]:
 
 def read(store: dict[str, bytes], engine: str = "auto") -> npt.NDArray[Any]:
     with oz.configure(engine=engine):
-        return np.asarray(oz.open_array(store)[...])
+        return np.asarray(oz.open(store)[...])
 
 
 @given(
@@ -230,7 +230,7 @@ def test_zarr_python_2_reads_the_same_numbers(zarr_python_2: ZarrPython2, tmp_pa
     given = {"path": str(tmp_path / "a"), "numbers": NUMBERS, "cases": [*cases.values()]}
     expected = zarr_python_2.run(WRITE, **given)
     assert len(expected) > 0.8 * len(cases)
-    group = oz.open_group(tmp_path / "a")
+    group = oz.open(tmp_path / "a")
     mine = oz.create_group(tmp_path / "b", zarr_format=2)
     with np.errstate(all="ignore"):
         for name, dtype, order, step in cases.values():
@@ -240,7 +240,7 @@ def test_zarr_python_2_reads_the_same_numbers(zarr_python_2: ZarrPython2, tmp_pa
             codec = numcodecs.get_codec(step)
             mine.create_array(name, data=data, chunks=(4, 5), filters=[codec], order=order)
         oz.convert(tmp_path / "a", tmp_path / "c", zarr_format=3)
-        converted = oz.open_group(tmp_path / "c")
+        converted = oz.open(tmp_path / "c")
         for name, values in expected.items():
             np.testing.assert_array_equal(converted[name][...], values, name)
     found = zarr_python_2.read(tmp_path / "b")

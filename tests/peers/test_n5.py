@@ -72,7 +72,7 @@ def test_arrays_of_zarr_python_2_are_read(
     path = tmp_path_factory.mktemp("n5")
     named = {f"group/a{number}": one for number, one in enumerate(arrays)}
     theirs = zarr_python_2.run(WRITE, path=str(path), arrays=named)
-    root = oz.open_group(path)
+    root = oz.open(path)
     assert root.attrs == {"title": "all"}
     for name, (values, chunks, _, attributes) in named.items():
         array = root[name]
@@ -96,7 +96,7 @@ def test_both_read_the_same_from_blocks_that_are_cut_or_not(
         (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / key).write_bytes(data)
     shape, chunks, attrs, theirs = zarr_python_2.run(READ, path=str(tmp_path))
-    array = oz.open_array(tmp_path)
+    array = oz.open(tmp_path)
     assert (array.shape, array.chunks, array.attrs.asdict()) == (shape, chunks, attrs)
     assert np.array_equal(array[...], theirs)
 
@@ -135,7 +135,7 @@ def test_arrays_of_tensorstore_are_read(name: str, dtype: str, tmp_path: Path) -
         "units": ["nm", "nm", "nm"],
     }
     by_tensorstore(tmp_path, metadata).write(values).result()
-    array = oz.open_array(tmp_path)
+    array = oz.open(tmp_path)
     assert (array.shape, array.chunks) == ((7, 5, 3), (4, 2, 2))
     assert np.array_equal(array[...], values.T)
     assert array.attrs["axes"] == ["x", "y", "z"]
@@ -151,7 +151,7 @@ def test_tensorstore_reads_the_same_from_blocks_that_are_cut_or_not(
         (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / key).write_bytes(data)
     theirs = by_tensorstore(tmp_path).read().result()
-    assert np.array_equal(oz.open_array(tmp_path)[...], theirs.T)
+    assert np.array_equal(oz.open(tmp_path)[...], theirs.T)
 
 
 def test_blocks_of_the_registered_codec_are_read_by_tensorstore(tmp_path: Path) -> None:
@@ -173,4 +173,4 @@ def test_blocks_of_the_registered_codec_are_read_by_tensorstore(tmp_path: Path) 
     document = {**members, "compression": {"type": "gzip", "level": 6}}
     (tmp_path / "attributes.json").write_text(json.dumps(document))
     assert np.array_equal(by_tensorstore(tmp_path).read().result(), values)
-    assert np.array_equal(oz.open_array(tmp_path, zarr_format="n5")[...], values.T)
+    assert np.array_equal(oz.open(tmp_path, zarr_format="n5")[...], values.T)

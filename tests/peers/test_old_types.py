@@ -55,13 +55,13 @@ def test_types_of_version_2_agree_with_zarr_python_2(
         "z[:] = a.astype(kind).view(z.dtype); result = None"
     )
     zarr_python_2.run(source, path=str(tmp_path / "theirs"), a=data, kind=dtype)
-    theirs = oz.open_array(tmp_path / "theirs")
+    theirs = oz.open(tmp_path / "theirs")
     assert oz.validate(tmp_path / "theirs") == []
     assert theirs.dtype == dtype
     np.testing.assert_array_equal(theirs[...], data)
     np.testing.assert_array_equal(theirs[2:7], data[2:7])
     ours = oz.create_array(
-        tmp_path / "ours", data=data, chunks=3, fill_value=0, compressor=None, zarr_format=2
+        tmp_path / "ours", data=data, chunks=3, fill_value=0, compressors=None, zarr_format=2
     )
     ours[4:5] = data[4:5]
     read = zarr_python_2.run("result = zarr.open(path)[:].tobytes()", path=str(tmp_path / "ours"))
@@ -81,7 +81,7 @@ def test_a_machine_without_80_bit_floats_reports_an_error(monkeypatch: pytest.Mo
     oz.create_array(store, shape=3, dtype="f8", fill_value=1, zarr_format=2)
     store[".zarray"] = store[".zarray"].replace(b"<f8", b">f16")
     monkeypatch.setattr(numeric.np, "finfo", lambda kind: type("Quad", (), {"nmant": 112}))
-    array = oz.open_array(store)
+    array = oz.open(store)
     assert array.shape == (3,)
     with pytest.raises(oz.UnknownExtension, match=r"80-bit floats.*x86-64"):
         array[...]
@@ -97,7 +97,7 @@ def test_a_fill_value_that_metadata_cannot_express_is_refused(dtype: str) -> Non
     for value in (0.1, np.nan, -np.inf):
         store: dict[str, bytes] = {}
         oz.create_array(store, shape=3, dtype=dtype, fill_value=value, zarr_format=2)
-        assert oz.open_array(store)[:1].tobytes()[:10] == np.array([value], dtype).tobytes()[:10]
+        assert oz.open(store)[:1].tobytes()[:10] == np.array([value], dtype).tobytes()[:10]
     bits = {".zarray": store[".zarray"].replace(b'"-Infinity"', b'"0x3f80"')}
     with pytest.raises(oz.InvalidMetadata, match="fill_value of numpy"):
-        oz.open_array(bits)
+        oz.open(bits, kind="array")

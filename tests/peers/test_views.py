@@ -110,7 +110,7 @@ def test_what_zarr_python_writes_is_read_by_it_through_a_view(
     array[...] = values
     array.attrs["x"] = [1, 2]
     view = oz.view_as(tmp_path / "theirs.zarr", target)
-    np.testing.assert_array_equal(oz.open_array(view, path="a")[...], values)
+    np.testing.assert_array_equal(oz.open(view, path="a")[...], values)
     group: Any = zarr.open_consolidated(OmnizarrStore(view), mode="r")
     np.testing.assert_array_equal(group["a"][...], values)
     assert dict(group["a"].attrs) == {"x": [1, 2]}
@@ -122,7 +122,7 @@ def test_text_is_read_through_a_view(shards: Any, target: int) -> None:
     values = np.array([["a", "bé", ""], ["ccc", "∞", "x"]], "T")
     for zarr_format in (2, 3):
         options: dict[str, Any] = {"shape": values.shape, "chunks": (1, 2), "dtype": "string"}
-        store = oz.MemoryStore()
+        store = oz.storage.MemoryStore()
         root = oz.create_group(store, zarr_format=zarr_format)
         if zarr_format == 3 and shards:
             options["shards"] = (2, 4)

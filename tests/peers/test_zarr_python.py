@@ -242,7 +242,7 @@ def test_groups_and_their_members_are_exchanged(tmp_path: Path, format: int) -> 
     theirs = zarr.create_group(tmp_path / "t", zarr_format=format, attributes=ATTRIBUTES)
     theirs.create_group("g").create_array("a", shape=(3,), dtype="i4")[...] = [1, 2, 3]
     zarr.consolidate_metadata(tmp_path / "t")
-    read = omnizarr.open_group(tmp_path / "t")
+    read = omnizarr.open(tmp_path / "t")
     assert dict(read.attrs) == ATTRIBUTES
     assert list(read) == ["g"]
     assert list(read["g"]) == ["a"]
@@ -277,11 +277,11 @@ def test_missing_times_without_a_fill_value_are_nat(
     (tmp_path / "x" / ".zarray").write_text(json.dumps(document))
     assert not (tmp_path / "x" / "1").exists()
     with omnizarr.configure(engine=engine):
-        here = omnizarr.open_array(tmp_path / "x", mode="r+")
+        here = omnizarr.open(tmp_path / "x", mode="r+")
         np.testing.assert_array_equal(here[...], data)
         np.testing.assert_array_equal(zarr.open_array(tmp_path / "x", mode="r")[...], data)
         here[1] = np.array(5, dtype)  # the rest of a chunk that is changed stays
         here[2] = np.array(6, dtype)
         assert np.isnat(here[3])
         omnizarr.convert(tmp_path / "x", tmp_path / "y", zarr_format=3)
-        np.testing.assert_array_equal(omnizarr.open_array(tmp_path / "y")[...], here[...])
+        np.testing.assert_array_equal(omnizarr.open(tmp_path / "y")[...], here[...])

@@ -271,7 +271,6 @@ HANDED_OUT: dict[str, Callable[[oz.Array], Any]] = {
     "attrs": lambda a: a.attrs.asdict(),
     "attrs.values": lambda a: list(a.attrs.values()),
     "codecs": lambda a: a.codecs,
-    "filters": lambda a: a.filters,
     "metadata.attributes": lambda a: a.metadata.attributes,
     "metadata.to_dict": lambda a: a.metadata.to_dict(),
     "metadata.documents": lambda a: a.metadata.documents(),

@@ -72,7 +72,7 @@ def test_byte_strings_in_records_of_the_draft_are_read_back() -> None:
 def test_text_with_an_impossible_code_point_is_an_error(order: str, record: bool) -> None:
     store: dict[str, bytes] = {}
     dtype = np.dtype([("t", f"{order}U1")] if record else f"{order}U1")
-    omnizarr.create_array(store, shape=1, dtype=dtype, zarr_format=2, compressor=None)
+    omnizarr.create_array(store, shape=1, dtype=dtype, zarr_format=2, compressors=None)
     code = int.from_bytes(b"\x00\x11\x00\x00", "big")
     store["0"] = np.array(code, f"{order}u4").tobytes()
     with pytest.raises(ChunkError, match=r"U\+10FFFF"):

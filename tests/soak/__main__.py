@@ -104,7 +104,7 @@ def _bucket(port: int, name: str) -> Any:
         "access_key_id": "key",
         "secret_access_key": "secret",
     }
-    return oz.open_group(f"s3://{name}", storage_options=options, mode="a").store
+    return oz.open(f"s3://{name}", storage_options=options, mode="a").store
 
 
 # Kinds of stores, and what makes an empty one for a task.

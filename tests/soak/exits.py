@@ -27,7 +27,7 @@ import numpy as np
 import omnizarr as oz
 location, engine = sys.argv[1:]
 oz.config.set(engine=engine, threads=4)
-array = oz.open_array(location, "r+")
+array = oz.open(location, "r+")
 def use():
     array[...] = 1
     array[3:200, 5:300] = 1
@@ -94,7 +94,7 @@ PROGRAMS = {
         import asyncio
         from omnizarr import aio
         async def later():
-            opened = await aio.open_array(location, "r+")
+            opened = await aio.open(location, "r+")
             await opened.setitem(..., 1)
         asyncio.run(later())
         atexit.register(lambda: asyncio.run(later()))
@@ -105,7 +105,7 @@ PROGRAMS = {
         stores = [ZipStore(location + ".zip", mode="a"), SQLiteStore(location + ".sqlite")]
         arrays = [oz.create_array(store, data=array[...], overwrite=True) for store in stores]
         for store in stores:
-            atexit.register(lambda: oz.open_array(store, "r+")[...].sum())
+            atexit.register(lambda: oz.open(store, "r+")[...].sum())
         writer = arrays[0].writer()
         writer[:3] = 1
     """,
@@ -149,7 +149,7 @@ def run(location: Path, program: str, engine: str, python: str = sys.executable)
     except subprocess.TimeoutExpired as e:
         return {"wrong": f"it hangs: {e.stderr!r}", "seconds": TIMEOUT}
     wrong = "" if done.returncode == 0 and not done.stderr else f"{done.returncode} {done.stderr}"
-    found = oz.open_array(location)[...]
+    found = oz.open(location)[...]
     if not np.array_equal(found, np.ones(SHAPE)):
         wrong += " torn"
     return {"wrong": wrong, "seconds": round(time.monotonic() - begin, 2)}

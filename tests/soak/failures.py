@@ -92,8 +92,8 @@ def _killed(work: Callable[[], object], wait: float) -> None:
 
 def killed_write(library: str, folder: str, count: int) -> dict[str, int]:
     """Count chunks that are unreadable or torn after their writer was killed."""
-    oz.create_array(folder, name="x", shape=4 * SIDE, chunks=SIDE, dtype="i4", compressors=None)
-    oz.open_array(folder, "r+", path="x")[...] = 1
+    oz.create_array(folder, path="x", shape=4 * SIDE, chunks=SIDE, dtype="i4", compressors=None)
+    oz.open(folder, "r+", path="x")[...] = 1
     torn = 0
     for number in range(count):
         chance, opened = random.Random(number), list[Any]()
@@ -106,11 +106,11 @@ def killed_write(library: str, folder: str, count: int) -> dict[str, int]:
         _killed(work, chance.uniform(0, LONGEST))
         for chunk in range(4):
             try:
-                found = oz.open_array(folder, path="x")[chunk * SIDE : (chunk + 1) * SIDE]
+                found = oz.open(folder, path="x")[chunk * SIDE : (chunk + 1) * SIDE]
                 torn += not bool((found == found[0]).all() and found[0] > 0)
             except oz.OmnizarrError:
                 torn += 1
-        oz.open_array(folder, "r+", path="x")[...] = 1
+        oz.open(folder, "r+", path="x")[...] = 1
     return {"tried": 4 * count, "torn": torn}
 
 
@@ -120,7 +120,7 @@ def killed_append(library: str, folder: str, count: int) -> dict[str, int]:
     for number in range(count):
         shutil.rmtree(Path(folder) / "x", ignore_errors=True)
         options: dict[str, Any] = {"shape": 0, "chunks": 5000, "fill_value": -1, "dtype": "i4"}
-        oz.create_array(folder, name="x", compressors=None, **options)
+        oz.create_array(folder, path="x", compressors=None, **options)
         opened = list[Any]()
 
         def work(opened: list[Any] = opened) -> None:
@@ -131,7 +131,7 @@ def killed_append(library: str, folder: str, count: int) -> dict[str, int]:
 
         _killed(work, random.Random(number).uniform(0, LONGEST))
         try:
-            found = oz.open_array(folder, path="x")[...]
+            found = oz.open(folder, path="x")[...]
             ahead += not np.array_equal(found, np.arange(len(found)))
         except oz.OmnizarrError:
             unreadable += 1
@@ -140,7 +140,7 @@ def killed_append(library: str, folder: str, count: int) -> dict[str, int]:
 
 def fork_after_use(library: str, folder: str, count: int) -> dict[str, int]:
     """Count child processes that hang after their parent has read and written."""
-    oz.create_array(folder, name="x", shape=4 * SIDE, chunks=SIDE, dtype="i4", compressors=None)
+    oz.create_array(folder, path="x", shape=4 * SIDE, chunks=SIDE, dtype="i4", compressors=None)
     array = peers.opened(library, folder)
     array[:] = np.ones(4 * SIDE, "i4")
     hung = failed = 0
@@ -194,8 +194,8 @@ def failing_file(library: str, folder: str, count: int) -> dict[str, int]:
     Path(folder).chmod(0o755)
     for fail in (_nothing, *FILE_FAILURES):
         shutil.rmtree(Path(folder) / "x", ignore_errors=True)
-        oz.create_array(folder, name="x", shape=8, chunks=4, dtype="i4", compressors=None)
-        oz.open_array(folder, "r+", path="x")[...] = 7
+        oz.create_array(folder, path="x", shape=8, chunks=4, dtype="i4", compressors=None)
+        oz.open(folder, "r+", path="x")[...] = 7
         for path in (Path(folder) / "x").rglob("*"):
             path.chmod(0o777 if path.is_dir() else 0o666)
         fail(Path(folder) / "x/c/1")

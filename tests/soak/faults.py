@@ -70,7 +70,7 @@ def faulted_reads(seed: int, rounds: int) -> Counter[str]:
             return r.choice((oz.StoreError("lost the line"), oz.StoreError("forbidden")))
 
         with oz.configure(chunk_cache=r.choice((None, "1MB")), threads=r.choice((1, 2))):
-            array = oz.open_array(FaultyStore(store, fault))
+            array = oz.open(FaultyStore(store, fault))
             for _ in range(25):
                 chance[0] = r.choice((0.02, 0.2, 0.7))
                 tally[_one_read(r, array, data)] += 1
@@ -117,7 +117,7 @@ def flipped_bits(seed: int, rounds: int) -> Counter[str]:
 
 
 def _noticed(store: MemoryStore, key: str, engine: str) -> str:
-    array = oz.open_array(store)
+    array = oz.open(store)
     with oz.configure(engine=engine):
         try:
             array[...]

@@ -234,7 +234,7 @@ def try_shards(r: random.Random) -> Callable[[], None]:
 
     def read() -> None:
         with oz.configure(engine=engine):
-            array = oz.open_array(store)
+            array = oz.open(store)
             array[chosen]
             array.chunks_present()
             oz.verify(store)

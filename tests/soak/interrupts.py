@@ -91,24 +91,23 @@ def prepare(workspace: Workspace) -> None:
 def _whole(workspace: Workspace, parts: int) -> bool:
     """Return True if every part of every chunk has a value that somebody wrote."""
     rows = (
-        oz.open_array(workspace.source)[: workspace.size].reshape(-1, workspace.side)
-        - workspace.noise()
+        oz.open(workspace.source)[: workspace.size].reshape(-1, workspace.side) - workspace.noise()
     )
     inner = rows.reshape(-1, workspace.side // parts)[:, 10:-10]
     return bool((inner == inner[:, :1]).all() and (inner > 0).all())
 
 
 def _read(workspace: Workspace) -> None:
-    found = oz.open_array(workspace.source)[...]
+    found = oz.open(workspace.source)[...]
     assert found[20] - workspace.noise()[20] > 0
 
 
 def _write(workspace: Workspace) -> None:
-    oz.open_array(workspace.source, "r+")[...] = _values(workspace, time.time_ns() % 1000 + 1)
+    oz.open(workspace.source, "r+")[...] = _values(workspace, time.time_ns() % 1000 + 1)
 
 
 def _parts(workspace: Workspace) -> None:
-    array, value = oz.open_array(workspace.source, "r+"), time.time_ns() % 1000 + 1
+    array, value = oz.open(workspace.source, "r+"), time.time_ns() % 1000 + 1
     index = np.arange(workspace.size).reshape(-1, workspace.side)[:, 10:-10]
     array.oindex[(index.reshape(-1),)] = _values(workspace, value)[index.reshape(-1)]
 
@@ -116,20 +115,20 @@ def _parts(workspace: Workspace) -> None:
 def _stream(workspace: Workspace) -> None:
     values = _values(workspace, time.time_ns() % 1000 + 1)
     step = workspace.side // PIECES
-    with oz.open_array(workspace.source, "r+").writer() as writer:
+    with oz.open(workspace.source, "r+").writer() as writer:
         for start in range(0, len(values), step):
             writer[start : start + step] = values[start : start + step]
 
 
 def _append(workspace: Workspace) -> None:
-    array = oz.open_array(workspace.source, "r+")
+    array = oz.open(workspace.source, "r+")
     if len(array) > 4 * workspace.size:
         array.resize(workspace.size, outside="erase")
     array.append(np.tile(workspace.noise() + 2, 16))
 
 
 def _copy(workspace: Workspace) -> None:
-    oz.from_array(workspace.new(), data=oz.open_array(workspace.source))
+    oz.from_array(workspace.new(), data=oz.open(workspace.source))
 
 
 def _convert(workspace: Workspace) -> None:
@@ -137,7 +136,7 @@ def _convert(workspace: Workspace) -> None:
 
 
 def _pyramid(workspace: Workspace) -> None:
-    image = oz.open_array(workspace.source)[: workspace.size // 2].reshape(-1, 2**10)
+    image = oz.open(workspace.source)[: workspace.size // 2].reshape(-1, 2**10)
     ome.write(workspace.new(), image, axes="yx", chunks=(workspace.side // 2**10, 2**10))
 
 
@@ -146,7 +145,7 @@ def _verify(workspace: Workspace) -> None:
 
 
 def _attributes(workspace: Workspace) -> None:
-    array = oz.open_array(workspace.source, "r+")
+    array = oz.open(workspace.source, "r+")
     for value in range(100):
         array.attrs["value"] = value
 
@@ -193,7 +192,7 @@ def _can_continue(workspace: Workspace) -> bool:
     """Return True if another thread can change the same chunks."""
 
     def use() -> None:
-        array = oz.open_array(workspace.source, "r+")
+        array = oz.open(workspace.source, "r+")
         for start in range(0, workspace.size, workspace.side):
             array[start : start + 5] = 7
         array.attrs["other"] = 1

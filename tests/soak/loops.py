@@ -39,7 +39,7 @@ def use(store: Any) -> None:
     array[PART] = DATA[PART]
     array.append(DATA[:3])
     array.attrs["k"] = 1
-    again = oz.open_group(store)
+    again = oz.open(store)
     assert np.array_equal(again["x"][:64], DATA)
     assert again["x"].attrs["k"] == 1
     assert [name for name, _ in again.members()] == ["x"]
@@ -72,7 +72,7 @@ async def _cancelled(location: Path) -> None:
     path = location / "cancelled"
     if not path.exists():
         oz.create_array(path, shape=(64, 64), chunks=(16, 16), dtype="i4")[...] = 1
-    array = await aio.open_array(path, "r+")
+    array = await aio.open(path, "r+")
     with anyio.move_on_after(chance.uniform(0, 0.01)):
         async with anyio.create_task_group() as group:
             group.start_soon(array.setitem, ..., chance.randrange(1, 1000))

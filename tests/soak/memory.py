@@ -96,7 +96,7 @@ def change_much(location: Path) -> Operation:
 def copy_much(location: Path) -> Operation:
     array = _much(location)
     yield lambda: oz.from_array(location / "y", data=array, chunks=3 * 10**5, overwrite=True)
-    assert np.array_equal(oz.open_array(location / "y")[...], MUCH)
+    assert np.array_equal(oz.open(location / "y")[...], MUCH)
 
 
 def shrink_much(location: Path) -> Operation:

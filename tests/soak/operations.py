@@ -153,7 +153,7 @@ def open_array(location: Path) -> Operation:
 def create_group(location: Path) -> Operation:
     location.mkdir()
     yield lambda: oz.create_group(location / "x", overwrite=True)
-    assert [*oz.open_group(location / "x").members()] == []
+    assert [*oz.open(location / "x").members()] == []
 
 
 def create_array(location: Path) -> Operation:
@@ -184,7 +184,7 @@ def list_chunks(location: Path) -> Operation:
 def consolidate(location: Path) -> Operation:
     _group(location)
     yield lambda: oz.consolidate_metadata(location / "x")
-    group = oz.open_consolidated(location / "x")
+    group = oz.open(location / "x", use_consolidated=True)
     assert len([*group.members(max_depth=None)]) == 5
 
 
@@ -192,7 +192,7 @@ def open_consolidated(location: Path) -> Operation:
     _group(location)
     oz.consolidate_metadata(location / "x")
     found = yield lambda: [
-        n for n, _ in oz.open_consolidated(location / "x").members(max_depth=None)
+        n for n, _ in oz.open(location / "x", use_consolidated=True).members(max_depth=None)
     ]
     assert len(found) == 5
 
@@ -267,18 +267,20 @@ def _in_a_store(location: Path, make: Callable[[Path], Any]) -> Operation:
 
     def act() -> Any:
         with make(location) as store:
-            array = oz.open_array(store, mode="r+")
+            array = oz.open(store, mode="r+")
             array[BOX] = 7
             array.attrs["k"] = 1
             return array[...]
 
     _equal((yield act), CHANGED)
     with make(location) as store:
-        assert oz.open_array(store).attrs["k"] == 1
+        assert oz.open(store).attrs["k"] == 1
 
 
 def use_an_archive(location: Path) -> Operation:
-    yield from _in_a_store(location, lambda location: oz.ZipStore(location / "x.zip", mode="a"))
+    yield from _in_a_store(
+        location, lambda location: oz.storage.ZipStore(location / "x.zip", mode="a")
+    )
 
 
 def use_sqlite(location: Path) -> Operation:

@@ -55,12 +55,12 @@ def run(
 
 def _prepare(store: Any, task: str, writers: int) -> None:
     if task == "append":
-        oz.create_array(store, name="x", shape=(0,), chunks=(64,), dtype="i8", fill_value=-1)
+        oz.create_array(store, path="x", shape=(0,), chunks=(64,), dtype="i8", fill_value=-1)
     elif task == "shard":
         options: dict[str, Any] = {"chunks": (2,), "shards": (2 * writers,)}
-        oz.create_array(store, name="x", shape=(2 * writers,), dtype="i4", **options)
+        oz.create_array(store, path="x", shape=(2 * writers,), dtype="i4", **options)
     else:
-        oz.create_array(store, name="x", shape=(writers,), chunks=(writers,), dtype="i4")
+        oz.create_array(store, path="x", shape=(writers,), chunks=(writers,), dtype="i4")
 
 
 def _threads(

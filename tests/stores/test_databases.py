@@ -276,8 +276,8 @@ def test_redis_keys_of_other_prefixes_are_not_seen(redis_url: str) -> None:
 def test_a_redis_server_is_found_by_its_url(redis_url: str, tmp_path: Path) -> None:
     url = f"{redis_url}?db=1&prefix={tmp_path.name}"
     oz.create_array(url, data=np.arange(10), chunks=(3,))
-    assert oz.open_array(url)[...].tolist() == list(range(10))
-    assert oz.open_array(url).store.prefix == tmp_path.name
+    assert oz.open(url)[...].tolist() == list(range(10))
+    assert oz.open(url).store.prefix == tmp_path.name
     with RedisStore(redis_url, prefix=tmp_path.name) as other_database:
         assert list(other_database.list()) == []
 

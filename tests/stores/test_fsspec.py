@@ -123,7 +123,7 @@ def test_a_short_connection_loss_is_retried(store: FsspecStore) -> None:
 def test_an_array_is_written_and_read(store: FsspecStore) -> None:
     data = np.arange(10_000).reshape(100, 100)
     omnizarr.create_array(store, path="a", data=data, chunks=(10, 100))
-    group = omnizarr.open_group(store)
+    group = omnizarr.open(store)
     assert list(group) == ["a"]
     np.testing.assert_array_equal(group["a"][...], data)
 
@@ -243,9 +243,9 @@ def test_chains_lead_to_fsspec(tmp_path: Path) -> None:
 def test_references_are_read(tmp_path: Path, web: Web) -> None:
     data = np.arange(100, dtype="<i4")
     (tmp_path / "raw").write_bytes(b"head" + data.tobytes())
-    document = omnizarr.MemoryStore()
+    document = omnizarr.storage.MemoryStore()
     omnizarr.create_array(
-        document, shape=100, chunks=50, dtype="i4", zarr_format=2, compressor=None
+        document, shape=100, chunks=50, dtype="i4", zarr_format=2, compressors=None
     )
     references = {
         **{key: (document.get(key) or b"").decode() for key in document.list()},

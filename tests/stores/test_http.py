@@ -15,9 +15,10 @@ import pytest
 
 import omnizarr
 import omnizarr as oz
-from omnizarr import MemoryStore, stores
+from omnizarr import stores
 from omnizarr.concurrency.retry import Retry
 from omnizarr.errors import InvalidArgument, ReadOnly, StoreError
+from omnizarr.storage import MemoryStore
 from omnizarr.stores import PrefixStore, Range, Store, Versioned, resolve
 from omnizarr.stores.cache import CacheStore
 from omnizarr.stores.http import HTTPStore

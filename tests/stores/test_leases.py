@@ -78,7 +78,7 @@ def _stop_before(kind: type, number: int) -> None:
 
 def _change(opened: Callable[[], Any], number: int, change: Any, answers: Any) -> None:
     store = opened()
-    array = oz.open_array(store, "r+", path="x")
+    array = oz.open(store, "r+", path="x")
     _stop_before(type(store), number)
     try:
         change(array)
@@ -125,11 +125,11 @@ def test_a_paused_append_never_writes_over_what_another_appended(
     bad = []
     for number in range(1, 30):
         with opened() as store:
-            oz.create_array(store, name="x", data=OLD, chunks=4, overwrite=True)
+            oz.create_array(store, path="x", data=OLD, chunks=4, overwrite=True)
 
         def meanwhile() -> None:
             with opened() as store:
-                oz.open_array(store, "r+", path="x").append(OURS)
+                oz.open(store, "r+", path="x").append(OURS)
 
         answer = _paused(opened, number, lambda array: array.append(THEIRS), meanwhile)
         if answer is None:
@@ -137,7 +137,7 @@ def test_a_paused_append_never_writes_over_what_another_appended(
         if answer[0] == "stopped in a transaction":
             continue
         with opened() as store:
-            found = oz.open_array(store, path="x")[:].tolist()
+            found = oz.open(store, path="x")[:].tolist()
             left = [key for key in store.list() if "lock" in key]
         ours, theirs = [*OLD, *OURS], [*THEIRS]
         allowed = {
@@ -161,12 +161,12 @@ def test_a_paused_resize_erases_nothing_that_another_appended(
     monkeypatch.setattr(leases, "LEASE", 0.3)
     for number in range(1, 30):
         with opened() as store:
-            oz.create_array(store, name="x", data=OLD, chunks=2, overwrite=True)
+            oz.create_array(store, path="x", data=OLD, chunks=2, overwrite=True)
         seen: list[int] = []
 
         def meanwhile(seen: list[int] = seen) -> None:
             with opened() as store:
-                array = oz.open_array(store, "r+", path="x")
+                array = oz.open(store, "r+", path="x")
                 array.append(OURS)
                 seen += array[:].tolist()
 
@@ -174,7 +174,7 @@ def test_a_paused_resize_erases_nothing_that_another_appended(
         if answer is None:
             break
         with opened() as store:
-            found = oz.open_array(store, path="x")[:].tolist()
+            found = oz.open(store, path="x")[:].tolist()
         if answer[0] == "Conflict" or len(seen) < len(OLD) + len(OURS):  # it had shrunk before
             assert found == seen, (number, answer)
         else:
@@ -193,17 +193,17 @@ def test_a_paused_writer_of_complete_chunks_keeps_what_another_appended(
     monkeypatch.setattr(leases, "LEASE", 0.3)
     for number in range(1, 30):
         with opened() as store:
-            oz.create_array(store, name="x", data=OLD, chunks=4, overwrite=True)
+            oz.create_array(store, path="x", data=OLD, chunks=4, overwrite=True)
 
         def meanwhile() -> None:
             with opened() as store:
-                oz.open_array(store, "r+", path="x").append(OURS)
+                oz.open(store, "r+", path="x").append(OURS)
 
         answer = _paused(opened, number, _write_all, meanwhile)
         if answer is None:
             break
         with opened() as store:
-            found = oz.open_array(store, path="x")[:].tolist()
+            found = oz.open(store, path="x")[:].tolist()
         assert found[6:] == OURS.tolist(), (number, answer)
         assert found[:6] == [9] * 6, (number, answer)
     assert number > 3
@@ -214,11 +214,11 @@ def test_an_append_that_was_paused_alone_goes_on(
 ) -> None:
     monkeypatch.setattr(leases, "LEASE", 0.2)
     with opened() as store:
-        oz.create_array(store, name="x", data=OLD, chunks=4)
+        oz.create_array(store, path="x", data=OLD, chunks=4)
     answer = _paused(opened, 3, lambda array: array.append(THEIRS), lambda: time.sleep(0.5))
     assert answer == ("done", "")
     with opened() as store:
-        assert oz.open_array(store, path="x")[:].tolist() == [*OLD, *THEIRS]
+        assert oz.open(store, path="x")[:].tolist() == [*OLD, *THEIRS]
         assert [key for key in store.list() if "lock" in key] == []
 
 
@@ -254,7 +254,7 @@ def test_a_renewal_whose_answer_is_lost_is_no_conflict(
 def test_a_lock_that_cannot_be_removed_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     store = ComparingStore()
     oz.create_array(store, data=OLD, chunks=4)
-    array = oz.open_array(store, "r+")
+    array = oz.open(store, "r+")
     monkeypatch.setattr(store, "erase", lambda key: (_ for _ in ()).throw(ConnectionError("gone")))
     with pytest.warns(oz.OmnizarrWarning, match="was not removed, other writers wait 15 s: gone"):
         array.append(THEIRS)

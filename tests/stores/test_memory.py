@@ -8,8 +8,9 @@ from collections.abc import Iterator, MutableMapping
 import numpy as np
 import pytest
 
-from omnizarr import MemoryStore, stores
+from omnizarr import stores
 from omnizarr.errors import InvalidArgument, ReadOnly, StoreError
+from omnizarr.storage import MemoryStore
 from omnizarr.stores import Range, Store
 
 

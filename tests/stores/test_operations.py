@@ -52,7 +52,7 @@ def after_parts(server: Web, key: str, replace: Callable[[], None], times: int =
 
 
 def bucket(cloud: Cloud) -> Any:
-    return oz.open_group(cloud.url, storage_options=cloud.options, mode="a").store
+    return oz.open(cloud.url, storage_options=cloud.options, mode="a").store
 
 
 def arrays(options: dict[str, Any], old: Any = OLD, new: Any = NEW) -> tuple[MemoryStore, bytes]:

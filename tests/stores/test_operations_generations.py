@@ -20,7 +20,7 @@ def settle() -> None:
 
 
 def make(kind: str, where: Path) -> Any:
-    return oz.MemoryStore() if kind == "memory" else oz.LocalStore(where)
+    return oz.storage.MemoryStore() if kind == "memory" else oz.storage.LocalStore(where)
 
 
 @pytest.mark.parametrize("kind", ["memory", "local"])
@@ -58,7 +58,7 @@ def test_values_of_equal_size_in_quick_succession_differ(kind: str, tmp_path: Pa
 
 
 def test_a_file_changed_in_place_within_one_tick_is_never_trusted(tmp_path: Path) -> None:
-    store = oz.LocalStore(tmp_path)
+    store = oz.storage.LocalStore(tmp_path)
     store.set("a", b"one")
     first = store.generation("a")
     status = os.stat(tmp_path / "a")
@@ -75,7 +75,7 @@ def test_a_file_changed_in_place_within_one_tick_is_never_trusted(tmp_path: Path
 def test_a_fresh_file_and_one_of_the_future_have_another_generation_each_time(
     ahead: int, tmp_path: Path
 ) -> None:
-    store = oz.LocalStore(tmp_path)
+    store = oz.storage.LocalStore(tmp_path)
     store.set("a", b"one")
     if ahead:
         settle()
@@ -86,7 +86,7 @@ def test_a_fresh_file_and_one_of_the_future_have_another_generation_each_time(
 
 
 def test_times_kept_in_seconds_are_trusted_later(tmp_path: Path) -> None:
-    store = oz.LocalStore(tmp_path)
+    store = oz.storage.LocalStore(tmp_path)
     store.set("a", b"one")
     status = os.stat(tmp_path / "a")
 
@@ -103,7 +103,7 @@ def test_times_kept_in_seconds_are_trusted_later(tmp_path: Path) -> None:
 
 def test_a_memory_store_notices_changes_of_its_dictionary() -> None:
     values: dict[str, Any] = {"a": b"one"}
-    store, other = oz.MemoryStore(values), oz.MemoryStore(values)
+    store, other = oz.storage.MemoryStore(values), oz.storage.MemoryStore(values)
     first = store.generation("a")
     values["a"] = b"two"
     assert other.generation("a") == store.generation("a") != first
@@ -114,7 +114,7 @@ def test_a_memory_store_notices_changes_of_its_dictionary() -> None:
 
 
 def test_parts_of_files_are_read_as_ranges_say(tmp_path: Path) -> None:
-    store = oz.LocalStore(tmp_path)
+    store = oz.storage.LocalStore(tmp_path)
     store.set("a", bytes(range(100)))
     for part in (
         Range(),

@@ -42,10 +42,10 @@ def test_an_array_is_opened_in_few_round_trips(web: Web, zarr_format: int | str)
     """Documents of version 3 are asked for first, and those of version 1 last."""
     path = "" if zarr_format == 1 else "a"
     oz.create_array(
-        oz.MemoryStore(web.values), path=path, data=np.arange(4), zarr_format=zarr_format
+        oz.storage.MemoryStore(web.values), path=path, data=np.arange(4), zarr_format=zarr_format
     )
     store = Counted(web.url)
-    array = oz.open_array(store, "r", path=path)
+    array = oz.open(store, "r", path=path)
     assert store.trips == {3: 1, 2: 2, "3-draft": 2, 1: 3}[zarr_format]
     opened = store.trips
     np.testing.assert_array_equal(array[...], np.arange(4))
@@ -53,12 +53,12 @@ def test_an_array_is_opened_in_few_round_trips(web: Web, zarr_format: int | str)
 
 
 def test_a_consolidated_hierarchy_is_opened_in_one_round_trip(web: Web) -> None:
-    group = oz.create_group(oz.MemoryStore(web.values))
+    group = oz.create_group(oz.storage.MemoryStore(web.values))
     for i in range(20):
         group.create_array(f"a{i:02}", shape=3, dtype="i4")
     oz.consolidate_metadata(group.store)
     store = Counted(web.url)
-    group = oz.open_group(store, "r")
+    group = oz.open(store, "r")
     assert store.trips == 1
     assert list(group) == [f"a{i:02}" for i in range(20)]
     assert store.trips <= 2
@@ -72,7 +72,7 @@ def test_ten_thousand_nodes_are_listed_in_a_bounded_number_of_requests(gs: Cloud
     oz.create_group(group)
     objects = {f"n{i:05}/zarr.json": document for i in range(10_000)}
     gs.server.buckets["bucket"] = {"zarr.json": (group["zarr.json"], 1), **objects}  # type: ignore[attr-defined]
-    hierarchy = oz.open_group(resolve(gs.url, read_only=True, storage_options=gs.options), "r")
+    hierarchy = oz.open(resolve(gs.url, read_only=True, storage_options=gs.options), "r")
     gs.server.log.clear()
     assert len(hierarchy) == 10_000
     listings = [path for _, path, _ in gs.server.log if "list-type" in path]

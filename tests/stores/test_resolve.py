@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import omnizarr
-from omnizarr import LocalStore, MemoryStore, registry
+from omnizarr import registry
 from omnizarr.errors import StoreError
+from omnizarr.storage import LocalStore, MemoryStore
 from omnizarr.stores import resolve
 from omnizarr.stores.base import redact_url, redact_urls
 from omnizarr.stores.fsspec import FsspecStore

@@ -69,7 +69,7 @@ def test_every_function_reaches_a_bucket_by_options(s3: Cloud, tmp_path: Path) -
     assert np.array_equal(oz.load(f"{url}/saved", **options), DATA)
     oz.create_group(f"{url}/group", zarr_format=2, **options).create_array("a", data=DATA)
     assert oz.consolidate_metadata(f"{url}/group", **options).consolidated
-    assert oz.open_consolidated(f"{url}/group", **options)["a"].shape == (8, 8)
+    assert oz.open(f"{url}/group", **options, use_consolidated=True)["a"].shape == (8, 8)
     made = oz.create_hierarchy(
         store=f"{url}/many", nodes={"g": oz.create_group().metadata}, **options
     )
@@ -119,7 +119,7 @@ def commands(group: Group, *start: str) -> dict[tuple[str, ...], Command]:
 def test_every_command_reaches_a_bucket_by_options(s3: Cloud, tmp_path: Path) -> None:
     """D3: ``--storage-option KEY=VALUE``, and ``--destination-option`` where there are two."""
     url = s3.url
-    oz.save_array(f"{url}/a", DATA, storage_options=s3.options)
+    oz.save(f"{url}/a", DATA, storage_options=s3.options)
     ome.write(f"{url}/i", DATA, levels=1, version="0.4", storage_options=s3.options)
     cf.create(f"{url}/c", storage_options=s3.options)
     geo.write(f"{url}/m", DATA, bounds=(0, 0, 8, 8), storage_options=s3.options)
@@ -167,7 +167,7 @@ def test_every_command_reaches_a_bucket_by_options(s3: Cloud, tmp_path: Path) ->
     for name in (("convert",), ("ome", "write")):
         there = f"{url}/{name[-1]}"
         source = str(tmp_path / "a")
-        oz.save_array(source, DATA, overwrite=True)
+        oz.save(source, DATA, overwrite=True)
         done = CliRunner().invoke(main, [*name, source, there, *other])
         assert done.exit_code == 0, (name, done.output)
 
@@ -202,7 +202,7 @@ def test_a_server_of_the_environment_is_asked(
     """D3: over plain HTTP too, as s3fs does."""
     options = {k: v for k, v in s3.options.items() if k != "endpoint"}
     monkeypatch.setenv(name, s3.server.url)
-    oz.save_array(f"{s3.url}/a", DATA, storage_options=options)
+    oz.save(f"{s3.url}/a", DATA, storage_options=options)
     monkeypatch.delenv(name)
     assert np.array_equal(oz.load(f"{s3.url}/a", storage_options=s3.options), DATA)
 

@@ -166,14 +166,14 @@ def test_a_prefix_hides_other_keys() -> None:
 def test_an_array_is_opened_below_a_prefix() -> None:
     memory = MemoryStore()
     oz.create_group(memory).create_array("g/a", data=np.arange(5))
-    assert oz.open_array(PrefixStore(memory, "g/a"))[...].tolist() == [0, 1, 2, 3, 4]
+    assert oz.open(PrefixStore(memory, "g/a"))[...].tolist() == [0, 1, 2, 3, 4]
 
 
 def test_a_recording_lists_the_requests_of_an_operation() -> None:
     store = RecordingStore(MemoryStore())
     oz.create_array(store, data=np.arange(6), chunks=(2,))
     store.calls.clear()
-    array = oz.open_array(store)
+    array = oz.open(store)
     assert store.counts().total() <= 2
     store.calls.clear()
     assert array[2:4].tolist() == [2, 3]
@@ -187,7 +187,7 @@ def test_a_fault_reaches_the_reader_and_is_not_a_fill_value() -> None:
     def fault(operation: str, key: str) -> Exception | None:
         return StoreError("connection reset") if key == "c/1" else None
 
-    array = oz.open_array(FaultyStore(memory, fault))
+    array = oz.open(FaultyStore(memory, fault))
     assert array[:2].tolist() == [0, 1]
     with pytest.raises(OSError, match="connection reset"):
         array[...]
@@ -353,7 +353,7 @@ def test_nothing_gets_past_a_wrapper_that_overrides_get_and_set(
     make = {
         "memory": MemoryStore,
         "directory": lambda: LocalStore(tmp_path / "a"),
-        "zip": lambda: oz.ZipStore(tmp_path / "a.zip", mode="a"),
+        "zip": lambda: oz.storage.ZipStore(tmp_path / "a.zip", mode="a"),
         "sqlite": lambda: SQLiteStore(tmp_path / "a.sqlite"),
         "prefix": lambda: PrefixStore(MemoryStore(), "a"),
     }
@@ -372,7 +372,7 @@ def test_nothing_gets_past_a_wrapper_that_overrides_get_and_set(
         group.create_array("z", data=values, overwrite=True)
         oz.consolidate_metadata(each)
     for again in (Encrypted(inner), PrefixStore(Encrypted(inner), "")):
-        found = oz.open_group(again, mode="r")
+        found = oz.open(again, mode="r")
         assert found.attrs["title"] == "secret"
         assert np.array_equal(found["x"][...], values)
         assert np.array_equal(found["y"][...], oz.open(plain, path="y")[...])

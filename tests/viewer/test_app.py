@@ -327,6 +327,6 @@ def test_n5_is_served_as_it_is_and_as_versions_2_and_3() -> None:
         assert client.get("v3/setup0/s0/c/0/0/0").content == source["setup0/s0/0/0/0"]
         assert client.get("api/members", params={"path": ""}).json()["members"][0]["name"] == "none"
         for version in (2, 3):
-            array = oz.open_array(f"{client.base_url}v{version}/setup0/s0")
+            array = oz.open(f"{client.base_url}v{version}/setup0/s0")
             assert array.zarr_format == version
             assert (array[...] == N5_VALUES).all()

@@ -27,7 +27,7 @@ from omnizarr.viewer import display
 def test_photographs_are_shown_in_their_colours(
     shape: tuple[int, ...], dtype: str, names: Any, in_color: bool
 ) -> None:
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     array = oz.create_array(store, shape=shape, dtype=dtype, dimension_names=names)
     found = display.display(array)
     assert (found["channels"] is not None) is in_color
@@ -50,7 +50,7 @@ def test_chunks_are_counted_as_a_selection_touches_them() -> None:
 
 
 def test_the_work_of_a_selection_is_that_of_its_chunks() -> None:
-    array = oz.create_array(oz.MemoryStore(), shape=(100, 90), chunks=(10, 30), dtype="i4")
+    array = oz.create_array(oz.storage.MemoryStore(), shape=(100, 90), chunks=(10, 30), dtype="i4")
     assert display.work(array, (slice(0, 100, 50), 5)) == (2, 2 * 10 * 30 * 4)
     assert display.work(array, (99, slice(0, 90))) == (3, 3 * 10 * 30 * 4)
     assert display.work(array, (slice(3, 3), 0)) == (0, 0)

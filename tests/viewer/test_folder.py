@@ -30,7 +30,7 @@ def make_lake(root: Path) -> Path:
     group = oz.create_group(root / "more" / "b.zarr", zarr_format=2)
     group.create_array("t", data=DATA, chunks=(2, 5))
     oz.copy_hierarchy(n5_hierarchy(), root / "more" / "c.n5")
-    with oz.ZipStore(root / "more" / "d.zip", mode="w") as archive:
+    with oz.storage.ZipStore(root / "more" / "d.zip", mode="w") as archive:
         oz.create_group(archive, zarr_format=3).create_array(
             "x/t", data=DATA, dimension_names=["y", "x"]
         )
@@ -249,7 +249,7 @@ def test_what_comes_later_is_found_and_a_new_archive_is_opened_again(
     monkeypatch.setattr(folder, "SECONDS", 0.0)
     (tmp_path / "more").mkdir()
     for number in (1, 2):
-        with oz.ZipStore(tmp_path / "new.zip", mode="w") as archive:
+        with oz.storage.ZipStore(tmp_path / "new.zip", mode="w") as archive:
             oz.save(archive, np.full(3, number))
         os.replace(tmp_path / "new.zip", tmp_path / "b.zip")
         if number == 1:
@@ -264,7 +264,7 @@ def test_what_comes_later_is_found_and_a_new_archive_is_opened_again(
 
 
 def test_a_folder_may_be_in_any_store_that_lists(lake: Path) -> None:
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     for file in filter(Path.is_file, lake.rglob("*")):
         store.set(f"top/{file.relative_to(lake)}", file.read_bytes())
     with client_of(PrefixStore(store, "top/")) as client:

@@ -228,7 +228,7 @@ def test_times_of_other_calendars_are_the_dates_that_cf_decodes(
     calendar: str, numbers: list[int], units: str
 ) -> None:
     pytest.importorskip("cftime")
-    group = oz.create_group(oz.MemoryStore())
+    group = oz.create_group(oz.storage.MemoryStore())
     attributes = {"units": units, "calendar": calendar}
     group.create_array("t", data=np.array(numbers), attributes=attributes)
     wanted = values.Wanted(f"0:{len(numbers)}", decode="time")
@@ -255,7 +255,7 @@ def test_values_read_in_parts_are_those_of_numpy(data: Any) -> None:
         cuts = data.draw(st.sets(st.integers(1, max(1, shape[0] - 1)), max_size=6))
         edges = [0, *sorted(cut for cut in cuts if cut < shape[0]), shape[0]]
         chunks = [np.diff(edges).tolist(), chunks[1]]
-    array = oz.array(numbers, chunks=chunks)
+    array = oz.create_array(data=numbers, chunks=chunks)
     selection, text = [], []
     for length in shape:
         start = data.draw(st.integers(0, length - 1))
@@ -391,14 +391,14 @@ def test_values_of_a_moment_ago_and_of_slow_stores_have_no_tag(
     array = oz.create_array(tmp_path / "a.zarr", data=np.arange(6))
     with client_of(array) as client:
         assert "etag" not in client.get("api/values", params={"select": "0:6"}).headers
-    with oz.ZipStore(tmp_path / "a.zip", mode="w") as store:
+    with oz.storage.ZipStore(tmp_path / "a.zip", mode="w") as store:
         oz.save(store, np.arange(6))
     with client_of(tmp_path / "a.zip") as client:
         assert "etag" not in client.get("api/values", params={"select": "0:6"}).headers
 
 
 def test_a_chunk_replaced_while_it_is_read_leaves_no_tag(monkeypatch: Any) -> None:
-    array = oz.create_array(oz.MemoryStore(), data=np.arange(6))
+    array = oz.create_array(oz.storage.MemoryStore(), data=np.arange(6))
     with client_of(array) as client:
         assert "etag" in client.get("api/values", params={"select": "0:6"}).headers
         read = values.read_values
@@ -421,7 +421,7 @@ def test_extremes_are_those_of_every_so_many_values(data: Any) -> None:
     stop = data.draw(st.integers(start, length))
     elements = st.sampled_from([np.nan, np.inf, -np.inf, *range(-5, 6)])
     numbers = np.array(data.draw(st.lists(elements, min_size=length, max_size=length)), "f4")
-    array = oz.array(numbers, chunks=(chunk,))
+    array = oz.create_array(data=numbers, chunks=(chunk,))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(values, "MAX_PIECE", data.draw(st.integers(1, 300)))
         wanted = values.Wanted(f"{start}:{stop}:{step}", extremes=True)

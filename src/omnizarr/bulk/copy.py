@@ -84,7 +84,7 @@ def from_array(
         CannotExpress: If the format cannot express what is asked for.
 
     Examples:
-        >>> a = oz.array(np.arange(6), chunks=3)
+        >>> a = oz.create_array(data=np.arange(6), chunks=3)
         >>> oz.from_array("copy.zarr", data=a, zarr_format=2).chunks
         (3,)
     """
@@ -109,7 +109,7 @@ def from_array(
             found = {**{k: kept[k] for k in CODEC_OPTIONS if k in kept}, **found}
     if not write_data:
         return create_array(
-            store, name=name, overwrite=overwrite, storage_options=storage_options, **found
+            store, path=name, overwrite=overwrite, storage_options=storage_options, **found
         )
     formats = [found.pop(k, None) for k in ("zarr_format", "zarr_version")]
     wanted_format = next((f for f in formats if f is not None), None)
@@ -208,8 +208,8 @@ def copy(
         NodeExists: If there is a member of that name.
 
     Examples:
-        >>> g = oz.group()
-        >>> oz.copy(oz.array(np.arange(4, dtype="i2")), g, "salt", chunks=2)
+        >>> g = oz.create_group()
+        >>> oz.copy(oz.create_array(data=np.arange(4, dtype="i2")), g, "salt", chunks=2)
         (1, 0, 8)
         >>> g["salt"].chunks
         (2,)
@@ -327,7 +327,7 @@ def copy_all(
 
     Examples:
         >>> oz.save("run.zarr", a=np.arange(3, dtype="i1"), b=np.ones(2, dtype="i1"))
-        >>> oz.copy_all(oz.open("run.zarr"), oz.group("copy.zarr"))
+        >>> oz.copy_all(oz.open("run.zarr"), oz.open("copy.zarr", "a"))
         (2, 0, 5)
     """
     _check_nodes(source, dest)

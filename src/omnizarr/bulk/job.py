@@ -72,7 +72,7 @@ class Outcome:
     Every field has a default, so that there is an empty result.
 
     Examples:
-        >>> oz.run(oz.jobs.Stats(oz.ones(3))).to_json()["errors"]
+        >>> oz.run(oz.jobs.Stats(oz.create_array(shape=3, fill_value=1))).to_json()["errors"]
         {}
     """
 
@@ -181,7 +181,7 @@ class Stage(Generic[O]):
         """Return the expected numbers as JSON.
 
         Examples:
-            >>> plan = oz.jobs.Rechunk(oz.zeros(6), "b.zarr", chunks=3).plan()
+            >>> plan = oz.jobs.Rechunk(oz.create_array(shape=6), "b.zarr", chunks=3).plan()
             >>> plan.stages[0].to_json()["name"]
             'rechunk'
         """
@@ -269,7 +269,7 @@ class Plan(Generic[O]):
         """Return the plan as JSON.
 
         Examples:
-            >>> plan = oz.jobs.Rechunk(oz.zeros(6), "b.zarr", chunks=3).plan()
+            >>> plan = oz.jobs.Rechunk(oz.create_array(shape=6), "b.zarr", chunks=3).plan()
             >>> len(plan.to_json()["stages"])
             1
         """
@@ -298,7 +298,7 @@ class Job(ABC, Generic[O]):
     A subclass has a method `plan`, which reads metadata, decides what to do and writes nothing.
 
     Examples:
-        >>> job = oz.jobs.Rechunk(oz.zeros(6), "b.zarr", chunks=3)
+        >>> job = oz.jobs.Rechunk(oz.create_array(shape=6), "b.zarr", chunks=3)
         >>> isinstance(job, oz.jobs.Job)
         True
     """

@@ -253,7 +253,7 @@ def parse_selection(text: str) -> tuple[Any, ...]:
 def _open_array(path: str, node: str, options: Options) -> Array:
     found = omnizarr.open(path, path=node, storage_options=options)
     if not isinstance(found, omnizarr.Array):
-        names = ", ".join(sorted(found.array_keys())[:10])
+        names = ", ".join([n for n, _ in found.arrays()][:10])
         held = f"; its arrays are {names}" if names else ""
         raise WrongNode(f"{found.name} in {path} is a group; give an array with --node{held}")
     return found

@@ -7,6 +7,7 @@ from omnizarr.model.node import IMAGE_ARRAYS, IMAGE_COMPRESSORS, IMAGE_FILTERS, 
 
 if TYPE_CHECKING:
     from omnizarr.codecs.blosc import Blosc as BloscCodec
+    from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
     from omnizarr.codecs.bytes import Bytes as BytesCodec
     from omnizarr.codecs.cast_value import CastValue
     from omnizarr.codecs.codec import (
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
         Spec,
         as_bytes_array,
     )
+    from omnizarr.codecs.compressors import Bz2 as BZ2
+    from omnizarr.codecs.compressors import Gzip as GZip
+    from omnizarr.codecs.compressors import Lzma as LZMA
     from omnizarr.codecs.compressors import StrictGzip as GzipCodec
+    from omnizarr.codecs.compressors import Zlib
     from omnizarr.codecs.crc32c import Crc32c as Crc32cCodec
     from omnizarr.codecs.pipeline import CodecPipeline, bind_codec, bind_pipeline
     from omnizarr.codecs.pipeline import CodecPipeline as Chain
@@ -32,8 +37,11 @@ if TYPE_CHECKING:
     from omnizarr.codecs.zstd import Zstd as ZstdCodec
 
 __all__ = [
+    "BZ2",
+    "LZMA",
     "ArrayArrayCodec",
     "ArrayBytesCodec",
+    "Blosc",
     "BloscCname",
     "BloscCodec",
     "BloscShuffle",
@@ -46,6 +54,7 @@ __all__ = [
     "Configured",
     "Crc32cCodec",
     "Endian",
+    "GZip",
     "GzipCodec",
     "ScaleOffset",
     "ShardingCodec",
@@ -54,6 +63,7 @@ __all__ = [
     "TransposeCodec",
     "VLenBytesCodec",
     "VLenUTF8Codec",
+    "Zlib",
     "ZstdCodec",
     "as_bytes_array",
     "bind_chain",
@@ -132,6 +142,12 @@ _LATER = {
     # The names of earlier versions.
     "Chain": "codecs.pipeline:CodecPipeline",
     "bind_chain": "codecs.pipeline:bind_pipeline",
+    # The names that numcodecs has, for versions 1 and 2.
+    "BZ2": "codecs.compressors:Bz2",
+    "Blosc": "codecs.blosc:NumcodecsBlosc",
+    "GZip": "codecs.compressors:Gzip",
+    "LZMA": "codecs.compressors:Lzma",
+    "Zlib": "codecs.compressors:Zlib",
     # The names that zarr-python has.
     "BloscCname": "codecs.specify:BloscCname",
     "BloscCodec": "codecs.blosc:Blosc",

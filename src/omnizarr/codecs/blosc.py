@@ -80,7 +80,8 @@ class NumcodecsBlosc(Configured):
         typesize: The bytes of an item; by default that of the array.
 
     Examples:
-        >>> oz.zeros(3, compressor=oz.Blosc(cname="zstd"), zarr_format=2).compressor.cname
+        >>> a = oz.create_array(shape=3, compressors=oz.codecs.Blosc(cname="zstd"), zarr_format=2)
+        >>> a.codecs[-1].configuration["cname"]
         'zstd'
     """
 
@@ -168,7 +169,8 @@ class Blosc(NumcodecsBlosc):
         blocksize: The bytes of a block; 0 for the library's choice.
 
     Examples:
-        >>> oz.zeros(3, compressors=oz.codecs.BloscCodec(cname="lz4")).compressors[0].cname
+        >>> a = oz.create_array(shape=3, compressors=oz.codecs.BloscCodec(cname="lz4"))
+        >>> a.codecs[-1].configuration["cname"]
         'lz4'
     """
 

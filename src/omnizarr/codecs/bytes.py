@@ -26,7 +26,8 @@ class Bytes(Configured):
         endian: ``"little"``, ``"big"`` or None.
 
     Examples:
-        >>> oz.zeros(3, serializer=oz.codecs.BytesCodec(endian="big")).serializer.endian
+        >>> a = oz.create_array(shape=3, serializer=oz.codecs.BytesCodec(endian="big"))
+        >>> a.codecs[0].configuration["endian"]
         'big'
     """
 

@@ -297,7 +297,7 @@ class CastValue(Configured):
 
     Examples:
         >>> cast = {"name": "cast_value", "configuration": {"data_type": "uint8"}}
-        >>> oz.array([1.0, 2.0], filters=[cast])[...]
+        >>> oz.create_array(data=[1.0, 2.0], filters=[cast])[...]
         array([1., 2.])
     """
 

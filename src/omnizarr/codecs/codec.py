@@ -137,7 +137,7 @@ class Configured:
     Its fields are the members of the configuration in the metadata.
 
     Examples:
-        >>> oz.Zstd(level=5).to_dict()
+        >>> oz.codecs.ZstdCodec(level=5).to_dict()
         {'name': 'zstd', 'configuration': {'level': 5, 'checksum': False}}
     """
 
@@ -207,7 +207,7 @@ class ArrayArrayCodec(Configured, ABC):
         ...     def decode(self, array, spec):
         ...         return -array
         >>> oz.register("codec", "example.negate", Negate)
-        >>> oz.array([1, 2], filters=[Negate()])[...]
+        >>> oz.create_array(data=[1, 2], filters=[Negate()])[...]
         array([1, 2])
     """
 
@@ -241,7 +241,7 @@ class ArrayBytesCodec(Configured, ABC):
         ...     def decode(self, data, spec):
         ...         return np.frombuffer(data, spec.data_type.dtype).reshape(spec.shape)
         >>> oz.register("codec", "example.raw", Raw)
-        >>> oz.array([1, 2], serializer=Raw())[...]
+        >>> oz.create_array(data=[1, 2], serializer=Raw())[...]
         array([1, 2])
     """
 
@@ -292,7 +292,7 @@ class BytesBytesCodec(Configured, ABC):
         ...     def decode(self, data, size):
         ...         return bytes(data)[::-1]
         >>> oz.register("codec", "example.reverse", Reverse)
-        >>> oz.array([1, 2], compressors=[Reverse()])[...]
+        >>> oz.create_array(data=[1, 2], compressors=[Reverse()])[...]
         array([1, 2])
     """
 

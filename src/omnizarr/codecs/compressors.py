@@ -40,7 +40,8 @@ class Gzip(Configured):
         level: 0 (none) to 9 (smallest).
 
     Examples:
-        >>> oz.zeros(3, compressor=oz.GZip(level=9), zarr_format=2).compressor.level
+        >>> a = oz.create_array(shape=3, compressors=oz.codecs.GZip(level=9), zarr_format=2)
+        >>> a.codecs[-1].configuration["level"]
         9
     """
 
@@ -87,7 +88,8 @@ class StrictGzip(Gzip):
         level: 0 (none) to 9 (smallest).
 
     Examples:
-        >>> oz.zeros(3, compressors=oz.codecs.GzipCodec(level=9)).compressors[0].level
+        >>> a = oz.create_array(shape=3, compressors=oz.codecs.GzipCodec(level=9))
+        >>> a.codecs[-1].configuration["level"]
         9
     """
 
@@ -107,7 +109,8 @@ class Zlib(Configured):
         level: 0 (none) to 9 (smallest); -1 for the library's choice.
 
     Examples:
-        >>> oz.zeros(3, compressor=oz.Zlib(level=9), zarr_format=2).compressor.level
+        >>> a = oz.create_array(shape=3, compressors=oz.codecs.Zlib(level=9), zarr_format=2)
+        >>> a.codecs[-1].configuration["level"]
         9
     """
 
@@ -177,7 +180,8 @@ class Bz2(Configured):
         level: 1 to 9 (smallest).
 
     Examples:
-        >>> oz.zeros(3, compressor=oz.BZ2(level=9), zarr_format=2).compressor.level
+        >>> a = oz.create_array(shape=3, compressors=oz.codecs.BZ2(level=9), zarr_format=2)
+        >>> a.codecs[-1].configuration["level"]
         9
     """
 
@@ -214,7 +218,8 @@ class Lzma(Configured):
         filters: A chain of filters instead of the preset.
 
     Examples:
-        >>> oz.zeros(3, compressor=oz.LZMA(preset=1), zarr_format=2).compressor.preset
+        >>> a = oz.create_array(shape=3, compressors=oz.codecs.LZMA(preset=1), zarr_format=2)
+        >>> a.codecs[-1].configuration["preset"]
         1
     """
 

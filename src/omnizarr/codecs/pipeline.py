@@ -127,7 +127,8 @@ def bind_codec(named: Named, where: str) -> Codec:
         InvalidMetadata: If its configuration is not valid.
 
     Examples:
-        >>> oz.codecs.bind_codec(oz.zeros(3, compressors="zstd").codecs[1], "codecs[1]").level
+        >>> a = oz.create_array(shape=3, compressors="zstd")
+        >>> oz.codecs.bind_codec(a.codecs[1], "codecs[1]").level
         0
     """
     target = registry.find("codec", named.name)

@@ -28,7 +28,8 @@ class ScaleOffset(Configured):
         scale: The number by which the difference is multiplied.
 
     Examples:
-        >>> oz.array([10.0, 12.0], filters=[oz.codecs.ScaleOffset(offset=10, scale=2)])[...]
+        >>> codec = oz.codecs.ScaleOffset(offset=10, scale=2)
+        >>> oz.create_array(data=[10.0, 12.0], filters=[codec])[...]
         array([10., 12.])
     """
 

@@ -215,7 +215,7 @@ class ShardingIndexed(Configured):
 
     Examples:
         >>> shards = oz.codecs.ShardingCodec(chunk_shape=(2, 2))
-        >>> oz.zeros((8, 8), chunks=(4, 4), codecs=[shards]).shards
+        >>> oz.create_array(shape=(8, 8), chunks=(4, 4), codecs=[shards]).shards
         (4, 4)
     """
 

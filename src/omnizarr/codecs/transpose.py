@@ -23,7 +23,7 @@ class Transpose(Configured):
         order: The axes in the order in which they are stored.
 
     Examples:
-        >>> oz.zeros((2, 3), filters=[oz.codecs.TransposeCodec(order=(1, 0))]).order
+        >>> oz.create_array(shape=(2, 3), filters=[oz.codecs.TransposeCodec(order=(1, 0))]).order
         'F'
     """
 

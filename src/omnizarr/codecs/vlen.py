@@ -39,7 +39,7 @@ class VlenUtf8(Configured):
     """The registered extension ``vlen-utf8``, an object codec of version 2; no configuration.
 
     Examples:
-        >>> oz.array(["a", "bc"], dtype=str, serializer=oz.codecs.VLenUTF8Codec()).shape
+        >>> oz.create_array(data=["a", "bc"], dtype=str, serializer=oz.codecs.VLenUTF8Codec()).shape
         (2,)
     """
 

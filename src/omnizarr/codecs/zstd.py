@@ -49,7 +49,8 @@ class Zstd(Configured):
         checksum: True to store a checksum with each chunk.
 
     Examples:
-        >>> oz.zeros(3, compressors=oz.Zstd(level=5)).compressors[0].level
+        >>> a = oz.create_array(shape=3, compressors=oz.codecs.ZstdCodec(level=5))
+        >>> a.codecs[-1].configuration["level"]
         5
     """
 

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from omnizarr import config as settings
 from omnizarr import engine, registry
-from omnizarr.codecs import bind_codec
 from omnizarr.codecs.specify import inner_chunk_shape, memory_order, pipeline
 from omnizarr.config import byte_size
 from omnizarr.data_types import own_type
@@ -25,7 +24,6 @@ from omnizarr.engine import BoundArray, was_bound
 from omnizarr.engine.watch import ArrayWatch, check_same_array, is_smaller
 from omnizarr.errors import (
     NodeChanged,
-    OmnizarrError,
     WrongNode,
     warn,
 )
@@ -82,7 +80,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         WrongNode: If there is a node of the other kind.
 
     Examples:
-        >>> a = oz.array(np.arange(12).reshape(3, 4), chunks=(2, 2), store="ocean.zarr")
+        >>> a = oz.create_array("ocean.zarr", data=np.arange(12).reshape(3, 4), chunks=(2, 2))
         >>> a[1:, 0] = -1
         >>> oz.Array("ocean.zarr", read_only=True)[:, :2]
         array([[ 0,  1],
@@ -98,7 +96,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
 
     def _set_model(self, location: Location, model: Node) -> None:
         if not isinstance(model, ArrayModel):
-            raise WrongNode(f"{location} is a group, not an array; use open_group")
+            raise WrongNode(f"{location} is a group, not an array; omnizarr.open opens both")
         self._read_at = time.monotonic() if self._is_published else None
         bound = None if was_bound(model) else _bind(location, model, self._read_at)
         self._location, self._model, self._bound_model = location, model, bound
@@ -221,16 +219,6 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         return packed_shard_shape(self._model)
 
     @property
-    def read_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
-        """The lengths of the chunks along each axis, cut at the end of the array."""
-        inner = inner_chunk_shape(self._model)
-        if inner is None:
-            return self.write_chunk_sizes
-        check_countable(self._location, self.cdata_shape)
-        pairs = zip(self.shape, inner, strict=True)
-        return tuple(tuple(min(c, n - i) for i in range(0, n, c)) for n, c in pairs)
-
-    @property
     def write_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
         """The lengths of the stored values, chunks or shards, along each axis."""
         check_countable(self._location, self._bound.grid.shape)
@@ -250,30 +238,6 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
     def nchunks(self) -> int:
         """The number of chunks of the grid, stored or not."""
         return math.prod(self.cdata_shape)
-
-    @property
-    def filters(self) -> tuple[Any, ...]:
-        """The codecs on arrays."""
-        return tuple(map(_bound_codec, pipeline(self._model).filters))
-
-    @property
-    def serializer(self) -> Any:
-        """The codec from array to bytes."""
-        serializer = pipeline(self._model).serializer
-        return None if serializer is None else _bound_codec(serializer)
-
-    @property
-    def compressors(self) -> tuple[Any, ...]:
-        """The codecs on bytes."""
-        return tuple(map(_bound_codec, pipeline(self._model).compressors))
-
-    @property
-    def compressor(self) -> Any:
-        """The only codec on bytes, or None if there is none."""
-        found = self.compressors
-        if len(found) > 1:
-            raise TypeError(f"{self._location} has {len(found)} compressors; see .compressors")
-        return found[0] if found else None
 
     @property
     def codecs(self) -> tuple[Named, ...]:
@@ -301,32 +265,6 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         """Raise if attributes name the dimensions wrongly."""
         check_attributes(attributes, len(self.shape))
 
-    @classmethod
-    def open(cls, store: Any, zarr_format: Any = None, *, config: Any = None) -> Self:
-        """Open the array at the root of a store, for reading and writing.
-
-        Args:
-            store: A path, URL, dict, store or `StorePath`.
-            zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
-                detected.
-            config: The settings of the handle, an `ArrayConfig` or a mapping.
-
-        Returns:
-            The array.
-
-        Raises:
-            NodeNotFound: If there is no such node.
-            WrongNode: If there is a node of the other kind.
-
-        Examples:
-            >>> oz.save("ocean.zarr", np.arange(3))
-            >>> oz.Array.open("ocean.zarr").shape
-            (3,)
-        """
-        handle = cls(store, zarr_format=zarr_format)
-        handle._configure(ArrayConfig.of(config))
-        return handle
-
     # Reading and writing
 
     def _check_codecs(self) -> None:
@@ -338,12 +276,6 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         self._location.check_writable()
         if self._model.storage_transformers:
             check_writable(self._bound.chunk_store)
-
-    if not TYPE_CHECKING:  # for which the type of the elements is in the brackets
-
-        def __class_getitem__(cls, item: Any) -> type[Self]:
-            """Return the class itself; annotations for zarr-python name metadata here."""
-            return cls
 
     @property
     def config(self) -> ArrayConfig:
@@ -364,7 +296,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             WrongType: If a setting has the wrong type.
 
         Examples:
-            >>> a = oz.zeros(4, chunks=2)
+            >>> a = oz.create_array(shape=4, chunks=2)
             >>> a.with_config({"write_empty_chunks": True})[:] = 0
             >>> a.nchunks_initialized
             2
@@ -411,7 +343,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             ReadOnly: If the node or its store is read-only.
 
         Examples:
-            >>> a = oz.zeros((4, 4), chunks=(4, 2))
+            >>> a = oz.create_array(shape=(4, 4), chunks=(4, 2))
             >>> with a.writer() as w:
             ...     for row in range(4):
             ...         w[row] = row
@@ -447,7 +379,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             MissingPackage: If Dask is not installed.
 
         Examples:
-            >>> a = oz.array(np.arange(6), chunks=3)
+            >>> a = oz.create_array(data=np.arange(6), chunks=3)
             >>> int(a.to_dask().sum().compute())
             15
         """
@@ -464,7 +396,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             WrongNode: If there are no numbers to show.
 
         Examples:
-            >>> a = oz.array(np.arange(64).reshape(8, 8))
+            >>> a = oz.create_array(data=np.arange(64).reshape(8, 8))
             >>> a.preview().save("a.png")
         """
         return registry.lookup("integration", "preview")(self, at=at, pixels=pixels)
@@ -482,7 +414,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
                 key, too.
 
         Examples:
-            >>> oz.zeros((4, 4), chunks=(2, 2)).chunk_key((0, 1))
+            >>> oz.create_array(shape=(4, 4), chunks=(2, 2)).chunk_key((0, 1))
             'c/0/1'
         """
         return self._bound.key(tuple(coords))
@@ -499,7 +431,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             SelectionError: If the region does not fit the chunk grid.
 
         Examples:
-            >>> a = oz.zeros(6, chunks=2)
+            >>> a = oz.create_array(shape=6, chunks=2)
             >>> a[2:4] = 1
             >>> a.chunks_present()
             array([False,  True, False])
@@ -513,7 +445,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         for more chunks.
 
         Examples:
-            >>> a = oz.zeros(6, chunks=2)
+            >>> a = oz.create_array(shape=6, chunks=2)
             >>> a[2:4] = 1
             >>> list(a.stored_chunks())
             [(1,)]
@@ -529,7 +461,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         """Return the number of bytes that the array's metadata and chunks have in the store.
 
         Examples:
-            >>> a = oz.zeros(1000, chunks=100)
+            >>> a = oz.create_array(shape=1000, chunks=100)
             >>> a.nbytes_stored() < a.nbytes
             True
         """
@@ -546,7 +478,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             SelectionError: If there is no such chunk.
 
         Examples:
-            >>> a = oz.array(np.arange(4, dtype="u1"), chunks=2, compressors=None)
+            >>> a = oz.create_array(data=np.arange(4, dtype="u1"), chunks=2, compressors=None)
             >>> a.get_encoded_chunk((1,))
             b'\x02\x03'
         """
@@ -566,7 +498,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             ReadOnly: If the node or its store is read-only.
 
         Examples:
-            >>> a = oz.zeros(4, dtype="u1", chunks=2, compressors=None)
+            >>> a = oz.create_array(shape=4, dtype="u1", chunks=2, compressors=None)
             >>> a.set_encoded_chunk((1,), bytes([2, 3]))
             >>> a[...]
             array([0, 0, 2, 3], dtype=uint8)
@@ -600,7 +532,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             ReadOnly: If the node or its store is read-only.
 
         Examples:
-            >>> a = oz.ones((2, 3))
+            >>> a = oz.create_array(shape=(2, 3), fill_value=1)
             >>> a.resize(4, 3)
             >>> a[:, 0]
             array([1., 1., 1., 1.])
@@ -630,7 +562,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             ReadOnly: If the node or its store is read-only.
 
         Examples:
-            >>> a = oz.array([[1, 2], [3, 4]])
+            >>> a = oz.create_array(data=[[1, 2], [3, 4]])
             >>> a.append([[5, 6]])
             (3, 2)
         """
@@ -698,34 +630,18 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         counts = partial(stored_chunks.chunk_counts, self._bound)
         return info.array_info(self._model, self._location, self._bound, counts)
 
-    def info_complete(self) -> Info:
-        """Return the summary with the number and bytes of stored chunks.
-
-        Examples:
-            >>> info = oz.array(np.arange(6), chunks=3).info_complete()
-            >>> info["stored"].startswith("2 of 2 chunks, ")
-            True
-        """
-        found, bound = self.info, self._bound
-        count, size = stored_chunks.stored_size(bound)
-        nbytes = 0 if bound.data_type.variable else self.nbytes
-        full = math.prod(bound.grid.regular or (0,)) * self.itemsize
-        decoded = info.decoded_bytes(count, bound.grid.count, full, nbytes)
-        what = "chunk" if self.shards is None else "shard"
-        text = info.stored_text(count, bound.grid.count, what, size, decoded)
-        found.add({"stored": text})
-        return found
-
     def __repr__(self) -> str:
         return info.array_line(self._model, self._location)
 
-    if not TYPE_CHECKING:  # a misspelt name is an error for type checkers
+    if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if hasattr(np.ndarray, name) and not name.startswith("_"):
-                message += "; np.asarray(array) reads it into an array that has it"
-            raise AttributeError(message, name=name, obj=self)
+            try:
+                return super().__getattr__(name)
+            except AttributeError as e:
+                if hasattr(np.ndarray, name) and not name.startswith("_"):
+                    e.args = (f"{e}; np.asarray(array) reads it into an array that has it",)
+                raise
 
 
 def unpublished(location: Location, model: ArrayModel) -> Array:
@@ -749,7 +665,7 @@ def _bind(location: Location, model: ArrayModel, read_at: float | None) -> Bound
 
 
 # Options that describe the codec pipeline.
-CODEC_OPTIONS = {"codecs", "filters", "serializer", "compressors", "compressor", "order"}
+CODEC_OPTIONS = {"codecs", "filters", "serializer", "compressors", "order"}
 
 
 def options_like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -792,11 +708,3 @@ def codecs_as_options(a: Array) -> dict[str, Any]:
         "serializer": known.serializer,
         "compressors": known.compressors,
     }
-
-
-def _bound_codec(codec: Named) -> Any:
-    """Return the codec object, or its name and configuration where no such codec is known."""
-    try:
-        return bind_codec(codec, "codecs")
-    except OmnizarrError:
-        return codec

@@ -10,12 +10,14 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
 
 from omnizarr.concurrency import key_locks
 from omnizarr.concurrency.retry import AnswerLost
-from omnizarr.errors import InvalidMetadata, StoreError, warn
+from omnizarr.errors import InvalidMetadata, NodeNotFound, StoreError, warn
 from omnizarr.formats import Documents, Format, consolidated
 from omnizarr.model import GroupModel, Node, paths
 from omnizarr.stores import (
@@ -30,6 +32,10 @@ from omnizarr.stores import (
 from omnizarr.stores.base import LockKind
 from omnizarr.stores.staging import epoch
 
+if TYPE_CHECKING:
+    from omnizarr.hierarchy.location import Location
+
+BATCH = 1000  # nodes whose metadata are fetched at once
 MAX_UPDATED = 2**22  # bytes of consolidated metadata that are updated at every change
 # Bytes that this process writes of larger ones; then they are dropped.
 MAX_REWRITTEN = 2**32
@@ -320,3 +326,90 @@ def _walk_metadata(
 
 def _fetch_metadata(store: Store, format: Format, path: str) -> dict[str, bytes]:
     return {paths.name(key): text for key, text in get_existing(store, format.keys(path)).items()}
+
+
+# Consolidating the metadata of a group
+
+
+@dataclass
+class Seen:
+    """Hashes of the documents of a group, and of the members of it and each group below."""
+
+    documents: int | None = None
+    groups: list[tuple[Location, int]] = field(default_factory=list)
+
+    def is_current(self, documents: int) -> bool:
+        """Return True if all documents are the same as before."""
+        if documents != self.documents:
+            return False
+        return all(mark == _hash_members(group) for group, mark in self.groups)
+
+
+def _hash_members(group: Location) -> int:
+    mark = 0
+    for names, documents in _member_documents(group):
+        mark = hash((mark, *names, *documents.items()))
+    return mark
+
+
+def collect(location: Location, key: str, seen: Seen, stored: bytes | None) -> bytes | None:
+    """Return the consolidated metadata of a group, `stored` itself if that is the same text."""
+    store, format, path = location.store, location.format, location.path
+    own = get_existing(store, [k for k in format.keys(path) if k != key])
+    others = tuple(own.items())
+    if seen.is_current(hash((stored, others))):
+        return stored
+    if stored is not None and key in format.keys(path):
+        own[key] = stored
+    group = format.read(path, own, [])
+    if not isinstance(group, GroupModel):
+        raise NodeNotFound(f"there is no group at {location}")
+    seen.groups.clear()
+    known, found = 0, None
+    for part in consolidated.parts(format, group, _own_metadata(location, own, seen)):
+        if found is None:
+            if stored is not None and stored.startswith(part, known):
+                known += len(part)
+                continue
+            found = BytesIO()
+            found.write(memoryview(stored or b"")[:known])
+        found.write(part)
+    made = (stored or b"")[:known] if found is None else found.getvalue()
+    seen.documents = hash((made, others))
+    return stored if made == stored else made
+
+
+def _member_documents(group: Location) -> Iterator[tuple[list[str], dict[str, bytes]]]:
+    """Yield the names of members of a group, and their documents by key, in batches."""
+    start = paths.prefix(group.path)
+    names = sorted(group.child_names(), key=paths.prefix)
+    for first in range(0, len(names), BATCH):
+        batch = names[first : first + BATCH]
+        keys = [key for name in batch for key in group.format.keys(start + name)]
+        yield batch, get_existing(group.store, keys)
+
+
+def _own_metadata(
+    location: Location, documents: Mapping[str, bytes], seen: Seen, relative: str = ""
+) -> Iterator[tuple[str, dict[str, bytes]]]:
+    """Yield the paths of a group and of all readable nodes below it, and their documents."""
+    format, mark = location.format, 0
+    yield relative, {paths.name(key): documents[key] for key in documents}
+    start, below = paths.prefix(location.path), paths.prefix(relative)
+    for names, found in _member_documents(location):
+        mark = hash((mark, *names, *found.items()))
+        for name in names:
+            try:
+                node = format.read(start + name, found, [])
+            except InvalidMetadata:
+                continue
+            if node is None:
+                continue
+            if format.name_warning(name) is not None:
+                location.child(name).warn_of_name()
+            own = {key: found[key] for key in format.keys(start + name) if key in found}
+            if isinstance(node, GroupModel):
+                yield from _own_metadata(location.child(name), own, seen, below + name)
+            else:
+                yield below + name, {paths.name(key): text for key, text in own.items()}
+    seen.groups.append((location, mark))

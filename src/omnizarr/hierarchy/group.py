@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Unpack, overload
 
@@ -20,7 +20,7 @@ from omnizarr.errors import (
     warn_of_problems,
 )
 from omnizarr.hierarchy import info
-from omnizarr.hierarchy.array import Array, options_like
+from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes, lock_nodes
 from omnizarr.hierarchy.build import (
     create_node,
@@ -35,13 +35,10 @@ from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import (
     check_erasable,
     check_known_absent,
-    format_for,
     no_member_message,
-    resolve_store_path,
 )
 from omnizarr.hierarchy.node import NodeHandle, complete_hierarchy, frozen
 from omnizarr.hierarchy.options import (
-    ZERO,
     ArrayOptions,
     NewOptions,
     document_options,
@@ -78,7 +75,7 @@ class Group(NodeHandle[GroupModel]):
 
     def _set_model(self, location: Location, model: Node) -> None:
         if not isinstance(model, GroupModel):
-            raise WrongNode(f"{location} is an array, not a group; use open_array")
+            raise WrongNode(f"{location} is an array, not a group; omnizarr.open opens both")
         self._location = location
         self._model = model
 
@@ -94,7 +91,7 @@ class Group(NodeHandle[GroupModel]):
             NodeNotFound: If there is no such member.
 
         Examples:
-            >>> g = oz.group()
+            >>> g = oz.create_group()
             >>> g["day1/salt"] = np.arange(3)
             >>> g["day1/salt"].shape
             (3,)
@@ -126,7 +123,7 @@ class Group(NodeHandle[GroupModel]):
             default: The result if there is none.
 
         Examples:
-            >>> g = oz.group()
+            >>> g = oz.create_group()
             >>> g.get("salt") is None
             True
         """
@@ -142,7 +139,7 @@ class Group(NodeHandle[GroupModel]):
             path: The name or path of the member.
 
         Examples:
-            >>> "salt" in oz.group()
+            >>> "salt" in oz.create_group()
             False
         """
         if not isinstance(path, str):
@@ -165,7 +162,7 @@ class Group(NodeHandle[GroupModel]):
         """Return an iterator over the names of the members.
 
         Examples:
-            >>> list(oz.group({}).keys())
+            >>> list(oz.create_group({}).keys())
             []
         """
         return iter(self)
@@ -174,7 +171,7 @@ class Group(NodeHandle[GroupModel]):
         """Return an iterator over the members.
 
         Examples:
-            >>> g = oz.group()
+            >>> g = oz.create_group()
             >>> a, b = g.create_groups("a", "b")
             >>> sorted(member.name for member in g.values())
             ['/a', '/b']
@@ -185,7 +182,7 @@ class Group(NodeHandle[GroupModel]):
         """Return an iterator over names and members.
 
         Examples:
-            >>> g = oz.group()
+            >>> g = oz.create_group()
             >>> a, b = g.create_groups("a", "b")
             >>> sorted(name for name, member in g.items())
             ['a', 'b']
@@ -207,7 +204,7 @@ class Group(NodeHandle[GroupModel]):
             InvalidArgument: If `max_depth` is negative.
 
         Examples:
-            >>> g = oz.group()
+            >>> g = oz.create_group()
             >>> a = g.create_array("day1/salt", shape=3, dtype="i2")
             >>> [path for path, node in g.members(max_depth=None)]
             ['day1', 'day1/salt']
@@ -232,28 +229,11 @@ class Group(NodeHandle[GroupModel]):
                 deeper = None if max_depth is None else max_depth - 1
                 yield from ((f"{name}/{p}", m) for p, m in member._members(below, deeper))
 
-    def nmembers(self, max_depth: int | None = 0) -> int:
-        """Return the number of members.
-
-        Args:
-            max_depth: The depth to count to, as in `members`.
-
-        Raises:
-            InvalidArgument: If `max_depth` is negative.
-
-        Examples:
-            >>> g = oz.group()
-            >>> a = g.create_array("day1/salt", shape=3, dtype="i2")
-            >>> g.nmembers(), g.nmembers(max_depth=None)
-            (1, 2)
-        """
-        return len(self) if max_depth == 0 else len(self.members(max_depth))
-
     def arrays(self) -> Iterator[tuple[str, Array]]:
         """Return an iterator over names and arrays among the members.
 
         Examples:
-            >>> g = oz.group()
+            >>> g = oz.create_group()
             >>> a = g.create_array("salt", shape=3, dtype="i2")
             >>> [(name, array.shape) for name, array in g.arrays()]
             [('salt', (3,))]
@@ -264,111 +244,12 @@ class Group(NodeHandle[GroupModel]):
         """Return an iterator over names and groups among the members.
 
         Examples:
-            >>> g = oz.group()
+            >>> g = oz.create_group()
             >>> day = g.create_group("day1")
             >>> [name for name, group in g.groups()]
             ['day1']
         """
         return ((n, m) for n, m in self.members() if isinstance(m, Group))
-
-    def array_keys(self) -> Iterator[str]:
-        """Return an iterator over the names of the arrays among the members.
-
-        Examples:
-            >>> g = oz.group()
-            >>> a = g.create_array("salt", shape=3, dtype="i2")
-            >>> list(g.array_keys())
-            ['salt']
-        """
-        return (n for n, m in sorted(self._nodes().items()) if isinstance(m, ArrayModel))
-
-    def group_keys(self) -> Iterator[str]:
-        """Return an iterator over the names of the groups among the members.
-
-        Examples:
-            >>> g = oz.group()
-            >>> day = g.create_group("day1")
-            >>> list(g.group_keys())
-            ['day1']
-        """
-        return (n for n, m in sorted(self._nodes().items()) if isinstance(m, GroupModel))
-
-    def array_values(self) -> Iterator[Array]:
-        """Return an iterator over the arrays among the members.
-
-        Examples:
-            >>> g = oz.group()
-            >>> a = g.create_array("salt", shape=3, dtype="i2")
-            >>> [array.shape for array in g.array_values()]
-            [(3,)]
-        """
-        return (array for _, array in self.arrays())
-
-    def group_values(self) -> Iterator[Group]:
-        """Return an iterator over the groups among the members.
-
-        Examples:
-            >>> g = oz.group()
-            >>> day = g.create_group("day1")
-            >>> [group.path for group in g.group_values()]
-            ['day1']
-        """
-        return (group for _, group in self.groups())
-
-    def visititems(self, func: Callable[[str, Array | Group], Any]) -> Any:
-        """Call `func` with the path and node of all below, until it returns something but None.
-
-        Args:
-            func: A function of a path, relative to this group, and a node.
-
-        Returns:
-            The first result of `func` that is not None, or None.
-
-        Examples:
-            >>> g = oz.group()
-            >>> a = g.create_array("day1/salt", shape=3, dtype="i2")
-            >>> g.visititems(lambda path, node: path if node.name.endswith("salt") else None)
-            'day1/salt'
-        """
-        results = (func(path, node) for path, node in self.members(max_depth=None))
-        return next((result for result in results if result is not None), None)
-
-    def visitkeys(self, func: Callable[[str], Any]) -> Any:
-        """Call `func` as `visititems` does, with paths only.
-
-        Args:
-            func: A function of a path, relative to this group.
-
-        Returns:
-            The first result of `func` that is not None, or None.
-
-        Examples:
-            >>> g = oz.group()
-            >>> a = g.create_array("day1/salt", shape=3, dtype="i2")
-            >>> g.visitkeys(print)
-            day1
-            day1/salt
-        """
-        return self.visititems(lambda path, node: func(path))
-
-    visit = visitkeys
-
-    def visitvalues(self, func: Callable[[Array | Group], Any]) -> Any:
-        """Call `func` as `visititems` does, with nodes only.
-
-        Args:
-            func: A function of a node.
-
-        Returns:
-            The first result of `func` that is not None, or None.
-
-        Examples:
-            >>> g = oz.group()
-            >>> a = g.create_array("day1/salt", shape=3, dtype="i2")
-            >>> g.visitvalues(lambda node: getattr(node, "shape", None))
-            (3,)
-        """
-        return self.visititems(lambda path, node: func(node))
 
     def _nodes(self, location: Location | None = None) -> dict[str, Node]:
         """Return the readable members; warn of those that cannot be read."""
@@ -394,37 +275,6 @@ class Group(NodeHandle[GroupModel]):
 
     # Creating, moving and erasing
 
-    @classmethod
-    def from_store(
-        cls,
-        store: Any,
-        *,
-        attributes: dict[str, Any] | None = None,
-        zarr_format: int | str | None = None,
-        overwrite: bool = False,
-    ) -> Group:
-        """Create a group in a store.
-
-        Args:
-            store: A path, URL, dict, store or `StorePath`.
-            attributes: User attributes of a new node.
-            zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of the hierarchy, or version 3.
-            overwrite: True to replace an existing node.
-
-        Returns:
-            The group.
-
-        Raises:
-            NodeExists: If there is a node at the path, and it may not be replaced.
-
-        Examples:
-            >>> oz.Group.from_store("run.zarr", attributes={"year": 2026}).attrs["year"]
-            2026
-        """
-        where, path = resolve_store_path(store)
-        location = Location(where, path, format_for(where, path, zarr_format))
-        return make_group(location, attributes, overwrite)
-
     def create_group(
         self, name: str, *, attributes: dict[str, Any] | None = None, overwrite: bool = False
     ) -> Group:
@@ -443,7 +293,7 @@ class Group(NodeHandle[GroupModel]):
             ReadOnly: If the node or its store is read-only.
 
         Examples:
-            >>> oz.group().create_group("day1/morning").name
+            >>> oz.create_group().create_group("day1/morning").name
             '/day1/morning'
         """
         within = None if self._model.implicit else self._location.path or None
@@ -461,7 +311,7 @@ class Group(NodeHandle[GroupModel]):
             ReadOnly: If the node or its store is read-only.
 
         Examples:
-            >>> g = oz.group()
+            >>> g = oz.create_group()
             >>> g.require_group("day1").path, g.require_group("day1").path
             ('day1', 'day1')
         """
@@ -476,44 +326,6 @@ class Group(NodeHandle[GroupModel]):
         if not isinstance(member, Group):
             raise WrongNode(f"{member.name} is an array, not a group")
         return member
-
-    def create_groups(self, *names: str, overwrite: bool = False) -> tuple[Group, ...]:
-        """Create several groups below this one.
-
-        Args:
-            *names: The names or paths of the new groups.
-            overwrite: True to replace an existing node.
-
-        Returns:
-            The groups.
-
-        Raises:
-            NodeExists: If there is a node at the path, and it may not be replaced.
-            ReadOnly: If the node or its store is read-only.
-
-        Examples:
-            >>> a, b = oz.group().create_groups("a", "b")
-            >>> b.name
-            '/b'
-        """
-        return tuple(self.create_group(name, overwrite=overwrite) for name in names)
-
-    def require_groups(self, *names: str) -> tuple[Group, ...]:
-        """Return the groups at several paths, created if they do not exist.
-
-        Args:
-            *names: The names or paths of the groups.
-
-        Raises:
-            WrongNode: If there is an array.
-            ReadOnly: If the node or its store is read-only.
-
-        Examples:
-            >>> a, b = oz.group().require_groups("a", "b")
-            >>> b.name
-            '/b'
-        """
-        return tuple(self.require_group(name) for name in names)
 
     def create_hierarchy(
         self, nodes: Mapping[str, Any], *, overwrite: bool = False
@@ -534,8 +346,8 @@ class Group(NodeHandle[GroupModel]):
             InvalidArgument: If a description is not valid.
 
         Examples:
-            >>> like = oz.zeros((4, 6)).metadata
-            >>> [path for path, node in oz.group().create_hierarchy({"day1/salt": like})]
+            >>> like = oz.create_array(shape=(4, 6)).metadata
+            >>> [path for path, node in oz.create_group().create_hierarchy({"day1/salt": like})]
             ['day1', 'day1/salt']
         """
         wanted, _ = complete_hierarchy(nodes)
@@ -556,7 +368,6 @@ class Group(NodeHandle[GroupModel]):
         dtype: type[S] | np.dtype[S],
         data: Any = None,
         overwrite: bool = False,
-        write_data: bool = True,
         **options: Unpack[ArrayOptions],
     ) -> Array[S]: ...
     @overload
@@ -568,7 +379,6 @@ class Group(NodeHandle[GroupModel]):
         dtype: None = None,
         data: npt.NDArray[S],
         overwrite: bool = False,
-        write_data: bool = True,
         **options: Unpack[ArrayOptions],
     ) -> Array[S]: ...
     @overload
@@ -580,7 +390,6 @@ class Group(NodeHandle[GroupModel]):
         dtype: Any = None,
         data: Any = None,
         overwrite: bool = False,
-        write_data: bool = True,
         **options: Unpack[ArrayOptions],
     ) -> Array: ...
     def create_array(
@@ -591,7 +400,6 @@ class Group(NodeHandle[GroupModel]):
         dtype: Any = None,
         data: Any = None,
         overwrite: bool = False,
-        write_data: bool = True,
         **options: Unpack[ArrayOptions],
     ) -> Array:
         """Create an array below this group, as the function `create_array` does.
@@ -602,7 +410,6 @@ class Group(NodeHandle[GroupModel]):
             dtype: The type of the elements, as NumPy or Zarr name it.
             data: Values to store; shape and type may then be left out.
             overwrite: True to replace an existing node.
-            write_data: False to use only the shape and type of `data`.
             **options: Options of `create_array`, such as `chunks`, `shards` and `compressors`.
 
         Returns:
@@ -614,16 +421,14 @@ class Group(NodeHandle[GroupModel]):
             InvalidArgument: If an option has a value that is not allowed.
 
         Examples:
-            >>> g = oz.group()
+            >>> g = oz.create_group()
             >>> a = g.create_array("salt", shape=(4, 6), chunks=(2, 3), dtype="f4")
             >>> g["salt"].chunks
             (2, 3)
         """
         within = None if self._model.implicit else self._location.path or None
         location = self._location.child(name, within)
-        return make_array(location, shape, dtype, data, overwrite, options, write_data)
-
-    create = array = create_dataset = create_array
+        return make_array(location, shape, dtype, data, overwrite, options)
 
     def require_array(
         self,
@@ -652,7 +457,7 @@ class Group(NodeHandle[GroupModel]):
             WrongNode: If there is a group.
 
         Examples:
-            >>> g = oz.group()
+            >>> g = oz.create_group()
             >>> g.require_array("salt", shape=3, dtype="i2")[0] = 5
             >>> int(g.require_array("salt", shape=3, dtype="i2")[0])
             5
@@ -669,173 +474,6 @@ class Group(NodeHandle[GroupModel]):
         found: Array = member
         return found
 
-    require_dataset = require_array
-
-    def empty(self, name: str, shape: int | Iterable[int], **options: Any) -> Array:
-        """Create an array of arbitrary values; they are the default fill value.
-
-        Args:
-            name: The name or path of the new array, relative to this group.
-            shape: The length of every axis; a number for one axis.
-            **options: Options of `create_array`, such as `chunks`, `shards` and `compressors`.
-
-        Returns:
-            The array.
-
-        Raises:
-            NodeExists: If there is a node at the path, and it may not be replaced.
-
-        Examples:
-            >>> oz.group().empty("salt", (4, 6)).shape
-            (4, 6)
-        """
-        return self.create_array(name, shape=shape, **options)
-
-    def zeros(self, name: str, shape: int | Iterable[int], **options: Any) -> Array:
-        """Create an array of zeros.
-
-        Args:
-            name: The name or path of the new array, relative to this group.
-            shape: The length of every axis; a number for one axis.
-            **options: Options of `create_array`, such as `chunks`, `shards` and `compressors`.
-
-        Returns:
-            The array.
-
-        Raises:
-            NodeExists: If there is a node at the path, and it may not be replaced.
-
-        Examples:
-            >>> oz.group().zeros("salt", 3)[...]
-            array([0., 0., 0.])
-        """
-        return self.full(name, shape, **{"fill_value": ZERO, **options})
-
-    def ones(self, name: str, shape: int | Iterable[int], **options: Any) -> Array:
-        """Create an array of ones.
-
-        Args:
-            name: The name or path of the new array, relative to this group.
-            shape: The length of every axis; a number for one axis.
-            **options: Options of `create_array`, such as `chunks`, `shards` and `compressors`.
-
-        Returns:
-            The array.
-
-        Raises:
-            NodeExists: If there is a node at the path, and it may not be replaced.
-
-        Examples:
-            >>> oz.group().ones("salt", 3)[...]
-            array([1., 1., 1.])
-        """
-        return self.full(name, shape, 1, **options)
-
-    def full(self, name: str, shape: int | Iterable[int], fill_value: Any, **options: Any) -> Array:
-        """Create an array of one value.
-
-        Args:
-            name: The name or path of the new array, relative to this group.
-            shape: The length of every axis; a number for one axis.
-            fill_value: The value of all elements.
-            **options: Options of `create_array`, such as `chunks`, `shards` and `compressors`.
-
-        Returns:
-            The array.
-
-        Raises:
-            NodeExists: If there is a node at the path, and it may not be replaced.
-
-        Examples:
-            >>> oz.group().full("salt", 3, 35)[...]
-            array([35., 35., 35.])
-        """
-        return self.create_array(name, shape=shape, fill_value=fill_value, **options)
-
-    def empty_like(self, name: str, data: Any, **options: Any) -> Array:
-        """Create an array like `data`, of arbitrary values.
-
-        Args:
-            name: The name or path of the new array, relative to this group.
-            data: An array of this library, of NumPy or of another library.
-            **options: Options of `create_array` that differ.
-
-        Returns:
-            The array.
-
-        Raises:
-            NodeExists: If there is a node at the path, and it may not be replaced.
-
-        Examples:
-            >>> oz.group().empty_like("salt", np.ones((4, 6))).shape
-            (4, 6)
-        """
-        found = options_like(data, {"zarr_format": self.zarr_format, **options})
-        found.pop("zarr_format")
-        return self.create_array(name, **found)
-
-    def zeros_like(self, name: str, data: Any, **options: Any) -> Array:
-        """Create an array of zeros like `data`.
-
-        Args:
-            name: The name or path of the new array, relative to this group.
-            data: An array of this library, of NumPy or of another library.
-            **options: Options of `create_array` that differ.
-
-        Returns:
-            The array.
-
-        Raises:
-            NodeExists: If there is a node at the path, and it may not be replaced.
-
-        Examples:
-            >>> oz.group().zeros_like("salt", np.ones(3))[...]
-            array([0., 0., 0.])
-        """
-        return self.empty_like(name, data, **{"fill_value": ZERO, **options})
-
-    def ones_like(self, name: str, data: Any, **options: Any) -> Array:
-        """Create an array of ones like `data`.
-
-        Args:
-            name: The name or path of the new array, relative to this group.
-            data: An array of this library, of NumPy or of another library.
-            **options: Options of `create_array` that differ.
-
-        Returns:
-            The array.
-
-        Raises:
-            NodeExists: If there is a node at the path, and it may not be replaced.
-
-        Examples:
-            >>> oz.group().ones_like("salt", np.zeros(3))[...]
-            array([1., 1., 1.])
-        """
-        return self.empty_like(name, data, **{"fill_value": 1, **options})
-
-    def full_like(self, name: str, data: Any, fill_value: Any = None, **options: Any) -> Array:
-        """Create an array of one value like `data`; by default that of its own fill value.
-
-        Args:
-            name: The name or path of the new array, relative to this group.
-            data: An array of this library, of NumPy or of another library.
-            fill_value: The value of all elements; by default the fill value of `data`.
-            **options: Options of `create_array` that differ.
-
-        Returns:
-            The array.
-
-        Raises:
-            NodeExists: If there is a node at the path, and it may not be replaced.
-
-        Examples:
-            >>> oz.group().full_like("salt", np.zeros(3), 35)[...]
-            array([35., 35., 35.])
-        """
-        value = data.fill_value if fill_value is None else fill_value
-        return self.empty_like(name, data, **{"fill_value": value, **options})
-
     def __setitem__(self, name: str, value: Any) -> None:
         """Store an array below this group, in place of an existing member.
 
@@ -847,7 +485,7 @@ class Group(NodeHandle[GroupModel]):
             ReadOnly: If the node or its store is read-only.
 
         Examples:
-            >>> g = oz.group()
+            >>> g = oz.create_group()
             >>> g["salt"] = [34.5, 35]
             >>> g["salt"][:]
             array([34.5, 35. ])
@@ -867,7 +505,7 @@ class Group(NodeHandle[GroupModel]):
             ReadOnly: If the node or its store is read-only.
 
         Examples:
-            >>> g = oz.group()
+            >>> g = oz.create_group()
             >>> a = g.create_array("salt", shape=3, dtype="i2")
             >>> g.move("salt", "day1/salinity")
             >>> list(g["day1"])
@@ -886,55 +524,13 @@ class Group(NodeHandle[GroupModel]):
             ReadOnly: If the node or its store is read-only.
 
         Examples:
-            >>> g = oz.group()
+            >>> g = oz.create_group()
             >>> g["salt"] = [34.5, 35]
             >>> del g["salt"]
             >>> len(g)
             0
         """
         self.delete(name)
-
-    def get_array(self, path: str) -> Array:
-        """Return the array at a path below this group.
-
-        Args:
-            path: The name or path of the array.
-
-        Raises:
-            NodeNotFound: If there is no such member.
-            WrongNode: If it is a group.
-
-        Examples:
-            >>> g = oz.group()
-            >>> a = g.create_array("salt", shape=3, dtype="i2")
-            >>> g.get_array("salt").shape
-            (3,)
-        """
-        found = self[path]
-        if not isinstance(found, Array):
-            raise WrongNode(f"{found.name} in {self.store!r} is a group, not an array")
-        return found
-
-    def get_group(self, path: str) -> Group:
-        """Return the group at a path below this one.
-
-        Args:
-            path: The name or path of the group.
-
-        Raises:
-            NodeNotFound: If there is no such member.
-            WrongNode: If it is an array.
-
-        Examples:
-            >>> g = oz.group()
-            >>> day = g.create_group("day1")
-            >>> g.get_group("day1").name
-            '/day1'
-        """
-        found = self[path]
-        if not isinstance(found, Group):
-            raise WrongNode(f"{found.name} in {self.store!r} is an array, not a group")
-        return found
 
     def delete(self, name: str, *, keep_parent: bool = False, foreign: bool = False) -> None:
         """Erase a member and all below it.
@@ -953,7 +549,7 @@ class Group(NodeHandle[GroupModel]):
             ReadOnly: If the node or its store is read-only.
 
         Examples:
-            >>> g = oz.group()
+            >>> g = oz.create_group()
             >>> a = g.create_array("salt", shape=3, dtype="i2")
             >>> g.delete("salt")
             >>> len(g)
@@ -1000,7 +596,7 @@ class Group(NodeHandle[GroupModel]):
             An object that shows itself.
 
         Examples:
-            >>> g = oz.group()
+            >>> g = oz.create_group()
             >>> a = g.create_array("day1/salt", shape=3, dtype="i2")
             >>> g.tree()
             /
@@ -1013,19 +609,6 @@ class Group(NodeHandle[GroupModel]):
     def info(self) -> Info:
         """A summary of the group's metadata; the store is not accessed."""
         return info.group_info(self._model, self._location)
-
-    def info_complete(self) -> Info:
-        """Return the summary with the number of members, which are listed.
-
-        Examples:
-            >>> g = oz.group()
-            >>> a = g.create_array("salt", shape=3, dtype="i2")
-            >>> "1 array" in str(g.info_complete())
-            True
-        """
-        found = self.info
-        found.add(info.members_info(self._location))
-        return found
 
     def __repr__(self) -> str:
         return info.group_line(self._location)
@@ -1043,11 +626,7 @@ def make_group(location: Location, attributes: Mapping[str, Any] | None, overwri
 
 
 document_options(ArrayOptions, explained=True)(Group.create_array)
-for _method in (
-    *(Group.require_array, Group.empty, Group.zeros, Group.ones, Group.full),
-    *(Group.empty_like, Group.zeros_like, Group.ones_like, Group.full_like),
-):
-    document_options(NewOptions)(_method)
+document_options(NewOptions)(Group.require_array)
 
 
 def check_required(node: Any, shape: int | Iterable[int], dtype: Any, exact: bool) -> None:

@@ -80,13 +80,6 @@ class Info(dict[str, str]):
             self["attributes"] = ", ".join(values)
             self.attributes = values
 
-    def add(self, rows: Mapping[str, str]) -> None:
-        """Add rows, before the attributes."""
-        last = self.pop("attributes", None)
-        self.update(rows)
-        if last is not None:
-            self["attributes"] = last
-
     def _repr_html_(self) -> str:
         rows = dict(self)
         about = [rows.pop(name) for name in ("path", "type") if name in rows]
@@ -326,18 +319,6 @@ def group_info(group: GroupModel, location: Location) -> Info:
 def counted(number: int, what: str) -> str:
     """Return a number with a noun in singular or plural."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def members_info(location: Location) -> Info:
-    """Summarise the members of a group."""
-    children = location.children()
-    arrays = sum(isinstance(c, ArrayModel) for c in children.values())
-    groups = sum(isinstance(c, GroupModel) for c in children.values())
-    info = Info(members=f"{counted(arrays, 'array')}, {counted(groups, 'group')}")
-    broken = [name for name, child in children.items() if isinstance(child, Exception)]
-    if broken:
-        info["not readable"] = ", ".join(broken)
-    return info
 
 
 @dataclass

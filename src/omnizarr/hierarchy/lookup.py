@@ -71,7 +71,7 @@ class StorePath:
 
     Examples:
         >>> oz.save("run.zarr", a=np.arange(3))
-        >>> oz.load(oz.storage.StorePath(oz.LocalStore("run.zarr")) / "a")
+        >>> oz.load(oz.storage.StorePath(oz.storage.LocalStore("run.zarr")) / "a")
         array([0, 1, 2])
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from omnizarr._json import dumps, freeze, loads
 from omnizarr.concurrency.cache import typed_key
@@ -14,12 +14,41 @@ from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.attributes import Attributes, json_attributes, update_metadata
 from omnizarr.hierarchy.info import Info
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import StorePath, find_node, resolve_store_path
+from omnizarr.hierarchy.lookup import find_node, resolve_store_path
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import Store
 
 M = TypeVar("M", ArrayModel, GroupModel)
 T = TypeVar("T")
+
+# What to use in place of zarr-python's methods.
+_ELSEWHERE = {
+    **dict.fromkeys(("compressor", "compressors", "filters", "serializer"), "see codecs"),
+    **dict.fromkeys(("basename", "store_path"), "see store and path"),
+    **dict.fromkeys(("array_keys", "array_values"), "use arrays()"),
+    **dict.fromkeys(("group_keys", "group_values"), "use groups()"),
+    **dict.fromkeys(("get_array", "get_group"), "use group[path]"),
+    **dict.fromkeys(("array", "create", "create_dataset"), "use create_array"),
+    **dict.fromkeys(("empty", "zeros", "ones", "full"), "use create_array with a fill_value"),
+    **dict.fromkeys(
+        ("empty_like", "zeros_like", "ones_like", "full_like"), "use create_array with a fill_value"
+    ),
+    **dict.fromkeys(
+        ("visit", "visititems", "visitkeys", "visitvalues"), "use members(max_depth=None)"
+    ),
+    **dict.fromkeys(("get_basic_selection", "set_basic_selection"), "use array[...]"),
+    **dict.fromkeys(("get_orthogonal_selection", "set_orthogonal_selection"), "use oindex"),
+    **dict.fromkeys(("get_coordinate_selection", "set_coordinate_selection"), "use vindex"),
+    **dict.fromkeys(("get_mask_selection", "set_mask_selection"), "use vindex"),
+    **dict.fromkeys(("get_block_selection", "set_block_selection"), "use blocks"),
+    "create_groups": "use create_group",
+    "info_complete": "see info and omnizarr.disk_usage",
+    "nmembers": "use len(group) or len(group.members(max_depth))",
+    "read_chunk_sizes": "see chunks",
+    "require_dataset": "use require_array",
+    "require_groups": "use require_group",
+    "update_attributes": "use attrs.update",
+}
 
 
 class NodeHandle(Generic[M]):
@@ -65,29 +94,6 @@ class NodeHandle(Generic[M]):
     def _warn_of_skipped(self) -> None:
         """Warn of anything that a user should know about the node."""
 
-    @classmethod
-    def open(cls, store: Any, zarr_format: Any = None) -> Self:
-        """Open the node at the root of a store, for reading and writing.
-
-        Args:
-            store: A path, URL, dict, store or `StorePath`.
-            zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
-                detected.
-
-        Returns:
-            The node.
-
-        Raises:
-            NodeNotFound: If there is no such node.
-            WrongNode: If there is a node of the other kind.
-
-        Examples:
-            >>> oz.save("run.zarr", a=np.arange(3))
-            >>> oz.Group.open("run.zarr")["a"].shape
-            (3,)
-        """
-        return cls(store, zarr_format=zarr_format)
-
     @property
     def store(self) -> Store:
         """The store of the node."""
@@ -102,16 +108,6 @@ class NodeHandle(Generic[M]):
     def name(self) -> str:
         """The path with a leading slash."""
         return paths.show(self.path)
-
-    @property
-    def basename(self) -> str:
-        """The last part of the path."""
-        return paths.name(self.path)
-
-    @property
-    def store_path(self) -> StorePath:
-        """The store and the path in it as one object."""
-        return StorePath(self.store, self.path)
 
     @property
     def info(self) -> Info:
@@ -138,27 +134,6 @@ class NodeHandle(Generic[M]):
     def attrs(self) -> Attributes:
         """The user attributes; changes are stored immediately."""
         return Attributes(lambda: self._model.attributes, self._change_attributes)
-
-    def update_attributes(self, new_attributes: Mapping[str, Any]) -> Self:
-        """Set several attributes with one write.
-
-        Args:
-            new_attributes: Attributes by name, as JSON can express them; others stay.
-
-        Returns:
-            This node.
-
-        Raises:
-            ReadOnly: If the node or its store is read-only.
-            InvalidArgument: If JSON cannot express a value.
-
-        Examples:
-            >>> a = oz.zeros(3).update_attributes({"units": "m", "valid_min": 0})
-            >>> dict(a.attrs)
-            {'units': 'm', 'valid_min': 0}
-        """
-        self.attrs.update(new_attributes)
-        return self
 
     def _change_attributes(self, edit: Callable[[dict[str, Any]], T]) -> T:
         results = []
@@ -226,7 +201,7 @@ class NodeHandle(Generic[M]):
             NodeNotFound: If the node was deleted.
 
         Examples:
-            >>> a = oz.zeros(3, store="a.zarr")
+            >>> a = oz.create_array("a.zarr", shape=3)
             >>> other = oz.open("a.zarr", "r+")
             >>> other.resize(5)
             >>> a.refresh()
@@ -261,6 +236,14 @@ class NodeHandle(Generic[M]):
         )
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # two handles of a changing node
+
+    if not TYPE_CHECKING:  # a misspelt name is an error for type checkers
+
+        def __getattr__(self, name: str) -> Any:
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in _ELSEWHERE:
+                message += f": {_ELSEWHERE[name]}; nodes of omnizarr.zarr have it"
+            raise AttributeError(message, name=name, obj=self)
 
 
 def location_of(node: NodeHandle[Any]) -> Location:

@@ -10,7 +10,6 @@ import inspect
 import math
 import pickle
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import replace
 from functools import cached_property
 from io import BytesIO
 from types import FunctionType
@@ -22,6 +21,7 @@ from omnizarr import config, data_types, registry
 from omnizarr.codecs.specify import all_named, is_by_name, kind, to_named, with_bytes
 from omnizarr.concurrency.cache import MAX_SIZE, Cache
 from omnizarr.data_types import DataType
+from omnizarr.engine import Missing
 from omnizarr.errors import InvalidArgument, WrongType, known_names
 from omnizarr.formats import Format
 from omnizarr.formats.codec_names import own_name
@@ -37,19 +37,30 @@ from omnizarr.hierarchy.selection import ArrayConfig
 from omnizarr.model import ArrayModel, FillValue, Named
 from omnizarr.model.node import with_defaults
 
-_REFUSED = {
-    "chunk_store": "metadata and chunks are stored in one store",
-    "meta_array": "arrays are read as NumPy arrays; convert them with np.asarray or DLPack",
+# Options of zarr-python that are not options here, and what to give instead.
+_NOT_HERE = {
+    "chunk_shape": "give chunks",
+    "compressor": "give compressors",
+    "dimension_separator": "give chunk_key_encoding, which may be '/' or '.'",
+    "name": "give path",
+    "object_codec": "give dtype=str or dtype=bytes, or the codec as one of filters",
+    "write_empty_chunks": "give config={'write_empty_chunks': ...}, or configure it",
+    "zarr_version": "give zarr_format",
+    **dict.fromkeys(
+        (
+            "cache_attrs",
+            "cache_metadata",
+            "chunk_store",
+            "meta_array",
+            "synchronizer",
+            "write_data",
+        ),
+        "leave it out; omnizarr.zarr has the functions of zarr-python, which take it",
+    ),
 }
 # Further parameters of functions with options, for suggestions in messages.
 _PARAMETERS = (
-    "shape",
-    "dtype",
-    "data",
-    "mode",
-    "overwrite",
-    "path",
-    "zarr_format",
+    *("shape", "dtype", "data", "mode", "kind", "overwrite", "path", "zarr_format"),
     "storage_options",
 )
 _VARIABLE = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": "vlen-bytes"}
@@ -67,67 +78,44 @@ class ArrayOptions(TypedDict, total=False):
         chunks: The shape of a chunk, whole along axes that are left out; an integer for all axes;
             ``"auto"`` (about 1 MiB); a size such as ``"4MB"``; False for one chunk; a list of lists
             of lengths for a rectilinear grid (version 3).
-        chunk_shape: Another name for `chunks`.
         shards: Versions 3 and 3-draft: store the chunks in shards of this shape, a multiple of the
             chunk shape; a size such as ``"100MB"``, or an integer for all axes. In version 3 also
             ``{"shape": …, "index_location": "start"}``, for the index in front of the chunks, and a
             list of lists of lengths for shards in a rectilinear grid.
         fill_value: The value of elements that were never written. The default is zero, and for
             times in versions 2 and 3 "not a time". None leaves it undefined in versions 1 and 2.
-        codecs: The whole list of codecs, instead of the next four options.
+        codecs: The whole list of codecs, instead of the next three options.
         filters: Codecs on arrays: objects, names or JSON; None for none. The default of this and
             of the next two is the setting `codecs`.
         serializer: The codec from array to bytes.
         compressors: Codecs on bytes; None for none.
-        compressor: The same as `compressors`, for one.
         order: ``"C"`` or ``"F"``: the order of items inside a chunk.
         dimension_names: A name, or None, for every axis.
         attributes: User attributes.
         chunk_key_encoding: ``"/"`` or ``"."`` between the indices in chunk keys, or the encoding's
             JSON, or its name and separator.
-        dimension_separator: The separator alone.
-        write_empty_chunks: True to store chunks that hold nothing but the fill value, for this
-            handle of the array; the default is the setting of that name.
         config: A mapping, ``{"write_empty_chunks": …, "order": …, "read_missing_chunks": …}``; this
             `order` is that of values that were read, in memory. With the last one False, reading a
             chunk that the store does not have raises `MissingChunk`.
-        object_codec: Version 2, ``dtype=object``: the codec from objects to bytes.
         fallback: The draft: names of types that a reader without this one may use instead.
         storage_transformers: The draft: transformers between the array and its store, such as
             ``storage_transformers.indexed_shards([2, 2])``, or their JSON.
-        synchronizer: Of zarr-python 2, without effect: writers of one process are synchronised
-            without it.
-        cache_metadata: Of zarr-python 2, without effect.
-        cache_attrs: Of zarr-python 2, without effect: attributes are read again before they are
-            changed.
-        chunk_store: Of zarr-python; only None.
-        meta_array: Of zarr-python; only None.
     """
 
     chunks: Any
-    chunk_shape: Any
     shards: Any
     fill_value: Any
     codecs: Iterable[Any] | None
     filters: Any
     serializer: Any
     compressors: Any
-    compressor: Any
     order: str | None
     dimension_names: Iterable[str | None] | None
     attributes: Mapping[str, Any] | None
     chunk_key_encoding: Any
-    dimension_separator: str | None
-    object_codec: Any
     fallback: Iterable[str] | None
     storage_transformers: Iterable[Any] | None
-    write_empty_chunks: bool | None
     config: Any
-    synchronizer: Any
-    cache_metadata: Any
-    cache_attrs: Any
-    chunk_store: None
-    meta_array: None
 
 
 class OpenOptions(ArrayOptions, total=False):
@@ -136,6 +124,17 @@ class OpenOptions(ArrayOptions, total=False):
     shape: int | Iterable[int] | None
     dtype: Any
     data: Any
+
+
+class OpenPlaceOptions(ArrayOptions, total=False):
+    """Options of `open` besides the shape and the type of a new array."""
+
+    data: Any
+    path: str | None
+    zarr_format: int | str | None
+    storage_options: Mapping[str, Any] | None
+    use_consolidated: bool | str | None
+    missing: Missing
 
 
 class NewOptions(ArrayOptions, total=False):
@@ -150,9 +149,7 @@ class PlaceOptions(ArrayOptions, total=False):
 
     overwrite: bool
     path: str | None
-    name: str | None
     zarr_format: int | str | None
-    zarr_version: int | str | None
     storage_options: Mapping[str, Any] | None
 
 
@@ -174,7 +171,7 @@ DEFAULT_FILL: _Default = _Default()
 
 # Defaults of options other than None.
 DEFAULTS: dict[str, Any] = {
-    **dict.fromkeys(("chunks", "filters", "serializer", "compressors", "compressor"), AUTO),
+    **dict.fromkeys(("chunks", "filters", "serializer", "compressors"), AUTO),
     "fill_value": DEFAULT_FILL,
     "overwrite": False,
 }
@@ -182,28 +179,24 @@ DEFAULTS: dict[str, Any] = {
 
 def runtime_config(options: ArrayOptions) -> ArrayConfig:
     """Return the options of a handle, which are not stored with the array."""
-    config = ArrayConfig.of(options.get("config"))
-    keep = options.get("write_empty_chunks")
-    return config if keep is None else replace(config, write_empty_chunks=keep)
+    return ArrayConfig.of(options.get("config"))
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raise if an option is unknown or not supported."""
-    if not options:
-        return
+    """Raise if an option is unknown."""
     unknown = options.keys() - ArrayOptions.__annotations__.keys()
-    if unknown:
-        name = sorted(unknown)[0]
-        known = sorted({*ArrayOptions.__annotations__, *_PARAMETERS})
-        if name in known:
-            raise WrongType(
-                f"{name!r} is no option of a new array here: a member of a group has the store and"
-                " the format of the group; omnizarr.create_array(store, path=...) has this option"
-            )
-        raise WrongType(f"unknown option {name!r}; {known_names(name, known)}")
-    for name, remedy in _REFUSED.items():
-        if options.get(name) is not None:
-            raise InvalidArgument(f"{name} is not offered, got {options[name]!r}; {remedy}")
+    if not unknown:
+        return
+    name = sorted(unknown)[0]
+    known = sorted({*ArrayOptions.__annotations__, *_PARAMETERS})
+    if name in _NOT_HERE:
+        raise WrongType(f"{name!r} is not an option here; {_NOT_HERE[name]}")
+    if name in known:
+        raise WrongType(
+            f"{name!r} is no option of a new array here: a member of a group has the store and"
+            " the format of the group; omnizarr.create_array(store, path=...) has this option"
+        )
+    raise WrongType(f"unknown option {name!r}; {known_names(name, known)}")
 
 
 def array_model(
@@ -259,17 +252,8 @@ def _make_model(
     check_options(options)
     lengths = lengths_of(shape)
     named = format.new_type(data_types.describe("f8" if dtype is None else plain_type(dtype)))
-    object_codec = options.get("object_codec")
-    given = [options.get(name) for name in ("object_codec", "filters", "serializer", "codecs")]
-    if named.name == "object" and not any(_several(g) for g in given):
-        raise InvalidArgument(
-            "dtype object needs object_codec, such as VLenUTF8() or JSON() of numcodecs;"
-            " for text use dtype=str, for byte strings dtype=bytes"
-        )
-    if named.name == "object" and object_codec is not None:
-        id_ = to_named(object_codec).name.removeprefix("numcodecs.")
-        named = Named({v: k for k, v in _VARIABLE.items()}.get(id_, "object"))
-        named = Named("bytes") if named.name == "variable_length_bytes" else named
+    if named.name == "object":
+        named = _object_type(options)
     data_type = data_types.bind(named)
     extra: dict[str, Any] = {}
     fallback = options.get("fallback")
@@ -287,7 +271,7 @@ def _make_model(
     model = ArrayModel(
         shape=lengths,
         data_type=named,
-        chunk_grid=chunk_grid(_chunks(options), lengths, data_type),
+        chunk_grid=chunk_grid(options.get("chunks", AUTO), lengths, data_type),
         chunk_key_encoding=key_encoding(format, options),
         fill_value=_fill(options, data_type, format),
         codecs=_codecs(format, data_type, len(lengths), options),
@@ -303,11 +287,19 @@ def _make_model(
     return format.adapt(model)
 
 
-def _chunks(options: ArrayOptions) -> Any:
-    chunks, shape = options.get("chunks"), options.get("chunk_shape")
-    if chunks is not None and shape is not None:
-        raise InvalidArgument("chunks and chunk_shape are two names for one option; give one")
-    return AUTO if chunks is None and shape is None else shape if chunks is None else chunks
+def _object_type(options: ArrayOptions) -> Named:
+    """Return the type of an array of objects, which its codec from objects to bytes decides."""
+    given: list[Any] = []
+    for name in ("filters", "serializer", "codecs"):
+        given += _several(options.get(name))
+    if not given:
+        raise InvalidArgument(
+            "dtype object needs a codec from objects to bytes among filters, such as VLenUTF8() or"
+            " JSON() of numcodecs; for text use dtype=str, for byte strings dtype=bytes"
+        )
+    names = {to_named(codec).name.removeprefix("numcodecs.") for codec in given}
+    types = {"vlen-utf8": "string", "vlen-bytes": "bytes"}
+    return Named(next((types[name] for name in names if name in types), "object"))
 
 
 def plain_type(dtype: Any) -> Any:
@@ -345,7 +337,7 @@ def key_encoding(format: Format, options: ArrayOptions) -> Named:
     """Return the chunk key encoding of the options, or the default of the format."""
     given = options.get("chunk_key_encoding")
     if given is None:
-        return format.key_encoding(check_separator(options.get("dimension_separator")))
+        return format.key_encoding(None)
     if isinstance(given, Named):
         return given
     if isinstance(given, (tuple, list)) and len(given) == 2:  # zarr-python
@@ -394,9 +386,6 @@ def _codecs(
         return (*front, *named_codecs(format, given, "codecs", size))
     stated_filters = options.get("filters", AUTO)
     filters = named_codecs(format, _several(stated_filters), "filters", size)
-    object_codec = options.get("object_codec")
-    if object_codec is not None:
-        filters = [*named_codecs(format, [object_codec], "object_codec"), *filters]
     serializer = options.get("serializer", AUTO)
     if serializer not in (None, AUTO) or not isinstance(serializer, (str, type(None))):
         filters += named_codecs(format, [serializer], "serializer")
@@ -417,8 +406,6 @@ def _codecs(
         if defaults["array->bytes"] != [Named("bytes")]:  # with_bytes adds it
             filters += defaults["array->bytes"]
     compressors = options.get("compressors", AUTO)
-    if isinstance(compressors, str) and compressors == AUTO:
-        compressors = options.get("compressor", AUTO)
     if isinstance(compressors, str) and compressors == AUTO:
         tail = defaults["bytes->bytes"]
     else:

@@ -22,7 +22,7 @@ from omnizarr.data_types.cast import as_array, convert, is_masked_array, to_nump
 from omnizarr.data_types.data_type import as_elements, as_plain, as_values, fill_masked
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import InvalidArgument, NodeChanged, SelectionError, WrongType, known_names
-from omnizarr.indexing import Plan, axis_plan, block_plan, mask_plan, plan, point_plan
+from omnizarr.indexing import Plan, axis_plan, block_plan, plan, point_plan
 from omnizarr.stores.staging import epoch
 
 if TYPE_CHECKING:
@@ -78,11 +78,7 @@ class Shaped(Lazy):
 
 
 class Selectable(Shaped, Generic[S]):
-    """An array that is read and written by selection.
-
-    In the methods of zarr-python, `out` is an array to fill, `fields` names fields of a structured
-    type, and `prototype` is not used: results are NumPy arrays.
-    """
+    """An array that is read and written by selection."""
 
     _config: ArrayConfig
     _missing: Missing
@@ -168,7 +164,7 @@ class Selectable(Shaped, Generic[S]):
             ChunkError: If a chunk cannot be read or decoded.
 
         Examples:
-            >>> oz.array(np.arange(6))[1:3]
+            >>> oz.create_array(data=np.arange(6))[1:3]
             array([1, 2])
         """
         array, settings = self._data, config.get()
@@ -221,7 +217,7 @@ class Selectable(Shaped, Generic[S]):
             MissingChunk: If a chunk is missing and `missing` forbids it.
 
         Examples:
-            >>> a = oz.zeros(6, chunks=2, fill_value=-1)
+            >>> a = oz.create_array(shape=6, chunks=2, fill_value=-1)
             >>> a[:2] = 5
             >>> filled = []
             >>> a.read(slice(4), filled=filled)
@@ -243,7 +239,7 @@ class Selectable(Shaped, Generic[S]):
             ReadOnly: If the node or its store is read-only.
 
         Examples:
-            >>> a = oz.zeros(3)
+            >>> a = oz.create_array(shape=3)
             >>> a[1:] = 5
             >>> a[...]
             array([0., 5., 5.])
@@ -265,225 +261,6 @@ class Selectable(Shaped, Generic[S]):
         """Select whole chunks, or shards of a sharded array, by their coordinates in the grid."""
         return Selector(self, block_plan, "blocks")
 
-    def get_basic_selection(
-        self, selection: Any = ..., *, out: Any = None, fields: Any = None, prototype: Any = None
-    ) -> Any:
-        """Return elements by integers and slices.
-
-        Args:
-            selection: An integer or a slice for each axis.
-            out: An array to fill instead of a new one.
-            fields: Names of the fields to select, for a structured type.
-            prototype: Not used; results are NumPy arrays.
-
-        Raises:
-            SelectionError: If the selection does not fit the shape.
-
-        Examples:
-            >>> oz.array(np.arange(6)).get_basic_selection(slice(2, 4))
-            array([2, 3])
-        """
-        return self._read(basic_plan, with_fields(selection, fields), out)
-
-    def set_basic_selection(
-        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
-    ) -> None:
-        """Store values by integers and slices.
-
-        Args:
-            selection: An integer or a slice for each axis.
-            value: The values, broadcast to the shape of the selection.
-            fields: Names of the fields to select, for a structured type.
-            prototype: Not used; results are NumPy arrays.
-
-        Raises:
-            SelectionError: If the selection does not fit the shape.
-            ReadOnly: If the node or its store is read-only.
-
-        Examples:
-            >>> a = oz.array(np.arange(4))
-            >>> a.set_basic_selection(slice(2), 9)
-            >>> a[...]
-            array([9, 9, 2, 3])
-        """
-        self._write(basic_plan, with_fields(selection, fields), value)
-
-    def get_orthogonal_selection(
-        self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
-    ) -> Any:
-        """Return elements by a list, mask, slice or integer for each axis separately.
-
-        Args:
-            selection: A list, mask, slice or integer for each axis.
-            out: An array to fill instead of a new one.
-            fields: Names of the fields to select, for a structured type.
-            prototype: Not used; results are NumPy arrays.
-
-        Raises:
-            SelectionError: If the selection does not fit the shape.
-
-        Examples:
-            >>> a = oz.array(np.arange(12).reshape(3, 4))
-            >>> a.get_orthogonal_selection(([0, 2], [1, 3]))
-            array([[ 1,  3],
-               [ 9, 11]])
-        """
-        return self._read(axis_plan, with_fields(selection, fields), out)
-
-    def set_orthogonal_selection(
-        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
-    ) -> None:
-        """Store values by a list, mask, slice or integer for each axis separately.
-
-        Args:
-            selection: A list, mask, slice or integer for each axis.
-            value: The values, broadcast to the shape of the selection.
-            fields: Names of the fields to select, for a structured type.
-            prototype: Not used; results are NumPy arrays.
-
-        Raises:
-            SelectionError: If the selection does not fit the shape.
-            ReadOnly: If the node or its store is read-only.
-
-        Examples:
-            >>> a = oz.zeros((2, 3), dtype="i2")
-            >>> a.set_orthogonal_selection((slice(None), [0, 2]), 7)
-            >>> a[0]
-            array([7, 0, 7], dtype=int16)
-        """
-        self._write(axis_plan, with_fields(selection, fields), value)
-
-    def get_coordinate_selection(
-        self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
-    ) -> Any:
-        """Return single elements by lists of positions, one for each axis.
-
-        Args:
-            selection: A list of positions for each axis.
-            out: An array to fill instead of a new one.
-            fields: Names of the fields to select, for a structured type.
-            prototype: Not used; results are NumPy arrays.
-
-        Raises:
-            SelectionError: If the selection does not fit the shape.
-
-        Examples:
-            >>> a = oz.array(np.arange(12).reshape(3, 4))
-            >>> a.get_coordinate_selection(([0, 2], [1, 3]))
-            array([ 1, 11])
-        """
-        return self._read(point_plan, with_fields(selection, fields), out)
-
-    def set_coordinate_selection(
-        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
-    ) -> None:
-        """Store single elements by lists of positions, one for each axis.
-
-        Args:
-            selection: A list of positions for each axis.
-            value: The values, broadcast to the shape of the selection.
-            fields: Names of the fields to select, for a structured type.
-            prototype: Not used; results are NumPy arrays.
-
-        Raises:
-            SelectionError: If the selection does not fit the shape.
-            ReadOnly: If the node or its store is read-only.
-
-        Examples:
-            >>> a = oz.zeros((2, 2), dtype="i2")
-            >>> a.set_coordinate_selection(([0, 1], [0, 1]), [5, 6])
-            >>> a[...]
-            array([[5, 0],
-               [0, 6]], dtype=int16)
-        """
-        self._write(point_plan, with_fields(selection, fields), value)
-
-    def get_mask_selection(
-        self, mask: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
-    ) -> Any:
-        """Return the elements where a mask of the whole shape is true.
-
-        Args:
-            mask: Booleans in the shape of the array.
-            out: An array to fill instead of a new one.
-            fields: Names of the fields to select, for a structured type.
-            prototype: Not used; results are NumPy arrays.
-
-        Raises:
-            SelectionError: If the selection does not fit the shape.
-
-        Examples:
-            >>> oz.array([5, 6, 7]).get_mask_selection([True, False, True])
-            array([5, 7])
-        """
-        return self._read(mask_plan, with_fields(mask, fields), out)
-
-    def set_mask_selection(
-        self, mask: Any, value: Any, *, fields: Any = None, prototype: Any = None
-    ) -> None:
-        """Store values where a mask of the whole shape is true.
-
-        Args:
-            mask: Booleans in the shape of the array.
-            value: The values, broadcast to the shape of the selection.
-            fields: Names of the fields to select, for a structured type.
-            prototype: Not used; results are NumPy arrays.
-
-        Raises:
-            SelectionError: If the selection does not fit the shape.
-            ReadOnly: If the node or its store is read-only.
-
-        Examples:
-            >>> a = oz.array([5, 6, 7])
-            >>> a.set_mask_selection([True, False, True], 0)
-            >>> a[...]
-            array([0, 6, 0])
-        """
-        self._write(mask_plan, with_fields(mask, fields), value)
-
-    def get_block_selection(
-        self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
-    ) -> Any:
-        """Return whole chunks by their coordinates in the grid.
-
-        Args:
-            selection: The coordinates of chunks, or slices of the chunk grid.
-            out: An array to fill instead of a new one.
-            fields: Names of the fields to select, for a structured type.
-            prototype: Not used; results are NumPy arrays.
-
-        Raises:
-            SelectionError: If the selection does not fit the shape.
-
-        Examples:
-            >>> oz.array(np.arange(6), chunks=2).get_block_selection(1)
-            array([2, 3])
-        """
-        return self._read(block_plan, with_fields(selection, fields), out)
-
-    def set_block_selection(
-        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
-    ) -> None:
-        """Store values in whole chunks by their coordinates in the grid.
-
-        Args:
-            selection: The coordinates of chunks, or slices of the chunk grid.
-            value: The values, broadcast to the shape of the selection.
-            fields: Names of the fields to select, for a structured type.
-            prototype: Not used; results are NumPy arrays.
-
-        Raises:
-            SelectionError: If the selection does not fit the shape.
-            ReadOnly: If the node or its store is read-only.
-
-        Examples:
-            >>> a = oz.array(np.arange(6), chunks=2)
-            >>> a.set_block_selection(1, 0)
-            >>> a[...]
-            array([0, 1, 0, 0, 4, 5])
-        """
-        self._write(block_plan, with_fields(selection, fields), value)
-
     def astype(self, dtype: npt.DTypeLike) -> Converted:
         """Return a read-only view whose elements are converted to another type.
 
@@ -491,7 +268,7 @@ class Selectable(Shaped, Generic[S]):
             dtype: The NumPy type of the elements that are read.
 
         Examples:
-            >>> oz.array([1, 2]).astype("f4")[...]
+            >>> oz.create_array(data=[1, 2]).astype("f4")[...]
             array([1., 2.], dtype=float32)
         """
         return Converted(self, np.dtype(dtype))
@@ -630,26 +407,6 @@ def broadcast(data: npt.NDArray[Any], chosen: Plan) -> npt.NDArray[Any]:
         raise SelectionError(
             f"cannot put values of shape {data.shape} into a selection of shape {chosen.shape}"
         ) from None
-
-
-def basic_plan(grid: Grid, selection: Any) -> Plan:
-    """Return the plan for integers and slices; raise for lists and masks."""
-    for item in selection if isinstance(selection, tuple) else (selection,):
-        if not (isinstance(item, slice) or item is Ellipsis or np.ndim(item) == 0):
-            raise SelectionError(
-                f"a basic selection has integers, slices and '...', got {type(item).__name__};"
-                " use oindex, vindex or brackets for lists and masks"
-            )
-    return plan(grid, selection)
-
-
-def with_fields(selection: Any, fields: Any) -> Any:
-    """Add names of fields to a selection; None and an empty list add nothing."""
-    if fields is None or fields == []:
-        return selection
-    names = [fields] if isinstance(fields, str) else list(fields)
-    items = selection if isinstance(selection, tuple) else (selection,)
-    return (*items, *names) if len(names) == 1 else (*items, names)
 
 
 def split_fields(selection: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:

@@ -33,7 +33,7 @@ class View(Shaped):
         selection: The selected part.
 
     Examples:
-        >>> a = oz.array(np.arange(12).reshape(3, 4))
+        >>> a = oz.create_array(data=np.arange(12).reshape(3, 4))
         >>> v = a.view[1:].T
         >>> v.shape
         (4, 2)
@@ -73,7 +73,7 @@ class View(Shaped):
         """Return the keys of the chunks, or shards, that are needed to read all of it.
 
         Examples:
-            >>> oz.zeros(10, chunks=2).view[3:5].chunk_keys()
+            >>> oz.create_array(shape=10, chunks=2).view[3:5].chunk_keys()
             ['c/1', 'c/2']
         """
         bound = self.array._data
@@ -99,7 +99,7 @@ class View(Shaped):
             SelectionError: If they are not the axes, each once.
 
         Examples:
-            >>> oz.zeros((2, 3, 4)).view[...].transpose(2, 0, 1).shape
+            >>> oz.create_array(shape=(2, 3, 4)).view[...].transpose(2, 0, 1).shape
             (4, 2, 3)
         """
         one = len(axes) == 1 and isinstance(axes[0], (int, np.integer))
@@ -139,7 +139,7 @@ class View(Shaped):
             ChunkError: If a chunk cannot be read or decoded.
 
         Examples:
-            >>> oz.array(np.arange(6)).view[::2].read()
+            >>> oz.create_array(data=np.arange(6)).view[::2].read()
             array([0, 2, 4])
         """
         axes = self._selection.stored_order

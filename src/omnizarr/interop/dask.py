@@ -158,7 +158,7 @@ def from_dask(
         raise WrongType("region requires an existing array; open it with mode 'r+' and pass it")
     chosen: dict[str, Any] = {"shape": x.shape, "dtype": x.dtype, **options}
     regular = regular_chunks(x.chunks)
-    if regular is not None and not {"chunks", "chunk_shape"} & chosen.keys():
+    if regular is not None and "chunks" not in chosen:
         chosen["chunks"] = regular
     wanted = [chosen.pop(name, None) for name in ("zarr_format", "zarr_version")]
     zarr_format = next((f for f in wanted if f is not None), None)

@@ -77,7 +77,7 @@ class Store(Protocol):
     it quicker or safer.
 
     Examples:
-        >>> isinstance(oz.MemoryStore(), oz.storage.Store)
+        >>> isinstance(oz.storage.MemoryStore(), oz.storage.Store)
         True
     """
 

@@ -155,7 +155,7 @@ class LMDBStore(Closeable):
             TiB).
 
     Examples:
-        >>> with oz.LMDBStore("ocean.lmdb") as store:
+        >>> with oz.storage.LMDBStore("ocean.lmdb") as store:
         ...     oz.save(store, np.arange(3))
         ...     oz.load(store)
         array([0, 1, 2])

@@ -19,7 +19,7 @@ class MemoryStore(Closeable):
         read_only: True to refuse all writes.
 
     Examples:
-        >>> store = oz.MemoryStore()
+        >>> store = oz.storage.MemoryStore()
         >>> oz.save(store, np.arange(3))
         >>> sorted(store.list())
         ['c/0', 'zarr.json']

@@ -72,7 +72,7 @@ class SQLiteStore(Closeable):
         timeout: The seconds to wait for another process that writes.
 
     Examples:
-        >>> with oz.SQLiteStore("ocean.sqlite") as store:
+        >>> with oz.storage.SQLiteStore("ocean.sqlite") as store:
         ...     oz.save(store, np.arange(3))
         ...     oz.load(store)
         array([0, 1, 2])

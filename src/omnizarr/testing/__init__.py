@@ -44,7 +44,7 @@ class RecordingStore(WrapperStore):
 
     Examples:
         >>> from omnizarr.testing import RecordingStore
-        >>> store = RecordingStore(oz.MemoryStore())
+        >>> store = RecordingStore(oz.storage.MemoryStore())
         >>> oz.save(store, np.arange(3))
         >>> store.calls.clear()
         >>> values = oz.load(store)
@@ -75,7 +75,8 @@ class FaultyStore(WrapperStore):
 
     Examples:
         >>> from omnizarr.testing import FaultyStore
-        >>> store = FaultyStore(oz.MemoryStore(), lambda operation, key: OSError("disk on fire"))
+        >>> memory = oz.storage.MemoryStore()
+        >>> store = FaultyStore(memory, lambda operation, key: OSError("disk on fire"))
         >>> oz.save(store, np.arange(3))
         Traceback (most recent call last):
         OSError: disk on fire...
@@ -104,7 +105,7 @@ class SlowStore(WrapperStore):
 
     Examples:
         >>> from omnizarr.testing import SlowStore
-        >>> oz.save(SlowStore(oz.MemoryStore(), 0.001), np.arange(3))
+        >>> oz.save(SlowStore(oz.storage.MemoryStore(), 0.001), np.arange(3))
     """
 
     def __init__(self, inner: Store, seconds: float) -> None:

@@ -320,7 +320,7 @@ def serving(
         StoreError: If the port cannot be used.
 
     Examples:
-        >>> with oz.serving(oz.array(np.arange(6))) as url:
+        >>> with oz.serving(oz.create_array(data=np.arange(6))) as url:
         ...     oz.open(f"{url}v3")[:3]
         array([0, 1, 2])
     """

@@ -155,7 +155,7 @@ def test_equal_bytes_of_chunks_are_not_decoded(
 
 
 def test_chunks_that_are_missing_in_both_are_not_requested() -> None:
-    stores = [RecordingStore(oz.MemoryStore()) for _ in range(2)]
+    stores = [RecordingStore(oz.storage.MemoryStore()) for _ in range(2)]
     for store in stores:
         array = oz.create_array(
             store, shape=(10**6, 10**6), chunks=(10, 10), dtype="u1", fill_value=7
@@ -175,7 +175,7 @@ def test_tolerances_are_those_of_numpy(chunks: tuple[int, ...]) -> None:
     x = rng.normal(size=200)
     y = x + rng.normal(size=200) * 1e-3
     x[:3], y[:3] = [np.nan, np.inf, 1], [np.nan, np.inf, np.inf]
-    a, b = oz.array(x, chunks=7), oz.array(y, chunks=chunks)
+    a, b = oz.create_array(data=x, chunks=7), oz.create_array(data=y, chunks=chunks)
     for rtol, atol in ((0, 0), (1e-3, 0), (0, 1e-3), (1e-3, 1e-3), (1, 1)):
         for equal_nan in (True, False):
             found = oz.diff(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan).values["/"]
@@ -187,14 +187,14 @@ def test_tolerances_are_those_of_numpy(chunks: tuple[int, ...]) -> None:
 
 
 def test_nan_is_unequal_to_itself_on_request_also_in_equal_chunks() -> None:
-    a, b = (oz.array(np.array([1, np.nan])) for _ in range(2))
+    a, b = (oz.create_array(data=np.array([1, np.nan])) for _ in range(2))
     assert oz.diff(a, b).equal
     assert oz.diff(a, b, equal_nan=False).values["/"].different == 1
 
 
 def test_values_of_other_number_types_are_compared() -> None:
-    a = oz.array(np.array([1, 2, 2**63 + 5], "u8"))
-    b = oz.array(np.array([1, 3, 2**62], "i8"))
+    a = oz.create_array(data=np.array([1, 2, 2**63 + 5], "u8"))
+    b = oz.create_array(data=np.array([1, 3, 2**62], "i8"))
     found = oz.diff(a, b)
     assert [d.where for d in found.metadata] == ["data_type"]
     assert [row[0] for row in found.values["/"].first] == [[1], [2]]
@@ -230,7 +230,7 @@ def test_only_metadata_is_compared_on_request(tmp_path: Path) -> None:
 
 
 def test_first_differences_are_in_order_and_limited(tmp_path: Path) -> None:
-    a = oz.zeros((40, 40), chunks=(3, 3))
+    a = oz.create_array(shape=(40, 40), chunks=(3, 3))
     b = oz.create_array({}, shape=(40, 40), chunks=(4, 40), dtype="f8", fill_value=0)
     b[...] = 1
     found = oz.diff(a, b, show=5, memory=1)
@@ -253,7 +253,7 @@ def test_the_job_can_be_sent_elsewhere(tmp_path: Path) -> None:
 
 def test_negative_tolerances_are_refused() -> None:
     with pytest.raises(oz.InvalidArgument):
-        oz.diff(oz.zeros(3), oz.zeros(3), rtol=-1)
+        oz.diff(oz.create_array(shape=3), oz.create_array(shape=3), rtol=-1)
 
 
 def test_an_interrupted_job_compares_every_tile_once(

@@ -141,7 +141,7 @@ def test_all_arrays_below_a_path_are_read(hierarchy: oz.Group) -> None:
 
 
 def test_missing_chunks_are_counted_without_a_request() -> None:
-    store = RecordingStore(oz.MemoryStore())
+    store = RecordingStore(oz.storage.MemoryStore())
     array = oz.create_array(
         store, shape=(1_000_000, 1_000_000), chunks=(1000, 1000), dtype="f4", fill_value=2
     )
@@ -170,7 +170,9 @@ def test_missing_chunks_inside_shards_are_counted() -> None:
 
 def test_values_outside_the_valid_range_are_left_out() -> None:
     values = np.array([-np.inf, -999, 0, 1, 2, 50, np.nan, np.inf])
-    found = oz.stats(oz.array(values, chunks=3, fill_value=-999), valid_range=(0, 2))["/"]
+    found = oz.stats(oz.create_array(data=values, chunks=3, fill_value=-999), valid_range=(0, 2))[
+        "/"
+    ]
     assert (found.count, found.outside, found.nan) == (3, 4, 1)
     assert (found.min, found.max, found.mean) == (0, 2, 1)
 
@@ -178,7 +180,9 @@ def test_values_outside_the_valid_range_are_left_out() -> None:
 @pytest.mark.parametrize("dtype", ["u1", "i2", "u8", "f4", "f8"])
 def test_a_histogram_in_a_range_is_that_of_numpy(dtype: str) -> None:
     values = np.random.default_rng(0).integers(0, 100, (50, 50)).astype(dtype)
-    found = oz.stats(oz.array(values, chunks=(7, 50)), bins=9, range=(10, 55), memory=1)["/"]
+    found = oz.stats(
+        oz.create_array(data=values, chunks=(7, 50)), bins=9, range=(10, 55), memory=1
+    )["/"]
     counts, edges = np.histogram(values, 9, (10, 55))
     assert found.histogram == (counts.tolist(), edges.tolist())
     assert found.counts is not None
@@ -198,7 +202,7 @@ def test_a_histogram_without_a_range_has_bins_of_a_power_of_two() -> None:
 
 def test_times_have_times_as_results() -> None:
     days = np.array(["2020-01-01", "2020-01-03", "NaT"], "M8[D]")
-    found = oz.stats(oz.array(days), bins=4)["/"]
+    found = oz.stats(oz.create_array(data=days), bins=4)["/"]
     assert (found.min, found.max) == (days[0], days[1])
     assert found.mean == np.datetime64("2020-01-02")
     assert found.std == np.timedelta64(1, "D")
@@ -240,7 +244,7 @@ def test_the_job_can_be_sent_elsewhere(hierarchy: oz.Group) -> None:
 )  # fmt: skip
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument):
-        oz.stats(oz.zeros(3), **options)
+        oz.stats(oz.create_array(shape=3), **options)
 
 
 def test_the_table_has_a_line_for_each_array(hierarchy: oz.Group) -> None:

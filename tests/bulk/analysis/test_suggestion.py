@@ -82,7 +82,7 @@ def test_the_mean_number_of_chunks_is_that_of_all_places(data: st.DataObject) ->
     assert touched(shape, chunks, read) == pytest.approx(sum(counts) / len(counts))
 
 
-class CountingStore(oz.MemoryStore):
+class CountingStore(oz.storage.MemoryStore):
     """A store that counts the chunks and parts of shards that are read."""
 
     def __init__(self) -> None:

@@ -73,7 +73,7 @@ def test_consolidated_metadata_and_those_of_two_formats_are_metadata(tmp_path: P
 @given(data=st.data())
 def test_an_array_of_any_format_has_all_its_keys(format: int | str, data: st.DataObject) -> None:
     array = data.draw(described(format, most=6, shards=True))
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     written = array.create(store)
     written[...] = data.draw(values(array.dtype, array.shape))
     found = oz.disk_usage(store).nodes["/"]
@@ -95,7 +95,7 @@ def test_an_array_of_any_format_has_all_its_keys(format: int | str, data: st.Dat
 def test_a_listing_with_sizes_replaces_a_request_for_each_key(tmp_path: Path) -> None:
     make(tmp_path / "g")
     for source in (tmp_path / "g", tmp_path / "g" / "a"):
-        store = RecordingStore(oz.LocalStore(source))
+        store = RecordingStore(oz.storage.LocalStore(source))
         oz.disk_usage(store)
         asked = [key for call in store.calls if call.operation == "sizes" for key in call.keys]
         assert set(asked) <= {"zarr.json"}

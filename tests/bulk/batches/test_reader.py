@@ -33,7 +33,9 @@ LAYOUTS: list[dict[str, Any]] = [
 
 
 def stored(layout: dict[str, Any], store: Any = None) -> oz.Array:
-    return oz.create_array(oz.MemoryStore() if store is None else store, data=ROWS, **layout)
+    return oz.create_array(
+        oz.storage.MemoryStore() if store is None else store, data=ROWS, **layout
+    )
 
 
 def numbers(given_batches: Any) -> list[int]:
@@ -91,7 +93,10 @@ def test_a_seed_is_drawn_if_none_is_given() -> None:
 
 
 def test_several_arrays_keep_their_rows_together() -> None:
-    images, labels = stored(LAYOUTS[1]), oz.create_array(oz.MemoryStore(), data=LABELS, chunks=30)
+    images, labels = (
+        stored(LAYOUTS[1]),
+        oz.create_array(oz.storage.MemoryStore(), data=LABELS, chunks=30),
+    )
     for batch, label in oz.batches((images, labels), 8, seed=4, budget=900):
         assert (label == batch[:, 0, 0] // 6 * 2).all()
     seen = 0
@@ -132,7 +137,7 @@ def test_points_can_be_given_in_batches() -> None:
 
 @pytest.mark.parametrize("budget", ["100kB", "1MB"])
 def test_every_chunk_is_read_once(budget: str) -> None:
-    store = RecordingStore(oz.MemoryStore())
+    store = RecordingStore(oz.storage.MemoryStore())
     array = oz.create_array(store, shape=(600, 100), dtype="u1", chunks=(10, 100), write_data=False)
     array[...] = 1
     store.calls.clear()
@@ -163,7 +168,7 @@ def test_an_error_is_raised_and_the_same_batch_tried_again() -> None:
     def fault(operation: str, key: str) -> Exception | None:
         return StoreError("no connection") if broken and operation != "set" else None
 
-    array = stored({"chunks": (5, 3, 2)}, FaultyStore(oz.MemoryStore(), fault))
+    array = stored({"chunks": (5, 3, 2)}, FaultyStore(oz.storage.MemoryStore(), fault))
     expected = numbers(oz.batches(array, 10, seed=1, budget=480))
     some = oz.batches(array, 10, seed=1, budget=480)
     found = [next(some)]

@@ -69,7 +69,7 @@ def test_all_values_of_a_new_hierarchy_have_a_checksum(
 ) -> None:
     out, sums = tmp_path / "out.zarr", tmp_path / "sums.txt"
     if overwrite:
-        oz.create_array(out, name="old", data=DATA)
+        oz.create_array(out, path="old", data=DATA)
     WHOLE[name](source, out, checksums=sums, overwrite=overwrite)
     assert checked(out, sums) == stored(out)
     assert "old/zarr.json" not in stored(out)
@@ -144,7 +144,7 @@ def test_checksums_that_failed_are_written_on_resume(
 ) -> None:
     out, sums = tmp_path / "out.zarr", tmp_path / "sums.txt"
     if overwrite:
-        oz.create_array(out, name="old", data=DATA)
+        oz.create_array(out, path="old", data=DATA)
     options: Any = {"chunks": (-1, 3), "overwrite": overwrite, "checksums": sums}
 
     def fail(*given: Any) -> None:

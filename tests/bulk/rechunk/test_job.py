@@ -121,7 +121,7 @@ def test_rechunked_values_equal_those_of_numpy(
         needed = int(str(e).partition("memory=")[2].split()[0])
         assert needed > case["memory"]
         report = oz.rechunk(source, target, memory=needed, **options)
-    made = oz.open_array(target)
+    made = oz.open(target)
     np.testing.assert_array_equal(np.asarray(made[...]), expected)
     assert made.chunks == case["chunks"][1]
     assert made.shards == case["shards"][1]
@@ -158,10 +158,10 @@ def test_an_array_of_any_format_keeps_format_and_attributes(format: Any, tmp_pat
     oz.rechunk(
         tmp_path / "a", tmp_path / "b", chunks=(4, 30), codecs=["gzip"] if format != 1 else None
     )
-    made = oz.open_array(tmp_path / "b")
+    made = oz.open(tmp_path / "b")
     assert made.chunks == (4, 30)
     assert (made.zarr_format, dict(made.attrs)) == (
-        oz.open_array(tmp_path / "a").zarr_format,
+        oz.open(tmp_path / "a").zarr_format,
         {"n": 1},
     )
     np.testing.assert_array_equal(made[...], data)
@@ -173,7 +173,7 @@ def test_everything_else_is_carried_over(
     oz.consolidate_metadata(climate)
     target = tmp_path / "b.zarr"
     report = oz.rechunk(climate, target, chunks={"time": -1, "lat": 5})
-    made, old = oz.open_group(target, mode="r"), oz.open_group(climate, mode="r")
+    made, old = oz.open(target, mode="r"), oz.open(climate, mode="r")
     assert made["temp"].chunks == (20, 5, 10)
     assert dict(made["temp"].attrs) == {"units": "K"}
     np.testing.assert_array_equal(made["temp"][...], values)
@@ -189,7 +189,7 @@ def test_everything_else_is_carried_over(
     for name in same:
         assert (target / name).read_bytes() == (climate / name).read_bytes()
     assert "consolidated_metadata" in (target / "zarr.json").read_text()
-    assert oz.open_consolidated(target)["temp"].chunks == (20, 5, 10)
+    assert oz.open(target, use_consolidated=True)["temp"].chunks == (20, 5, 10)
     assert (report.arrays, report.groups) == (7, 2)
     assert report.chunks_copied == 5  # of time, lon, names and one; empty has none
     assert set(report.rechunked) == {"/temp", "/lat"}
@@ -200,7 +200,7 @@ def test_missing_chunks_stay_missing(tmp_path: Path) -> None:
     array = oz.create_array(tmp_path / "a", shape=(100, 100), dtype="i2", chunks=(10, 100))
     array[:10] = 1
     oz.rechunk(tmp_path / "a", tmp_path / "b", chunks=(50, 50))
-    made = oz.open_array(tmp_path / "b")
+    made = oz.open(tmp_path / "b")
     assert made.nchunks_initialized == 2
     np.testing.assert_array_equal(made[...], array[...])
 
@@ -212,7 +212,7 @@ def test_missing_chunks_without_a_fill_value_stay_missing(tmp_path: Path) -> Non
     )  # fmt: skip
     array[:10] = 1
     oz.rechunk(tmp_path / "a", tmp_path / "b", chunks=(50, 100), memory=2**20)
-    made = oz.open_array(tmp_path / "b")
+    made = oz.open(tmp_path / "b")
     assert made.nchunks_initialized == 1
     assert (made[:10] == 1).all()
 
@@ -226,8 +226,8 @@ def test_irregular_chunks_are_read_and_written(tmp_path: Path) -> None:
         oz.rechunk(
             tmp_path / f"b{passes}", tmp_path / f"c{passes}", chunks=[[7, 3], [2, 10]], **options
         )
-        np.testing.assert_array_equal(oz.open_array(tmp_path / f"b{passes}")[...], data)
-        again = oz.open_array(tmp_path / f"c{passes}")
+        np.testing.assert_array_equal(oz.open(tmp_path / f"b{passes}")[...], data)
+        again = oz.open(tmp_path / f"c{passes}")
         assert again.write_chunk_sizes == ((7, 3), (2, 10))
         np.testing.assert_array_equal(again[...], data)
 
@@ -243,7 +243,7 @@ def test_values_are_cast_and_the_fill_value_too(tmp_path: Path) -> None:
     for passes in (1, 2):
         target = tmp_path / f"b{passes}"
         oz.rechunk(tmp_path / "a", target, dtype="f4", chunks=(10, 2), passes=passes)
-        made = oz.open_array(target)
+        made = oz.open(target)
         assert made.dtype == "f4"
         assert np.isnan(made.fill_value)
         np.testing.assert_array_equal(made[...], array[...].astype("f4"))
@@ -262,10 +262,10 @@ def test_values_that_the_type_cannot_hold_are_an_error(
     with pytest.raises(InvalidArgument, match=message):
         oz.rechunk(tmp_path / "a", tmp_path / "b", dtype=to)
     with pytest.raises(NodeNotFound):
-        oz.open_array(tmp_path / "b")
+        oz.open(tmp_path / "b", kind="array")
     oz.rechunk(tmp_path / "a", tmp_path / "b", dtype=to, casting="unsafe", overwrite=True)
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(oz.open_array(tmp_path / "b")[...], data.astype(to))
+        np.testing.assert_array_equal(oz.open(tmp_path / "b")[...], data.astype(to))
 
 
 # Destinations
@@ -276,11 +276,11 @@ def test_arrays_are_replaced_in_place_and_others_not_touched(
 ) -> None:
     oz.consolidate_metadata(climate)
     before = {p: p.stat().st_mtime_ns for p in climate.rglob("lon/**/*") if p.is_file()}
-    old = oz.open_array(climate, path="temp")
+    old = oz.open(climate, path="temp")
     report = oz.rechunk(climate, in_place=True, rules={"temp": {"chunks": (-1, 6, 5)}})
     assert report.arrays == 1
     assert {p: p.stat().st_mtime_ns for p in before} == before
-    made = oz.open_consolidated(climate)["temp"]
+    made = oz.open(climate, use_consolidated=True)["temp"]
     assert made.chunks == (20, 6, 5)
     assert dict(made.attrs) == {"units": "K"}
     np.testing.assert_array_equal(made[...], values)
@@ -293,7 +293,7 @@ def test_arrays_are_replaced_in_place_and_others_not_touched(
 def test_one_node_is_rechunked_in_place(climate: Path) -> None:
     oz.rechunk(climate, node="stations", chunks=(1,), rules={"empty": {"chunks": (5, 5)}},
                in_place=True)  # fmt: skip
-    root = oz.open_group(climate)
+    root = oz.open(climate)
     assert root["stations/names"].chunks == (1,)
     assert root["stations/empty"].chunks == (5, 5)
     assert root["lat"].chunks == (12,)
@@ -305,9 +305,9 @@ def test_an_existing_destination_is_replaced_only_on_demand(climate: Path, tmp_p
     oz.create_array(target, data=np.arange(3))
     with pytest.raises(NodeExists, match="overwrite=True"):
         oz.rechunk(climate, target, chunks={"time": 5})
-    assert oz.open_array(target)[...].tolist() == [0, 1, 2]
+    assert oz.open(target)[...].tolist() == [0, 1, 2]
     oz.rechunk(climate, target, chunks={"time": 5}, overwrite=True)
-    assert oz.open_group(target)["temp"].chunks == (5, 12, 10)
+    assert oz.open(target)["temp"].chunks == (5, 12, 10)
 
 
 def test_arrays_are_merged_into_an_existing_hierarchy(climate: Path, tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_arrays_are_merged_into_an_existing_hierarchy(climate: Path, tmp_path: P
     root.create_array("rain", data=np.arange(4))
     oz.consolidate_metadata(target)
     oz.rechunk(climate, target, chunks={"time": 5}, merge=True)
-    made = oz.open_consolidated(target)
+    made = oz.open(target, use_consolidated=True)
     assert dict(made.attrs) == {"title": "mine"}
     assert made["rain"][...].tolist() == [0, 1, 2, 3]
     assert made["temp"].chunks == (5, 12, 10)
@@ -324,8 +324,8 @@ def test_arrays_are_merged_into_an_existing_hierarchy(climate: Path, tmp_path: P
     with pytest.raises(NodeExists):
         oz.rechunk(climate, target, chunks={"time": 4}, merge=True)
     oz.rechunk(climate, target, chunks={"time": 4}, merge=True, overwrite=True)
-    assert oz.open_group(target)["temp"].chunks == (4, 12, 10)
-    assert oz.open_group(target)["rain"][...].tolist() == [0, 1, 2, 3]
+    assert oz.open(target)["temp"].chunks == (4, 12, 10)
+    assert oz.open(target)["rain"][...].tolist() == [0, 1, 2, 3]
 
 
 def test_source_and_destination_must_differ(climate: Path) -> None:
@@ -342,7 +342,7 @@ def test_source_and_destination_must_differ(climate: Path) -> None:
 
 
 def grow(path: Path, more: np.ndarray[Any, Any]) -> None:
-    root = oz.open_group(path, mode="r+")
+    root = oz.open(path, mode="r+")
     root["temp"].append(more, axis=0)
     root["time"].append(np.arange(len(root["time"]), len(root["temp"])))
 
@@ -357,16 +357,16 @@ def test_only_new_steps_are_appended(
     rest = (target / "lon/c/0").stat().st_mtime_ns
     more = np.random.default_rng(1).normal(280, 10, (steps, 12, 10)).astype("f4")
     grow(climate, more)
-    marked = oz.open_group(target, mode="r+")["temp"]
+    marked = oz.open(target, mode="r+")["temp"]
     marked[0, 0, 0] = -1  # what is there stays
     first = (target / "temp/c/0/0/0").stat().st_mtime_ns
     report = oz.rechunk(climate, target, append_dim="time", memory=memory)
     assert set(report.rechunked) == {"/temp", "/time"}
-    made = oz.open_consolidated(target)["temp"]
+    made = oz.open(target, use_consolidated=True)["temp"]
     expected = np.concatenate([values, more])
     expected[0, 0, 0] = -1
     np.testing.assert_array_equal(made[...], expected)
-    np.testing.assert_array_equal(oz.open_group(target)["time"][...], np.arange(20 + steps))
+    np.testing.assert_array_equal(oz.open(target)["time"][...], np.arange(20 + steps))
     assert (target / "temp/c/0/0/0").stat().st_mtime_ns == first
     assert (target / "lon/c/0").stat().st_mtime_ns == rest
     assert oz.rechunk(climate, target, append_dim="time").arrays == 0
@@ -383,7 +383,7 @@ def test_readers_see_old_values_until_the_end_of_appending(
 
     def look(array: Any, plan: Any, value: Any) -> None:
         write(array, plan, value)
-        seen.append(oz.open_array(target, path="temp", mode="r")[...])
+        seen.append(oz.open(target, path="temp", mode="r")[...])
 
     with oz.configure(threads=1):
         monkeypatch.setattr(dispatch, "_store", look)
@@ -391,7 +391,7 @@ def test_readers_see_old_values_until_the_end_of_appending(
     assert len(seen) > 2
     for found in seen:
         np.testing.assert_array_equal(found, values)
-    assert len(oz.open_array(target, path="temp")) == 29
+    assert len(oz.open(target, path="temp")) == 29
 
 
 def test_a_source_that_is_no_continuation_is_refused(climate: Path, tmp_path: Path) -> None:
@@ -402,10 +402,10 @@ def test_a_source_that_is_no_continuation_is_refused(climate: Path, tmp_path: Pa
     with pytest.raises(InvalidArgument, match="have their layout already; leave chunks out"):
         oz.rechunk(climate, target, append_dim="time", chunks={"time": 2})
     grow(climate, np.ones((2, 12, 10), "f4"))
-    oz.open_group(target, mode="r+")["time"][3] = 99
+    oz.open(target, mode="r+")["time"][3] = 99
     with pytest.raises(Conflict, match="the source is no continuation"):
         oz.rechunk(climate, target, append_dim="time")
-    oz.open_group(target, mode="r+")["temp"].resize(40, 12, 10)
+    oz.open(target, mode="r+")["temp"].resize(40, 12, 10)
     with pytest.raises(Conflict, match="is longer than the source"):
         oz.rechunk(climate, target, append_dim="time")
 
@@ -448,15 +448,15 @@ def test_a_killed_run_is_resumed(in_place: bool, memory: str, tmp_path: Path) ->
         assert rechunk(number > 0, last) == -signal.SIGKILL
         total += last
         if in_place:
-            np.testing.assert_array_equal(oz.open_array(source, mode="r")[...], data)
+            np.testing.assert_array_equal(oz.open(source, mode="r")[...], data)
         else:
             with pytest.raises(NodeNotFound):
-                oz.open_array(target, mode="r")
+                oz.open(target, mode="r", kind="array")
     assert rechunk(True, 10**6) == 0
     assert int(counted.read_text()) <= max(
         1, tasks - total + 8
     )  # at most two were repeated each time
-    made = oz.open_array(source if in_place else target)
+    made = oz.open(source if in_place else target)
     assert made.chunks == (64, 16, 16)
     np.testing.assert_array_equal(made[...], data)
     assert [*tmp_path.glob("*/__omnizarr*")] == []
@@ -467,7 +467,7 @@ def test_a_job_can_be_pickled_and_run_in_processes(
 ) -> None:
     job = Rechunk(climate, tmp_path / "b", chunks={"time": -1, "lat": 5}, memory=60_000)
     oz.run(pickle.loads(pickle.dumps(job)), on="processes", workers=2)
-    np.testing.assert_array_equal(oz.open_group(tmp_path / "b")["temp"][...], values)
+    np.testing.assert_array_equal(oz.open(tmp_path / "b")["temp"][...], values)
 
 
 def test_a_plan_says_what_it_reads_and_writes_and_why(climate: Path, tmp_path: Path) -> None:
@@ -537,7 +537,7 @@ def test_an_image_gets_the_ome_zarr_version_of_the_new_format(
     oz.rechunk("image.zarr", "new.zarr", zarr_format=second, chunks=(16, 16))
     assert oz.open("new.zarr").zarr_format == second
     assert not [p for p in oz.ome.validate("new.zarr") if p.level == "error"]
-    assert np.array_equal(oz.open_array("new.zarr", path="0")[...], pixels)
+    assert np.array_equal(oz.open("new.zarr", path="0")[...], pixels)
 
 
 def test_another_format_keeps_what_has_the_same_layout_readable(in_tmp: Path) -> None:
@@ -549,7 +549,7 @@ def test_another_format_keeps_what_has_the_same_layout_readable(in_tmp: Path) ->
     assert oz.diff("a.zarr", "b.zarr").equal
     assert oz.verify("b.zarr").ok
     oz.rechunk("a.zarr", "x.zarr", node="deep/x", zarr_format=3)
-    assert np.array_equal(oz.open_array("x.zarr")[...], np.arange(12).reshape(3, 4))
+    assert np.array_equal(oz.open("x.zarr")[...], np.arange(12).reshape(3, 4))
 
 
 def test_another_format_needs_a_new_destination(in_tmp: Path) -> None:

@@ -37,11 +37,11 @@ def test_an_error_between_two_swaps_is_resumed(two: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(HierarchyOutput, "finish", fail_second)
     with pytest.raises(StoreError, match="the disk is full"):
         oz.rechunk(two, in_place=True, chunks=(-1, 2))
-    root = oz.open_group(two)
+    root = oz.open(two)
     assert sorted(array.chunks for array in dict(root.arrays()).values()) == [(1, 24), (32, 2)]
     monkeypatch.undo()
     assert oz.rechunk(two, in_place=True, chunks=(-1, 2), resume=True).arrays == 1
-    for array in dict(oz.open_group(two).arrays()).values():
+    for array in dict(oz.open(two).arrays()).values():
         assert array.chunks == (32, 2)
         np.testing.assert_array_equal(array[...], DATA)
     assert [*two.glob(".__omnizarr*")] == []
@@ -59,7 +59,7 @@ def test_parts_of_a_job_complete_it_together(two: Path, memory: str, tmp_path: P
                 assert not (tmp_path / "b" / "zarr.json").exists()
             oz.run(job, part=(part, 3), workers=1)
     for name in ("x", "y"):
-        np.testing.assert_array_equal(oz.open_group(tmp_path / "b")[name][...], DATA)
+        np.testing.assert_array_equal(oz.open(tmp_path / "b")[name][...], DATA)
     assert [*(tmp_path / "b").glob(".__omnizarr*")] == []
 
 
@@ -74,7 +74,7 @@ def test_an_archive_is_read_and_written(two: Path, passes: int, tmp_path: Path) 
     oz.rechunk(two, target, chunks=(-1, 4), passes=passes)
     oz.rechunk(target, tmp_path / "c.zarr", chunks=(3, 7), passes=passes)
     for path, chunks in ((target, (32, 4)), (tmp_path / "c.zarr", (3, 7))):
-        array = oz.open_group(path, mode="r")["x"]
+        array = oz.open(path, mode="r")["x"]
         assert array.chunks == chunks
         np.testing.assert_array_equal(array[...], DATA)
 
@@ -85,17 +85,15 @@ def test_an_array_that_changed_meanwhile_is_not_appended_to(
     target = tmp_path / "b"
     oz.rechunk(two, target, chunks=(10, 10))
     for name in ("x", "y"):
-        oz.open_group(two, mode="r+")[name].append(DATA[:3])
+        oz.open(two, mode="r+")[name].append(DATA[:3])
     begin = LongerArrays.begin
 
     def append_too(self: LongerArrays, resume: bool, shared: bool) -> Begun:
-        oz.open_group(target, mode="r+")["y"].append(DATA[:1])
+        oz.open(target, mode="r+")["y"].append(DATA[:1])
         return begin(self, resume, shared)
 
     monkeypatch.setattr(LongerArrays, "begin", append_too)
     with pytest.raises(Conflict, match=r"has the shape \(33, 24\) now, not \(32, 24\)"):
         oz.rechunk(two, target, append_dim="t")
-    shapes: Any = {
-        name: array.shape for name, array in dict(oz.open_group(target).arrays()).items()
-    }
+    shapes: Any = {name: array.shape for name, array in dict(oz.open(target).arrays()).items()}
     assert shapes == {"x": (32, 24), "y": (33, 24)}

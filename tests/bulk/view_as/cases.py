@@ -13,7 +13,7 @@ from omnizarr.storage_transformers import indexed_shards
 
 VALUES = np.arange(70, dtype="<f4").reshape(10, 7)
 CHUNKS = (4, 3)
-Maker = Callable[[], oz.MemoryStore]
+Maker = Callable[[], oz.storage.MemoryStore]
 
 
 def make(zarr_format: int | str, values: npt.NDArray[Any] = VALUES, **options: Any) -> Maker:
@@ -22,8 +22,8 @@ def make(zarr_format: int | str, values: npt.NDArray[Any] = VALUES, **options: A
     The last column of chunks is missing.
     """
 
-    def stored() -> oz.MemoryStore:
-        store = oz.MemoryStore()
+    def stored() -> oz.storage.MemoryStore:
+        store = oz.storage.MemoryStore()
         given: dict[str, Any] = {
             "shape": values.shape,
             "dtype": values.dtype,
@@ -67,8 +67,8 @@ SOURCES: dict[str, Maker] = {
     "2": make(2),
     "2, nested keys": make(2, dimension_separator="/"),
     "2, big-endian, F order": make(2, VALUES.astype(">f4"), order="F"),
-    "2, zlib": make(2, compressor=oz.Zlib(level=1)),
-    "2, delta": make(2, filters=[{"id": "delta", "dtype": "<f4"}], compressor=oz.BZ2()),
+    "2, zlib": make(2, compressor=oz.codecs.Zlib(level=1)),
+    "2, delta": make(2, filters=[{"id": "delta", "dtype": "<f4"}], compressor=oz.codecs.BZ2()),
     "2, checksum": make(2, compressor={"id": "crc32c"}),
     "3-draft": make("3-draft"),
     "3-draft, shards": make("3-draft", storage_transformers=[indexed_shards([2, 2])]),

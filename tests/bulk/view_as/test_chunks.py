@@ -160,7 +160,7 @@ def test_of_a_shard_only_the_index_and_one_chunk_are_read() -> None:
 def test_a_generation_changes_with_the_chunk_and_with_its_metadata() -> None:
     store = SOURCES["3, shards"]()
     view = oz.view_as(store, 2)
-    array = oz.open_array(store, "r+", path="group/a")
+    array = oz.open(store, "r+", path="group/a")
     key, other = "group/a/0/0", "group/a/2/0"
     seen = {view.generation(key)}
     kept = view.generation(other)
@@ -184,14 +184,14 @@ def test_a_damaged_chunk_gives_the_same_error_and_stops_no_other(source: str, ta
     data = bytearray(store.get(key) or b"")
     half = len(data) // 2 if "shards" not in source else 40
     store.set(key, bytes(data[:half]) if "shards" not in source else bytes(40) + bytes(data[40:]))
-    stored = oz.open_array(store, path="group/a")
-    seen = oz.open_array(oz.view_as(store, target), path="group/a")
+    stored = oz.open(store, path="group/a")
+    seen = oz.open(oz.view_as(store, target), path="group/a")
     with pytest.raises(oz.ChunkError):
         stored[0, 0]
     with pytest.raises(oz.ChunkError, match=r"\(0, 0\).* /group/a"):
         seen[0, 0]
     np.testing.assert_array_equal(seen[8:], expected()[8:])
-    assert len(oz.open_consolidated(oz.view_as(store, target))) == 1
+    assert len(oz.open(oz.view_as(store, target), use_consolidated=True)) == 1
 
 
 def test_the_damaged_index_of_a_shard_is_an_error_of_its_chunks() -> None:
@@ -221,7 +221,9 @@ def arrays(draw: st.DrawFn) -> tuple[dict[str, Any], Any, int]:
     if zarr_format == 2 and draw(st.booleans()):
         options["order"] = "F"
     if zarr_format == 2 and draw(st.booleans()):
-        options["compressor"] = draw(st.sampled_from([None, oz.Zlib(), oz.Zstd(), oz.BZ2()]))
+        options["compressor"] = draw(
+            st.sampled_from([None, oz.codecs.Zlib(), oz.codecs.ZstdCodec(), oz.codecs.BZ2()])
+        )
     if draw(st.booleans()):
         options["fill_value"] = draw(st.sampled_from([0, 1]))
     values = (np.arange(int(np.prod(shape)), dtype="i8") % 7).reshape(shape).astype(dtype)
@@ -233,12 +235,12 @@ def test_values_of_any_array_are_the_same_through_a_view(
     case: tuple[dict[str, Any], Any, int], data: st.DataObject
 ) -> None:
     options, values, target = case
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     array = oz.create_array(store, path="a", shape=values.shape, dtype=values.dtype, **options)
     box = tuple(slice(*sorted(data.draw(st.tuples(*[st.integers(0, n)] * 2)))) for n in array.shape)
     array[box] = values[box]
     view = oz.view_as(store, target)
-    seen = oz.open_array(view, path="a")
+    seen = oz.open(view, path="a")
     assert seen.dtype.newbyteorder("<") == array.dtype.newbyteorder("<")
     np.testing.assert_array_equal(seen[...], array[...])
     if seen.shards is None and seen.shape:  # the chunk of a scalar is made in version 2

@@ -37,10 +37,10 @@ def test_images_and_plates_get_the_version_that_a_conversion_gives_them(
     assert _plain(documents(found)) == _plain(documents(there))
     problems = oz.ome.validate(view, path)
     assert [str(p) for p in problems if p.level == "error"] == []
-    group = oz.open_group(start)
+    group = oz.open(start)
     for name, member in group.members(None):
         if isinstance(member, oz.Array):
-            np.testing.assert_array_equal(oz.open_array(view, path=name)[...], member[...])
+            np.testing.assert_array_equal(oz.open(view, path=name)[...], member[...])
 
 
 def _plain(found: dict[str, Any]) -> dict[str, Any]:
@@ -69,9 +69,9 @@ def test_an_image_without_a_level_is_shown_as_it_is_stored() -> None:
     for key in [key for key in start if key.startswith("1/")]:
         del start[key]
     view = oz.view_as(start, 3)
-    levels = oz.open_group(view).attrs["ome"]["multiscales"][0]["datasets"]
+    levels = oz.open(view).attrs["ome"]["multiscales"][0]["datasets"]
     assert [level["path"] for level in levels] == ["0", "1"]
-    assert oz.open_array(view, path="0").dimension_names == ("c", "z", "y", "x")
+    assert oz.open(view, path="0").dimension_names == ("c", "z", "y", "x")
     assert view.get("1/zarr.json") is None
 
 
@@ -90,16 +90,16 @@ def test_an_image_that_cannot_be_migrated_is_not_shown_and_says_why() -> None:
     for key in ("image/zarr.json", "image/0/zarr.json"):
         with pytest.raises(oz.CannotExpress, match=r"/image.* cannot be shown as zarr 3: .*'1'"):
             view.get(key)
-    assert [*oz.open_consolidated(view)] == ["other"]
-    np.testing.assert_array_equal(oz.open_array(view, path="other")[...], [1, 2])
+    assert [*oz.open(view, use_consolidated=True)] == ["other"]
+    np.testing.assert_array_equal(oz.open(view, path="other")[...], [1, 2])
 
 
 # Nodes that cannot be shown
 
 
-def _with_bad_node(target: int, bad: str) -> oz.MemoryStore:
+def _with_bad_node(target: int, bad: str) -> oz.storage.MemoryStore:
     """Return a hierarchy of the other version, with one node that has no form in this one."""
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     top = oz.create_group(store, zarr_format=5 - target)
     top.create_array("good", data=VALUES)
     if bad == "type":
@@ -127,15 +127,15 @@ def test_a_node_that_cannot_be_shown_is_not_listed_and_says_why(
     view = oz.view_as(_with_bad_node(target, bad), target)
     assert list_dir(view, "")[1] == ["good/"]
     assert not any(key.startswith("bad") for key in view.list())
-    assert [*oz.open_consolidated(view)] == [*oz.open_group(view)] == ["good"]
-    np.testing.assert_array_equal(oz.open_array(view, path="good")[...], VALUES)
+    assert [*oz.open(view, use_consolidated=True)] == [*oz.open(view)] == ["good"]
+    np.testing.assert_array_equal(oz.open(view, path="good")[...], VALUES)
     own = ("zarr.json",) if target == 3 else (".zarray", ".zattrs", ".zgroup")
     for key in (*own, "c/0" if target == 3 else "0"):
         for ask in (view.get, view.generation, view.get_versioned, lambda k: view.sizes([k])):
             with pytest.raises(error, match="bad"):
                 ask(f"bad/{key}")
     with pytest.raises(error, match="bad"):
-        oz.open_array(view, path="bad")
+        oz.open(view, path="bad", kind="array")
 
 
 def test_a_name_that_version_3_forbids_is_not_listed_and_says_why() -> None:
@@ -146,9 +146,9 @@ def test_a_name_that_version_3_forbids_is_not_listed_and_says_why() -> None:
 
 
 def test_version_2_has_names_for_all_dimensions_or_for_none() -> None:
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     oz.create_array(store, path="a", data=VALUES, dimension_names=["y", None])
-    found = oz.open_array(oz.view_as(store, 2), path="a")
+    found = oz.open(oz.view_as(store, 2), path="a")
     assert found.dimension_names is None
     np.testing.assert_array_equal(found[...], VALUES)
 
@@ -162,30 +162,30 @@ def test_every_change_of_the_source_is_seen_at_once(source: str, target: int) ->
     store = SOURCES[source]()
     view = oz.view_as(store, target)
     path = "" if source == "1" else "group/a"
-    stored = oz.open_array(store, "r+", path=path)
-    seen = oz.open_array(view, path=path)
+    stored = oz.open(store, "r+", path=path)
+    seen = oz.open(view, path=path)
     np.testing.assert_array_equal(seen[...], expected())
     stored[0, 0] = 99
     assert seen[0, 0] == 99
     stored.resize((12, 7))
-    assert oz.open_array(view, path=path).shape == (12, 7)
+    assert oz.open(view, path=path).shape == (12, 7)
     stored[11, 6] = 5
-    assert oz.open_array(view, path=path)[11, 6] == 5
+    assert oz.open(view, path=path)[11, 6] == 5
     stored.attrs["unit"] = "m"
-    assert oz.open_array(view, path=path).attrs["unit"] == "m"
+    assert oz.open(view, path=path).attrs["unit"] == "m"
     if source == "1":
         return
     stored = oz.create_array(
         store, path=path, data=VALUES.astype("i8"), chunks=(5, 5), overwrite=True
     )
-    for found in (oz.open_array(view, path=path), oz.open_consolidated(view)[path]):
+    for found in (oz.open(view, path=path), oz.open(view, use_consolidated=True)[path]):
         assert found.dtype == "i8"
         np.testing.assert_array_equal(found[...], VALUES)
-    oz.open_group(store, "r+").create_array("new/b", data=[1, 2, 3])
-    assert [*oz.open_consolidated(view)] == [*oz.open_group(view)] == ["group", "new"]
-    np.testing.assert_array_equal(oz.open_array(view, path="new/b")[...], [1, 2, 3])
-    del oz.open_group(store, "r+")["group"]
-    assert [*oz.open_consolidated(view)] == [*oz.open_group(view)] == ["new"]
+    oz.open(store, "r+").create_array("new/b", data=[1, 2, 3])
+    assert [*oz.open(view, use_consolidated=True)] == [*oz.open(view)] == ["group", "new"]
+    np.testing.assert_array_equal(oz.open(view, path="new/b")[...], [1, 2, 3])
+    del oz.open(store, "r+")["group"]
+    assert [*oz.open(view, use_consolidated=True)] == [*oz.open(view)] == ["new"]
     assert view.get("group/a/c/0/0") is None
 
 
@@ -199,7 +199,7 @@ def test_a_hierarchy_that_is_replaced_by_one_of_another_format_is_seen(target: i
     store.clear()
     oz.create_array(store, path="g/a", data=[4.5, 5, 6], chunks=(3,), zarr_format=3)
     assert view.get("g/a/c/0" if target == 3 else "g/a/0") is not None
-    np.testing.assert_array_equal(oz.open_array(view, path="g/a")[...], [4.5, 5, 6])
+    np.testing.assert_array_equal(oz.open(view, path="g/a")[...], [4.5, 5, 6])
     store.clear()
     assert view.get(chunk) is None
     assert view.get("g/a/.zarray" if target == 2 else "g/a/zarr.json") is None
@@ -229,20 +229,20 @@ def test_metadata_that_have_not_changed_are_translated_once(
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_CACHED", 4)
     monkeypatch.setattr(module, "MAX_MADE", 2**12)
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     group = oz.create_group(store, zarr_format=2)
     for n in range(20):
         group.create_array(f"a{n}", data=[n], attributes={"text": "x" * n * 20})
     view = oz.view_as(store, 3)
     for _ in range(2):
         for n in range(20):
-            assert oz.open_array(view, path=f"a{n}")[0] == n
+            assert oz.open(view, path=f"a{n}")[0] == n
             nodes = view._nodes
             assert len(nodes._arrays) <= 4
             assert len(nodes._made) <= 4
             kept = sum(len(t) for _, made in nodes._made.values() for t in made.values())
             assert kept <= 2**12
-    assert len(oz.open_consolidated(view)) == 20
+    assert len(oz.open(view, use_consolidated=True)) == 20
 
 
 # Stores that cannot list
@@ -253,7 +253,7 @@ class Unlisted:
 
     read_only = True
 
-    def __init__(self, inner: oz.MemoryStore) -> None:
+    def __init__(self, inner: oz.storage.MemoryStore) -> None:
         self.inner = inner
 
     def get(self, key: str, range: Any = None) -> bytes | None:
@@ -273,13 +273,13 @@ def test_a_store_that_cannot_list_is_shown_as_far_as_its_nodes_are_known(
     if consolidated:
         oz.consolidate_metadata(stored)
     view = oz.view_as(Unlisted(stored), target)
-    np.testing.assert_array_equal(oz.open_array(view, path="group/a")[...], expected())
+    np.testing.assert_array_equal(oz.open(view, path="group/a")[...], expected())
     root = json.loads(view.get("zarr.json" if target == 3 else ".zgroup") or b"")
     assert root["zarr_format"] == target
     if consolidated:
-        assert oz.open_consolidated(view)["group/a"].shape == VALUES.shape
+        assert oz.open(view, use_consolidated=True)["group/a"].shape == VALUES.shape
     else:
         with pytest.raises(oz.InvalidMetadata, match="no consolidated metadata"):
-            oz.open_consolidated(view)
+            oz.open(view, use_consolidated=True)
     with pytest.raises(oz.StoreError, match="cannot list"):
         list_dir(view, "group/a/")

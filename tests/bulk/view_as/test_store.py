@@ -36,7 +36,7 @@ def test_values_attributes_and_names_are_those_that_are_stored(source: str, targ
     assert dict(array.attrs)["n"] == [1, None, {"a": 2.5}]
     if source != "1":
         assert array.dimension_names == ("y", "x")
-        assert dict(oz.open_group(view).attrs) == {"title": "all"}
+        assert dict(oz.open(view).attrs) == {"title": "all"}
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -54,7 +54,7 @@ def test_zarr_python_reads_a_view(source: str, target: int) -> None:
         np.testing.assert_array_equal(group["group/a"][...], expected())
 
 
-def _reads(stored: oz.MemoryStore) -> bool:
+def _reads(stored: oz.storage.MemoryStore) -> bool:
     """Return True if zarr-python reads what is stored, without a view."""
     try:
         array_in(zarr.open(OmnizarrStore(stored), mode="r"))[...]
@@ -138,13 +138,13 @@ def test_consolidated_metadata_are_those_of_the_nodes() -> None:
 
 def test_a_view_starts_at_any_node() -> None:
     store = SOURCES["3, shards"]()
-    group = oz.open_group(store)
+    group = oz.open(store)
     for given in ({"path": "group"}, {}):
         view = oz.view_as(store if given else group["group"], 2, **given)
-        np.testing.assert_array_equal(oz.open_array(view, path="a")[...], expected())
+        np.testing.assert_array_equal(oz.open(view, path="a")[...], expected())
         assert "a/.zarray" in set(view.list())
     view = oz.view_as(store, 2, path="group/a")
-    np.testing.assert_array_equal(oz.open_array(view)[...], expected())
+    np.testing.assert_array_equal(oz.open(view)[...], expected())
     assert view.get(".zarray") is not None
 
 
@@ -160,12 +160,12 @@ def test_a_view_is_read_only() -> None:
         with pytest.raises(oz.ReadOnly, match="read-only"):
             change()
     with pytest.raises(oz.ReadOnly):
-        oz.open_array(view, path="group/a", mode="r+")[...] = 0
+        oz.open(view, path="group/a", mode="r+", kind="array")[...] = 0
 
 
 def test_there_is_no_view_of_nothing_or_in_a_format_without_consolidated_metadata() -> None:
     with pytest.raises(oz.NodeNotFound, match="nothing is there"):
-        oz.view_as(oz.MemoryStore(), 3)
+        oz.view_as(oz.storage.MemoryStore(), 3)
     with pytest.raises(oz.NodeNotFound):
         oz.view_as(SOURCES["2"](), 3, path="no")
     for other in (1, "3-draft"):
@@ -193,11 +193,11 @@ def test_keys_that_lead_outside_are_refused(key: str) -> None:
 
 
 def test_a_view_can_be_pickled_and_compared(tmp_path: Any) -> None:
-    oz.save_array(tmp_path / "a.zarr", VALUES, zarr_format=2)
+    oz.save(tmp_path / "a.zarr", VALUES, zarr_format=2)
     view = oz.view_as(tmp_path / "a.zarr", 3)
     other = pickle.loads(pickle.dumps(view))
     assert other == view
     assert hash(other) == hash(view)
     assert other != oz.view_as(tmp_path / "a.zarr", 2)
-    np.testing.assert_array_equal(oz.open_array(other)[...], VALUES)
+    np.testing.assert_array_equal(oz.open(other)[...], VALUES)
     assert "zarr 3 view of" in repr(view)

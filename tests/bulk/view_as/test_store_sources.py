@@ -27,10 +27,10 @@ def test_every_golden_array_is_shown_with_its_values_or_says_why_not(
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the deviations that the archives are about
-        stored = oz.open_group(archives.store(archive, "store"))
+        stored = oz.open(archives.store(archive, "store"))
         view = oz.view_as(archives.store(archive, "store"), target)
-        listed = {name for name, _ in oz.open_group(view).members(None)}
-        inside = {name for name, _ in oz.open_consolidated(view).members(None)}
+        listed = {name for name, _ in oz.open(view).members(None)}
+        inside = {name for name, _ in oz.open(view, use_consolidated=True).members(None)}
         assert inside == listed
         shown = 0
         for name, member in stored.members(None):
@@ -39,7 +39,7 @@ def test_every_golden_array_is_shown_with_its_values_or_says_why_not(
                     oz.open(view, path=name)
             elif isinstance(member, oz.Array):
                 shown += 1
-                _compare(oz.open_array(view, path=name), member)
+                _compare(oz.open(view, path=name), member)
         assert shown > 0.8 * len(archives.names(archive))
 
 
@@ -67,7 +67,7 @@ def test_every_golden_array_of_version_1_is_shown_with_its_values(target: int) -
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             store = archives.store(archives.V1, f"arrays/{name}")
-            _compare(oz.open_array(oz.view_as(store, target)), oz.open_array(store))
+            _compare(oz.open(oz.view_as(store, target)), oz.open(store))
 
 
 KINDS: dict[str, Callable[[Path], Any]] = {
@@ -75,7 +75,7 @@ KINDS: dict[str, Callable[[Path], Any]] = {
     "zip": lambda path: path / "a.zarr.zip",
     "sqlite": lambda path: f"sqlite://{path}/a.sqlite",
     "lmdb": lambda path: f"lmdb://{path}/a.lmdb",
-    "nested directory": lambda path: oz.NestedDirectoryStore(path / "a.zarr"),
+    "nested directory": lambda path: oz.storage.NestedDirectoryStore(path / "a.zarr"),
 }
 
 
@@ -89,7 +89,7 @@ def test_every_kind_of_store_can_be_viewed(
     memory = SOURCES[source]()
     oz.convert(memory, where, zarr_format=2 if source == "2" else 3)
     with oz.view_as(where, target) as view:
-        np.testing.assert_array_equal(oz.open_array(view, path="group/a")[...], expected())
+        np.testing.assert_array_equal(oz.open(view, path="group/a")[...], expected())
         for key in list_prefix(view, ""):
             value, generation = view.get_versioned(key)
             assert value == view.get(key)
@@ -106,7 +106,7 @@ def test_a_reader_sees_old_or_new_chunks_while_the_source_is_written(
         tmp_path / "a.zarr", shape=VALUES.shape, chunks=(4, 3), dtype="i4", **options
     )
     array[...] = 0
-    seen = oz.open_array(oz.view_as(tmp_path / "a.zarr", target))
+    seen = oz.open(oz.view_as(tmp_path / "a.zarr", target))
     stop = threading.Event()
 
     def write() -> None:
@@ -133,7 +133,7 @@ def test_a_reader_sees_old_or_new_chunks_while_the_source_is_written(
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_chunk_is_never_of_another_array_than_its_metadata(tmp_path: Path, target: int) -> None:
     """The array is replaced again and again by one of another type; each value has its size."""
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     sizes = {8: 64, 4: 16}
 
     def write(itemsize: int) -> None:
@@ -149,4 +149,4 @@ def test_a_chunk_is_never_of_another_array_than_its_metadata(tmp_path: Path, tar
         view = view or oz.view_as(store, target)
         assert len(view.get(key) or b"") == sizes[itemsize]
         assert view.sizes([key]) == {key: sizes[itemsize]}
-        assert set(oz.open_array(view)[...]) == {itemsize}
+        assert set(oz.open(view)[...]) == {itemsize}

@@ -47,7 +47,7 @@ def check_damage(store: dict[str, Any], rounds: int, seed: int = 0) -> Counter[s
     for number in range(rounds):
         r = random.Random(f"{seed}/{number}")
         store[key] = damaged(sound, r)
-        array = oz.open_array(store)
+        array = oz.open(store)
         try:
             assert array[...].shape == array.shape
             tally["values"] += 1
@@ -59,7 +59,7 @@ def check_damage(store: dict[str, Any], rounds: int, seed: int = 0) -> Counter[s
 
 def check_damaged(store: dict[str, Any], key: str, value: bytes) -> None:
     """Check that both engines read a damaged chunk, or that their error names it."""
-    shape = oz.open_array(store).shape
+    shape = oz.open(store).shape
     for engine in ("auto", "reference"):
         with oz.configure(engine=engine, max_unpacked="16MiB"):
             found = _read({**store, key: value})
@@ -72,7 +72,7 @@ def check_damaged(store: dict[str, Any], key: str, value: bytes) -> None:
 def _read(store: dict[str, Any]) -> Any:
     """Return all values, or the error."""
     try:
-        return oz.open_array(store)[...]
+        return oz.open(store)[...]
     except oz.ChunkError as e:
         return e
 

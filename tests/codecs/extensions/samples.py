@@ -33,7 +33,7 @@ def chunk_of(store: dict[str, Any]) -> bytes:
 def reads(store: Any) -> npt.NDArray[Any]:
     """Return the values that both engines agree on."""
     with oz.configure(engine="reference"):
-        first = oz.open_array(store)[...]
-    second = oz.open_array(store)[...]
+        first = oz.open(store)[...]
+    second = oz.open(store)[...]
     assert first.tobytes() == second.tobytes()
     return np.asarray(second)

@@ -156,4 +156,4 @@ def test_a_fill_value_is_not_rounded_and_the_older_name_is_read() -> None:
     older = {"zarr.json": store["zarr.json"].replace(b'"bitround"', b'"numcodecs.bitround"')}
     older["c/0"] = store["c/0"]
     assert json.loads(older["zarr.json"])["codecs"][0]["name"] == "numcodecs.bitround"
-    assert oz.open_array(older)[...].tolist() == array[...].tolist()
+    assert oz.open(older)[...].tolist() == array[...].tolist()

@@ -50,8 +50,8 @@ def test_chunks_are_read_as_their_header_says(
         data = encode(data) if mask & bit else data
     store["c/0"] = mask.to_bytes((header_bits or 8) // 8, "little") + data
     with oz.configure(engine=engine):
-        assert (oz.open_array(store)[...] == values).all()
-        assert (oz.open_array(store)[3:9] == values[3:9]).all()
+        assert (oz.open(store)[...] == values).all()
+        assert (oz.open(store)[3:9] == values[3:9]).all()
 
 
 def test_nine_codecs_have_a_header_of_two_bytes_with_the_first_codec_lowest() -> None:
@@ -113,7 +113,7 @@ def test_values_come_back_whatever_is_applied(
         assert int.from_bytes(stored[:header], "little") == applied
     for engine in ("auto", "reference"):
         with oz.configure(engine=engine):
-            assert oz.open_array(store)[...].tolist() == values
+            assert oz.open(store)[...].tolist() == values
 
 
 def test_a_function_is_asked_with_the_bytes_before_and_after_each_codec() -> None:
@@ -147,8 +147,8 @@ def test_it_works_inside_shards_and_around_blosc() -> None:
     array[...] = values
     for engine in ("auto", "reference"):
         with oz.configure(engine=engine):
-            assert (oz.open_array(store)[...] == values).all()
-            assert (oz.open_array(store)[3:5, 2] == values[3:5, 2]).all()
+            assert (oz.open(store)[...] == values).all()
+            assert (oz.open(store)[3:5, 2] == values[3:5, 2]).all()
 
 
 def test_the_object_and_its_metadata_agree() -> None:
@@ -157,7 +157,7 @@ def test_the_object_and_its_metadata_agree() -> None:
     oz.create_array(store, data=np.arange(9), compressors=[codec])
     stated = json.loads(store["zarr.json"])["codecs"][-1]
     assert stated == conditional({"name": "gzip", "configuration": {"level": 5}}, header_bits=16)
-    assert (oz.open_array(store)[...] == np.arange(9)).all()
+    assert (oz.open(store)[...] == np.arange(9)).all()
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_damaged_headers_and_data_are_errors(stored: bytes, message: str) -> Non
     make(store, GZIP)
     store["c/0"] = stored
     with pytest.raises(oz.ChunkError, match=message):
-        oz.open_array(store)[...]
+        oz.open(store, kind="array")[...]
 
 
 @given(data=st.data(), decision=st.sampled_from(DECISIONS))

@@ -43,13 +43,13 @@ def stored(name: str) -> dict[str, Any]:
 def test_chunks_read_as_their_writer_got_them(name: str, engine: str) -> None:
     wanted = archives.contents(GOLDEN)[f"expected/{name.partition('.')[0]}"]
     with oz.configure(engine=engine):
-        assert oz.open_array(stored(name))[...].tobytes() == wanted
+        assert oz.open(stored(name))[...].tobytes() == wanted
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("empty")])
 def test_a_chunk_of_nothing_is_refused_where_there_are_bytes(name: str) -> None:
     with pytest.raises(oz.ChunkError, match="the header says 0 bytes, expected 1"):
-        oz.open_array(stored(name))[...]
+        oz.open(stored(name), kind="array")[...]
 
 
 def test_it_is_not_written() -> None:
@@ -84,7 +84,7 @@ RUNS = archives.contents(GOLDEN)["chunks/runs.6"]
 )
 def test_damaged_headers_and_pages_are_errors(chunk: bytes, message: str) -> None:
     with pytest.raises(oz.ChunkError, match=message):
-        oz.open_array({**stored("runs.6"), "c/0": chunk})[...]
+        oz.open({**stored("runs.6"), "c/0": chunk}, kind="array")[...]
 
 
 @given(st.data(), st.sampled_from([n for n in NAMES if n.split(".")[0] in ("runs", "one", "text")]))

@@ -299,7 +299,7 @@ def test_an_image_of_another_size_is_an_error() -> None:
         for other in (larger, values[:8]):
             store[key] = bytes(codec.encode(np.ascontiguousarray(other)))
             with pytest.raises(oz.ChunkError):
-                oz.open_array(store)[...]
+                oz.open(store, kind="array")[...]
 
 
 @pytest.mark.parametrize("name", ["jpeg2k", "htj2k", "png", "qoi", "avif", "heif", "gif"])
@@ -321,7 +321,7 @@ def test_the_stated_size_is_looked_at_before_memory_is_allocated(name: str) -> N
         struct.pack_into(">2I", data, data.index(b"ispe") + 8, 2**14, 2**14)
     store[key] = bytes(data)
     with pytest.raises(oz.ChunkError, match=r"an image of \d+ pixels, expected \d+ bytes"):
-        oz.open_array(store)[...]
+        oz.open(store, kind="array")[...]
 
 
 @pytest.mark.parametrize("name", ["lerc:zstd", "lerc:deflate"])
@@ -331,7 +331,7 @@ def test_compressed_blobs_are_bounded(name: str) -> None:
     encode = imagecodecs.zstd_encode if name == "lerc:zstd" else imagecodecs.zlib_encode
     store[key] = encode(bytes(10**7))
     with pytest.raises(oz.ChunkError, match="bytes"):
-        oz.open_array(store)[...]
+        oz.open(store, kind="array")[...]
 
 
 def test_damaged_chunks_are_errors_or_values() -> None:
@@ -363,7 +363,7 @@ def test_parts_of_png_images_are_checked_before_they_are_decoded(name: str) -> N
     ):
         store[key] = value
         with pytest.raises(oz.ChunkError, match=message):
-            oz.open_array(store)[...]
+            oz.open(store, kind="array")[...]
 
 
 @pytest.mark.parametrize("name", ["jpegls", "ljpeg"])
@@ -372,7 +372,7 @@ def test_images_that_are_cut_off_are_not_decoded(name: str) -> None:
     store, key = store_and_key(name)
     store[key] = store[key][: len(store[key]) // 2]
     with pytest.raises(oz.ChunkError, match="marker of its end is missing"):
-        oz.open_array(store)[...]
+        oz.open(store, kind="array")[...]
 
 
 @pytest.mark.parametrize("name", ["htj2k", "jpeg2k"])
@@ -386,7 +386,7 @@ def test_images_and_tiles_that_end_before_they_begin_are_not_decoded(name: str, 
     )
     store[key] = bytes(data)
     with pytest.raises(oz.ChunkError, match="no pixels"):
-        oz.open_array(store)[...]
+        oz.open(store, kind="array")[...]
 
 
 @pytest.mark.parametrize(("name", "mark"), [("jpeg2k", b"\xff\x4f\xff\x51"), ("avif", b"ispe")])
@@ -415,7 +415,7 @@ def test_a_codec_that_the_package_lacks_is_unknown() -> None:
     oz.create_array(store, shape=4, dtype="u1", zarr_format=2, compressors={"id": "zlib"})
     store[".zarray"] = store[".zarray"].replace(b"zlib", b"imagecodecs_pngs")
     store["0"] = b"1234"
-    array = oz.open_array(store)
+    array = oz.open(store)
     with pytest.raises(UnknownExtension, match=r"imagecodecs_png\b"):
         array[...]
 

@@ -69,7 +69,7 @@ def one_block(block: bytes, chunks: tuple[int, ...], dtype: str = "uint16", **op
     store: dict[str, bytes] = {}
     create(store, np.zeros(chunks, dtype), chunks, *options.get("compressor", ()))
     store["/".join("0" for _ in chunks)] = block
-    return oz.open_array(store)
+    return oz.open(store)
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -100,7 +100,7 @@ def test_arrays_of_blocks_are_read_as_written(data: st.DataObject) -> None:
     create(store, values, chunks, *compressor)[...] = values
     for engine in ("auto", "reference"):
         with oz.configure(engine=engine):
-            array = oz.open_array(store)
+            array = oz.open(store)
             assert np.array_equal(array[...], values)
             assert np.array_equal(array[..., 1:], values[..., 1:])
     blocks = {key: value for key, value in store.items() if key != "zarr.json"}
@@ -265,6 +265,6 @@ def test_metadata_of_the_extension_s_example_are_read() -> None:
         "codecs": [codec(2, zstd)],
         "attributes": {},
     }
-    array = oz.open_array({"zarr.json": json.dumps(document).encode()})
+    array = oz.open({"zarr.json": json.dumps(document).encode()})
     assert not array[...].any()
     assert oz.validate(document) == []

@@ -51,9 +51,9 @@ LAID_OUT = struct.pack("<QQB4h", 1, 8, 0b110101, 0, 2, 4, 5)
 def test_chunks_are_laid_out_as_documented(engine: str) -> None:
     store = make(optional("int16"))
     with oz.configure(engine=engine):
-        oz.open_array(store, mode="r+")[...] = VALUES
+        oz.open(store, mode="r+")[...] = VALUES
         assert store["c/0/0"] == LAID_OUT
-        found = oz.open_array(store)[...]
+        found = oz.open(store)[...]
     assert isinstance(found, np.ma.MaskedArray)
     assert found.dtype == np.dtype("i2")
     assert found.tolist() == [[0, None, 2], [None, 4, 5]]
@@ -62,18 +62,18 @@ def test_chunks_are_laid_out_as_documented(engine: str) -> None:
 def test_mask_and_values_have_codecs_of_their_own() -> None:
     big = {"name": "bytes", "configuration": {"endian": "big"}}
     store = make(optional("int16"), codec([{"name": "bytes"}, GZIP], [big, GZIP]))
-    oz.open_array(store, mode="r+")[...] = VALUES
+    oz.open(store, mode="r+")[...] = VALUES
     first, second = struct.unpack("<QQ", store["c/0/0"][:16])
     mask, data = store["c/0/0"][16 : 16 + first], store["c/0/0"][16 + first :]
     assert len(data) == second
     assert gzip.decompress(mask) == bytes([1, 0, 1, 0, 1, 1])
     assert struct.unpack(">4h", gzip.decompress(data)) == (0, 2, 4, 5)
-    assert oz.open_array(store)[...].tolist() == VALUES.tolist()
+    assert oz.open(store)[...].tolist() == VALUES.tolist()
 
 
 def test_nothing_is_stored_for_values_if_all_are_missing() -> None:
     store = make(optional("int16"), fill_value=0)
-    array = oz.open_array(store, mode="r+")
+    array = oz.open(store, mode="r+")
     array[...] = np.ma.masked
     assert store["c/0/0"] == struct.pack("<QQB", 1, 0, 0)
     assert array[...].mask.all()
@@ -82,7 +82,7 @@ def test_nothing_is_stored_for_values_if_all_are_missing() -> None:
 def test_any_byte_but_zero_of_a_mask_means_there_is_a_value() -> None:
     store = make(optional("uint8"), codec([{"name": "bytes"}]))
     store["c/0/0"] = struct.pack("<QQ6B3B", 6, 3, 1, 0, 255, 0, 0, 2, 7, 8, 9)
-    assert oz.open_array(store)[...].tolist() == [[7, None, 8], [None, None, 9]]
+    assert oz.open(store)[...].tolist() == [[7, None, 8], [None, None, 9]]
 
 
 @pytest.mark.parametrize("inner", ["string", "bytes"])
@@ -92,13 +92,13 @@ def test_values_of_variable_length_are_missing_too(inner: str) -> None:
         words = [None if w is None else w.encode() for w in words]
     serializer = {"string": "vlen-utf8", "bytes": "zarrs.vlen_v2"}[inner]
     store = make(optional(inner), codec(data=[{"name": serializer}]))
-    oz.open_array(store, mode="r+")[...] = np.array(words, object).reshape(2, 3)
+    oz.open(store, mode="r+")[...] = np.array(words, object).reshape(2, 3)
     kept = [w if isinstance(w, bytes) else w.encode() for w in words if w is not None]
     data = struct.pack("<I", 4) + b"".join(struct.pack("<I", len(w)) + w for w in kept)
     assert store["c/0/0"] == struct.pack("<QQB", 1, len(data), 0b110101) + data
-    found = oz.open_array(store)[...]
+    found = oz.open(store)[...]
     assert found.ravel().tolist() == words
-    assert oz.open_array(store)[0, 1] is np.ma.masked
+    assert oz.open(store)[0, 1] is np.ma.masked
 
 
 SHAPES = hnp.array_shapes(max_dims=3, max_side=4)
@@ -130,10 +130,10 @@ def test_masked_arrays_come_back_and_are_written_in_parts(data: Any, inner: str)
         region = tuple(slice(data.draw(st.integers(0, n - 1)), None) for n in shape)
         part = data.draw(masked(np.dtype(inner).str, wanted[region].shape))
         wanted[region] = part
-        oz.open_array(store, mode="r+")[region] = part
+        oz.open(store, mode="r+")[region] = part
     for engine in ("auto", "reference"):
         with oz.configure(engine=engine):
-            found = oz.open_array(store)[...]
+            found = oz.open(store)[...]
         assert found.dtype == np.dtype(inner)
         assert np.array_equal(np.ma.getmaskarray(found), np.ma.getmaskarray(wanted))
         assert np.array_equal(found.filled(0), wanted.filled(0))
@@ -143,9 +143,9 @@ def test_it_works_inside_shards() -> None:
     index = [LITTLE, {"name": "crc32c"}]
     members = {"chunk_shape": [2, 1], "codecs": [codec(), GZIP], "index_codecs": index}
     store = make(optional("int16"), {"name": "sharding_indexed", "configuration": members})
-    oz.open_array(store, mode="r+")[:, :2] = VALUES[:, :2]
-    assert oz.open_array(store)[...].tolist() == [[0, None, None], [None, 4, None]]
-    assert oz.open_array(store)[1, 1] == 4
+    oz.open(store, mode="r+")[:, :2] = VALUES[:, :2]
+    assert oz.open(store)[...].tolist() == [[0, None, None], [None, 4, None]]
+    assert oz.open(store)[1, 1] == 4
 
 
 @pytest.mark.parametrize(
@@ -180,13 +180,13 @@ def test_damaged_masks_and_values_are_errors(stored: bytes, message: str) -> Non
     store = make(optional("int16"))
     store["c/0/0"] = stored
     with pytest.raises(oz.ChunkError, match=message):
-        oz.open_array(store)[...]
+        oz.open(store, kind="array")[...]
 
 
 @given(data=st.data(), more=st.sampled_from([[], [GZIP]]))
 def test_damaged_chunks_are_errors_or_have_the_right_shape(data: Any, more: list[Any]) -> None:
     store = make(optional("int16"), codec([PACKBITS, *more], [LITTLE, *more]))
-    oz.open_array(store, mode="r+")[...] = VALUES
+    oz.open(store, mode="r+")[...] = VALUES
     check_damaged(store, "c/0/0", data.draw(damaged(store["c/0/0"])))
 
 
@@ -195,4 +195,4 @@ def test_the_first_version_of_zarrs_called_both_optional() -> None:
     document = json.loads(store["zarr.json"])
     document["data_type"]["name"] = document["codecs"][0]["name"] = "optional"
     store |= {"zarr.json": json.dumps(document).encode(), "c/0/0": LAID_OUT}
-    assert oz.open_array(store)[...].tolist() == VALUES.tolist()
+    assert oz.open(store)[...].tolist() == VALUES.tolist()

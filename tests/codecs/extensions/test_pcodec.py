@@ -115,10 +115,10 @@ def test_a_chunk_of_another_length_is_an_error() -> None:
     for length in (10, 99, 101, 10**6):
         store[key] = numcodecs.get_codec({"id": "pcodec"}).encode(np.arange(length, dtype="i4"))
         with pytest.raises(oz.ChunkError, match="expected 100"):
-            oz.open_array(store)[...]
+            oz.open(store, kind="array")[...]
     store[key] = numcodecs.get_codec({"id": "pcodec"}).encode(np.arange(100, dtype="i8"))
     with pytest.raises(oz.ChunkError, match="pcodec"):
-        oz.open_array(store)[...]
+        oz.open(store, kind="array")[...]
 
 
 @pytest.mark.parametrize("dtype", ["i4", "f8", "u2"])

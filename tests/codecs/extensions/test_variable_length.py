@@ -68,15 +68,15 @@ def test_chunks_are_laid_out_as_documented(
     wanted = laid_out(items, code, location or "start")
     store = make(vlen(type_=type_, location=location), dtype)
     with oz.configure(engine=engine):
-        oz.open_array(store, mode="r+")[...] = np.array(values, object).reshape(2, 3)
+        oz.open(store, mode="r+")[...] = np.array(values, object).reshape(2, 3)
         assert store["c/0/0"] == wanted
-        assert oz.open_array(store)[...].ravel().tolist() == values
-        assert oz.open_array(store)[1, 1:].tolist() == values[4:]
+        assert oz.open(store)[...].ravel().tolist() == values
+        assert oz.open(store)[1, 1:].tolist() == values[4:]
 
 
 def test_index_and_data_have_codecs_of_their_own() -> None:
     store = make(vlen([BIG, GZIP], [{"name": "bytes"}, GZIP], location="end"))
-    array = oz.open_array(store, mode="r+")
+    array = oz.open(store, mode="r+")
     array[...] = np.array(WORDS, object).reshape(2, 3)
     size = int.from_bytes(store["c/0/0"][-8:], "little")
     index, data = store["c/0/0"][-8 - size : -8], store["c/0/0"][: -8 - size]
@@ -96,7 +96,7 @@ def test_the_names_of_all_versions_of_zarrs_are_read(name: str) -> None:
     document["codecs"][0]["name"] = name
     store["zarr.json"] = json.dumps(document).encode()
     store["c/0/0"] = laid_out([w.encode() for w in WORDS], "I", "start")
-    assert oz.open_array(store)[...].ravel().tolist() == WORDS
+    assert oz.open(store)[...].ravel().tolist() == WORDS
 
 
 @given(TEXTS, st.sampled_from(["start", "end"]), st.booleans(), st.booleans())
@@ -108,8 +108,8 @@ def test_strings_come_back(texts: list[str], location: str, packed: bool, wide: 
         values = [t if dtype is str else t.encode() for t in texts]
         store = make(codec, dtype, ({"name": "crc32c"},))
         with oz.configure(write_empty_chunks=True):
-            oz.open_array(store, mode="r+")[...] = np.array(values, object).reshape(2, 3)
-        assert oz.open_array(store)[...].ravel().tolist() == values
+            oz.open(store, mode="r+")[...] = np.array(values, object).reshape(2, 3)
+        assert oz.open(store)[...].ravel().tolist() == values
 
 
 NAMES = ["zarrs.vlen_v2", "vlen_v2", "https://codec.zarrs.dev/array_to_bytes/vlen_v2"]
@@ -122,10 +122,10 @@ def test_the_others_are_laid_out_as_in_version_2(name: str, engine: str) -> None
     for dtype, values in ((str, WORDS), (bytes, items)):
         store = make({"name": name}, dtype)
         with oz.configure(engine=engine):
-            oz.open_array(store, mode="r+")[...] = np.array(values, object).reshape(2, 3)
+            oz.open(store, mode="r+")[...] = np.array(values, object).reshape(2, 3)
             wanted = b"".join(struct.pack("<I", len(item)) + item for item in items)
             assert store["c/0/0"] == struct.pack("<I", 6) + wanted
-            assert oz.open_array(store)[...].ravel().tolist() == values
+            assert oz.open(store)[...].ravel().tolist() == values
 
 
 def test_vlen_array_with_a_type_is_still_that_of_version_2() -> None:
@@ -177,11 +177,11 @@ def test_damaged_indexes_are_errors(stored: bytes, message: str) -> None:
     store = make(vlen(type_="uint64"))
     store["c/0/0"] = stored
     with pytest.raises(oz.ChunkError, match=message):
-        oz.open_array(store)[...]
+        oz.open(store, kind="array")[...]
 
 
 @given(data=st.data(), codec=st.sampled_from([vlen(), vlen([LITTLE, GZIP], location="end")]))
 def test_damaged_chunks_are_errors_or_have_the_right_shape(data: Any, codec: Any) -> None:
     store = make(codec)
-    oz.open_array(store, mode="r+")[...] = np.array(WORDS, object).reshape(2, 3)
+    oz.open(store, mode="r+")[...] = np.array(WORDS, object).reshape(2, 3)
     check_damaged(store, "c/0/0", data.draw(damaged(store["c/0/0"])))

@@ -327,7 +327,7 @@ def test_a_header_that_claims_more_than_the_chunk_is_an_error() -> None:
     bits, count = make_header((2**24, 2**24), np.dtype("f8"), Limits())
     store[key] = bits.to_bytes(-(-count // 8), "little") + bytes(100)
     with pytest.raises(oz.ChunkError, match="expected 64 items of float64"):
-        oz.open_array(store)[...]
+        oz.open(store, kind="array")[...]
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: "-".join(map(str, m.values())))
@@ -350,7 +350,7 @@ def test_a_truncated_chunk_of_a_fixed_rate_is_an_error() -> None:
     [key] = [k for k in store if k != "zarr.json"]
     store[key] = store[key][:-8]
     with pytest.raises(oz.ChunkError, match="blocks of a chunk take"):
-        oz.open_array(store)[...]
+        oz.open(store, kind="array")[...]
 
 
 CUT = [
@@ -370,12 +370,12 @@ def test_truncated_chunks_are_errors_unless_only_the_last_block_is_hit(
     values = smooth((9, 11), dtype) + 200
     _, store = written(values, serializer=codec)
     [key] = [k for k in store if k != "zarr.json"]
-    sound, whole = bytes(store[key]), oz.open_array(store)[...]
+    sound, whole = bytes(store[key]), oz.open(store)[...]
     first = errors = 0
     for size in range(len(sound)):
         store[key] = sound[:size]
         try:
-            found = oz.open_array(store)[...]
+            found = oz.open(store)[...]
         except oz.ChunkError:
             errors += 1
             continue

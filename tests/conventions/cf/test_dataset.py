@@ -216,13 +216,13 @@ def test_names_are_taken_from_nczarr_where_the_attribute_is_missing() -> None:
         **{"fill_value": -1, "compressor": None, "filters": None},
     }
     old = {**document, "_NCZARR_ARRAY": {"dimrefs": ["/time", "/g/lat"], "storage": "chunked"}}
-    array = oz.open_array({".zarray": json.dumps(old).encode()})
+    array = oz.open({".zarray": json.dumps(old).encode()})
     assert array.dimension_names == ("time", "lat")
     new = {"_nczarr_array": {"dimension_references": ["/time", "/lat"]}}
     store = {".zarray": json.dumps(document).encode(), ".zattrs": json.dumps(new).encode()}
-    assert oz.open_array(store).dimension_names == ("time", "lat")
+    assert oz.open(store).dimension_names == ("time", "lat")
     store[".zattrs"] = b'{"_nczarr_array": {"dimension_references": [1]}}'
-    assert oz.open_array(store).dimension_names is None
+    assert oz.open(store).dimension_names is None
 
 
 @pytest.mark.parametrize("mode", ["nczarr", "zarr"])
@@ -231,7 +231,7 @@ def test_xarray_reads_files_of_netcdf_c_as_netcdf_does(tmp_path: Path, mode: str
     nczarr(path, mode)
     if mode == "nczarr":  # its own references name the dimensions as well
         for name in ("temp", "time", "crs"):
-            del oz.open_array(path, "r+", path=name).attrs["_ARRAY_DIMENSIONS"]
+            del oz.open(path, "r+", path=name).attrs["_ARRAY_DIMENSIONS"]
     with xr.open_dataset(path, engine="omnizarr") as found:
         assert dict(found.sizes) == {"time": 3, "lat": 2}
         assert found["temp"].dims == ("time", "lat")
@@ -247,7 +247,7 @@ def test_xarray_reads_files_of_netcdf_c_as_netcdf_does(tmp_path: Path, mode: str
 def test_files_of_netcdf_c_are_converted_without_its_keys(tmp_path: Path, to: Any) -> None:
     nczarr(tmp_path / "x.zarr")
     oz.convert(tmp_path / "x.zarr", tmp_path / "new.zarr", zarr_format=to)
-    found = oz.open_array(tmp_path / "new.zarr", path="temp")
+    found = oz.open(tmp_path / "new.zarr", path="temp")
     assert found.dimension_names == ("time", "lat")
     assert oz.validate(tmp_path / "new.zarr") == []
 

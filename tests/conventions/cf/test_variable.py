@@ -78,7 +78,7 @@ def test_characters_of_netcdf_c_are_read_as_text(tmp_path: Path) -> None:
 
 
 def test_text_of_variable_length_is_read_and_assigned() -> None:
-    variable = oz.cf.decode(oz.array(["a", "bc"], dtype=str))
+    variable = oz.cf.decode(oz.create_array(data=["a", "bc"], dtype=str))
     assert variable[...].tolist() == ["a", "bc"]
     variable[0] = "new"
     assert variable[...].tolist() == ["new", "bc"]
@@ -120,7 +120,7 @@ def test_times_and_durations_that_are_rounded_are_refused(
 
 def test_durations_in_small_floats_are_decoded_in_large_ones() -> None:
     attributes = {"units": "milliseconds", "dtype": "timedelta64[ns]"}
-    array = oz.array(np.array([800000.0], "f4"), attributes=attributes)
+    array = oz.create_array(data=np.array([800000.0], "f4"), attributes=attributes)
     assert oz.cf.decode(array)[0] == np.timedelta64(800, "s")
 
 

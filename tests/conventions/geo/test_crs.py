@@ -59,7 +59,7 @@ def test_the_code_of_text_is_that_of_the_whole() -> None:
 def test_a_written_reference_system_is_read(way: Any, zarr_format: int) -> None:
     made = array(zarr_format=zarr_format)
     oz.geo.write_crs(made, "EPSG:32633", way=way)
-    found = oz.geo.read_crs(oz.open_array(made.store, path="map"))
+    found = oz.geo.read_crs(oz.open(made.store, path="map"))
     assert found is not None
     assert found.to_pyproj() == pyproj.CRS.from_epsg(32633)
     assert made.dimension_names == ("y", "x")
@@ -124,7 +124,7 @@ def test_without_pyproj_text_passes_through_and_translations_are_refused(
     other = array()
     with pytest.raises(oz.CannotExpress, match=r"pip install 'omnizarr\[geo\]'"):
         oz.geo.write_crs(other, "EPSG:32633")
-    assert "spatial_ref" not in oz.open_group(other.store)
+    assert "spatial_ref" not in oz.open(other.store)
     assert CRS.of(WKT2).same(CRS.of({"type": "GeographicCRS"})) is None
 
 
@@ -147,6 +147,6 @@ def test_the_convention_proj_gets_exactly_one_statement(given: Any, name: str) -
 
 def test_writing_a_reference_system_keeps_changes_of_other_handles() -> None:
     found = array()
-    oz.open(found.store_path, "r+").attrs["title"] = "height"
+    oz.open(found.store, "r+", path=found.path).attrs["title"] = "height"
     oz.geo.write_crs(found, "EPSG:4326", way="gdal")
     assert found.attrs["title"] == "height"

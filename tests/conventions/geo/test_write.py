@@ -205,14 +205,14 @@ def test_an_image_says_that_it_has_no_place() -> None:
 @given(st.integers(1, 30), st.integers(1, 30), st.sampled_from([2, 3]))
 @settings(max_examples=20, deadline=None)
 def test_no_coordinate_of_a_map_is_missing(rows: int, columns: int, zarr_format: int) -> None:
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     bounds = (-float(columns), -float(rows), float(columns), float(rows))  # odd: one centre is 0
     oz.geo.write(
         store, np.zeros((rows, columns), "i2"), crs="EPSG:4326", bounds=bounds, variable="height",
         zarr_format=zarr_format,
     )  # fmt: skip
     other = xr.open_zarr(to_zarr(store), group="0", consolidated=False).load()
-    for found in (xr.load_dataset(oz.open_group(store, path="0"), engine="omnizarr"), other):
+    for found in (xr.load_dataset(oz.open(store, path="0"), engine="omnizarr"), other):
         assert found["height"].values.tolist() == [[0] * columns] * rows
         np.testing.assert_allclose(found["x"], np.arange(columns) * 2 + 1 - columns)
         np.testing.assert_allclose(found["y"], rows - 1 - np.arange(rows) * 2)

@@ -124,7 +124,7 @@ def test_the_repr_of_an_image_is_informative() -> None:
 def test_several_multiscales_are_chosen_by_number_or_name() -> None:
     store: dict[str, bytes] = {}
     image = oz.ome.write(store, np.zeros((8, 8), "u1"), levels=2, name="a")
-    group = oz.open_group(store, "r+")
+    group = oz.open(store, "r+")
     ome = group.attrs["ome"]
     second = {
         **ome["multiscales"][0],
@@ -143,7 +143,7 @@ def test_several_multiscales_are_chosen_by_number_or_name() -> None:
 def test_the_scale_for_all_levels_comes_after_their_own() -> None:
     store: dict[str, bytes] = {}
     oz.ome.write(store, np.zeros((8, 8), "u1"), scale=(2, 3), levels=2)
-    group = oz.open_group(store, "r+")
+    group = oz.open(store, "r+")
     ome = group.attrs["ome"]
     shared = [{"type": "scale", "scale": [10, 10]}, {"type": "translation", "translation": [1, 2]}]
     ome["multiscales"][0]["coordinateTransformations"] = shared
@@ -189,7 +189,7 @@ def test_the_series_of_a_converted_file_are_listed() -> None:
 def test_a_wrong_channel_does_not_hide_the_image() -> None:
     store: dict[str, bytes] = {}
     oz.ome.write(store, np.zeros((8, 8), "u1"))
-    group = oz.open_group(store, "r+")
+    group = oz.open(store, "r+")
     group.attrs["ome"] = {**group.attrs["ome"], "omero": {"channels": 5}}
     with pytest.warns(oz.OmnizarrWarning, match="omero.channels: expected a list"):
         image = oz.ome.open(store)

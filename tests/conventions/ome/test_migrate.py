@@ -36,7 +36,7 @@ def image(version: str, **options: Any) -> dict[str, bytes]:
         version=version, **options,
     )  # fmt: skip
     oz.ome.write_labels(store, "cells", values[0] % 7, colors={1: (1, 2, 3, 4)})
-    oz.open_group(store, "r+").attrs["mine"] = {"kept": [1, 2]}
+    oz.open(store, "r+").attrs["mine"] = {"kept": [1, 2]}
     return store
 
 
@@ -49,7 +49,7 @@ def plate(version: str) -> dict[str, bytes]:
 
 
 def same_values(a: dict[str, bytes], b: dict[str, bytes]) -> None:
-    first, second = oz.open_group(a), oz.open_group(b)
+    first, second = oz.open(a), oz.open(b)
     paths = {p for p, m in first.members(None) if isinstance(m, oz.Array)}
     assert paths == {p for p, m in second.members(None) if isinstance(m, oz.Array)}
     for path in paths:
@@ -132,7 +132,7 @@ def test_chunks_that_version_3_can_express_are_kept(codec: Any) -> None:
 @pytest.mark.shows("OME-23")
 def test_an_inexpressible_image_is_refused_before_anything_is_written() -> None:
     start = image("0.4")
-    group = oz.open_group(start, "r+")
+    group = oz.open(start, "r+")
     group.create_array("other", shape=3, dtype=object, object_codec=numcodecs.JSON())
     before = dict(start)
     for options in ({"in_place": True}, {"in_place": True, "dry_run": True}, {"destination": {}}):
@@ -184,7 +184,7 @@ def test_a_migration_that_is_killed_while_it_erases_is_repeated(version: str, ot
             left -= what in ("set", "set_many", "set_new", "erase", "erase_many")
             return OSError("killed") if left < 0 else None
 
-        faulty = FaultyStore(oz.MemoryStore(store), fault)
+        faulty = FaultyStore(oz.storage.MemoryStore(store), fault)
         try:
             oz.ome.migrate(faulty, **again)
         except OSError:
@@ -197,7 +197,7 @@ def test_a_migration_that_is_killed_while_it_erases_is_repeated(version: str, ot
 
 
 def test_an_interrupted_migration_leaves_nothing_behind() -> None:
-    class Full(oz.MemoryStore):
+    class Full(oz.storage.MemoryStore):
         def set(self, key: str, value: Any) -> None:
             if key == "zarr.json":
                 raise OSError("no space left")
@@ -214,7 +214,7 @@ def test_undo_refuses_to_lose_later_changes() -> None:
     start = image("0.4")
     oz.ome.migrate(start, in_place=True)
     with pytest.warns(oz.OmnizarrWarning):
-        group = oz.open_group(start, "r+")
+        group = oz.open(start, "r+")
     array = group.create_array("later", shape=3, dtype="u1")
     before = dict(start)
     with pytest.raises(oz.StoreError, match="/later has no metadata of zarr 2"):
@@ -321,7 +321,7 @@ def test_convert_gives_images_and_plates_the_metadata_of_the_other_zarr(
     image_of = {k.removeprefix(start_of): v for k, v in there.items() if k.startswith(start_of)}
     assert documents(image_of) == documents(migrated)
     assert chunks(image_of) == chunks(migrated)
-    assert not path or oz.open_group(there).attrs == {"labels": ["a"]}
+    assert not path or oz.open(there).attrs == {"labels": ["a"]}
 
 
 def test_convert_in_place_gives_an_image_the_metadata_of_the_other_zarr() -> None:
@@ -380,4 +380,4 @@ def test_convert_leaves_attributes_that_only_look_like_an_image(attributes: Any)
     group = oz.create_group(start, zarr_format=2, attributes=attributes)
     group.create_array("0", data=np.ones((4, 4)))
     oz.convert(start, there, zarr_format=3)
-    assert oz.open_group(there).attrs == attributes
+    assert oz.open(there).attrs == attributes

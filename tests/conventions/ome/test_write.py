@@ -291,7 +291,7 @@ def test_validate_reports_dots_in_the_keys_of_0_4() -> None:
     """B2: files of other writers are read, and `validate` reports the problem."""
     store: dict[str, bytes] = {}
     oz.ome.write(store, np.arange(16, dtype="u1").reshape(4, 4), version="0.4", levels=1)
-    oz.open_group(store, "r+").create_array(
+    oz.open(store, "r+").create_array(
         "0", data=np.arange(16, dtype="u1").reshape(4, 4), overwrite=True, dimension_separator="."
     )
     [problem] = [p for p in oz.ome.validate(store) if p.level == "error"]

@@ -73,7 +73,7 @@ def test_a_round_trip_returns_the_same_array(
         out: dict[str, bytes] = {}
         oz.import_file(f"{folder}/a{suffix}", out, zarr_format=zarr_format)
     path = "" if suffix == ".tif" else "data"
-    found = oz.open_array(out, path=path)
+    found = oz.open(out, path=path)
     assert found.dtype == values.dtype
     assert_same(found[...], values)
     stored = {k: v for k, v in found.attrs.items() if k != "_ARRAY_DIMENSIONS"}
@@ -91,7 +91,7 @@ def test_a_round_trip_returns_the_same_hierarchy(tmp_path: Path, suffix: str) ->
     )
     oz.export_file(tmp_path / "a.zarr", tmp_path / f"a{suffix}")
     oz.import_file(tmp_path / f"a{suffix}", tmp_path / "b.zarr")
-    other = oz.open_group(tmp_path / "b.zarr")
+    other = oz.open(tmp_path / "b.zarr")
     paths = sorted(path for path, _ in root.members(max_depth=None))
     assert sorted(path for path, _ in other.members(max_depth=None)) == paths
     for path, node in root.members(max_depth=None):
@@ -150,7 +150,7 @@ def test_tasks_run_on_processes(tmp_path: Path) -> None:
     file = tmp_path / "a.h5"
     oz.export_file(tmp_path / "a.zarr", file, on="processes", workers=2, memory="500kB")
     oz.import_file(file, tmp_path / "b.zarr")
-    np.testing.assert_array_equal(oz.open_array(tmp_path / "b.zarr", path="data")[...], values)
+    np.testing.assert_array_equal(oz.open(tmp_path / "b.zarr", path="data")[...], values)
 
 
 def test_an_export_has_no_parts(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ import omnizarr as oz
 file, limit, compression = sys.argv[1], int(sys.argv[2]), sys.argv[3] or None
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 values = np.random.default_rng(0).integers(0, 255, (16, 256, 256), dtype="u1")
-root = oz.open_group({}, "w")
+root = oz.open({}, "w")
 root.create_array("v", data=values, chunks=(1, 256, 256))
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 try:

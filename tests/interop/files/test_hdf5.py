@@ -44,7 +44,7 @@ def test_arrays_and_attributes_are_those_of_the_file(
             file.attrs.update(attributes)
             chunks = {name: file[f"group/{name}"].chunks for name in arrays}
         report = oz.import_file(f"{folder}/a.h5", out, zarr_format=zarr_format)
-    root = oz.open_group(out)
+    root = oz.open(out)
     assert report.skipped == {}
     assert root.attrs.asdict() == attributes
     for name, values in arrays.items():
@@ -58,7 +58,7 @@ def test_arrays_and_attributes_are_those_of_the_file(
 
 def _import(tmp_path: Path, **options: Any) -> tuple[oz.Group, Any]:
     report = oz.import_file(tmp_path / "a.h5", tmp_path / "a.zarr", **options)
-    return oz.open_group(tmp_path / "a.zarr"), report
+    return oz.open(tmp_path / "a.zarr"), report
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -260,7 +260,7 @@ def test_a_filter_that_is_not_installed_leaves_out_its_dataset(
     with pytest.warns(oz.OmnizarrWarning, match=needed):
         done = oz.import_file(tmp_path / "a.h5", tmp_path / "out.zarr")
     assert [*done.skipped] == ["x"]
-    assert oz.open_array(tmp_path / "out.zarr", path="deep/y")[...].tolist() == [*range(5)]
+    assert oz.open(tmp_path / "out.zarr", path="deep/y")[...].tolist() == [*range(5)]
     oz.import_file(tmp_path / "a.h5", tmp_path / "excluded.zarr", exclude=["x"])  # no warning
     with pytest.raises(oz.CannotExpress, match=needed):
         oz.import_file(tmp_path / "a.h5", tmp_path / "strict.zarr", strict=True)

@@ -100,7 +100,7 @@ def test_all_of_an_hdf5_file_is_imported_or_named_and_exported_again(
         report = oz.import_file(f"{folder}/a.h5", out)
         again = oz.export_file(out, f"{folder}/b.h5")
         with h5py.File(f"{folder}/a.h5") as old, h5py.File(f"{folder}/b.h5") as new:
-            root = oz.open_group(out)
+            root = oz.open(out)
             assert ("user block" in report.skipped) == bool(block)
             assert ("special" in report.skipped) == (special != "none")
             for name, value in old.attrs.items():
@@ -237,7 +237,7 @@ def test_all_of_an_imagej_file_is_imported_or_named(
             assert np.array_equal(kept[name], value), name
     assert (kept["pixel size x"], kept["pixel size y"]) == (0.5, 0.25)
     if not image:
-        np.testing.assert_array_equal(oz.open_array(out)[...], values)
+        np.testing.assert_array_equal(oz.open(out)[...], values)
         return
     made = oz.ome.open(out)
     check_image(made, values, axes)
@@ -284,7 +284,7 @@ def test_all_of_a_plain_tiff_file_is_imported_or_named_and_exported_again(
         exported = oz.export_file(out, f"{folder}/b.tif")
         again = oz.import_file(f"{folder}/b.tif", copy := dict[str, bytes]())
         written = tifffile.imread(f"{folder}/b.tif")
-    array = oz.open_array(out)
+    array = oz.open(out)
     np.testing.assert_array_equal(array[...], read)
     np.testing.assert_array_equal(written, read)
     lost = report.skipped.get("tags of series 0", "")
@@ -294,7 +294,7 @@ def test_all_of_a_plain_tiff_file_is_imported_or_named_and_exported_again(
         assert array.attrs.asdict() == attributes
         assert array.dimension_names == tuple(axes.lower())
     assert exported.skipped == again.skipped == {}
-    other = oz.open_array(copy)
+    other = oz.open(copy)
     assert other.attrs == array.attrs
     assert other.dimension_names == array.dimension_names
     np.testing.assert_array_equal(other[...], read)

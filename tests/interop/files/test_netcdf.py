@@ -74,7 +74,7 @@ def test_xarray_reads_the_same_from_the_file_and_from_the_import(
             if variable.dtype.kind != "U":  # xarray reads text as objects, or in its own type
                 assert found.variables[name].dtype == variable.dtype
     raw = xr.open_dataset(tmp_path / "a.nc", engine="netcdf4", decode_cf=False)
-    stored = oz.open_group(tmp_path / "a.zarr")
+    stored = oz.open(tmp_path / "a.zarr")
     for name in raw.variables:
         np.testing.assert_array_equal(stored[str(name)][...], raw[name].values)
 
@@ -82,7 +82,7 @@ def test_xarray_reads_the_same_from_the_file_and_from_the_import(
 def test_dimensions_hidden_attributes_and_names_follow_netcdf(tmp_path: Path) -> None:
     _write(tmp_path / "a.nc")
     oz.import_file(tmp_path / "a.nc", tmp_path / "a.zarr")
-    root = oz.open_group(tmp_path / "a.zarr")
+    root = oz.open(tmp_path / "a.zarr")
     assert sorted(name for name, _ in root.arrays()) == sorted(
         ["aux", "bare", "char", "missing", "packed", "scalar", "text", "time", "unwritten", "x"]
     )
@@ -103,7 +103,7 @@ def test_files_of_h5netcdf_and_multidimensional_coordinates(tmp_path: Path) -> N
         file.create_variable("x", ("x", "y"), "f4", data=np.arange(8).reshape(4, 2))
         file.create_variable("v", ("y", "x"), "i4", data=np.arange(8).reshape(2, 4))
     oz.import_file(tmp_path / "a.nc", tmp_path / "a.zarr")
-    root = oz.open_group(tmp_path / "a.zarr")
+    root = oz.open(tmp_path / "a.zarr")
     names = {name: array.dimension_names for name, array in root.arrays()}
     assert names == {"y": ("y",), "x": ("x", "y"), "v": ("y", "x")}
     np.testing.assert_array_equal(root["x"][:], np.arange(8).reshape(4, 2))
@@ -199,7 +199,7 @@ def test_variables_have_the_length_of_their_unlimited_dimensions(
                 made[tuple(map(slice, shape))] = words if text else np.full(shape, 3)
     done = oz.import_file(folder / "a.nc", folder / "a.zarr")
     assert done.skipped == {}
-    found = oz.open_group(folder / "a.zarr")
+    found = oz.open(folder / "a.zarr")
     with netCDF4.Dataset(folder / "a.nc") as file:
         file.set_auto_maskandscale(False)
         file.set_auto_chartostring(False)

@@ -37,7 +37,7 @@ def test_any_array_is_imported_unchanged(values: Any, fortran: bool, zarr_format
             zarr_format=zarr_format,
         )
     for path in ("a", "b/values", "c/values"):
-        found = oz.open_array(out, path=path)
+        found = oz.open(out, path=path)
         assert found.dtype == values.dtype.newbyteorder("=")
         assert_same(found[...], values)
 

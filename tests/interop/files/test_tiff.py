@@ -23,7 +23,7 @@ IMPORTED = sorted({*LAYOUTS} - {"ome"})  # whose axes have another order
 def test_every_layout_is_imported_as_tifffile_reads_it(tmp_path: Path, layout: str) -> None:
     values = write_tiff(tmp_path / "a.tif", LAYOUTS[layout])
     oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr")
-    array = oz.open_array(tmp_path / "a.zarr")
+    array = oz.open(tmp_path / "a.zarr")
     np.testing.assert_array_equal(array[...], values)
     assert array.dtype == values.dtype.newbyteorder("=")
     assert array.dimension_names is not None
@@ -142,7 +142,7 @@ def test_a_plain_file_becomes_an_image_on_demand(tmp_path: Path) -> None:
     np.testing.assert_array_equal(image.levels[1][...], values[::2, ::2, ::2])
     assert image.group.attrs["sample"] == "liver"
     oz.import_file(tmp_path / "a.tif", tmp_path / "b.zarr")
-    array = oz.open_array(tmp_path / "b.zarr")
+    array = oz.open(tmp_path / "b.zarr")
     assert (array.dimension_names, array.attrs["sample"]) == (("z", "y", "x"), "liver")
 
 
@@ -163,7 +163,7 @@ def test_a_hyperstack_of_imagej_becomes_an_image_with_its_pixel_sizes(
     assert image.scale == (1, 1.5 if size < 1 else 1, size, size)
     assert image.axes[3].unit == ("micrometer" if size < 1 else None)
     oz.import_file(tmp_path / "a.tif", tmp_path / "b.zarr")
-    assert oz.open_array(tmp_path / "b.zarr").dimension_names == ("z", "c", "y", "x")
+    assert oz.open(tmp_path / "b.zarr").dimension_names == ("z", "c", "y", "x")
 
 
 IMAGEJ_UNITS = {"mm": "millimeter", "inch": "inch", "micron": "micrometer", "furlong": "furlong"}
@@ -247,7 +247,7 @@ def test_series_of_one_shape_have_their_own_attributes(tmp_path: Path) -> None:
         for name in ("first", "second"):
             file.write(np.zeros((20, 30), "u2"), metadata={"sample": name}, contiguous=False)
     oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr")
-    group = oz.open_group(tmp_path / "a.zarr")
+    group = oz.open(tmp_path / "a.zarr")
     assert [group[n].attrs["sample"] for n in "01"] == ["first", "second"]
 
 
@@ -342,7 +342,7 @@ def test_a_geotiff_keeps_its_place(
     report = oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr")
     assert report.notes == [f"kept as attributes: the transform and {code}"]
     assert [*report.skipped] == (["vertical reference system"] if keys == "height" else [])
-    array = oz.open_array(tmp_path / "a.zarr")
+    array = oz.open(tmp_path / "a.zarr")
     place = oz.geo.read_transform(array)
     assert place is not None
     assert place.coefficients == coefficients
@@ -378,7 +378,7 @@ def test_the_no_data_value_of_a_geotiff_is_the_fill_value(
 ) -> None:
     write_geotiff(tmp_path / "a.tif", "projected", SCALE, TIE, dtype=dtype, nodata=text)
     oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr", zarr_format=format_)
-    fill = oz.open_array(tmp_path / "a.zarr").fill_value
+    fill = oz.open(tmp_path / "a.zarr").fill_value
     assert np.isnan(fill) if value is None else fill == value
 
 
@@ -411,7 +411,7 @@ def test_what_pixels_mean_is_in_the_report_unless_it_is_usual(tmp_path: Path, me
     notes = [note for note in done.notes if "imported as stored" in note]
     assert bool(notes) == (meaning not in ("minisblack", "rgb"))
     assert ("0 is white" in str(notes)) == (meaning == "miniswhite")
-    np.testing.assert_array_equal(oz.open_array(tmp_path / "a.zarr")[...], pixels)
+    np.testing.assert_array_equal(oz.open(tmp_path / "a.zarr")[...], pixels)
 
 
 def test_files_beside_a_tiff_file_that_are_not_read_are_listed(tmp_path: Path) -> None:
@@ -426,4 +426,4 @@ def test_files_beside_a_tiff_file_that_are_not_read_are_listed(tmp_path: Path) -
     with pytest.raises(oz.errors.OmnizarrError, match=r"a\.tif\.msk"):
         oz.import_file(tmp_path / "a.tif", tmp_path / "c.zarr", strict=True)
     oz.import_file(tmp_path / "a.tif.msk", tmp_path / "mask.zarr")
-    assert (oz.open_array(tmp_path / "mask.zarr")[...] == 255).all()
+    assert (oz.open(tmp_path / "mask.zarr")[...] == 255).all()

@@ -54,7 +54,7 @@ def test_what_bands_share_is_an_attribute_of_cf_and_the_rest_is_kept(tmp_path: P
         extratags=[tag],
     )  # fmt: skip
     report = oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr")
-    assert oz.open_array(tmp_path / "a.zarr").attrs.asdict() == {
+    assert oz.open(tmp_path / "a.zarr").attrs.asdict() == {
         "add_offset": 2.0,
         "units": "m",
         "gdal": {
@@ -101,7 +101,7 @@ def test_the_largest_no_data_values_are_exact(
 ) -> None:
     tifffile.imwrite(tmp_path / "a.tif", np.zeros((2, 2), dtype), extratags=[nodata(text)])
     oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr")
-    assert int(oz.open_array(tmp_path / "a.zarr").attrs["_FillValue"]) == value
+    assert int(oz.open(tmp_path / "a.zarr").attrs["_FillValue"]) == value
 
 
 def test_no_data_of_complex_numbers_are_listed(tmp_path: Path) -> None:
@@ -144,11 +144,11 @@ def test_an_exported_map_has_the_tags_of_geotiff_and_comes_back(
         assert place["ModelTiepoint"][3:5] == [500, 900]
         assert float(page.nodata) == -9999
     oz.import_file(tmp_path / "a.tif", tmp_path / "b.zarr")
-    back = oz.open_array(tmp_path / "b.zarr")
+    back = oz.open(tmp_path / "b.zarr")
     np.testing.assert_array_equal(back[...], values)
     assert back.dimension_names == tuple(names)
     assert back.attrs["title"] == "x"
-    found, source = oz.cf.decode(back), oz.cf.decode(oz.open_array(tmp_path / "a.zarr"))
+    found, source = oz.cf.decode(back), oz.cf.decode(oz.open(tmp_path / "a.zarr"))
     assert found.decoding == source.decoding
     assert (back.attrs["units"], back.attrs["proj:code"]) == (PACKED["units"], "EPSG:32633")
     assert oz.geo.read_transform(back) == oz.geo.Affine.of(PLACE["spatial:transform"])
@@ -243,7 +243,7 @@ def test_an_array_of_samples_comes_back_with_its_attributes(
     )
     assert oz.export_file(tmp_path / "a.zarr", tmp_path / "a.tif").skipped == {}
     assert oz.import_file(tmp_path / "a.tif", tmp_path / "b.zarr").skipped == {}
-    found = oz.open_array(tmp_path / "b.zarr")
+    found = oz.open(tmp_path / "b.zarr")
     assert found.dimension_names == ("y", "x", "s")
     np.testing.assert_array_equal(found[...], values)
     assert {k: v for k, v in found.attrs.items() if k != "gdal"} == attributes

@@ -178,7 +178,7 @@ def test_a_pyramid_becomes_a_geotiff_with_overviews(
         write(folder / "a.tif", made)
         before = facts(folder / "a.tif")
         oz.import_file(folder / "a.tif", folder / "a.zarr")
-        source = oz.open_array(folder / "a.zarr")
+        source = oz.open(folder / "a.zarr")
         variable = None
         if before["transform"] is None or before["transform"].is_rectilinear:
             variable = data.draw(st.sampled_from([None, "height"]))

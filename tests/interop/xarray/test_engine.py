@@ -122,7 +122,7 @@ def test_a_single_array_is_a_dataset_of_one_variable(tmp_path: Path, zarr_format
 
 def test_only_the_chunks_that_are_needed_are_read() -> None:
     values = np.arange(100.0).reshape(10, 10)
-    store = Recording(oz.MemoryStore())
+    store = Recording(oz.storage.MemoryStore())
     data = xr.Dataset({"t": (("y", "x"), values)})
     data.omnizarr.to(store, encoding={"t": {"chunks": (5, 5)}})
     dataset = xr.open_dataset(store, engine="omnizarr")
@@ -291,13 +291,13 @@ def test_nothing_is_appended_after_an_append_that_was_killed_between_two_shapes(
     tmp_path: Path,
 ) -> None:
     climate(6)[["t"]].omnizarr.to(tmp_path / "x")
-    array = oz.open_array(tmp_path / "x", path="t", mode="r+")
+    array = oz.open(tmp_path / "x", path="t", mode="r+")
     before = array[...]
     array.resize((8, *array.shape[1:]))
     more = climate(2, "2000-01-07")[["t"]]
     with pytest.raises(Conflict, match=r"\(t 8, time 6\).*Resize the longer ones to 6 along"):
         more.omnizarr.to(tmp_path / "x", append_dim="time", mode="a-")
-    assert oz.open_array(tmp_path / "x", path="t").shape[0] == 8
+    assert oz.open(tmp_path / "x", path="t").shape[0] == 8
     array.resize(before.shape)
     more.omnizarr.to(tmp_path / "x", append_dim="time", mode="a-")
     assert opened(tmp_path / "x").sizes["time"] == 8
@@ -443,7 +443,7 @@ def test_a_fill_value_is_refused_where_it_would_mark_missing_values() -> None:
         data.omnizarr.to({}, zarr_format=2, encoding={"x": {"fill_value": -1}})
     store: dict[str, bytes] = {}
     data.omnizarr.to(store, zarr_format=3, encoding={"x": {"fill_value": -1}})
-    assert oz.open_array(store, path="x").fill_value == -1
+    assert oz.open(store, path="x").fill_value == -1
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -467,7 +467,7 @@ def test_text_is_read_in_the_type_that_xarray_reads(tmp_path: Path, zarr_format:
 @pytest.mark.parametrize("length", [0, 6])
 def test_chunks_of_several_lengths_are_read_and_written(tmp_path: Path, length: int) -> None:
     values = np.arange(length * 20.0).reshape(length, 20)
-    group = oz.open_group(tmp_path / "x", "w")
+    group = oz.open(tmp_path / "x", "w")
     options: dict[str, Any] = {"chunks": (2, (5, 10, 5)), "dimension_names": ["x", "y"]}
     group.create_array("v", data=values, **options)
     data = xr.open_dataset(tmp_path / "x", engine="omnizarr", chunks={})

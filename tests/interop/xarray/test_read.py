@@ -126,8 +126,8 @@ def test_coordinates_are_requested_from_a_server_at_the_same_time(zarr_format: i
     )
     dataset["lat"].encoding = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1}
     server = Together()
-    ozx.write(dataset, oz.MemoryStore(server.values), zarr_format=zarr_format)
-    local = xr.open_dataset(oz.MemoryStore(server.values), engine="omnizarr")
+    ozx.write(dataset, oz.storage.MemoryStore(server.values), zarr_format=zarr_format)
+    local = xr.open_dataset(oz.storage.MemoryStore(server.values), engine="omnizarr")
     with running(server):
         found = xr.open_dataset(server.url, engine="omnizarr")
         xr.testing.assert_identical(found, local)
@@ -138,7 +138,7 @@ def test_coordinates_are_requested_from_a_server_at_the_same_time(zarr_format: i
 
 def test_a_coordinate_that_cannot_be_read_is_an_error_only_when_it_is_used(web: Web) -> None:
     dataset = xr.Dataset(coords={"x": np.arange(4.0), "y": np.arange(3.0)})
-    ozx.write(dataset, oz.MemoryStore(web.values))
+    ozx.write(dataset, oz.storage.MemoryStore(web.values))
     web.values["x/c/0"] = b"broken"
     found = xr.open_dataset(web.url, engine="omnizarr", create_default_indexes=False)
     assert (found["y"] == [0, 1, 2]).all()

@@ -52,7 +52,7 @@ def test_codecs_are_kept_by_either_engine(
     for name in "abcd":
         with xr.open_dataset(tmp_path / name, engine="omnizarr") as again:
             xr.testing.assert_identical(again.load(), data)
-    arrays = {name: oz.open_array(tmp_path / name, path="v") for name in "abcd"}
+    arrays = {name: oz.open(tmp_path / name, path="v") for name in "abcd"}
     assert arrays["b"].codecs == arrays["a"].codecs
     if "order" not in options:  # xarray's engine does not know it
         assert arrays["d"].codecs == arrays["c"].codecs

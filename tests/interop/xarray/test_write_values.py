@@ -134,7 +134,7 @@ def by_xarray(store: Store, dataset: xr.Dataset, **options: Any) -> None:
 
 def without_units(store: Store) -> None:
     """Remove the units of bounds that have those of their times, as in most NetCDF files."""
-    group = oz.open_group(store, "r+", use_consolidated=False)
+    group = oz.open(store, "r+", use_consolidated=False)
     if "time_bnds" in group:
         own, inherited = group["time_bnds"].attrs, group["time"].attrs.asdict()
         if own["units"] == inherited["units"]:
@@ -268,7 +268,7 @@ def stored(values: Any, **attributes: Any) -> Store:
 @pytest.mark.parametrize("key", ["bounds", "climatology"])
 def test_bounds_without_units_are_stored_in_those_of_their_times(option: str, key: str) -> None:
     store = stored(np.array([10.5]), units="days since 1850-01-01", **{key: "edges"})
-    oz.open_group(store, "r+").create_array(
+    oz.open(store, "r+").create_array(
         "edges", data=np.array([[10.0, 11]]), dimension_names=["time", "side"]
     )
     days = np.array([["1850-02-01", "1850-02-02"]], "M8[ns]")
@@ -278,7 +278,7 @@ def test_bounds_without_units_are_stored_in_those_of_their_times(option: str, ke
         ozx.write(dataset, store, append_dim="time")
     else:
         ozx.write(dataset, store, region={"time": slice(0, 1)})
-    np.testing.assert_array_equal(oz.open_group(store)["edges"][-1], [31, 32])
+    np.testing.assert_array_equal(oz.open(store)["edges"][-1], [31, 32])
 
 
 def test_new_bounds_have_the_units_of_their_times_where_these_are_exact() -> None:

@@ -40,7 +40,7 @@ def test_an_array_is_made_from_metadata_that_leave_out_what_has_a_default(zarr: 
 def test_chunks_in_shards_of_several_lengths_are_counted(zarr: Any) -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=12, chunks=2, shards=[[8, 4]], dtype="i4")
-    array = zarr.open_array(oz.MemoryStore(store), mode="r+")
+    array = zarr.open_array(oz.storage.MemoryStore(store), mode="r+")
     array[8:] = 1
     assert array.nchunks_initialized == 2
     assert array.nchunks == 6
@@ -50,7 +50,7 @@ def test_a_damaged_chunk_is_an_error_of_zarr_python_too(zarr: Any) -> None:
     values: dict[str, bytes] = {}
     oz.create_array(values, shape=4, chunks=2, shards=4, dtype="i4")[...] = 1
     values["c/0"] = values["c/0"][:3]
-    array = zarr.open_array(oz.MemoryStore(values), mode="r")
+    array = zarr.open_array(oz.storage.MemoryStore(values), mode="r")
     with pytest.raises(ValueError, match="index") as caught:
         array[:]
     assert isinstance(caught.value, oz.ChunkError)

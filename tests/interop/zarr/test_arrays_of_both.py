@@ -28,7 +28,7 @@ def test_arrays_of_zarr_python_are_accepted(theirs: Any, zarr: Any, function: st
 
 @pytest.mark.parametrize("function", ["array", "from_array", "create_array"])
 def test_arrays_of_omnizarr_are_accepted(zarr: Any, function: str) -> None:
-    ours = omnizarr.array(np.arange(4), chunks=2)
+    ours = omnizarr.create_array(data=np.arange(4), chunks=2)
     made = zarr.array(ours) if function == "array" else getattr(zarr, function)({}, data=ours)
     assert isinstance(made, zarr.Array)
     assert made[:].tolist() == [0, 1, 2, 3]
@@ -43,7 +43,7 @@ def test_an_async_array_of_zarr_python_becomes_ours(theirs: Any, zarr: Any) -> N
 def test_omnizarr_takes_arrays_of_zarr(zarr: Any) -> None:
     array = zarr.array(np.arange(4), chunks=(2,))
     assert omnizarr.from_array(data=array)[:].tolist() == [0, 1, 2, 3]
-    assert omnizarr.copy(array, omnizarr.group(), name="x")[0] == 1
+    assert omnizarr.copy(array, omnizarr.create_group(), name="x")[0] == 1
     assert omnizarr.open(array.store)[:].tolist() == [0, 1, 2, 3]
     assert array.view[1:].read().tolist() == [1, 2, 3]
 

@@ -63,7 +63,7 @@ def test_codecs_of_omnizarr_are_accepted(zarr: Any) -> None:
     )
     assert array.compressors == (zarr.codecs.ZstdCodec(level=3),)
     old = zarr.create_array(
-        {}, shape=(3,), dtype="i4", zarr_format=2, compressors=omnizarr.Zlib(level=2)
+        {}, shape=(3,), dtype="i4", zarr_format=2, compressors=omnizarr.codecs.Zlib(level=2)
     )
     assert old.compressors == (numcodecs.Zlib(level=2),)
 

@@ -8,11 +8,11 @@ import pytest
 
 import omnizarr
 from omnizarr.interop.zarr import config
-from omnizarr.interop.zarr.config import DEFAULTS, Config
+from omnizarr.interop.zarr.config import DEFAULTS, ZarrConfig
 
 
 def test_without_zarr_python_keys_with_dots_are_answered() -> None:
-    settings = Config()
+    settings = ZarrConfig()
     assert settings.get("array.order") == "C"
     assert settings.get("codec_pipeline.path").startswith("zarr.")
     assert settings.get("async.concurrency") == 10
@@ -23,7 +23,7 @@ def test_without_zarr_python_keys_with_dots_are_answered() -> None:
 
 
 def test_without_zarr_python_settings_last_until_the_block_ends() -> None:
-    settings = Config()
+    settings = ZarrConfig()
     with settings.set({"array.order": "F", "array": {"write_empty_chunks": True}}):
         assert settings.get("array.order") == "F"
         assert settings.get("array.write_empty_chunks") is True
@@ -37,7 +37,7 @@ def test_without_zarr_python_settings_last_until_the_block_ends() -> None:
 def test_environment_variables_change_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZARR_ARRAY__ORDER", "F")
     monkeypatch.setenv("ZARR_THREADING__MAX_WORKERS", "3")
-    settings = Config()
+    settings = ZarrConfig()
     assert settings.get("array.order") == "F"
     assert settings.get("threading.max_workers") == 3
 

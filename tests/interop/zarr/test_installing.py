@@ -65,7 +65,7 @@ def test_an_error_while_installing_changes_nothing(monkeypatch: pytest.MonkeyPat
     assert not installing.is_installed()
     assert plain_zarr.Array is before
     with pytest.warns(OmnizarrWarning, match="reserved"):
-        omnizarr.create_array({}, name="__x", shape=1, dtype="i4")
+        omnizarr.create_array({}, path="__x", shape=1, dtype="i4")
 
 
 def test_installing_twice_changes_nothing(zarr: Any) -> None:
@@ -153,4 +153,4 @@ def test_names_of_xarray_that_version_3_reserves_are_not_warned_of(zarr: Any) ->
         assert len(dict(group.members())) == 1
     omnizarr.as_zarr(undo=True)
     with pytest.warns(OmnizarrWarning, match="reserved"):
-        omnizarr.create_array({}, name="__x", shape=1, dtype="i4")
+        omnizarr.create_array({}, path="__x", shape=1, dtype="i4")

@@ -57,7 +57,7 @@ def test_methods_of_a_programs_own_store_are_called(zarr: Any) -> None:
 
 def test_our_stores_are_stores_of_zarr_python(zarr: Any, tmp_path: Path) -> None:
     sync = zarr.core.sync.sync
-    group = zarr.open_group(omnizarr.SQLiteStore(tmp_path / "a.sqlite"))
+    group = zarr.open_group(omnizarr.storage.SQLiteStore(tmp_path / "a.sqlite"))
     group.create_array("x", data=np.arange(3))
     store = group.store
     assert isinstance(store, zarr.abc.store.Store)

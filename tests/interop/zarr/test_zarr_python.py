@@ -98,9 +98,9 @@ class PlainMethods(zarr.storage.MemoryStore):
 
 def test_a_store_of_zarr_python_need_not_have_coroutine_functions() -> None:
     store = PlainMethods()
-    oz.create_array(store, name="a", data=np.arange(4))
+    oz.create_array(store, path="a", data=np.arange(4))
     np.testing.assert_array_equal(zarr.open_array(store, path="a", mode="r")[:], np.arange(4))
-    np.testing.assert_array_equal(oz.open_array(store, path="a")[:], np.arange(4))
+    np.testing.assert_array_equal(oz.open(store, path="a")[:], np.arange(4))
 
 
 class BrokenStore(zarr.storage.LocalStore):
@@ -181,7 +181,7 @@ def test_listing_and_erasing_agree_with_zarr_python(kind: str, tmp_path: Path) -
         names = [name.removeprefix(prefix).rstrip("/") for name in (*keys, *prefixes)]
         assert sorted(names) == event_loop.run(names_in(theirs, prefix.rstrip("/")))
     there = dict(zarr.open_group(theirs, mode="r+").members(max_depth=None))
-    mine = dict(oz.open_group(theirs).members(max_depth=None))
+    mine = dict(oz.open(theirs).members(max_depth=None))
     assert mine.keys() == there.keys()
     assert oz.convert(theirs, {}, zarr_format=2).arrays == 4
     if not theirs.supports_deletes:
@@ -229,7 +229,7 @@ def test_a_store_of_zarr_python_is_accepted(tmp_path: Path) -> None:
     data = np.arange(12).reshape(3, 4)
     array = zarr.create_array(theirs, name="g/a", shape=(3, 4), chunks=(2, 2), dtype="i8")
     array[...] = data
-    root = oz.open_group(theirs, mode="r+")
+    root = oz.open(theirs, mode="r+")
     assert isinstance(root.store, ZarrPythonStore)
     np.testing.assert_array_equal(root["g/a"][...], data)
     root["g/a"][0, 0] = 99
@@ -237,7 +237,7 @@ def test_a_store_of_zarr_python_is_accepted(tmp_path: Path) -> None:
     root.create_array("b", data=np.arange(3))
     assert zarr.open_array(theirs, path="b", mode="r")[...].tolist() == [0, 1, 2]
     place = zarr.storage.StorePath(theirs, "g")
-    assert oz.open_array(place, path="a")[0, 0] == 99
+    assert oz.open(place, path="a")[0, 0] == 99
 
 
 def test_an_icechunk_session_is_read_and_written() -> None:
@@ -248,7 +248,7 @@ def test_an_icechunk_session_is_read_and_written() -> None:
     array[3] = 33
     session.commit("first")
     reading = repository.readonly_session("main").store
-    found = oz.open_group(reading)
+    found = oz.open(reading)
     assert found["a"][...].tolist() == [0, 1, 2, 33, 4, 5, 6, 7, 8, 9]
     assert list(found) == ["a"]
     assert found.store.read_only
@@ -266,9 +266,9 @@ def test_nodes_of_an_icechunk_session_are_replaced(path: str) -> None:
     oz.create_array(session.store, path=path, data=new, chunks=(2,), overwrite=True)
     session.commit("first")
     reading = repository.readonly_session("main").store
-    assert oz.open_array(reading, path=path)[...].tolist() == new.tolist()
+    assert oz.open(reading, path=path)[...].tolist() == new.tolist()
     if path:
-        assert dict(oz.open_group(reading).members(max_depth=None))[path].chunks == (2,)
+        assert dict(oz.open(reading).members(max_depth=None))[path].chunks == (2,)
     session = repository.writable_session("main")
     group = oz.create_group(session.store, path=path, attributes={"a": 1}, overwrite=True)
     assert list(group) == []
@@ -295,14 +295,14 @@ def test_a_virtual_store_is_read(tmp_path: Path) -> None:
     group = ManifestGroup(arrays={"a": ManifestArray(metadata, manifest)}, groups={"g": below})
     registry = ObjectStoreRegistry({"file://": obstore.store.LocalStore()})
     store = ManifestStore(group, registry=registry)
-    assert oz.open_array(store, path="a")[2:5].tolist() == [2, 3, 4]
-    assert [name for name, _ in oz.open_group(store).members(max_depth=None)] == ["a", "g", "g/b"]
+    assert oz.open(store, path="a")[2:5].tolist() == [2, 3, 4]
+    assert [name for name, _ in oz.open(store).members(max_depth=None)] == ["a", "g", "g/b"]
 
 
 def test_an_fsspec_store_of_zarr_python_is_taken() -> None:
     theirs = zarr.storage.FsspecStore.from_url("memory://adapter-test")
     oz.create_array(theirs, path="a", data=np.arange(6), chunks=(4,), overwrite=True)
-    assert oz.open_array(theirs, path="a")[...].tolist() == list(range(6))
+    assert oz.open(theirs, path="a")[...].tolist() == list(range(6))
     assert zarr.open_array(theirs, path="a", mode="r")[5] == 5
 
 
@@ -311,7 +311,7 @@ def test_a_store_works_inside_a_running_event_loop() -> None:
 
     async def main() -> Any:
         oz.create_array(theirs, data=np.arange(5))
-        return oz.open_array(theirs)[3]
+        return oz.open(theirs)[3]
 
     assert asyncio.run(main()) == 3
 
@@ -319,7 +319,7 @@ def test_a_store_works_inside_a_running_event_loop() -> None:
 def test_a_store_that_does_not_open_itself_is_opened(tmp_path: Path) -> None:
     with zarr.storage.ZipStore(tmp_path / "x.zip", mode="w") as writable:
         oz.create_array(writable, data=np.arange(5))
-    assert oz.open_array(zarr.storage.ZipStore(tmp_path / "x.zip", mode="r"))[3] == 3
+    assert oz.open(zarr.storage.ZipStore(tmp_path / "x.zip", mode="r"))[3] == 3
 
 
 def test_deleting_from_a_store_that_cannot_delete_is_an_error(tmp_path: Path) -> None:
@@ -392,18 +392,18 @@ def test_zarr_python_reads_and_writes_our_stores(
     root = zarr.create_group(theirs, zarr_format=zarr_format, attributes={"a": 1})
     made = root.create_array("g/x", shape=(5, 5), chunks=(2, 2), dtype="f4")
     made[...] = values = np.arange(25, dtype="f4").reshape(5, 5)
-    found = oz.open_group(ours)
+    found = oz.open(ours)
     np.testing.assert_array_equal(found["g/x"][...], values)
     assert found.attrs["a"] == 1
     assert sorted(name for name, _ in zarr.open_group(theirs, mode="r").members()) == ["g"]
     del root["g"]
-    assert list(oz.open_group(ours)) == []
+    assert list(oz.open(ours)) == []
 
 
 def test_a_part_of_a_store_is_converted_in_place_and_written_to() -> None:
     theirs = zarr.storage.MemoryStore()
     part = zarr.storage.StorePath(theirs, "g")
-    oz.save(oz.storage.StorePath(oz.open_group(theirs, "a", zarr_format=2).store, "g"), [1, 2])
+    oz.save(oz.storage.StorePath(oz.open(theirs, "a", zarr_format=2).store, "g"), [1, 2])
     oz.convert(part, in_place=True)
     assert oz.open(theirs, path="g", zarr_format=3)[...].tolist() == [1, 2]
     oz.convert(part, zarr.storage.StorePath(theirs, "h"), zarr_format=2)

@@ -57,7 +57,7 @@ def test_a_tiff_file_is_read_by_the_store_of_tifffile(pictures: dict[str, Any]) 
     array = oz.open(pictures["one"])
     assert np.array_equal(array[...], DATA)
     assert array[17, 33] == DATA[17, 33]
-    group = oz.open_group(pictures["levels"])
+    group = oz.open(pictures["levels"])
     assert [name for name, _ in group.arrays()] == ["0", "1"]
     assert np.array_equal(group["1"][...], DATA[::2, ::2])
     assert "2" not in group
@@ -67,7 +67,7 @@ def test_a_tiff_file_is_read_by_the_store_of_tifffile(pictures: dict[str, Any]) 
 def test_a_tiff_file_is_converted(pictures: dict[str, Any]) -> None:
     """D6."""
     for name, count in (("one", 16), ("levels", 20)):
-        found = oz.MemoryStore()
+        found = oz.storage.MemoryStore()
         assert oz.convert(pictures[name], found).chunks_copied == count
         report = oz.verify(pictures[name])
         assert (report.chunks, report.absent, report.findings) == (count, 0, [])
@@ -90,20 +90,20 @@ def test_chunks_that_a_store_does_not_list_are_copied_and_counted() -> None:
     group.create_array("a", data=DATA, chunks=(16, 16))
     group.create_array("shards", data=DATA, chunks=(8, 8), shards=(32, 32))
     group.create_array("empty", shape=(8, 8), chunks=(4, 4), dtype="u1")
-    found = oz.MemoryStore()
+    found = oz.storage.MemoryStore()
     assert oz.convert(store, found).chunks_copied == 20
     for name in ("a", "shards"):
         assert np.array_equal(oz.open(found, path=name)[...], DATA)
         assert oz.open(store, path=name).nchunks_initialized == oz.open(store, path=name).nchunks
     report = oz.verify(store)
     assert (report.chunks, report.absent, report.findings) == (80, 4, [])
-    copied = oz.MemoryStore()
+    copied = oz.storage.MemoryStore()
     oz.copy_store(store, copied)
     assert oz.diff(store, copied).equal
     wrapped = oz.storage.ReadOnlyStore(oz.open(store).store)
-    assert oz.convert(wrapped, oz.MemoryStore()).chunks_copied == 20
+    assert oz.convert(wrapped, oz.storage.MemoryStore()).chunks_copied == 20
     part = oz.storage.PrefixStore(oz.open(store).store, "a")
-    assert oz.convert(part, oz.MemoryStore()).chunks_copied == 16
+    assert oz.convert(part, oz.storage.MemoryStore()).chunks_copied == 16
 
 
 # Probes
@@ -254,8 +254,8 @@ def test_a_directory_of_obstore_is_a_directory(tmp_path: Path) -> None:
     """D6b."""
     oz.create_group(ObjectStore(obstore.store.LocalStore(tmp_path)), path="g")
     store = ObjectStore(obstore.store.LocalStore(tmp_path), "g", read_only=True)
-    assert same_storage(store, oz.LocalStore(tmp_path / "g"))
-    assert oz.open_group(store).store.read_only
+    assert same_storage(store, oz.storage.LocalStore(tmp_path / "g"))
+    assert oz.open(store).store.read_only
     assert pickle.loads(pickle.dumps(store)) == store
 
 

@@ -154,7 +154,7 @@ class Interrupted(State):
         new = self._with_array(path, turned)
 
         def do(store: Any) -> None:
-            oz.save_array(store, turned, path=path, zarr_format=self.format, overwrite=True)
+            oz.save(store, turned, path=path, zarr_format=self.format, overwrite=True)
 
         return Work("save_array", self.model, new, do, do, exact=False)
 
@@ -169,8 +169,8 @@ class Interrupted(State):
         new.nodes[other].attributes = dict(node.attributes)
 
         def do(store: Any) -> None:
-            source = oz.open_array(self.store, path=path, zarr_format=self.format)
-            oz.copy(source, oz.open_group(store, "r+"), other, if_exists="replace")
+            source = oz.open(self.store, path=path, zarr_format=self.format)
+            oz.copy(source, oz.open(store, "r+"), other, if_exists="replace")
 
         return Work("copy", self.model, new, do, do, exact=False)
 
@@ -198,10 +198,10 @@ class Interrupted(State):
         def do(store: Any, overwrite: bool = False) -> None:
             ome.write(store, pixels, axes="yx", levels=2, chunks=(2, 2), overwrite=overwrite)
 
-        scratch = oz.MemoryStore()
+        scratch = oz.storage.MemoryStore()
         do(scratch)
         new = Model(3)
-        for name, member in [("", oz.open(scratch)), *oz.open_group(scratch).members(None)]:
+        for name, member in [("", oz.open(scratch)), *oz.open(scratch).members(None)]:
             found = member[...] if isinstance(member, oz.Array) else None
             new.nodes[name] = Node(found, attributes=dict(member.attrs))
         new.nodes["0"].data = pixels
@@ -216,10 +216,10 @@ class Interrupted(State):
         new.nodes[path].data = np.concatenate([node.data, more], dtype=more.dtype)
 
         def do(store: Any) -> None:
-            oz.open_array(store, "r+", path=path or None).append(more)
+            oz.open(store, "r+", path=path or None).append(more)
 
         def again(store: Any) -> None:
-            array = oz.open_array(store, "r+", path=path or None)
+            array = oz.open(store, "r+", path=path or None)
             if len(array) == len(more):
                 array.append(more)
 
@@ -235,7 +235,7 @@ class Interrupted(State):
         new.nodes[path].data = node.data[tuple(map(slice, shape))].copy()
 
         def do(store: Any) -> None:
-            oz.open_array(store, "r+", path=path or None).resize(shape, outside="erase")
+            oz.open(store, "r+", path=path or None).resize(shape, outside="erase")
 
         return Work("resize", self.model, new, do, do)
 
@@ -255,10 +255,10 @@ class Interrupted(State):
         new.drop_empty_groups()
 
         def do(store: Any) -> None:
-            oz.open_group(store, "r+").move(path, "z")
+            oz.open(store, "r+").move(path, "z")
 
         def again(store: Any) -> None:
-            group = oz.open_group(store, "r+")
+            group = oz.open(store, "r+")
             if path in group:
                 if "z" in group:
                     del group["z"]
@@ -282,7 +282,7 @@ def _in_part(work: Work, store: Any) -> bool:
     """Return True if all old nodes and a part of the new ones are stored."""
     if work.between is None:
         return False
-    there = {"", *dict(oz.open_group(store).members(None))}
+    there = {"", *dict(oz.open(store).members(None))}
     nodes = {p: n for p, n in work.between.nodes.items() if p in there}
     return work.old.nodes.keys() <= nodes.keys() and agrees(Model(work.old.format, nodes), store)
 

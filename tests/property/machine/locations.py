@@ -53,10 +53,10 @@ class Location:
                 "a link": self._link,
                 "a URL": lambda: self.path.as_uri(),
                 "a prefix of the parent": lambda: PrefixStore(
-                    oz.LocalStore(self.folder), self.path.name
+                    oz.storage.LocalStore(self.folder), self.path.name
                 ),
                 "fsspec": lambda: FsspecStore(LocalFileSystem(), path=str(self.path)),
-                "a directory": lambda: oz.LocalStore(self.path),
+                "a directory": lambda: oz.storage.LocalStore(self.path),
                 "a detour": lambda: f"{self.folder}/../{self.folder.name}/{self.path.name}",
             }
         if self.kind == "memory":
@@ -101,8 +101,8 @@ def _memory_files(location: Location) -> FsspecStore:
 
 
 KINDS: dict[str, Callable[[Location], Any]] = {
-    "directory": lambda location: oz.LocalStore(location.path),
-    "memory": lambda location: oz.MemoryStore(location.values),
+    "directory": lambda location: oz.storage.LocalStore(location.path),
+    "memory": lambda location: oz.storage.MemoryStore(location.values),
     "zip": lambda location: ZipStore(location.path, mode="a"),
     "SQLite": lambda location: SQLiteStore(location.path),
     "LMDB": lambda location: LMDBStore(location.path, map_size=MAP_SIZE),

@@ -43,17 +43,15 @@ SINKS: dict[str, Sink] = {
     "create_array": lambda at, group, path, x: oz.create_array(
         at, path=path, data=x, overwrite=True
     ),
-    "array": lambda at, group, path, x: oz.array(x, store=at, path=path, overwrite=True),
-    "open_array": lambda at, group, path, x: oz.open_array(at, "w", path=path, data=x),
+    "array": lambda at, group, path, x: oz.create_array(at, data=x, path=path, overwrite=True),
+    "open_array": lambda at, group, path, x: oz.open(at, "w", path=path, data=x),
     "from_array": lambda at, group, path, x: oz.from_array(at, name=path, data=x, overwrite=True),
     "save": lambda at, group, path, x: oz.save(at, x, path=path, overwrite=True),
-    "save_array": lambda at, group, path, x: oz.save_array(at, x, path=path, overwrite=True),
+    "save_array": lambda at, group, path, x: oz.save(at, x, path=path, overwrite=True),
     "copy": lambda at, group, path, x: oz.copy(x, _group(group), path, if_exists="replace"),
     "from_dask": lambda at, group, path, x: oz.from_dask(x, at, path=path, overwrite=True),
-    "into itself": lambda at, group, path, x: _into(oz.open_array(at, "r+", path=path), x),
-    "from_dask into itself": lambda at, group, path, x: _dask_into(
-        oz.open_array(at, "r+", path=path), x
-    ),
+    "into itself": lambda at, group, path, x: _into(oz.open(at, "r+", path=path), x),
+    "from_dask into itself": lambda at, group, path, x: _dask_into(oz.open(at, "r+", path=path), x),
 }
 
 
@@ -140,7 +138,7 @@ class Overwrites(State):
         group = self.handles[handle]
         location = self.alias(aliases[1])
         with self.configured(settings):
-            reader = oz.open_array(
+            reader = oz.open(
                 self.alias(aliases[0], writable=False), path=path or None, zarr_format=self.format
             )
             try:
@@ -165,9 +163,7 @@ class Overwrites(State):
         assert old.data is not None
         group = path.rpartition("/")[0]
         with self.configured(settings):
-            array = oz.open_array(
-                self.alias(alias, writable=False), path=path, zarr_format=self.format
-            )
+            array = oz.open(self.alias(alias, writable=False), path=path, zarr_format=self.format)
             try:
                 self.handles[handle][group] = array
             except oz.OmnizarrError:
@@ -196,7 +192,7 @@ class Overwrites(State):
             try:
                 if how == "copy_all":
                     oz.copy_all(
-                        oz.open_group(source, zarr_format=self.format),
+                        oz.open(source, zarr_format=self.format),
                         self.handles[handle],
                         if_exists="replace",
                     )
@@ -222,7 +218,7 @@ class Overwrites(State):
         node = self.model.nodes[path]
         if node.data is None:
             return
-        found = oz.open_array(self.store, path=path or None, zarr_format=self.format)
+        found = oz.open(self.store, path=path or None, zarr_format=self.format)
         node.data = filled(node.data, found.dtype, found.shape)
         fill = found.fill_value
         node.fill = None if fill is None else filled(fill, found.dtype)
@@ -238,7 +234,7 @@ class Overwrites(State):
         assert old is not None
         version = "0.5" if self.format == 3 else "0.4"
         with self.configured(settings):
-            array = oz.open_array(self.alias(aliases[0], writable=False), path=path)
+            array = oz.open(self.alias(aliases[0], writable=False), path=path)
             try:
                 ome.write(
                     self.alias(aliases[1]), array, path=path, axes="yx", levels=1,
@@ -270,6 +266,6 @@ class Overwrites(State):
             return
         with self.configured(settings):
             where = {"path": path or None, "zarr_format": self.format}
-            source = oz.open_array(self.alias(aliases[0], writable=False), **where)
-            oz.open_array(self.alias(aliases[1]), "r+", **where).append(source)
+            source = oz.open(self.alias(aliases[0], writable=False), **where, kind="array")
+            oz.open(self.alias(aliases[1]), "r+", **where, kind="array").append(source)
         node.data = np.concatenate([node.data, node.data], dtype=node.data.dtype)

@@ -81,7 +81,7 @@ class Readers(State):
         path = self.some_array(data)
         wanted = self.model.nodes[path].data
         assert wanted is not None
-        array = oz.open_array(self.store, path=path or None, zarr_format=self.format)
+        array = oz.open(self.store, path=path or None, zarr_format=self.format)
         known = self._known(array)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -102,7 +102,7 @@ class Readers(State):
         path = self.some_array(data)
         wanted = self.model.nodes[path].data
         assert wanted is not None
-        array = oz.open_array(self.store, path=path or None, zarr_format=self.format)
+        array = oz.open(self.store, path=path or None, zarr_format=self.format)
         if not self._known(array) or not wanted.ndim:
             return
         start = data.draw(st.integers(0, len(wanted)), "start")
@@ -120,7 +120,7 @@ class Readers(State):
         path = self.some_array(data)
         wanted = self.model.nodes[path].data
         assert wanted is not None
-        array = oz.open_array(self.store, path=path or None, zarr_format=self.format)
+        array = oz.open(self.store, path=path or None, zarr_format=self.format)
         known = self._known(array)
         driver = "zarr" if self.format == 2 else "zarr3"
         location = {"driver": "file", "path": str(self.location.path / path)}

@@ -64,7 +64,7 @@ class Replaced(State):
     def _write_through(self, old: Any) -> None:
         """Write through an old store, which changes the new files or reports that it cannot."""
         try:
-            root = old if isinstance(old, oz.Group) else oz.open_array(old, "r+")
+            root = old if isinstance(old, oz.Group) else oz.open(old, "r+")
             root.attrs["k"] = "old"
         except oz.OmnizarrError:
             self.tally["refused"] += 1

@@ -64,8 +64,8 @@ def _basic(draw: st.DrawFn, array: oz.Array, shape: tuple[int, ...], unique: boo
         return _made("basic", index, index, shape, lambda a: a[index], _setter(index))
     return _made(
         "basic", index, index, shape,
-        lambda a: a.get_basic_selection(index),
-        lambda a, v: a.set_basic_selection(index, v),
+        lambda a: a.read(index),
+        lambda a, v: a.__setitem__(index, v),
     )  # fmt: skip
 
 
@@ -82,8 +82,8 @@ def _orthogonal(draw: st.DrawFn, array: oz.Array, shape: tuple[int, ...], unique
         read, write = (lambda a: a.oindex[items]), _oindex_setter(items)
     elif way == "method":
         read, write = (
-            lambda a: a.get_orthogonal_selection(items),
-            lambda a, v: a.set_orthogonal_selection(items, v),
+            lambda a: a.oindex[items],
+            lambda a, v: a.oindex.__setitem__(items, v),
         )
     else:
         read, write = (lambda a: a.view.oindex[items].read()), _view_setter(items)
@@ -120,8 +120,8 @@ def _points(draw: st.DrawFn, array: oz.Array, shape: tuple[int, ...], unique: bo
         read, write = (lambda a: a.vindex[index]), _vindex_setter(index)
     else:
         read, write = (
-            lambda a: a.get_coordinate_selection(index),
-            lambda a, v: a.set_coordinate_selection(index, v),
+            lambda a: a.vindex[index],
+            lambda a, v: a.vindex.__setitem__(index, v),
         )
     return Chosen("points", index, index, (len(flat),), read, write)
 
@@ -133,8 +133,8 @@ def _mask(draw: st.DrawFn, array: oz.Array, shape: tuple[int, ...], unique: bool
         "brackets": (lambda a: a[mask], _setter(mask)),
         "vindex": (lambda a: a.vindex[mask], _vindex_setter(mask)),
         "method": (
-            lambda a: a.get_mask_selection(mask),
-            lambda a, v: a.set_mask_selection(mask, v),
+            lambda a: a.vindex[mask],
+            lambda a, v: a.vindex.__setitem__(mask, v),
         ),
     }[way]
     return Chosen("mask", mask, mask, (int(mask.sum()),), read, write)
@@ -153,7 +153,7 @@ def _blocks(draw: st.DrawFn, array: oz.Array, shape: tuple[int, ...], unique: bo
     return _made(
         "blocks", chosen, tuple(index), shape,
         lambda a: a.blocks[chosen],
-        lambda a, v: a.set_block_selection(chosen, v),
+        lambda a, v: a.blocks.__setitem__(chosen, v),
     )  # fmt: skip
 
 

@@ -103,7 +103,7 @@ class State(RuleBasedStateMachine):
         if self.format == 1 or self.model.nodes.get("", Node()).data is not None:
             self.handles = locations
         else:
-            self.handles = [oz.open_group(p, "r+", zarr_format=self.format) for p in locations]
+            self.handles = [oz.open(p, "r+", zarr_format=self.format) for p in locations]
 
     def alias(self, number: int, *, writable: bool = True) -> Any:
         """Return another name of the location."""
@@ -113,7 +113,7 @@ class State(RuleBasedStateMachine):
     def node(self, handle: int, path: str) -> Any:
         """Return a node as a handle sees it now."""
         if not isinstance(self.handles[handle], oz.Group):
-            return oz.open_array(self.handles[handle], "r+", zarr_format=self.format)
+            return oz.open(self.handles[handle], "r+", zarr_format=self.format)
         return self.handles[handle][path] if path else self.handles[handle]
 
     def array(self, handle: int, path: str, held: bool = False) -> oz.Array:
@@ -172,6 +172,6 @@ class State(RuleBasedStateMachine):
         problems = oz.validate(self.store)
         assert problems == [], problems
         if self.consolidated:
-            group = oz.open_group(self.store, use_consolidated=True)
+            group = oz.open(self.store, use_consolidated=True)
             for path, found in group.members(None):
                 check_node(found, self.model.nodes[path])

@@ -157,7 +157,7 @@ def test_systems_that_cannot_name_a_file_by_its_descriptor_name_it_at_first(
     preloaded = ":".join(filter(None, (os.environ.get("LD_PRELOAD"), str(library))))
     subprocess.run(run, check=True, env={**os.environ, "LD_PRELOAD": preloaded})
     assert (place / "a" / "k").read_bytes() == b"2"
-    assert np.array_equal(oz.open_array(place / "x")[...], np.arange(30) + 2)
+    assert np.array_equal(oz.open(place / "x")[...], np.arange(30) + 2)
     assert not [name for name in files(place) if "omnizarr" in name]
 
 

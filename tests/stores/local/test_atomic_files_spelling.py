@@ -36,7 +36,7 @@ def test_a_case_sensitive_disk_is_recognised(tmp_path: Path) -> None:
     if os.path.lexists(tmp_path / "SOME"):
         pytest.skip("this disk does not")
     assert not atomic_files.ignores_case(str(tmp_path))
-    group = oz.open_group(tmp_path, mode="a")
+    group = oz.open(tmp_path, mode="a")
     group.create_array("temp", data=np.arange(3))
     group.create_array("Temp", data=np.arange(4))
     assert sorted(group) == ["Temp", "temp"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from omnizarr import LocalStore
 from omnizarr.errors import InvalidArgument, StoreError
+from omnizarr.storage import LocalStore
 from omnizarr.stores import Range
 from omnizarr.stores.local import store as local
 from tests.servers.skipped import COMPILER

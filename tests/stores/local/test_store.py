@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from omnizarr import LocalStore, stores
+from omnizarr import stores
 from omnizarr.errors import InvalidArgument, ReadOnly, StoreError
+from omnizarr.storage import LocalStore
 from omnizarr.stores import DirectoryStore, Range, Store
 from omnizarr.stores.local import atomic_files
 from omnizarr.stores.local import store as local

@@ -87,7 +87,7 @@ def test_metadata_behind_such_links_are_no_missing_node(tmp_path: Path, zarr_for
     group = oz.create_group(tmp_path / "a.zarr", zarr_format=zarr_format)
     group["x"] = np.arange(3)
     unfetched(tmp_path / "a.zarr/x" / (".zarray" if zarr_format == 2 else "zarr.json"))
-    for call in (lambda: group["x"], lambda: oz.open_array(tmp_path / "a.zarr", path="x")):
+    for call in (lambda: group["x"], lambda: oz.open(tmp_path / "a.zarr", path="x")):
         with pytest.raises(oz.StoreError, match=f"symbolic link to '{TARGET}'"):
             call()
     (tmp_path / "b.zarr").symlink_to("nowhere")

@@ -364,7 +364,7 @@ def test_an_array_is_written_and_read(cloud: Cloud) -> None:
     store = open_store(cloud)
     data = np.arange(10_000).reshape(100, 100)
     omnizarr.create_array(store, path="a", data=data, chunks=(10, 100))
-    group = omnizarr.open_group(store)
+    group = omnizarr.open(store)
     assert list(group) == ["a"]
     np.testing.assert_array_equal(group["a"][...], data)
 

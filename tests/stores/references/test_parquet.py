@@ -81,10 +81,10 @@ def test_every_kind_of_row_is_read(folder: Path) -> None:
     assert {*store.list_prefix("a/")} == chunks | {"a/.zarray"}
     assert [*map(sorted, store.list_dir(""))] == [[".zgroup", ".zmetadata"], ["a/", "none/"]]
     assert {*store.list_dir("a/")[0]} == chunks | {"a/.zarray"}
-    array = oz.open_array(folder, path="a")
+    array = oz.open(folder, path="a")
     assert array[0].tolist() == [10, 11, 97, 98]
     assert array[2].tolist() == [9, 9, 119, 120]
-    assert oz.open_group(folder, use_consolidated=True)["none"][0, 0] == 9
+    assert oz.open(folder, use_consolidated=True)["none"][0, 0] == 9
 
 
 def test_names_of_files_may_be_categories_and_separators_slashes(tmp_path: Path) -> None:
@@ -95,9 +95,9 @@ def test_names_of_files_may_be_categories_and_separators_slashes(tmp_path: Path)
     rows = [("data.bin", 4 * i, 4, None) for i in range(6)]
     _rows(made, "a", 0, rows, category=pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))
     _rows(made, "s", 0, [("data.bin", 7, 1, None)])
-    array = oz.open_array(made, path="a")
+    array = oz.open(made, path="a")
     assert array[4].tolist() == [16, 17, 20, 21]
-    assert oz.open_array(made, path="s")[()] == 7
+    assert oz.open(made, path="s")[()] == 7
     assert {*ReferenceStore(made).list_dir("a/1/")[0]} == {"a/1/0", "a/1/1"}
 
 
@@ -107,8 +107,8 @@ def test_references_on_a_web_server_are_read_and_listed(folder: Path, web: Web) 
         for file in folder.parent.rglob("*")
         if file.is_file()
     }
-    group = oz.open_group(f"{web.url}/x/refs.parq")
-    assert {*group.array_keys()} == {"a", "none"}
+    group = oz.open(f"{web.url}/x/refs.parq")
+    assert {*group} == {"a", "none"}
     assert group["a"][4].tolist() == [50, 51, 50, 51]
 
 
@@ -226,4 +226,4 @@ def test_what_fsspec_wrote_is_read(tmp_path: Path) -> None:
     for i in range(6):
         mapper[f"a/{i}.0"] = [str(tmp_path / "data.bin"), 20 * i, 20]
     mapper.flush()
-    np.testing.assert_array_equal(oz.open_array(made, path="a")[...], data)
+    np.testing.assert_array_equal(oz.open(made, path="a")[...], data)

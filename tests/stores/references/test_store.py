@@ -91,7 +91,7 @@ def test_ranges_sizes_and_generations_are_those_of_the_values(tmp_path: Path) ->
 def test_references_by_kerchunk_are_read(name: str) -> None:
     if name.endswith(".parq"):
         pytest.importorskip("pyarrow")
-    group = oz.open_group(HERE / name)
+    group = oz.open(HERE / name)
     with h5py.File(HERE / "ocean.nc") as file:
         for path in ("sst", "time", "lat", "lon", "empty", "deep/depth"):
             np.testing.assert_array_equal(group[path][...], file[path][...])
@@ -101,7 +101,7 @@ def test_references_by_kerchunk_are_read(name: str) -> None:
 
 def test_a_view_shows_references_in_version_3(refs: Path) -> None:
     view = oz.view_as(refs, zarr_format=3)
-    np.testing.assert_array_equal(oz.open_array(view, path="deep/t")[...], VALUES)
+    np.testing.assert_array_equal(oz.open(view, path="deep/t")[...], VALUES)
     assert "deep/t/c/2/2" in {*view.list()}
     with h5py.File(refs.with_suffix(".h5")) as file:
         stored = file["deep/t"].id.read_direct_chunk((10, 14))[1]
@@ -133,7 +133,7 @@ def test_references_are_opened_by_path_url_and_prefix(refs: Path, tmp_path: Path
     renamed = tmp_path / "other.name"
     renamed.write_bytes(refs.read_bytes())
     for where in (refs, str(refs), f"file://{refs}", f"reference::{refs}", f"reference::{renamed}"):
-        array = oz.open_array(where, path="deep/t")
+        array = oz.open(where, path="deep/t")
         np.testing.assert_array_equal(array[3:, ::2], VALUES[3:, ::2])
         again = pickle.loads(pickle.dumps(array))
         assert np.array_equal(again[...], VALUES)
@@ -146,7 +146,7 @@ def test_references_are_opened_by_path_url_and_prefix(refs: Path, tmp_path: Path
 def test_a_folder_or_document_with_such_a_name_is_no_reference(tmp_path: Path) -> None:
     for name in ("a.json", "b.parq", "c.parquet"):
         oz.save(tmp_path / name, VALUES)
-        np.testing.assert_array_equal(oz.open_array(tmp_path / name)[...], VALUES)
+        np.testing.assert_array_equal(oz.open(tmp_path / name)[...], VALUES)
     with pytest.raises(NodeNotFound):
         oz.open(tmp_path / "a.json" / "zarr.json")
     (tmp_path / "text.json").write_text('{"hello": [1, 2]}')
@@ -169,26 +169,26 @@ def test_a_database_with_such_a_name_is_no_reference(tmp_path: Path) -> None:
 
 def test_references_cannot_be_changed(refs: Path) -> None:
     for mode in ("r", "r+", "a"):
-        array: Any = oz.open_array(refs, mode, path="deep/t")
+        array: Any = oz.open(refs, mode, path="deep/t", kind="array")
         with _never_written():
             array[0] = 1
     with _never_written():
-        oz.open_group(refs, "w")
+        oz.open(refs, "w")
     with _never_written():
         resolve(str(refs)).set("k", b"")
     with _never_written():  # also behind another store
-        oz.open_group(PrefixStore(resolve(str(refs)), "deep")).attrs["a"] = 1
-    assert np.array_equal(oz.open_array(refs, path="deep/t")[...], VALUES)
+        oz.open(PrefixStore(resolve(str(refs)), "deep")).attrs["a"] = 1
+    assert np.array_equal(oz.open(refs, path="deep/t")[...], VALUES)
 
 
 def test_references_are_copied_converted_and_compared(refs: Path, tmp_path: Path) -> None:
     oz.copy_store(refs, tmp_path / "copy.zarr")
     oz.convert(refs, tmp_path / "three.zarr", zarr_format=3)
     for name in ("copy.zarr", "three.zarr"):
-        np.testing.assert_array_equal(oz.open_array(tmp_path / name, path="deep/t")[...], VALUES)
+        np.testing.assert_array_equal(oz.open(tmp_path / name, path="deep/t")[...], VALUES)
     assert oz.verify(refs).ok
     with oz.configure(engine="reference"):
-        np.testing.assert_array_equal(oz.open_array(refs, path="deep/t")[...], VALUES)
+        np.testing.assert_array_equal(oz.open(refs, path="deep/t")[...], VALUES)
 
 
 @pytest.mark.parametrize("kind", ["json", "parquet"])
@@ -213,7 +213,7 @@ def test_references_by_virtualizarr_are_read(tmp_path: Path, kind: Any) -> None:
         url=f"file://{tmp_path}/a.h5", registry=registry, parser=HDFParser(), loadable_variables=[]
     ) as dataset:
         dataset.vz.to_kerchunk(str(target), format=kind)
-    group = oz.open_group(target)
+    group = oz.open(target)
     for name in ("t", "plain"):
         with pytest.warns(OmnizarrWarning, match="not a field of version 2"):
             array = group[name]

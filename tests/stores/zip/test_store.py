@@ -287,9 +287,9 @@ def test_stores_of_one_path_share_unfinished_archives(tmp_path: Path) -> None:
 def test_an_array_in_a_new_archive_can_be_opened_at_once(tmp_path: Path) -> None:
     path = str(tmp_path / "x.zip")
     made = oz.create_array(path, data=np.arange(10), chunks=(3,))
-    assert oz.open_array(path)[...].tolist() == list(range(10))
+    assert oz.open(path)[...].tolist() == list(range(10))
     made[0] = 7
-    assert oz.open_array(path)[0] == 7
+    assert oz.open(path)[0] == 7
     del made
     assert set(read_back(Path(path))) == {"zarr.json", "c/0", "c/1", "c/2", "c/3"}
 
@@ -301,7 +301,7 @@ def test_an_archive_is_completed_when_the_program_ends(tmp_path: Path) -> None:
         "keep = [a]; keep.append(keep)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
-    assert oz.open_array(tmp_path / "x.zip")[...].tolist() == list(range(5))
+    assert oz.open(tmp_path / "x.zip")[...].tolist() == list(range(5))
     assert "zarr.json" in read_back(tmp_path / "x.zip")
 
 
@@ -402,7 +402,7 @@ def test_a_single_file_ome_zarr_has_its_metadata_first(tmp_path: Path) -> None:
     data = path.read_bytes()
     assert data.startswith(b"PK\3\4")
     assert b"PK\6\6" in data  # ZIP64 also where it is small
-    assert oz.open_group(path)["b/0"][0].tolist() == [5, 1, 2]
+    assert oz.open(path)["b/0"][0].tolist() == [5, 1, 2]
 
 
 def test_an_ome_zarr_that_says_no_version_gets_no_comment(tmp_path: Path) -> None:
@@ -426,7 +426,7 @@ def test_an_archive_in_a_store_is_opened_with_one_request_and_read_with_one(
     assert None not in store.get_many(wanted)
     assert inner.counts() == {"get": 1, "get_many": 1}
     inner.calls.clear()
-    assert oz.open_array(store)[8:24].tolist() == list(range(8, 24))
+    assert oz.open(store)[8:24].tolist() == list(range(8, 24))
     assert all(call.keys[0] == "x.zip" for call in inner.calls)
 
 

@@ -44,7 +44,7 @@ def written() -> dict[str, bytes]:
 
 
 def check(store: Any) -> None:
-    root = oz.open_group(store)
+    root = oz.open(store)
     assert root.attrs["title"] == "old"
     assert [name for name, _ in root.members(max_depth=None)] == ["g", "g/a"]
     np.testing.assert_array_equal(root["g/a"][...], VALUES)
@@ -107,7 +107,7 @@ class TestNested(StoreTests, ClosableTests, VersionedTests, SharedTests, ForkTes
 
 @pytest.mark.shows("V2-73", "GEO-02")
 def test_chunks_are_in_nested_directories(tmp_path: Path) -> None:
-    plain = oz.create_group(oz.DirectoryStore(tmp_path / "plain"))
+    plain = oz.create_group(oz.storage.DirectoryStore(tmp_path / "plain"))
     nested = oz.create_group(NestedDirectoryStore(tmp_path / "nested"))
     data = np.arange(400).reshape(20, 20)
     for root in (plain, nested):
@@ -121,7 +121,7 @@ def test_chunks_are_in_nested_directories(tmp_path: Path) -> None:
         old, new = tmp_path / "plain/a" / dots, tmp_path / "nested/a" / slashes
         assert old.read_bytes() == new.read_bytes()
     for place in (tmp_path / "nested", NestedDirectoryStore(tmp_path / "nested")):
-        np.testing.assert_array_equal(oz.open_group(place)["a"][...], data)
+        np.testing.assert_array_equal(oz.open(place)["a"][...], data)
     np.testing.assert_array_equal(zarr.open_group(tmp_path / "nested", mode="r")["a"][...], data)
 
 
@@ -133,14 +133,14 @@ def test_nested_data_without_a_stated_separator_are_read(tmp_path: Path) -> None
     document = json.loads((tmp_path / ".zarray").read_text())
     del document["dimension_separator"]
     (tmp_path / ".zarray").write_text(json.dumps(document))
-    assert oz.open_array(tmp_path)[0, 0] == -1  # as the document says: dots
-    for opened in (oz.open_array(store), oz.open(store), oz.open_array(store, mode="r+")):
+    assert oz.open(tmp_path)[0, 0] == -1  # as the document says: dots
+    for opened in (oz.open(store), oz.open(store), oz.open(store, mode="r+")):
         assert opened[...].tolist() == [[7] * 4] * 4
 
 
 def test_a_requested_separator_is_stated(tmp_path: Path) -> None:
     store = NestedDirectoryStore(tmp_path)
-    made = oz.create_array(store, shape=4, chunks=2, dtype="i4", dimension_separator=".")
+    made = oz.create_array(store, shape=4, chunks=2, dtype="i4", chunk_key_encoding=".")
     made[...] = 7
     assert json.loads((tmp_path / ".zarray").read_text())["dimension_separator"] == "."
-    assert oz.open_array(store)[...].tolist() == [7] * 4
+    assert oz.open(store)[...].tolist() == [7] * 4

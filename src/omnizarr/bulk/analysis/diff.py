@@ -274,7 +274,7 @@ class Diff(DiffOptions, Job[DiffReport]):
     """The job of `diff`, which explains the options.
 
     Examples:
-        >>> oz.run(oz.jobs.Diff(oz.zeros(3), oz.zeros(3))).equal
+        >>> oz.run(oz.jobs.Diff(oz.create_array(shape=3), oz.create_array(shape=3))).equal
         True
     """
 

@@ -338,7 +338,7 @@ def disk_usage(given: UsageArguments) -> UsageReport:
         NodeNotFound: If there is no such node.
 
     Examples:
-        >>> a = oz.zeros(10_000, chunks=1000, store="ocean.zarr")
+        >>> a = oz.create_array("ocean.zarr", shape=10_000, chunks=1000)
         >>> a[:] = 1
         >>> oz.disk_usage("ocean.zarr").total.ratio > 10
         True

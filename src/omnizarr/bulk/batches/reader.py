@@ -69,7 +69,8 @@ def batches(
         InvalidArgument: If the arrays have different lengths, or an option is not valid.
 
     Examples:
-        >>> images, labels = oz.ones((100, 4, 4), chunks=(10, 4, 4)), oz.array(np.arange(100))
+        >>> images = oz.create_array(shape=(100, 4, 4), chunks=(10, 4, 4))
+        >>> labels = oz.create_array(data=np.arange(100))
         >>> for some, their_labels in oz.batches((images, labels), 64, seed=1):
         ...     print(some.shape, their_labels.shape)
         (64, 4, 4) (64,)

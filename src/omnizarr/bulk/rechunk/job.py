@@ -112,7 +112,8 @@ def rechunk(given: RechunkArguments) -> Report:
 
     Examples:
         >>> names = ("time", "lat", "lon")
-        >>> a = oz.zeros((4, 6, 6), chunks=(1, 6, 6), dimension_names=names, store="maps.zarr")
+        >>> options = {"chunks": (1, 6, 6), "dimension_names": names}
+        >>> a = oz.create_array("maps.zarr", shape=(4, 6, 6), **options)
         >>> report = oz.rechunk("maps.zarr", "series.zarr", chunks={"time": -1, "lat": 3})
         >>> oz.open("series.zarr").chunks
         (4, 3, 6)

@@ -71,7 +71,7 @@ def view_as(
         >>> view = oz.view_as("old.zarr", zarr_format=3)
         >>> sorted(view.list())
         ['c/0', 'zarr.json']
-        >>> oz.open_array(view)[...]
+        >>> oz.open(view)[...]
         array([1, 2, 3, 4], dtype=int32)
     """
     inner, start = resolve_store_path(store, path, "r", storage_options)

@@ -86,7 +86,7 @@ class Dataset(Mapping[str, Variable]):
             times=self._times,
             fill_value_is_missing=self._fill,
             valid_only=self._valid,
-            inherited=self._bounds_attributes.get(array.basename),
+            inherited=self._bounds_attributes.get(array.path.rpartition("/")[2]),
         )
 
     @cached_property

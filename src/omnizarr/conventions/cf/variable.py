@@ -391,7 +391,7 @@ class Variable(Shaped):
     @property
     def name(self) -> str:
         """The last part of the array's path."""
-        return self.array.basename
+        return self.array.path.rpartition("/")[2]
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -420,7 +420,7 @@ class Variable(Shaped):
             ChunkError: If a chunk cannot be read or decoded.
 
         Examples:
-            >>> oz.cf.decode(oz.array([1, 2], attributes={"scale_factor": 0.5})).read()
+            >>> oz.cf.decode(oz.create_array(data=[1, 2], attributes={"scale_factor": 0.5})).read()
             array([0.5, 1. ])
         """
         return self[...]
@@ -507,7 +507,7 @@ def decode(
         InvalidMetadata: If an attribute is not valid.
 
     Examples:
-        >>> a = oz.array([0, 1], attributes={"units": "days since 2026-01-01"})
+        >>> a = oz.create_array(data=[0, 1], attributes={"units": "days since 2026-01-01"})
         >>> oz.cf.decode(a)[:].astype("M8[D]")
         array(['2026-01-01', '2026-01-02'], dtype='datetime64[D]')
     """

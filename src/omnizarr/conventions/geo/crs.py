@@ -448,7 +448,7 @@ def write_crs(array: Array, crs: Any, *, way: Way = "cf", name: str = GRID_MAPPI
         ReadOnly: If the node or its store is read-only.
 
     Examples:
-        >>> a = oz.group("earth.zarr").create_array("height", shape=(4, 8), dtype="f4")
+        >>> a = oz.open("earth.zarr", "a").create_array("height", shape=(4, 8), dtype="f4")
         >>> oz.geo.write_crs(a, "EPSG:4326").code
         'EPSG:4326'
     """

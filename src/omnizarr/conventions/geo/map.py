@@ -60,7 +60,7 @@ def tile_levels(
     """Return the children of a group that are levels of a tile matrix set, with transforms."""
     given = multiscales[SET]
     if isinstance(given, str):
-        names = sorted((n for n in group.group_keys() if n.isdigit()), key=int)
+        names = sorted((n for n, _ in group.groups() if n.isdigit()), key=int)
         found: list[tuple[str, Mapping[str, Any]]] = [(name, {}) for name in names]
     else:
         matrices = given.get("tileMatrices") if isinstance(given, Mapping) else None
@@ -392,7 +392,7 @@ def _variable(group: Group, name: str | None) -> Array:
         raise WrongNode(f"{found.name} is a group; variable must name an array")
     arrays = [array for _, array in group.arrays() if array.ndim >= 2]
     if len(arrays) != 1:
-        names = ", ".join(array.basename for array in arrays) or "none"
+        names = ", ".join(array.path.rpartition("/")[2] for array in arrays) or "none"
         raise WrongNode(
             f"{group.name} in {group.store!r} has {len(arrays)} arrays that could be the map;"
             f" name one with variable=: {names}"

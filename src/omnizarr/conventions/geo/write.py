@@ -46,7 +46,7 @@ from omnizarr.extension import (
 
 # By default, levels are added until both sides are at most this long.
 SMALL = 256
-_COMPRESSION = {"codecs", "compressors", "compressor", "serializer"}
+_COMPRESSION = {"codecs", "compressors", "serializer"}
 Convention = Literal["multiscales", "geozarr"]
 
 LIST_VERSION = "0.1"  # of "Multiscale Arrays", the convention of lists of datasets

@@ -61,8 +61,7 @@ _DEFAULT_AXES = {2: "yx", 3: "zyx", 4: "czyx", 5: "tczyx"}
 _ORDER = {"time": 0, "space": 2}
 _TYPES = {"t": "time", "time": "time", "c": "channel", "channel": "channel"}
 # Options of an image that are for its labels, too; the others depend on the type of the pixels.
-_SHARED = ("chunks", "shards", "compressors", "compressor", "dimension_separator",
-           "chunk_key_encoding")  # fmt: skip
+_SHARED = ("chunks", "shards", "compressors", "chunk_key_encoding")
 _COLOURS = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
 # By default, levels are added until the longest spatial axis is at most this long.
 SMALL = 256
@@ -484,15 +483,14 @@ def _with_separator(options: ArrayOptions, format: Format, version: Version) -> 
     """Return the options with the version's chunk key separator; raise if they have another."""
     if version.separator is None:
         return options
-    given = options.get("dimension_separator"), options.get("chunk_key_encoding")
-    if given == (None, None):
-        return {**options, "dimension_separator": version.separator}
+    if options.get("chunk_key_encoding") is None:
+        return {**options, "chunk_key_encoding": version.separator}
     encoding = key_encoding(format, options)
     separator = encoding.configuration.get("separator", ".")
     if separator != version.separator:
         raise InvalidArgument(
             f"OME-Zarr {version.name} requires the separator {version.separator!r}, not"
-            f" {separator!r}; omit dimension_separator and chunk_key_encoding"
+            f" {separator!r}; omit chunk_key_encoding"
         )
     return options
 

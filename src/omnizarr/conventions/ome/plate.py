@@ -211,7 +211,7 @@ def load_at(
     loaded = load(group)
     if loaded is None:
         names = ", ".join(group.attrs) or "none"
-        arrays = [] if group.attrs or not can_list(group.store) else [*group.array_keys()]
+        arrays = [] if group.attrs or not can_list(group.store) else [n for n, _ in group.arrays()]
         inside = f"; its arrays: {', '.join(arrays[:8])}" if arrays else ""
         raise InvalidMetadata(
             f"{group.name} in {group.store!r} has no OME-Zarr metadata; its attributes: {names}"

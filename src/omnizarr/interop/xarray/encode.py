@@ -36,6 +36,7 @@ from omnizarr.errors import (
 )
 from omnizarr.extension import cast, to_named, without_checksums
 from omnizarr.interop.xarray.read import missing_values, variable
+from omnizarr.interop.zarr.config import own_options
 
 _OPTIONS = {
     "chunks", "shards", "filters", "serializer", "compressors", "compressor", "order",
@@ -506,7 +507,8 @@ def new_array(var: Coded, fill_masks: bool, checksums: bool) -> dict[str, Any]:
 
     Without `checksums`, those of the variable's source are removed, but not those of the caller.
     """
-    options = {k: v for k, v in var.encoding.items() if k in _OPTIONS and v is not None}
+    given = {k: v for k, v in var.encoding.items() if k in _OPTIONS and v is not None}
+    options = own_options(given)
     for name in () if checksums or var.given else ("filters", "compressors"):
         if isinstance(options.get(name), list | tuple):
             options[name] = [*_without_checksums(options[name], var.dtype.itemsize)]

@@ -173,7 +173,7 @@ def open_stored(
 
 def name_of(array: Array) -> str:
     """Return the name of the variable for an array that is opened on its own."""
-    last = array.basename or re.split(r"[\\/]", str(array.store).rstrip("/"))[-1]
+    last = array.path.rpartition("/")[2] or re.split(r"[\\/]", str(array.store).rstrip("/"))[-1]
     return re.sub(r"(\.zarr)?(\.zip)?\Z", "", last) or "array"
 
 

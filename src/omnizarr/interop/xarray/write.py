@@ -439,7 +439,7 @@ def _create(
         checksums = group._location.format.checksums_are_read
         created = new_array(var, fill_is_mask(group), checksums)
         if options.write_empty_chunks is not None:
-            created["write_empty_chunks"] = options.write_empty_chunks
+            created["config"] = {"write_empty_chunks": options.write_empty_chunks}
         try:
             array = group.create_array(name, **created)
         except OmnizarrError as e:

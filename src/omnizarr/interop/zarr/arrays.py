@@ -9,23 +9,28 @@ from typing import Any, Self
 
 import numpy as np
 
-from omnizarr.codecs.specify import memory_order
+from omnizarr import Array
+from omnizarr.codecs import bind_codec
+from omnizarr.codecs.specify import memory_order, pipeline
+from omnizarr.errors import OmnizarrError, SelectionError
 from omnizarr.formats import by_name
-from omnizarr.hierarchy import array as hierarchy
 from omnizarr.hierarchy import chunks as stored_chunks
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import node_from_description
-from omnizarr.interop.zarr import config, library, metadata, nodes, stores
+from omnizarr.indexing import axis_plan, block_plan, mask_plan, plan, point_plan
+from omnizarr.interop.zarr import library, metadata, nodes, stores
+from omnizarr.interop.zarr.config import array_config, handle_config
 from omnizarr.interop.zarr.errors import (
     translate_methods,
     translated,
     translating,
     warn,
 )
+from omnizarr.model import Named
 
 
 @dataclass(frozen=True)
-class ArrayInfo:
+class ZarrArrayInfo:
     """The fields of zarr-python's summary, for use without it."""
 
     _zarr_format: Any
@@ -46,7 +51,7 @@ class ArrayInfo:
     _type: str = "Array"
 
 
-class Array(nodes.FacadeNode, hierarchy.Array):
+class ZarrArray(nodes.ZarrNode, Array):
     """An N-dimensional array of chunks in a store, with the interface of zarr-python's."""
 
     _runtime: Any = None  # zarr-python's settings of this handle
@@ -59,19 +64,19 @@ class Array(nodes.FacadeNode, hierarchy.Array):
                 _async_array.metadata, _async_array.store_path, _async_array.config
             )
         if blocking is None:
-            hierarchy.Array.__init__(self, _async_array, *args, **options)
+            Array.__init__(self, _async_array, *args, **options)
         else:
             vars(self).update(vars(blocking))
         self._set_up()
 
     def _set_up(self) -> None:
-        self._use(config.array_config() if self._runtime is None else self._runtime)
+        self._use(array_config() if self._runtime is None else self._runtime)
 
     def _use(self, runtime: Any) -> None:
         """Use zarr-python's settings."""
         self._runtime = runtime
         stored = self._stored_order if self._has_order else None
-        self._configure(config.handle_config(runtime, stored))
+        self._configure(handle_config(runtime, stored))
 
     @property
     def _stored_order(self) -> str:
@@ -93,7 +98,7 @@ class Array(nodes.FacadeNode, hierarchy.Array):
         """The array with awaitable methods."""
         found = vars(self).get("_async")
         if found is None:
-            found = self._async = nodes.later("asynchronous:AsyncArray")(blocking=self)
+            found = self._async = nodes.later("asynchronous:ZarrAsyncArray")(blocking=self)
         return found
 
     _async_array = async_array
@@ -109,21 +114,21 @@ class Array(nodes.FacadeNode, hierarchy.Array):
     def filters(self) -> tuple[Any, ...]:
         """The codecs on arrays: objects of numcodecs in version 2, else of `zarr.codecs`."""
         if not self._theirs:
-            return super().filters
+            return own_codecs(self._model, "filters")
         return metadata.FIELDS[self.zarr_format].filters(self.metadata)
 
     @property
     def serializer(self) -> Any:
         """The codec from array to bytes; None in version 2."""
         if not self._theirs:
-            return super().serializer
+            return next(iter(own_codecs(self._model, "serializer")), None)
         return metadata.FIELDS[self.zarr_format].serializer(self.metadata)
 
     @property
     def compressors(self) -> tuple[Any, ...]:
         """The codecs on bytes: objects of numcodecs in version 2, else of `zarr.codecs`."""
         if not self._theirs:
-            return super().compressors
+            return own_codecs(self._model, "compressors")
         return metadata.FIELDS[self.zarr_format].compressors(self.metadata)
 
     @property
@@ -150,11 +155,11 @@ class Array(nodes.FacadeNode, hierarchy.Array):
         """The settings for reading and writing through this handle."""
         return self._runtime
 
-    def with_config(self, config_: Any) -> Self:
+    def with_config(self, config: Any) -> Self:
         """Return another handle of the array with other settings."""
         handle = type(self).adopt(self)
-        given = config_ if not isinstance(config_, dict) else {**_as_dict(self._runtime), **config_}
-        handle._use(config.array_config(given))
+        given = {**_as_dict(self._runtime), **config} if isinstance(config, dict) else config
+        handle._use(array_config(given))
         return handle
 
     @property
@@ -189,7 +194,77 @@ class Array(nodes.FacadeNode, hierarchy.Array):
         found[()] = values
         return found
 
+    # Selections
+
+    def get_basic_selection(
+        self, selection: Any = ..., *, out: Any = None, fields: Any = None, prototype: Any = None
+    ) -> Any:
+        """Return elements by integers and slices."""
+        return self._read(basic_plan, with_fields(selection, fields), out)
+
+    def set_basic_selection(
+        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
+    ) -> None:
+        """Store values by integers and slices."""
+        self._write(basic_plan, with_fields(selection, fields), value)
+
+    def get_orthogonal_selection(
+        self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
+    ) -> Any:
+        """Return elements by a list, mask, slice or integer for each axis."""
+        return self._read(axis_plan, with_fields(selection, fields), out)
+
+    def set_orthogonal_selection(
+        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
+    ) -> None:
+        """Store values by a list, mask, slice or integer for each axis."""
+        self._write(axis_plan, with_fields(selection, fields), value)
+
+    def get_coordinate_selection(
+        self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
+    ) -> Any:
+        """Return elements by lists of positions, one for each axis."""
+        return self._read(point_plan, with_fields(selection, fields), out)
+
+    def set_coordinate_selection(
+        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
+    ) -> None:
+        """Store values by lists of positions, one for each axis."""
+        self._write(point_plan, with_fields(selection, fields), value)
+
+    def get_mask_selection(
+        self, mask: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
+    ) -> Any:
+        """Return elements by a mask of the whole shape."""
+        return self._read(mask_plan, with_fields(mask, fields), out)
+
+    def set_mask_selection(
+        self, mask: Any, value: Any, *, fields: Any = None, prototype: Any = None
+    ) -> None:
+        """Store values by a mask of the whole shape."""
+        self._write(mask_plan, with_fields(mask, fields), value)
+
+    def get_block_selection(
+        self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
+    ) -> Any:
+        """Return elements by the coordinates of chunks in the grid."""
+        return self._read(block_plan, with_fields(selection, fields), out)
+
+    def set_block_selection(
+        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
+    ) -> None:
+        """Store values by the coordinates of chunks in the grid."""
+        self._write(block_plan, with_fields(selection, fields), value)
+
     # Counting
+
+    @property
+    def read_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """The lengths of the chunks along each axis, cut at the end of the array."""
+        if self.shards is None:
+            return self.write_chunk_sizes
+        pairs = zip(self.shape, super().chunks, strict=True)
+        return tuple(tuple(min(c, n - i) for i in range(0, n, c)) for n, c in pairs)
 
     @property
     def _chunk_grid(self) -> Any:
@@ -270,11 +345,6 @@ class Array(nodes.FacadeNode, hierarchy.Array):
         with translated():
             super().resize(*((given,) if given is not None else new_shape), outside=outside)
 
-    def update_attributes(self, new_attributes: Any) -> Self:
-        """Set several attributes with one write, and return this array."""
-        self.attrs.update(new_attributes)
-        return self
-
     def _check_names(self, attributes: dict[str, Any]) -> None:
         """Accept any names of dimensions in attributes, as zarr-python does."""
 
@@ -309,7 +379,7 @@ class Array(nodes.FacadeNode, hierarchy.Array):
         return self._info(self._nshards_initialized, self.nbytes_stored())
 
     def _info(self, count_chunks: int | None = None, count_bytes: int | None = None) -> Any:
-        kind: Any = ArrayInfo
+        kind: Any = ZarrArrayInfo
         if library.is_installed():
             kind = library.module("zarr.core._info").ArrayInfo
         return kind(
@@ -348,24 +418,59 @@ class Array(nodes.FacadeNode, hierarchy.Array):
         super().__setstate__(state)
 
 
+ZarrArray.__name__ = "Array"  # as programs for zarr-python read it
 translate_methods(
-    Array,
+    ZarrArray,
     ("__setitem__", "read", "append", "_write", "refresh"),
     "array",
 )
 
 
-def from_metadata(data: Any, store_path: Any, runtime: Any = None) -> Array:
+def from_metadata(data: Any, store_path: Any, runtime: Any = None) -> ZarrArray:
     """Return the array that metadata describe, without reading any."""
     target = stores.locate(store_path)
     if isinstance(data, Mapping) and library.is_installed():
         data = metadata.parse(data)
     node, name = node_from_description(target.path, data)
-    made = Array.__new__(Array)
+    made = ZarrArray.__new__(ZarrArray)
     made._set_model(Location(target.store, target.path, by_name(name or 3)), node)
     made._given = target.given
-    made._use(config.array_config(runtime))
+    made._use(array_config(runtime))
     return made
+
+
+def own_codecs(model: Any, part: str) -> tuple[Any, ...]:
+    """Return the codecs of omnizarr in one part of a pipeline, by name where they are unknown."""
+    found = getattr(pipeline(model), part)
+    several = (found,) if isinstance(found, Named) else tuple(found or ())
+    return tuple(map(_bound_codec, several))
+
+
+def _bound_codec(codec: Named) -> Any:
+    try:
+        return bind_codec(codec, "codecs")
+    except OmnizarrError:
+        return codec
+
+
+def basic_plan(grid: Any, selection: Any) -> Any:
+    """Return the plan for integers and slices; raise for lists and masks."""
+    for item in selection if isinstance(selection, tuple) else (selection,):
+        if not (isinstance(item, slice) or item is Ellipsis or np.ndim(item) == 0):
+            raise SelectionError(
+                f"a basic selection has integers, slices and '...', got {type(item).__name__};"
+                " use oindex, vindex or brackets for lists and masks"
+            )
+    return plan(grid, selection)
+
+
+def with_fields(selection: Any, fields: Any) -> Any:
+    """Add names of fields to a selection; None and an empty list add nothing."""
+    if fields is None or fields == []:
+        return selection
+    names = [fields] if isinstance(fields, str) else list(fields)
+    items = selection if isinstance(selection, tuple) else (selection,)
+    return (*items, *names) if len(names) == 1 else (*items, names)
 
 
 def _is_variable(shape: Any) -> bool:

@@ -16,9 +16,9 @@ from omnizarr.interop.zarr import arrays, groups, library, opening
 
 def wrapped(value: Any) -> Any:
     """Return nodes in their awaitable form, also inside tuples; other values unchanged."""
-    if isinstance(value, arrays.Array):
+    if isinstance(value, arrays.ZarrArray):
         return value.async_array
-    if isinstance(value, groups.Group):
+    if isinstance(value, groups.ZarrGroup):
         return value._async_group
     if isinstance(value, tuple):
         return tuple(wrapped(item) for item in value)
@@ -27,7 +27,7 @@ def wrapped(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """Return the blocking form of a node; other values unchanged."""
-    return value.blocking if isinstance(value, _AsyncNode) else value
+    return value.blocking if isinstance(value, _ZarrAsyncNode) else value
 
 
 def _method(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -48,7 +48,7 @@ def _stream(name: str) -> Callable[..., AsyncIterator[Any]]:
     return iterate
 
 
-class _AsyncNode:
+class _ZarrAsyncNode:
     """A node whose slow operations are awaited; other properties are those of `blocking`."""
 
     blocking: Any
@@ -83,7 +83,7 @@ class _AsyncNode:
     info_complete = _method("info_complete")
 
 
-class AsyncArray(_AsyncNode):
+class ZarrAsyncArray(_ZarrAsyncNode):
     """An array that is read and written with ``await``."""
 
     def __init__(
@@ -92,7 +92,7 @@ class AsyncArray(_AsyncNode):
         store_path: Any = None,
         config: Any = None,
         *,
-        blocking: arrays.Array | None = None,
+        blocking: arrays.ZarrArray | None = None,
     ) -> None:
         if blocking is not None:
             vars(self)["blocking"] = blocking
@@ -119,7 +119,7 @@ class AsyncArray(_AsyncNode):
         return self.blocking.metadata
 
     @property
-    def _async_array(self) -> AsyncArray:
+    def _async_array(self) -> ZarrAsyncArray:
         return self
 
     @property
@@ -132,7 +132,7 @@ class AsyncArray(_AsyncNode):
         return wrapped(await aio.run(opening.open_array, store, zarr_format=zarr_format))
 
     @classmethod
-    def from_dict(cls, store_path: Any, data: Any) -> AsyncArray:
+    def from_dict(cls, store_path: Any, data: Any) -> ZarrAsyncArray:
         """Return the array that metadata describe, without reading any."""
         return cls(metadata=data, store_path=store_path)
 
@@ -232,7 +232,7 @@ async def save_new_metadata(store_path: Any, metadata: Any, **options: Any) -> N
         await save(store_path, metadata, **options)
 
 
-class AsyncGroup(_AsyncNode):
+class ZarrAsyncGroup(_ZarrAsyncNode):
     """A group whose members are opened and changed with ``await``."""
 
     def __init__(
@@ -240,7 +240,7 @@ class AsyncGroup(_AsyncNode):
         metadata: Any = None,
         store_path: Any = None,
         *,
-        blocking: groups.Group | None = None,
+        blocking: groups.ZarrGroup | None = None,
     ) -> None:
         if blocking is None:
             if store_path is None:
@@ -249,7 +249,7 @@ class AsyncGroup(_AsyncNode):
         vars(self)["blocking"] = blocking
 
     @property
-    def _async_group(self) -> AsyncGroup:
+    def _async_group(self) -> ZarrAsyncGroup:
         return self
 
     @classmethod
@@ -269,10 +269,10 @@ class AsyncGroup(_AsyncNode):
     @classmethod
     async def from_store(cls, store: Any, **options: Any) -> Any:
         """Create a group in a store."""
-        return wrapped(await aio.run(groups.Group.from_store, store, **options))
+        return wrapped(await aio.run(groups.ZarrGroup.from_store, store, **options))
 
     @classmethod
-    def from_dict(cls, store_path: Any, data: Any) -> AsyncGroup:
+    def from_dict(cls, store_path: Any, data: Any) -> ZarrAsyncGroup:
         """Return the group that metadata describe, without reading any."""
         return cls(metadata=data, store_path=store_path)
 
@@ -313,6 +313,9 @@ class AsyncGroup(_AsyncNode):
 
     def __repr__(self) -> str:
         return f"<AsyncGroup {self.store_path}>"
+
+
+ZarrAsyncArray.__name__, ZarrAsyncGroup.__name__ = "AsyncArray", "AsyncGroup"
 
 
 def awaitable(function: Callable[..., Any]) -> Callable[..., Any]:

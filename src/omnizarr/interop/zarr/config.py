@@ -1,7 +1,7 @@
-"""Configuration: zarr-python's keys, and which of our settings they change.
+"""Configuration and options: zarr-python's keys and names, and what they mean here.
 
-With zarr-python installed, ``zarr.config`` is its own object. Without it, `Config` answers the same
-keys. Where a key means something here, it is read when an array or group is opened or created.
+With zarr-python installed, ``zarr.config`` is its own object. Without it, `ZarrConfig` answers the
+same keys. Where a key means something here, it is read when an array or group is opened or created.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnizarr import config as ours
-from omnizarr.hierarchy.selection import ArrayConfig as HandleConfig
+from omnizarr.errors import InvalidMetadata
+from omnizarr.formats import NAMES
+from omnizarr.hierarchy.selection import ArrayConfig
 from omnizarr.interop.zarr import library
+from omnizarr.interop.zarr.errors import translating, warn
 
 # The defaults of zarr-python's keys that programs read, as of the newest release.
 DEFAULTS: dict[str, Any] = {
@@ -46,7 +49,7 @@ DEFAULTS: dict[str, Any] = {
 _ABSENT: Any = object()
 
 
-class Config:
+class ZarrConfig:
     """Settings by keys with dots, as zarr-python's: `get`, `set`, `reset`, `refresh`."""
 
     def __init__(self) -> None:
@@ -108,10 +111,10 @@ class Config:
 
 
 class _Change:
-    def __init__(self, config: Config, before: dict[str, Any]) -> None:
+    def __init__(self, config: ZarrConfig, before: dict[str, Any]) -> None:
         self._config, self._before = config, before
 
-    def __enter__(self) -> Config:
+    def __enter__(self) -> ZarrConfig:
         return self._config
 
     def __exit__(self, *args: object) -> None:
@@ -125,7 +128,7 @@ def _value(text: str) -> Any:
         return {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
-_own = Config()
+_own = ZarrConfig()
 
 
 def current() -> Any:
@@ -139,7 +142,7 @@ def default_format(given: Any = None) -> Any:
 
 
 @dataclass(frozen=True)
-class ArrayConfig:
+class ZarrArrayConfig:
     """The settings of one handle, with the fields of zarr-python's class."""
 
     order: str = "C"
@@ -156,14 +159,15 @@ def array_config(given: Any = None) -> Any:
     if given is not None and not isinstance(given, Mapping):
         return given
     stated = {**current().get("array"), **(given or {})}
-    return ArrayConfig(**{k: v for k, v in stated.items() if k in ArrayConfig.__annotations__})
+    known = ZarrArrayConfig.__annotations__
+    return ZarrArrayConfig(**{k: v for k, v in stated.items() if k in known})
 
 
-def handle_config(config: Any, stored_order: str | None) -> HandleConfig:
+def handle_config(config: Any, stored_order: str | None) -> ArrayConfig:
     """Return our settings of a handle; version 2 arrays are read in the order they are stored."""
     order: Any = stored_order or config.order
     reads = bool(getattr(config, "read_missing_chunks", True))
-    return HandleConfig(order, bool(config.write_empty_chunks), reads)
+    return ArrayConfig(order, bool(config.write_empty_chunks), reads)
 
 
 @contextmanager
@@ -175,3 +179,58 @@ def settings() -> Iterator[None]:
     else:
         with ours.configure(threads=max(1, int(threads))):
             yield
+
+
+# Options of functions
+
+_UNUSED = ("synchronizer", "chunk_store", "cache_metadata", "cache_attrs", "meta_array")
+_NAMES_HERE = {
+    "chunk_shape": "chunks",
+    "compressor": "compressors",
+    "dimension_separator": "chunk_key_encoding",
+    "zarr_version": "zarr_format",
+}
+
+
+def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of zarr-python, also of version 2, as those of `omnizarr.create_array`."""
+    found = {name: value for name, value in options.items() if name not in _UNUSED}
+    for name, here in _NAMES_HERE.items():
+        value = found.pop(name, None)
+        if value is not None or (name == "compressor" and name in options):
+            found.setdefault(here, value)
+    keep, codec = found.pop("write_empty_chunks", None), found.pop("object_codec", None)
+    if keep is not None:
+        found["config"] = {"write_empty_chunks": keep, **(found.get("config") or {})}
+    if codec is not None:
+        filters = found.get("filters")
+        found["filters"] = [codec, *(filters if isinstance(filters, list | tuple) else ())]
+    return found
+
+
+@translating()
+def one_version(zarr_format: Any, zarr_version: Any) -> Any:
+    """Return the format; `zarr_version` is a deprecated name for it."""
+    known = (None, *NAMES, *(int(name) for name in NAMES if name.isdigit()))
+    if zarr_format not in known:
+        raise InvalidMetadata(
+            f"Invalid value for 'zarr_format'. Expected '2, 3, or None'. Got '{zarr_format}'."
+        )
+    if zarr_version is None:
+        return zarr_format
+    if zarr_format is not None and zarr_format != zarr_version:
+        raise ValueError(
+            f"zarr_format {zarr_format} does not match zarr_version {zarr_version}, please only"
+            " set one"
+        )
+    warn("zarr_version is deprecated, use zarr_format", "ZarrDeprecationWarning")
+    return zarr_version
+
+
+def warn_of_unused(options: dict[str, Any]) -> None:
+    """Warn of options without effect; raise for unknown ones."""
+    for name, value in options.items():
+        if name not in _UNUSED:
+            raise TypeError(f"got an unexpected keyword argument {name!r}")
+        if value is not None:
+            warn(f"{name} is not yet implemented", "ZarrRuntimeWarning")

@@ -13,27 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr import errors
+from omnizarr import Array, errors
 from omnizarr.bulk import copy as copying
-from omnizarr.errors import InvalidArgument, InvalidMetadata
-from omnizarr.formats import NAMES, by_name
+from omnizarr.errors import InvalidArgument
+from omnizarr.formats import by_name
 from omnizarr.hierarchy import create as hierarchy
-from omnizarr.hierarchy.array import Array as PlainArray
 from omnizarr.hierarchy.build import build, make_array, store_array
 from omnizarr.hierarchy.group import make_group
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import node_from_description
 from omnizarr.hierarchy.selection import ArrayConfig, as_source
 from omnizarr.interop.zarr import config, library
-from omnizarr.interop.zarr.arrays import Array
+from omnizarr.interop.zarr.arrays import ZarrArray
 from omnizarr.interop.zarr.codecs import to_zarr
-from omnizarr.interop.zarr.errors import translated, translating, warn
-from omnizarr.interop.zarr.groups import Group
+from omnizarr.interop.zarr.config import one_version, own_options
+from omnizarr.interop.zarr.errors import translated
+from omnizarr.interop.zarr.groups import ZarrGroup
 from omnizarr.interop.zarr.nodes import facade
-from omnizarr.interop.zarr.stores import Place, Target, locate
+from omnizarr.interop.zarr.stores import ZarrPlace, ZarrTarget, locate
 from omnizarr.model import ArrayModel
-
-_UNUSED = ("synchronizer", "chunk_store", "cache_metadata", "cache_attrs", "meta_array")
 
 # The options of an array from data that is not like them.
 _AUTO: dict[str, Any] = {
@@ -58,8 +56,8 @@ def describe(function: str, options: dict[str, Any]) -> Any:
 
 
 def _store_new(
-    target: Target, function: str, options: dict[str, Any], data: Any, overwrite: bool
-) -> Array:
+    target: ZarrTarget, function: str, options: dict[str, Any], data: Any, overwrite: bool
+) -> ZarrArray:
     """Store a new array that options of a function of zarr-python describe."""
     runtime = config.array_config(options.get("config"))
     keep = options.get("write_empty_chunks")
@@ -86,7 +84,7 @@ def _store_new(
     _warn_of_order(metadata)
     # The metadata have what is not stored, such as the order in which chunks are written.
     described = (stored._model, None, metadata)
-    return Array.adopt(stored, target.given, _runtime=runtime, _described=described)
+    return ZarrArray.adopt(stored, target.given, _runtime=runtime, _described=described)
 
 
 def _warn_of_order(metadata: Any) -> None:
@@ -101,30 +99,31 @@ def _warn_of_order(metadata: Any) -> None:
 
 def _is_stored(data: Any) -> bool:
     """Return True for arrays of either library, which may be larger than the memory."""
-    return isinstance(data, PlainArray) or hasattr(data, "async_array")
+    return isinstance(data, Array) or hasattr(data, "async_array")
 
 
 def _copied(
     location: Location, model: ArrayModel, source: Any, overwrite: bool, own: ArrayConfig
-) -> PlainArray:
+) -> Array:
     """Store a new array and copy another one into it, a few chunks at a time."""
     operation = "copying an array"
     with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
         new = store_array(staged, model, None, False, own)
         copying.copy_values(source, new)
-    return PlainArray.at(location, new._model)
+    return Array.at(location, new._model)
 
 
 def _store_with_own_options(
-    target: Target, options: dict[str, Any], data: Any, overwrite: bool, runtime: Any
-) -> Array:
+    target: ZarrTarget, options: dict[str, Any], data: Any, overwrite: bool, runtime: Any
+) -> ZarrArray:
     """Store a new array by omnizarr's options, which are zarr-python's but for some defaults."""
-    given = {k: v for k, v in options.items() if k not in (*_ABOUT_STORING, *_UNUSED, "data")}
+    stored = {k: v for k, v in options.items() if k not in (*_ABOUT_STORING, "data")}
+    given = own_options(stored)
     shape, dtype = given.pop("shape", None), given.pop("dtype", None)
     location = Location(target.store, target.path, by_name(given.pop("zarr_format", 3)))
     source = options.get("data", data)
     made = make_array(location, shape, dtype, source, overwrite, given, data is not None)  # type: ignore[arg-type]
-    return Array.adopt(made, target.given, _runtime=runtime)
+    return ZarrArray.adopt(made, target.given, _runtime=runtime)
 
 
 def create_array(
@@ -134,14 +133,14 @@ def create_array(
     zarr_format: Any = 3,
     storage_options: Any = None,
     **options: Any,
-) -> Array:
+) -> ZarrArray:
     """Create an array; `store` is a path, URL, dictionary or store."""
     with translated("array"):
         target = locate(store, options.pop("path", name), "a", storage_options)
     return create_array_at(target, zarr_format=zarr_format, **options)
 
 
-def create_array_at(target: Target, *, zarr_format: Any = 3, **options: Any) -> Array:
+def create_array_at(target: ZarrTarget, *, zarr_format: Any = 3, **options: Any) -> ZarrArray:
     """Create an array at a place, with the options of `create_array`."""
     write, function = options.pop("write_data", True), "create_array"
     overwrite = bool(options.pop("overwrite", False))
@@ -166,7 +165,7 @@ def from_array(
     storage_options: Any = None,
     overwrite: bool = False,
     **options: Any,
-) -> Array:
+) -> ZarrArray:
     """Create an array from another; options that are not given are those of `data`."""
     with translated("array"), config.settings():
         target = locate(store, options.pop("path", name), "a", storage_options)
@@ -180,14 +179,14 @@ def from_array(
                 overwrite=overwrite,
                 **options,
             )
-            return Array.adopt(made, target.given)
+            return ZarrArray.adopt(made, target.given)
         options |= {"data": source, "write_data": False}
         return _store_new(target, "from_array", options, source if write_data else None, overwrite)
 
 
 def _source(data: Any) -> Any:
     """Return array-like data; nodes of omnizarr in zarr-python's form."""
-    if isinstance(data, PlainArray):
+    if isinstance(data, Array):
         return facade(data)
     blocking = getattr(data, "blocking", None)
     return data if blocking is None else blocking
@@ -203,7 +202,7 @@ def create(
     storage_options: Any = None,
     data: Any = None,
     **options: Any,
-) -> Array:
+) -> ZarrArray:
     """Create an array with the shape first and zarr-python 2's options."""
     mode = options.pop("mode", None) or "a"
     overwrite = (overwrite or mode == "w") and mode != "w-"
@@ -228,7 +227,7 @@ def check_storable(data: Any, zarr_format: Any) -> None:
         describe("create", {"shape": data.shape, "dtype": data.dtype, "zarr_format": wanted})
 
 
-def array(data: Any, **options: Any) -> Array:
+def array(data: Any, **options: Any) -> ZarrArray:
     """Create an array that holds `data`."""
     source = _source(data)
     if not hasattr(source, "shape") or not hasattr(source, "dtype"):
@@ -240,22 +239,22 @@ def array(data: Any, **options: Any) -> Array:
     return create(given.pop("shape"), data=source, **given)
 
 
-def empty(shape: Any, **options: Any) -> Array:
+def empty(shape: Any, **options: Any) -> ZarrArray:
     """Create an array of arbitrary values; they are the fill value."""
     return create(shape, **options)
 
 
-def zeros(shape: Any, **options: Any) -> Array:
+def zeros(shape: Any, **options: Any) -> ZarrArray:
     """Create an array of zeros."""
     return create(shape, **{**options, "fill_value": 0})
 
 
-def ones(shape: Any, **options: Any) -> Array:
+def ones(shape: Any, **options: Any) -> ZarrArray:
     """Create an array of ones."""
     return create(shape, **{**options, "fill_value": 1})
 
 
-def full(shape: Any, fill_value: Any, **options: Any) -> Array:
+def full(shape: Any, fill_value: Any, **options: Any) -> ZarrArray:
     """Create an array of one value."""
     return create(shape, **{**options, "fill_value": fill_value})
 
@@ -273,7 +272,7 @@ def options_like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
         found["dtype"] = source.dtype
     if options.get("zarr_format", 0) is None:
         options = {k: v for k, v in options.items() if k != "zarr_format"}
-    if isinstance(source, Array):
+    if isinstance(source, ZarrArray):
         wanted = options.get("zarr_format", source.zarr_format)
         found["zarr_format"] = source.zarr_format
         if wanted == source.zarr_format and source.zarr_format == 2:
@@ -289,28 +288,28 @@ def options_like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
     return {**found, **options}
 
 
-def empty_like(a: Any, **options: Any) -> Array:
+def empty_like(a: Any, **options: Any) -> ZarrArray:
     """Create an array with the shape, type and chunks of another, of arbitrary values."""
     found = options_like(a, options)
-    if isinstance(a, PlainArray):
+    if isinstance(a, Array):
         found.setdefault("fill_value", a.fill_value)
     return empty(**found)
 
 
-def zeros_like(a: Any, **options: Any) -> Array:
+def zeros_like(a: Any, **options: Any) -> ZarrArray:
     """Create an array of zeros with the shape, type and chunks of another."""
     return zeros(**options_like(a, options))
 
 
-def ones_like(a: Any, **options: Any) -> Array:
+def ones_like(a: Any, **options: Any) -> ZarrArray:
     """Create an array of ones with the shape, type and chunks of another."""
     return ones(**options_like(a, options))
 
 
-def full_like(a: Any, **options: Any) -> Array:
+def full_like(a: Any, **options: Any) -> ZarrArray:
     """Create an array of one value with the shape, type and chunks of another."""
     found = options_like(a, options)
-    if isinstance(a, PlainArray):
+    if isinstance(a, Array):
         found.setdefault("fill_value", a.fill_value)
     return full(**found)
 
@@ -326,50 +325,43 @@ def create_group(
     overwrite: bool = False,
     attributes: Any = None,
     storage_options: Any = None,
-) -> Group:
+) -> ZarrGroup:
     """Create a group."""
     with translated("group"), config.settings():
         target = locate(store, path, "a", storage_options)
         format = by_name(config.default_format(zarr_format))
         location = Location(target.store, target.path, format)
-        return Group.adopt(make_group(location, attributes, overwrite), target.given)
+        return ZarrGroup.adopt(make_group(location, attributes, overwrite), target.given)
 
 
 def create_hierarchy(*, store: Any, nodes: Any, overwrite: bool = False) -> Iterator[Any]:
     """Create arrays and groups by path, and yield each when it is stored."""
     with translated(), config.settings():
         target = locate(store, None, "a")
-        place = Place(target.store, target.path)
+        place = ZarrPlace(target.store, target.path)
         for name, node in hierarchy.create_hierarchy(store=place, nodes=nodes, overwrite=overwrite):
             yield name, facade(node, target.given)
 
 
-# Parameters of older versions
+# Parameters and functions of older versions
 
 
-@translating()
-def one_version(zarr_format: Any, zarr_version: Any) -> Any:
-    """Return the format; `zarr_version` is a deprecated name for it."""
-    known = (None, *NAMES, *(int(name) for name in NAMES if name.isdigit()))
-    if zarr_format not in known:
-        raise InvalidMetadata(
-            f"Invalid value for 'zarr_format'. Expected '2, 3, or None'. Got '{zarr_format}'."
-        )
-    if zarr_version is None:
-        return zarr_format
-    if zarr_format is not None and zarr_format != zarr_version:
-        raise ValueError(
-            f"zarr_format {zarr_format} does not match zarr_version {zarr_version}, please only"
-            " set one"
-        )
-    warn("zarr_version is deprecated, use zarr_format", "ZarrDeprecationWarning")
-    return zarr_version
-
-
-def warn_of_unused(options: dict[str, Any]) -> None:
-    """Warn of options without effect; raise for unknown ones."""
-    for name, value in options.items():
-        if name not in _UNUSED:
-            raise TypeError(f"got an unexpected keyword argument {name!r}")
-        if value is not None:
-            warn(f"{name} is not yet implemented", "ZarrRuntimeWarning")
+def init_store(
+    store: Any,
+    shape: Any,
+    *,
+    compression: str | None = "blosc",
+    compression_opts: Any = None,
+    **options: Any,
+) -> None:
+    """Create an empty version 1 array in a store, as zarr-python 1 did."""
+    compressor: dict[str, Any] | None = {"id": compression}
+    if compression in (None, "none"):
+        compressor = None
+    elif isinstance(compression_opts, dict):
+        compressor = {"id": compression, **compression_opts}
+    elif compression_opts is not None:
+        compressor = {"id": compression, "level": compression_opts}
+    elif compression == "blosc":
+        compressor = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1}
+    hierarchy.create_array(store, shape=shape, zarr_format=1, compressors=compressor, **options)

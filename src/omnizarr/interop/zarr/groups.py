@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from omnizarr import aio
+from omnizarr import Array, Group, aio
 from omnizarr.errors import InvalidArgument, NodeNotFound, WrongNode
 from omnizarr.formats import by_name
-from omnizarr.hierarchy import group as hierarchy
+from omnizarr.hierarchy.group import check_required
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import node_from_description
 from omnizarr.interop.zarr import config, library, metadata, nodes, stores
@@ -24,11 +24,11 @@ from omnizarr.interop.zarr.errors import (
     warn,
 )
 from omnizarr.interop.zarr.nodes import facade, later
-from omnizarr.model import GroupModel
+from omnizarr.model import ArrayModel, GroupModel
 
 
 @dataclass(frozen=True)
-class GroupInfo:
+class ZarrGroupInfo:
     """The fields of zarr-python's summary, for use without it."""
 
     _name: str
@@ -41,7 +41,7 @@ class GroupInfo:
     _type: str = "Group"
 
 
-class Group(nodes.FacadeNode, hierarchy.Group):
+class ZarrGroup(nodes.ZarrNode, Group):
     """A group of arrays and groups, with the interface of zarr-python's."""
 
     def __init__(self, _async_group: Any, *args: Any, **options: Any) -> None:
@@ -50,7 +50,7 @@ class Group(nodes.FacadeNode, hierarchy.Group):
         if blocking is None and hasattr(_async_group, "store_path"):  # of zarr-python itself
             blocking = from_metadata(_async_group.metadata, _async_group.store_path)
         if blocking is None:
-            hierarchy.Group.__init__(self, _async_group, *args, **options)
+            Group.__init__(self, _async_group, *args, **options)
         else:
             vars(self).update(vars(blocking))
 
@@ -62,12 +62,12 @@ class Group(nodes.FacadeNode, hierarchy.Group):
         """The group with awaitable methods."""
         found = vars(self).get("_async")
         if found is None:
-            found = self._async = later("asynchronous:AsyncGroup")(blocking=self)
+            found = self._async = later("asynchronous:ZarrAsyncGroup")(blocking=self)
         return found
 
     @property
-    def _target(self) -> stores.Target:
-        return stores.Target(self._location.store, self.path, self.store)
+    def _target(self) -> stores.ZarrTarget:
+        return stores.ZarrTarget(self._location.store, self.path, self.store)
 
     # Members
 
@@ -96,6 +96,41 @@ class Group(nodes.FacadeNode, hierarchy.Group):
             max_depth, use_consolidated_for_children=use_consolidated_for_children
         )
         return tuple(sorted(found, key=lambda member: member[0].count("/")))  # level by level
+
+    def nmembers(self, max_depth: int | None = 0) -> int:
+        """Return the number of members down to a depth."""
+        return len(self) if max_depth == 0 else len(self.members(max_depth))
+
+    def array_keys(self) -> Iterator[str]:
+        """Return an iterator over the names of the arrays among the members."""
+        return (n for n, m in sorted(self._nodes().items()) if isinstance(m, ArrayModel))
+
+    def group_keys(self) -> Iterator[str]:
+        """Return an iterator over the names of the groups among the members."""
+        return (n for n, m in sorted(self._nodes().items()) if isinstance(m, GroupModel))
+
+    def array_values(self) -> Iterator[Array]:
+        """Return an iterator over the arrays among the members."""
+        return (array for _, array in self.arrays())
+
+    def group_values(self) -> Iterator[Group]:
+        """Return an iterator over the groups among the members."""
+        return (group for _, group in self.groups())
+
+    def visititems(self, func: Callable[[str, Any], Any]) -> Any:
+        """Call `func` with the path and node of all below, until it returns something but None."""
+        results = (func(path, node) for path, node in self.members(max_depth=None))
+        return next((result for result in results if result is not None), None)
+
+    def visitkeys(self, func: Callable[[str], Any]) -> Any:
+        """Call `func` as `visititems` does, with paths only."""
+        return self.visititems(lambda path, node: func(path))
+
+    visit = visitkeys
+
+    def visitvalues(self, func: Callable[[Any], Any]) -> Any:
+        """Call `func` as `visititems` does, with nodes only."""
+        return self.visititems(lambda path, node: func(node))
 
     @translating("array")
     def get_array(self, path: str) -> Any:
@@ -154,6 +189,14 @@ class Group(nodes.FacadeNode, hierarchy.Group):
         except WrongNode as e:
             raise TypeError(f"Incompatible object (Array) already exists: {e}") from e
 
+    def create_groups(self, *names: str, overwrite: bool = False) -> tuple[Any, ...]:
+        """Create several groups below this one."""
+        return tuple(self.create_group(name, overwrite=overwrite) for name in names)
+
+    def require_groups(self, *names: str) -> tuple[Any, ...]:
+        """Return the groups at several paths, created if they do not exist."""
+        return tuple(self.require_group(name) for name in names)
+
     def create_array(self, name: str, **options: Any) -> Any:
         """Create an array below this group; options are those of `zarr.create_array`."""
         options.pop("storage_options", None)
@@ -198,9 +241,7 @@ class Group(nodes.FacadeNode, hierarchy.Group):
             return self.create_array(name, shape=shape, **options)
         with translated("array"):
             try:
-                hierarchy.check_required(
-                    found, shape, options.get("dtype"), bool(options.get("exact"))
-                )
+                check_required(found, shape, options.get("dtype"), bool(options.get("exact")))
             except WrongNode as e:
                 raise TypeError(f"Incompatible {_mismatch(found, shape)}: {e}") from e
         if options.get("config") is not None:
@@ -278,11 +319,6 @@ class Group(nodes.FacadeNode, hierarchy.Group):
         with suppress(NodeNotFound):
             self.delete(name, foreign=True)
 
-    def update_attributes(self, new_attributes: Any) -> Self:
-        """Set several attributes with one write, and return this group."""
-        self.attrs.update(new_attributes)
-        return self
-
     async def update_attributes_async(self, new_attributes: Any) -> Self:
         """Replace all attributes, as zarr-python does here, and return this group."""
         await aio.run(self.attrs.put, new_attributes)
@@ -337,7 +373,7 @@ class Group(nodes.FacadeNode, hierarchy.Group):
                 "_count_arrays": len(groups) - sum(groups),
                 "_count_groups": sum(groups),
             }
-        kind: Any = GroupInfo
+        kind: Any = ZarrGroupInfo
         if library.is_installed():
             kind = library.module("zarr.core._info").GroupInfo
         return kind(
@@ -352,7 +388,8 @@ class Group(nodes.FacadeNode, hierarchy.Group):
         return f"<Group {self.store_path}>"
 
 
-translate_methods(Group, ("__contains__", "_nodes", "delete", "move", "refresh"))
+ZarrGroup.__name__ = "Group"  # as programs for zarr-python read it
+translate_methods(ZarrGroup, ("__contains__", "_nodes", "delete", "move", "refresh"))
 
 
 def _mismatch(node: Any, shape: Any) -> str:
@@ -363,10 +400,10 @@ def _mismatch(node: Any, shape: Any) -> str:
     return "dtype" if node.shape == wanted else "shape"
 
 
-def from_metadata(data: Any, store_path: Any) -> Group:
+def from_metadata(data: Any, store_path: Any) -> ZarrGroup:
     """Return the group that metadata describe, without reading any."""
     target = stores.locate(store_path)
     node, name = node_from_description(target.path, data)
-    made = Group.at(Location(target.store, target.path, by_name(name or 3)), node)
+    made = ZarrGroup.at(Location(target.store, target.path, by_name(name or 3)), node)
     made._given = target.given
     return made

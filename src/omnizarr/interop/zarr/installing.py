@@ -23,41 +23,35 @@ from omnizarr._version import show_versions
 from omnizarr.errors import MissingModule, OmnizarrWarning
 from omnizarr.formats.v3 import RESERVED
 from omnizarr.interop.zarr import codecs, config, library
-from omnizarr.interop.zarr.arrays import Array
-from omnizarr.interop.zarr.asynchronous import (
-    FUNCTIONS as AWAITABLE,
-)
-from omnizarr.interop.zarr.asynchronous import (
-    AsyncArray,
-    AsyncGroup,
-    save_new_metadata,
-)
-from omnizarr.interop.zarr.groups import Group
+from omnizarr.interop.zarr.arrays import ZarrArray
+from omnizarr.interop.zarr.asynchronous import FUNCTIONS as AWAITABLE
+from omnizarr.interop.zarr.asynchronous import ZarrAsyncArray, ZarrAsyncGroup, save_new_metadata
+from omnizarr.interop.zarr.groups import ZarrGroup
 from omnizarr.interop.zarr.opening import FUNCTIONS
 
-_CLASSES: dict[str, Any] = {
-    "Array": Array,
-    "AsyncArray": AsyncArray,
-    "Group": Group,
-    "AsyncGroup": AsyncGroup,
+_MAIN: dict[str, Any] = {
+    **FUNCTIONS,
+    "Array": ZarrArray,
+    "AsyncArray": ZarrAsyncArray,
+    "AsyncGroup": ZarrAsyncGroup,
+    "Group": ZarrGroup,
+    "print_debug_info": show_versions,
 }
-_MAIN = {**FUNCTIONS, **_CLASSES, "print_debug_info": show_versions}
-
 # What takes the place of zarr-python's names, by module.
 NAMES: dict[str, dict[str, Any]] = {
     "zarr": _MAIN,
     "zarr.api.synchronous": FUNCTIONS,
     "zarr.api.asynchronous": AWAITABLE,
     "zarr.core.array": {
-        "Array": Array,
-        "AsyncArray": AsyncArray,
+        "Array": ZarrArray,
+        "AsyncArray": ZarrAsyncArray,
         "create_array": AWAITABLE["create_array"],
         "from_array": AWAITABLE["from_array"],
         "save_new_metadata": save_new_metadata,  # of zarr-python 3.4 and later
     },
     "zarr.core.group": {
-        "Group": Group,
-        "AsyncGroup": AsyncGroup,
+        "Group": ZarrGroup,
+        "AsyncGroup": ZarrAsyncGroup,
         "create_hierarchy": AWAITABLE["create_hierarchy"],
     },
     "zarr.core.sync_group": {"create_hierarchy": FUNCTIONS["create_hierarchy"]},

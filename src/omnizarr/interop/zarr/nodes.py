@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from omnizarr import registry
-from omnizarr.hierarchy.array import Array
+from omnizarr import Array, Group, registry
 from omnizarr.hierarchy.attributes import Attributes
-from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.info import Info
 from omnizarr.hierarchy.lookup import StorePath
 from omnizarr.interop.zarr import library, stores
@@ -17,7 +15,7 @@ from omnizarr.interop.zarr.errors import translated
 _OWN = ("_async", "_described")
 
 
-class FacadeNode:
+class ZarrNode:
     """The common part of zarr-python's arrays and groups."""
 
     _given: Any = None  # the store as the program gave it
@@ -79,7 +77,22 @@ class FacadeNode:
     @property
     def attrs(self) -> Attributes:
         """The user attributes; changes are stored immediately."""
-        return FacadeAttributes(lambda: self._model.attributes, self._change_attributes)
+        return ZarrAttributes(lambda: self._model.attributes, self._change_attributes)
+
+    @property
+    def basename(self) -> str:
+        """The last part of the path."""
+        return str(self._location.path.rpartition("/")[2])
+
+    def update_attributes(self, new_attributes: Any) -> Self:
+        """Set several attributes with one write, and return this node."""
+        self.attrs.update(new_attributes)
+        return self
+
+    @classmethod
+    def __class_getitem__(cls, item: Any) -> type[Self]:
+        """Return the class itself; annotations for zarr-python name metadata here."""
+        return cls
 
     def _change_attributes(self, edit: Any) -> Any:
         with translated():
@@ -103,7 +116,7 @@ class FacadeNode:
         self._set_up()
 
 
-class FacadeAttributes(Attributes):
+class ZarrAttributes(Attributes):
     """Attributes, equal to dictionaries as in zarr-python."""
 
     def __eq__(self, other: object) -> bool:
@@ -116,12 +129,12 @@ class FacadeAttributes(Attributes):
 
 def facade(node: Any, given: Any = None) -> Any:
     """Return zarr-python's form of an array or group of omnizarr; other values as they are."""
-    if isinstance(node, FacadeNode):
+    if isinstance(node, ZarrNode):
         return node
     if isinstance(node, Array):
-        return later("arrays:Array").adopt(node, given)
+        return later("arrays:ZarrArray").adopt(node, given)
     if isinstance(node, Group):
-        return later("groups:Group").adopt(node, given)
+        return later("groups:ZarrGroup").adopt(node, given)
     return node
 
 

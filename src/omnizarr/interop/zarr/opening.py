@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from omnizarr import Array, Group
 from omnizarr.bulk import copy as copying
 from omnizarr.bulk import copy_store as store_copying
 from omnizarr.errors import (
@@ -18,13 +19,12 @@ from omnizarr.errors import (
 )
 from omnizarr.formats import by_name
 from omnizarr.hierarchy import open as hierarchy
-from omnizarr.hierarchy.array import Array as PlainArray
-from omnizarr.hierarchy.group import Group as PlainGroup
 from omnizarr.hierarchy.group import make_group, open_node
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.lookup import find_node
 from omnizarr.interop.zarr import config, library
-from omnizarr.interop.zarr.arrays import Array
+from omnizarr.interop.zarr.arrays import ZarrArray
+from omnizarr.interop.zarr.config import one_version, warn_of_unused
 from omnizarr.interop.zarr.creation import (
     array,
     check_storable,
@@ -37,18 +37,16 @@ from omnizarr.interop.zarr.creation import (
     from_array,
     full,
     full_like,
-    one_version,
     ones,
     ones_like,
     options_like,
-    warn_of_unused,
     zeros,
     zeros_like,
 )
 from omnizarr.interop.zarr.errors import translated, warn
-from omnizarr.interop.zarr.groups import Group
+from omnizarr.interop.zarr.groups import ZarrGroup
 from omnizarr.interop.zarr.nodes import facade
-from omnizarr.interop.zarr.stores import Place, Target, locate
+from omnizarr.interop.zarr.stores import ZarrPlace, ZarrTarget, locate
 from omnizarr.model import ArrayModel, Node, paths
 
 
@@ -80,7 +78,7 @@ def open(
     return _open_or_create_group(target, mode, wanted, **_group_options(target, options))
 
 
-def _check_no_config(target: Target, options: dict[str, Any]) -> None:
+def _check_no_config(target: ZarrTarget, options: dict[str, Any]) -> None:
     if options.get("config") is not None:
         raise WrongType(
             f"config is for arrays, but {paths.show(target.path)} in {target.given} resolves to a"
@@ -88,17 +86,17 @@ def _check_no_config(target: Target, options: dict[str, Any]) -> None:
         )
 
 
-def _group_options(target: Target, options: dict[str, Any]) -> dict[str, Any]:
+def _group_options(target: ZarrTarget, options: dict[str, Any]) -> dict[str, Any]:
     _check_no_config(target, options)
     return {k: v for k, v in options.items() if k in ("attributes", "use_consolidated")}
 
 
-def _open_node(target: Target, zarr_format: Any, mode: str, options: dict[str, Any]) -> Any:
+def _open_node(target: ZarrTarget, zarr_format: Any, mode: str, options: dict[str, Any]) -> Any:
     location, node = _find(target, zarr_format, mode == "r", options.get("use_consolidated"))
     if not isinstance(node, ArrayModel):
         _check_no_config(target, options)
     made = facade(open_node(location, node), target.given)
-    if isinstance(made, Array):
+    if isinstance(made, ZarrArray):
         made._use(config.array_config(options.get("config")))
     return made
 
@@ -110,7 +108,7 @@ def open_array(
     path: str | None = None,
     storage_options: Any = None,
     **options: Any,
-) -> Array:
+) -> ZarrArray:
     """Open the array at a path; modes ``a``, ``w`` and ``w-`` create it from the other options."""
     mode = options.pop("mode", None)
     wanted = one_version(zarr_format, options.pop("zarr_version", None))
@@ -120,15 +118,15 @@ def open_array(
 
 
 def _open_or_create_array(
-    target: Target, mode: str | None, zarr_format: Any, options: dict[str, Any]
-) -> Array:
+    target: ZarrTarget, mode: str | None, zarr_format: Any, options: dict[str, Any]
+) -> ZarrArray:
     with translated("array"), config.settings():
         if mode not in ("w", "w-"):
             try:
                 location, node = _find(target, zarr_format, mode == "r", False, "array")
                 if not isinstance(node, ArrayModel):
                     raise _wrong_kind(location, "group")
-                found = Array.adopt(PlainArray.at(location, node), target.given)
+                found = ZarrArray.adopt(Array.at(location, node), target.given)
                 found._use(config.array_config(options.get("config")))
                 return found
             except NodeNotFound:
@@ -153,7 +151,7 @@ def open_group(
     attributes: Any = None,
     use_consolidated: bool | str | None = None,
     **unused: Any,
-) -> Group:
+) -> ZarrGroup:
     """Open the group at a path; by default it is created if it does not exist."""
     wanted = one_version(zarr_format, unused.pop("zarr_version", None))
     warn_of_unused(unused)
@@ -163,12 +161,12 @@ def open_group(
 
 
 def _open_or_create_group(
-    target: Target,
+    target: ZarrTarget,
     mode: str,
     zarr_format: Any,
     attributes: Any = None,
     use_consolidated: bool | str | None = None,
-) -> Group:
+) -> ZarrGroup:
     with translated("group"), config.settings():
         if mode in ("r", "r+", "a"):
             try:
@@ -181,7 +179,7 @@ def _open_or_create_group(
         if mode == "w":
             target.remove_empty_directories()
         try:
-            return Group.adopt(make_group(location, attributes, mode == "w"), target.given)
+            return ZarrGroup.adopt(make_group(location, attributes, mode == "w"), target.given)
         except NodeExists:
             if mode != "a":
                 raise
@@ -191,19 +189,19 @@ def _open_or_create_group(
 
 def open_existing_group(
     store: Any, *, zarr_format: Any = None, use_consolidated: bool | str | None = None
-) -> Group:
+) -> ZarrGroup:
     """Open the group at a store or store path; raise if there is none."""
     with translated("group"):
         return _open_group(locate(store), zarr_format, False, use_consolidated)
 
 
 def _open_group(
-    target: Target, zarr_format: Any, read_only: bool, use_consolidated: bool | str | None
-) -> Group:
+    target: ZarrTarget, zarr_format: Any, read_only: bool, use_consolidated: bool | str | None
+) -> ZarrGroup:
     location, node = _find(target, zarr_format, read_only, use_consolidated, "group")
     if isinstance(node, ArrayModel):
         raise _wrong_kind(location, "array")
-    return Group.adopt(PlainGroup.at(location, node), target.given)
+    return ZarrGroup.adopt(Group.at(location, node), target.given)
 
 
 def _wrong_kind(location: Location, kind: str) -> OmnizarrError:
@@ -219,7 +217,7 @@ def _wrong_kind(location: Location, kind: str) -> OmnizarrError:
 
 
 def _find(
-    target: Target,
+    target: ZarrTarget,
     zarr_format: Any,
     read_only: bool,
     use_consolidated: bool | str | None,
@@ -254,7 +252,7 @@ def _find(
     return location, node
 
 
-def open_consolidated(*args: Any, use_consolidated: bool | str = True, **options: Any) -> Group:
+def open_consolidated(*args: Any, use_consolidated: bool | str = True, **options: Any) -> ZarrGroup:
     """Open a group with its consolidated metadata."""
     if use_consolidated is not True and not isinstance(use_consolidated, str):
         raise TypeError(
@@ -264,13 +262,13 @@ def open_consolidated(*args: Any, use_consolidated: bool | str = True, **options
     return open_group(*args, use_consolidated=use_consolidated, **options)
 
 
-def open_like(a: Any, path: str, **options: Any) -> Array:
+def open_like(a: Any, path: str, **options: Any) -> ZarrArray:
     """Open the array at a path, or create one there like another if it does not exist."""
     like = {**options, "zarr_format": config.default_format(options.get("zarr_format"))}
     given = {**options_like(a, like), "zarr_format": options.get("zarr_format")}
     if given.get("mode") is None:
         given["mode"] = "a"
-    if isinstance(a, PlainArray):
+    if isinstance(a, Array):
         given.setdefault("fill_value", a.fill_value)
     return open_array(given.pop("store", None), path=path, **given)
 
@@ -284,7 +282,7 @@ def group(
     attributes: Any = None,
     storage_options: Any = None,
     **unused: Any,
-) -> Group:
+) -> ZarrGroup:
     """Return the group at a path, created if it does not exist."""
     return open_group(
         store,
@@ -297,7 +295,7 @@ def group(
     )
 
 
-def consolidate_metadata(store: Any, path: str | None = None, zarr_format: Any = None) -> Group:
+def consolidate_metadata(store: Any, path: str | None = None, zarr_format: Any = None) -> ZarrGroup:
     """Store the metadata of all nodes below a group in the group, and return the group."""
     with translated("group"), config.settings():
         target = locate(store, path)
@@ -307,7 +305,7 @@ def consolidate_metadata(store: Any, path: str | None = None, zarr_format: Any =
                 " consolidated metadata"
             )
         found = hierarchy.consolidate_metadata(
-            Place(target.store, target.path), zarr_format=zarr_format
+            ZarrPlace(target.store, target.path), zarr_format=zarr_format
         )
         if found.zarr_format == 3 and found.consolidated and library.is_installed():
             warn(

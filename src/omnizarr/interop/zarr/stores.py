@@ -30,7 +30,7 @@ _in_memory: weakref.WeakValueDictionary[tuple[int, bool], Store] = weakref.WeakV
 
 
 @dataclass(frozen=True)
-class Place:
+class ZarrPlace:
     """A store and a path in it."""
 
     store: Any
@@ -38,20 +38,20 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Target:
+class ZarrTarget:
     """A place for a node: our store, the path in it, and the store that the program sees."""
 
     store: Store
     path: str
     given: Any
 
-    def as_argument(self) -> Place:
+    def as_argument(self) -> ZarrPlace:
         """Return the place as an argument for a function of zarr-python's."""
-        return Place(self.given, self.path)
+        return ZarrPlace(self.given, self.path)
 
-    def below(self, name: str | None) -> Target:
+    def below(self, name: str | None) -> ZarrTarget:
         """Return the place at a relative path."""
-        return Target(self.store, paths.join(self.path, paths.normalize(name)), self.given)
+        return ZarrTarget(self.store, paths.join(self.path, paths.normalize(name)), self.given)
 
     def remove_empty_directories(self) -> None:
         """Remove directories that hold nothing, where a program replaces all that is there."""
@@ -75,19 +75,19 @@ def locate(
     path: str | None = None,
     mode: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
-) -> Target:
+) -> ZarrTarget:
     """Return the place that arguments of a program mean, as zarr-python understands them."""
     if mode not in (None, "r", "r+", "a", "w", "w-"):
         raise InvalidArgument(f"mode {mode!r} is not known; use r, r+, a, w or w-")
     if not library.is_installed():
         where, node_path = resolve_store_path(store, path, mode or "r+", storage_options)
-        return Target(where, node_path, where)
+        return ZarrTarget(where, node_path, where)
     start = ""
     if hasattr(store, "store") and hasattr(store, "path") and not _is_store(store):
         store, start = store.store, store.path
     given = _with_mode(_zarr_store(store, mode, storage_options), mode)
     node_path = paths.join(paths.normalize(start), paths.normalize(path))
-    return Target(adapt(given), node_path, given)
+    return ZarrTarget(adapt(given), node_path, given)
 
 
 def _is_store(value: Any) -> bool:

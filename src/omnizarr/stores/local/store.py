@@ -177,7 +177,7 @@ class LocalStore(Closeable):
         read_only: True to refuse all writes.
 
     Examples:
-        >>> store = oz.LocalStore("ocean.zarr")
+        >>> store = oz.storage.LocalStore("ocean.zarr")
         >>> oz.save(store, np.arange(3))
         >>> sorted(store.list())
         ['c/0', 'zarr.json']
@@ -593,7 +593,7 @@ class DirectoryStore(LocalStore):
         read_only: True to refuse all writes.
 
     Examples:
-        >>> store = oz.DirectoryStore("ocean.zarr")
+        >>> store = oz.storage.DirectoryStore("ocean.zarr")
         >>> oz.save(store, np.arange(3))
         >>> sorted(store.list())
         ['.zarray', '0']
@@ -614,7 +614,7 @@ class NestedDirectoryStore(DirectoryStore):
         read_only: True to refuse all writes.
 
     Examples:
-        >>> store = oz.NestedDirectoryStore("ocean.zarr")
+        >>> store = oz.storage.NestedDirectoryStore("ocean.zarr")
         >>> oz.save(store, np.ones((2, 2)))
         >>> sorted(store.list())
         ['.zarray', '0/0']

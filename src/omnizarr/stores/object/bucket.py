@@ -484,7 +484,7 @@ class MemoryBucket(Bucket):
         if self._process != os.getpid():
             raise StoreError(
                 f"{self} is memory of the process that this one was forked from; use"
-                " omnizarr.MemoryStore, or multiprocessing with 'spawn'"
+                " omnizarr.storage.MemoryStore, or multiprocessing with 'spawn'"
             )
         return self.given
 

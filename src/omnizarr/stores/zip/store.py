@@ -326,7 +326,7 @@ class ZipStoreV2(ZipStore):
         read_only: True to refuse all writes.
 
     Examples:
-        >>> with oz.ZipStore("ocean.zip") as store:
+        >>> with oz.storage.ZipStore("ocean.zip") as store:
         ...     oz.save(store, np.arange(3))
         >>> oz.load("ocean.zip")
         array([0, 1, 2])

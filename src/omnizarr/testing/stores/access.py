@@ -524,13 +524,13 @@ class HierarchyTests(Suite):
     @pytest.mark.parametrize("zarr_format", FORMATS)
     def test_a_hierarchy_is_read_changed_and_erased(self, store: Store, zarr_format: Any) -> None:
         values = build(store, zarr_format)
-        root = omnizarr.open_group(store, "r" if store.read_only else "r+")
+        root = omnizarr.open(store, "r" if store.read_only else "r+", kind="group")
         assert [name for name, _ in root.members(max_depth=None)] == ["g", "g/a"]
         assert root.attrs["title"] == "é"
         array: Any = root["g/a"]
         np.testing.assert_array_equal(array[1:4, 2:], values[1:4, 2:])
         array.resize((6, 7))
         array[5] = 9
-        assert omnizarr.open_array(store, path="g/a")[5].tolist() == [9] * 7
+        assert omnizarr.open(store, path="g/a")[5].tolist() == [9] * 7
         root.delete("g")
-        assert [name for name, _ in omnizarr.open_group(store).members()] == []
+        assert [name for name, _ in omnizarr.open(store).members()] == []

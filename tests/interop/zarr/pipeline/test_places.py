@@ -121,7 +121,7 @@ def test_a_directory_has_no_lock_files_and_no_temporary_files_afterwards(tmp_pat
 
 def test_writers_of_both_libraries_share_their_locks(tmp_path: Path) -> None:
     array = create(OURS, LocalStore(tmp_path), name="x", shape=(60,), chunks=(60,), dtype="i4")
-    own = oz.open_array(tmp_path, "r+", path="x")
+    own = oz.open(tmp_path, "r+", path="x")
 
     def change(number: int) -> None:
         (array if number % 2 else own)[number] = number + 1

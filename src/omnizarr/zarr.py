@@ -1,0 +1,136 @@
+"""zarr-python's names on omnizarr: programs for zarr-python change one import.
+
+>>> import omnizarr.zarr as zarr
+>>> group = zarr.open_group("ocean.zarr")
+>>> group.create_dataset("salt", shape=(4, 6), dtype="f4").chunks
+(4, 6)
+
+Functions, arrays and groups have zarr-python's methods, options and defaults, and those of version
+2.18 that programs still use. `omnizarr.as_zarr` puts the same names in the place of zarr-python's.
+"""
+
+from __future__ import annotations
+
+import importlib.util as _importlib
+import typing as _typing
+
+from omnizarr import registry as _registry
+from omnizarr._version import show_versions as print_debug_info
+from omnizarr.interop.zarr import config as _config
+from omnizarr.interop.zarr import library as _library
+from omnizarr.interop.zarr.arrays import ZarrArray as Array
+from omnizarr.interop.zarr.asynchronous import ZarrAsyncArray as AsyncArray
+from omnizarr.interop.zarr.asynchronous import ZarrAsyncGroup as AsyncGroup
+from omnizarr.interop.zarr.creation import (
+    array,
+    create,
+    create_array,
+    create_group,
+    create_hierarchy,
+    empty,
+    empty_like,
+    from_array,
+    full,
+    full_like,
+    init_store,
+    ones,
+    ones_like,
+    zeros,
+    zeros_like,
+)
+from omnizarr.interop.zarr.groups import ZarrGroup as Group
+from omnizarr.interop.zarr.opening import (
+    consolidate_metadata,
+    copy,
+    copy_all,
+    copy_store,
+    group,
+    load,
+    open,
+    open_array,
+    open_consolidated,
+    open_group,
+    open_like,
+    save,
+    save_array,
+    save_group,
+    tree,
+)
+
+__all__ = [
+    "Array",
+    "AsyncArray",
+    "AsyncGroup",
+    "Group",
+    "array",
+    "consolidate_metadata",
+    "copy",
+    "copy_all",
+    "copy_store",
+    "create",
+    "create_array",
+    "create_group",
+    "create_hierarchy",
+    "empty",
+    "empty_like",
+    "from_array",
+    "full",
+    "full_like",
+    "group",
+    "init_store",
+    "load",
+    "ones",
+    "ones_like",
+    "open",
+    "open_array",
+    "open_consolidated",
+    "open_group",
+    "open_like",
+    "print_debug_info",
+    "save",
+    "save_array",
+    "save_group",
+    "tree",
+    "zeros",
+    "zeros_like",
+]
+
+__version__ = _library.version()
+# Modules that are zarr-python's where it is installed.
+_MODULES = ("codecs", "errors", "storage")
+# Names of 2.18, and where they are here.
+_OLD = {
+    "BZ2": "omnizarr.codecs:BZ2",
+    "Blosc": "omnizarr.codecs:Blosc",
+    "DirectoryStore": "omnizarr.storage:DirectoryStore",
+    "GZip": "omnizarr.codecs:GZip",
+    "LMDBStore": "omnizarr.storage:LMDBStore",
+    "LZMA": "omnizarr.codecs:LZMA",
+    "MemoryStore": "omnizarr.storage:MemoryStore",
+    "NestedDirectoryStore": "omnizarr.storage:NestedDirectoryStore",
+    "RedisStore": "omnizarr.storage:RedisStore",
+    "SQLiteStore": "omnizarr.storage:SQLiteStore",
+    "ZipStore": "omnizarr.stores.zip.store:ZipStoreV2",
+    "Zlib": "omnizarr.codecs:Zlib",
+    "Zstd": "omnizarr.codecs:ZstdCodec",
+}
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name == "config":
+        return _config.current()
+    if name in _OLD:
+        return _registry.load(_OLD[name])
+    if not _library.is_installed() and name in _MODULES:
+        return _registry.load(f"omnizarr.{name}")
+    if _library.is_installed() and not name.startswith("_"):
+        found = getattr(_library.module("zarr"), name, None)
+        if found is not None:
+            return found
+        if _importlib.find_spec(f"zarr.{name}") is not None:
+            return _library.module(f"zarr.{name}")
+    raise AttributeError(f"module 'omnizarr.zarr' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_registry.available(_OLD), *_MODULES, "config"])
