@@ -28,7 +28,6 @@ from omnizarr.bulk.fill import Filled, check_cast, check_sign, item_bytes
 from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of
 from omnizarr.bulk.options import SOURCE, MemoryOptions, RunOptions, option, takes, told
 from omnizarr.bulk.output import Begun, StoreOutput
-from omnizarr.bulk.partition import cuts, read_axes
 from omnizarr.errors import (
     CannotExpress,
     InvalidArgument,
@@ -45,7 +44,7 @@ AUTO = "auto"
 NUMBERS = "biufc"
 WRITERS = {
     "hdf5": "omnizarr.interop.files.hdf5_writer:Hdf5Writer",
-    "netcdf": "omnizarr.interop.files.netcdf_writer:NetcdfWriter",
+    "netcdf": "omnizarr.interop.files.hdf5_writer:NetcdfWriter",
     "tiff": "omnizarr.interop.files.tiff_writer:TiffWriter",
     "ome-tiff": "omnizarr.interop.files.tiff_writer:OmeTiffWriter",
 }
@@ -111,17 +110,6 @@ class FileWriter(ABC):
         raise CannotExpress(
             f"a {suffix} file can hold one array only; give the path of one: {names}"
         )
-
-
-def box_total(array: Array, items: int) -> int:
-    """Return the number of boxes of at most `items` elements, or of one chunk, of an array."""
-    return math.prod(map(len, read_cuts(array, items))) if array.shape else 1
-
-
-def read_cuts(array: Array, items: int) -> list[list[slice]]:
-    """Return the sides of boxes of whole chunks that cover an array."""
-    whole = tuple(slice(0, n) for n in array.shape)
-    return cuts(read_axes(array), whole, items)
 
 
 class FileOutput(StoreOutput):

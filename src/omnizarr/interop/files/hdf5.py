@@ -1,18 +1,24 @@
 """HDF5 files, and NetCDF4 files, which are HDF5: their groups, arrays and attributes.
 
-Specification: https://support.hdfgroup.org/documentation/hdf5/latest/_s_p_e_c.html
+Specifications: https://support.hdfgroup.org/documentation/hdf5/latest/_s_p_e_c.html, and NetCDF-4
+format, https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html
 
 Chunks are those of the file. Enumerated types become integers, with the CF attributes `flag_values`
 and `flag_meanings`; strings of variable length, and those of UTF-8, become text. What Zarr cannot
 hold is listed with the reason: references, arrays of variable length, links to other files.
+
+A dimension of NetCDF4 is a dataset that is a dimension scale, and arrays refer to the scales of
+their axes. A scale that is only a dimension, not also a coordinate, is marked by its attribute
+NAME. An unlimited dimension has the length of its longest variable; the others continue with their
+fill value.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,16 +27,25 @@ from numpy.lib import recfunctions
 
 from omnizarr.errors import InvalidArgument, MissingModule, OmnizarrError, StoreError
 from omnizarr.interop.files.contents import ArrayEntry, Box, Contents, native
-from omnizarr.interop.files.netcdf import Conventions, padding
 
 try:
     import h5py
 except ImportError as e:
     raise MissingModule(f"HDF5 files need h5py: pip install 'omnizarr[hdf5]' ({e})") from e
 
-_NAMES = {4: "szip", 5: "nbit", 6: "scaleoffset", 307: "bzip2", 32000: "lzf", 32001: "blosc",
-          32004: "lz4", 32008: "bitshuffle", 32013: "zfp", 32015: "zstd", 32017: "sz",
-          32023: "jpegxl", 32024: "sz3", 32026: "blosc2"}  # fmt: skip
+Note = Callable[[str], None]
+_FILTERS = {4: "szip", 5: "nbit", 6: "scaleoffset", 307: "bzip2", 32000: "lzf", 32001: "blosc",
+            32004: "lz4", 32008: "bitshuffle", 32013: "zfp", 32015: "zstd", 32017: "sz",
+            32023: "jpegxl", 32024: "sz3", 32026: "blosc2"}  # fmt: skip
+_BARE = b"This is a netCDF dimension but not a netCDF variable"
+_RENAMED = "_nc4_non_coord_"  # of a variable that has the name of a dimension, but other axes
+# Values that the NetCDF library gives for what was not written, by type.
+_FILLS = {"i1": -127, "u1": 255, "i2": -32767, "u2": 65535, "i4": -(2**31) + 1, "u4": 2**32 - 1,
+          "i8": -(2**63) + 2, "u8": 2**64 - 2, "f4": 2.0**122 * 1.875,
+          "f8": 2.0**122 * 1.875}  # fmt: skip
+_SCALE = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
+_NETCDF = {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCCOPY"}
+RESERVED = frozenset(_SCALE | _NETCDF)  # names of attributes that users cannot have
 
 
 class Unsupported(Exception):
@@ -114,18 +129,19 @@ def contents(file: str) -> Contents:
     with open_file(file) as opened, reading(file, "the list of datasets"):
         if opened.userblock_size:
             found.skipped["user block"] = f"{opened.userblock_size} bytes before the HDF5 data"
-        conventions = Conventions.of(opened)
-        for path, node in _walk(opened, found):
+        nodes = [*_walk(opened, found)]
+        dimensions = Dimensions.of(opened, (n for _, n in nodes if isinstance(n, h5py.Dataset)))
+        for path, node in nodes:
             if isinstance(node, h5py.Group):
-                found.groups[path] = _attributes(node, path, conventions, found)
-            elif not conventions.is_bare_dimension(node):
+                found.groups[path] = _attributes(node, path, dimensions, found)
+            elif not _is_bare_dimension(node):
                 reason = _missing_filter(node)
                 if reason is None:
-                    _add(file, path, node, conventions, found)
-                    unlimited |= dict.fromkeys(conventions.unlimited(node))
+                    _add(file, path, node, dimensions, found)
+                    unlimited |= dict.fromkeys(dimensions.unlimited(node))
                 else:
                     found.skipped[path] = found.uninstalled[path] = reason
-        if conventions.netcdf:
+        if dimensions.netcdf:
             found.notes.append(
                 "NetCDF4: dimensions from dimension scales, hidden attributes left out"
             )
@@ -140,7 +156,7 @@ def contents(file: str) -> Contents:
 def _walk(root: Any, found: Contents) -> Iterator[tuple[str, Any]]:
     """Yield every group once, and every dataset, with the path; report other links."""
     waiting = [("", root)]
-    seen = {_identity(root): "/"}
+    seen = {root.id: "/"}
     while waiting:
         path, group = waiting.pop()
         yield path, group
@@ -157,20 +173,14 @@ def _walk(root: Any, found: Contents) -> Iterator[tuple[str, Any]]:
             else:
                 if isinstance(node, h5py.Dataset):
                     yield inner, node
-                elif isinstance(node, h5py.Group):
-                    other = seen.setdefault(_identity(node), f"/{inner}")
-                    if other == f"/{inner}":
-                        inside.append((inner, node))
-                    else:
-                        found.skipped[inner] = f"it is a link to the group {other}"
-                else:
+                elif not isinstance(node, h5py.Group):
                     found.skipped[inner] = "it is a named data type"
+                elif node.id in seen:
+                    found.skipped[inner] = f"it is a link to the group {seen[node.id]}"
+                else:
+                    seen[node.id] = f"/{inner}"
+                    inside.append((inner, node))
         waiting.extend(reversed(inside))
-
-
-def _identity(node: Any) -> Any:
-    info = h5py.h5o.get_info(node.id)
-    return info.fileno, info.addr
 
 
 def _follow(group: Any, name: str) -> Any:
@@ -184,13 +194,13 @@ def _follow(group: Any, name: str) -> Any:
     return node
 
 
-def _add(file: str, path: str, dataset: Any, conventions: Conventions, found: Contents) -> None:
+def _add(file: str, path: str, dataset: Any, dimensions: Dimensions, found: Contents) -> None:
     try:
-        entry = _entry(file, dataset, conventions)
+        entry = _entry(file, dataset, dimensions)
     except Unsupported as e:
         found.skipped[path] = str(e)
         return
-    attributes = _attributes(dataset, path, conventions, found)
+    attributes = _attributes(dataset, path, dimensions, found)
     missing = None
     if np.size(attributes.get("_FillValue", ())):
         text = attributes.pop("_FillValue")
@@ -203,22 +213,22 @@ def _add(file: str, path: str, dataset: Any, conventions: Conventions, found: Co
                 " that readers decode with it"
             )
     _add_flags(dataset.dtype, path, attributes, found)
-    name = conventions.array_path(path)
+    name = dimensions.array_path(path)
     if name in found.arrays:
         raise InvalidArgument(f"{file!r} has two arrays with the name {name!r}")
     found.arrays[name] = replace(entry, attributes=attributes, missing=missing)
 
 
-def _entry(file: str, dataset: Any, conventions: Conventions) -> ArrayEntry:
+def _entry(file: str, dataset: Any, dimensions: Dimensions) -> ArrayEntry:
     if dataset.shape is None:
         raise Unsupported("it is empty: it has a type, but no shape and no values")
     _check_storage(dataset)
     dtype, text, extra = stored_type(dataset.dtype)
-    shape = conventions.shape(dataset)
-    names, fill = conventions.dimension_names(dataset), _fill(dataset, dtype, text)
+    shape = dimensions.shape(dataset)
+    names, fill = dimensions.dimension_names(dataset), _fill(dataset, dtype, text)
     after = None
     if shape != dataset.shape:
-        after = fill.get("fill_value", "" if text else padding(np.dtype(dtype)))
+        after = fill.get("fill_value", "" if text else _padding(np.dtype(dtype)))
     return ArrayEntry(
         DatasetValues(file, dataset.name, text, dtype, after),
         (*shape, *extra),
@@ -331,33 +341,18 @@ def _reaches(dataset: Any, source: Any) -> bool:
 
 def _missing_filter(dataset: Any) -> str | None:
     """Return why the chunks of a dataset cannot be decoded; None if all their filters are there."""
-    for number in _filters(dataset):
+    plist = dataset.id.get_create_plist()
+    for number in (int(plist.get_filter(i)[0]) for i in range(plist.get_nfilters())):
         if not h5py.h5z.filter_avail(number):
-            _load_plugins()
+            with suppress(ImportError):
+                import hdf5plugin  # noqa: PLC0415, F401
         if not h5py.h5z.filter_avail(number):
+            name = f"{_FILTERS[number]} (number" if number in _FILTERS else "(number"
             return (
-                f"it is compressed with the HDF5 filter {_filter_name(number)}, which is not"
+                f"it is compressed with the HDF5 filter {name} {number}), which is not"
                 " installed: pip install hdf5plugin"
             )
     return None
-
-
-def _filter_name(number: int) -> str:
-    """Return the registered name of a filter, and its number."""
-    name = _NAMES.get(number)
-    return f"number {number}" if name is None else f"{name} (number {number})"
-
-
-def _load_plugins() -> None:
-    try:
-        import hdf5plugin  # noqa: PLC0415, F401
-    except ImportError:
-        return
-
-
-def _filters(dataset: Any) -> list[int]:
-    plist = dataset.id.get_create_plist()
-    return [int(plist.get_filter(i)[0]) for i in range(plist.get_nfilters())]
 
 
 def _add_flags(
@@ -388,18 +383,22 @@ def _has_names(dtype: np.dtype[Any]) -> bool:
     return bool(h5py.check_enum_dtype(dtype)) or any(map(_has_names, inner))
 
 
-def _attributes(node: Any, path: str, conventions: Conventions, found: Contents) -> dict[str, Any]:
+def _attributes(node: Any, path: str, dimensions: Dimensions, found: Contents) -> dict[str, Any]:
     """Return the attributes as JSON; report those that cannot be."""
     out: dict[str, Any] = {}
     for name in node.attrs:
-        if conventions.is_hidden(name, node):
+        if dimensions.is_hidden(name, node):
             continue
         where = f"{path or '/'}@{name}"
+
+        def note(text: str, where: str = where) -> None:
+            found.notes.append(f"the attribute {where} {text}")
+
         try:
             name.encode()
-            out[name] = attribute(node.attrs[name], conventions.netcdf, found.notes.append, where)
+            out[name] = _attribute(node.attrs[name], dimensions.netcdf, note)
             if _has_names(node.attrs.get_id(name).dtype):
-                found.notes.append(f"the attribute {where} has numbers, without their names")
+                note("has numbers, without their names")
         except Unsupported as e:
             found.skipped[where] = str(e)
         except (UnicodeError, OSError, TypeError, ValueError, RuntimeError, KeyError) as e:
@@ -407,61 +406,50 @@ def _attributes(node: Any, path: str, conventions: Conventions, found: Contents)
     return out
 
 
-def attribute(
-    value: Any, single: bool, note: Callable[[str], None] = lambda text: None, where: str = ""
-) -> Any:
+def _attribute(value: Any, single: bool, note: Note) -> Any:
     """Return an attribute of h5py as JSON; with `single`, an array of one element as that."""
     if isinstance(value, h5py.Empty):
         if value.dtype.kind in "SO":
             return ""
-        note(f"the attribute {where} has no value, only the type {value.dtype}: an empty list")
+        note(f"has no value, only the type {value.dtype}: an empty list")
         return []
-    if isinstance(value, (str, bytes)):
-        return _text(value, note, where)
-    array = np.asarray(value)
     if isinstance(value, (h5py.Reference, h5py.RegionReference)):
         raise Unsupported("the attribute is a reference to another object of the file")
+    if isinstance(value, (str, bytes)):
+        return _json_value(value, note)
+    array = np.asarray(value)
     if h5py.check_ref_dtype(array.dtype) is not None:
         raise Unsupported("the attribute is a list of references")
-    if array.dtype.names is not None:
-        return _plain(array.tolist(), array.dtype, note, where)
-    if array.dtype.kind == "c":
-        raise Unsupported("JSON has no complex numbers")
-    if array.dtype.kind == "V":
-        raise Unsupported("the attribute is opaque bytes")
     if array.dtype.kind in "Mm":
         return array.astype(str).tolist()
-    found = _items(array.tolist(), note, where)
-    while single and isinstance(found, list) and len(found) == 1 and array.ndim == 1:
-        return found[0]
-    return found
+    names = array.dtype.names
+    if array.dtype.kind == "V" and names is None:
+        raise Unsupported("the attribute is opaque bytes")
+    found = _json_value(array.tolist(), note, names)
+    return found[0] if single and names is None and array.shape == (1,) else found
 
 
-def _plain(value: Any, dtype: np.dtype[Any], note: Callable[[str], None], where: str) -> Any:
-    """Return records as objects by field name."""
-    if isinstance(value, list):
-        return [_plain(v, dtype, note, where) for v in value]
-    names = dtype.names or ()
-    return {n: _items(v, note, where) for n, v in zip(names, value, strict=True)}
-
-
-def _items(value: Any, note: Callable[[str], None], where: str) -> Any:
+def _json_value(value: Any, note: Note, names: tuple[str, ...] | None = None) -> Any:
+    """Return a value, or lists of values, as JSON; records with `names` become objects."""
+    if names is not None and isinstance(value, tuple):
+        return {n: _json_value(v, note) for n, v in zip(names, value, strict=True)}
     if isinstance(value, (list, tuple, np.ndarray)):
-        return [_items(v, note, where) for v in value]
-    if isinstance(value, (str, bytes)):
-        return _text(value, note, where)
+        return [_json_value(v, note, names) for v in value]
     if isinstance(value, (np.longdouble, np.clongdouble)):
         raise Unsupported("JSON has no numbers of more than 64 bits")
     if isinstance(value, np.generic):
-        return _items(value.item(), note, where)
+        value = value.item()
     if isinstance(value, complex):
         raise Unsupported("JSON has no complex numbers")
+    if isinstance(value, (str, bytes)):
+        return _decoded(value, note)
     if value is None or isinstance(value, (bool, int, float)):
         return value
     raise Unsupported(f"{type(value).__name__} cannot be stored as JSON")
 
 
-def _text(value: str | bytes, note: Callable[[str], None], where: str) -> str:
+def _decoded(value: str | bytes, note: Note) -> str:
+    """Return text of UTF-8, or else of Latin-1."""
     if isinstance(value, str):
         value = value.encode(errors="surrogateescape")  # as h5py marks bytes that are not UTF-8
     try:
@@ -470,5 +458,107 @@ def _text(value: str | bytes, note: Callable[[str], None], where: str) -> str:
         found = value.decode("latin-1")
     if not "".join(found.split()).isprintable():
         raise Unsupported("the attribute has bytes that are no text")
-    note(f"the attribute {where} is not UTF-8 and was read as Latin-1")
+    note("is not UTF-8 and was read as Latin-1")
     return found
+
+
+@dataclass
+class Dimensions:
+    """The dimensions of a file, by the conventions of NetCDF4 if it is one."""
+
+    netcdf: bool
+    _names: dict[int, str | None] = field(default_factory=dict)  # of dimensions by their number
+    _scales: dict[int, Any] = field(default_factory=dict)  # their identifiers in the file
+    _lengths: dict[Any, int] = field(default_factory=dict)  # of unlimited dimensions
+
+    @classmethod
+    def of(cls, root: Any, datasets: Iterable[Any]) -> Dimensions:
+        """Return the dimensions of a file from all its datasets."""
+        found = cls("_NCProperties" in root.attrs or "_nc3_strict" in root.attrs)
+        variables = list(datasets)
+        for scale in filter(_is_scale, variables):  # h5netcdf numbers other variables, too
+            found.netcdf = True
+            number = scale.attrs.get("_Netcdf4Dimid")
+            if number is not None:
+                found._names.setdefault(int(number), _last(scale))
+                found._scales.setdefault(int(number), scale.id)
+            if scale.maxshape and scale.maxshape[0] is None:
+                found._lengths[scale.id] = 0
+        for variable in variables:
+            sides = zip(found._axes(variable), variable.shape or (), strict=False)
+            for scale, length in () if _is_bare_dimension(variable) else sides:
+                if scale in found._lengths:
+                    found._lengths[scale] = max(found._lengths[scale], length)
+        return found
+
+    def _axes(self, dataset: Any) -> list[Any]:
+        """Return the identifiers of the scales of a dataset's axes; None where there is none."""
+        found = [dim[0].id if len(dim) else None for dim in dataset.dims] if dataset.shape else []
+        if found and _is_scale(dataset) and not any(found):
+            listed = _listed(dataset)
+            found[0] = dataset.id
+            return found if listed is None else [self._scales.get(n) for n in listed]
+        return found
+
+    def shape(self, dataset: Any) -> tuple[int, ...]:
+        """Return the shape of a variable, with the lengths of unlimited dimensions."""
+        sides = zip(self._axes(dataset), dataset.shape, strict=True)
+        return tuple(self._lengths.get(scale, length) for scale, length in sides)
+
+    def is_hidden(self, name: str, node: Any) -> bool:
+        """Return True if an attribute belongs to the file format, not to the user."""
+        if name in ("CLASS", "NAME"):
+            return _is_scale(node)
+        return name in _SCALE or (self.netcdf and name in _NETCDF)
+
+    def array_path(self, path: str) -> str:
+        """Return the path of an array without the prefix that NetCDF puts before some names."""
+        above, slash, name = path.rpartition("/")
+        return above + slash + (name.removeprefix(_RENAMED) if self.netcdf else name)
+
+    def dimension_names(self, dataset: Any) -> tuple[str | None, ...] | None:
+        """Return the names of a dataset's axes; None if none has a name."""
+        if not dataset.ndim:
+            return () if self.netcdf else None
+        # The name of an axis is that of its first scale, or its label.
+        names = [_last(dim[0]) if len(dim) else dim.label or None for dim in dataset.dims]
+        if _is_scale(dataset) and not any(names):  # a coordinate: its own name, or what it lists
+            listed = _listed(dataset)
+            names[0] = _last(dataset)
+            names = names if listed is None else [self._names.get(n) for n in listed]
+        return tuple(names) if any(names) else None
+
+    def unlimited(self, dataset: Any) -> list[str]:
+        """Return the names of a NetCDF dataset's axes that have no largest length."""
+        largest = (dataset.maxshape or ()) if self.netcdf else ()
+        names = self.dimension_names(dataset) or ()
+        return [n for n, length in zip(names, largest, strict=False) if n and length is None]
+
+
+def _last(dataset: Any) -> str | None:
+    """Return the name of a dataset without those of its groups; None if it is anonymous."""
+    return dataset.name.rpartition("/")[2] if dataset.name else None
+
+
+def _listed(dataset: Any) -> list[int] | None:
+    """Return the numbers of the dimensions that a coordinate of several axes lists."""
+    listed = dataset.attrs.get("_Netcdf4Coordinates")
+    return None if listed is None or len(listed) != dataset.ndim else [int(n) for n in listed]
+
+
+def _is_scale(dataset: Any) -> bool:
+    """Return True if a dataset is a dimension scale."""
+    kind = dataset.attrs.get("CLASS") if isinstance(dataset, h5py.Dataset) else None
+    return kind in ("DIMENSION_SCALE", b"DIMENSION_SCALE")
+
+
+def _is_bare_dimension(dataset: Any) -> bool:
+    """Return True if a dataset is only a dimension: it has a length, but no values."""
+    name = dataset.attrs.get("NAME", b"") if _is_scale(dataset) else b""
+    return bytes(name if isinstance(name, bytes) else str(name).encode()).startswith(_BARE)
+
+
+def _padding(dtype: np.dtype[Any]) -> Any:
+    """Return the value of a variable without a fill value after its end."""
+    known = _FILLS.get(dtype.str[1:])
+    return np.zeros((), dtype)[()] if known is None else dtype.type(known)
