@@ -194,7 +194,7 @@ def test_what_a_tiff_file_cannot_say_is_listed(
     tmp_path: Path, attributes: Any, shape: Any, options: Any, lost: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    find = "omnizarr.interop.files.tiff_writer.find_spec"
+    find = "omnizarr.interop.files.geotiff.find_spec"
     monkeypatch.setattr(find, lambda name: None)
     names = ["t", "c", "y", "x"][4 - len(shape) :]
     array = oz.create_array(

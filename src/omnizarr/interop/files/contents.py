@@ -181,31 +181,3 @@ def fingerprint(file: str) -> tuple[str, int, int]:
     """Return what identifies the state of a file: its full path, size and time of change."""
     status = os.stat(file)
     return os.path.abspath(file), status.st_size, status.st_mtime_ns
-
-
-def number_in_text(text: str, dtype: np.dtype[Any]) -> Any:
-    """Return a number as a value of a type, or None if it has no such value."""
-    if dtype.kind not in "iuf":
-        return None
-    try:
-        whole = dtype.kind != "f" and text.lstrip("+-").isdigit()
-        value = int(text) if whole else float(text)
-        with np.errstate(over="raise"):
-            if dtype.kind == "f":
-                return np.array(value, dtype)[()]
-            return np.array(int(value), dtype)[()] if int(value) == value else None
-    except (ValueError, OverflowError, FloatingPointError):
-        return None
-
-
-def plain_value(value: Any) -> Any:
-    """Return a value as JSON, with tables of colours as lists; raise TypeError for bytes."""
-    if isinstance(value, dict):
-        return {str(k): plain_value(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain_value(v) for v in value]
-    if isinstance(value, (np.ndarray, np.generic)):
-        return plain_value(value.tolist())
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise TypeError(value)

@@ -5,11 +5,6 @@ Specifications: TIFF 6.0, BigTIFF, and https://ome-model.readthedocs.io for OME-
 Only the strips and tiles that a box needs are read and decoded. Axes have the letters of tifffile
 in lower case; OME-TIFF images are brought to the order of OME-Zarr: time, channel, z, y, x. Levels
 of a pyramid are computed anew from full resolution.
-
-The place of a GeoTIFF (OGC 19-008r4) becomes attributes of the array: `spatial:transform`, `_CRS`
-and `proj:code`, as `geo.write` and `geo.write_crs` have them; its no-data value the fill value. Of
-GDAL's metadata, the scale, offset, unit and name that all bands share become attributes of CF; what
-differs from band to band, and the tags, are in the attribute `gdal`.
 """
 
 from __future__ import annotations
@@ -18,29 +13,14 @@ import itertools
 import json
 import math
 import os
-import struct
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-from xml.etree import ElementTree
-from xml.sax.saxutils import unescape
 
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.conventions.geo.crs import (
-    GEOTIFF_KEYS,
-    PROJ,
-    epsg_number,
-    geotiff_crs,
-    registered,
-    to_gdal,
-    to_proj,
-)
-from omnizarr.conventions.geo.transform import POINT, geotiff_transform
-from omnizarr.conventions.geo.write import SPATIAL
 from omnizarr.conventions.ome.region import unit_name
 from omnizarr.errors import InvalidArgument, MissingModule, OmnizarrError
 from omnizarr.extension import DEFAULT_FILL
@@ -50,8 +30,12 @@ from omnizarr.interop.files.contents import (
     Contents,
     ImageEntry,
     native,
-    number_in_text,
-    plain_value,
+)
+from omnizarr.interop.files.geotiff import (
+    ERRORS,
+    missing_value,
+    place_attributes,
+    with_gdal,
 )
 from omnizarr.interop.files.ome_xml import OmeImage, read_images, unread
 
@@ -63,10 +47,6 @@ except ImportError as e:
 _PAGE = {"S": 4, "Z": 1, "Y": 2, "X": 3}  # the place of an axis in the shape that pages decode to
 _ORDER = "TCZYX"
 _SMALL_TILE = 2**14  # bytes; smaller tiles would make too many chunks
-_ERRORS = (
-    tifffile.TiffFileError, ValueError, TypeError, OSError, RuntimeError, KeyError, IndexError,
-    struct.error, zlib.error,
-)  # fmt: skip
 _IMAGEJ_UNITS = {
     **dict.fromkeys(("um", "µm", "μm", "micron", "microns", "micrometers"), "micrometer"),
     **dict.fromkeys((r"\u00b5m", r"\\u00b5m"), "micrometer"),  # as ImageJ escapes it
@@ -77,6 +57,7 @@ _IMAGEJ_UNITS = {
     **dict.fromkeys(("hr", "hrs", "hours"), "hour"),
     **{"days": "day"},
 }
+OWN_DESCRIPTION = '{"array_shape":'  # the start of what the export of maps writes
 # What tifffile and the export add to the metadata of a file.
 _OWN = {"shape", "axes", "truncated", "dimension_names", "array_shape"}
 _DESCRIPTION, _RESOLUTION, _ORIENTATION, _PHOTOMETRIC = 270, (282, 283), 274, 262
@@ -127,7 +108,7 @@ def open_file(file: str) -> Iterator[Any]:
         raise
     except FileNotFoundError:
         raise
-    except _ERRORS as e:
+    except ERRORS as e:
         if "imagecodecs" in str(e):
             raise MissingModule(f"{file!r}: {e}; pip install imagecodecs") from e
         raise InvalidArgument(f"{file!r} is damaged or no TIFF file: {e}") from e
@@ -236,7 +217,7 @@ def contents(file: str) -> Contents:
             path = "" if len(series) == 1 else str(number)
             image = images[number] if len(images) == len(series) else None
             entry = _entry(file, opened, number, each, image, found)
-            found.arrays[path] = _with_gdal(entry, each, number, found)
+            found.arrays[path] = with_gdal(entry, each, number, found)
         if len(series) > 1:
             found.groups[""] = {}
         if opened.is_ome:
@@ -294,7 +275,7 @@ def _entry(
     given = described.get("dimension_names")
     if isinstance(given, list) and len(given) == len(shape):
         names, axes = tuple(None if n is None else str(n) for n in given), None
-    nodata = _nodata(series, found)
+    nodata = missing_value(series, found)
     return ArrayEntry(
         SeriesValues(file, number, order, shape, added),
         shape,
@@ -302,7 +283,7 @@ def _entry(
         chunks=None if added else chunks,
         fill_value=DEFAULT_FILL if nodata is None else nodata,
         missing=nodata,
-        attributes={**own, **_place(series, shape, names, found)},
+        attributes={**own, **place_attributes(series, shape, names, found)},
         dimension_names=names,
         stated_axes=axes,
         as_image=None if added and series.kind == "shaped" else arranged,
@@ -468,172 +449,21 @@ def _attributes(opened: Any, series: Any, number: int, found: Contents) -> dict[
     kept: dict[str, Any] = {}
     for name, value in opened.imagej_metadata.items():
         try:
-            kept[str(name)] = plain_value(value)
+            kept[str(name)] = _as_json(value)
         except TypeError:
             found.skipped[f"ImageJ {name} of series {number}"] = "attributes cannot hold bytes"
     sizes = {f"pixel size {axis}": size for axis, size in _resolution(series).items() if size != 1}
     return {"imagej": {**kept, **sizes}}
 
 
-# GeoTIFF
-
-_NODATA, _METADATA, _DIRECTORY = 42113, 42112, 34735  # tags of GDAL, and of GeoTIFF
-_PLACES = {"ModelPixelScale": 33550, "ModelTiepoint": 33922, "ModelTransformation": 34264}
-COLOUR = "colorinterp"  # the role of the name of a band's colour
-_RGB, _ALPHA = 2, (1, 2)  # what the samples of a pixel are
-_MASK = 4  # the bit of a page that says which pixels of another one are valid
-OWN_DESCRIPTION = '{"array_shape":'  # the start of what the export of maps writes
-# The attributes of what GDAL says of a band, by its role, and the value of bands without it.
-ROLES = {
-    "scale": ("scale_factor", 1.0), "offset": ("add_offset", 0.0), "unittype": ("units", ""),
-    "description": ("long_name", ""),
-}  # fmt: skip
-
-
-def _with_gdal(entry: ArrayEntry, series: Any, number: int, found: Contents) -> ArrayEntry:
-    """Return an array with what GDAL, or the export of a map, says of it."""
-    keyframe = series.keyframe
-    if int(keyframe.subfiletype) & _MASK:
-        found.notes.append(
-            f"array {number} is the mask of the array before it: 0 where pixels are not valid"
-        )
-        return entry
-    tags = {code for code in (_NODATA, _METADATA, _DIRECTORY, *_PLACES.values())
-            if code in keyframe.tags}  # fmt: skip
-    if not tags:
-        return entry
-    if len(series.pages) > 1 and _pages_differ(series, tags):
-        found.skipped["places and metadata of pages"] = "only those of the first are imported"
-    stated = _gdal_attributes(keyframe, dict(zip(series.axes, series.shape, strict=True)), found)
-    if entry.image is not None:
-        return replace(
-            entry, missing=_nodata(series, found), attributes={**entry.attributes, **stated}
-        )
-    image = entry.as_image
-    if image is not None:
-        attributes = {**image.attributes, **stated}
-        image = replace(image, missing=entry.missing, attributes=attributes)
-    return replace(entry, attributes={**entry.attributes, **stated}, as_image=image)
-
-
-def _pages_differ(series: Any, tags: set[int]) -> bool:
-    """Return True if a page has another place or other metadata than the first one."""
-    first = {code: series.keyframe.tags[code].value for code in tags}
-    pages = [page.aspage() for page in series.pages[1:] if page is not None]
-    return any(page.tags.valueof(code) != value for page in pages for code, value in first.items())
-
-
-def _gdal_attributes(keyframe: Any, shape: dict[str, int], found: Contents) -> dict[str, Any]:
-    """Return GDAL's metadata as attributes: those of CF that all bands share, and `gdal`."""
-    text = keyframe.tags.valueof(_METADATA) or "<GDALMetadata/>"
-    tags: dict[str, dict[str, str]] = {}
-    bands: list[dict[str, Any]] = [{} for _ in range(shape.get("S", 1))]
-    try:
-        for item in ElementTree.fromstring(str(text)):
-            sample = int(item.get("sample", -1))
-            into: Any = tags
-            value: Any = unescape(item.text or "", {"&quot;": '"', "&apos;": "'"})
-            name, role = item.get("name", ""), item.get("role")
-            if len(item) or sample >= len(bands):
-                found.skipped[f"GDAL metadata {name or item.get('domain')}"] = "it is no plain text"
-            elif sample >= 0 and role in ROLES:
-                default = ROLES[role][1]
-                bands[sample][ROLES[role][0]] = float(value) if default != "" else value
-            elif sample >= 0 and role == COLOUR:
-                bands[sample][COLOUR] = value
-            else:
-                into = tags if sample < 0 else bands[sample].setdefault("tags", {})
-                into.setdefault(item.get("domain", ""), {})[name] = value
-    except (ElementTree.ParseError, ValueError) as e:
-        found.skipped["GDAL metadata"] = f"they cannot be read: {e}"
-        return {}
-    if int(keyframe.photometric) == _RGB:
-        for band, colour in zip(bands, ("Red", "Green", "Blue"), strict=False):
-            band.setdefault(COLOUR, colour)
-    elif len(bands) in (3, 4):  # without this, the export would take them for colours
-        for band, colour in zip(bands, ("Gray", *("Undefined",) * 3), strict=False):
-            band.setdefault(COLOUR, colour)
-    for band, kind in zip(reversed(bands), reversed(keyframe.extrasamples), strict=False):
-        if int(kind) in _ALPHA:
-            band[COLOUR] = "Alpha"
-    attributes: dict[str, Any] = {}
-    for name, default in ROLES.values():
-        first, *others = [band.get(name, default) for band in bands]
-        number = default != ""
-        odd = number and (not math.isfinite(first) or (name == "scale_factor" and first == 0))
-        if not odd and all(other == first for other in others):
-            if first != default:
-                attributes[name] = first
-            for band in bands:
-                band.pop(name, None)
-    if any("scale_factor" in band or "add_offset" in band for band in bands):
-        found.notes.append(
-            "the scale or offset differs from band to band, or is no number; it is kept in the"
-            " attribute gdal, and not applied when values are decoded"
-        )
-    if (keyframe.geotiff_tags or {}).get("GTRasterTypeGeoKey") == POINT:
-        tags.setdefault("", {})["AREA_OR_POINT"] = "Point"
-    gdal = {"tags": tags, "bands": bands if any(bands) else []}
-    if any(gdal.values()):
-        attributes["gdal"] = {name: value for name, value in gdal.items() if value}
-    return attributes
-
-
-def _place(
-    series: Any, shape: tuple[int, ...], names: tuple[str | None, ...] | None, found: Contents
-) -> dict[str, Any]:
-    """Return the attributes of a GeoTIFF's transform and reference system; note what is lost."""
-    keyframe = series.keyframe
-    try:
-        tags = dict(keyframe.geotiff_tags or {}) if keyframe.is_geotiff else {}
-        tags |= {n: keyframe.tags[c].value for n, c in _PLACES.items() if c in keyframe.tags}
-        if not tags:
-            return {}
-        path = keyframe.parent.filehandle.path
-        where, crs = geotiff_transform(tags), geotiff_crs(tags, path)
-    except (*_ERRORS, OmnizarrError) as e:
-        found.skipped["coordinate system"] = f"the GeoTIFF tags cannot be read: {e}"
-        return {}
-    attributes: dict[str, Any] = {}
-    used = []
-    if where is None and not tags.keys() & _PLACES.keys():
-        pass  # there is a reference system only
-    elif where is None or names is None or not {"y", "x"} <= {*names}:
-        found.skipped["coordinates of the pixels"] = (
-            "the file has control points instead of a transform" if where is None
-            else f"the axes {series.axes} have no rows and columns"
-        )  # fmt: skip
-    else:
-        attributes["spatial:dimensions"] = ["y", "x"]
-        attributes["spatial:shape"] = [shape[names.index(name)] for name in ("y", "x")]
-        attributes["spatial:transform"] = list(where.coefficients)
-        used.append(SPATIAL)
-    if crs is not None:
-        attributes |= {"_CRS": to_gdal(crs), **to_proj(crs)}
-        used.append(PROJ)
-    elif tags.keys() & GEOTIFF_KEYS:
-        about = tags.get("PCSCitationGeoKey") or tags.get("GTCitationGeoKey")
-        text = f"{about!r} " if isinstance(about, str) else ""
-        found.skipped["coordinate reference system"] = (
-            f"{text}has no EPSG code in the file; install rasterio, or add one as the attribute"
-            " proj:code"
-        )
-    if epsg_number(tags.get("VerticalCSTypeGeoKey")) is not None:
-        found.skipped["vertical reference system"] = "only the horizontal one is imported"
-    if used:
-        kept = ["the transform" if each is SPATIAL else str(crs) for each in used]
-        found.notes.append(f"kept as attributes: {' and '.join(kept)}")
-        attributes["zarr_conventions"] = registered(None, *used)
-    return attributes
-
-
-def _nodata(series: Any, found: Contents) -> Any:
-    """Return GDAL's no-data value as the type of the pixels; None if there is none."""
-    tag = series.keyframe.tags.get(_NODATA)
-    if tag is None:
-        return None
-    text, dtype = str(tag.value).strip().rstrip("\0"), native(series.dtype)
-    value = number_in_text(text, dtype)
-    if value is None:
-        found.skipped["no-data value"] = f"{text!r} is no value of type {dtype}"
-    return value
+def _as_json(value: Any) -> Any:
+    """Return a value as JSON, with tables of colours as lists; raise TypeError for bytes."""
+    if isinstance(value, dict):
+        return {str(k): _as_json(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(v) for v in value]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _as_json(value.tolist())
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(value)

@@ -17,9 +17,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 import numpy.typing as npt
@@ -28,18 +26,16 @@ from omnizarr import Array, Group
 from omnizarr.bulk.fill import COPIES, Filled, cast
 from omnizarr.bulk.job import Task, task_id
 from omnizarr.bulk.partition import read_axes
-from omnizarr.conventions.cf.variable import described_values
-from omnizarr.conventions.geo.crs import CRS
 from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.map import open as open_map
 from omnizarr.conventions.ome.image import Image, load
 from omnizarr.conventions.ome.plate import open as open_ome
 from omnizarr.conventions.ome.versions import NEWEST, is_image, to_attributes
-from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, MissingPackage
+from omnizarr.errors import CannotExpress, MissingModule
 from omnizarr.extension import as_plain, paths
 from omnizarr.interop.files.exporting import FileWriter
+from omnizarr.interop.files.geotiff import is_colour, place_tags, sample_options, value_tags
 from omnizarr.interop.files.ome_xml import xml_metadata
-from omnizarr.interop.files.tiff import COLOUR, ROLES
 
 try:
     import tifffile
@@ -47,7 +43,6 @@ except ImportError as e:
     raise MissingModule(f"TIFF files need tifffile: pip install 'omnizarr[tiff]' ({e})") from e
 
 TILE = 512
-_IN_PAGE = ("Gray", "Undefined", "Alpha")  # colours that a page says itself
 _BANDS = {"s", "band", "bands"}  # names of the axis of bands; s are the samples of a pixel
 _LARGE = 2**32 - 2**25  # bytes from which a file must be BigTIFF
 _OME_TYPES = ("i1", "i2", "i4", "u1", "u2", "u4", "f4", "f8", "c8", "c16")
@@ -111,61 +106,16 @@ class TiffWriter(FileWriter):
                 )
             elif is_flat and not self._is_ome() and (placed or self._has_bands(first)):
                 self.map = found
-                self._place(found)
+                self.tags, self.wkt = place_tags(found, self.skipped)
         if len(self.levels) > len(self._levels()):
             self.skipped["coarser levels"] = "the file has only those that GDAL can find"
         if not self._is_ome():
-            self._numbers(first)
+            self.tags += value_tags(first, self._type(), self._bands(), self.skipped)
 
     def _has_bands(self, first: Array) -> bool:
         """Return True for a map that says nothing of its place."""
         names = {*(first.dimension_names or ())}
         return isinstance(self.node, Group) or "gdal" in first.attrs or bool(names & _BANDS)
-
-    def _place(self, found: Map) -> None:
-        """Add the tags of the transform and reference system."""
-        where, first = found.levels[0].transform, found.levels[0].array
-        is_point = _gdal(first.attrs, "tags", {}).get("", {}).get("AREA_OR_POINT") == "Point"
-        where = where.shifted(0.5, 0.5) if where is not None and is_point else where
-        if where is not None and where.b == where.d == 0 and where.a > 0 > where.e:
-            self.tags.append((33550, "d", 3, (where.a, -where.e, 0.0), False))
-            self.tags.append((33922, "d", 6, (0.0, 0.0, 0.0, where.c, where.f, 0.0), False))
-        elif where is not None:
-            a, b, c, d, e, f = where.coefficients
-            matrix = (a, b, 0.0, c, d, e, 0.0, f, *(0.0,) * 7, 1.0)
-            self.tags.append((34264, "d", 16, matrix, False))
-        keys = [] if found.crs is None else _geo_keys(found.crs)
-        if found.crs is not None and not keys:
-            if find_spec("rasterio") is None or find_spec("pyproj") is None:
-                self.skipped["coordinate reference system"] = (
-                    f"{found.crs} has no EPSG code that a tag can hold; install rasterio and pyproj"
-                )
-            else:
-                self.wkt = found.crs.to_wkt2()
-        if not keys and not is_point:
-            return
-        keys = [(1025, 0, 1, 2 if is_point else 1), *keys]
-        directory = [1, 1, 0, len(keys), *(n for key in sorted(keys) for n in key)]
-        self.tags.append((34735, "H", len(directory), tuple(directory), False))
-
-    def _numbers(self, first: Array) -> None:
-        """Add the tags of GDAL for missing values, packing, units, names and further metadata."""
-        attributes, packing = described_values(first)
-        dtype = self._type()
-        missing, *others = packing.missing or (None,)
-        if missing is not None and _fits(missing, dtype):
-            self.tags.append((42113, "s", 0, repr(missing), False))
-        elif missing is not None:
-            self.skipped["no-data value"] = f"{missing} is no value of type {dtype}"
-        if others:
-            self.skipped["missing values"] = f"a file has one: {missing}, not also {others}"
-        if packing.signed is not None:
-            self.skipped["_Unsigned"] = f"numbers are written as {dtype}, without their sign"
-        if packing.valid:
-            self.skipped["valid range"] = "a TIFF file has none; it is kept in its description"
-        text = _gdal_metadata(attributes, self._bands())
-        if text:
-            self.tags.append((42112, "s", 0, text.encode(), False))
 
     def _bands(self) -> int:
         first = self.levels[0]
@@ -278,96 +228,6 @@ def _bands_last(found: Map | None, array: Array) -> bool:
     return (found.levels[0].rows, found.levels[0].columns) == (0, 1)
 
 
-def _fits(number: Any, dtype: np.dtype[Any]) -> bool:
-    """Return True if a number is one of a type."""
-    if dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            return bool(number != number or np.asarray(number, dtype) == number)
-    if dtype.kind not in "iu" or number != number or number != int(number):
-        return False
-    return bool(np.iinfo(dtype).min <= number <= np.iinfo(dtype).max)
-
-
-def _geo_keys(crs: CRS) -> list[tuple[int, int, int, int]]:
-    """Return the keys of a reference system with an EPSG code; none if they cannot say it."""
-    authority, _, number = (crs.code or "").partition(":")
-    if authority != "EPSG" or not number.isdigit() or not 1024 <= int(number) < 32767:
-        return []
-    try:
-        system = crs.to_pyproj()
-    except (MissingPackage, InvalidMetadata):
-        return []
-    if system.is_compound or system.is_bound:
-        return []
-    if system.is_projected:
-        return [(1024, 0, 1, 1), (3072, 0, 1, int(number))]
-    kind = 3 if system.is_geocentric else 2
-    return [(1024, 0, 1, kind), (2048, 0, 1, int(number))]
-
-
-def _gdal(attributes: Mapping[str, Any], name: str, default: Any) -> Any:
-    """Return a member of the attribute `gdal` if it has the type of the default."""
-    stated = attributes.get("gdal")
-    found = stated.get(name) if isinstance(stated, Mapping) else None
-    return found if isinstance(found, type(default)) else default
-
-
-def _is_rgb(bands: list[Any]) -> bool:
-    return [band.get(COLOUR) for band in bands[:3]] == ["Red", "Green", "Blue"]
-
-
-def _is_colour(array: Array) -> bool:
-    """Return True for an array whose last axis are the samples of colours."""
-    names = array.dimension_names or ()
-    is_like_colour = array.ndim > 2 and array.shape[-1] in (3, 4) and array.dtype.kind == "u"
-    return is_like_colour and names[-1:] == ("s",)
-
-
-def _samples(array: Array, count: int) -> dict[str, Any]:
-    """Return the options of tifffile for the colours of the bands of a map."""
-    bands = _gdal(array.attrs, "bands", [])
-    if not bands and _is_colour(array):
-        return {"photometric": "rgb"}
-    bands = bands if len(bands) == count else [{}] * count
-    rgb = _is_rgb(bands)
-    extra = [
-        "unassalpha" if band.get(COLOUR) == "Alpha" else "unspecified"
-        for band in bands[3 if rgb else 1 :]
-    ]
-    found: dict[str, Any] = {"photometric": "rgb" if rgb else "minisblack"}
-    return {**found, "extrasamples": extra} if extra else found
-
-
-def _gdal_metadata(attributes: Mapping[str, Any], bands: int) -> str:
-    """Return attributes as GDAL's metadata; empty if there are none."""
-    lines: list[str] = []
-
-    def add(name: str, value: Any, **members: Any) -> None:
-        about = "".join(f" {k}={quoteattr(str(v))}" for k, v in members.items() if v != "")
-        text = escape(escape(str(value)))  # GDAL escapes the text and then the document
-        lines.append(f"<Item name={quoteattr(name)}{about}>{text}</Item>")
-
-    def add_tags(tags: Any, **members: Any) -> None:
-        for domain, inner in tags.items():
-            for name, value in inner.items():
-                if name != "AREA_OR_POINT":  # that is a key of GeoTIFF
-                    add(name, value, domain=domain, **members)
-
-    add_tags(_gdal(attributes, "tags", {}))
-    own = _gdal(attributes, "bands", [])
-    own = own if len(own) == bands else [{}] * bands
-    for sample, band in enumerate(own):
-        for role, (name, default) in ROLES.items():
-            value = band.get(name, attributes.get(name))
-            if isinstance(value, str) if default == "" else isinstance(value, (int, float)):
-                add(role.upper(), value, sample=sample, role=role)
-        in_page = (_is_rgb(own) and sample < 3) or band.get(COLOUR) in _IN_PAGE
-        if COLOUR in band and not in_page:
-            add(COLOUR.upper(), band[COLOUR], sample=sample, role=COLOUR)
-        add_tags(band.get("tags", {}), sample=sample)
-    return f"<GDALMetadata>{''.join(lines)}</GDALMetadata>" if lines else ""
-
-
 @dataclass
 class OmeTiffWriter(TiffWriter):
     """Write an image with its levels, or an array with the axes of an image, as OME-TIFF."""
@@ -469,12 +329,12 @@ class WritePages:
             "compression": "zlib" if self.compressed else None,
         }
         geo = self.bands_last is not None
-        colour = not self.ome and self.dtype.kind == "u" and _is_colour(first)
+        colour = not self.ome and self.dtype.kind == "u" and is_colour(first)
         if self.bands_last is not None:
             colour = self.bands_last and first.shape[-1] > 1
             if colour or (first.ndim == 3 and first.shape[0] > 1 and not self.bands_last):
                 options["planarconfig"] = "contig" if colour else "separate"
-                options |= _samples(first, first.shape[-1 if colour else 0])
+                options |= sample_options(first, first.shape[-1 if colour else 0])
         elif colour:
             options |= {"photometric": "rgb", "planarconfig": "contig"}
         inner = 3 if colour else 2
