@@ -23,8 +23,7 @@ from numcodecs import blosc
 
 from omnizarr.codecs.codec import (
     Buffer,
-    Configured,
-    Kind,
+    BytesBytesCodec,
     Region,
     as_bytes_array,
     check_memory,
@@ -64,7 +63,7 @@ if hasattr(blosc, "get_mutex"):
 
 
 @dataclass(frozen=True, slots=True)
-class NumcodecsBlosc(Configured):
+class NumcodecsBlosc(BytesBytesCodec):
     """Blosc, as ``blosc`` in versions 1 and 2.
 
     ``{"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}``; the shuffle is a number (0
@@ -92,7 +91,6 @@ class NumcodecsBlosc(Configured):
     typesize: int | None = None
 
     name: ClassVar[str] = "numcodecs.blosc"
-    kind: ClassVar[Kind] = "bytes->bytes"
     borrows: ClassVar[bool] = True
     min_size_of_block_reads: ClassVar[int] = MIN_SIZE
 
@@ -110,9 +108,6 @@ class NumcodecsBlosc(Configured):
     def for_items(self, itemsize: int) -> Self:
         """Return the codec with the size of the items that it is given."""
         return self if self.typesize else replace(self, typesize=max(1, itemsize))
-
-    def encoded_size(self, size: int) -> int | None:
-        return None
 
     def shuffle_code(self) -> int:
         """Return the shuffle as Blosc numbers it."""

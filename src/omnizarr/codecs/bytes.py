@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.codecs.codec import Buffer, Configured, Kind, Spec
+from omnizarr.codecs.codec import ArrayBytesCodec, Buffer, Spec
 from omnizarr.data_types import as_type
 from omnizarr.errors import InvalidMetadata
 
 
 @dataclass(frozen=True, slots=True)
-class Bytes(Configured):
+class Bytes(ArrayBytesCodec):
     """``bytes`` of version 3: ``{"endian": "little"}``.
 
     ``endian`` in 2023, and ``https://purl.org/zarr/spec/codecs/endian/1.0`` in the draft; versions
@@ -34,7 +34,6 @@ class Bytes(Configured):
     endian: str | None = None
 
     name: ClassVar[str] = "bytes"
-    kind: ClassVar[Kind] = "array->bytes"
     borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

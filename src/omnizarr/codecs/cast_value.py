@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.codecs.codec import Configured, Kind, Spec
+from omnizarr.codecs.codec import ArrayArrayCodec, Kind, Spec
 from omnizarr.concurrency.cache import cached
 from omnizarr.data_types import bind as bind_type
 from omnizarr.data_types import describe
@@ -280,7 +280,7 @@ Pairs = tuple[tuple[Any, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class CastValue(Configured):
+class CastValue(ArrayArrayCodec):
     """The registered extension ``cast_value`` of version 3, for integers and floats.
 
     ``{"data_type": "uint8", "rounding": "nearest-even", "out_of_range": "clamp", "scalar_map":
@@ -307,7 +307,6 @@ class CastValue(Configured):
     scalar_map: Mapping[str, Any] | None = None
 
     name: ClassVar[str] = "cast_value"
-    kind: ClassVar[Kind] = "array->array"
     borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

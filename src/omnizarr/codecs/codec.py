@@ -33,8 +33,10 @@ import numpy.typing as npt
 from omnizarr import config
 from omnizarr.codecs.specify import plain_member
 from omnizarr.data_types.data_type import DataType, Scalar
-from omnizarr.errors import WrongType, known_names
+from omnizarr.errors import InvalidMetadata, Problem, WrongType, known_names
 from omnizarr.model import Named
+from omnizarr.model.fields import Fields
+from omnizarr.model.fields import named as as_named
 from omnizarr.model.node import check_members, invalid
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -183,6 +185,25 @@ def bind_dataclass(cls: Any, named: Named) -> Any:
     }
     check_members(named, "codec", required=required, optional={f.name for f in fields})
     return cls(**{k: _frozen(v) for k, v in named.configuration.items()})
+
+
+def inner_codecs(fields: Fields, member: str) -> tuple[Named, ...]:
+    """Return the codecs that a member of a configuration lists; problems are recorded."""
+    given = fields.get(member)
+    if not isinstance(given, (list, tuple)) or not given:
+        fields.error(member, "expected a list of at least one codec")
+        return ()
+    return tuple(
+        each if isinstance(each, Named) else as_named(fields, f"{member}[{i}]", each)
+        for i, each in enumerate(given)
+    )
+
+
+def raise_problems(fields: Fields, name: str) -> None:
+    """Raise if something was wrong in the configuration of a codec."""
+    if fields.problems:
+        placed = [Problem("", f"configuration.{p.field}", p.message) for p in fields.problems]
+        raise InvalidMetadata.of(placed, f"codec {name!r}")
 
 
 def _frozen(value: Any) -> Any:

@@ -17,8 +17,7 @@ from numcodecs import lz4
 
 from omnizarr.codecs.codec import (
     Buffer,
-    Configured,
-    Kind,
+    BytesBytesCodec,
     as_bytes_array,
     bounded,
     check_memory,
@@ -28,10 +27,47 @@ from omnizarr.codecs.codec import (
 
 deflate = import_optional("deflate")
 _EXTRA = 2**20  # bytes of memory that it needs besides
+_GZIP = 31  # zlib's window for gzip
 
 
 @dataclass(frozen=True, slots=True)
-class Gzip(Configured):
+class _Deflate(BytesBytesCodec):
+    """gzip and zlib, which differ in what is around the compressed data."""
+
+    level: int = 1
+
+    window: ClassVar[int]  # as zlib takes it
+    least: ClassVar[int]  # bytes around the compressed data
+
+    def encode(self, data: Buffer) -> Buffer:
+        level = 6 if self.level < 0 else self.level
+        if deflate is None:
+            return _compress(data, level, self.window)
+        check_memory(len(data) + _EXTRA)
+        is_gzip = self.window == _GZIP
+        return bytes((deflate.gzip_compress if is_gzip else deflate.zlib_compress)(data, level))
+
+    def decode(self, data: Buffer, size: int | None) -> Buffer:
+        if deflate is not None and size and len(data) > self.least:
+            check_memory(size + _EXTRA)
+            is_gzip = self.window == _GZIP
+            try:
+                decompress = deflate.gzip_decompress if is_gzip else deflate.zlib_decompress
+                out: bytearray = decompress(data, size)
+            except deflate.DeflateError:
+                out = bytearray()
+            if is_gzip:
+                trailer = deflate.crc32(out).to_bytes(4, "little")
+                trailer += (size % 2**32).to_bytes(4, "little")
+            else:
+                trailer = deflate.adler32(out).to_bytes(4, "big")
+            if len(out) == size and bytes(data[-len(trailer) :]) == trailer:
+                return out
+        return bounded(lambda d, n: _decompress(d, n, self.window), data, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Gzip(_Deflate):
     """gzip, as ``gzip`` in versions 1 and 2: ``{"level": 1}``, 0 to 9.
 
     ``numcodecs.gzip`` in version 3.
@@ -45,37 +81,13 @@ class Gzip(Configured):
         9
     """
 
-    level: int = 1
-
     name: ClassVar[str] = "gzip"
-    kind: ClassVar[Kind] = "bytes->bytes"
     borrows: ClassVar[bool] = True
+    window: ClassVar[int] = _GZIP
+    least: ClassVar[int] = 18
 
     def __post_init__(self) -> None:
         self.check_integer("level", 0, 9)
-
-    def encoded_size(self, size: int) -> int | None:
-        return None
-
-    def encode(self, data: Buffer) -> Buffer:
-        if deflate is None:
-            return _compress(data, self.level, 31)
-        check_memory(len(data) + _EXTRA)
-        return bytes(deflate.gzip_compress(data, self.level))
-
-    def decode(self, data: Buffer, size: int | None) -> Buffer:
-        if deflate is not None and size and len(data) > 18:
-            check_memory(size + _EXTRA)
-            try:
-                out: bytearray = deflate.gzip_decompress(data, size)
-            except deflate.DeflateError:
-                out = bytearray()
-            trailer = deflate.crc32(out).to_bytes(4, "little") + (size % 2**32).to_bytes(
-                4, "little"
-            )
-            if len(out) == size and bytes(data[-8:]) == trailer:
-                return out
-        return bounded(lambda d, n: _decompress(d, n, 31), data, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +112,7 @@ class StrictGzip(Gzip):
 
 
 @dataclass(frozen=True, slots=True)
-class Zlib(Configured):
+class Zlib(_Deflate):
     """zlib, as ``zlib`` in versions 1 and 2: ``{"level": 1}``, -1 to 9.
 
     ``numcodecs.zlib`` in version 3.
@@ -114,36 +126,13 @@ class Zlib(Configured):
         9
     """
 
-    level: int = 1
-
     name: ClassVar[str] = "numcodecs.zlib"
-    kind: ClassVar[Kind] = "bytes->bytes"
     borrows: ClassVar[bool] = True
+    window: ClassVar[int] = 15
+    least: ClassVar[int] = 6
 
     def __post_init__(self) -> None:
         self.check_integer("level", -1, 9)
-
-    def encoded_size(self, size: int) -> int | None:
-        return None
-
-    def encode(self, data: Buffer) -> Buffer:
-        level = 6 if self.level < 0 else self.level
-        if deflate is None:
-            return _compress(data, level, 15)
-        check_memory(len(data) + _EXTRA)
-        return bytes(deflate.zlib_compress(data, level))
-
-    def decode(self, data: Buffer, size: int | None) -> Buffer:
-        if deflate is not None and size and len(data) > 6:
-            check_memory(size + _EXTRA)
-            try:
-                out: bytearray = deflate.zlib_decompress(data, size)
-            except deflate.DeflateError:
-                out = bytearray()
-            trailer = deflate.adler32(out).to_bytes(4, "big")
-            if len(out) == size and bytes(data[-4:]) == trailer:
-                return out
-        return bounded(lambda d, n: _decompress(d, n, 15), data, size)
 
 
 def _compress(data: Buffer, level: int, window: int) -> bytes:
@@ -165,13 +154,13 @@ def _decompress(data: Buffer, limit: int, window: int) -> bytes:
         rest = member.unused_data
         if not rest:
             break
-        if window != 31:
+        if window != _GZIP:
             raise ValueError(f"{len(rest)} bytes follow the end of the compressed data")
     return b"".join(out)
 
 
 @dataclass(frozen=True, slots=True)
-class Bz2(Configured):
+class Bz2(BytesBytesCodec):
     """bzip2, as ``bz2`` in versions 1 and 2: ``{"level": 1}``, 1 to 9.
 
     ``numcodecs.bz2`` in version 3.
@@ -188,14 +177,10 @@ class Bz2(Configured):
     level: int = 1
 
     name: ClassVar[str] = "numcodecs.bz2"
-    kind: ClassVar[Kind] = "bytes->bytes"
     borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.check_integer("level", 1, 9)
-
-    def encoded_size(self, size: int) -> int | None:
-        return None
 
     def encode(self, data: Buffer) -> Buffer:
         return bz2.compress(data, self.level)
@@ -205,7 +190,7 @@ class Bz2(Configured):
 
 
 @dataclass(frozen=True, slots=True)
-class Lzma(Configured):
+class Lzma(BytesBytesCodec):
     """LZMA, as ``lzma`` in versions 1 and 2, with the options of Python's module `lzma`.
 
     ``{"format": 1, "check": -1, "preset": null, "filters": null}``. ``numcodecs.lzma`` in version
@@ -229,11 +214,7 @@ class Lzma(Configured):
     filters: tuple[Any, ...] | None = None
 
     name: ClassVar[str] = "numcodecs.lzma"
-    kind: ClassVar[Kind] = "bytes->bytes"
     borrows: ClassVar[bool] = True
-
-    def encoded_size(self, size: int) -> int | None:
-        return None
 
     def _filters(self) -> list[dict[str, Any]] | None:
         return [dict(f) for f in self.filters] if self.filters else None
@@ -261,7 +242,7 @@ def _decompress_all(
 
 
 @dataclass(frozen=True, slots=True)
-class Lz4(Configured):
+class Lz4(BytesBytesCodec):
     """LZ4 behind the size in four bytes, as ``lz4`` in version 2: ``{"acceleration": 1}``.
 
     ``numcodecs.lz4`` in version 3.
@@ -270,14 +251,10 @@ class Lz4(Configured):
     acceleration: int = 1
 
     name: ClassVar[str] = "numcodecs.lz4"
-    kind: ClassVar[Kind] = "bytes->bytes"
     borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.check_integer("acceleration", -(2**31), 2**31 - 1)
-
-    def encoded_size(self, size: int) -> int | None:
-        return None
 
     def encode(self, data: Buffer) -> Buffer:
         return bytes(lz4.compress(as_bytes_array(data), self.acceleration))

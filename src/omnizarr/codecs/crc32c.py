@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
-from omnizarr.codecs.codec import Buffer, Configured, Kind, import_optional
+from omnizarr.codecs.codec import Buffer, BytesBytesCodec, import_optional
 
 _POLYNOMIAL = 0x82F63B78  # with its bits reversed
 
@@ -45,7 +45,7 @@ _value = next(iter(implementations().values()))
 
 
 @dataclass(frozen=True, slots=True)
-class Crc32c(Configured):
+class Crc32c(BytesBytesCodec):
     """``crc32c`` of version 3; it has no configuration.
 
     Examples:
@@ -54,7 +54,6 @@ class Crc32c(Configured):
     """
 
     name: ClassVar[str] = "crc32c"
-    kind: ClassVar[Kind] = "bytes->bytes"
     borrows: ClassVar[bool] = True
 
     def encoded_size(self, size: int) -> int | None:

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.codecs.codec import Buffer, Configured, Kind, Spec, as_bytes_array
+from omnizarr.codecs.codec import ArrayBytesCodec, Buffer, Spec, as_bytes_array
 from omnizarr.errors import InvalidMetadata
 
 
 @dataclass(frozen=True, slots=True)
-class Packbits(Configured):
+class Packbits(ArrayBytesCodec):
     """The registered extension ``packbits`` of version 3.
 
     ``{"padding_encoding": "none", "first_bit": null, "last_bit": null}``. The filter of that name
@@ -26,7 +26,6 @@ class Packbits(Configured):
     last_bit: int | None = None
 
     name: ClassVar[str] = "packbits"
-    kind: ClassVar[Kind] = "array->bytes"
     borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import numpy.typing as npt
 
-from omnizarr.codecs.codec import Configured, Kind, Spec
+from omnizarr.codecs.codec import ArrayArrayCodec, Spec
 from omnizarr.model.fields import MAX_RANK
 from omnizarr.model.node import invalid
 
 
 @dataclass(frozen=True, slots=True)
-class Reshape(Configured):
+class Reshape(ArrayArrayCodec):
     """The registered extension ``reshape`` of version 3: ``{"shape": [[0, 1], 10, -1]}``.
 
     The length of an axis of the result is a number, the product of the listed axes of the input, or
@@ -25,7 +25,6 @@ class Reshape(Configured):
     shape: tuple[int | tuple[int, ...], ...]
 
     name: ClassVar[str] = "reshape"
-    kind: ClassVar[Kind] = "array->array"
     borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -79,14 +78,13 @@ class Reshape(Configured):
 
 
 @dataclass(frozen=True, slots=True)
-class Squeeze(Configured):
+class Squeeze(ArrayArrayCodec):
     """The codec ``zarrs.squeeze`` of zarrs: a chunk without its axes of length 1.
 
     There is no configuration. A chunk of one item becomes one axis of length 1.
     """
 
     name: ClassVar[str] = "zarrs.squeeze"
-    kind: ClassVar[Kind] = "array->array"
     borrows: ClassVar[bool] = True
 
     def resolve(self, spec: Spec) -> Spec:

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.codecs.cast_value import Reals, cast, reals
-from omnizarr.codecs.codec import Configured, Kind, Spec
+from omnizarr.codecs.codec import ArrayArrayCodec, Spec
 from omnizarr.errors import InvalidMetadata
 from omnizarr.model.node import invalid
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleOffset(Configured):
+class ScaleOffset(ArrayArrayCodec):
     """The registered extension ``scale_offset`` of version 3: ``{"offset": 5, "scale": 0.1}``.
 
     Both are optional and spelled like fill values. The type stays, so ``cast_value`` usually
@@ -37,7 +37,6 @@ class ScaleOffset(Configured):
     scale: Any = 1
 
     name: ClassVar[str] = "scale_offset"
-    kind: ClassVar[Kind] = "array->array"
     borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -20,7 +20,16 @@ import numpy.typing as npt
 
 from omnizarr import config
 from omnizarr.chunk_grids import Grid, RegularAxis
-from omnizarr.codecs.codec import Buffer, Configured, Kind, Region, Spec, is_fill
+from omnizarr.codecs.codec import (
+    Buffer,
+    ChunkwiseCodec,
+    Kind,
+    Region,
+    Spec,
+    inner_codecs,
+    is_fill,
+    raise_problems,
+)
 from omnizarr.codecs.pipeline import (
     CodecPipeline,
     Decode,
@@ -33,9 +42,9 @@ from omnizarr.codecs.pipeline import (
 )
 from omnizarr.codecs.specify import to_named
 from omnizarr.data_types import bind as bind_type
-from omnizarr.errors import ChunkError, InvalidMetadata, Problem, error_context
+from omnizarr.errors import ChunkError, InvalidMetadata, error_context
 from omnizarr.model import Named
-from omnizarr.model.fields import Fields, named
+from omnizarr.model.fields import Fields
 from omnizarr.model.node import check_members, invalid
 from omnizarr.stores import Range
 
@@ -201,7 +210,7 @@ def coalesce(parts: Iterable[Range]) -> CoalescedRanges:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardingIndexed(Configured):
+class ShardingIndexed(ChunkwiseCodec):
     """The codec ``sharding_indexed`` of version 3; shards may nest.
 
     ``{"chunk_shape": [32, 32], "codecs": [{"name": "bytes", …}, …], "index_codecs": [{"name":
@@ -225,7 +234,6 @@ class ShardingIndexed(Configured):
     index_location: str = "end"
 
     name: ClassVar[str] = "sharding_indexed"
-    kind: ClassVar[Kind] = "array->bytes"
 
     def __post_init__(self) -> None:
         given: Any = self.chunk_shape
@@ -239,35 +247,17 @@ class ShardingIndexed(Configured):
     def bind(cls, stated: Named) -> ShardingIndexed:
         needed = ("chunk_shape", "codecs", "index_codecs")
         check_members(stated, "codec", required=needed, optional=("index_location",))
-        problems: list[Problem] = []
-        fields = Fields("", stated.configuration, problems)
+        fields = Fields("", stated.configuration, [])
         shape = fields.integers("chunk_shape", least=1)
-        lists = []
-        for member in ("codecs", "index_codecs"):
-            value = fields.get(member)
-            if not isinstance(value, (list, tuple)) or not value:
-                fields.error(member, "expected a list of at least one codec")
-                value = ()
-            places = (f"{member}[{i}]" for i in range(len(value)))
-            lists.append(
-                tuple(
-                    v if isinstance(v, Named) else named(fields, place, v)
-                    for place, v in zip(places, value, strict=True)
-                )
-            )
+        codecs, index_codecs = inner_codecs(fields, "codecs"), inner_codecs(fields, "index_codecs")
         location = fields.choice("index_location", ("end", "start"))
-        if problems:
-            placed = [Problem("", f"configuration.{p.field}", p.message) for p in problems]
-            raise InvalidMetadata.of(placed, f"codec {cls.name!r}")
-        return cls(shape, lists[0], lists[1], location)
+        raise_problems(fields, cls.name)
+        return cls(shape, codecs, index_codecs, location)
 
     @property
     def inside(self) -> tuple[Named, ...]:
         """All codecs inside this one."""
         return (*self.codecs, *self.index_codecs)
-
-    def encoded_size(self, spec: Spec) -> int | None:
-        return None
 
     def for_spec(self, spec: Spec) -> Shards:
         """Return the codec bound to shards of one shape and type."""
@@ -290,14 +280,6 @@ class ShardingIndexed(Configured):
                 raise
             raise invalid("codec", self.name, "index_codecs", str(e)) from None
         return Shards(spec, inner, layout)
-
-    # A pipeline replaces this object by `for_spec`; these complete the protocol.
-
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
-        return self.for_spec(spec).encode(array, spec)
-
-    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        return self.for_spec(spec).decode(data, spec)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.codecs.codec import Configured, Kind, Spec
+from omnizarr.codecs.codec import ArrayArrayCodec, Spec
 from omnizarr.errors import InvalidMetadata
 
 
 @dataclass(frozen=True, slots=True)
-class Transpose(Configured):
+class Transpose(ArrayArrayCodec):
     """``transpose`` of version 3: ``{"order": [1, 0]}``; writers of 2023 also wrote "C" and "F".
 
     Versions 1 and 2 have ``"order": "F"``, and the draft ``"chunk_memory_layout": "F"``, for the
@@ -30,7 +30,6 @@ class Transpose(Configured):
     order: tuple[int, ...] | str
 
     name: ClassVar[str] = "transpose"
-    kind: ClassVar[Kind] = "array->array"
     borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs import vlen
 
-from omnizarr.codecs.codec import Buffer, Configured, Kind, Spec, as_bytes_array
+from omnizarr.codecs.codec import ArrayBytesCodec, Buffer, Spec, as_bytes_array
 from omnizarr.errors import InvalidMetadata
 
 try:
@@ -35,7 +35,7 @@ def _check_end(data: Buffer, lengths: Iterable[int]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class VlenUtf8(Configured):
+class VlenUtf8(ArrayBytesCodec):
     """The registered extension ``vlen-utf8``, an object codec of version 2; no configuration.
 
     Examples:
@@ -44,7 +44,6 @@ class VlenUtf8(Configured):
     """
 
     name: ClassVar[str] = "vlen-utf8"
-    kind: ClassVar[Kind] = "array->bytes"
 
     def encoded_size(self, spec: Spec) -> int | None:
         if spec.data_type.named.name not in ("string", "object", "fixed_length_utf32"):
@@ -72,7 +71,7 @@ class VlenUtf8(Configured):
 
 
 @dataclass(frozen=True, slots=True)
-class VlenBytes(Configured):
+class VlenBytes(ArrayBytesCodec):
     """The registered extension ``vlen-bytes``, an object codec of version 2; no configuration.
 
     Examples:
@@ -84,7 +83,6 @@ class VlenBytes(Configured):
     """
 
     name: ClassVar[str] = "vlen-bytes"
-    kind: ClassVar[Kind] = "array->bytes"
 
     def encoded_size(self, spec: Spec) -> int | None:
         if spec.data_type.dtype != np.dtype(object) and spec.data_type.dtype.kind != "S":

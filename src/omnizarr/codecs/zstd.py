@@ -14,14 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs import zstd
 
-from omnizarr.codecs.codec import (
-    Buffer,
-    Configured,
-    Kind,
-    as_bytes_array,
-    import_optional,
-    limit_of,
-)
+from omnizarr.codecs.codec import Buffer, BytesBytesCodec, as_bytes_array, import_optional, limit_of
 
 zstandard = import_optional("zstandard")
 SMALL = 2**18  # up to this many bytes a new context costs more than a copy
@@ -39,7 +32,7 @@ _contexts = _Contexts()
 
 
 @dataclass(frozen=True, slots=True)
-class Zstd(Configured):
+class Zstd(BytesBytesCodec):
     """The registered extension ``zstd``, and ``zstd`` in version 2.
 
     ``{"level": 0, "checksum": false}``
@@ -58,15 +51,11 @@ class Zstd(Configured):
     checksum: bool = False
 
     name: ClassVar[str] = "zstd"
-    kind: ClassVar[Kind] = "bytes->bytes"
     borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.check_integer("level", -131072, 22)
         self.check("checksum", isinstance(self.checksum, bool), "true or false")
-
-    def encoded_size(self, size: int) -> int | None:
-        return None
 
     def encode(self, data: Buffer) -> Buffer:
         if zstandard is None:

@@ -154,8 +154,8 @@ def test_a_header_does_not_decide_how_much_memory_is_used() -> None:
 @pytest.mark.parametrize(
     ("codecs", "dtype", "message"),
     [
-        ("x", "uint16", "list of codecs"),
-        ([], "uint16", "expected transpose, bytes and at most one"),
+        ("x", "uint16", "list of at least one codec"),
+        ([], "uint16", "list of at least one codec"),
         ([{"name": "bytes"}], "uint16", "expected transpose, bytes"),
         (codec(2, {"name": "crc32c"}, {"name": "crc32c"}), "uint16", "at most one compressor"),
         (codec(3), "uint16", r"order: expected \[1, 0\]"),

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.codecs.codec import Configured, Kind, Spec
+from omnizarr.codecs.codec import ArrayArrayCodec, Spec
 from omnizarr.data_types import as_type
 from omnizarr.data_types.cast import is_complex_pair
 from omnizarr.model.node import invalid
@@ -28,14 +28,13 @@ MANTISSA = {"float16": 10, "float32": 23, "float64": 52, "bfloat16": 7}
 
 
 @dataclass(frozen=True, slots=True)
-class Bitround(Configured):
+class Bitround(ArrayArrayCodec):
     """The registered extension ``bitround`` of version 3: ``{"keepbits": 10}``."""
 
     keepbits: int
 
     name: ClassVar[str] = "bitround"
     lossy: ClassVar[bool] = True
-    kind: ClassVar[Kind] = "array->array"
     borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

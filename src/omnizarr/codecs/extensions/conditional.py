@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from omnizarr import config
-from omnizarr.codecs.codec import Buffer, BytesBytes, Configured, Kind
+from omnizarr.codecs.codec import Buffer, BytesBytes, BytesBytesCodec
 from omnizarr.codecs.pipeline import bind_codec, codec_context
 from omnizarr.codecs.specify import codec_list, to_named
 from omnizarr.model import Named
@@ -26,14 +26,13 @@ MAX_HEADER_BITS = 2**16
 
 
 @dataclass(frozen=True)
-class Conditional(Configured):
+class Conditional(BytesBytesCodec):
     """The registered extension ``conditional``; `header_bits` has room for codecs of the future."""
 
     codecs: tuple[Named, ...]
     header_bits: int | None = None
 
     name: ClassVar[str] = "conditional"
-    kind: ClassVar[Kind] = "bytes->bytes"
 
     def __post_init__(self) -> None:
         codecs = tuple(to_named(codec, None) for codec in self.codecs)
@@ -73,9 +72,6 @@ class Conditional(Configured):
         """The bytes of the header."""
         least = -(-len(self.codecs) // 8)
         return least if self.header_bits is None else self.header_bits // 8
-
-    def encoded_size(self, size: int) -> int | None:
-        return None
 
     def encode(self, data: Buffer) -> Buffer:
         """Return the header and the data, encoded by the codecs that the setting chooses.

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from omnizarr.codecs.codec import Buffer, Configured, Kind, limit_of
+from omnizarr.codecs.codec import Buffer, BytesBytesCodec, limit_of
 from omnizarr.errors import CannotExpress
 
 PAGE = 2**16
@@ -42,19 +42,15 @@ _Table = tuple[int, list[int]]  # the bits to look up, and 16 * symbol + length 
 
 
 @dataclass(frozen=True, slots=True)
-class Gdeflate(Configured):
+class Gdeflate(BytesBytesCodec):
     """The codec ``zarrs.gdeflate``, which can be read only."""
 
     level: int
 
     name: ClassVar[str] = "zarrs.gdeflate"
-    kind: ClassVar[Kind] = "bytes->bytes"
 
     def __post_init__(self) -> None:
         self.check_integer("level", 0, 12)
-
-    def encoded_size(self, size: int) -> int | None:
-        return None
 
     def encode(self, data: Buffer) -> Buffer:
         raise CannotExpress(

@@ -32,13 +32,22 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs import lz4
 
-from omnizarr.codecs.codec import Buffer, ChunkwiseCodec, Configured, Kind, Spec, limit_of
+from omnizarr.codecs.codec import (
+    Buffer,
+    BytesBytesCodec,
+    ChunkwiseCodec,
+    Kind,
+    Spec,
+    inner_codecs,
+    limit_of,
+    raise_problems,
+)
 from omnizarr.codecs.pipeline import CodecPipeline, bind_pipeline
 from omnizarr.codecs.specify import to_named
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem, error_context
 from omnizarr.model import Named
-from omnizarr.model.fields import Fields, named
-from omnizarr.model.node import check_members, invalid
+from omnizarr.model.fields import Fields
+from omnizarr.model.node import check_members
 
 TYPES = frozenset(
     {
@@ -70,19 +79,10 @@ class N5Default(ChunkwiseCodec):
     @classmethod
     def bind(cls, stated: Named) -> N5Default:
         check_members(stated, "codec", required=("codecs",))
-        problems: list[Problem] = []
-        fields = Fields("", stated.configuration, problems)
-        value = fields.get("codecs")
-        if not isinstance(value, (list, tuple)):
-            raise invalid("codec", cls.name, "codecs", "expected a list of codecs")
-        found = [
-            v if isinstance(v, Named) else named(fields, f"codecs[{i}]", v)
-            for i, v in enumerate(value)
-        ]
-        if problems:
-            placed = [Problem("", f"configuration.{p.field}", p.message) for p in problems]
-            raise InvalidMetadata.of(placed, f"codec {cls.name!r}")
-        return cls(tuple(found))
+        fields = Fields("", stated.configuration, [])
+        codecs = inner_codecs(fields, "codecs")
+        raise_problems(fields, cls.name)
+        return cls(codecs)
 
     def for_spec(self, spec: Spec) -> N5Blocks:
         """Return the codec bound to chunks of one shape and type; raise if N5 cannot have them."""
@@ -201,20 +201,16 @@ _FRAME = b"\x04\x22\x4d\x18"
 
 
 @dataclass(frozen=True, slots=True)
-class Lz4(Configured):
+class Lz4(BytesBytesCodec):
     """``lz4`` of N5: ``{"block_size": 65536}``."""
 
     block_size: int = 2**16
 
     name: ClassVar[str] = "n5.lz4"
-    kind: ClassVar[Kind] = "bytes->bytes"
     borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.check_integer("block_size", 1, 2**25)
-
-    def encoded_size(self, size: int) -> int | None:
-        return None
 
     def encode(self, data: Buffer) -> Buffer:
         size = max(64, self.block_size)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.codecs.codec import Buffer, Configured, Kind, Spec, bind_dataclass, import_optional
+from omnizarr.codecs.codec import ArrayBytesCodec, Buffer, Spec, bind_dataclass, import_optional
 from omnizarr.data_types.cast import is_complex_pair
 from omnizarr.errors import InvalidMetadata, MissingModule
 from omnizarr.model import Named
@@ -26,7 +26,7 @@ _PAGE = 2**18  # the default of numcodecs for items of a page
 
 
 @dataclass(frozen=True, slots=True)
-class Pcodec(Configured):
+class Pcodec(ArrayBytesCodec):
     """``pcodec`` of numcodecs."""
 
     level: int = 8
@@ -37,7 +37,6 @@ class Pcodec(Configured):
     equal_pages_up_to: int = _PAGE
 
     name: ClassVar[str] = "numcodecs.pcodec"
-    kind: ClassVar[Kind] = "array->bytes"
     borrows: ClassVar[bool] = True
 
     @classmethod
@@ -68,9 +67,6 @@ class Pcodec(Configured):
                 f" not {spec.data_type.dtype}"
             )
         return self
-
-    def encoded_size(self, spec: Spec) -> int | None:
-        return None
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         from numcodecs.pcodec import PCodec  # noqa: PLC0415 - it needs the package pcodec

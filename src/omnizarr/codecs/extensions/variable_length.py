@@ -25,10 +25,10 @@ import numpy.typing as npt
 
 from omnizarr.codecs import numcodecs
 from omnizarr.codecs.codec import (
+    ArrayBytesCodec,
     Buffer,
     ChunkwiseCodec,
     Codec,
-    Configured,
     Kind,
     Spec,
     as_bytes_array,
@@ -158,11 +158,10 @@ class VlenChunks:
 
 
 @dataclass(frozen=True, slots=True)
-class VlenV2(Configured):
+class VlenV2(ArrayBytesCodec):
     """The codec ``zarrs.vlen_v2`` (earlier ``vlen_v2``); no configuration."""
 
     name: ClassVar[str] = "zarrs.vlen_v2"
-    kind: ClassVar[Kind] = "array->bytes"
 
     def encoded_size(self, spec: Spec) -> int | None:
         check_variable(self.name, spec)

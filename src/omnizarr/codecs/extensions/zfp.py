@@ -26,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.codecs.codec import (
+    ArrayBytesCodec,
     Buffer,
     ChunkwiseCodec,
-    Configured,
     Kind,
     Spec,
     bind_dataclass,
@@ -470,7 +470,7 @@ class ZfpChunks:
 
 
 @dataclass(frozen=True, slots=True)
-class Zfpy(Configured):
+class Zfpy(ArrayBytesCodec):
     """``zfpy`` of numcodecs, which is ``numcodecs.zfpy`` in version 3.
 
     ``{"mode": 4, "tolerance": 0.01}``; the modes are 2 with ``rate``, 3 with ``precision``, 4 with
@@ -485,7 +485,6 @@ class Zfpy(Configured):
     compression_kwargs: Mapping[str, Any] | None = None
 
     name: ClassVar[str] = "numcodecs.zfpy"
-    kind: ClassVar[Kind] = "array->bytes"
     borrows: ClassVar[bool] = True
 
     @classmethod
@@ -521,9 +520,6 @@ class Zfpy(Configured):
                 f" this machine, not {spec.data_type.dtype}"
             )
         return self
-
-    def encoded_size(self, spec: Spec) -> int | None:
-        return None
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         limits = Limits() if self.lossy else Limits(minexp=MIN_EXPONENT - 1)
