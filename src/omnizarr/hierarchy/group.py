@@ -172,7 +172,7 @@ class Group(NodeHandle[GroupModel]):
 
         Examples:
             >>> g = oz.create_group()
-            >>> a, b = g.create_groups("a", "b")
+            >>> a, b = g.create_group("a"), g.create_group("b")
             >>> sorted(member.name for member in g.values())
             ['/a', '/b']
         """
@@ -183,7 +183,7 @@ class Group(NodeHandle[GroupModel]):
 
         Examples:
             >>> g = oz.create_group()
-            >>> a, b = g.create_groups("a", "b")
+            >>> a, b = g.create_group("a"), g.create_group("b")
             >>> sorted(name for name, member in g.items())
             ['a', 'b']
         """
