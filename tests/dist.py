@@ -29,7 +29,7 @@ SCRIPTS = "Scripts" if WINDOWS else "bin"
 CHECK = """
 import importlib.util, sys
 import omnizarr
-from omnizarr._version import COMPILED
+from omnizarr.config import COMPILED
 omnizarr.show_versions()
 found = {name for name in COMPILED if importlib.util.find_spec(f"omnizarr.{name}")}
 expected = set(COMPILED) if sys.argv[1] == "compiled" else set()

@@ -34,7 +34,7 @@ TESTS = [
 ]
 IMPORT_ALL = """
 import importlib, pkgutil, omnizarr
-from omnizarr._version import COMPILED
+from omnizarr.config import COMPILED
 for module in pkgutil.walk_packages(omnizarr.__path__, "omnizarr."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)

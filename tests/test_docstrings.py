@@ -59,7 +59,7 @@ MADE_BY_OTHERS = {
 }
 NO_EXAMPLE = {
     "omnizarr.Array.at": "locations are made inside the package",
-    "omnizarr.storage.RedisStore": "it needs a server",
+    "storage.RedisStore": "it needs a server",
     "codecs.Spec": "codecs are given it",
     "codecs.bind_chain": "it needs a Spec",
 }

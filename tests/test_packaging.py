@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import omnizarr as oz
-from omnizarr._version import COMPILED
+from omnizarr.config import COMPILED
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

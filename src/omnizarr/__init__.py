@@ -10,7 +10,7 @@ import typing as _typing
 
 from omnizarr import config, errors
 from omnizarr import registry as _registry
-from omnizarr._version import VERSION as __version__
+from omnizarr.config import VERSION as __version__
 from omnizarr.config import configure
 from omnizarr.errors import (
     CannotExpress,
@@ -40,7 +40,6 @@ from omnizarr.registry import register
 
 if _typing.TYPE_CHECKING:
     from omnizarr import aio, cf, codecs, geo, jobs, ome, storage, xarray, zarr
-    from omnizarr._version import show_versions
     from omnizarr.as_zarr import as_zarr
     from omnizarr.bulk.analysis.diff import diff
     from omnizarr.bulk.analysis.stats import stats
@@ -56,6 +55,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.bulk.repair import repair
     from omnizarr.bulk.verify import verify
     from omnizarr.bulk.view_as.store import view_as
+    from omnizarr.config import show_versions
     from omnizarr.conventions.ome.pyramid import pyramid
     from omnizarr.hierarchy.array import Array
     from omnizarr.hierarchy.create import (
@@ -193,7 +193,7 @@ _LATER = {
     "save": "hierarchy.create:save",
     "serve": "viewer.server:serve",
     "serving": "viewer.server:serving",
-    "show_versions": "_version:show_versions",
+    "show_versions": "config:show_versions",
     "preview": "viewer.picture:preview",
     "undo_conversion": "bulk.in_place:undo_conversion",
     "validate": "hierarchy.validate:validate",

@@ -22,10 +22,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, Self, TextIO, overload
 
 from omnizarr._json import freeze
 from omnizarr.errors import InvalidArgument, known_names, warn
+
+VERSION = "0.1.0"
 
 ROOT = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
@@ -352,3 +354,96 @@ def inherit(settings: Config | None) -> Config | None:
     before = _current.get()
     _current.set(settings)
     return before
+
+
+# Versions
+
+# The compiled modules of setup.py, and the work that Python code does where they are missing.
+COMPILED = {
+    "engine._kernel": "reads and writes of chunks",
+    "codecs._strings": "text of variable length",
+    "stores._files": "small files",
+    "_members": "members of large JSON documents",
+    "bulk._blocks": "levels of images",
+}
+
+
+def show_versions(file: TextIO | None = None) -> None:
+    """Print versions of omnizarr, Python and packages, its compiled parts, and the machine.
+
+    Bug reports should contain this text.
+
+    Args:
+        file: Where to print: an open text file. By default standard output.
+
+    Examples:
+        >>> oz.show_versions()
+        omnizarr: ...
+    """
+    print("\n".join(_versions()), file=file)
+
+
+def _versions() -> list[str]:
+    # Only this report needs them, and they take long to import.
+    import platform  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+    from importlib.metadata import PackageNotFoundError, requires  # noqa: PLC0415
+
+    try:
+        required = requires("omnizarr") or []
+    except PackageNotFoundError:  # not installed: run from its sources
+        required = []
+    limit = memory()
+    lines = [
+        f"omnizarr: {VERSION} in {Path(__file__).parent}",
+        f"python: {platform.python_version()} ({platform.python_implementation()}) in {sys.prefix}",
+        f"platform: {platform.platform()}",
+        f"processors: {processors()}",
+        f"memory: {'no limit' if limit is None else f'{limit / 2**30:.1f} GiB'}",
+        "",
+        "Compiled parts (Python code does the work of those that are missing)",
+        *(f"{name}: {_compiled(name)}, for {work}" for name, work in COMPILED.items()),
+    ]
+    needed, optional = _packages(required)
+    lines += ["", "Required packages", *(f"{name}: {_version(name)}" for name in sorted({*needed}))]
+    lines += ["", "Optional packages"]
+    for name in sorted({*optional, "zarr"}):
+        extras = ", ".join(sorted({*optional.get(name, ())}))
+        lines.append(f"{name}: {_version(name)}{f' (extra {extras})' if extras else ''}")
+    return lines
+
+
+def _compiled(name: str) -> str:
+    """Return "yes", or "no" with the reason why a compiled module cannot be imported."""
+    from importlib import import_module  # noqa: PLC0415
+
+    try:
+        import_module(f"omnizarr.{name}")
+    except ModuleNotFoundError:
+        return "no"
+    except ImportError as error:  # such as one for another version of Python or the C library
+        return f"no ({error})"
+    return "yes"
+
+
+def _version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _packages(required: list[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the names of required packages, and the extras of each optional one."""
+    needed: list[str] = []
+    optional: dict[str, list[str]] = {}
+    for line in required:
+        name = re.split(r"[^\w.-]", line)[0]
+        extra = re.search(r"extra\s*==\s*['\"]([\w.-]+)['\"]", line)
+        if extra is None:
+            needed.append(name)
+        elif name != "omnizarr" and extra[1] != "testing":
+            optional.setdefault(name, []).append(extra[1])
+    return needed, optional

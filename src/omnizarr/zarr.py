@@ -15,7 +15,7 @@ import importlib.util as _importlib
 import typing as _typing
 
 from omnizarr import registry as _registry
-from omnizarr._version import show_versions as print_debug_info
+from omnizarr import show_versions as print_debug_info
 from omnizarr.interop.zarr import config as _config
 from omnizarr.interop.zarr import library as _library
 from omnizarr.interop.zarr.arrays import ZarrArray as Array

@@ -32,7 +32,7 @@ def imports_of_the_core(code: str) -> Iterator[str]:
             package, _, inside = name.partition(".")
             if package == "omnizarr" and inside:
                 first = inside.partition(".")[0]
-                if first not in (*ANNEXES, *DOORS, "_version"):
+                if first not in (*ANNEXES, *DOORS):
                     yield name
         if isinstance(node, ast.ImportFrom) and node.module == "omnizarr":
             public = {*dir(omnizarr), *DOORS}

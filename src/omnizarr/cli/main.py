@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 
 import click
 
+from omnizarr import __version__ as VERSION
 from omnizarr import registry
-from omnizarr._version import VERSION
 from omnizarr.cli.options import COMMAND, JSON, RESUME, CommandGroup, suggest_option
 from omnizarr.cli.terminal import (
     BROKEN_PIPE,

@@ -152,6 +152,7 @@ def open(
         NodeExists: If there is a node and the mode is ``w-``.
         WrongNode: If there is a node of the other kind.
         InvalidMetadata: If the stored metadata are not valid.
+        InvalidArgument: If `kind` is not one of these.
 
     Examples:
         >>> oz.save("ocean.zarr", np.arange(6).reshape(2, 3))

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array, config
-from omnizarr._version import VERSION
+from omnizarr import __version__ as VERSION
 from omnizarr.conventions.cf.variable import Decoding
 from omnizarr.errors import SelectionError
 from omnizarr.extension import (

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from omnizarr import Array
-from omnizarr._version import VERSION
+from omnizarr import __version__ as VERSION
 from omnizarr.bulk.pyramid import NAMES, Values, check_packing, level_chunks, level_shapes
 from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.variable import described_values

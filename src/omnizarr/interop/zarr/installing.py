@@ -19,7 +19,7 @@ from typing import Any
 from omnizarr import codecs as own_codecs
 from omnizarr import errors, registry, storage
 from omnizarr._json import keep_bare_nan
-from omnizarr._version import show_versions
+from omnizarr.config import show_versions
 from omnizarr.errors import MissingModule, OmnizarrWarning
 from omnizarr.formats.v3 import RESERVED
 from omnizarr.interop.zarr import codecs, config, library
