@@ -12,7 +12,9 @@ import json
 import os
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +24,7 @@ import numpy as np
 from click.testing import CliRunner
 
 import omnizarr as oz
-from omnizarr.cli.jobs import job_options
 from omnizarr.cli.main import COMMANDS, main
-from omnizarr.cli.options import (
-    destination_option,
-    dry_run_option,
-    json_option,
-    node_option,
-    overwrite_option,
-    quiet_option,
-    storage_option,
-)
 from omnizarr.stores.local.atomic_files import PARTIAL
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
@@ -43,6 +35,7 @@ FREE = {"attributes", "configuration", "old", "new"}
 # Objects of values of one kind by name.
 MAPS = {"counts", "error_counts", "states", "dimensions"}
 
+SEVERAL = 4  # commands that have an option, for it to be described once
 PLAN = "convert ocean.zarr planned.zarr --dry-run"  # whose JSON is like that of other jobs
 # What is run to show the JSON of a command; several runs are shown one after the other.
 SAMPLES: dict[str, list[str]] = {
@@ -80,8 +73,7 @@ SAMPLES: dict[str, list[str]] = {
     "ome validate": ["ome validate image.zarr"],
     "ome write": ["ome write sharded.zarr image2.zarr"],
     "ome migrate": ["ome migrate image.zarr old-image.zarr --to 0.4"],
-    "bench": ["bench ocean.zarr/deep/t"],
-    "completion": ["completion bash", "completion bash --install --dry-run"],
+    "completion": ["completion bash"],
 }
 
 
@@ -137,21 +129,18 @@ def generated() -> str:
     return "\n".join(lines) + "\n"
 
 
+@cache
 def _common() -> dict[str, click.Option]:
-    """Return the options of `cli.options` and `cli.jobs` that are described once."""
-
-    @storage_option
-    @destination_option
-    @json_option
-    @quiet_option
-    @dry_run_option
-    @overwrite_option
-    @node_option
-    @job_options
-    def nothing() -> None: ...
-
-    options = [p for p in click.command()(nothing).params if isinstance(p, click.Option)]
-    return {max(option.opts, key=len): option for option in options}
+    """Return the options that several commands have with the same help, by their longest name."""
+    count: Counter[tuple[str, str]] = Counter()
+    found = {}
+    for _, command in all_commands(main):
+        for option in command.params:
+            if isinstance(option, click.Option):
+                name = max(option.opts, key=len)
+                count[name, option.help or ""] += 1
+                found[name, option.help or ""] = option
+    return {name: found[name, text] for (name, text), number in count.items() if number >= SEVERAL}
 
 
 def _is_common(option: click.Option) -> bool:

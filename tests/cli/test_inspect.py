@@ -190,31 +190,6 @@ def test_cat_refuses_what_is_too_large_or_no_array(ocean: Path) -> None:
     assert "give an array with --node; its arrays are name" in group.output
 
 
-def test_bench_measures_cold_and_warm_reads(ocean: Path) -> None:
-    text = run("bench", "ocean.zarr/deep/t").output
-    assert "cold" in text
-    assert "MB/s" in text
-    found = json.loads(run("bench", "ocean.zarr/deep/t", "--json", "--repeat", "1").stdout)
-    assert found["bytes"] == 2400
-    assert found["warm_mb_per_s"] == pytest.approx(2400 / found["warm_seconds"] / 1e6)
-    part = json.loads(run("bench", "ocean.zarr/deep/t", "--json", "--select", ":2").stdout)
-    assert part["bytes"] == 240
-
-
-@pytest.mark.parametrize("zarr_format", [2, 3])
-@pytest.mark.parametrize("dtype", ["i4", "i8", "f4", "f8", "?"])
-def test_the_conformance_command_prints_all_values(
-    in_tmp: Path, dtype: str, zarr_format: int
-) -> None:
-    """The contract of the public suite: ``$ZARR_CLI --array_path=DIR``."""
-    data = np.arange(24).reshape(2, 3, 4).astype(dtype)
-    oz.create_array("a.zarr", data=data, chunks=(1, 2, 2), zarr_format=zarr_format)
-    done = run("conformance", "--array_path=a.zarr")
-    assert done.exit_code == 0
-    assert done.output.splitlines() == [str(v) for v in data.ravel().tolist()]
-    assert run("conformance", "--array_path=none.zarr").exit_code == 3
-
-
 def test_info_without_a_listing_counts_nothing(ocean: Path) -> None:
     data = json.loads(
         run("info", "ocean.zarr/deep/t", "ocean.zarr", "--no-listing", "--json").stdout

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.cli import jobs, terminal
+from omnizarr.cli import answers, jobs, terminal
 from tests.cli.conftest import run
 
 VALUES = np.arange(600, dtype="i4").reshape(20, 30)
@@ -190,7 +190,8 @@ def test_what_exists_in_a_folder_is_replaced_after_one_question(
     assert "out/a.zarr exists, and is replaced only with --overwrite" in dry.output
     asked = []
     monkeypatch.setattr(jobs, "is_interactive", lambda: True)
-    monkeypatch.setattr(terminal, "is_interactive", lambda: True)
+    for module in (answers, terminal):
+        monkeypatch.setattr(module, "is_interactive", lambda: True)
 
     def confirm(question: str, **_: Any) -> None:
         asked.append(question)

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.cli.terminal import _plain, command_text, find_hierarchies
+from omnizarr.cli.answers import find_hierarchies
+from omnizarr.cli.terminal import command_text, json_value
 from tests.cli.conftest import run
 from tests.formats.test_n5 import hierarchy as n5_hierarchy
 from tests.servers.web import Web
@@ -135,7 +136,7 @@ def test_nothing_is_asked_where_nothing_is_replaced(in_tmp: Path) -> None:
 def test_json_holds_what_python_holds() -> None:
     value = {"a": (1, 2.5), "b": float("nan"), "c": [float("-inf")], 3: np.int8(4), "d": Path("x")}
     expected = {"a": [1, 2.5], "b": "NaN", "c": ["-Infinity"], "3": 4, "d": "x"}
-    assert json.loads(json.dumps(_plain(value))) == expected
+    assert json.loads(json.dumps(json_value(value))) == expected
 
 
 def test_the_reader_of_a_pipe_may_go(in_tmp: Path) -> None:

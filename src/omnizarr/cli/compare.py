@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,42 +10,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import omnizarr
-from omnizarr.cli.jobs import (
-    Done,
-    Where,
-    job_options,
-    planned,
-    resumed_together,
-    run_job,
-    show_plan,
-)
+from omnizarr.bulk.options import DiffOptions, StatsOptions
+from omnizarr.cli.answers import Answer, hierarchies_in, run_each
+from omnizarr.cli.jobs import Where, job_options, planned, resumed_together, run_job
 from omnizarr.cli.options import (
     Options,
     json_option,
-    memory_option,
     node_option,
-    other_option,
+    options_of,
     paths_argument,
-    quiet_option,
     storage_option,
 )
-from omnizarr.cli.terminal import (
-    FAILED,
-    OK,
-    PROBLEMS,
-    counted,
-    examples,
-    find_hierarchies,
-    hierarchies_in,
-    progress_bar,
-    remark,
-    run_each,
-    say,
-    say_json,
-    show_error,
-    show_table,
-)
-from omnizarr.errors import InvalidArgument, OmnizarrError
+from omnizarr.cli.terminal import counted, examples, remark, say, show_table, wants_json
+from omnizarr.errors import InvalidArgument
 from omnizarr.extension import number_text, size_text
 
 if TYPE_CHECKING:  # slow to import, and not needed for the help
@@ -67,101 +43,26 @@ BAR = 40  # characters of the longest bar of a histogram
     )
 )
 @paths_argument
-@node_option
-@click.option("--bins", type=click.IntRange(2), metavar="N", help="Count values in N bins.")
-@click.option(
-    "--range",
-    "ends",
-    type=float,
-    nargs=2,
-    metavar="LOW HIGH",
-    help="Range of the bins; without it, their width is a power of two.",
-)
-@click.option("--skip-fill", is_flag=True, help="Leave out elements with the fill value.")
-@click.option(
-    "--valid-range", type=float, nargs=2, metavar="LOW HIGH", help="Leave out other values."
-)
-@memory_option
-@json_option
+@options_of(StatsOptions)
 @job_options
-@storage_option
-def stats(
-    paths: tuple[str, ...],
-    node: str,
-    bins: int | None,
-    ends: tuple[float, float] | None,
-    skip_fill: bool,
-    valid_range: tuple[float, float] | None,
-    memory: str | None,
-    as_json: bool,
-    where: Where,
-    storage_options: Options,
-) -> None:
+def stats(paths: tuple[str, ...], where: Where, storage_options: Options, **given: Any) -> int:
     """Show extremes, mean and standard deviation of the arrays in PATH.
 
     PATH is a hierarchy, or a folder with hierarchies. NaN are counted and left out. Missing chunks
     count with the fill value, without being read. Of strings, the lengths are shown.
     """
-    if ends is not None and bins is None:
+    if given["range"] is not None and given["bins"] is None:
         raise click.UsageError("--range is that of --bins; give both")
 
-    def job(path: str) -> Job[StatsReport]:
-        return omnizarr.jobs.Stats(
-            path,
-            path=node,
-            bins=bins,
-            range=ends,
-            skip_fill=skip_fill,
-            valid_range=valid_range,
-            memory=memory,
-            storage_options=storage_options,
-        )
+    def work(path: str) -> Answer:
+        job = omnizarr.jobs.Stats(path, storage_options=storage_options, **given)
+        if where.dry_run:
+            return planned(job, where)
+        report = run_job(job, where)
+        return Answer(report.summary(), partial(_show_stats, report), bool(report.errors))
 
-    sys.exit(
-        _run_jobs(
-            paths,
-            job,
-            where,
-            _show_stats,
-            as_json=as_json,
-            storage_options=storage_options,
-            is_problem=lambda report: bool(report.errors),
-        )
-    )
-
-
-def _run_jobs(
-    paths: tuple[str, ...],
-    job: Callable[[str], Job[Any]],
-    where: Where,
-    show: Callable[[Any], None],
-    *,
-    as_json: bool,
-    storage_options: Options,
-    is_problem: Callable[[Any], bool],
-) -> int:
-    """Run a job for each path, or show its plan, and return the exit code."""
-    if where.dry_run:
-        return run_each(
-            paths,
-            lambda path: job(path).plan(),
-            show_plan,
-            to_json=lambda plan: {"dry_run": True, "plan": plan.to_json()},
-            as_json=as_json,
-            storage_options=storage_options,
-        )
     with resumed_together() as ended:
-        return ended(
-            run_each(
-                paths,
-                lambda path: run_job(job(path), where, as_json),
-                show,
-                to_json=lambda report: report.summary(),
-                is_problem=is_problem,
-                as_json=as_json,
-                storage_options=storage_options,
-            )
-        )
+        return ended(run_each(paths, work, storage_options=storage_options))
 
 
 def _show_stats(report: StatsReport) -> None:
@@ -211,42 +112,12 @@ def _show_histogram(found: ArrayStats) -> None:
 )
 @click.argument("a")
 @click.argument("b")
-@node_option
-@click.option("--other-node", default=None, help="Path of another node inside B.")
-@click.option("--rtol", type=click.FloatRange(0), default=0.0, help="Relative tolerance.")
-@click.option("--atol", type=click.FloatRange(0), default=0.0, help="Absolute tolerance.")
-@click.option("--nan-differs", is_flag=True, help="NaN is different from NaN.")
-@click.option("--metadata-only", is_flag=True, help="Do not compare values.")
+@options_of(DiffOptions)
 @click.option("--storage", is_flag=True, help="Format, chunks and codecs are differences, too.")
-@click.option(
-    "--show",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Number of differences of each array to show with their values; 10 by default.",
-)
-@memory_option
-@json_option
 @job_options
-@quiet_option
-@storage_option
-@other_option
 def diff(
-    a: str,
-    b: str,
-    node: str,
-    other_node: str | None,
-    rtol: float,
-    atol: float,
-    nan_differs: bool,
-    metadata_only: bool,
-    storage: bool,
-    show: int | None,
-    memory: str | None,
-    as_json: bool,
-    where: Where,
-    storage_options: Options,
-    other_options: Options,
-) -> None:
+    a: str, b: str, storage: bool, where: Where, storage_options: Options, **given: Any
+) -> int:
     """Show the differences between A and B, in any two formats.
 
     A and B are arrays or hierarchies. Nodes, their metadata, and values are compared.
@@ -257,33 +128,44 @@ def diff(
     B, and one that is only in one of them is a difference.
     """
 
-    def job(one: str, other: str) -> Job[DiffReport]:
-        return omnizarr.jobs.Diff(
-            one, other, path=node, other_path=other_node, rtol=rtol, atol=atol,
-            equal_nan=not nan_differs, values=not metadata_only,
-            show=omnizarr.jobs.Diff.show if show is None else show, memory=memory,
-            storage_options=storage_options, other_options=other_options,
-        )  # fmt: skip
+    there_options = given["other_options"] or storage_options
 
-    here, there = hierarchies_in(a, storage_options), None
-    if here is not None:
-        there = hierarchies_in(b, other_options or storage_options)
-    if here is not None and there is None:
+    def job(one: str, other: str) -> Job[DiffReport]:
+        return omnizarr.jobs.Diff(one, other, storage_options=storage_options, **given)
+
+    here = hierarchies_in(a, storage_options)
+    if here is None:
+        return _compared(job(a, b), {"a": a, "b": b}, where, storage).give()
+    there = hierarchies_in(b, there_options)
+    if there is None:
         raise InvalidArgument(
             f"{a} is a folder of {counted(len(here), 'hierarchy')}, and {b} is not; give two"
             " hierarchies, or two folders of them"
         )
-    if here is not None and there is not None:
-        sys.exit(_diff_folders(here, there, job, where, storage, as_json))
-    report = run_job(job(a, b), where, as_json)
-    if report is None:
-        return
+    return _diff_folders(here, there, job, where, storage)
+
+
+def _compared(
+    job: Job[DiffReport], places: dict[str, Any], where: Where, storage: bool, name: str = ""
+) -> Answer:
+    """Compare two hierarchies, or return the plan; `name` is that of both in two folders."""
+    if where.dry_run:
+        return planned(job, where, alone=not name)
+    report = run_job(job, where)
     equal = report.equal and not (storage and report.storage)
-    if as_json:
-        say_json({"a": a, "b": b, **report.summary(), "equal": equal})
-    else:
-        _show_differences(report, storage, equal)
-    sys.exit(OK if equal else PROBLEMS)
+
+    def show() -> None:
+        if name:
+            say(f"{name}: " if equal else f"{name}:", end=not equal, problem=not equal)
+        for line in report.lines(storage=storage):
+            say(line, problem=not equal)
+        if not report.complete:
+            remark(INCOMPLETE, label="warning")
+        if equal:
+            more = " but in storage (--storage shows them)" if report.storage else ""
+            say(f"no differences{more}")
+
+    return Answer({**places, **report.summary(), "equal": equal}, show, not equal)
 
 
 def _diff_folders(
@@ -292,64 +174,39 @@ def _diff_folders(
     job: Callable[[str, str], Job[DiffReport]],
     where: Where,
     storage: bool,
-    as_json: bool,
 ) -> int:
     """Compare the hierarchies of two folders, and return the exit code."""
+    names = sorted({*here, *there})
 
-    def work(name: str) -> Done:
+    def work(name: str) -> Answer:
         one, other = here.get(name), there.get(name)
         places = {"a": one, "b": other}
-        if one is None or other is None:
-            only = "the second" if one is None else "the first"
-            shows = partial(say, f"{name}: only in {only}", colour="red", problem=True)
-            return Done({**places, "equal": False}, shows, is_problem=not where.dry_run)
-        if where.dry_run:
-            return planned(job(one, other), where)
-        report: Any = run_job(job(one, other), where)
-        equal = report.equal and not (storage and report.storage)
+        if one is not None and other is not None:
+            return _compared(job(one, other), places, where, storage, name)
+        only = "the second" if one is None else "the first"
+        shows = partial(say, f"{name}: only in {only}", colour="red", problem=True)
+        return Answer({**places, "equal": False}, shows, not where.dry_run)
 
-        def show() -> None:
-            say(f"{name}: " if equal else f"{name}:", end=not equal, problem=not equal)
-            _show_differences(report, storage, equal)
-
-        return Done({**places, **report.summary(), "equal": equal}, show, not equal)
-
-    def summary(every: list[Done]) -> Any:
-        equal = sum(not done.is_problem for done in every)
+    def summary(every: list[Answer]) -> tuple[Any, str]:
+        equal = sum(not found.is_problem for found in every)
         only_a, only_b = len(here.keys() - there.keys()), len(there.keys() - here.keys())
-        counts = {"equal": equal, "only_a": only_a, "only_b": only_b}
-        if as_json:
-            return {"hierarchies": len(every), **counts}
         text = f"{equal} of {counted(len(names), 'hierarchy')} have no differences"
         others = ((only_a, "only in the first"), (only_b, "only in the second"))
-        return text + "".join(f"; {number} {what}" for number, what in others if number)
+        text += "".join(f"; {number} {what}" for number, what in others if number)
+        counts = {"equal": equal, "only_a": only_a, "only_b": only_b}
+        return {"hierarchies": len(every), **counts}, text
 
-    names = sorted({*here, *there})
     with resumed_together() as ended:
         return ended(
             run_each(
                 names,
                 work,
-                lambda done: done.show(),
-                to_json=lambda done: done.data,
-                is_problem=lambda done: done.is_problem,
                 summary=None if where.dry_run else summary,
-                as_json=as_json,
                 folders=False,
                 several=True,
                 headed=where.dry_run,
             )
         )
-
-
-def _show_differences(report: DiffReport, storage: bool, equal: bool) -> None:
-    for line in report.lines(storage=storage):
-        say(line, problem=not equal)
-    if not report.complete:
-        remark(INCOMPLETE, label="warning")
-    if equal:
-        more = " but in storage (--storage shows them)" if report.storage else ""
-        say(f"no differences{more}")
 
 
 @click.command(
@@ -363,12 +220,9 @@ def _show_differences(report: DiffReport, storage: bool, equal: bool) -> None:
 @click.option("--depth", type=click.IntRange(0), help="Number of levels to show; all by default.")
 @click.option("--summarize", "-s", is_flag=True, help="Show one total for each PATH.")
 @click.option(
-    "--sort",
-    type=click.Choice(["size", "path"]),
-    default="size",
-    show_default=True,
+    "--sort", type=click.Choice(["size", "path"]), default="size", show_default=True,
     help="Order of the lines.",
-)
+)  # fmt: skip
 @click.option("--bytes", "-b", "in_bytes", is_flag=True, help="Show exact numbers of bytes.")
 @json_option
 @storage_option
@@ -379,46 +233,41 @@ def du(
     summarize: bool,
     sort: str,
     in_bytes: bool,
-    as_json: bool,
     storage_options: Options,
-) -> None:
+) -> int:
     """Show the stored bytes of PATH and of every node in it.
 
     PATH is a hierarchy, or a folder with hierarchies. The numbers of a group include all below it.
     "ratio" is the compression ratio of the stored chunks, "memory" the size of all elements.
     """
     levels = 0 if summarize else depth
-
-    def measure(path: str) -> UsageReport:
-        return omnizarr.disk_usage(path, path=node, storage_options=storage_options)
-
-    if as_json:
-        sys.exit(
-            run_each(
-                paths,
-                measure,
-                lambda report: None,
-                to_json=lambda report: _usage_json(report, levels),
-                summary=lambda reports: _total(reports).summary(),
-                as_json=True,
-                storage_options=storage_options,
-            )
-        )
-    code = OK
-    rows: list[tuple[NodeUsage, str]] = []
     reports: list[UsageReport] = []
-    with progress_bar("stores") as step:
-        for given in paths:
-            for path in find_hierarchies(given, storage_options):
-                try:
-                    reports.append(measure(path))
-                except (OmnizarrError, OSError) as e:
-                    show_error(e, path)
-                    code = FAILED
-                    continue
-                rows += _usage_rows(reports[-1], path, levels)
-                if step is not None:
-                    step(len(reports), 0, path)
+    rows: list[tuple[NodeUsage, str]] = []
+
+    def work(path: str) -> Answer:
+        report = omnizarr.disk_usage(path, path=node, storage_options=storage_options)
+        nodes = _nodes(report, levels)
+        reports.append(report)
+        start = path.rstrip("/")
+        rows.extend((usage, start + name if name != "/" else path) for name, usage in nodes.items())
+        data = [{"node": name, **usage.summary()} for name, usage in nodes.items()]
+        facts = {**report.total.summary(), "nodes": data, "errors": report.errors}
+        return Answer(facts, lambda: None)
+
+    def summary(every: list[Answer]) -> tuple[Any, str]:
+        return _total(reports).summary(), ""
+
+    as_json = wants_json()
+    code = run_each(
+        paths,
+        work,
+        summary=summary if as_json else None,
+        storage_options=storage_options,
+        several=True,  # one table of all
+        headed=False,
+    )
+    if as_json:
+        return code
     rows.sort(key=lambda row: (-row[0].bytes, row[1]) if sort == "size" else (0, row[1]))
     if len(reports) > 1:
         rows.append((_total(reports), "total"))
@@ -434,13 +283,12 @@ def du(
         for u, path in rows
     ]
     if table:
-        show_table(
-            ("size", "memory", "ratio", "keys", "path"), table, right="size memory ratio keys"
-        )
+        columns = ("size", "memory", "ratio", "keys", "path")
+        show_table(columns, table, right="size memory ratio keys")
     for report in reports:
         for path, message in report.errors.items():
             remark(f"{path}: {message}", label="warning")
-    sys.exit(code)
+    return code
 
 
 def _total(reports: list[UsageReport]) -> NodeUsage:
@@ -452,25 +300,11 @@ def _total(reports: list[UsageReport]) -> NodeUsage:
     return found
 
 
-def _levels(path: str, top: str) -> int:
-    return len([part for part in path.removeprefix(top.rstrip("/")).split("/") if part])
-
-
-def _usage_rows(report: UsageReport, where: str, levels: int | None) -> list[tuple[NodeUsage, str]]:
-    """Return the usage of the nodes up to a depth, with the path or URL of each."""
-    top = next(iter(report.nodes), "/")
-    return [
-        (usage, where.rstrip("/") + path if path != "/" else where)
+def _nodes(report: UsageReport, levels: int | None) -> dict[str, NodeUsage]:
+    """Return the usage of the nodes up to a depth, by path."""
+    top = next(iter(report.nodes), "/").rstrip("/")
+    return {
+        path: usage
         for path, usage in report.cumulated().items()
-        if levels is None or _levels(path, top) <= levels
-    ]
-
-
-def _usage_json(report: UsageReport, levels: int | None) -> dict[str, Any]:
-    top = next(iter(report.nodes), "/")
-    nodes = [
-        {"node": path, **usage.summary()}
-        for path, usage in report.cumulated().items()
-        if levels is None or _levels(path, top) <= levels
-    ]
-    return {**report.total.summary(), "nodes": nodes, "errors": report.errors}
+        if levels is None or len([*filter(None, path.removeprefix(top).split("/"))]) <= levels
+    }

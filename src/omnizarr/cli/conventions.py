@@ -1,34 +1,44 @@
-"""`omnizarr cf …` and `omnizarr geo …`."""
+"""`omnizarr cf …`, `omnizarr geo …` and `omnizarr ome …`."""
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import omnizarr
+from omnizarr.bulk.pyramid import NAMES, level_shapes
+from omnizarr.cli.answers import (
+    Answer,
+    answer,
+    may_overwrite,
+    path_command,
+    problems_answer,
+    say_lines,
+)
 from omnizarr.cli.options import (
     CommandGroup,
     Options,
+    dry_run_option,
     json_option,
-    node_option,
-    paths_argument,
+    shared_option,
     storage_option,
 )
-from omnizarr.cli.terminal import (
-    examples,
-    has_errors,
-    problems_json,
-    run_each,
-    say,
-    show_problems,
-)
+from omnizarr.cli.terminal import counted, examples, progress_bar, say, show_left_out
+from omnizarr.conventions.ome.image import Image
+from omnizarr.conventions.ome.levels import image_name, new_metadata
+from omnizarr.conventions.ome.migrate import Migration
+from omnizarr.conventions.ome.plate import Plate
+from omnizarr.conventions.ome.versions import NEWEST, VERSIONS
+from omnizarr.conventions.ome.write import open_source
+from omnizarr.extension import options_for_two, size_text
 
 if TYPE_CHECKING:
     from omnizarr.conventions.cf.dataset import Dataset
-    from omnizarr.conventions.geo.map import Map
-    from omnizarr.errors import Problem
+
+
+# CF
 
 
 @click.group(cls=CommandGroup)
@@ -36,33 +46,16 @@ def cf() -> None:
     """Inspect groups as CF and NetCDF datasets."""
 
 
-@cf.command(
-    "info",
-    epilog=examples("omnizarr cf info ocean.zarr", "omnizarr cf info --json lake/ --node model"),
+@path_command(
+    "omnizarr cf info ocean.zarr", "omnizarr cf info --json lake/ --node model", name="info"
 )
-@paths_argument
-@node_option
-@json_option
-@storage_option
-def cf_info(paths: tuple[str, ...], node: str, as_json: bool, storage_options: Options) -> None:
+def cf_info(path: str, node: str, storage_options: Options) -> Answer:
     """Show dimensions, variables and attributes, like ncdump -h.
 
     Includes all groups below PATH.
     """
-
-    def work(path: str) -> Dataset:
-        return omnizarr.cf.open(path, path=node, storage_options=storage_options)
-
-    sys.exit(
-        run_each(
-            paths,
-            work,
-            lambda found: say(found.header()),
-            to_json=_dataset_json,
-            as_json=as_json,
-            storage_options=storage_options,
-        )
-    )
+    found = omnizarr.cf.open(path, path=node, storage_options=storage_options)
+    return Answer(_dataset_json(found), lambda: say(found.header()))
 
 
 def _dataset_json(dataset: Dataset) -> dict[str, Any]:
@@ -87,39 +80,24 @@ def _dataset_json(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-@cf.command(
-    "validate",
-    epilog=examples("omnizarr cf validate ocean.zarr", "omnizarr cf validate --json lake/"),
+@path_command(
+    "omnizarr cf validate ocean.zarr", "omnizarr cf validate --json lake/", name="validate"
 )
-@paths_argument
-@node_option
-@json_option
-@storage_option
-def cf_validate(paths: tuple[str, ...], node: str, as_json: bool, storage_options: Options) -> None:
+def cf_validate(path: str, node: str, storage_options: Options) -> Answer:
     """List inconsistencies in the dataset at PATH.
 
     Checks for dimensions of different lengths and for references to missing variables. The exit
     code is 1 if there are errors, and 0 if there are only warnings.
     """
-
-    def work(path: str) -> list[Problem]:
-        return omnizarr.cf.open(path, path=node, storage_options=storage_options).problems()
-
-    sys.exit(
-        run_each(
-            paths,
-            work,
-            _show,
-            to_json=problems_json,
-            is_problem=has_errors,
-            as_json=as_json,
-            storage_options=storage_options,
-        )
-    )
+    found = omnizarr.cf.open(path, path=node, storage_options=storage_options)
+    return problems_answer(found.problems())
 
 
-def _show(problems: list[Problem]) -> None:
-    show_problems(problems)
+cf.add_command(cf_info)
+cf.add_command(cf_validate)
+
+
+# Maps
 
 
 @click.group(cls=CommandGroup)
@@ -127,44 +105,17 @@ def geo() -> None:
     """Inspect maps: coordinate reference system, bounds and levels."""
 
 
-@geo.command(
-    "info",
-    epilog=examples(
-        "omnizarr geo info scene.zarr", "omnizarr geo info --json scene.zarr --variable red"
-    ),
+@path_command(
+    "omnizarr geo info scene.zarr",
+    "omnizarr geo info --json scene.zarr --variable red",
+    name="info",
 )
-@paths_argument
-@node_option
 @click.option("--variable", default=None, help="Name of the array, if the group has several.")
-@json_option
-@storage_option
-def geo_info(
-    paths: tuple[str, ...],
-    node: str,
-    variable: str | None,
-    as_json: bool,
-    storage_options: Options,
-) -> None:
+def geo_info(path: str, node: str, variable: str | None, storage_options: Options) -> Answer:
     """Show the coordinate reference system, bounds and levels of the map at PATH."""
-
-    def work(path: str) -> Map:
-        return omnizarr.geo.open(
-            path, path=node, variable=variable, storage_options=storage_options
-        )
-
-    def show(found: Map) -> None:
-        for line in _map_lines(found):
-            say(line)
-
-    sys.exit(
-        run_each(
-            paths, work, show, to_json=_map_json, as_json=as_json, storage_options=storage_options
-        )
-    )
-
-
-def _map_json(found: Map) -> dict[str, Any]:
-    return {
+    found = omnizarr.geo.open(path, path=node, variable=variable, storage_options=storage_options)
+    levels = [*zip(found.levels, found.resolutions, strict=True)]
+    data = {
         "crs": None if found.crs is None else str(found.crs),
         "bounds": found.bounds,
         "levels": [
@@ -175,26 +126,269 @@ def _map_json(found: Map) -> dict[str, Any]:
                 "dtype": str(level.array.dtype),
                 "resolution": resolution,
             }
-            for level, resolution in zip(found.levels, found.resolutions, strict=True)
+            for level, resolution in levels
         ],
     }
-
-
-def _shown(coordinate: float) -> str:
-    """Return a coordinate with all digits that a reader may need, such as millimetres in UTM."""
-    return f"{coordinate:.12g}"
-
-
-def _map_lines(found: Map) -> list[str]:
-    bounds = found.bounds
-    lines = [
-        f"reference system  {found.crs or 'none'}",
-        f"bounds            {'unknown' if bounds is None else ' '.join(map(_shown, bounds))}",
-    ]
-    for level, resolution in zip(found.levels, found.resolutions, strict=True):
+    # With all digits that a reader may need, such as millimetres in UTM.
+    bounds = "unknown" if found.bounds is None else " ".join(f"{b:.12g}" for b in found.bounds)
+    lines = [f"reference system  {found.crs or 'none'}", f"bounds            {bounds}"]
+    for level, resolution in levels:
         rows, columns = level.shape
         size = "unknown" if resolution is None else f"{resolution:g}"
         lines.append(
             f"{level.array.name}  {rows} by {columns}  {level.array.dtype}  pixels of {size}"
         )
-    return lines
+    return Answer(data, say_lines(*lines))
+
+
+geo.add_command(geo_info)
+
+
+# OME-Zarr
+
+written = click.Choice([v.name for v in VERSIONS if v.writes])
+
+
+@click.group(cls=CommandGroup)
+def ome() -> None:
+    """Inspect, check, write and migrate OME-Zarr."""
+
+
+@ome.command(epilog=examples("omnizarr ome versions", "omnizarr ome versions --json"))
+@json_option
+def versions() -> int:
+    """List the supported versions of OME-Zarr."""
+    listed = [
+        {"version": v.name, "zarr_format": v.zarr_format, "writable": v.writes} for v in VERSIONS
+    ]
+    return answer(
+        {"versions": listed}, say_lines(*(f"{v}, on zarr {v.zarr_format}" for v in VERSIONS))
+    )
+
+
+@path_command(
+    "omnizarr ome info cell.zarr", "omnizarr ome info --json plate.zarr --node A/1", name="info"
+)
+def ome_info(path: str, node: str, storage_options: Options) -> Answer:
+    """Show the axes, levels, channels, labels or wells of PATH."""
+    found = omnizarr.ome.open(path, path=node, storage_options=storage_options)
+    return Answer(_ome_json(found), lambda: say(getattr(found, "info", found)))
+
+
+def _ome_json(found: Any) -> dict[str, Any]:
+    """Return an image, a plate, a well or a series for JSON."""
+    facts: dict[str, Any] = {
+        "kind": type(found).__name__.lower(),
+        "version": found.version,
+        "node": found.group.name,
+        "zarr_format": found.group.zarr_format,
+    }
+    if isinstance(found, Plate):
+        return {**facts, "rows": found.rows, "columns": found.columns, "wells": list(found)}
+    if not isinstance(found, Image):
+        return {**facts, "images": list(getattr(found, "paths", found))}
+    levels = []
+    for i, array in enumerate(found.levels):
+        transform = found.transform(i)
+        levels.append(
+            {
+                "path": found.multiscale.datasets[i].path,
+                "shape": array.shape,
+                "chunks": array.chunks,
+                "shards": array.shards,
+                "scale": transform.scale,
+                "translation": transform.translation,
+            }
+        )
+    return {
+        **facts,
+        "name": found.name,
+        "dtype": str(found.dtype),
+        "axes": [{"name": a.name, "type": a.type, "unit": a.unit} for a in found.axes],
+        "levels": levels,
+        "channels": [{"label": c.label, "color": c.color} for c in found.channels],
+        "labels": list(found.labels),
+    }
+
+
+@path_command(
+    "omnizarr ome validate cell.zarr", "omnizarr ome validate --json images/", name="validate"
+)
+def ome_validate(path: str, node: str, storage_options: Options) -> Answer:
+    """Check the image, plate or well at PATH and list all problems.
+
+    Everything below it is checked too. The exit code is 1 if there are errors, and 0 if there are
+    only warnings.
+    """
+    return problems_answer(omnizarr.ome.validate(path, node, storage_options=storage_options))
+
+
+@ome.command(
+    epilog=examples(
+        "omnizarr ome write raw.zarr cell.zarr --axes zyx --scale 0.5,0.1,0.1 --unit micrometer",
+        "omnizarr ome write raw.zarr cell.zarr --levels 4 --method median --shards 64MB",
+    )
+)
+@click.argument("source")
+@click.argument("destination")
+@click.option("--axes", help="Axes, such as zyx; by default those usual for the number of axes.")
+@shared_option("scale", help="Pixel size along each axis, such as 0.5,0.1,0.1.")
+@click.option("--unit", help="Unit of the spatial axes, such as micrometer.")
+@shared_option("levels", help="Number of levels, including full resolution.")
+@click.option(
+    "--method", type=click.Choice(NAMES), default="mean", show_default=True,
+    help="Downsampling method.",
+)  # fmt: skip
+@shared_option("chunks")
+@shared_option("shards")
+@click.option(
+    "--version", type=written, default=NEWEST, show_default=True, help="OME-Zarr version to write."
+)
+@shared_option("overwrite")
+@dry_run_option
+@json_option
+@storage_option
+@shared_option("destination_options")
+def write(
+    source: str,
+    destination: str,
+    overwrite: bool,
+    dry_run: bool,
+    storage_options: Options,
+    destination_options: Options,
+    **given: Any,
+) -> int:
+    """Write SOURCE as an OME-Zarr image with downsampled levels.
+
+    SOURCE is a Zarr array or an OME-Zarr image.
+    """
+    here, there = options_for_two(source, destination, storage_options, destination_options)
+    array, image = open_source(source, here)
+    if dry_run:
+        return _show_planned_levels(destination, array, image, given)
+    overwrite = may_overwrite(destination, overwrite, dict(there) if there else None)
+    given = {k: v for k, v in given.items() if v is not None or k not in _LAYOUT}
+    with progress_bar() as step:
+        image = omnizarr.ome.write(
+            destination, image or array, overwrite=overwrite, progress=step,
+            storage_options=there, **given,
+        )  # fmt: skip
+    return answer({"path": destination, **_ome_json(image)}, partial(say, image.info))
+
+
+_LAYOUT = ("scale", "chunks", "shards")  # which have a meaning of their own if they are None
+
+
+def _show_planned_levels(
+    destination: str, array: Any, image: Image | None, given: dict[str, Any]
+) -> int:
+    """Print the levels that would be written."""
+    axes = given["axes"] if image is None or given["axes"] is not None else image.axes
+    scale = image.scale if image is not None and given["scale"] is None else given["scale"]
+    metadata, steps = new_metadata(
+        array.shape, axes=axes, scale=scale, unit=given["unit"], levels=given["levels"],
+        method=given["method"], name=image_name(destination, None),
+    )  # fmt: skip
+    (multiscale,) = metadata.multiscales
+    shapes = level_shapes(array.shape, steps)
+    pairs = [*zip((dataset.path for dataset in multiscale.datasets), shapes, strict=True)]
+    labels = [] if image is None else [*image.labels]
+    levels = [{"path": name, "shape": shape} for name, shape in pairs]
+    lines = [f"would write {counted(len(shapes), 'level')} to {destination}"]
+    lines += [f"  {name}: {shape}, {array.dtype}" for name, shape in pairs]
+    if labels:
+        lines.append(f"  labels, with as many levels: {', '.join(labels)}")
+    data = {"path": destination, "dry_run": True, "levels": levels, "labels": labels}
+    return answer(data, say_lines(*lines))
+
+
+@ome.command(
+    epilog=examples(
+        "omnizarr ome migrate cell.zarr new.zarr --to 0.5",
+        "omnizarr ome migrate cell.zarr --in-place --dry-run",
+    )
+)
+@click.argument("source")
+@click.argument("destination", required=False)
+@click.option(
+    "--to", "to", type=written, default=NEWEST, show_default=True, help="OME-Zarr version to write."
+)
+@click.option("--in-place", is_flag=True, help="Add metadata of the new version; keep chunks.")
+@click.option("--remove-old", is_flag=True, help="With --in-place: delete the old metadata.")
+@dry_run_option
+@click.option("--undo", is_flag=True, help="Delete the metadata that --in-place added.")
+@shared_option("overwrite")
+@click.option(
+    "--checksum", is_flag=True,
+    help="Keep checksums in version 2, although few other readers support them.",
+)  # fmt: skip
+@json_option
+@storage_option
+@shared_option("destination_options")
+def migrate(
+    source: str,
+    destination: str | None,
+    to: str,
+    undo: bool,
+    overwrite: bool,
+    storage_options: Options,
+    **given: Any,
+) -> int:
+    """Migrate SOURCE to another version of OME-Zarr.
+
+    Labels, wells and fields are migrated too.
+    """
+    in_place, dry_run = given["in_place"], given["dry_run"]
+    if undo:
+        if destination is not None or in_place or given["remove_old"] or dry_run or overwrite:
+            raise click.UsageError("--undo can only be combined with --to")
+        keys = omnizarr.ome.undo_migration(source, to=to, storage_options=storage_options)
+        text = f"deleted {counted(len(keys), 'metadata file')} of {to}"
+        return answer({"path": source, "to": to, "deleted": keys}, partial(say, text))
+    if (destination is None) != in_place:
+        raise click.UsageError("give a DESTINATION or --in-place, not both")
+    if given["remove_old"] and not in_place:
+        raise click.UsageError("--remove-old requires --in-place")
+    if destination is not None and not dry_run:
+        used = given["destination_options"] or storage_options
+        overwrite = may_overwrite(destination, overwrite, used)
+    with progress_bar() as step:
+        done = omnizarr.ome.migrate(
+            source,
+            destination,
+            to=to,
+            overwrite=overwrite,
+            progress=step,
+            storage_options=storage_options,
+            **given,
+        )
+    data = {
+        "source": source,
+        "destination": destination,
+        "from": done.source,
+        "to": done.target,
+        "dry_run": done.dry_run,
+        "added": done.documents,
+        "deleted": done.removed,
+        **done.report.to_json(),
+    }
+    return answer(data, partial(_show_migration, source, done))
+
+
+def _show_migration(source: str, done: Migration) -> None:
+    report = done.report
+    would = "would migrate" if done.dry_run else "migrated"
+    say(
+        f"{would} {source} from {done.source} to {done.target}:"
+        f" {counted(report.groups, 'group')}, {counted(report.arrays, 'array')},"
+        f" {counted(len(done.documents), 'metadata file')} added,"
+        f" {len(done.removed)} deleted, {counted(report.chunks_copied, 'chunk')} copied,"
+        f" {report.chunks_encoded} re-encoded, {size_text(report.bytes_written)}",
+    )
+    for path, reason in report.encoded.items():
+        say(f"  {path} was re-encoded: {reason}")
+    show_left_out(report.left_out)
+
+
+ome.add_command(ome_info)
+ome.add_command(ome_validate)

@@ -1,44 +1,41 @@
-"""`omnizarr copy`."""
+"""`omnizarr copy`, `convert` and `rechunk`."""
 
 from __future__ import annotations
 
-import dataclasses
 import sys
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import omnizarr
-from omnizarr.bulk.convert import Convert
-from omnizarr.bulk.copy_batches import Copied
-from omnizarr.bulk.copy_store import Copy, complete
-from omnizarr.cli import convert
+from omnizarr.bulk.options import ConvertOptions, CopyOptions, RechunkOptions
+from omnizarr.cli.answers import Answer, run_each
 from omnizarr.cli.jobs import (
-    Done,
     Pair,
     Where,
     find_pairs,
-    may_replace,
     planned,
     run_job,
     run_pairs,
     writing_job_options,
 )
-from omnizarr.cli.options import (
-    Options,
-    destination_option,
-    json_option,
-    memory_option,
-    node_option,
-    overwrite_option,
-    storage_option,
-    zarr_format_option,
-)
-from omnizarr.cli.terminal import confirm, counted, examples, say, say_json
+from omnizarr.cli.options import Options, options_of, shared_option
+from omnizarr.cli.terminal import confirm, counted, examples, listed, say, show_left_out
 from omnizarr.extension import size_text
 
-_PATTERN = "'temp*' for nodes of that name, 'a/b' for a path, '*.json' for other files"
+if TYPE_CHECKING:  # slow to import, and not needed for the help
+    from omnizarr.bulk.convert import Report as ConvertReport
+    from omnizarr.bulk.copy_batches import Copied
+    from omnizarr.bulk.copy_store import Copy
+    from omnizarr.bulk.job import Job
+    from omnizarr.bulk.rechunk.tasks import Report as RechunkReport
+
+no_shards_option = click.option("--no-shards", is_flag=True, help="Store chunks without shards.")
+
+
+# copy
 
 
 @click.command(
@@ -52,46 +49,18 @@ _PATTERN = "'temp*' for nodes of that name, 'a/b' for a path, '*.json' for other
 )
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.argument("destination")
-@node_option
-@zarr_format_option
-@click.option("--update", is_flag=True, help="Copy what differs into an existing copy.")
-@click.option(
-    "--compare",
-    type=click.Choice(["time", "size", "checksum"]),
-    default="time",
-    show_default=True,
-    help="What tells --update that a value differs: size and time or ETag, size, or all bytes.",
-)
-@click.option(
-    "--delete", is_flag=True, help="With --update, erase what SOURCE does not have; asks before."
-)
-@click.option("--verify", is_flag=True, help="Read every value back after writing, and compare.")
-@click.option("--include", multiple=True, metavar="PATTERN", help=f"Copy only these: {_PATTERN}.")
-@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave these out.")
-@overwrite_option
-@memory_option
+@shared_option("zarr_format")
+@options_of(CopyOptions)
 @writing_job_options
-@json_option
-@storage_option
-@destination_option
 def copy(
     sources: tuple[str, ...],
     destination: str,
-    node: str,
     zarr_format: str | None,
-    update: bool,
-    compare: Any,
-    delete: bool,
-    verify: bool,
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
     overwrite: bool,
-    memory: str | None,
     where: Where,
-    as_json: bool,
     storage_options: Options,
-    destination_options: Options,
-) -> None:
+    **given: Any,
+) -> int:
     """Copy SOURCE to DESTINATION, a path or URL each, byte for byte.
 
     All keys are copied, also those that are not Zarr, so that SOURCE may be a folder of several
@@ -104,68 +73,46 @@ def copy(
     arrays of SOURCE no longer have are erased there; --delete erases all else that SOURCE does not
     have.
     """
+    there = given["destination_options"]
     pairs = []
     several = len(sources) > 1
     for source in sources:
         target = destination if len(sources) == 1 else _below(destination, source)
-        found = None
-        if zarr_format is not None:
-            found = find_pairs(source, target, storage_options, destination_options)
+        found = None if zarr_format is None else find_pairs(source, target, storage_options, there)
         several = several or found is not None
         pairs += [Pair(source, target)] if found is None else found
 
-    def describe(pair: Pair, replaces: bool) -> Copy | Convert:
+    def describe(pair: Pair, replaces: bool) -> Job[Any]:
         job = omnizarr.jobs.Copy(
             pair.source,
             pair.destination,
-            path=node,
-            update=update,
-            compare=compare,
-            overwrite=replaces and not update,
-            delete=delete,
-            verify=verify,
-            include=include,
-            exclude=exclude,
-            memory=memory,
+            overwrite=replaces and not given["update"],
             storage_options=storage_options,
-            destination_options=destination_options,
+            **given,
         )
-        if zarr_format is not None and job.converts(zarr_format):
-            return job.conversion(zarr_format)
-        return job
+        converts = zarr_format is not None and job.converts(zarr_format)
+        return job.conversion(str(zarr_format)) if converts else job
 
-    def work(job: Copy | Convert, pair: Pair) -> Done:
+    def work(job: Any, pair: Pair) -> Answer:
+        if not isinstance(job, omnizarr.jobs.Copy):
+            if where.dry_run:
+                return planned(job, where, alone=not several)
+            return _converted(run_job(job, where), str(zarr_format), pair, where)
         if where.dry_run:
-            return _dry_run(job) if isinstance(job, Copy) else planned(job, where)
-        about = {"source": pair.source, "destination": pair.target}
-        if not isinstance(job, Copy):
-            report: Any = run_job(job, where)
-            shows = partial(convert.show, report, str(zarr_format), pair.target, where)
-            return Done({**about, "zarr_format": zarr_format, **report.to_json()}, shows)
-        if delete and not where.resume:
-            extra = omnizarr.run(dataclasses.replace(job, dry_run=True)).erased
+            return _compared(job, alone=not several)
+        if given["delete"] and not where.resume:
+            extra = omnizarr.run(replace(job, dry_run=True)).erased
             if extra:
                 confirm(f"{counted(extra, 'key')} of {pair.target} will be erased.", overwrite)
-        result: Any = _run(job, where)
-        return Done({**about, **result.to_json()}, partial(_show, result, pair.target, where))
+        result = _run_copy(job, where)
+        data = {"source": pair.source, "destination": pair.target, **result.to_json()}
+        return Answer(data, partial(_show_copy, result, pair.target, where))
 
-    options = destination_options or storage_options
-    if several:
-        sys.exit(
-            run_pairs(
-                pairs, describe, work, where, given=(*sources, destination), verb="copied",
-                overwrite=overwrite, asks=not update, as_json=as_json, options=options,
-            )
-        )  # fmt: skip
-    if not update:
-        overwrite = may_replace(destination, overwrite, where, options)
-    done = work(describe(pairs[0], overwrite), pairs[0])
-    if as_json:
-        say_json(done.data)
-        return
-    done.show()
-    if where.dry_run:
-        say("nothing was written (--dry-run)")
+    return run_pairs(
+        pairs, describe, work, where, given=(*sources, destination), verb="copied",
+        overwrite=overwrite, several=several, asks=not given["update"],
+        options=there or storage_options,
+    )  # fmt: skip
 
 
 def _below(destination: str, source: str) -> str:
@@ -176,7 +123,9 @@ def _below(destination: str, source: str) -> str:
     return f"{destination.rstrip('/')}/{name}"
 
 
-def _run(job: Copy, where: Where) -> Copied | None:
+def _run_copy(job: Copy, where: Where) -> Copied:
+    from omnizarr.bulk.copy_store import complete  # noqa: PLC0415 - loaded when a job runs
+
     opened = job.opened()
     try:
         return run_job(opened, where)
@@ -184,38 +133,340 @@ def _run(job: Copy, where: Where) -> Copied | None:
         complete(opened.destination, job.destination)
 
 
-def _dry_run(job: Copy) -> Done:
+def _compared(job: Copy, alone: bool) -> Answer:
     """Return what would be done; for an update, after comparing everything."""
-    counting = dataclasses.replace(job, dry_run=True)
+    counting = replace(job, dry_run=True)
     plan = counting.plan()
     found = omnizarr.run(counting)
-    outcome = {
-        "copied": found.copied,
-        "same": found.same,
-        "erased": found.erased,
-        "bytes_copied": found.bytes_copied,
-    }
+    names = ("copied", "same", "erased", "bytes_copied")
+    outcome = {name: getattr(found, name) for name in names}
 
     def show() -> None:
+        same = f"; {found.same} are the same" if found.same else ""
+        erased = f"; would erase {found.erased}" if found.erased else ""
         say(plan)
-        say(f"would copy {_amount(found)}")
+        say(f"would copy {_amount(found)}{same}{erased}")
+        if alone:
+            say("nothing was written (--dry-run)")
 
-    return Done({"dry_run": True, "plan": plan.to_json(), "outcome": outcome}, show)
+    return Answer({"dry_run": True, "plan": plan.to_json(), "outcome": outcome}, show)
 
 
 def _amount(found: Copied) -> str:
-    amount = f"{counted(found.copied, 'value')}, {size_text(found.bytes_copied)}"
-    same = f"; {found.same} are the same" if found.same else ""
-    return amount + same + (f"; would erase {found.erased}" if found.erased else "")
+    return f"{counted(found.copied, 'value')}, {size_text(found.bytes_copied)}"
 
 
-def _show(result: Copied, target: str, where: Where) -> None:
-    """Print the result of a copy."""
-    parts = [f"{counted(result.copied, 'value')}, {size_text(result.bytes_copied)}"]
-    others = (
-        (result.same, "were the same"),
-        (result.erased, "erased"),
-        (result.verified, "verified"),
-    )
-    parts += [f"{number} {what}" for number, what in others if number]
+def _show_copy(result: Copied, target: str, where: Where) -> None:
+    others = ((result.same, "were the same"), (result.erased, "erased"),
+              (result.verified, "verified"))  # fmt: skip
+    parts = [_amount(result), *(f"{number} {what}" for number, what in others if number)]
     say(f"{where.title}copied to {target}: {', '.join(parts)}")
+
+
+# convert
+
+# Options that keep or check stored chunks, which --chunks, --shards and --codecs write anew.
+_WITH_CHUNKS = ("in_place", "link", "checksum", "skip_damaged", "verify")
+
+
+@click.command(
+    epilog=examples(
+        "omnizarr convert old.zarr new.zarr --zarr-format 3",
+        "omnizarr convert old.zarr new.zarr --chunks 1,100,100 --shards 64MB --codecs zstd:5",
+        "omnizarr convert lake/ new-lake/            # every hierarchy in the folder",
+        "omnizarr convert big.zarr linked.zarr --link --dry-run",
+        "omnizarr convert big.zarr --in-place        # and back: convert --undo big.zarr",
+        "omnizarr convert s3://bucket/a.zarr b.zarr --resume --skip-damaged",
+    )
+)
+@click.argument("source")
+@click.argument("destination", required=False)
+@options_of(
+    ConvertOptions,
+    "dimension_separator",
+    zarr_format={"opts": ("--zarr-format", "--to", "zarr_format")},
+)
+@shared_option("chunks")
+@shared_option("shards")
+@no_shards_option
+@shared_option("codecs")
+@click.option(
+    "--undo", is_flag=True,
+    help="Remove the metadata of the new version that --in-place added to SOURCE.",
+)  # fmt: skip
+@writing_job_options
+def convert(
+    source: str,
+    destination: str | None,
+    chunks: Any,
+    shards: Any,
+    no_shards: bool,
+    codecs: list[Any] | None,
+    overwrite: bool,
+    undo: bool,
+    where: Where,
+    storage_options: Options,
+    **given: Any,
+) -> int:
+    """Convert SOURCE to another Zarr version at DESTINATION.
+
+    By convention, the name of DESTINATION ends in .zarr. Chunks keep their bytes if the new
+    version can describe them, and are re-encoded otherwise; --dry-run shows which, and why.
+    DESTINATION becomes visible when it is complete. A damaged chunk is an error; with
+    --skip-damaged, the exit code is 1 if chunks were skipped.
+
+    SOURCE may be a folder: each hierarchy in it is converted to the same path below DESTINATION,
+    also after others have failed, and --resume repeats none that is complete. With --chunks,
+    --shards or --codecs, arrays are written anew as by `omnizarr rechunk`, which has more options.
+
+    With --in-place, metadata of the new version is added to SOURCE, and no chunk is touched.
+    --undo removes it again, --remove-old the old metadata. With --link, the files of chunks get a
+    second name in DESTINATION instead of a copy; omnizarr replaces files and never writes into
+    them, so that neither hierarchy changes the other, but some other programs do write into them.
+    """
+    if undo:
+        return _undo(source, destination, given["zarr_format"], where, storage_options)
+    layout = {"chunks": chunks, "shards": _shards(shards, no_shards), "codecs": codecs}
+    layout = {name: value for name, value in layout.items() if value is not None}
+    _check_convert(destination, layout, given)
+    there, zarr_format = given["destination_options"], given["zarr_format"]
+    pairs = find_pairs(source, destination, storage_options, there)
+    if not where.dry_run and given["remove_old"]:
+        confirm(
+            f"The metadata of{_all_of(pairs)} {source} in the present Zarr version will be erased;"
+            " that cannot be undone.",
+            overwrite,
+        )
+
+    def describe(pair: Pair, replaces: bool) -> Job[Any]:
+        options: dict[str, Any] = {"storage_options": storage_options, "overwrite": replaces}
+        if layout:
+            names = ("zarr_format", "memory", "destination_options")
+            options |= {name: given[name] for name in names}
+            return omnizarr.jobs.Rechunk(pair.source, pair.destination, **layout, **options)
+        measure = where.dry_run or where.log is not None or sys.stderr.isatty()
+        options["overwrite"] = replaces and pair.destination is not None
+        return omnizarr.jobs.Convert(
+            pair.source, pair.destination, measure=measure, **given, **options
+        )
+
+    def work(job: Job[Any], pair: Pair) -> Answer:
+        if where.dry_run:
+            return planned(job, where, alone=pairs is None)
+        report: Any = run_job(job, where)
+        if layout:
+            return _rechunked(report, pair, where, pairs is not None, str(zarr_format))
+        return _converted(report, str(zarr_format), pair, where, brief=pairs is not None)
+
+    return run_pairs(
+        pairs or [Pair(source, destination)], describe, work, where, given=(source, destination),
+        verb="converted", overwrite=overwrite, several=pairs is not None,
+        options=there or storage_options,
+    )  # fmt: skip
+
+
+def _all_of(pairs: list[Pair] | None) -> str:
+    return "" if pairs is None else f" the {counted(len(pairs), 'hierarchy')} in"
+
+
+def _shards(shards: Any, no_shards: bool) -> Any:
+    """Return the shards, or False for none of them."""
+    if no_shards and shards is not None:
+        raise click.UsageError("give --shards or --no-shards, not both")
+    return False if no_shards else shards
+
+
+def _check_place(destination: str | None, in_place: bool) -> None:
+    if (destination is None) != in_place:
+        both = ", not both" if in_place else ""
+        raise click.UsageError(f"give a DESTINATION or --in-place{both}")
+
+
+def _check_convert(destination: str | None, layout: dict[str, Any], given: dict[str, Any]) -> None:
+    """Raise if options exclude each other."""
+    in_place = given["in_place"]
+    _check_place(destination, in_place)
+    if given["remove_old"] and not in_place:
+        raise click.UsageError("--remove-old needs --in-place; a copy does not change SOURCE")
+    if given["link"] and in_place:
+        raise click.UsageError("give --link or --in-place, not both")
+    wrong = [name for name in _WITH_CHUNKS if given[name]]
+    if layout and (wrong or given["consolidated"] is not None):
+        option = "--no-shards" if layout.get("shards") is False else f"--{next(iter(layout))}"
+        other = wrong[0].replace("_", "-") if wrong else "consolidated"
+        raise click.UsageError(
+            f"{option} writes all chunks anew, which --{other} is not for; give one of them, and"
+            " run two commands if both are needed"
+        )
+
+
+def _undo(
+    source: str, destination: str | None, zarr_format: str, where: Where, options: Options
+) -> int:
+    """Remove the metadata that a conversion in place added."""
+    if destination is not None:
+        raise click.UsageError("--undo takes one path: where --in-place added metadata")
+    verb = "would remove" if where.dry_run else "removed"
+
+    def work(path: str) -> Answer:
+        keys = omnizarr.undo_conversion(
+            path, zarr_format=zarr_format, dry_run=where.dry_run, storage_options=options
+        )
+        documents = counted(len(keys), "document")
+        text = f"{verb} {documents} of zarr {zarr_format} from {path}"
+        data = {"source": path, "erased": keys, "dry_run": where.dry_run}
+        return Answer(data, partial(say, text))
+
+    pairs = find_pairs(source, None, options, None)
+    if pairs is None:
+        return work(source).give()
+    paths = [pair.source for pair in pairs]
+    return run_each(paths, work, folders=False, several=True, headed=False)
+
+
+def _converted(
+    report: ConvertReport, zarr_format: str, pair: Pair, where: Where, *, brief: bool = False
+) -> Answer:
+    """Return the result of a conversion; a brief one says only which chunks are damaged."""
+
+    def show() -> None:
+        parts = [
+            counted(report.groups, "group"),
+            counted(report.arrays, "array"),
+            f"{counted(report.chunks_copied, 'chunk')} copied",
+            f"{report.chunks_encoded} re-encoded",
+        ]
+        others = ((report.chunks_linked, "linked"), (report.chunks_kept, "kept from before"),
+                  (report.chunks_verified, "verified"))  # fmt: skip
+        parts += [f"{number} {what}" for number, what in others if number]
+        say(f"{where.title}wrote zarr {zarr_format} to {pair.target}: {', '.join(parts)}, "
+            f"{size_text(report.bytes_written)}", problem=bool(report.damaged))  # fmt: skip
+        if not brief:
+            _show_decisions(report)
+        for key, reason in report.damaged.items():
+            say(f"  skipped damaged chunk {key!r}: {reason}", problem=True)
+
+    about = {"source": pair.source, "destination": pair.target, "zarr_format": zarr_format}
+    return Answer({**about, **report.to_json()}, show, bool(report.damaged))
+
+
+def _show_decisions(report: ConvertReport) -> None:
+    """Print what became of chunks, checksums and consolidated metadata."""
+    reasons: dict[str, list[str]] = {}
+    for path, reason in report.encoded.items():
+        reasons.setdefault(reason, []).append(path)
+    for reason, found in reasons.items():
+        say(f"  re-encoded {listed(found)}: {reason}")
+    show_left_out(report.left_out)
+    for path, note in report.notes.items():
+        say(f"  {path}: {note}")
+    if report.consolidated:
+        say(f"  consolidated metadata of {listed(report.consolidated)}")
+
+
+# rechunk
+
+
+@click.command(
+    epilog=examples(
+        "omnizarr rechunk by-time.zarr by-place.zarr --chunks time=-1,lat=100,lon=100",
+        "omnizarr rechunk raw.zarr small.zarr --codecs zstd:5 --dtype f4 --dry-run",
+        "omnizarr rechunk old.zarr sharded.zarr --zarr-format 3 --shards 64MB",
+        "omnizarr rechunk lake/ small-lake/ --codecs zstd:9    # every hierarchy in the folder",
+        "omnizarr rechunk by-time.zarr by-place.zarr --append time",
+        """omnizarr rechunk a.zarr --in-place --rules '{"temp": {"chunks": "1,100,100"}}'""",
+    )
+)
+@click.argument("source")
+@click.argument("destination", required=False)
+@options_of(RechunkOptions)
+@no_shards_option
+@click.option(
+    "--array", "patterns", multiple=True, metavar="PATTERN",
+    help="Apply the options to these arrays only; may be repeated.",
+)  # fmt: skip
+@writing_job_options
+def rechunk(
+    source: str,
+    destination: str | None,
+    no_shards: bool,
+    patterns: tuple[str, ...],
+    overwrite: bool,
+    where: Where,
+    storage_options: Options,
+    **given: Any,
+) -> int:
+    """Write SOURCE with other chunks, shards, compression or data types to DESTINATION.
+
+    SOURCE is an array or a group; groups, attributes and the bytes of arrays that do not change are
+    carried over. Dimensions that are not named keep their chunk length. --dry-run shows the plan:
+    one pass or two, what is read and written, and the memory.
+
+    SOURCE may be a folder: each hierarchy in it is written to the same path below DESTINATION, also
+    after others have failed, and --resume repeats none that is complete.
+    """
+    in_place, there = given["in_place"], given["destination_options"]
+    _check_place(destination, in_place)
+    if in_place and given["zarr_format"] is not None:
+        raise click.UsageError("--zarr-format needs a DESTINATION; leave out --in-place")
+    given["shards"] = _shards(given["shards"], no_shards)
+    if patterns:
+        layout = {name: given.pop(name) for name in _LAYOUT}
+        chosen = {name: value for name, value in layout.items() if value is not None}
+        given["rules"] = {**(given["rules"] or {}), **dict.fromkeys(patterns, chosen)}
+    pairs = find_pairs(source, destination, storage_options, there)
+    if in_place and where.begins and not where.dry_run:
+        confirm(
+            f"The arrays of{_all_of(pairs)} {source} will be replaced when the new ones are"
+            " complete.",
+            overwrite,
+        )
+
+    def describe(pair: Pair, replaces: bool) -> Job[Any]:
+        return omnizarr.jobs.Rechunk(
+            pair.source,
+            pair.destination,
+            overwrite=replaces and not in_place,
+            storage_options=storage_options,
+            **given,
+        )
+
+    def work(job: Job[Any], pair: Pair) -> Answer:
+        if where.dry_run:
+            return planned(job, where, alone=pairs is None)
+        return _rechunked(run_job(job, where), pair, where, pairs is not None)
+
+    return run_pairs(
+        pairs or [Pair(source, destination)], describe, work, where, given=(source, destination),
+        verb="rechunked", overwrite=overwrite, several=pairs is not None,
+        asks=given["append_dim"] is None and not given["merge"], options=there or storage_options,
+    )  # fmt: skip
+
+
+_LAYOUT = ("chunks", "shards", "codecs", "dtype", "fill_value")
+
+
+def _rechunked(
+    report: RechunkReport, pair: Pair, where: Where, brief: bool, zarr_format: str | None = None
+) -> Answer:
+    """Return the result: in one line if it is brief, else with the layout of each array."""
+    about = {"source": pair.source, "destination": pair.target}
+    about |= {} if zarr_format is None else {"zarr_format": zarr_format}
+
+    def show() -> None:
+        parts = [
+            counted(report.groups, "group"),
+            counted(report.arrays, "array"),
+            f"{len(report.rechunked)} with a new layout",
+            f"{size_text(report.bytes_read)} read",
+            f"{size_text(report.bytes_written)} written",
+        ]
+        if report.chunks_copied:
+            parts.append(f"{counted(report.chunks_copied, 'chunk')} copied")
+        what = "" if zarr_format is None else f"zarr {zarr_format} to "
+        say(f"{where.title}wrote {what}{pair.target}: {', '.join(parts)}")
+        for notes in () if brief else (report.rechunked, report.kept, report.notes):
+            for path, text in notes.items():
+                say(f"  {path}: {text}")
+
+    return Answer({**about, **report.to_json()}, show)

@@ -3,99 +3,76 @@
 from __future__ import annotations
 
 import json
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 import omnizarr
+from omnizarr.cli.answers import Answer, answer, may_overwrite, path_command, say_lines
 from omnizarr.cli.describe import describe, find, summary
 from omnizarr.cli.options import (
-    Chunks,
     Options,
-    chunks_option,
     codec_options,
-    codecs_option,
     dry_run_option,
     json_option,
     node_option,
-    overwrite_option,
     parse_pairs,
-    parse_value,
     path_argument,
-    paths_argument,
-    quiet_option,
-    shards_option,
+    shared_option,
     storage_option,
-    zarr_format_option,
 )
-from omnizarr.cli.terminal import counted, examples, may_overwrite, run_each, say, say_json
+from omnizarr.cli.terminal import counted, examples, say
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, WrongNode, known_names
 from omnizarr.extension import ArrayModel, LocalStore, existing_node, readable_nodes
 
 
-@click.command(
-    epilog=examples(
-        "omnizarr attrs ocean.zarr --node temperature",
-        "omnizarr attrs ocean.zarr --set title=Sea --set 'range=[0, 30]' --delete draft",
-    )
+@path_command(
+    "omnizarr attrs ocean.zarr --node temperature",
+    "omnizarr attrs ocean.zarr --set title=Sea --set 'range=[0, 30]' --delete draft",
 )
-@paths_argument
-@node_option
 @click.option(
     "--set", "changes", multiple=True, metavar="KEY=VALUE", callback=parse_pairs,
     help="Set an attribute to JSON, or to text that is no JSON; may be repeated.",
 )  # fmt: skip
 @click.option("--delete", multiple=True, metavar="KEY", help="Delete an attribute; repeatable.")
 @dry_run_option
-@json_option
-@storage_option
 def attrs(
-    paths: tuple[str, ...],
+    path: str,
     node: str,
     changes: dict[str, Any],
     delete: tuple[str, ...],
     dry_run: bool,
-    as_json: bool,
     storage_options: Options,
-) -> None:
+) -> Answer:
     """Show or change the attributes of the array or group at PATH."""
     both = changes.keys() & set(delete)
     if both:
         raise click.UsageError(f"{sorted(both)[0]!r} is both set and deleted")
-    edits = bool(changes or delete)
+    note = ["nothing was written (--dry-run)"] if dry_run else []
+    if not (changes or delete):
+        found = dict(find(path, node, storage_options)[1].attributes)
+        shown = json.dumps(found, indent=2, ensure_ascii=False)
+        return Answer({"attributes": found}, say_lines(shown, *note))
+    mode: Any = "r" if dry_run else "r+"
+    opened = omnizarr.open(path, mode, path=node, storage_options=storage_options)
+    changed: list[dict[str, Any]] = []
 
-    def work(path: str) -> dict[str, Any]:
-        if not edits:
-            return {"attributes": dict(find(path, node, storage_options)[1].attributes)}
-        mode: Any = "r" if dry_run else "r+"
-        found = omnizarr.open(path, mode, path=node, storage_options=storage_options)
-        changed: list[dict[str, Any]] = []
+    def change(attributes: dict[str, Any]) -> None:
+        changed[:] = _changes(attributes, changes, delete)
+        for name in delete:
+            del attributes[name]
+        attributes.update(changes)
 
-        def change(attributes: dict[str, Any]) -> None:
-            changed[:] = _changes(attributes, changes, delete)
-            for name in delete:
-                del attributes[name]
-            attributes.update(changes)
-
-        if dry_run:
-            after = found.attrs.asdict()
-            change(after)
-        else:
-            found.attrs.edit(change)
-            after = found.attrs.asdict()
-        return {"attributes": after, "changes": changed, "dry_run": dry_run}
-
-    def show(result: dict[str, Any]) -> None:
-        if not edits:
-            say(json.dumps(result["attributes"], indent=2, ensure_ascii=False))
-        for each in result.get("changes", []):
-            say(_change_text(each))
-        if dry_run:
-            say("nothing was written (--dry-run)")
-
-    sys.exit(run_each(paths, work, show, as_json=as_json, storage_options=storage_options))
+    if dry_run:
+        after = opened.attrs.asdict()
+        change(after)
+    else:
+        opened.attrs.edit(change)
+        after = opened.attrs.asdict()
+    data = {"attributes": after, "changes": changed, "dry_run": dry_run}
+    return Answer(data, say_lines(*map(_change_text, changed), *note))
 
 
 def _changes(
@@ -156,17 +133,17 @@ def _split_at_hierarchy(path: str) -> tuple[str, str]:
 @node_option
 @click.option("--shape", metavar="SHAPE", help="Shape of the array, such as 365,720,1440.")
 @click.option("--dtype", help="Data type, such as f4, int16, datetime64[s] or string.")
-@chunks_option
-@shards_option
-@codecs_option
-@click.option("--fill-value", metavar="VALUE", help="Value of what was never written.")
+@shared_option("chunks")
+@shared_option("shards")
+@shared_option("codecs")
+@shared_option("fill_value", help="Value of what was never written.")
 @click.option("--dimensions", metavar="NAMES", help="Names of the axes, such as time,lat,lon.")
 @click.option(
     "--attribute", "attributes", multiple=True, metavar="KEY=VALUE", callback=parse_pairs,
     help="Attribute, as JSON or text; may be repeated.",
 )  # fmt: skip
-@zarr_format_option
-@overwrite_option
+@shared_option("zarr_format")
+@shared_option("overwrite")
 @dry_run_option
 @json_option
 @storage_option
@@ -174,32 +151,22 @@ def create(
     path: str,
     node: str,
     shape: str | None,
-    dtype: str | None,
-    chunks: Chunks,
-    shards: Chunks,
     codecs: list[Any] | None,
-    fill_value: str | None,
     dimensions: str | None,
     attributes: dict[str, Any],
     zarr_format: str | None,
     overwrite: bool,
     dry_run: bool,
-    as_json: bool,
     storage_options: Options,
-) -> None:
+    **given: Any,
+) -> int:
     """Create an empty array at PATH, or without --shape a group.
 
     Where PATH is inside a hierarchy, missing groups above it are created too.
     """
     if not node:
         path, node = _split_at_hierarchy(path)
-    given = {
-        "dtype": dtype,
-        "chunks": chunks,
-        "shards": shards,
-        "fill_value": None if fill_value is None else parse_value(fill_value),
-        **codec_options(codecs),
-    }
+    given |= codec_options(codecs)
     options = {name: value for name, value in given.items() if value is not None}
     names = None if dimensions is None else [name.strip() for name in dimensions.split(",")]
     if shape is None:
@@ -211,28 +178,25 @@ def create(
         options["dimension_names"] = names
         _resolve_names(options, names)
         options.setdefault("dtype", "f8")
-    # Made in memory first, which finds what is wrong before anything is replaced.
-    draft = _make(None, options, attributes=attributes, zarr_format=zarr_format)
-    facts = describe(draft._location, draft._model, listing=False)
-    place = f"{path}/{node}".rstrip("/") if node else path
+    options["attributes"] = attributes
+    if zarr_format is not None:
+        options["zarr_format"] = zarr_format
+    make: Any = omnizarr.create_group if shape is None else omnizarr.create_array
+    made = make(None, **options)  # in memory first: that finds errors before anything is replaced
     if dry_run:
         _check_absent(path, node, overwrite, storage_options)
     else:
         if not node:
             overwrite = may_overwrite(path, overwrite, storage_options)
-        made = _make(
-            path, options, attributes=attributes, zarr_format=zarr_format, path=node,
-            overwrite=overwrite, storage_options=storage_options,
-        )  # fmt: skip
-        facts = describe(made._location, made._model, listing=False)
-    facts |= {"path": path, "dry_run": dry_run}
-    if as_json:
-        say_json(facts)
-        return
-    say(f"{'would create' if dry_run else 'created'} {facts['kind']} {place}")
-    for name, value in summary(facts).items():
-        if name != "path":
-            say(f"  {name}: {value}")
+        made = make(
+            path, path=node, overwrite=overwrite, storage_options=storage_options, **options
+        )
+    facts = describe(made._location, made._model, listing=False)
+    verb = "would create" if dry_run else "created"
+    place = f"{path}/{node}".rstrip("/") if node else path
+    shown = (f"  {name}: {value}" for name, value in summary(facts).items() if name != "path")
+    lines = say_lines(f"{verb} {facts['kind']} {place}", *shown)
+    return answer({**facts, "path": path, "dry_run": dry_run}, lines)
 
 
 def _check_absent(path: str, node: str, overwrite: bool, options: Options) -> None:
@@ -246,12 +210,6 @@ def _check_absent(path: str, node: str, overwrite: bool, options: Options) -> No
             f"there is already a zarr {location.format.name} {found.kind} at {location}; give"
             " overwrite=True to replace it"
         )
-
-
-def _make(store: Any, options: dict[str, Any], **more: Any) -> Any:
-    given = {name: value for name, value in more.items() if value is not None}
-    make: Any = omnizarr.create_array if "shape" in options else omnizarr.create_group
-    return make(store, **options, **given)
 
 
 def _shape(text: str) -> tuple[int, ...]:
@@ -282,39 +240,23 @@ def _resolve_names(options: dict[str, Any], names: list[str] | None) -> None:
             options[option] = tuple(max(1, n) if c == -1 else c for c, n in pairs)
 
 
-@click.command(
-    epilog=examples("omnizarr consolidate ocean.zarr", "omnizarr consolidate --dry-run lake/")
-)
-@paths_argument
-@node_option
+@path_command("omnizarr consolidate ocean.zarr", "omnizarr consolidate --dry-run lake/", quiet=True)
 @dry_run_option
-@quiet_option
-@json_option
-@storage_option
-def consolidate(
-    paths: tuple[str, ...], node: str, dry_run: bool, as_json: bool, storage_options: Options
-) -> None:
+def consolidate(path: str, node: str, dry_run: bool, storage_options: Options) -> Answer:
     """Store the metadata of all nodes below PATH in one place.
 
     Readers then need one request instead of one for each node.
     """
-
-    def work(path: str) -> dict[str, Any]:
-        location, found = find(path, node, storage_options)
-        if isinstance(found, ArrayModel) and path not in paths:  # one of a folder
-            return {"nodes": 0, "dry_run": dry_run}
-        if isinstance(found, ArrayModel):
-            raise WrongNode(f"{location} is an array; only metadata of groups are consolidated")
-        count = len(list(readable_nodes(location, found)))
-        if not dry_run:
-            omnizarr.consolidate_metadata(path, node, storage_options=storage_options)
-        return {"nodes": count, "dry_run": dry_run}
-
-    def show(result: dict[str, Any]) -> None:
-        if not result["nodes"]:
-            say("an array, which has no metadata to consolidate")
-            return
-        would = "would consolidate" if dry_run else "consolidated"
-        say(f"{would} the metadata of {counted(result['nodes'], 'node')}")
-
-    sys.exit(run_each(paths, work, show, as_json=as_json, storage_options=storage_options))
+    location, found = find(path, node, storage_options)
+    given = click.get_current_context().params["paths"]
+    if isinstance(found, ArrayModel) and path not in given:  # one of a folder
+        text = "an array, which has no metadata to consolidate"
+        return Answer({"nodes": 0, "dry_run": dry_run}, partial(say, text))
+    if isinstance(found, ArrayModel):
+        raise WrongNode(f"{location} is an array; only metadata of groups are consolidated")
+    count = len(list(readable_nodes(location, found)))
+    if not dry_run:
+        omnizarr.consolidate_metadata(path, node, storage_options=storage_options)
+    verb = "would consolidate" if dry_run else "consolidated"
+    text = f"{verb} the metadata of {counted(count, 'node')}"
+    return Answer({"nodes": count, "dry_run": dry_run}, partial(say, text))

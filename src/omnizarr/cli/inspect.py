@@ -1,13 +1,13 @@
-"""Commands that show metadata and values: info, ls, tree, cat, head and bench."""
+"""Commands that show metadata and values: info, ls, tree, cat, head, preview and serve."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import secrets
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import omnizarr
+from omnizarr.cli.answers import Answer, answer, path_command
 from omnizarr.cli.describe import chunk_text, describe, draw_grid, find, shape_text, summary
 from omnizarr.cli.options import (
     Options,
     json_option,
     node_option,
     path_argument,
-    paths_argument,
     storage_option,
+    yes_option,
 )
-from omnizarr.cli.terminal import examples, run_each, say, say_json, show_table
+from omnizarr.cli.terminal import confirm, examples, remark, say, say_json, show_table, wants_json
 from omnizarr.errors import InvalidArgument, WrongNode
 from omnizarr.extension import (
     ArrayModel,
     GroupModel,
     Location,
     Node,
+    byte_size,
     codec_names,
-    file_root,
-    list_prefix,
     size_text,
     type_name,
     value_text,
@@ -45,77 +45,44 @@ if TYPE_CHECKING:
     from omnizarr import Array
 
 
-@click.command(
-    epilog=examples(
-        "omnizarr info ocean.zarr --node temperature",
-        "omnizarr info --json s3://bucket/ocean.zarr --storage-option anonymous=true",
-    )
+@path_command(
+    "omnizarr info ocean.zarr --node temperature",
+    "omnizarr info --json s3://bucket/ocean.zarr --storage-option anonymous=true",
 )
-@paths_argument
-@node_option
 @click.option("--no-listing", is_flag=True, help="Do not list keys to count chunks and members.")
-@json_option
-@storage_option
-def info(
-    paths: tuple[str, ...], node: str, no_listing: bool, as_json: bool, storage_options: Options
-) -> None:
+def info(path: str, node: str, no_listing: bool, storage_options: Options) -> Answer:
     """Show the metadata, codecs, sizes and attributes of PATH.
 
     Arrays are drawn as a grid of their chunks and shards, in which those that are stored are
     shaded. With many millions of chunks, --no-listing is quicker.
     """
+    facts = describe(*find(path, node, storage_options), listing=not no_listing)
 
-    def work(path: str) -> dict[str, Any]:
-        return describe(*find(path, node, storage_options), listing=not no_listing)
-
-    def show(facts: dict[str, Any]) -> None:
+    def show() -> None:
         say(summary(facts))
         if facts["attributes"]:
             say(json.dumps(facts["attributes"], indent=2, ensure_ascii=False))
         for line in draw_grid(facts, shutil.get_terminal_size().columns):
             say(line)
 
-    def to_json(facts: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in facts.items() if not name.startswith("_")}
-
-    sys.exit(
-        run_each(
-            paths, work, show, to_json=to_json, as_json=as_json, storage_options=storage_options
-        )
-    )
+    return Answer({name: v for name, v in facts.items() if not name.startswith("_")}, show)
 
 
-@click.command(
-    epilog=examples("omnizarr ls ocean.zarr", "omnizarr ls --long --recursive lake/a.zarr")
-)
-@paths_argument
-@node_option
+@path_command("omnizarr ls ocean.zarr", "omnizarr ls --long --recursive lake/a.zarr")
 @click.option("--long", "-l", is_flag=True, help="Show type, shape, chunks, codecs and sizes.")
 @click.option("--recursive", "-r", is_flag=True, help="List all nodes below, not only members.")
-@json_option
-@storage_option
-def ls(
-    paths: tuple[str, ...],
-    node: str,
-    long: bool,
-    recursive: bool,
-    as_json: bool,
-    storage_options: Options,
-) -> None:
+def ls(path: str, node: str, long: bool, recursive: bool, storage_options: Options) -> Answer:
     """List the arrays and groups in PATH.
 
     Groups end with a slash. With --long, the stored bytes of each array are counted.
     """
+    location, found = find(path, node, storage_options)
+    if isinstance(found, ArrayModel):
+        entries = [_entry(node_paths.name(location.path) or path, location, found, long)]
+    else:
+        entries = [_entry(*member, long) for member in _members(location, recursive)]
 
-    def work(path: str) -> list[dict[str, Any]]:
-        location, found = find(path, node, storage_options)
-        if isinstance(found, ArrayModel):
-            return [_entry(node_paths.name(location.path) or path, location, found, long)]
-        return [
-            _entry(name, below, child, long) for name, below, child in _members(location, recursive)
-        ]
-
-    def show(entries: list[dict[str, Any]]) -> None:
+    def show() -> None:
         if not long:
             for entry in entries:
                 say(entry["name"] + ("/" if entry["kind"] == "group" else ""))
@@ -123,12 +90,7 @@ def ls(
             columns = ("type", "shape", "chunks", "codecs", "in memory", "stored", "name")
             show_table(columns, map(_row, entries), right="stored")
 
-    sys.exit(
-        run_each(
-            paths, work, show, to_json=lambda found: {"entries": found},
-            as_json=as_json, storage_options=storage_options,
-        )
-    )  # fmt: skip
+    return Answer({"entries": entries}, show)
 
 
 def _members(
@@ -170,43 +132,20 @@ def _row(entry: dict[str, Any]) -> list[str]:
     ]
 
 
-@click.command(epilog=examples("omnizarr tree ocean.zarr", "omnizarr tree --depth 2 --json lake/"))
-@paths_argument
-@node_option
-@click.option(
-    "--depth",
-    type=click.IntRange(0),
-    default=None,
-    help="Number of levels to show; all by default.",
-)
-@json_option
-@storage_option
-def tree(
-    paths: tuple[str, ...],
-    node: str,
-    depth: int | None,
-    as_json: bool,
-    storage_options: Options,
-) -> None:
+@path_command("omnizarr tree ocean.zarr", "omnizarr tree --depth 2 --json lake/")
+@click.option("--depth", type=click.IntRange(0), help="Number of levels to show; all by default.")
+def tree(path: str, node: str, depth: int | None, storage_options: Options) -> Answer:
     """Show the arrays and groups in PATH as a tree."""
+    location, found = find(path, node, storage_options)
 
-    def work(path: str) -> tuple[Location, Node]:
-        return find(path, node, storage_options)
-
-    def show(found: tuple[Location, Node]) -> None:
-        if isinstance(found[1], ArrayModel):
-            say(summaries.array_line(found[1], found[0]))
+    def show() -> None:
+        if isinstance(found, ArrayModel):
+            say(summaries.array_line(found, location))
         else:
-            say(repr(summaries.tree(*found, depth, sys.maxsize)))
+            say(repr(summaries.tree(location, found, depth, sys.maxsize)))
 
-    def to_json(found: tuple[Location, Node]) -> dict[str, Any]:
-        return {"tree": _branch(node_paths.name(found[0].path), *found, depth)}
-
-    sys.exit(
-        run_each(
-            paths, work, show, to_json=to_json, as_json=as_json, storage_options=storage_options
-        )
-    )
+    name = node_paths.name(location.path)
+    return Answer({"tree": _branch(name, location, found, depth)} if wants_json() else {}, show)
 
 
 def _branch(
@@ -259,11 +198,6 @@ def _open_array(path: str, node: str, options: Options) -> Array:
     return found
 
 
-select_option = click.option(
-    "--select", metavar="SELECTION", help="Part of the array, such as 0,:10 or ...,::2."
-)
-
-
 @click.command(
     epilog=examples(
         'omnizarr cat ocean.zarr --node temperature --select "0,:10,:10"',
@@ -272,13 +206,13 @@ select_option = click.option(
 )
 @path_argument
 @node_option
-@select_option
+@click.option("--select", metavar="SELECTION", help="Part of the array, such as 0,:10 or ...,::2.")
 @json_option
 @storage_option
-def cat(path: str, node: str, select: str | None, as_json: bool, storage_options: Options) -> None:
+def cat(path: str, node: str, select: str | None, storage_options: Options) -> int:
     """Print all values of the array at PATH, or those of a selection, as NumPy does."""
     array = _open_array(path, node, storage_options)
-    _show_values(path, array, (...,) if select is None else parse_selection(select), as_json)
+    return _show_values(path, array, (...,) if select is None else parse_selection(select))
 
 
 @click.command(
@@ -294,13 +228,13 @@ def cat(path: str, node: str, select: str | None, as_json: bool, storage_options
 )  # fmt: skip
 @json_option
 @storage_option
-def head(path: str, node: str, number: int, as_json: bool, storage_options: Options) -> None:
+def head(path: str, node: str, number: int, storage_options: Options) -> int:
     """Print the first values of the array at PATH, along each axis, as NumPy does."""
     array = _open_array(path, node, storage_options)
-    _show_values(path, array, (slice(number),) * array.ndim, as_json)
+    return _show_values(path, array, (slice(number),) * array.ndim)
 
 
-def _show_values(path: str, array: Array, selection: tuple[Any, ...], as_json: bool) -> None:
+def _show_values(path: str, array: Array, selection: tuple[Any, ...]) -> int:
     """Print the values of a selection, all of them."""
     import numpy as np  # noqa: PLC0415 - slow to import, and needed for values only
 
@@ -311,149 +245,156 @@ def _show_values(path: str, array: Array, selection: tuple[Any, ...], as_json: b
             " --select, or use `omnizarr export`"
         )
     values = np.asanyarray(array[selection])
-    if as_json:
-        say_json(
-            {
-                "path": path,
-                "node": array.name,
-                "dtype": str(array.dtype),
-                "shape": list(values.shape),
-                "values": _json_values(values),
-            }
-        )
-        return
-    width = shutil.get_terminal_size().columns
-    shown = partial(np.array2string, values, threshold=sys.maxsize, max_line_width=max(width, 40))
-    try:
-        say(shown())
-    except OverflowError:  # see `value_text`
-        say(shown(formatter={"datetime": value_text}))
+
+    def show() -> None:
+        width = max(shutil.get_terminal_size().columns, 40)
+        text = partial(np.array2string, values, threshold=sys.maxsize, max_line_width=width)
+        try:
+            say(text())
+        except OverflowError:  # see `value_text`
+            say(text(formatter={"datetime": value_text}))
+
+    facts = {"path": path, "node": array.name, "dtype": str(array.dtype)}
+    shown = _json_values(values) if wants_json() else None
+    return answer({**facts, "shape": list(values.shape), "values": shown}, show)
 
 
 def _json_values(values: Any) -> Any:
     """Return values as lists of JSON: complex numbers as pairs, times and raw bytes as text."""
-    if values.dtype.kind in "cmMV":
-        return _nested(values, value_text) if values.dtype.kind != "c" else _nested(values, _pair)
-    return values.tolist()
-
-
-def _pair(value: Any) -> list[float]:
-    return [float(value.real), float(value.imag)]
+    if values.dtype.kind == "c":
+        return _nested(values, lambda value: [float(value.real), float(value.imag)])
+    return _nested(values, value_text) if values.dtype.kind in "mMV" else values.tolist()
 
 
 def _nested(values: Any, convert: Any) -> Any:
     return convert(values[()]) if values.ndim == 0 else [_nested(v, convert) for v in values]
 
 
-@click.command(
-    epilog=examples(
-        "omnizarr conformance --array_path=data/int32.zarr",
-        'ZARR_CLI="omnizarr conformance" bats tests.bats',
-    )
-)
-@click.option(
-    "--array_path", required=True, type=click.Path(path_type=str), help="Folder of the array."
-)
-def conformance(array_path: str) -> None:
-    """Read a whole array and print its values in C order, one on a line.
-
-    This is what the public suite for Zarr implementations (zarr-conformance-tests) runs. The exit
-    code is 0 if everything could be read.
-    """
-    import numpy as np  # noqa: PLC0415 - slow to import, and needed for values only
-
-    for value in np.asanyarray(_open_array(array_path, "", None)[...]).ravel().tolist():
-        say(value)
+# Pictures and the page
 
 
-# Speed
+def _parse_at(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:
+    """Return the positions that ``--at AXIS=NUMBER`` names."""
+    found = {}
+    for text in given:
+        parts = re.fullmatch(r"(.+)=(-?\d+)", text)
+        if parts is None:
+            raise click.BadParameter(f"{text!r} is not AXIS=NUMBER, such as t=3", ctx, param)
+        found[parts[1]] = int(parts[2])
+    return found
 
 
 @click.command(
     epilog=examples(
-        "omnizarr bench ocean.zarr --node temperature",
-        'omnizarr bench --json s3://bucket/a.zarr --select ":100" --repeat 5',
+        "omnizarr preview cell.ome.zarr cell.png --at t=3",
+        "omnizarr preview ocean.zarr temperature.png --node temperature --pixels 1024",
     )
 )
 @path_argument
+@click.argument("output", type=click.Path(dir_okay=False, path_type=str))
 @node_option
-@select_option
 @click.option(
-    "--repeat", type=click.IntRange(1), default=3, show_default=True, help="Number of warm reads."
+    "--at", multiple=True, metavar="AXIS=NUMBER", callback=_parse_at,
+    help="Position on an axis that the picture does not have, such as t=3; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--pixels", type=click.IntRange(1), default=512, show_default=True, help="Of the longer side."
 )
+@yes_option
 @json_option
 @storage_option
-def bench(
+def preview(
     path: str,
+    output: str,
     node: str,
-    select: str | None,
-    repeat: int,
-    as_json: bool,
+    at: dict[str, int],
+    pixels: int,
+    yes: bool,
     storage_options: Options,
-) -> None:
-    """Measure how fast the array at PATH is read.
+) -> int:
+    """Write a picture of PATH to OUTPUT, such as a.png: a plane with its channels, or a plot.
 
-    The first read is cold as far as this program can make it so: it is preceded by nothing, and
-    for local files the system is asked to drop what it has in memory of them. The others are warm,
-    and the fastest counts. Without --select, at most about 1 GB is read. MB are millions of bytes
-    in memory.
+    It is made from the smallest sufficient level of a pyramid, or from every nth element. Of a
+    group, the largest array is shown.
     """
-    array = _open_array(path, node, storage_options)
-    selection = _first_part(array) if select is None else parse_selection(select)
-    dropped = _drop_pages(array)
-    seconds = []
-    size = 0
-    for _ in range(repeat + 1):
-        start = time.perf_counter()
-        size = array[selection].nbytes
-        seconds.append(time.perf_counter() - start)
-    cold, warm = seconds[0], min(seconds[1:])
-    if as_json:
-        say_json(
-            {
-                "path": path,
-                "node": array.name,
-                "bytes": size,
-                "cold_seconds": cold,
-                "warm_seconds": warm,
-                "cold_mb_per_s": size / cold / 1e6,
-                "warm_mb_per_s": size / warm / 1e6,
-                "page_cache_dropped": dropped,
-            }
-        )
-        return
-    say(f"{array.name}: {size_text(size)} in memory, {array.dtype}, chunks {array.chunks}")
-    how = "" if dropped else "  (what the system has in memory of it could not be dropped)"
-    say(f"cold  {size / cold / 1e6:10,.0f} MB/s  {cold:.3f} s{how}")
-    say(f"warm  {size / warm / 1e6:10,.0f} MB/s  {warm:.3f} s  (best of {repeat})")
+    if os.path.exists(output):
+        confirm(f"{output} exists; replace it?", yes)
+    found = omnizarr.open(path, path=node or None, storage_options=storage_options)
+    made = omnizarr.preview(found, at=at, pixels=pixels)
+    made.save(output)
+    return answer({"output": output, **made.to_json()}, partial(say, output))
 
 
-def _first_part(array: Array) -> tuple[Any, ...]:
-    """Return whole chunks along the first axis, of about a gigabyte at most."""
-    if not array.ndim or array.nbytes <= _MOST_MEASURED:
-        return (...,)
-    row = max(1, array.nbytes // max(1, array.shape[0]))
-    step = (array.shards or array.chunks)[0]
-    step = step if isinstance(step, int) else 1
-    return (slice(max(step, _MOST_MEASURED // row // step * step)),)
+@click.command(
+    epilog=examples(
+        "omnizarr serve ocean.zarr --open",
+        "omnizarr serve s3://bucket/cell.ome.zarr --host 0.0.0.0 --token random",
+    )
+)
+@path_argument
+@click.option(
+    "--host", default="127.0.0.1", show_default=True,
+    help="Address to listen at; by default only this machine can connect.",
+)  # fmt: skip
+@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 takes any that is free.")
+@click.option(
+    "--token", envvar="OMNIZARR_TOKEN",
+    help="Text that clients have to give; 'random' makes one. Also the variable OMNIZARR_TOKEN.",
+)  # fmt: skip
+@click.option("--open", "open_page", is_flag=True, help="Open the page in a browser.")
+@click.option("--no-listing", is_flag=True, help="Do not list keys for /store/?list.")
+@click.option(
+    "--origin", "origins", multiple=True, metavar="URL",
+    help="Web site whose pages may read what is served; several may be given. Default: all.",
+)  # fmt: skip
+@click.option(
+    "--host-name", "host_names", multiple=True, metavar="NAME",
+    help="Name by which clients call the server, such as a proxy's; may be repeated.",
+)  # fmt: skip
+@click.option("--follow-links", is_flag=True, help="Follow symbolic links that lead out of PATH.")
+@click.option(
+    "--memory", metavar="SIZE", default="256MiB", show_default=True,
+    help="Memory for answers, such as 1GB; large chunks need more.",
+)  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(min=0), help="Stop after this time.")
+@json_option
+@storage_option
+def serve(
+    path: str,
+    token: str | None,
+    open_page: bool,
+    no_listing: bool,
+    origins: tuple[str, ...],
+    memory: str,
+    **given: Any,
+) -> None:
+    """Serve PATH read-only over HTTP until Ctrl-C: the page, stored keys, and views as v2 and v3.
 
+    The page at / shows the hierarchy and its values. /store/ has the keys as they are stored, /v2/
+    and /v3/ show them in these versions to programs that know no other.
+    """
+    from omnizarr.viewer.app import Limits  # noqa: PLC0415 - optional packages
 
-_MOST_MEASURED = 10**9
+    secret = secrets.token_urlsafe(18) if token == "random" else token
 
+    def started(url: str) -> None:
+        page = url if secret is None else f"{url}?token={secret}"
+        if wants_json():
+            say_json({"url": url, "page": page, "token": secret})
+        else:
+            say(f"serving {path} at {page}")
+            remark(f"programs open {url}store; Ctrl-C ends it")
+        if open_page:
+            import webbrowser  # noqa: PLC0415 - rarely needed
 
-def _drop_pages(array: Array) -> bool:
-    """Ask the system to forget the files of an array; return False where that cannot be done."""
-    root = file_root(array.store)
-    if root is None or not hasattr(os, "posix_fadvise"):
-        return False
-    prefix = array._location.format.chunk_prefix(array.path)
-    for key in list_prefix(array.store, prefix):
-        try:
-            file = os.open(root / key, os.O_RDONLY)
-        except OSError:  # a value that is no file of its own
-            return False
-        try:
-            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(file)
-    return True
+            webbrowser.open(page)
+
+    omnizarr.serve(
+        path,
+        token=secret,
+        listing=not no_listing,
+        origins=origins or ("*",),
+        limits=Limits(memory=byte_size(memory, "--memory")),
+        started=started,
+        **given,
+    )

@@ -1,16 +1,19 @@
 """Run a job of the command line: its options, its progress, and where its tasks run.
 
 A command that runs a job takes `job_options`, or `writing_job_options` if the job writes, which
-give it the parameter `where`::
+give it the parameters `where` and `storage_options`, and ``--json`` and ``--quiet``::
 
     @click.command(...)
-    @json_option
+    @click.argument("source")
+    @click.argument("destination")
+    @options_of(CopyOptions)
     @writing_job_options
-    def rechunk(..., as_json: bool, where: Where) -> None:
-        outcome = run_job(omnizarr.jobs.Rechunk(...), where, as_json)
-        if outcome is None:  # --dry-run has shown the plan
-            return
-        ...
+    def copy(source: str, destination: str, where: Where, **given: Any) -> int:
+        job = omnizarr.jobs.Copy(source, destination, **given)
+        if where.dry_run:
+            return planned(job, where).give()
+        report = run_job(job, where)
+        return answer(report.to_json(), partial(say, report))
 
 A command with a source and a destination takes folders of hierarchies, too: `find_pairs` returns
 the hierarchies with their destinations, and `run_pairs` runs a job for each.
@@ -22,7 +25,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial, wraps
@@ -30,23 +33,32 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from omnizarr.cli.options import Options, dry_run_option, quiet_option, resume_option
+from omnizarr.bulk.options import RunOptions, option_help
+from omnizarr.cli.answers import (
+    Answer,
+    hierarchies_in,
+    is_complete,
+    is_occupied,
+    may_overwrite,
+    run_each,
+)
+from omnizarr.cli.options import (
+    Options,
+    dry_run_option,
+    json_option,
+    quiet_option,
+    storage_option,
+)
 from omnizarr.cli.terminal import (
     OK,
     PROBLEMS,
     confirm,
     counted,
-    hierarchies_in,
-    is_complete,
     is_interactive,
-    is_occupied,
     listed,
-    may_overwrite,
     progress_bar,
     remark,
-    run_each,
     say,
-    say_json,
 )
 from omnizarr.errors import InvalidArgument, MissingPackage, NodeExists, OmnizarrError
 from omnizarr.extension import (
@@ -61,7 +73,7 @@ from omnizarr.extension import (
 )
 
 if TYPE_CHECKING:
-    from omnizarr.bulk.job import Job, Outcome, Plan, Progress
+    from omnizarr.bulk.job import Job, Outcome, Progress
     from omnizarr.extension import Store
 
     O = TypeVar("O", bound=Outcome)  # noqa: E741 - the outcome of one kind of job
@@ -84,13 +96,18 @@ class Where:
 
     @property
     def begins(self) -> bool:
-        """True for a run that begins: no dry run, not resumed, and no part of several."""
-        return not (self.dry_run or self.resume or self.part is not None)
+        """True for a run that begins: not resumed, and no part of several."""
+        return not self.resume and self.part is None
 
     @property
     def title(self) -> str:
         """The start of a line about the result: the part that was run."""
         return "" if self.part is None else f"part {self.part[0]} of {self.part[1]}: "
+
+    @property
+    def at_once(self) -> int:
+        """The number of tasks that run at a time in one process."""
+        return tasks_at_once("processes" if self.processes else None, self.workers)
 
 
 def _parse_part(context: click.Context, parameter: click.Parameter, given: str | None) -> Any:
@@ -102,20 +119,19 @@ def _parse_part(context: click.Context, parameter: click.Parameter, given: str |
     return int(found[1]), int(found[2])
 
 
+_HELP = option_help(RunOptions)
 _OPTIONS = (
-    click.option("--workers", type=click.IntRange(1), help="Number of threads or processes."),
+    click.option("--workers", type=click.IntRange(1), help=_HELP["workers"]),
     click.option("--processes", is_flag=True, help="Run tasks in processes, not in threads."),
     click.option("--dask", metavar="ADDRESS", help="Run tasks on this Dask cluster (tcp://...)."),
     click.option(
         "--part", metavar="K/N", callback=_parse_part,
         help="Run only part K of N, such as one job of a Slurm array.",
     ),
-    resume_option,
+    click.option("--resume", is_flag=True, help="Go on with an interrupted run."),
     dry_run_option,
     click.option("--log", metavar="FILE", help="Append the plan and each stage to FILE, as JSON."),
 )  # fmt: skip
-
-
 _CHECKSUMS = click.option(
     "--checksums", metavar="FILE",
     help="Write SHA-256 lines of all that was written, for sha256sum -c.",
@@ -123,31 +139,27 @@ _CHECKSUMS = click.option(
 
 
 def job_options(command: F) -> F:
-    """Add the options of jobs, which become one parameter, `where`."""
-    return _with_options(command, _OPTIONS)
-
-
-def writing_job_options(command: F) -> F:
-    """Add the options of jobs that write."""
-    return _with_options(command, (*_OPTIONS, _CHECKSUMS, quiet_option))
-
-
-def _with_options(command: F, options: Iterable[Callable[[Any], Any]]) -> F:
+    """Add the options of jobs, which become one parameter, `where`, and those of the output."""
     names = [each.name for each in fields(Where)]
 
     @wraps(command)
     def with_where(**given: Any) -> Any:
         where = Where(**{name: given.pop(name) for name in names if name in given})
-        if sum((where.processes, where.dask is not None)) > 1:
+        if where.processes and where.dask is not None:
             raise click.UsageError("give --processes or --dask, not both")
         if where.part is not None and where.resume:
             raise click.UsageError("--part always goes on where it was; leave out --resume")
         return command(where=where, **given)
 
     found: Any = with_where
-    for option in reversed([*options]):
+    for option in (storage_option, json_option, quiet_option, *reversed(_OPTIONS)):
         found = option(found)
     return found  # type: ignore[no-any-return]  # a decorated function, as click's are
+
+
+def writing_job_options(command: F) -> F:
+    """Add the options of jobs that write."""
+    return job_options(_CHECKSUMS(command))
 
 
 def may_replace(destination: str, overwrite: bool, where: Where, options: Options = None) -> bool:
@@ -155,10 +167,9 @@ def may_replace(destination: str, overwrite: bool, where: Where, options: Option
 
     A dry run asks nothing, and says that the destination exists.
     """
-    if where.begins:
+    if where.begins and not where.dry_run:
         return may_overwrite(destination, overwrite, options)
-    fresh = where.dry_run and where.part is None and not where.resume
-    if fresh and is_occupied(destination, options):
+    if where.begins and is_occupied(destination, options):
         show_existing(destination, overwrite)
     return overwrite
 
@@ -169,14 +180,22 @@ def show_existing(destination: str, overwrite: bool) -> None:
     remark(f"{destination} exists, and {fate}", label="note")
 
 
-def run_job(job: Job[O], where: Where, as_json: bool = False) -> O | None:
-    """Run a job with progress, and return its result; with ``--dry-run``, show its plan only."""
+def planned(job: Job[Any], where: Where, alone: bool = True) -> Answer:
+    """Return the plan of a job, for ``--dry-run``."""
+    plan = job.plan(where.at_once)
+
+    def show() -> None:
+        say(plan)
+        if alone:
+            say("nothing was written (--dry-run)")
+
+    return Answer({"dry_run": True, "plan": plan.to_json()}, show)
+
+
+def run_job(job: Job[O], where: Where) -> O:
+    """Run a job with progress, and return its result."""
     import omnizarr  # noqa: PLC0415 - loaded when a job runs
 
-    if where.dry_run:
-        at_once = tasks_at_once("processes" if where.processes else None, where.workers)
-        show_plan(job.plan(at_once), as_json)
-        return None
     with _place(where) as on, progress_bar("bytes") as bar, _log(where.log) as log:
         if log is not None:
             log({"event": "plan", **job.plan().to_json()})
@@ -324,15 +343,6 @@ def resumed_together() -> Iterator[Callable[[int], int]]:
         yield ended
 
 
-def show_plan(plan: Plan[Any], as_json: bool = False) -> None:
-    """Print a plan."""
-    if as_json:
-        say_json({"dry_run": True, "plan": plan.to_json()})
-    else:
-        say(plan)
-        say("nothing was written (--dry-run)")
-
-
 # Folders of hierarchies
 
 
@@ -347,16 +357,6 @@ class Pair:
     def target(self) -> str:
         """The place that is written."""
         return self.source if self.destination is None else self.destination
-
-
-@dataclass(frozen=True)
-class Done:
-    """The result of a job for one of several hierarchies."""
-
-    data: dict[str, Any]  # as JSON
-    show: Callable[[], None]
-    is_problem: bool = False
-    kept: bool = False  # it was complete before
 
 
 def find_pairs(
@@ -390,23 +390,28 @@ def find_pairs(
 def run_pairs(
     pairs: Sequence[Pair],
     describe: Callable[[Pair, bool], Job[Any]],
-    work: Callable[[Any, Pair], Done],
+    work: Callable[[Any, Pair], Answer],
     where: Where,
     *,
     given: Sequence[str | None],
     verb: str,
     overwrite: bool,
+    several: bool,
     asks: bool = True,
-    as_json: bool = False,
     options: Options = None,
 ) -> int:
-    """Run a job for each of several hierarchies, go on after errors, and return the exit code.
+    """Run a job for one hierarchy, or for each of several, and return the exit code.
 
     `describe` makes the job of a pair, given whether its destination may be replaced, and `work`
-    runs it. `given` are the paths that the user gave, `options` those of the destination. With
-    `asks`, the user is asked once before what exists is replaced. With ``--resume``, jobs that were
-    complete before are not repeated.
+    runs it, or returns its plan. `given` are the paths that the user gave, `options` those of the
+    destination. With `asks`, the user is asked once before what exists is replaced. Of several,
+    the others go on after an error, and ``--resume`` does not repeat what was complete before.
     """
+    if not several:
+        pair = pairs[0]
+        if asks and pair.destination is not None:
+            overwrite = may_replace(pair.destination, overwrite, where, options)
+        return work(describe(pair, overwrite), pair).give()
     if where.checksums is not None:
         raise click.UsageError("--checksums needs a single SOURCE, not several hierarchies")
     names = [pair.target for pair in pairs]
@@ -419,7 +424,7 @@ def run_pairs(
     journal = _PairJournal(given, where)
     existing: list[str] = []
 
-    def each(path: str) -> Done:
+    def each(path: str) -> Answer:
         pair = places[path]
         try:
             job = describe(pair, overwrite)
@@ -433,13 +438,7 @@ def run_pairs(
     code = run_each(
         [*places],
         each,
-        lambda done: done.show(),
-        to_json=lambda done: done.data,
-        is_problem=lambda done: done.is_problem,
-        summary=lambda every: _pairs_summary(
-            every, len(pairs), len(existing), verb, where, as_json
-        ),
-        as_json=as_json,
+        summary=lambda every: _pairs_summary(every, len(pairs), len(existing), verb, where),
         folders=False,
         several=True,
         headed=where.dry_run,
@@ -449,23 +448,15 @@ def run_pairs(
     return code
 
 
-def planned(job: Job[Any], where: Where) -> Done:
-    """Return the plan of a job, for ``--dry-run`` of several hierarchies."""
-    plan = job.plan(tasks_at_once("processes" if where.processes else None, where.workers))
-    return Done({"dry_run": True, "plan": plan.to_json()}, partial(say, plan))
-
-
 def _may_replace_some(
     pairs: Sequence[Pair], overwrite: bool, where: Where, options: Options
 ) -> bool:
     """Return `overwrite`, or True if the user agrees to replace the destinations that exist."""
-    asks = where.begins and not overwrite and is_interactive()
-    shows = where.dry_run and where.part is None and not where.resume
-    if not asks and not shows:
+    if not where.begins or not (where.dry_run or (is_interactive() and not overwrite)):
         return overwrite
     targets = [pair.destination for pair in pairs if pair.destination is not None]
     found = [target for target in targets if is_occupied(target, options)]
-    if shows:
+    if where.dry_run:
         for target in found:
             show_existing(target, overwrite)
     elif found:
@@ -477,34 +468,31 @@ def _may_replace_some(
 
 
 def _pairs_summary(
-    every: Sequence[Done], number: int, existing: int, verb: str, where: Where, as_json: bool
-) -> Any:
-    """Return the total of the results, as text or for JSON, with the number that exist already."""
-    good = sum(not done.is_problem for done in every)
+    every: Sequence[Answer], number: int, existing: int, verb: str, where: Where
+) -> tuple[Any, str]:
+    """Return the total of the results for JSON and as text, with the number that exist already."""
     if where.dry_run:
         text = f"{counted(len(every), 'hierarchy')}; nothing was written (--dry-run)"
-        return {"hierarchies": len(every), "dry_run": True} if as_json else text
+        return {"hierarchies": len(every), "dry_run": True}, text
     totals: dict[str, int] = {}
     for done in every:
         for name, value in done.data.items():
             if type(value) is int:
                 totals[name] = totals.get(name, 0) + value
-    kept = sum(done.kept for done in every)
-    if as_json:
-        return {"hierarchies": len(every), "ok": good, "kept": kept, **totals}
+    good, kept = sum(not done.is_problem for done in every), sum(done.kept for done in every)
     size = totals.get("bytes_written", 0) + totals.get("bytes_copied", 0)
-    parts = [size_text(size)]
-    if "arrays" in totals:
-        parts.insert(0, counted(totals["arrays"], "array"))
-    text = f"{where.title}{good} of {counted(number, 'hierarchy')} {verb}: {', '.join(parts)}"
-    if kept:
-        text += f"; {kept} complete from before"
+    arrays = f"{counted(totals['arrays'], 'array')}, " if "arrays" in totals else ""
+    text = (
+        f"{where.title}{good} of {counted(number, 'hierarchy')} {verb}: {arrays}{size_text(size)}"
+    )
     failed = number - len(every) - existing
-    if existing:
-        text += f"; {existing} not replaced"
-    if failed:
-        text += f"; {failed} failed: --resume tries only these again"
-    return text
+    ends = (
+        (kept, "complete from before"),
+        (existing, "not replaced"),
+        (failed, "failed: --resume tries only these again"),
+    )
+    text += "".join(f"; {amount} {what}" for amount, what in ends if amount)
+    return {"hierarchies": len(every), "ok": good, "kept": kept, **totals}, text
 
 
 class _PairJournal:
@@ -517,10 +505,12 @@ class _PairJournal:
         places = [_absolute(each) for each in given]
         self.store, self.prefix = user_journal(key_digest("several", places))
         self.warned = False
-        if where.begins:
+        if where.begins and not where.dry_run:
             self.erase()
 
-    def run(self, job: Job[Any], pair: Pair, work: Callable[[], Done], options: Options) -> Done:
+    def run(
+        self, job: Job[Any], pair: Pair, work: Callable[[], Answer], options: Options
+    ) -> Answer:
         """Run a job unless it was complete before, and note that it is complete."""
         if self.where.part is not None:  # whose journal is with the output
             return work()
@@ -596,9 +586,9 @@ def _state(where: str | os.PathLike[str], job: Any) -> str:
         return ""
 
 
-def _kept(data: dict[str, Any], target: str, problem: bool) -> Done:
+def _kept(data: dict[str, Any], target: str, problem: bool) -> Answer:
     shows = partial(say, f"{target}: complete from before")
-    return Done({**data, "kept": True}, shows, problem, kept=True)
+    return Answer({**data, "kept": True}, shows, problem, kept=True)
 
 
 def _absolute(place: Any) -> Any:

@@ -18,19 +18,23 @@ import click
 
 from omnizarr import __version__ as VERSION
 from omnizarr import registry
-from omnizarr.cli.options import COMMAND, JSON, RESUME, CommandGroup, suggest_option
+from omnizarr.cli.options import COMMAND, JSON, CommandGroup, json_option, suggest_option
 from omnizarr.cli.terminal import (
     BROKEN_PIPE,
     FAILED,
     INTERRUPTED,
+    OK,
     PROBLEMS,
     USAGE,
     command_text,
     error_json,
     error_message,
+    examples,
     remark,
+    say,
     say_json,
     show_error,
+    wants_json,
 )
 from omnizarr.errors import InvalidArgument, OmnizarrError, StoreError
 
@@ -46,8 +50,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "stats": ("compare:stats", "Show extremes, mean, standard deviation, histograms."),
         "diff": ("compare:diff", "Show the differences between two hierarchies."),
         "du": ("compare:du", "Show the stored bytes of every node."),
-        "preview": ("serve:preview", "Write a picture of an array or image to a file."),
-        "serve": ("serve:serve", "Show it in a browser, serve it to programs."),
+        "preview": ("inspect:preview", "Write a picture of an array or image to a file."),
+        "serve": ("inspect:serve", "Show it in a browser, serve it to programs."),
     },
     "Create and change": {
         "create": ("edit:create", "Create an empty array or group."),
@@ -56,8 +60,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Copy and convert": {
         "copy": ("copy:copy", "Copy byte for byte, or only what differs."),
-        "convert": ("convert:convert", "Convert to another Zarr version."),
-        "rechunk": ("rechunk:rechunk", "Change chunks, shards, compression or data types."),
+        "convert": ("copy:convert", "Convert to another Zarr version."),
+        "rechunk": ("copy:rechunk", "Change chunks, shards, compression or data types."),
         "import": ("files:import_", "Write HDF5, NetCDF4, TIFF or NumPy files as Zarr."),
         "export": ("files:export", "Write HDF5, NetCDF4, TIFF or NumPy files from Zarr."),
         "pyramid": ("files:pyramid", "Write an OME-Zarr image with levels, or add levels."),
@@ -70,12 +74,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Conventions": {
         "cf": ("conventions:cf", "Inspect CF and NetCDF datasets."),
         "geo": ("conventions:geo", "Inspect maps: reference system, bounds, levels."),
-        "ome": ("ome:ome", "Inspect, check, write and migrate OME-Zarr."),
+        "ome": ("conventions:ome", "Inspect, check, write and migrate OME-Zarr."),
     },
     "Tools": {
-        "bench": ("inspect:bench", "Measure how fast an array is read."),
-        "completion": ("completion:completion", "Print or install the completion of a shell."),
-        "conformance": ("inspect:conformance", "Print all values of an array, one on a line."),
+        "completion": ("main:completion", "Print the completion of a shell."),
     },
 }
 TARGETS = {name: target for rows in COMMANDS.values() for name, (target, _) in rows.items()}
@@ -126,7 +128,8 @@ class Main(CommandGroup):
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # text that no encoding has
         try:
-            return super().invoke(ctx)
+            code = super().invoke(ctx)
+            sys.exit(code if isinstance(code, int) else OK)
         except click.exceptions.Exit:
             raise
         except (Exception, KeyboardInterrupt) as e:
@@ -230,7 +233,7 @@ def _path_of(ctx: click.Context, error: BaseException) -> dict[str, str]:
     command = ctx.meta.get(COMMAND)
     given = {} if command is None else command.params
     found = [getattr(error, "filename", None)]
-    for name in ("path", "source", "paths", "sources", "file", "files"):
+    for name in ("source", "sources", "paths", "file", "files", "path"):
         value = given.get(name)
         found += value if isinstance(value, tuple) and len(value) == 1 else [value]
     return next(({"path": each} for each in found if isinstance(each, str)), {})
@@ -244,9 +247,9 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _again(ctx: click.Context) -> str:
     """Return how to go on with a command that was stopped, and for writers what is safe."""
-    again = (
-        "run the same command with --resume to go on" if ctx.meta.get(RESUME) else "run it again"
-    )
+    command = ctx.meta.get(COMMAND)
+    resumes = command is not None and any(p.name == "resume" for p in command.command.params)
+    again = "run the same command with --resume to go on" if resumes else "run it again"
     reads = ctx.invoked_subcommand in {**COMMANDS["Look"], **COMMANDS["Check"]}
     return again if reads else f"nothing unfinished is visible; {again}"
 
@@ -269,3 +272,23 @@ _FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 @click.option("--debug", is_flag=True, envvar="OMNIZARR_DEBUG", help="Show tracebacks of errors.")
 def main(debug: bool) -> None:
     """Inspect, check, copy and convert Zarr data of version 1, 2, the draft of 3, and 3."""
+
+
+@click.command(
+    epilog=examples(
+        'eval "$(omnizarr completion bash)"   # in ~/.bashrc',
+        "omnizarr completion fish > ~/.config/fish/completions/omnizarr.fish",
+    )
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@json_option
+def completion(shell: str) -> None:
+    """Print the script by which SHELL completes commands, options and paths."""
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 - rarely needed
+
+    kind: Any = get_completion_class(shell)
+    script = kind(main, {}, "omnizarr", "_OMNIZARR_COMPLETE").source().strip()
+    if wants_json():
+        say_json({"shell": shell, "script": script})
+    else:
+        say(script)

@@ -1,25 +1,18 @@
-"""Arguments and options that the commands share, and what their values mean.
+"""Arguments and options of commands, and what their values mean.
 
-A decorator here gives a command the parameter in brackets:
+`options_of` gives a command the options of a job, from the fields that declare them
+(`omnizarr.bulk.options`): name, type, default and help. `FIELDS` has what is typed differently on a
+command line. Other decorators here give a command the parameter in brackets:
 
 ==================== =====================================================================
 path_argument        PATH (`path`); `paths_argument`: PATH... (`paths`)
 node_option          ``--node`` (`node`)
 storage_option       ``--storage-option``, ``--profile`` (`storage_options`)
-destination_option   ``--destination-option`` (`destination_options`)
-other_option         ``--other-option`` (`other_options`)
-json_option          ``--json`` (`as_json`)
+json_option          ``--json`` (no parameter; see `terminal.answer`)
 quiet_option         ``--quiet`` (no parameter; see `terminal.say`)
 dry_run_option       ``--dry-run`` (`dry_run`)
-resume_option        ``--resume`` (`resume`)
-overwrite_option     ``--overwrite``, ``--yes`` (`overwrite`); see `terminal.may_overwrite`
 yes_option           ``--yes`` (`yes`); see `terminal.confirm`
-zarr_format_option   ``--zarr-format`` (`zarr_format`)
-chunks_option        ``--chunks`` (`chunks`); `shards_option`: ``--shards`` (`shards`);
-                     `no_shards_option`: ``--no-shards`` (`no_shards`), see `shards_or_none`
-codecs_option        ``--codecs`` (`codecs`)
-checksum_option      ``--checksum`` (`checksum`)
-memory_option        ``--memory`` (`memory`)
+shared_option(NAME)  a row of `FIELDS`, for commands that run no job
 ==================== =====================================================================
 """
 
@@ -27,12 +20,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin
 
 import click
 
 from omnizarr import registry
+from omnizarr.bulk.options import option_help
 from omnizarr.errors import closest_name, known_names
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,7 +68,7 @@ _OPTIONS = {
 
 
 def suggest_option(error: click.NoSuchOption) -> None:
-    """Have the error of an unknown option name the one that other tools call so."""
+    """Suggest our name for an option that other tools call differently."""
     meant = _OPTIONS.get(error.option_name)
     command = None if error.ctx is None else error.ctx.command
     if meant is not None and command is not None and any(meant in p.opts for p in command.params):
@@ -94,10 +91,38 @@ class CommandGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
+# What is kept in the meta of a context: True if JSON was requested, True if only problems are to be
+# printed, and the context of the command itself.
+JSON, QUIET, COMMAND = "omnizarr.as_json", "omnizarr.quiet", "omnizarr.command"
+
+
+def _kept(key: str) -> Callable[..., None]:
+    """Return the callback of an option that is kept in the meta of the context."""
+
+    def keep(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+        context.meta[key], context.meta[COMMAND] = given, context
+
+    return keep
+
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, is_eager=True, expose_value=False, callback=_kept(JSON),
+    help="Print JSON, and nothing else, on standard output.",
+)  # fmt: skip
+quiet_option = click.option(
+    "--quiet", "-q", is_flag=True, expose_value=False, callback=_kept(QUIET),
+    help="Print only problems: damage, differences, errors.",
+)  # fmt: skip
 _PATH = click.Path(path_type=str)
 path_argument = click.argument("path", type=_PATH)
 paths_argument = click.argument("paths", metavar="PATH...", type=_PATH, nargs=-1, required=True)
-node_option = click.option("--node", default="", help="Path of a node inside the hierarchy.")
+NODE = "Path of a node inside the hierarchy."
+node_option = click.option("--node", default="", help=NODE)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+
+
+# Values
 
 
 def parse_pairs(context: click.Context, parameter: click.Parameter, given: Any) -> dict[str, Any]:
@@ -109,15 +134,6 @@ def parse_pairs(context: click.Context, parameter: click.Parameter, given: Any) 
             raise click.BadParameter(f"expected KEY=VALUE, got {text!r}", context, parameter)
         found[name] = parse_value(value)
     return found
-
-
-def _parse_options(context: click.Context, parameter: click.Parameter, given: Any) -> Options:
-    """Return the given options as a dictionary, or None if there are none."""
-    options = parse_pairs(context, parameter, given)
-    profile = context.meta.get(_PROFILE)
-    if profile is not None and parameter.name == "storage_options":
-        options.setdefault("profile", profile)
-    return options or None
 
 
 def parse_value(text: str) -> Any:
@@ -136,115 +152,12 @@ def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def parse_numbers(text: str, kind: type[int] | type[float], option: str) -> tuple[float, ...]:
-    """Return numbers that are separated by commas."""
+def parse_sizes(text: str) -> tuple[float, ...]:
+    """Parse numbers that are separated by commas."""
     try:
-        return tuple(kind(part) for part in text.split(","))
+        return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise click.UsageError(
-            f"{option}: expected numbers separated by commas, got {text!r}"
-        ) from None
-
-
-def _repeatable(name: str, text: str) -> Callable[[F], F]:
-    return click.option(
-        name, f"{name.removeprefix('--').replace('-', '_')}s",
-        multiple=True, metavar="KEY=VALUE", callback=_parse_options, help=text,
-    )  # fmt: skip
-
-
-_PROFILE = "omnizarr.profile"
-
-
-def _keep_profile(context: click.Context, parameter: click.Parameter, given: str | None) -> None:
-    if given is not None:
-        context.meta[_PROFILE] = given
-
-
-_storage_option = _repeatable(
-    "--storage-option",
-    "Option for the store of a URL, such as anonymous=true; may be repeated.",
-)
-_profile_option = click.option(
-    "--profile",
-    metavar="NAME",
-    is_eager=True,  # before the storage options, which it becomes one of
-    expose_value=False,
-    callback=_keep_profile,
-    help="Profile of ~/.aws/config and ~/.aws/credentials for s3:// URLs.",
-)
-
-
-def storage_option(command: F) -> F:
-    """Add ``--storage-option`` and ``--profile``."""
-    return _storage_option(_profile_option(command))
-
-
-# For commands with a source and a destination; --storage-option applies to both.
-destination_option = _repeatable(
-    "--destination-option", "Like --storage-option, for DESTINATION only."
-)
-# The same for `diff`.
-other_option = _repeatable("--other-option", "Like --storage-option, for B only.")
-checksum_option = click.option(
-    "--checksum",
-    is_flag=True,
-    help="Keep checksums in version 2, although few other readers support them.",
-)
-JSON = "omnizarr.as_json"  # in the meta of a context, True if JSON was requested
-COMMAND = "omnizarr.command"  # in the meta of a context, the context of the command itself
-
-
-def _keep_json(context: click.Context, parameter: click.Parameter, given: bool) -> bool:
-    context.meta[JSON] = given
-    context.meta[COMMAND] = context
-    return given
-
-
-json_option = click.option(
-    "--json", "as_json", is_flag=True, is_eager=True, callback=_keep_json,
-    help="Print JSON, and nothing else, on standard output.",
-)  # fmt: skip
-QUIET = "omnizarr.quiet"  # in the meta of a context, True if only problems are to be printed
-
-
-def _keep_quiet(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    context.meta[QUIET] = given
-
-
-quiet_option = click.option(
-    "--quiet", "-q", is_flag=True, expose_value=False, callback=_keep_quiet,
-    help="Print only problems: damage, differences, errors.",
-)  # fmt: skip
-RESUME = "omnizarr.resume"  # in the meta of a context, True if the command can go on
-
-
-def _keep_resume(context: click.Context, parameter: click.Parameter, given: bool) -> bool:
-    context.meta[RESUME] = True
-    return given
-
-
-resume_option = click.option(
-    "--resume", is_flag=True, callback=_keep_resume, help="Go on with an interrupted run."
-)
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-overwrite_option = click.option(
-    "--overwrite", "--yes", "-y", "overwrite", is_flag=True,
-    help="Replace what is at DESTINATION. Without it, ask on a terminal, else refuse.",
-)  # fmt: skip
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
-memory_option = click.option(
-    "--memory", metavar="SIZE", help="Memory of each process; 512MB by default."
-)
-zarr_format_option = click.option(
-    "--zarr-format",
-    type=click.Choice(["1", "2", "3-draft", "3"]),
-    default=None,
-    help="Zarr version to write.",
-)
-
-
-# Chunks and shards
+        raise ValueError(f"expected numbers separated by commas, got {text!r}") from None
 
 
 def parse_chunks(text: str) -> Chunks:
@@ -279,38 +192,6 @@ def _length(text: str) -> int:
         raise ValueError(f"a length is at least 1, or -1 for the whole axis; got {number}")
     return number
 
-
-def _parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
-    """Return the callback of an option whose text `parse` understands."""
-
-    def callback(context: click.Context, parameter: click.Parameter, given: str | None) -> Any:
-        try:
-            return None if given is None else parse(given)
-        except ValueError as e:
-            raise click.BadParameter(str(e), context, parameter) from None
-
-    return callback
-
-
-chunks_option = click.option(
-    "--chunks", metavar="SHAPE", callback=_parsed(parse_chunks),
-    help="Chunk shape, such as 1,100,100 or time=-1,lat=100 (-1: whole axis), or a size (1MB).",
-)  # fmt: skip
-shards_option = click.option(
-    "--shards", metavar="SHAPE", callback=_parsed(parse_chunks),
-    help="Shard shape, or a size such as 64MB.",
-)  # fmt: skip
-no_shards_option = click.option("--no-shards", is_flag=True, help="Store chunks without shards.")
-
-
-def shards_or_none(shards: Any, no_shards: bool) -> Any:
-    """Return the shards, or False for none of them."""
-    if no_shards and shards is not None:
-        raise click.UsageError("give --shards or --no-shards, not both")
-    return False if no_shards else shards
-
-
-# Codecs
 
 # What follows a codec's name, in this order: zstd:5, blosc:zstd:5:bitshuffle.
 _ARGUMENTS: dict[str, tuple[str, ...]] = {
@@ -387,7 +268,236 @@ def codec_options(codecs: list[Any] | None) -> dict[str, Any]:
 
 _KINDS = {"transpose": "array->array", "delta": "array->array", "bytes": "array->bytes"}
 
-codecs_option = click.option(
-    "--codecs", metavar="CODECS", callback=_parsed(parse_codecs),
-    help="Compression, such as zstd:5, blosc:lz4:5:shuffle or gzip:9,crc32c; none for none.",
+
+def _parse_rules(text: str) -> dict[str, Any]:
+    """Parse rules by pattern from JSON, or from a file with JSON.
+
+    Texts in them have the meaning that they have as options.
+    """
+    try:
+        given = Path(text[1:]).read_text(encoding="utf-8") if text.startswith("@") else text
+    except OSError as e:
+        raise ValueError(str(e)) from None
+    rules = json.loads(given)
+    if not isinstance(rules, dict) or not all(isinstance(r, dict) for r in rules.values()):
+        raise ValueError('expected an object such as {"temp": {"chunks": {"time": -1}}}')
+    parsers = {"chunks": parse_chunks, "shards": parse_chunks, "codecs": parse_codecs}
+    return {
+        pattern: {
+            name: parsers[name](value) if name in parsers and isinstance(value, str) else value
+            for name, value in rule.items()
+        }
+        for pattern, rule in rules.items()
+    }
+
+
+# Options of stores
+
+
+def _parse_options(context: click.Context, parameter: click.Parameter, given: Any) -> Options:
+    """Return the given options as a dictionary, or None if there are none."""
+    options = parse_pairs(context, parameter, given)
+    profile = context.meta.get(_PROFILE)
+    if profile is not None and parameter.name == "storage_options":
+        options.setdefault("profile", profile)
+    return options or None
+
+
+_PROFILE = "omnizarr.profile"
+_PAIRS: dict[str, Any] = {"multiple": True, "metavar": "KEY=VALUE", "callback": _parse_options}
+_storage_option = click.option(
+    "--storage-option", "storage_options", **_PAIRS,
+    help="Option for the store of a URL, such as anonymous=true; may be repeated.",
 )  # fmt: skip
+_profile_option = click.option(
+    "--profile", metavar="NAME", expose_value=False, callback=_kept(_PROFILE),
+    is_eager=True,  # before the storage options, which it becomes one of
+    help="Profile of ~/.aws/config and ~/.aws/credentials for s3:// URLs.",
+)  # fmt: skip
+
+
+def storage_option(command: F) -> F:
+    """Add ``--storage-option`` and ``--profile``."""
+    return _storage_option(_profile_option(command))
+
+
+# Options of jobs
+
+
+def _parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
+    """Return the callback of an option whose text `parse` understands."""
+
+    def callback(context: click.Context, parameter: click.Parameter, given: str | None) -> Any:
+        try:
+            return None if given is None else parse(given)
+        except ValueError as e:
+            raise click.BadParameter(str(e), context, parameter) from None
+
+    return callback
+
+
+def _inverted(context: click.Context, parameter: click.Parameter, given: bool) -> bool:
+    return not given
+
+
+# Settings of options by the name of the field, in place of what its declaration gives: the names
+# that are typed (`opts`), and arguments of `click.option`.
+FIELDS: dict[str, dict[str, Any]] = {
+    "node": {"help": NODE},
+    "path": {"opts": ("--node", "path"), "help": NODE},
+    "other_path": {"opts": ("--other-node", "other_path")},
+    "zarr_format": {
+        "type": click.Choice(["1", "2", "3-draft", "3"]),
+        "help": "Zarr version to write.",
+    },
+    "chunks": {
+        "metavar": "SHAPE",
+        "callback": _parsed(parse_chunks),
+        "help": "Chunk shape, such as 1,100,100 or time=-1,lat=100 (-1: whole axis), or a size"
+        " (1MB).",
+    },
+    "shards": {
+        "metavar": "SHAPE",
+        "callback": _parsed(parse_chunks),
+        "help": "Shard shape, or a size such as 64MB.",
+    },
+    "codecs": {
+        "metavar": "CODECS",
+        "callback": _parsed(parse_codecs),
+        "help": "Compression, such as zstd:5, blosc:lz4:5:shuffle or gzip:9,crc32c; none for none.",
+    },
+    "rules": {
+        "metavar": "JSON",
+        "callback": _parsed(_parse_rules),
+        "help": "Options by pattern of arrays, as JSON or in a file (@rules.json).",
+    },
+    "overwrite": {
+        "opts": ("--overwrite", "--yes", "-y", "overwrite"),
+        "help": "Replace what exists. Without it, ask on a terminal, else refuse.",
+    },
+    "destination_options": {
+        "opts": ("--destination-option", "destination_options"),
+        **_PAIRS,
+        "help": "Like --storage-option, for DESTINATION only.",
+    },
+    "other_options": {
+        "opts": ("--other-option", "other_options"),
+        **_PAIRS,
+        "help": "Like --storage-option, for B only.",
+    },
+    "equal_nan": {
+        "opts": ("--nan-differs", "equal_nan"),
+        "default": False,
+        "callback": _inverted,
+        "help": "NaN is different from NaN.",
+    },
+    "values": {
+        "opts": ("--metadata-only", "values"),
+        "default": False,
+        "callback": _inverted,
+        "help": "Do not compare values.",
+    },
+    "conventions": {
+        "opts": ("--conventions/--no-conventions",),
+        "default": True,
+        "help": "Check OME-Zarr, CF and GeoZarr where they are declared (default), or not.",
+    },
+    "append_dim": {"opts": ("--append", "append_dim"), "metavar": "DIMENSION"},
+    "compare": {"type": click.Choice(["time", "size", "checksum"])},
+    "scale": {"callback": _parsed(parse_sizes)},
+    "fill_value": {"metavar": "VALUE", "callback": _parsed(parse_value)},
+    "memory": {"metavar": "SIZE"},
+    "dtype": {"metavar": "TYPE"},
+    "temp": {"metavar": "PATH"},
+    "report": {"metavar": "FILE"},
+    "passes": {"type": click.IntRange(1, 2)},
+    "levels": {"type": click.IntRange(1)},
+    "bins": {"type": click.IntRange(2), "metavar": "N"},
+    "show": {"type": click.IntRange(0), "metavar": "N"},
+    "rtol": {"type": click.FloatRange(0)},
+    "atol": {"type": click.FloatRange(0)},
+    "sample": {"type": click.FloatRange(0, 1, min_open=True)},
+}
+_PATTERNS = {"multiple": True, "metavar": "PATTERN"}
+_BY_TYPE: dict[str, dict[str, Any]] = {
+    "bool": {"is_flag": True},
+    "int": {"type": int},
+    "float": {"type": float},
+    "tuple[float, float]": {"type": float, "nargs": 2, "metavar": "LOW HIGH"},
+    "Iterable[str] | str": _PATTERNS,
+    "Sequence[str]": _PATTERNS,
+}
+
+
+def options_of(kind: type, *without: str, **changed: dict[str, Any]) -> Callable[[F], F]:
+    """Return a decorator that adds the options that a job's class of options declares.
+
+    `without` are fields that a command does not have, besides arguments and `storage_options`;
+    `changed` has settings like those of `FIELDS`.
+    """
+    helps = option_help(kind)
+    known = {each.name: each for each in fields(kind)}
+    names = [
+        name
+        for name in helps
+        if known[name].kw_only and known[name].init and name not in ("storage_options", *without)
+    ]
+
+    def add(command: F) -> F:
+        for name in reversed(names):
+            found = _settings(kind, known[name])
+            found["help"] = _command_help(helps[name], known)
+            command = _option(name, {**found, **FIELDS.get(name, {}), **changed.get(name, {})})(
+                command
+            )
+        return command
+
+    return add
+
+
+def shared_option(name: str, **changed: Any) -> Callable[[F], F]:
+    """Return a decorator that adds an option of `FIELDS`."""
+    found = {"is_flag": True} if name == "overwrite" else {}
+    return _option(name, {**found, **FIELDS[name], **changed})
+
+
+def option_name(field: str) -> str:
+    """Return the option for a field."""
+    opts = FIELDS.get(field, {}).get("opts", (f"--{field.replace('_', '-')}",))
+    return str(opts[0])
+
+
+def _option(name: str, settings: dict[str, Any]) -> Callable[[F], F]:
+    settings = dict(settings)
+    opts = settings.pop("opts", (option_name(name), name))
+    return click.option(*opts, **settings)
+
+
+def _settings(kind: type, field: Field[Any]) -> dict[str, Any]:
+    """Return what the type and the default of a field give."""
+    written = str(field.type)
+    plain = written.removesuffix(" | None")
+    if written == "bool | None":
+        option = f"--{field.name.replace('_', '-')}"
+        return {"opts": (f"{option}/--no-{option[2:]}",), "default": None}
+    found = dict(_BY_TYPE.get(plain, {}))
+    for base in kind.__mro__:
+        alias = getattr(sys.modules[base.__module__], plain, None)
+        if get_origin(alias) is Literal:
+            found = {"type": click.Choice(get_args(alias))}
+    if field.default not in (None, MISSING, ()) and field.default is not False:
+        found["default"] = str(field.default) if field.name == "zarr_format" else field.default
+        found["show_default"] = field.default != ""
+    return found
+
+
+def _command_help(text: str, known: dict[str, Field[Any]]) -> str:
+    """Return a help with options in place of arguments, and values as they are typed."""
+
+    def typed(found: re.Match[str]) -> str:
+        field = known.get(found[1])
+        if field is None:
+            return found[1]
+        return option_name(field.name) if field.kw_only else field.name.upper()
+
+    return re.sub(r"`([\w.]+)`", typed, re.sub(r'``"?(.*?)"?``', r"\1", text))
