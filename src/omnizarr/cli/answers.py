@@ -82,7 +82,6 @@ class Answer:
     show: Callable[[], object]  # prints it as text
     is_problem: bool = False
     value: Any = None  # the result itself, for a summary
-    kept: bool = False  # it was complete before
 
     def give(self) -> int:
         """Print the answer, and return the exit code."""

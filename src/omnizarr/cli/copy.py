@@ -109,7 +109,7 @@ def copy(
         return Answer(data, partial(_show_copy, result, pair.target, where))
 
     return run_pairs(
-        pairs, describe, work, where, given=(*sources, destination), verb="copied",
+        pairs, describe, work, where, verb="copied",
         overwrite=overwrite, several=several, asks=not given["update"],
         options=there or storage_options,
     )  # fmt: skip
@@ -128,7 +128,7 @@ def _run_copy(job: Copy, where: Where) -> Copied:
 
     opened = job.opened()
     try:
-        return run_job(opened, where)
+        return run_job(opened, where, job)
     finally:
         complete(opened.destination, job.destination)
 
@@ -259,7 +259,7 @@ def convert(
         return _converted(report, str(zarr_format), pair, where, brief=pairs is not None)
 
     return run_pairs(
-        pairs or [Pair(source, destination)], describe, work, where, given=(source, destination),
+        pairs or [Pair(source, destination)], describe, work, where,
         verb="converted", overwrite=overwrite, several=pairs is not None,
         options=there or storage_options,
     )  # fmt: skip
@@ -437,7 +437,7 @@ def rechunk(
         return _rechunked(run_job(job, where), pair, where, pairs is not None)
 
     return run_pairs(
-        pairs or [Pair(source, destination)], describe, work, where, given=(source, destination),
+        pairs or [Pair(source, destination)], describe, work, where,
         verb="rechunked", overwrite=overwrite, several=pairs is not None,
         asks=given["append_dim"] is None and not given["merge"], options=there or storage_options,
     )  # fmt: skip

@@ -27,9 +27,10 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
@@ -62,11 +63,11 @@ from omnizarr.cli.terminal import (
 )
 from omnizarr.errors import InvalidArgument, MissingPackage, NodeExists, OmnizarrError
 from omnizarr.extension import (
-    Probe,
+    Entry,
+    can_list,
     check_disjoint,
     is_archive,
     key_digest,
-    portable_key,
     resolve,
     size_text,
     tasks_at_once,
@@ -74,14 +75,12 @@ from omnizarr.extension import (
 
 if TYPE_CHECKING:
     from omnizarr.bulk.job import Job, Outcome, Progress
-    from omnizarr.extension import Store
 
-    O = TypeVar("O", bound=Outcome)  # noqa: E741 - the outcome of one kind of job
-
+O = TypeVar("O", bound="Outcome")  # noqa: E741 - the outcome of one kind of job
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True)
+@dataclass
 class Where:
     """The options of a job: where its tasks run, which of them, and what is shown."""
 
@@ -93,6 +92,8 @@ class Where:
     dry_run: bool = False
     log: str | None = None
     checksums: str | None = None  # only of jobs that write
+    several: bool = False  # jobs, for the hierarchies of a folder
+    kept: int = 0  # jobs that were complete before
 
     @property
     def begins(self) -> bool:
@@ -192,8 +193,11 @@ def planned(job: Job[Any], where: Where, alone: bool = True) -> Answer:
     return Answer({"dry_run": True, "plan": plan.to_json()}, show)
 
 
-def run_job(job: Job[O], where: Where) -> O:
-    """Run a job with progress, and return its result."""
+def run_job(job: Job[O], where: Where, given: Job[O] | None = None) -> O:
+    """Run a job with progress, and return its result.
+
+    `given` is the job as the user described it, if this one has open stores.
+    """
     import omnizarr  # noqa: PLC0415 - loaded when a job runs
 
     with _place(where) as on, progress_bar("bytes") as bar, _log(where.log) as log:
@@ -207,8 +211,8 @@ def run_job(job: Job[O], where: Where) -> O:
             if log is not None and now.tasks in (0, now.tasks_total):
                 log({"event": "progress", "stage": now.stage, "tasks": now.tasks})
 
-        try:
-            result = omnizarr.run(
+        def work() -> O:
+            return omnizarr.run(
                 job,
                 on,
                 workers=where.workers,
@@ -217,98 +221,76 @@ def run_job(job: Job[O], where: Where) -> O:
                 progress=step if bar is not None or log is not None else None,
                 checksums=where.checksums,
             )
-        except NodeExists:
-            found = _completed(job) if where.resume else None
-            if found is None:
-                raise
-            remark("complete from before")
-            result = found
-        else:
-            if where.part is None:
-                _note_completed(job, result)
+
+        # A job that only reads, or a part of one, has its journal elsewhere.
+        writes = hasattr(job, "destination") and where.part is None
+        result = _Record[O](given or job).run(work, where) if writes else work()
         if log is not None:
             log({"event": "end", "outcome": result.to_json()})
     return result
 
 
-def _note_completed(job: Job[O], result: O) -> None:
-    """Note the result of a job, for ``--resume`` of one that is complete."""
-    if not hasattr(job, "destination"):  # a job that only reads
-        return
-    with suppress(OmnizarrError, OSError):  # then it is not known
-        store, key, place = _record(job)
-        record = {"ended": time.time_ns(), "place": place, "outcome": result.to_json()}
-        store.set(key, json.dumps(record, default=str).encode())
+class _Record(Generic[O]):
+    """What is known about a job that writes, in a folder of the user's, for ``--resume``.
 
-
-def _completed(job: Job[O]) -> O | None:
-    """Return the result that was noted, unless its source or destination has changed since."""
-    try:
-        store, key, place = _record(job)
-        record = json.loads(store.get(key) or b"null")
-        if record is None or record["place"] != place:
-            return None
-        last = _last_change(job)
-        if last is None or last > record["ended"]:
-            return None
-        outcome = type(job.plan().outcome)
-        return outcome.from_json(record["outcome"])
-    except (OmnizarrError, OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def _last_change(job: Any) -> int | None:
-    """Return when source or result were changed last, in nanoseconds since 1970.
-
-    None if that is not known: databases have no times, and those of buckets are of another clock.
+    A job that is complete is not run again, unless its source or its result has changed since.
     """
-    from omnizarr.extension import list_entries  # noqa: PLC0415 - loaded when a job runs
 
-    given = getattr(job, "files", None) or job.source
-    times = [0]
-    for each in [*(given if isinstance(given, (list, tuple)) else [given]), job.destination]:
-        file = _file(each)
-        if file is not None:
-            times.append(os.stat(file).st_mtime_ns)
-        elif each is not None:
-            for entry in list_entries(_opened(each, job), ""):
-                if entry.modified is None or entry.tag is not None:
-                    return None
-                times.append(entry.modified)
-    return max(times)
+    def __init__(self, job: Any) -> None:
+        from omnizarr.bulk.job import user_journal  # noqa: PLC0415 - loaded when a job runs
 
+        self.job = job
+        told = {name: value for name, value in vars(job).items() if name not in _IGNORED}
+        told |= {name: _absolute(told.get(name)) for name in ("source", "destination")}
+        key = key_digest("complete", type(job).__name__, [*sorted(told.items())])
+        self.store, prefix = user_journal(key)
+        self.key = f"{prefix}complete"
+        self.target = job.destination
+        self.source = getattr(job, "files", None) or job.source
+        if self.target is None:  # in place
+            self.target, self.source = self.source, None
 
-def _file(where: Any) -> str | os.PathLike[str] | None:
-    """Return the path of a file, also of one that a job has opened as a store; None for others."""
-    path = getattr(where, "path", None) if hasattr(where, "get") else where
-    return path if isinstance(path, (str, os.PathLike)) and os.path.isfile(path) else None
+    def run(self, work: Callable[[], O], where: Where) -> O:
+        """Run the job unless it was complete before, and note that it is complete."""
+        known = self._read() if where.resume else None
+        source = _state(self.source, self.job)
+        same = known is not None and source is not None and known["source"] == source
+        if known is not None and known["result"] is not None:
+            if same and known["result"] == _state(self.target, self.job):
+                return self._kept(known["outcome"], where)
+            if where.several:
+                remark(f"{self.target} was complete, but it or its source has changed since")
+        if known is None and not is_occupied(self.target, _options(self.target, self.job)):
+            self._write(source)
+        try:
+            outcome = work()
+        except NodeExists:
+            # Killed when the result was visible, before that was noted.
+            visible = is_complete(self.target, _options(self.target, self.job))
+            if known is None or known["result"] is not None or not same or not visible:
+                raise
+            return self._kept(None, where)
+        self._write(source, _state(self.target, self.job), outcome.to_json())
+        return outcome
 
+    def _kept(self, outcome: dict[str, Any] | None, where: Where) -> O:
+        where.kept += 1
+        if not where.several:
+            remark("complete from before")
+        planned: O = self.job.plan().outcome
+        return planned if outcome is None else type(planned).from_json(outcome)
 
-def _opened(where: Any, job: Any) -> Store:
-    """Open the source or the destination of a job with the options for it."""
-    options = getattr(job, "storage_options", None)
-    if where is not None and where == getattr(job, "destination", None):
-        options = getattr(job, "destination_options", None) or options
-    return resolve(where, read_only=True, storage_options=options)
+    def _read(self) -> dict[str, Any] | None:
+        try:
+            found = json.loads(self.store.get(self.key) or b"null")
+        except (OmnizarrError, ValueError):
+            return None
+        return found if isinstance(found, dict) and "result" in found else None
 
-
-def _record(job: Any) -> tuple[Any, str, str]:
-    """Return where the result of a job is noted, and what identifies its destination as it is."""
-    from omnizarr.bulk.job import user_journal  # noqa: PLC0415 - loaded when a job runs
-    from omnizarr.extension import get_existing  # noqa: PLC0415 - loaded when a job runs
-
-    store, prefix = user_journal(key_digest("complete", _job_key(job)))
-    where = job.source if job.destination is None else job.destination
-    file = _file(where)
-    if file is not None:
-        return store, f"{prefix}complete", _state(file, job)
-    target = _opened(where, job)
-    keys = Probe("").keys()
-    known = getattr(target, "entry", None) or getattr(target, "generation", None)
-    states: list[Any] = [known(key) for key in keys] if known else []
-    states = [tuple(each) if isinstance(each, tuple) else each for each in states]
-    states += sorted(get_existing(target, keys).items())
-    return store, f"{prefix}complete", key_digest(states)
+    def _write(self, source: str | None, result: str | None = None, outcome: Any = None) -> None:
+        entry = {"source": source, "result": result, "outcome": outcome}
+        with suppress(OmnizarrError, OSError):  # then it is not known
+            self.store.set(self.key, json.dumps(entry, default=str).encode())
 
 
 # What does not change the values of the result, or is for one run only.
@@ -318,11 +300,44 @@ _IGNORED = (
 )  # fmt: skip
 
 
-def _job_key(job: Any) -> str:
-    """Return a digest of all that decides the result of a job, but for the values of its source."""
-    told = {name: value for name, value in vars(job).items() if name not in _IGNORED}
-    told |= {name: _absolute(told.get(name)) for name in ("source", "destination")}
-    return key_digest(type(job).__name__, [(name, told[name]) for name in sorted(told)])
+def _state(place: Any, job: Any) -> str | None:
+    """Return what differs after a file, or a value of a hierarchy, was changed.
+
+    None if that is not known: databases have no times, and web servers list nothing.
+    """
+    from omnizarr.bulk.source_keys import source_keys  # noqa: PLC0415 - loaded when a job runs
+
+    if place is None:
+        return ""
+    if isinstance(place, (list, tuple)):
+        states = [_state(each, job) for each in place]
+        return None if None in states else key_digest(states)
+    if os.path.isfile(place):
+        status = os.stat(place)
+        return f"{status.st_size} {status.st_mtime_ns}"
+    digest = blake2b(digest_size=16)
+    try:
+        store = resolve(place, read_only=True, storage_options=_options(place, job))
+        for entry in sorted(source_keys(store, "", True)) if can_list(store) else [Entry("", None)]:
+            if entry.modified is None and entry.tag is None:
+                return None
+            digest.update(repr(tuple(entry)).encode("utf-8", "surrogatepass"))
+    except OmnizarrError:  # which the job reports
+        return None
+    return digest.hexdigest()
+
+
+def _options(place: Any, job: Any) -> Options:
+    """Return the options for the store of the source or the destination of a job."""
+    options: Options = getattr(job, "storage_options", None)
+    if place == getattr(job, "destination", None):
+        options = getattr(job, "destination_options", None) or options
+    return options
+
+
+def _absolute(place: str | None) -> str | None:
+    """Return what identifies a path or URL in every working directory."""
+    return place if place is None or "://" in place else os.path.abspath(place)
 
 
 @contextmanager
@@ -393,7 +408,6 @@ def run_pairs(
     work: Callable[[Any, Pair], Answer],
     where: Where,
     *,
-    given: Sequence[str | None],
     verb: str,
     overwrite: bool,
     several: bool,
@@ -403,9 +417,8 @@ def run_pairs(
     """Run a job for one hierarchy, or for each of several, and return the exit code.
 
     `describe` makes the job of a pair, given whether its destination may be replaced, and `work`
-    runs it, or returns its plan. `given` are the paths that the user gave, `options` those of the
-    destination. With `asks`, the user is asked once before what exists is replaced. Of several,
-    the others go on after an error, and ``--resume`` does not repeat what was complete before.
+    runs it, or returns its plan. `options` are those of the destination. With `asks`, the user is
+    asked once before what exists is replaced. Of several, the others go on after an error.
     """
     if not several:
         pair = pairs[0]
@@ -421,21 +434,22 @@ def run_pairs(
     if asks:
         overwrite = _may_replace_some(pairs, overwrite, where, options)
     places = {pair.source: pair for pair in pairs}
-    journal = _PairJournal(given, where)
     existing: list[str] = []
+    where.several = True
 
     def each(path: str) -> Answer:
-        pair = places[path]
+        pair, before = places[path], where.kept
         try:
-            job = describe(pair, overwrite)
-            if where.dry_run:
-                return work(job, pair)
-            return journal.run(job, pair, partial(work, job, pair), options)
+            done = work(describe(pair, overwrite), pair)
         except NodeExists:
             existing.append(path)
             raise
+        if where.kept == before:
+            return done
+        shows = partial(say, f"{pair.target}: complete from before")
+        return replace(done, data={**done.data, "kept": True}, show=shows)
 
-    code = run_each(
+    return run_each(
         [*places],
         each,
         summary=lambda every: _pairs_summary(every, len(pairs), len(existing), verb, where),
@@ -443,9 +457,6 @@ def run_pairs(
         several=True,
         headed=where.dry_run,
     )
-    if code in (OK, PROBLEMS):
-        journal.erase()
-    return code
 
 
 def _may_replace_some(
@@ -479,7 +490,7 @@ def _pairs_summary(
         for name, value in done.data.items():
             if type(value) is int:
                 totals[name] = totals.get(name, 0) + value
-    good, kept = sum(not done.is_problem for done in every), sum(done.kept for done in every)
+    good, kept = sum(not done.is_problem for done in every), where.kept
     size = totals.get("bytes_written", 0) + totals.get("bytes_copied", 0)
     arrays = f"{counted(totals['arrays'], 'array')}, " if "arrays" in totals else ""
     text = (
@@ -493,109 +504,6 @@ def _pairs_summary(
     )
     text += "".join(f"; {amount} {what}" for amount, what in ends if amount)
     return {"hierarchies": len(every), "ok": good, "kept": kept, **totals}, text
-
-
-class _PairJournal:
-    """The hierarchies that are complete, in a folder of the user's, for ``--resume``."""
-
-    def __init__(self, given: Sequence[str | None], where: Where) -> None:
-        from omnizarr.bulk.job import user_journal  # noqa: PLC0415 - loaded when a job runs
-
-        self.where = where
-        places = [_absolute(each) for each in given]
-        self.store, self.prefix = user_journal(key_digest("several", places))
-        self.warned = False
-        if where.begins and not where.dry_run:
-            self.erase()
-
-    def run(
-        self, job: Job[Any], pair: Pair, work: Callable[[], Answer], options: Options
-    ) -> Answer:
-        """Run a job unless it was complete before, and note that it is complete."""
-        if self.where.part is not None:  # whose journal is with the output
-            return work()
-        key, target = self._key(job), pair.target
-        known = self._read(key) if self.where.resume else None
-        # A hierarchy that is changed in place is its own source.
-        source = "" if target == pair.source else _state(pair.source, job)
-        same = known is not None and known.get("source") == source
-        if known is not None and known["complete"] and is_complete(target, options):
-            if same and known.get("result") == _state(target, job):
-                return _kept(known["data"], target, known["problem"])
-            remark(f"{target} was complete, but it or its source has changed since")
-        if known is None and not is_occupied(target, options):
-            self._note(key, {}, source=source)
-        try:
-            done = work()
-        except NodeExists:
-            # Killed when the result was visible, before that was noted.
-            if known is None or known["complete"] or not same or not is_complete(target, options):
-                raise
-            return _kept({"source": pair.source, "destination": target}, target, False)
-        result = _state(target, job)
-        self._note(key, done.data, source=source, result=result, problem=done.is_problem)
-        return done
-
-    def erase(self) -> None:
-        """Forget everything."""
-        from omnizarr.extension import erase_prefix  # noqa: PLC0415 - loaded when a job runs
-
-        with suppress(OmnizarrError):
-            erase_prefix(self.store, self.prefix)
-
-    def _key(self, job: Job[Any]) -> str:
-        return f"{self.prefix}{_job_key(job)}"
-
-    def _read(self, key: str) -> dict[str, Any] | None:
-        try:
-            found = json.loads(self.store.get(key) or b"null")
-        except (OmnizarrError, ValueError):
-            return None
-        return found if isinstance(found, dict) and "complete" in found else None
-
-    def _note(
-        self,
-        key: str,
-        data: dict[str, Any],
-        *,
-        source: str,
-        result: str | None = None,
-        problem: bool = False,
-    ) -> None:
-        """Note the states of the source and, of a job that is complete, of its result."""
-        try:
-            states = {"complete": result is not None, "source": source, "result": result}
-            entry = {**states, "problem": problem, "data": data}
-            self.store.set(key, json.dumps(entry, default=str).encode())
-        except OmnizarrError as e:
-            if not self.warned:
-                remark(f"--resume will not know what is complete: {e}", label="warning")
-            self.warned = True
-
-
-def _state(where: str | os.PathLike[str], job: Any) -> str:
-    """Return what differs after a file, or a value of a hierarchy, was changed."""
-    from omnizarr.bulk.source_keys import source_state  # noqa: PLC0415 - loaded when a job runs
-
-    if os.path.isfile(where):
-        status = os.stat(where)
-        return f"{status.st_size} {status.st_mtime_ns}"
-    try:
-        return source_state(_opened(where, job), "")
-    except OmnizarrError:  # the job reports it
-        return ""
-
-
-def _kept(data: dict[str, Any], target: str, problem: bool) -> Answer:
-    shows = partial(say, f"{target}: complete from before")
-    return Answer({**data, "kept": True}, shows, problem, kept=True)
-
-
-def _absolute(place: Any) -> Any:
-    """Return what identifies a path, URL or store, wherever it is given."""
-    if not isinstance(place, str):
-        return None if place is None else portable_key(place)
-    return place if "://" in place else os.path.abspath(place)
 
 
 @contextmanager
