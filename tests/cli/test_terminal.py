@@ -99,15 +99,6 @@ def test_a_command_shows_its_progress_and_erases_it(in_tmp: Path) -> None:
     assert "\x1b[2K" in text  # the line of the bar is erased
 
 
-def test_tables_have_a_frame_on_a_terminal_only(in_tmp: Path) -> None:
-    oz.create_group("g.zarr").create_array("a", shape=3, dtype="i4")
-    code, text = on_terminal("ls", "-l", "g.zarr")
-    assert code == 0
-    assert "───" in plain(text)
-    assert "int32" in plain(text)
-    assert "───" not in run("ls", "-l", "g.zarr").output
-
-
 def test_errors_are_coloured_on_a_terminal_unless_no_color(
     in_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

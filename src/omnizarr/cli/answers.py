@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -142,32 +143,6 @@ def path_command(
     return make
 
 
-def find_hierarchies(where: str, storage_options: Options = None) -> Iterator[str]:
-    """Yield the outermost Zarr hierarchies in a folder, in order; ZIP files are among them.
-
-    A path or URL that is a hierarchy itself, or has none below, is yielded as it is. Symbolic links
-    to folders are followed only if they lead to a hierarchy.
-    """
-    found = False
-    for path in find_below(where, storage_options):
-        found = True
-        yield path
-    if not found:
-        yield where
-
-
-def hierarchies_in(folder: str, storage_options: Options = None) -> dict[str, str] | None:
-    """Return the hierarchies of a folder by their paths relative to it.
-
-    None for what is a hierarchy itself, or has none below.
-    """
-    found = [*find_below(folder, storage_options)]
-    if found in ([], [folder]):
-        return None
-    start = "" if folder == "." else folder.rstrip("/")
-    return {path.removeprefix(start).lstrip("/"): path for path in found}
-
-
 def run_each(
     paths: Sequence[str],
     work: Callable[[str], Answer],
@@ -266,24 +241,25 @@ def show_findings(
         say(f" {command_text(str(finding))}{more}", problem=bad)
 
 
-# Folders of stores, and what is at a destination
+# Folders of hierarchies, and what is at a destination
 
 
-def find_below(where: str, options: Options = None) -> Iterator[str]:
-    """Yield the outermost hierarchies at a path or URL or below it, in order."""
-    try:
-        if is_archive(where) or os.path.isfile(where):
-            yield where
-            return
-        store = resolve(where, read_only=True, storage_options=options)
-    except OmnizarrError:  # which the command reports
-        yield where
-        return
-    if is_hierarchy(store, "") or not can_list(store):
-        yield where
-        return
-    for prefix in _below(store, ""):
-        yield f"{where.rstrip('/') or '/'}/{prefix}" if where != "." else prefix
+def find_hierarchies(where: str, storage_options: Options = None) -> Iterator[str]:
+    """Yield the outermost Zarr hierarchies in a folder, in order; ZIP files are among them.
+
+    A path or URL that is a hierarchy itself, or has none below, is yielded as it is. Symbolic links
+    to folders are followed only if they lead to a hierarchy.
+    """
+    found: Iterator[str] = iter(())
+    with suppress(OmnizarrError):  # which the command reports
+        if not is_archive(where) and not os.path.isfile(where):
+            store = resolve(where, read_only=True, storage_options=storage_options)
+            if not is_hierarchy(store, "") and can_list(store):
+                found = _below(store, "")
+    start = "" if where == "." else f"{where.rstrip('/')}/"
+    first = next(found, None)
+    yield where if first is None else start + first
+    yield from (start + path for path in found)
 
 
 def _below(store: Store, folder: str) -> Iterator[str]:
@@ -293,6 +269,17 @@ def _below(store: Store, folder: str) -> Iterator[str]:
             yield path
         elif not is_link(store, path):
             yield from _below(store, path)
+
+
+def hierarchies_in(folder: str, storage_options: Options = None) -> dict[str, str] | None:
+    """Return the hierarchies of a folder by their paths relative to it.
+
+    None for what is a hierarchy itself, or has none below.
+    """
+    found = [*find_hierarchies(folder, storage_options)]
+    start = "" if folder == "." else folder.rstrip("/")
+    paths = {path.removeprefix(start).lstrip("/"): path for path in found}
+    return None if found == [folder] else paths
 
 
 def is_complete(where: str, options: Options = None) -> bool:

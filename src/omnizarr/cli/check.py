@@ -1,31 +1,60 @@
-"""`omnizarr validate`, `verify` and `repair`."""
+"""Commands that examine data: validate, verify, repair, stats, diff and du."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import omnizarr
-from omnizarr.bulk.options import VerifyOptions
+from omnizarr.bulk.options import DiffOptions, StatsOptions, VerifyOptions
 from omnizarr.cli.answers import (
     Answer,
     count_errors,
+    hierarchies_in,
     path_command,
     problems_answer,
     run_each,
     show_findings,
 )
-from omnizarr.cli.jobs import Where, job_options, resumed_together, run_job
-from omnizarr.cli.options import Options, options_of, paths_argument
-from omnizarr.cli.terminal import PROBLEMS, command_text, counted, examples, remark, say
-from omnizarr.extension import is_archive
+from omnizarr.cli.jobs import Where, job_options, planned, resumed_together, run_job
+from omnizarr.cli.options import (
+    Options,
+    json_option,
+    node_option,
+    options_of,
+    paths_argument,
+    storage_option,
+)
+from omnizarr.cli.terminal import (
+    PROBLEMS,
+    command_text,
+    counted,
+    examples,
+    remark,
+    say,
+    show_table,
+    wants_json,
+)
+from omnizarr.errors import InvalidArgument
+from omnizarr.extension import is_archive, number_text, size_text
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # slow to import, and not needed for the help
+    from omnizarr.bulk.analysis.array_stats import ArrayStats
+    from omnizarr.bulk.analysis.diff import DiffReport
+    from omnizarr.bulk.analysis.stats import StatsReport
+    from omnizarr.bulk.analysis.usage import NodeUsage, UsageReport
     from omnizarr.bulk.checks.findings import FindingsFile
+    from omnizarr.bulk.job import Job
+
+INCOMPLETE = "this is not the whole result; run the other parts, too (--part)"
+BAR = 40  # characters of the longest bar of a histogram
 
 
 # validate
@@ -236,3 +265,280 @@ def repair(
             )
 
     return Answer({"leftovers": [each.to_json() for each in found]}, show, value=found)
+
+
+# stats, diff and du
+
+
+@click.command(
+    epilog=examples(
+        "omnizarr stats ocean.zarr --bins 20",
+        "omnizarr stats s3://bucket/scan.zarr --node 0 --skip-fill --json",
+    )
+)
+@paths_argument
+@options_of(StatsOptions)
+@job_options
+def stats(paths: tuple[str, ...], where: Where, storage_options: Options, **given: Any) -> int:
+    """Show extremes, mean and standard deviation of the arrays in PATH.
+
+    PATH is a hierarchy, or a folder with hierarchies. NaN are counted and left out. Missing chunks
+    count with the fill value, without being read. Of strings, the lengths are shown.
+    """
+    if given["range"] is not None and given["bins"] is None:
+        raise click.UsageError("--range is that of --bins; give both")
+
+    def work(path: str) -> Answer:
+        job = omnizarr.jobs.Stats(path, storage_options=storage_options, **given)
+        if where.dry_run:
+            return planned(job, where)
+        report = run_job(job, where)
+        return Answer(report.summary(), partial(_show_stats, report), bool(report.errors))
+
+    with resumed_together() as ended:
+        return ended(run_each(paths, work, storage_options=storage_options))
+
+
+def _show_stats(report: StatsReport) -> None:
+    if not report.complete:
+        remark(INCOMPLETE, label="warning")
+    columns = ("path", "type", "count", "min", "max", "mean", "std", "nan", "fill", "missing")
+    rows = [
+        (
+            *(each.path, each.data_type + (" length" if each.kind == "lengths" else "")),
+            *(each.count, *map(number_text, (each.min, each.max, each.mean, each.std))),
+            *(each.nan, each.fill, f"{each.missing_chunks} of {each.chunks} chunks"),
+        )
+        for each in report.arrays.values()
+    ]
+    if rows:
+        show_table(columns, rows, right="count min max mean std nan fill missing")
+    else:
+        say("no arrays")
+    for each in report.arrays.values():
+        _show_histogram(each)
+    for path, message in report.errors.items():
+        say(f"{path}: {message}", colour="red")
+
+
+def _show_histogram(found: ArrayStats) -> None:
+    if found.histogram is None or not found.histogram[0] or found.counts is None:
+        return
+    counts, edges = found.histogram
+    say()
+    say(f"{found.path}:")
+    labels = [f"{number_text(a)} to {number_text(b)}" for a, b in itertools.pairwise(edges)]
+    outside = [("below", found.counts.below), ("above", found.counts.above)]
+    rows = [*zip(labels, counts, strict=True), *(row for row in outside if row[1])]
+    width, most = max(len(label) for label, _ in rows), max(1, *(n for _, n in rows))
+    digits = len(str(most))
+    for label, number in rows:
+        bar = "#" * (-(-number * BAR // most))
+        say(f"  {label:<{width}}  {number:>{digits}}  {bar}".rstrip())
+
+
+@click.command(
+    epilog=examples(
+        "omnizarr diff ocean.zarr copy.zarr",
+        "omnizarr diff lake/ backup/lake/",
+        "omnizarr diff a.zarr s3://bucket/b.zarr --rtol 1e-6 --storage --json",
+    )
+)
+@click.argument("a")
+@click.argument("b")
+@options_of(DiffOptions)
+@click.option("--storage", is_flag=True, help="Format, chunks and codecs are differences, too.")
+@job_options
+def diff(
+    a: str, b: str, storage: bool, where: Where, storage_options: Options, **given: Any
+) -> int:
+    """Show the differences between A and B, in any two formats.
+
+    A and B are arrays or hierarchies. Nodes, their metadata, and values are compared.
+    Values are equal if they differ by at most ATOL + RTOL * abs(b). The exit code is 1 if there are
+    differences, or if something could not be compared.
+
+    A and B may also be two folders: each hierarchy in A is compared with that at the same path in
+    B, and one that is only in one of them is a difference.
+    """
+
+    there_options = given["other_options"] or storage_options
+
+    def job(one: str, other: str) -> Job[DiffReport]:
+        return omnizarr.jobs.Diff(one, other, storage_options=storage_options, **given)
+
+    here = hierarchies_in(a, storage_options)
+    if here is None:
+        return _compared(job(a, b), {"a": a, "b": b}, where, storage).give()
+    there = hierarchies_in(b, there_options)
+    if there is None:
+        raise InvalidArgument(
+            f"{a} is a folder of {counted(len(here), 'hierarchy')}, and {b} is not; give two"
+            " hierarchies, or two folders of them"
+        )
+    return _diff_folders(here, there, job, where, storage)
+
+
+def _compared(
+    job: Job[DiffReport], places: dict[str, Any], where: Where, storage: bool, name: str = ""
+) -> Answer:
+    """Compare two hierarchies, or return the plan; `name` is that of both in two folders."""
+    if where.dry_run:
+        return planned(job, where, alone=not name)
+    report = run_job(job, where)
+    equal = report.equal and not (storage and report.storage)
+
+    def show() -> None:
+        if name:
+            say(f"{name}: " if equal else f"{name}:", end=not equal, problem=not equal)
+        for line in report.lines(storage=storage):
+            say(line, problem=not equal)
+        if not report.complete:
+            remark(INCOMPLETE, label="warning")
+        if equal:
+            more = " but in storage (--storage shows them)" if report.storage else ""
+            say(f"no differences{more}")
+
+    return Answer({**places, **report.summary(), "equal": equal}, show, not equal)
+
+
+def _diff_folders(
+    here: dict[str, str],
+    there: dict[str, str],
+    job: Callable[[str, str], Job[DiffReport]],
+    where: Where,
+    storage: bool,
+) -> int:
+    """Compare the hierarchies of two folders, and return the exit code."""
+    names = sorted({*here, *there})
+
+    def work(name: str) -> Answer:
+        one, other = here.get(name), there.get(name)
+        places = {"a": one, "b": other}
+        if one is not None and other is not None:
+            return _compared(job(one, other), places, where, storage, name)
+        only = "the second" if one is None else "the first"
+        shows = partial(say, f"{name}: only in {only}", colour="red", problem=True)
+        return Answer({**places, "equal": False}, shows, not where.dry_run)
+
+    def summary(every: list[Answer]) -> tuple[Any, str]:
+        equal = sum(not found.is_problem for found in every)
+        only_a, only_b = len(here.keys() - there.keys()), len(there.keys() - here.keys())
+        text = f"{equal} of {counted(len(names), 'hierarchy')} have no differences"
+        others = ((only_a, "only in the first"), (only_b, "only in the second"))
+        text += "".join(f"; {number} {what}" for number, what in others if number)
+        counts = {"equal": equal, "only_a": only_a, "only_b": only_b}
+        return {"hierarchies": len(every), **counts}, text
+
+    with resumed_together() as ended:
+        return ended(
+            run_each(
+                names,
+                work,
+                summary=None if where.dry_run else summary,
+                folders=False,
+                several=True,
+                headed=where.dry_run,
+            )
+        )
+
+
+@click.command(
+    epilog=examples(
+        "omnizarr du ocean.zarr --depth 1",
+        "omnizarr du --summarize lake/ s3://bucket/scan.zarr",
+    )
+)
+@paths_argument
+@node_option
+@click.option("--depth", type=click.IntRange(0), help="Number of levels to show; all by default.")
+@click.option("--summarize", "-s", is_flag=True, help="Show one total for each PATH.")
+@click.option(
+    "--sort", type=click.Choice(["size", "path"]), default="size", show_default=True,
+    help="Order of the lines.",
+)  # fmt: skip
+@click.option("--bytes", "-b", "in_bytes", is_flag=True, help="Show exact numbers of bytes.")
+@json_option
+@storage_option
+def du(
+    paths: tuple[str, ...],
+    node: str,
+    depth: int | None,
+    summarize: bool,
+    sort: str,
+    in_bytes: bool,
+    storage_options: Options,
+) -> int:
+    """Show the stored bytes of PATH and of every node in it.
+
+    PATH is a hierarchy, or a folder with hierarchies. The numbers of a group include all below it.
+    "ratio" is the compression ratio of the stored chunks, "memory" the size of all elements.
+    """
+    levels = 0 if summarize else depth
+    reports: list[UsageReport] = []
+    rows: list[tuple[NodeUsage, str]] = []
+
+    def work(path: str) -> Answer:
+        report = omnizarr.disk_usage(path, path=node, storage_options=storage_options)
+        nodes = _nodes(report, levels)
+        reports.append(report)
+        start = path.rstrip("/")
+        rows.extend((usage, start + name if name != "/" else path) for name, usage in nodes.items())
+        data = [{"node": name, **usage.summary()} for name, usage in nodes.items()]
+        facts = {**report.total.summary(), "nodes": data, "errors": report.errors}
+        return Answer(facts, lambda: None)
+
+    def summary(every: list[Answer]) -> tuple[Any, str]:
+        return _total(reports).summary(), ""
+
+    as_json = wants_json()
+    code = run_each(
+        paths,
+        work,
+        summary=summary if as_json else None,
+        storage_options=storage_options,
+        several=True,  # one table of all
+        headed=False,
+    )
+    if as_json:
+        return code
+    rows.sort(key=lambda row: (-row[0].bytes, row[1]) if sort == "size" else (0, row[1]))
+    if len(reports) > 1:
+        rows.append((_total(reports), "total"))
+    text = str if in_bytes else size_text
+    table = [
+        (
+            text(u.bytes),
+            text(u.logical_bytes),
+            "-" if u.ratio is None else f"{u.ratio:.1f}",
+            u.keys,
+            path,
+        )
+        for u, path in rows
+    ]
+    if table:
+        columns = ("size", "memory", "ratio", "keys", "path")
+        show_table(columns, table, right="size memory ratio keys")
+    for report in reports:
+        for path, message in report.errors.items():
+            remark(f"{path}: {message}", label="warning")
+    return code
+
+
+def _total(reports: list[UsageReport]) -> NodeUsage:
+    from omnizarr.bulk.analysis.usage import NodeUsage  # noqa: PLC0415 - loaded by the work
+
+    found = NodeUsage()
+    for report in reports:
+        found.merge(report.total)
+    return found
+
+
+def _nodes(report: UsageReport, levels: int | None) -> dict[str, NodeUsage]:
+    """Return the usage of the nodes up to a depth, by path."""
+    top = next(iter(report.nodes), "/").rstrip("/")
+    return {
+        path: usage
+        for path, usage in report.cumulated().items()
+        if levels is None or len([*filter(None, path.removeprefix(top).split("/"))]) <= levels
+    }

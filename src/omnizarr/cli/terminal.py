@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -51,21 +50,11 @@ OPTIONS = {
     "read the pixels and write them with omnizarr.ome.write(…, axes=…)": (
         "import it with --no-image, then write the image with omnizarr pyramid --axes"
     ),
-    "overwrite=True": "--overwrite",
-    "in_place=True": "--in-place",
-    "checksum=True": "--checksum",
-    "resume=True": "--resume",
     "exclude=": "--exclude",
-    "skip_damaged=True": "--skip-damaged",
-    "update=True": "--update",
-    "delete=True": "--delete",
-    "link=True": "--link",
-    "consolidated=True": "--consolidated",
     "memory=": "--memory ",
     "storage_options": "--storage-option",
     "casting='unsafe'": "--casting unsafe",
     "method='nearest'": "--method nearest",
-    "dry_run=True": "--dry-run",
     "zarr_format=": "--zarr-format ",
     "leave zarr_format": "leave --zarr-format",
     "give the zarr_format": "give the --zarr-format",
@@ -172,34 +161,13 @@ def json_value(value: Any) -> Any:
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: str = "") -> None:
-    """Print a table: with Rich on a terminal that is wide enough, else as plain aligned columns.
-
-    `right` has the names of columns to align to the right, separated by spaces.
-    """
-    cells = [[str(cell) for cell in row] for row in rows]
-    aligned = [column in right.split() for column in columns]
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    framed = sum(widths) + 3 * len(widths) + 2
-    if not sys.stdout.isatty() or framed > shutil.get_terminal_size().columns:
-        for row in (columns, *cells):
-            parts = [
-                cell.rjust(width) if flush else cell.ljust(width)
-                for cell, width, flush in zip(row, widths, aligned, strict=True)
-            ]
-            say("  ".join(parts).rstrip())
-        return
-    # Slow to import, and needed on a terminal only.
-    from rich.box import SIMPLE_HEAD  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    table = Table(box=SIMPLE_HEAD)
-    for column, flush in zip(columns, aligned, strict=True):
-        table.add_column(column, justify="right" if flush else "left", overflow="fold")
-    for row in cells:
-        table.add_row(*map(Text, row))
-    Console(highlight=False).print(table)
+    """Print aligned columns; `right` has the names of those to align to the right."""
+    table = [columns, *([str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    align = [str.rjust if column in right.split() else str.ljust for column in columns]
+    for row in table:
+        cells = zip(align, row, widths, strict=True)
+        say("  ".join(put(cell, width) for put, cell, width in cells).rstrip())
 
 
 def show_left_out(left_out: Mapping[str, str]) -> None:
@@ -220,6 +188,10 @@ def show_left_out(left_out: Mapping[str, str]) -> None:
 _STORAGE_OPTION = re.compile(r"storage_options=\{'(\w+)': ([^{}]*|\{[^{}]*\})\}")
 
 
+_FLAG = re.compile(
+    r"\b(checksum|consolidated|delete|dry_run|follow_links|image|in_place|link|merge|overwrite|"
+    r"remove_old|resume|skip_damaged|update)=True\b"
+)
 _CONFIGURED = re.compile(r", or omnizarr\.configure\([^()]*\)")  # only in a program
 
 
@@ -235,7 +207,7 @@ def command_text(text: str) -> str:
     text = _CONFIGURED.sub("", _STORAGE_OPTION.sub(_storage_option, text))
     for call, command in OPTIONS.items():
         text = text.replace(call, command)
-    return text
+    return _FLAG.sub(lambda found: f"--{found[1].replace('_', '-')}", text)
 
 
 def error_message(error: BaseException) -> str:
