@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from omnizarr.formats.sections import section_of as section_of
     from omnizarr.hierarchy import info as info
     from omnizarr.hierarchy.array import CODEC_OPTIONS as CODEC_OPTIONS
+    from omnizarr.hierarchy.array import bound_array as bound_array
     from omnizarr.hierarchy.array import options_like as options_like
     from omnizarr.hierarchy.array import unpublished as unpublished
     from omnizarr.hierarchy.attributes import lock_shape as lock_shape
@@ -127,7 +128,6 @@ if TYPE_CHECKING:
     from omnizarr.hierarchy.info import codec_names as codec_names
     from omnizarr.hierarchy.info import counted as counted
     from omnizarr.hierarchy.info import decoded_bytes as decoded_bytes
-    from omnizarr.hierarchy.info import escape as escape
     from omnizarr.hierarchy.info import grid_lengths as grid_lengths
     from omnizarr.hierarchy.info import grid_text as grid_text
     from omnizarr.hierarchy.info import number_text as number_text
@@ -159,7 +159,6 @@ if TYPE_CHECKING:
     from omnizarr.hierarchy.lookup import walk_nodes as walk_nodes
     from omnizarr.hierarchy.node import location_of as location_of
     from omnizarr.hierarchy.open import consolidated_is_stale as consolidated_is_stale
-    from omnizarr.hierarchy.open import open_array as open_array
     from omnizarr.hierarchy.open import open_group as open_group
     from omnizarr.hierarchy.options import DEFAULT_FILL as DEFAULT_FILL
     from omnizarr.hierarchy.options import ArrayOptions as ArrayOptions
@@ -238,6 +237,7 @@ if TYPE_CHECKING:
     from omnizarr.stores.base import redact_urls as redact_urls
     from omnizarr.stores.base import split_path as split_path
     from omnizarr.stores.base import value_digest as value_digest
+    from omnizarr.stores.byte_ranges import coalesce as coalesce
     from omnizarr.stores.identity import HasIdentity as HasIdentity
     from omnizarr.stores.identity import StorageIdentity as StorageIdentity
     from omnizarr.stores.identity import directory as directory
@@ -257,7 +257,6 @@ if TYPE_CHECKING:
     from omnizarr.stores.operations import Conditional as Conditional
     from omnizarr.stores.operations import check_key as check_key
     from omnizarr.stores.operations import check_prefix as check_prefix
-    from omnizarr.stores.operations import is_key as is_key
     from omnizarr.stores.operations import one_level as one_level
     from omnizarr.stores.resolve import is_archive as is_archive
     from omnizarr.stores.resolve import options_for_two as options_for_two
@@ -279,7 +278,6 @@ if TYPE_CHECKING:
     from omnizarr.stores.transfer import kept_time as kept_time
     from omnizarr.stores.transfer import read_parts as read_parts
     from omnizarr.stores.wrappers import WrapperStore as WrapperStore
-    from omnizarr.stores.zip import ZipStore as ZipStore
 
 # Imported on first use, so that a command loads what it needs only; a test compares the two.
 _LATER = {
@@ -361,6 +359,7 @@ _LATER = {
     "section_of": "formats.sections:section_of",
     "info": "hierarchy.info",
     "CODEC_OPTIONS": "hierarchy.array:CODEC_OPTIONS",
+    "bound_array": "hierarchy.array:bound_array",
     "options_like": "hierarchy.array:options_like",
     "unpublished": "hierarchy.array:unpublished",
     "lock_shape": "hierarchy.attributes:lock_shape",
@@ -401,7 +400,6 @@ _LATER = {
     "codec_names": "hierarchy.info:codec_names",
     "counted": "hierarchy.info:counted",
     "decoded_bytes": "hierarchy.info:decoded_bytes",
-    "escape": "hierarchy.info:escape",
     "grid_lengths": "hierarchy.info:grid_lengths",
     "grid_text": "hierarchy.info:grid_text",
     "number_text": "hierarchy.info:number_text",
@@ -433,8 +431,8 @@ _LATER = {
     "walk_nodes": "hierarchy.lookup:walk_nodes",
     "location_of": "hierarchy.node:location_of",
     "consolidated_is_stale": "hierarchy.open:consolidated_is_stale",
-    "open_array": "hierarchy.open:open_array",
     "open_group": "hierarchy.open:open_group",
+    "location_of": "hierarchy.node:location_of",
     "DEFAULT_FILL": "hierarchy.options:DEFAULT_FILL",
     "ArrayOptions": "hierarchy.options:ArrayOptions",
     "CreateOptions": "hierarchy.options:CreateOptions",
@@ -513,6 +511,7 @@ _LATER = {
     "redact_urls": "stores.base:redact_urls",
     "split_path": "stores.base:split_path",
     "value_digest": "stores.base:value_digest",
+    "coalesce": "stores.byte_ranges:coalesce",
     "HasIdentity": "stores.identity:HasIdentity",
     "StorageIdentity": "stores.identity:StorageIdentity",
     "directory": "stores.identity:directory",
@@ -532,7 +531,6 @@ _LATER = {
     "Conditional": "stores.operations:Conditional",
     "check_key": "stores.operations:check_key",
     "check_prefix": "stores.operations:check_prefix",
-    "is_key": "stores.operations:is_key",
     "one_level": "stores.operations:one_level",
     "is_archive": "stores.resolve:is_archive",
     "options_for_two": "stores.resolve:options_for_two",
@@ -553,7 +551,6 @@ _LATER = {
     "kept_time": "stores.transfer:kept_time",
     "read_parts": "stores.transfer:read_parts",
     "WrapperStore": "stores.wrappers:WrapperStore",
-    "ZipStore": "stores.zip:ZipStore",
 }
 
 if not TYPE_CHECKING:  # for which any name would be one of the module's

@@ -14,8 +14,8 @@ import pytest
 import omnizarr as oz
 from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import MemoryStore
-from omnizarr.viewer import app
-from omnizarr.viewer.app import Limits, Rates
+from omnizarr.viewer import access
+from omnizarr.viewer.access import RequestRates, ServerLimits
 from tests.formats.test_n5 import VALUES as N5_VALUES
 from tests.formats.test_n5 import hierarchy as n5_hierarchy
 from tests.viewer.conftest import client_of, exchange, raw_get
@@ -221,7 +221,7 @@ def test_a_host_name_is_a_name(group: Any, name: str) -> None:
 
 
 def test_requests_beyond_the_limit_are_told_to_wait(group: Any) -> None:
-    with client_of(group, limits=Limits(requests=0)) as client:
+    with client_of(group, limits=ServerLimits(requests=0)) as client:
         answer = client.get("store/zarr.json")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert set(answer.json()) == {"error"}
@@ -229,22 +229,22 @@ def test_requests_beyond_the_limit_are_told_to_wait(group: Any) -> None:
 
 def test_each_address_has_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(app.time, "monotonic", lambda: now[0])
-    rates = Rates(10.0)
+    monkeypatch.setattr(access.time, "monotonic", lambda: now[0])
+    rates = RequestRates(10.0)
     assert [rates.seconds_to_wait("1.2.3.4") for _ in range(20)] == [0] * 20  # twice the rate
     assert rates.seconds_to_wait("1.2.3.4") == pytest.approx(0.1)
     assert rates.seconds_to_wait("5.6.7.8") == 0
     now[0] += 0.5
     assert [bool(rates.seconds_to_wait("1.2.3.4")) for _ in range(6)] == [False] * 5 + [True]
     assert not any(rates.seconds_to_wait("127.0.0.1") for _ in range(1000))
-    assert not any(Rates(None).seconds_to_wait("1.2.3.4") for _ in range(1000))
-    for number in range(Rates._MOST + 50):
+    assert not any(RequestRates(None).seconds_to_wait("1.2.3.4") for _ in range(1000))
+    for number in range(RequestRates._MOST + 50):
         rates.seconds_to_wait(f"host {number}")
-    assert len(rates._left) == Rates._MOST
+    assert len(rates._left) == RequestRates._MOST
 
 
 def test_a_request_beyond_the_rate_is_refused(group: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Rates, "seconds_to_wait", lambda self, client: 3.2)
+    monkeypatch.setattr(RequestRates, "seconds_to_wait", lambda self, client: 3.2)
     with client_of(group) as client:
         answer = client.get("store/zarr.json")
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "3")
@@ -306,7 +306,7 @@ def test_errors_of_the_store_are_answers(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_the_page_is_served_with_its_files(client: httpx.Client) -> None:
-    folder = Path(app.__file__).parent / "page"
+    folder = Path(access.__file__).parent / "page"
     for file in folder.iterdir() if folder.is_dir() else ():
         answer = client.get(f"page/{file.name}")
         assert (answer.status_code, answer.content) == (200, file.read_bytes())

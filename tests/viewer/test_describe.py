@@ -249,3 +249,29 @@ def test_a_group_has_no_chunks_and_no_values(tmp_path: Path) -> None:
     with client_of(oz.create_group(tmp_path / "a.zarr")) as client:
         assert client.get("api/chunks").status_code == 400
         assert client.get("api/values").status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "names", "in_color"),
+    [
+        ((20, 30, 3), "u1", None, True),
+        ((20, 30, 4), "u1", ("y", "x", "channel"), True),
+        ((5, 20, 30, 3), "u1", ("t", "y", "x", "rgb"), True),
+        ((20, 30, 3), "u2", None, False),
+        ((20, 30, 2), "u1", None, False),
+        ((20, 30, 3), "u1", ("y", "x", "z"), False),
+        ((3, 3, 3), "u1", None, False),
+        ((30, 3), "u1", None, False),
+    ],
+)
+def test_photographs_are_shown_in_their_colours(
+    shape: tuple[int, ...], dtype: str, names: Any, in_color: bool
+) -> None:
+    store = oz.MemoryStore()
+    array = oz.create_array(store, shape=shape, dtype=dtype, dimension_names=names)
+    found = describe.display(array)
+    assert (found["channels"] is not None) is in_color
+    if in_color:
+        assert found["plane"] == [len(shape) - 3, len(shape) - 2]
+        assert found["channels"]["axis"] == len(shape) - 1
+        assert found["channels"]["labels"] == ["red", "green", "blue"]

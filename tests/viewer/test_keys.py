@@ -24,9 +24,9 @@ from omnizarr.bulk.view_as.chunks import ViewedArray
 from omnizarr.errors import StoreError
 from omnizarr.stores import LocalStore, MemoryStore, Range
 from omnizarr.stores.wrappers import PrefixStore
-from omnizarr.viewer import keys
-from omnizarr.viewer.app import Limits
-from omnizarr.viewer.keys import Shared
+from omnizarr.viewer import etags, keys
+from omnizarr.viewer.access import ServerLimits
+from omnizarr.viewer.sharing import FairShare
 from tests.bulk.view_as.cases import SOURCES
 from tests.viewer.conftest import client_of, raw_get
 
@@ -181,7 +181,7 @@ def test_a_header_that_is_no_range_is_ignored(client: httpx.Client, header: str)
     assert (answer.status_code, answer.content) == (200, VALUES["small"])
 
 
-@pytest.mark.parametrize("count", [keys.MAX_RANGES + 1, 1500])
+@pytest.mark.parametrize("count", [etags.MAX_RANGES + 1, 1500])
 def test_too_many_ranges_are_refused(client: httpx.Client, count: int) -> None:
     header = "bytes=" + ",".join(f"{2 * n}-{2 * n}" for n in range(count))
     assert client.get("store/a/b/large", headers={"range": header}).status_code == 416
@@ -245,64 +245,15 @@ def test_a_value_that_is_replaced_while_it_is_read_is_never_a_mixture() -> None:
         value.read(10, 10)
 
 
-class WithoutSizes(Plain):
-    """A store that can tell versions, but not sizes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reads: list[str] = []
-
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        self.reads.append(key)
-        return super().get(key, range)
-
-    def generation(self, key: str) -> str | None:
-        value = self.values.get(key)
-        return None if value is None else str(hash(value))
-
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
-        return self.get(key, range), self.generation(key)
-
-
-def test_a_value_of_unknown_size_is_read_once_for_its_parts() -> None:
-    store = _fill(WithoutSizes())
-
-    def part(client: httpx.Client, number: int) -> bytes:
-        headers = {"range": f"bytes={number}-{number + 9}"}
-        return client.get("store/a/b/large", headers=headers).content
-
-    with client_of(store) as client:
-        store.reads.clear()
-        assert [part(client, n) for n in range(5)] == [LARGE[n : n + 10] for n in range(5)]
-        assert client.get("store/a/b/large").content == LARGE
-        assert store.reads == ["a/b/large"]
-        store.set("a/b/large", LARGE[::-1])
-        assert part(client, 3) == LARGE[::-1][3:13]
-        assert store.reads == ["a/b/large"] * 2
-        store.erase("a/b/large")
-        assert client.get("store/a/b/large").status_code == 404
-
-
-def test_kept_values_are_within_the_limit() -> None:
-    store = _fill(WithoutSizes())
-    with client_of(store, limits=Limits(memory=3 * len(LARGE), share=1.0)) as client:
-        store.reads.clear()
-        for _ in range(2):
-            assert client.get("store/a/b/large").content == LARGE
-        assert store.reads == ["a/b/large"] * 2
-
-
 def test_clients_take_turns_and_have_at_most_their_share() -> None:
     async def work() -> None:
-        shared = Shared(lambda: 10, 0.5, 5.0)
+        shared = FairShare(lambda: 10, 0.5, 5.0)
         order: list[str] = []
 
         async def use(client: str, amount: int) -> None:
             with await shared.take(client, amount):
                 order.append(client)
-                assert shared.total <= 10
+                assert shared.used.total() <= 10
                 assert shared.used[client] <= 5 or shared.used[client] == amount
                 await asyncio.sleep(0)
 
@@ -311,14 +262,14 @@ def test_clients_take_turns_and_have_at_most_their_share() -> None:
                 tasks.create_task(use(client, amount))
         assert sorted(order) == ["a"] * 20 + ["b"] * 3 + ["c"]
         assert max(n for n, client in enumerate(order) if client == "b") < 12
-        assert shared.total == 0
+        assert shared.used.total() == 0
 
     asyncio.run(work())
 
 
 def test_who_waits_too_long_or_leaves_gets_nothing() -> None:
     async def work() -> None:
-        shared = Shared(lambda: 1, 1.0, 0.05)
+        shared = FairShare(lambda: 1, 1.0, 0.05)
         with await shared.take("a", 1):
             leaving = asyncio.create_task(shared.take("b", 1))
             await asyncio.sleep(0)
@@ -326,8 +277,7 @@ def test_who_waits_too_long_or_leaves_gets_nothing() -> None:
             with pytest.raises(HTTPException) as error:
                 await shared.take("c", 1)
             assert error.value.status_code == 503
-            with pytest.raises(HTTPException):
-                shared.take_now("c", 1)
+            assert shared.try_take("c") is None
         with await shared.take("d", 1):
             assert shared.used == {"d": 1}
         assert not shared.used
@@ -337,10 +287,10 @@ def test_who_waits_too_long_or_leaves_gets_nothing() -> None:
 
 @pytest.mark.parametrize("source", ["3, scaled", "3, transposed shards"])
 def test_a_chunk_that_is_encoded_again_needs_memory(source: str) -> None:
-    with client_of(SOURCES[source](), limits=Limits(memory=10)) as client:
+    with client_of(SOURCES[source](), limits=ServerLimits(memory=10)) as client:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(keys, "FREE", 0)
-            patch.setattr(keys.open_value, "__defaults__", (0, 0))
+            patch.setattr(keys.open_value, "__defaults__", (0,))
             answer = client.get("v2/group/a/0/0")
         assert answer.status_code == 413
         assert "--memory" in answer.json()["error"]
@@ -436,8 +386,8 @@ def test_listings_show_names_but_not_our_own(tmp_path: Path) -> None:
         assert client.get("store/?list").status_code == 501
 
 
-@given(st.text(max_size=60), st.integers(0, 200))
+@given(st.text("bytes=0123456789-, \u00b2", max_size=30), st.integers(0, 200))
 def test_any_text_is_a_range_header_that_is_understood_or_ignored(text: str, size: int) -> None:
     for header in (text, f"bytes={text}"):
-        spans = keys.parse_ranges(header, size)
+        spans = etags.parse_ranges(header, size)
         assert spans is None or all(0 <= start < stop <= size for start, stop in spans)

@@ -265,7 +265,7 @@ def test_a_notebook_of_another_origin_shows_the_page(
 ) -> None:
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
     with oz.serving(root) as url, ThreadingHTTPServer(("127.0.0.1", 0), handler) as notebook:
-        (tmp_path / "index.html").write_text(f"<iframe src='{url}'></iframe>")
+        (tmp_path / "index.html").write_text(f"<iframe src='{url}' width=900 height=600>")
         Thread(target=notebook.serve_forever).start()
         try:
             page = window.new_page()

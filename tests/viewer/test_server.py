@@ -21,7 +21,7 @@ import omnizarr as oz
 from omnizarr.errors import NodeNotFound, OmnizarrWarning, StoreError
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.viewer import server, values
-from omnizarr.viewer.app import Limits
+from omnizarr.viewer.access import ServerLimits
 from tests.viewer.conftest import client_of, connect
 
 DATA = np.arange(24, dtype=">i2").reshape(4, 6)
@@ -126,7 +126,7 @@ def test_many_clients_are_answered_at_once(group: Any) -> None:
 
 
 def test_connections_beyond_the_limit_do_not_stop_the_server(group: Any) -> None:
-    with client_of(group, limits=Limits(connections=20)) as client:
+    with client_of(group, limits=ServerLimits(connections=20)) as client:
         held = [connect(client) for _ in range(60)]
         try:
             with connect(client) as connection:
@@ -150,7 +150,7 @@ def _closed_by_server(connection: socket.socket) -> bool:
         return True
 
 
-QUICK = Limits(head_seconds=0.2, send_seconds=0.2, idle_seconds=1)
+QUICK = ServerLimits(head_seconds=0.2, send_seconds=0.2, idle_seconds=1)
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "])
@@ -194,7 +194,7 @@ def test_a_client_that_never_reads_is_dropped(
 def test_values_that_nobody_takes_are_bounded(tmp_path: Path) -> None:
     array = oz.create_array(tmp_path / "a.zarr", shape=(4096, 4096), dtype="u1", chunks=(512, 4096))
     target = "/api/values?path=&select=0:4096,0:4096"
-    with client_of(array, limits=Limits(memory=50_000_000, wait_seconds=0.1)) as client:
+    with client_of(array, limits=ServerLimits(memory=50_000_000, wait_seconds=0.1)) as client:
         with connect(client) as connection:
             connection.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
@@ -208,7 +208,7 @@ def test_values_that_nobody_takes_are_bounded(tmp_path: Path) -> None:
 
 
 def test_a_client_has_its_share_of_connections_and_requests(group: Any) -> None:
-    with client_of(group, limits=Limits(connections=8, requests=2)) as client:
+    with client_of(group, limits=ServerLimits(connections=8, requests=2)) as client:
         held = [connect(client) for _ in range(4)]  # half of them
         try:
             with connect(client) as connection:
@@ -229,7 +229,7 @@ def test_an_answer_that_needs_too_much_memory_is_refused(tmp_path: Path) -> None
         answer = client.get("api/values?path=&select=0,0")
         assert answer.status_code == 413
         assert "--memory" in answer.json()["error"]
-    with client_of(array, limits=Limits(memory=2**30)) as client:
+    with client_of(array, limits=ServerLimits(memory=2**30)) as client:
         assert client.get("api/values?path=&select=0,0").content == bytes(1)
 
 

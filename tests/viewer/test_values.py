@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.errors import SelectionError
 from omnizarr.viewer import values
-from omnizarr.viewer.display import transfer_type
-from omnizarr.viewer.values import encode_text, parse_selection, plain
+from omnizarr.viewer.values import encode_text, json_value, parse_selection, transfer_type
 from tests.viewer.conftest import client_of
 
 SHAPE = (7, 11)
@@ -487,5 +486,15 @@ def test_a_damaged_chunk_is_named(tmp_path: Path) -> None:
 def test_plain_values_are_json() -> None:
     given = {"a": [np.nan, -np.inf, 2**60, np.float32(1.5)], "b": (b"x", None, True, 1 + 2j)}
     wanted = {"a": ["NaN", "-Infinity", str(2**60), 1.5], "b": ["x", None, True, [1, 2]]}
-    assert plain(given) == wanted
+    assert json_value(given) == wanted
     assert json.loads(encode_text(np.array([[], []]))) == [[], []]
+
+
+def test_the_work_of_a_selection_is_that_of_its_chunks() -> None:
+    array = oz.create_array(oz.MemoryStore(), shape=(100, 90), chunks=(10, 30), dtype="i4")
+    for select, chunks in (
+        ((slice(0, 100, 50), 5), 2),
+        ((99, slice(0, 90)), 3),
+        ((slice(3, 3), 0), 0),
+    ):
+        assert values.work(array, values.positions(select)) == (chunks, chunks * 10 * 30 * 4)

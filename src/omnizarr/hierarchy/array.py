@@ -644,6 +644,14 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
                 raise
 
 
+def bound_array(array: Array) -> BoundArray:
+    """Return the array as the engine reads it; its codecs are checked, if there are chunks."""
+    bound = array._data
+    if array.size:
+        _ = bound.first_pipeline
+    return bound
+
+
 def unpublished(location: Location, model: ArrayModel) -> Array:
     """Return the handle of an array that has no metadata yet, or others, at its location.
 

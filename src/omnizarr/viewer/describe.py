@@ -1,14 +1,18 @@
-"""Descriptions of nodes for the page: what there is, and how it can be shown.
+"""Descriptions of nodes: what there is, and how it is shown on the page and in pictures.
 
-A node that cannot be understood is described by its error, so that the others can be seen. Messages
-say nothing of where the store is: not the path of its directory, nor what is beside it.
+A node is shown as a plane, a plot or a table, along axes with names, units and coordinates where
+OME-Zarr, CF or GeoZarr metadata state them. A node that cannot be understood is described by its
+error, so that the others can be seen. Messages say nothing of where the store is: not the path of
+its directory, nor what is beside it.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -16,21 +20,25 @@ from urllib.parse import quote
 import numpy as np
 
 from omnizarr import Array, Group
+from omnizarr.conventions.cf.dataset import Dataset
+from omnizarr.conventions.cf.times import is_time
+from omnizarr.conventions.cf.variable import Variable
+from omnizarr.conventions.geo.crs import parent_group, sibling
+from omnizarr.conventions.geo.map import Map
+from omnizarr.conventions.geo.map import open as open_map
+from omnizarr.conventions.geo.transform import Affine, read_transform, spatial_axes
+from omnizarr.conventions.ome.image import Image, OmeGroup, load
 from omnizarr.conventions.ome.versions import is_image
-from omnizarr.errors import (
-    InvalidMetadata,
-    NodeNotFound,
-    OmnizarrError,
-    TargetError,
-    WrongNode,
-)
+from omnizarr.errors import InvalidMetadata, NodeNotFound, OmnizarrError, TargetError, WrongNode
 from omnizarr.extension import (
+    BoundArray,
     EnclosesFiles,
     GroupModel,
     LeadsOutside,
     Location,
     Node,
     Store,
+    bound_array,
     can_list,
     find_node,
     has_cheap_requests,
@@ -39,26 +47,60 @@ from omnizarr.extension import (
     redact_urls,
     type_name,
 )
-from omnizarr.viewer.display import display, largest_sizes, nothing
-from omnizarr.viewer.values import plain
+from omnizarr.viewer.values import TEXT, decoding, json_value, largest_sizes, transfer_type
 
 Json: TypeAlias = dict[str, Any]
 MAX_COUNTED = 20_000  # chunks whose stored bytes are added up
 MAX_CELLS = 2**20  # of a map of chunks
 
+# Colours of channels that state none, as OMERO has them.
+_COLORS = ("0000FF", "00FF00", "FF0000", "FFFF00", "FF00FF", "00FFFF")
+_RGB: Json = {  # the channels of a photograph
+    "labels": ["red", "green", "blue"],
+    "colors": ["FF0000", "00FF00", "0000FF"],
+    "windows": [[0, 255]] * 3,
+}
+# The kinds of axes by their names.
+_KINDS = {
+    "space": re.compile(
+        r"(x|y|z|lat|lon|latitude|longitude|height|depth|altitude|level|lev|plev|easting|northing"
+        r"|row|col|column|projection_[xy]_coordinate|grid_(latitude|longitude))\d*",
+        re.IGNORECASE,
+    ),
+    "time": re.compile(r"(t|time|date|valid_time|step)\d*", re.IGNORECASE),
+    "channel": re.compile(r"(c|channels?|bands?|samples?|rgba?)", re.IGNORECASE),
+}
+# The kinds of axes by the attribute `axis` of their coordinates.
+_CF_KINDS = {"X": "space", "Y": "space", "Z": "space", "T": "time"}
 
-def find(store: Store, path: str) -> Array | Group:
-    """Return the array or group at a path; raise NodeNotFound or InvalidMetadata."""
-    location, node = find_node(store, paths.normalize(path), read_only=True, use_consolidated=None)
-    return open_node(location, node)
+
+# Nodes and messages
+
+
+def find(store: Store, path: str) -> tuple[Location, Node]:
+    """Return the location and the node at a path; raise NodeNotFound or InvalidMetadata."""
+    return find_node(store, paths.normalize(path), read_only=True, use_consolidated=None)
 
 
 def find_array(store: Store, path: str) -> Array:
     """Return the array at a path; raise if there is a group."""
-    node = find(store, path)
+    node = open_node(*find(store, path))
     if not isinstance(node, Array):
         raise WrongNode(f"{node.name} is a group; only arrays have values")
     return node
+
+
+def stored_node(found: Any) -> Any:
+    """Return the array or group behind an image, dataset, variable or map; others as they are."""
+    if isinstance(found, (OmeGroup, Dataset)):
+        return found.group
+    if isinstance(found, Variable):
+        return found.array
+    if isinstance(found, Map):
+        finest = found.levels[0].array
+        group = parent_group(finest)
+        return finest if group is None or len(found.levels) == 1 else group
+    return found
 
 
 def public_message(error: BaseException, store: Store) -> str:
@@ -88,37 +130,25 @@ def _public_text(text: str, store: Store) -> str:
 
 def members(store: Store, path: str, offset: int, limit: int) -> Json:
     """Return the summaries of some members of a group, in the order of their names."""
-    path = paths.normalize(path)
-    node = find(store, path)
-    if isinstance(node, Array):
-        return {"path": path, "total": 0, "next": None, "members": []}
-    location = node._location
-    names, children = _children(location, offset, limit)
-    listed = [summary(location.child(name), children[name], store) for name in sorted(children)]
+    location, node = find(store, path)
+    found: Json = {"path": location.path, "total": 0, "next": None, "members": []}
+    if not isinstance(node, GroupModel):
+        return found
     end = offset + limit
-    complete = offset == 0 and end >= len(names)
-    return {
-        "path": path,
-        "total": len(listed) if complete else None,
-        "next": end if end < len(names) else None,
-        "members": listed,
-    }
-
-
-def _children(
-    location: Location, offset: int, limit: int
-) -> tuple[list[str], dict[str, Node | Exception]]:
-    """Return the names of all that may be members, and those nodes that are asked for."""
     if location.consolidated is not None or not can_list(location.store):
         known = location.children()
         names = sorted(known)
-        return names, {name: known[name] for name in names[offset : offset + limit]}
-    kinds = location.child_names()
-    names = sorted(kinds)
-    some = {name: kinds[name] for name in names[offset : offset + limit]}
-    closed = _closed(location, some)
-    found = location.children({name: kind for name, kind in some.items() if name not in closed})
-    return names, {**found, **closed}
+        children = {name: known[name] for name in names[offset:end]}
+    else:
+        kinds = location.child_names()
+        names = sorted(kinds)
+        closed = _closed(location, names[offset:end])
+        open_ = {name: kinds[name] for name in names[offset:end] if name not in closed}
+        children = {**location.children(open_), **closed}
+    listed = [summary(location.child(name), children[name], store) for name in sorted(children)]
+    complete = offset == 0 and end >= len(names)
+    more = {"next": end if end < len(names) else None, "members": listed}
+    return {**found, "total": len(listed) if complete else None, **more}
 
 
 def _closed(location: Location, names: Iterable[str]) -> dict[str, Exception]:
@@ -148,7 +178,8 @@ def summary(location: Location, node: Node | Exception, store: Store) -> Json:
         if array.shards is not None:
             found["shards"] = largest_sizes(array.shards)
         found["nbytes"] = array.nbytes
-        array._check_codecs()
+        if array.size:  # unknown codecs raise here
+            _ = BoundArray(location.store, location.path, "", node).first_pipeline
     except OmnizarrError as e:
         found["error"] = public_message(e, store)
     return found
@@ -172,21 +203,20 @@ def describe(store: Store, path: str, base_url: str | None = None, below: str = 
 
     `base_url` is that of the server, for links; `below`: the path of the store in what it serves.
     """
-    path = paths.normalize(path)
     try:
-        node = find(store, path)
+        location, model = find(store, path)
+        node = open_node(location, model)
     except InvalidMetadata as e:
-        message = public_message(e, store)
+        path, message = paths.normalize(path), public_message(e, store)
         broken: Json = {"name": paths.name(path), "path": path, "kind": "error", "error": message}
         return {**broken, "links": [], "info": [], "display": nothing(message)}
-    location, model = node._location, node._model
     found = summary(location, model, store)
-    attributes = node.attrs.asdict()
-    found |= {"zarr_format": node.zarr_format, "attributes": plain(attributes), "links": []}
+    found |= {"zarr_format": node.zarr_format, "attributes": json_value(node.attrs.asdict())}
     if isinstance(node, Array):
         found |= _array_facts(node, store)
+    found["links"] = []
     if found["kind"] == "image" and base_url is not None:
-        found["links"] = viewer_links(base_url, paths.join(below, node.path))
+        found["links"] = viewer_links(base_url, paths.join(below, location.path))
     found["info"] = _info(node, store)
     found["display"] = display(node, partial(public_message, store=store))
     return found
@@ -201,7 +231,7 @@ def _array_facts(array: Array, store: Store) -> Json:
         "stored_bytes": None,
     }
     try:
-        found["fill_value"] = plain(array.fill_value)
+        found["fill_value"] = json_value(array.fill_value)
         if has_cheap_requests(store) and can_list(store) and array.nchunks <= MAX_COUNTED:
             found["stored_bytes"] = array.nbytes_stored()
     except OmnizarrError as e:
@@ -214,32 +244,20 @@ def _info(node: Array | Group, store: Store) -> list[list[str]]:
         pairs = node.info.items()
     except OmnizarrError as e:
         return [["not understood", public_message(e, store)]]
-    shown = [
-        [name, _public_text(text, store)]
-        for name, text in pairs
-        if name not in ("path", "attributes")
-    ]
-    return [["path", node.name], *shown]
-
-
-# Links
+    shown = {name: text for name, text in pairs if name not in ("path", "attributes")}
+    return [["path", node.name], *([name, _public_text(t, store)] for name, t in shown.items())]
 
 
 def viewer_links(base_url: str, path: str) -> list[dict[str, str]]:
     """Return links to viewers of others that can show an image; they need a network."""
     url = f"{base_url.rstrip('/')}/store/{quote(path)}".rstrip("/")
     layer = f'{{"layers":[{{"name":"image","type":"image","source":"zarr://{url}"}}]}}'
-    return [
-        {"title": "neuroglancer", "url": f"https://neuroglancer-demo.appspot.com/#!{quote(layer)}"},
-        {"title": "vizarr", "url": f"https://hms-dbmi.github.io/vizarr/?source={quote(url)}"},
-        {
-            "title": "OME validator",
-            "url": f"https://ome.github.io/ome-ngff-validator/?source={quote(url)}",
-        },
-    ]
-
-
-# Chunks
+    links = {
+        "neuroglancer": f"https://neuroglancer-demo.appspot.com/#!{quote(layer)}",
+        "vizarr": f"https://hms-dbmi.github.io/vizarr/?source={quote(url)}",
+        "OME validator": f"https://ome.github.io/ome-ngff-validator/?source={quote(url)}",
+    }
+    return [{"title": title, "url": link} for title, link in links.items()]
 
 
 def chunk_map(store: Store, path: str) -> Json:
@@ -248,18 +266,192 @@ def chunk_map(store: Store, path: str) -> Json:
     If there are too many, a bit stands for a box of ``aggregated`` chunks, any of which is stored.
     """
     array = find_array(store, path)
-    counts = array.cdata_shape
-    factors = [1] * len(counts)
-    while (
-        math.prod(cells := [-(-n // f) for n, f in zip(counts, factors, strict=True)]) > MAX_CELLS
-    ):
-        factors[cells.index(max(cells))] *= 2
+    cells = [*array.cdata_shape]
+    factors = [1] * len(cells)
+    while math.prod(cells) > MAX_CELLS:
+        axis = cells.index(max(cells))
+        factors[axis] *= 2
+        cells[axis] = -(-array.cdata_shape[axis] // factors[axis])
     if max(factors, default=1) == 1:
         present = array.chunks_present()
-        found: Json = {"grid": list(counts)}
+        found: Json = {"grid": cells}
     else:
         present = np.zeros(cells, bool)
         for coords in array.stored_chunks():
             present[tuple(c // f for c, f in zip(coords, factors, strict=True))] = True
         found = {"grid": cells, "aggregated": factors}
     return {**found, "present": b64encode(np.packbits(present).tobytes()).decode()}
+
+
+# Displays
+
+
+def nothing(reason: str) -> Json:
+    """Return the display of a node that cannot be shown."""
+    return {"kind": "none", "reason": reason}
+
+
+def display(node: Array | Group, message: Callable[[OmnizarrError], str] = str) -> Json:
+    """Return how the values of a node can be shown; "none" with a reason if they cannot.
+
+    `message` makes the reason from an error.
+    """
+    try:
+        if isinstance(node, Array):
+            return _display_array(node)
+        if is_image(node.attrs, node.zarr_format):
+            return _display_image(node)
+        if "multiscales" in node.attrs:
+            return _display_map(open_map(node.store, path=node.path))
+    except OmnizarrError as e:
+        return nothing(message(e))
+    return nothing("a group has no values of its own; choose one of its members")
+
+
+def _display_array(array: Array) -> Json:
+    bound_array(array)  # which raises for codecs that are not known
+    axes = [_axis(array, number) for number in range(array.ndim)]
+    plane, transform, in_color = None, None, _is_rgb(array)
+    if array.ndim >= 2:
+        rows, columns = spatial_axes(array)
+        if in_color and array.ndim - 1 in (rows, columns):
+            rows, columns = array.ndim - 3, array.ndim - 2
+        plane = [rows, columns]
+        if array.dimension_names is not None:
+            with suppress(OmnizarrError):
+                transform = read_transform(array)
+    found = _display(array, [_placed_level(array, plane, transform)], axes, plane)
+    if found.get("transfer") == TEXT:
+        found["kind"] = "table" if array.ndim else "scalar"
+        if array.dtype.names is not None:
+            found["fields"] = list(array.dtype.names)
+    if in_color and "levels" in found:
+        axes[-1]["kind"] = "channel"
+        found["channels"] = {**_RGB, "axis": array.ndim - 1}
+    return found
+
+
+def _is_rgb(array: Array) -> bool:
+    """Return True for an array that looks like a photograph: red, green and blue as its last axis.
+
+    A fourth value is taken for the opacity.
+    """
+    if array.dtype != np.uint8 or array.ndim < 3 or array.shape[-1] not in (3, 4):
+        return False
+    name = (array.dimension_names or (None,))[-1]
+    if name is None:
+        return min(array.shape[-3:-1]) > 4
+    return bool(_KINDS["channel"].fullmatch(name))
+
+
+def _display_map(found: Map) -> Json:
+    finest = found.levels[0]
+    plane = [finest.rows, finest.columns]
+    axes = [_axis(finest.array, number) for number in range(finest.array.ndim)]
+    for number in plane:
+        axes[number]["kind"] = "space"
+    levels = [_placed_level(one.array, plane, one.transform) for one in found.levels]
+    return _display(finest.array, levels, axes, plane)
+
+
+def _display_image(group: Group) -> Json:
+    loaded = load(group)
+    if loaded is None or not loaded.metadata.multiscales:
+        return nothing("the group has no OME-Zarr image")
+    image = Image(loaded)
+    finest = image.levels[0]
+    levels = []
+    for number, array in enumerate(image.levels):
+        transform = image.transform(number)
+        levels.append(_level(array, list(transform.scale), list(transform.offset)))
+    axes = [
+        _axis_facts(axis.name, axis.type if axis.type in _KINDS else "other", size, unit=axis.unit)
+        for axis, size in zip(image.axes, finest.shape, strict=True)
+    ]
+    spatial = [n for n, axis in enumerate(axes) if axis["kind"] == "space"]
+    plane = spatial[-2:] if len(spatial) >= 2 else [finest.ndim - 2, finest.ndim - 1]
+    found = _display(finest, levels, axes, plane)
+    if "levels" in found:
+        found["channels"] = _channels(image, axes)
+    return found
+
+
+def _channels(image: Image, axes: list[Json]) -> Json | None:
+    axis = next((n for n, axis in enumerate(axes) if axis["kind"] == "channel"), None)
+    if axis is None:
+        return None
+    count = axes[axis]["size"]
+    found: Json = {"axis": axis, "labels": [], "colors": [], "windows": []}
+    for number, channel in enumerate([*image.channels, *[None] * count][:count]):
+        window = (channel and channel.window) or {}
+        ends = [window.get("start", window.get("min")), window.get("end", window.get("max"))]
+        color = _COLORS[number % len(_COLORS)] if count > 1 else "FFFFFF"
+        found["labels"].append((channel and channel.label) or f"channel {number}")
+        found["colors"].append((channel and channel.color) or color)
+        found["windows"].append(None if None in ends else ends)
+    return found
+
+
+def _display(array: Array, levels: list[Json], axes: list[Json], plane: list[int] | None) -> Json:
+    if not array.size:
+        return nothing(f"the array has no elements: its shape is {array.shape}")
+    try:
+        decoder = decoding(array, "cf")
+    except InvalidMetadata:  # values are then shown as they are stored
+        decoder = None
+    return {
+        "kind": {0: "scalar", 1: "plot"}.get(array.ndim, "plane"),
+        "levels": levels,
+        "axes": axes,
+        "plane": plane,
+        "channels": None,
+        "dtype": type_name(bound_array(array).model.data_type),
+        "transfer": transfer_type(array.dtype if decoder is None else decoder.dtype),
+        "decode": None if decoder is None else "cf",  # how values shall be asked for
+    }
+
+
+def _placed_level(array: Array, plane: list[int] | None, transform: Affine | None) -> Json:
+    """Return a level with the places of its pixels' centres, on a map that is not rotated."""
+    scale, translation = [1.0] * array.ndim, [0.0] * array.ndim
+    if plane is not None and transform is not None and transform.upright:
+        rows, columns = plane
+        x, y = transform.xy(0.5, 0.5)
+        scale[columns], scale[rows] = transform.a, transform.e
+        translation[columns], translation[rows] = float(x), float(y)
+    return _level(array, scale, translation)
+
+
+def _level(array: Array, scale: list[float], translation: list[float]) -> Json:
+    return {
+        "path": array.path,
+        "shape": array.shape,
+        "chunks": largest_sizes(array.chunks),
+        "scale": scale,
+        "translation": translation,
+    }
+
+
+def _axis_facts(
+    name: str, kind: str, size: int, unit: str | None = None, coordinate: str | None = None
+) -> Json:
+    return {"name": name, "kind": kind, "unit": unit, "size": size, "coordinate": coordinate}
+
+
+def _axis(array: Array, number: int) -> Json:
+    """Return the name, kind, unit and coordinate of an axis, by CF where it applies."""
+    size = array.shape[number]
+    name = (array.dimension_names or (None,) * array.ndim)[number]
+    if not name:
+        return _axis_facts(f"axis {number}", "other", size)
+    kind = next((kind for kind, names in _KINDS.items() if names.fullmatch(name)), "other")
+    is_own = array.ndim == 1 and paths.name(array.path) == name
+    coordinate = array if is_own else sibling(array, name)
+    if coordinate is None or coordinate.shape != (size,):
+        return _axis_facts(name, kind, size)
+    attributes = coordinate.attrs.asdict()
+    kind = _CF_KINDS.get(str(attributes.get("axis")), kind)
+    if is_time(attributes) or coordinate.dtype.kind == "M":
+        kind = "time"
+    unit = attributes.get("units")
+    return _axis_facts(name, kind, size, unit if isinstance(unit, str) else None, coordinate.path)

@@ -19,7 +19,6 @@ from omnizarr.extension import (
     PrefixStore,
     Store,
     Versioned,
-    ZipStore,
     can_list,
     direct_file_root,
     file_root,
@@ -27,12 +26,13 @@ from omnizarr.extension import (
     is_hierarchy,
     is_link,
     list_folder,
+    open_node,
     paths,
 )
 from omnizarr.extension import sizes as sizes_of
-from omnizarr.viewer.describe import Json, describe, find, members, public_message
+from omnizarr.storage import ZipStore
+from omnizarr.viewer.describe import Json, describe, find, members, nothing, public_message
 from omnizarr.viewer.describe import summary as summary_of
-from omnizarr.viewer.display import nothing
 
 MAX_DEPTH = 32  # folders above a hierarchy
 MAX_KNOWN = 256  # hierarchies that are kept open
@@ -40,11 +40,9 @@ SECONDS = 5.0  # until it is looked again what is at a path
 _OUTSIDE = "a symbolic link that leads out of the folder, which is not followed (--follow-links)"
 _LINK = "a symbolic link to a folder, which is not followed"
 
-Found: TypeAlias = "tuple[Hierarchy, str] | None"
-
 
 @dataclass(slots=True)
-class Hierarchy:
+class ServedHierarchy:
     """A hierarchy that is served: a store with its root, and its path in what is served."""
 
     store: Store
@@ -58,6 +56,9 @@ class Hierarchy:
         if zarr_format not in self._views:
             self._views[zarr_format] = view_as(self.store, zarr_format=zarr_format)
         return self._views[zarr_format]
+
+
+Located: TypeAlias = tuple[ServedHierarchy, str]  # and the path, or key, in it
 
 
 def store_below(store: Store, path: str) -> Store:
@@ -78,11 +79,11 @@ class Folder:
         if isinstance(store, EnclosesFiles) and not follow_links:
             store = store.enclosed()
         self.store, self._follow_links = store, follow_links
-        self.whole: Hierarchy | None = None  # if all of the store is one hierarchy
+        self.whole: ServedHierarchy | None = None  # if all of the store is one hierarchy
         self._is_folder = False
-        self._known: dict[str, Hierarchy] = {}
+        self._known: dict[str, ServedHierarchy] = {}
 
-    def locate(self, path: str) -> Found:
+    def locate(self, path: str) -> Located | None:
         """Return the hierarchy that has a path, or key, and the rest of it; None if there is none.
 
         What is served is looked at once: a folder stays one.
@@ -91,7 +92,7 @@ class Folder:
             if can_list(self.store) and not is_hierarchy(self.store, ""):
                 self._is_folder = True
             else:
-                self.whole = Hierarchy(self.store)
+                self.whole = ServedHierarchy(self.store)
         if self.whole is not None:
             return self.whole, path
         inside = path.removesuffix("/")
@@ -103,7 +104,7 @@ class Folder:
                 return None
         return None
 
-    def _find(self, path: str) -> Hierarchy | None:
+    def _find(self, path: str) -> ServedHierarchy | None:
         """Return the hierarchy whose root is at a path."""
         known = self._known.get(path)
         if known is not None and time.monotonic() < known.until:
@@ -114,7 +115,7 @@ class Folder:
         if is_archive(path) and path in sizes_of(self.store, [path]):
             found = self._archive(path, known)
         elif is_hierarchy(self.store, path):
-            found = known or Hierarchy(store_below(self.store, path), path)
+            found = known or ServedHierarchy(store_below(self.store, path), path)
         else:
             return None
         found.until = time.monotonic() + SECONDS
@@ -123,13 +124,13 @@ class Folder:
         self._known[path] = found
         return found
 
-    def _archive(self, path: str, known: Hierarchy | None) -> Hierarchy:
+    def _archive(self, path: str, known: ServedHierarchy | None) -> ServedHierarchy:
         """Return the hierarchy in a ZIP file, opened again if the file has changed."""
         store = self.store
         generation = store.generation(path) if isinstance(store, Versioned) else None
         if known is not None and generation is not None and known.generation == generation:
             return known
-        return Hierarchy(ZipStore.inside(store, path), path, generation)
+        return ServedHierarchy(ZipStore.inside(store, path), path, generation)
 
     def _leads_outside(self, path: str) -> bool:
         root = file_root(self.store)
@@ -140,10 +141,9 @@ class Folder:
 
     def node(self, path: str) -> tuple[Store, str]:
         """Return the store and the path in it of a node; raise if there is no hierarchy."""
-        path = paths.normalize(path)
-        found = self.locate(path)
+        found = self.locate(paths.normalize(path))
         if found is None:
-            raise NodeNotFound(f"there is no array or group at {paths.show(path)}")
+            raise _absent(path)
         return found[0].store, found[1]
 
     # Descriptions
@@ -154,10 +154,11 @@ class Folder:
         found = self.locate(path)
         if found is not None:
             hierarchy, inside = found
-            return _moved(describe(hierarchy.store, inside, base_url, hierarchy.path), hierarchy)
-        summary = self._summary(path) if self._exists(path) else None
-        if summary is None:
-            raise NodeNotFound(f"there is no array or group at {paths.show(path)}")
+            described = describe(hierarchy.store, inside, base_url, hierarchy.path)
+            return _moved(described, hierarchy.path)
+        if not self._exists(path):
+            raise _absent(path)
+        summary = self._summary(path)
         reason = summary.get("error", "a folder of hierarchies; choose one of its members")
         return {**summary, "attributes": {}, "links": [], "info": [], "display": nothing(reason)}
 
@@ -167,10 +168,10 @@ class Folder:
         found = self.locate(path)
         if found is not None:
             hierarchy, inside = found
-            return _moved(members(hierarchy.store, inside, offset, limit), hierarchy)
+            return _moved(members(hierarchy.store, inside, offset, limit), hierarchy.path)
         names = self.names(path)
         if not names and not self._exists(path):
-            raise NodeNotFound(f"there is no array or group at {paths.show(path)}")
+            raise _absent(path)
         end = offset + limit
         return {
             "path": path,
@@ -186,16 +187,17 @@ class Folder:
         return [] if closed or not can_list(self.store) else list_folder(self.store, path)
 
     def listing(self, prefix: str) -> Json:
-        """Return what `keys.listing` does, for a folder: ZIP files are keys."""
-        start = len(prefix)
-        names = [name for name in self.names(prefix[:-1]) if not self._is_closed(name)]
-        archives = [name[start:] for name in names if is_archive(name)]
-        folders = [f"{name[start:]}/" for name in names if not is_archive(name)]
-        return {"prefix": prefix, "keys": archives, "prefixes": folders}
-
-    def _is_closed(self, path: str) -> bool:
-        """Return True for a link that is not followed."""
-        return is_link(self.store, path) and self.locate(path) is None
+        """Return what `keys.listing` does, for a folder: ZIP files are keys, links are left out."""
+        found: Json = {"prefix": prefix, "keys": [], "prefixes": []}
+        for path in self.names(prefix[:-1]):
+            name = path[len(prefix) :]
+            if is_link(self.store, path) and self.locate(path) is None:
+                continue
+            if is_archive(path):
+                found["keys"].append(name)
+            else:
+                found["prefixes"].append(f"{name}/")
+        return found
 
     def _exists(self, path: str) -> bool:
         """Return True for a folder, also an empty one, and for a link."""
@@ -208,9 +210,10 @@ class Folder:
             found = self.locate(path)
             if found is not None:
                 hierarchy, inside = found
-                node = find(hierarchy.store, inside)
-                shown = summary_of(node._location, node._model, hierarchy.store)
-                return _moved({**shown, "zarr_format": node.zarr_format}, hierarchy)
+                location, node = find(hierarchy.store, inside)
+                shown = summary_of(location, node, hierarchy.store)
+                shown["zarr_format"] = open_node(location, node).zarr_format
+                return _moved(shown, hierarchy.path)
         except OmnizarrError as e:
             return {**named, "kind": "error", "error": public_message(e, self.store)}
         if is_link(self.store, path):
@@ -219,25 +222,25 @@ class Folder:
         return {**named, "kind": "folder", "members": True}
 
 
-def _moved(found: Json, hierarchy: Hierarchy) -> Json:
+def _absent(path: str) -> NodeNotFound:
+    return NodeNotFound(f"there is no array or group at {paths.show(path)}")
+
+
+def _moved(found: Json, below: str) -> Json:
     """Return a description with paths from the root of what is served."""
-    if not hierarchy.path:
+    if not below:
         return found
-
-    def moved(path: str) -> str:
-        return paths.join(hierarchy.path, path)
-
-    found["path"] = moved(found["path"])
+    found["path"] = paths.join(below, found["path"])
     found["name"] = paths.name(found["path"])
     if isinstance(found.get("members"), list):
         for member in found["members"]:
-            _moved(member, hierarchy)
+            _moved(member, below)
     display: dict[str, Any] = found.get("display") or {}
     for level in display.get("levels") or ():
-        level["path"] = moved(level["path"])
+        level["path"] = paths.join(below, level["path"])
     for axis in display.get("axes") or ():
         if axis["coordinate"] is not None:
-            axis["coordinate"] = moved(axis["coordinate"])
+            axis["coordinate"] = paths.join(below, axis["coordinate"])
     if found.get("info") and found["info"][0][0] == "path":
         found["info"][0] = ["path", paths.show(found["path"])]
     return found

@@ -14,6 +14,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -23,15 +24,9 @@ from omnizarr import Array, Group
 from omnizarr import open as open_zarr
 from omnizarr.conventions.ome.versions import is_image
 from omnizarr.errors import InvalidArgument, OmnizarrError, WrongNode
-from omnizarr.extension import escape, open_array, replace_file, value_text
-from omnizarr.viewer.display import (
-    TEXT,
-    decoding,
-    display,
-    stored_node,
-    transfer_type,
-    work,
-)
+from omnizarr.extension import as_plain, replace_file, value_text
+from omnizarr.viewer.describe import Json, display, stored_node
+from omnizarr.viewer.values import TEXT, decoding, read_numbers, transfer_type, work
 
 PIXELS = 512  # along the longer side of a plane, by default
 POINTS = 4000  # of a plot at most
@@ -173,14 +168,13 @@ def preview(node: Any, *, at: Mapping[str, int] | None = None, pixels: int = PIX
         node = _largest_array(node, found["reason"])
         notes.append(f"the largest array: {node.path}")
         found = display(node)
-    if found["kind"] in ("table", "scalar"):
-        found = {"kind": "none", "reason": "there is no line or plane of numbers; print its values"}
-    if found["kind"] == "none":
-        raise WrongNode(f"{node.name} in {node.store!r} cannot be shown: {found['reason']}")
-    if found["kind"] == "plane":
-        return _plane(node, found, dict(at or {}), pixels, notes)
-    _check_axes(at or {}, {})
-    return _plot(node, found, notes)
+    if found["kind"] not in ("plane", "plot"):
+        reason = found.get("reason", "there is no line or plane of numbers; print its values")
+        raise WrongNode(f"{node.name} in {node.store!r} cannot be shown: {reason}")
+    return _read_picture(node, found, dict(at or {}), pixels, notes)
+
+
+# Values
 
 
 def _largest_array(group: Group, reason: str) -> Array:
@@ -197,80 +191,55 @@ def _largest_array(group: Group, reason: str) -> Array:
     return max(arrays, key=rank)
 
 
-def _title(node: Array | Group) -> str:
-    """Return the path of a node, or of a root the name of its directory or file."""
-    root = getattr(node.store, "root", None)
-    return node.path or ("/" if root is None else os.path.basename(os.fspath(root)) or "/")
-
-
-def _read(array: Array, select: tuple[int | slice, ...], how: str = "cf") -> Numbers:
-    """Return selected values as numbers, unpacked by CF attributes if these are valid."""
-    values: Numbers = np.asanyarray(array[select])
-    try:
-        decoder = decoding(array, how)
-        return values if decoder is None else np.asarray(decoder.decode(values))
-    except OmnizarrError:
-        return values
-
-
-# Planes
-
-
-def _plane(
-    node: Array | Group, found: Mapping[str, Any], at: dict[str, int], pixels: int, notes: list[str]
+def _read_picture(
+    node: Array | Group, found: Json, at: dict[str, int], pixels: int, notes: list[str]
 ) -> Preview:
-    rows, columns = found["plane"]
-    level = _level(found["levels"], rows, columns, pixels)
-    array = _array_at(node, level["path"])
-    names = [axis["name"] for axis in found["axes"]]
+    shown = found["plane"] or [0]  # the axes of the picture
     channels = found["channels"]
-    shown = _shown_channels(found, at, notes)
-    fixed = _fixed(found, array, at)
-    select: list[Any] = [fixed.get(number, slice(None)) for number in range(array.ndim)]
-    if channels is not None:
-        select[channels["axis"]] = 0
-    step = _step(array, select, (rows, columns), pixels, MAX_DECODED // len(shown))
+    pixels = pixels if found["plane"] else POINTS
+    level = _sufficient_level(found["levels"], shown, pixels)
+    array = node
+    if not isinstance(array, Array):
+        array = open_zarr(node.store, path=level["path"], mode="r")
+    numbers = _shown_channels(found, at, notes)
+    fixed = _fixed_positions(found, array, at)
+    ranges = [range(fixed.get(n, 0), fixed.get(n, 0) + 1) for n in range(array.ndim)]
+    step = _step(array, ranges, shown, pixels, MAX_DECODED // len(numbers))
     if step > 1:
-        notes.append(f"1 of {step} rows and columns")
-    select[rows], select[columns] = (slice(0, array.shape[n], step) for n in (rows, columns))
+        notes.append(f"1 of {step} {'rows and columns' if found['plane'] else 'values'}")
     layers = []
-    for number in shown:
+    for number in numbers:
         if number is not None:
-            select[channels["axis"]] = number
-        values = _numbers(_read(array, tuple(select)))
-        values = values if rows < columns else values.T
-        layers.append(_layer(values, channels, number))
-    axes = [_axis(array, found["axes"][number], level, number, step) for number in (rows, columns)]
-    places = [f"{names[number]} {position}" for number, position in fixed.items()]
-    title = ", ".join([_title(node), *places])
-    unit = str(array.attrs.get("units", ""))
-    is_image = found["channels"] is not None or not isinstance(node, Array)
-    return Preview("plane", title, layers, axes, unit, notes, is_image)
+            ranges[channels["axis"]] = range(number, number + 1)
+        values = read_numbers(array, ranges).reshape([len(ranges[n]) for n in sorted(shown)])
+        layers.append(_layer(values if shown == sorted(shown) else values.T, channels, number))
+    root = getattr(node.store, "root", None)
+    name = node.path or ("/" if root is None else os.path.basename(os.fspath(root)) or "/")
+    return Preview(
+        found["kind"],
+        ", ".join([name, *(f"{found['axes'][n]['name']} {place}" for n, place in fixed.items())]),
+        layers,
+        [_picture_axis(array, found["axes"][n], level, n, step) for n in shown],
+        str(array.attrs.get("units", "")),
+        notes,
+        is_image=channels is not None or array is not node,
+    )
 
 
-def _array_at(node: Array | Group, path: str) -> Array:
-    """Return the array of a level, whose path is that in the store."""
-    if isinstance(node, Array):
-        return node
-    inner = path.removeprefix(f"{node.path}/") if node.path else path
-    found = node[inner]
-    if not isinstance(found, Array):
-        raise WrongNode(f"{found.name} in {found.store!r} is not an array")
-    return found
-
-
-def _level(levels: list[Mapping[str, Any]], rows: int, columns: int, pixels: int) -> Any:
+def _sufficient_level(levels: list[Json], shown: list[int], pixels: int) -> Json:
     """Return the smallest level with enough pixels, or the largest."""
-    enough = [one for one in levels if max(one["shape"][rows], one["shape"][columns]) >= pixels]
-    chosen = enough or levels[:1]
-    return min(chosen, key=lambda one: one["shape"][rows] * one["shape"][columns])
+    enough = [one for one in levels if max(one["shape"][n] for n in shown) >= pixels]
+    return min(enough or levels[:1], key=lambda one: math.prod(one["shape"][n] for n in shown))
 
 
-def _fixed(found: Mapping[str, Any], array: Array, at: Mapping[str, int]) -> dict[int, int]:
+def _fixed_positions(found: Json, array: Array, at: Mapping[str, int]) -> dict[int, int]:
     """Return the positions on the axes that the picture does not have."""
-    shown = {*found["plane"], *([found["channels"]["axis"]] if found["channels"] else [])}
+    shown = {*(found["plane"] or [0]), *([found["channels"]["axis"]] if found["channels"] else [])}
     names = {axis["name"]: n for n, axis in enumerate(found["axes"]) if n not in shown}
-    _check_axes(at, names)
+    for name in at:
+        if name not in names:
+            others = ", ".join(names) or "none"
+            raise InvalidArgument(f"the picture has no other axis {name!r}; its axes: {others}")
     fixed = {}
     for name, number in names.items():
         size, axis = array.shape[number], found["axes"][number]
@@ -287,31 +256,22 @@ def _position(name: str, position: int, size: int) -> int:
         raise InvalidArgument(f"the position on axis {name!r} is an index, got {position!r}")
     if not -size <= position < size:
         raise InvalidArgument(f"axis {name!r} has {size} positions; {position} is not one of them")
-    return position % size
+    return int(position) % size
 
 
-def _check_axes(at: Mapping[str, int], known: Mapping[str, int]) -> None:
-    for name in at:
-        if name not in known:
-            others = ", ".join(known) or "none"
-            raise InvalidArgument(f"the picture has no other axis {name!r}; its axes: {others}")
-
-
-def _step(array: Array, select: list[Any], axes: tuple[int, ...], pixels: int, most: int) -> int:
-    """Return every how many values along some axes are read, so that few bytes are decoded."""
-    longest = max(array.shape[number] for number in axes)
+def _step(array: Array, ranges: list[range], shown: list[int], pixels: int, most: int) -> int:
+    """Set the positions along the axes of a picture, so that few bytes are decoded for it."""
+    longest = max(array.shape[number] for number in shown)
     step = max(1, math.ceil(longest / pixels))
     while True:
-        for number in axes:
-            select[number] = slice(0, array.shape[number], step)
-        if work(array, select)[1] <= most or step >= longest:
+        for number in shown:
+            ranges[number] = range(0, array.shape[number], step)
+        if work(array, tuple(ranges))[1] <= most or step >= longest:
             return step
         step *= 2
 
 
-def _shown_channels(
-    found: Mapping[str, Any], at: dict[str, int], notes: list[str]
-) -> list[int | None]:
+def _shown_channels(found: Json, at: dict[str, int], notes: list[str]) -> list[int | None]:
     """Return the channels to show, of which `at` may name one; [None] if there are none."""
     if found["channels"] is None:
         return [None]
@@ -324,7 +284,7 @@ def _shown_channels(
     return list(range(min(count, MAX_CHANNELS)))
 
 
-def _layer(values: Numbers, channels: Mapping[str, Any] | None, number: int | None) -> Layer:
+def _layer(values: Numbers, channels: Json | None, number: int | None) -> Layer:
     if channels is None or number is None:
         return Layer(values)
     window = channels["windows"][number]
@@ -332,63 +292,23 @@ def _layer(values: Numbers, channels: Mapping[str, Any] | None, number: int | No
     return Layer(values, channels["labels"][number], channels["colors"][number], limits)
 
 
-def _axis(
-    array: Array, axis: Mapping[str, Any], level: Mapping[str, Any], number: int, step: int
-) -> PictureAxis:
-    """Return an axis with the coordinate of each position that is read."""
-    count = array.shape[number]
-    coordinate = _coordinate(array, axis, slice(None, None, step))
-    if coordinate is not None:
-        return PictureAxis(axis["name"], _unit(axis), coordinate)
-    places = np.arange(0, count, step) * level["scale"][number] + level["translation"][number]
-    return PictureAxis(axis["name"], axis["unit"], places)
-
-
-def _unit(axis: Mapping[str, Any]) -> str | None:
-    return None if axis["kind"] == "time" else axis["unit"]
-
-
-def _coordinate(array: Array, axis: Mapping[str, Any], select: slice) -> Numbers | None:
-    """Return the values of the coordinate of an axis, or None if it has none that can be read."""
-    if axis["coordinate"] is None:
-        return None
-    try:
-        found = open_array(array.store, path=axis["coordinate"], mode="r")
-        values = _read(found, (select,), "time")
-    except OmnizarrError:
-        return None
-    return values if values.ndim == 1 and values.dtype.kind in "iufM" else None
-
-
-def _numbers(values: Numbers) -> Numbers:
-    """Return values as numbers; missing ones are NaN."""
-    if np.ma.isMaskedArray(values):
-        values = np.ma.filled(values.astype("f8"), np.nan)
-    if values.dtype.kind == "c":
-        return np.abs(values)
-    if values.dtype.kind in "mM":
-        return np.where(np.isnat(values), np.nan, values.astype("i8").astype("f8"))
-    if values.dtype.kind == "b":
-        return values.astype("u1")
-    if values.dtype.kind in "ui":
-        return values
-    return values.astype("f4" if values.dtype.itemsize < 8 else "f8")
-
-
-# Plots
-
-
-def _plot(array: Array, found: Mapping[str, Any], notes: list[str]) -> Preview:
-    step = _step(array, [None], (0,), POINTS, MAX_DECODED)
-    if step > 1:
-        notes.append(f"1 of {step} values")
-    values = _numbers(_read(array, (slice(0, array.size, step),)))
-    axis = dict(found["axes"][0])
-    if axis["coordinate"] == array.path:  # a coordinate is plotted against its own positions
-        axis |= {"coordinate": None, "unit": None}
-    axes = [_axis(array, axis, found["levels"][0], 0, step)]
-    unit = str(array.attrs.get("units", ""))
-    return Preview("plot", _title(array), [Layer(values)], axes, unit, notes)
+def _picture_axis(array: Array, axis: Json, level: Json, number: int, step: int) -> PictureAxis:
+    """Return an axis with the coordinate of each position that is read, if it has any."""
+    if axis["coordinate"] is not None and axis["coordinate"] != array.path:
+        try:
+            coordinate: Any = open_zarr(array.store, path=axis["coordinate"], mode="r")
+            decoder = decoding(coordinate, "time")
+            places = as_plain(coordinate[::step])
+            places = places if decoder is None else np.asarray(decoder.decode(places))
+            if places.dtype.kind in "iufM":
+                unit = None if axis["kind"] == "time" else axis["unit"]
+                return PictureAxis(axis["name"], unit, places)
+        except OmnizarrError:
+            pass  # the positions are shown instead
+    unit = None if axis["coordinate"] == array.path else axis["unit"]
+    positions = np.arange(0, array.shape[number], step)
+    places = positions * level["scale"][number] + level["translation"][number]
+    return PictureAxis(axis["name"], unit, places)
 
 
 # Colours

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import ipaddress
 import socket
 import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from omnizarr import Array, Group
-from omnizarr.errors import InvalidArgument, MissingModule, StoreError, warn
+from omnizarr.errors import MissingModule, StoreError, warn
 from omnizarr.extension import Store, start_thread, stores
-from omnizarr.viewer.app import ANY_ADDRESS, Limits, application
 from omnizarr.viewer.describe import describe
 from omnizarr.viewer.folder import Folder, store_below
 
 try:
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    from omnizarr.viewer.access import ANY_ADDRESS, ServerLimits, ServerOptions
+    from omnizarr.viewer.app import application
+    from omnizarr.viewer.sharing import FairShare
 except ImportError as e:
-    raise MissingModule("serving needs uvicorn: pip install 'omnizarr[serve]'") from e
+    raise MissingModule("serving needs starlette, uvicorn: pip install 'omnizarr[serve]'") from e
 
 PORT = 8089
 _BACKLOG = 1024  # connections that wait to be accepted
@@ -41,16 +42,14 @@ class Connection(H11Protocol):
     One beyond the limits is closed with status 503 at once, so that none is left waiting.
     """
 
-    limits = Limits()
-    open_by: ClassVar[Counter[str]] = Counter()  # connections by the address of the client
+    limits: ClassVar[ServerLimits]
+    places: ClassVar[FairShare]  # for connections, shared by the addresses of clients
 
     def connection_made(self, transport: Any) -> None:
-        self._client = str((transport.get_extra_info("peername") or ("",))[0])
-        most, own = self.limits.connections, self.open_by[self._client]
-        full = self.open_by.total() >= most or own >= most * self.limits.share
-        self.open_by[self._client] += 1
+        client = str((transport.get_extra_info("peername") or ("",))[0])
+        self._place = self.places.try_take(client)
         super().connection_made(transport)
-        if full:
+        if self._place is None:
             transport.write(_FULL)
             transport.close()
         self._idle_since: float | None = self.loop.time()
@@ -68,9 +67,8 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
-        self.open_by[self._client] -= 1
-        if not self.open_by[self._client]:
-            del self.open_by[self._client]
+        if self._place is not None:
+            self._place.close()
         super().connection_lost(exc)
 
     def _check(self) -> None:
@@ -95,20 +93,12 @@ class Connection(H11Protocol):
 
 def served_store(where: Any, storage_options: Mapping[str, Any] | None = None) -> Store:
     """Return the store that is served for a path, URL, store, array or group, read-only."""
-    if isinstance(where, (Array, Group)):
-        return _below(where.store, where.path)
-    store = stores.resolve(where, read_only=True, storage_options=storage_options)
-    return store if store.read_only else _read_only(store)
-
-
-def _below(store: Store, path: str) -> Store:
-    if not path:
-        return store if store.read_only else _read_only(store)
-    return store_below(store, path)
-
-
-def _read_only(store: Any) -> Store:
-    found: Store = store.with_read_only(True) if hasattr(store, "with_read_only") else store
+    if isinstance(where, (Array, Group)) and where.path:
+        return store_below(where.store, where.path)
+    given = where.store if isinstance(where, (Array, Group)) else where
+    store: Any = stores.resolve(given, read_only=True, storage_options=storage_options)
+    closed = store.read_only or not hasattr(store, "with_read_only")
+    found: Store = store if closed else store.with_read_only(True)
     return found
 
 
@@ -147,46 +137,11 @@ def _address(listener: socket.socket) -> str:
     return f"http://{shown}:{port}/"
 
 
-def _prepare(
-    where: Any,
-    host: str,
-    port: int | None,
-    token: str | None,
-    listing: bool,
-    origins: tuple[str, ...] | list[str],
-    host_names: tuple[str, ...] | list[str],
-    follow_links: bool,
-    limits: Limits | None,
-    storage_options: Mapping[str, Any] | None,
-    seconds: float | None = None,
-) -> tuple[uvicorn.Server, socket.socket]:
-    if token is not None and not (token.isascii() and token.isprintable() and token.strip()):
-        raise InvalidArgument("a token consists of printable ASCII characters")
-    if token is not None and any(c in token for c in ' ;,"\\&=%+#'):
-        raise InvalidArgument("a token has letters, digits and . _ ~ - only")
-    for name in host_names:
-        if not name or any(c in name for c in "/ []*") or name.count(":") == 1:
-            raise InvalidArgument(
-                f"{name!r} is not the name of a host; give one such as data.example.org, without"
-                " https:// and without a port"
-            )
-    limits = limits or Limits()
-    store = served_store(where, storage_options)
-    _check(Folder(store, follow_links=follow_links))
-    if token is None and not is_loopback(host):
-        warn(f"everybody who can reach {host} can read {store!r}; give a token to prevent that")
-    app = application(
-        store,
-        token=token,
-        listing=listing,
-        origins=tuple(origins),
-        host_names=(host or ANY_ADDRESS[0], *host_names),
-        follow_links=follow_links,
-        limits=limits,
-    )
-    protocol = type("Connection", (Connection,), {"limits": limits, "open_by": Counter()})
+def _make_server(application: Any, limits: ServerLimits) -> uvicorn.Server:
+    places = FairShare(lambda: limits.connections, limits.share, 0.0)
+    protocol = type("Connection", (Connection,), {"limits": limits, "places": places})
     settings = uvicorn.Config(
-        app,
+        application,
         http=protocol,
         ws="none",
         lifespan="off",
@@ -199,27 +154,7 @@ def _prepare(
         h11_max_incomplete_event_size=limits.header,
         backlog=_BACKLOG,
     )
-    server = uvicorn.Server(settings)
-    if seconds is not None:
-        _stop_after(server, seconds)
-    return server, _listen(host, port)
-
-
-def _check(served: Folder) -> None:
-    """Raise if there is nothing to serve."""
-    if served.locate("") is not None or not served.names(""):
-        describe(served.store, "")
-
-
-def _stop_after(server: uvicorn.Server, seconds: float) -> None:
-    """Let a server end after some seconds; it looks once a second."""
-    end = time.monotonic() + seconds
-
-    async def look() -> None:
-        server.should_exit |= time.monotonic() >= end
-
-    server.config.callback_notify = look
-    server.config.timeout_notify = 0
+    return uvicorn.Server(settings)
 
 
 def serve(
@@ -229,10 +164,10 @@ def serve(
     port: int | None = None,
     token: str | None = None,
     listing: bool = True,
-    origins: tuple[str, ...] | list[str] = ("*",),
-    host_names: tuple[str, ...] | list[str] = (),
+    origins: Sequence[str] = ("*",),
+    host_names: Sequence[str] = (),
     follow_links: bool = False,
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     storage_options: Mapping[str, Any] | None = None,
     seconds: float | None = None,
     started: Callable[[str], object] = lambda url: print(f"serving at {url}"),
@@ -245,11 +180,10 @@ def serve(
         port: The port; by default 8089 if that is free, else any.
         token: A text without which nothing is served, as in `serving`.
         listing: False if keys cannot be listed with ``?list``.
-        origins: The web sites whose pages may read what is served; by default all.
-        host_names: Names by which clients call the server, besides those of this machine, of
-            `host` and of `origins`; requests for others are refused.
+        origins: The web sites whose pages may read what is served, as in `serving`.
+        host_names: Names by which clients call the server, as in `serving`.
         follow_links: True to follow symbolic links that lead out of what is served.
-        limits: `Limits` of size, number, memory and time of requests.
+        limits: `ServerLimits` of size, number, memory and time of requests.
         storage_options: Options for the store of a URL, such as credentials.
         seconds: The time after which the server ends by itself.
         started: A function that is called with the address.
@@ -263,22 +197,14 @@ def serve(
         >>> oz.serve("ocean.zarr", seconds=0.1)
         serving at http://127.0.0.1:...
     """
-    server, listener = _prepare(
-        store,
-        host,
-        port,
-        token,
-        listing,
-        origins,
-        host_names,
-        follow_links,
-        limits,
-        storage_options,
-        seconds,
-    )
-    with listener, suppress(KeyboardInterrupt):
-        started(_address(listener))
-        server.run(sockets=[listener])
+    options = ServerOptions(
+        token=token, listing=listing, origins=origins, host_names=host_names,
+        follow_links=follow_links, limits=limits or ServerLimits(),
+    )  # fmt: skip
+    running = _running(store, storage_options, host, port, options)
+    with suppress(KeyboardInterrupt), running as (url, ended):
+        started(url)
+        ended.wait(seconds)
 
 
 @contextmanager
@@ -289,10 +215,10 @@ def serving(
     port: int = 0,
     token: str | None = None,
     listing: bool = True,
-    origins: tuple[str, ...] | list[str] = ("*",),
-    host_names: tuple[str, ...] | list[str] = (),
+    origins: Sequence[str] = ("*",),
+    host_names: Sequence[str] = (),
     follow_links: bool = False,
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Iterator[str]:
     """Serve a hierarchy while a ``with`` block runs, and yield the address.
@@ -309,7 +235,7 @@ def serving(
         host_names: Names by which clients call the server, besides those of this machine, of
             `host` and of `origins`; requests for others are refused.
         follow_links: True to follow symbolic links that lead out of what is served.
-        limits: `Limits` of size, number, memory and time of requests.
+        limits: `ServerLimits` of size, number, memory and time of requests.
         storage_options: Options for the store of a URL, such as credentials.
 
     Yields:
@@ -324,38 +250,53 @@ def serving(
         ...     oz.open(f"{url}v3")[:3]
         array([0, 1, 2])
     """
-    server, listener = _prepare(
-        store,
-        host,
-        port,
-        token,
-        listing,
-        origins,
-        host_names,
-        follow_links,
-        limits,
-        storage_options,
-    )
-    ended = threading.Event()
+    options = ServerOptions(
+        token=token, listing=listing, origins=origins, host_names=host_names,
+        follow_links=follow_links, limits=limits or ServerLimits(),
+    )  # fmt: skip
+    with _running(store, storage_options, host, port, options) as (url, _):
+        yield url
+
+
+@contextmanager
+def _running(
+    where: Any,
+    storage_options: Mapping[str, Any] | None,
+    host: str,
+    port: int | None,
+    options: ServerOptions,
+) -> Iterator[tuple[str, threading.Event]]:
+    """Run a server in a thread; yield its address, and an event that says that it has ended."""
+    options.check()
+    store = served_store(where, storage_options)
+    folder = Folder(store, follow_links=options.follow_links)
+    if folder.locate("") is not None or not folder.names(""):
+        describe(folder.store, "")  # which raises if there is nothing to serve
+    if options.token is None and not is_loopback(host):
+        warn(f"everybody who can reach {host} can read {store!r}; give a token to prevent that")
+    names = (host or ANY_ADDRESS[0], *options.host_names)
+    app = application(store, replace(options, host_names=names))
+    server, ended = _make_server(app, options.limits), threading.Event()
     failed: list[BaseException] = []
 
     def work() -> None:
         try:
-            asyncio.run(server._serve([listener]))  # `serve` would handle signals
+            server.run([listener])
         except BaseException as e:  # raised where the server is waited for
             failed.append(e)
         finally:
             ended.set()
 
-    with listener:
+    with _listen(host, port) as listener:
         if not start_thread(work, "omnizarr-server"):
             raise StoreError("cannot start a thread for the server")
         try:
             while not server.started and not ended.wait(0.01):
                 pass
-            if failed:
-                raise failed[0]
-            yield _address(listener)
+            if not failed:
+                yield _address(listener), ended
         finally:
             server.should_exit = True
             ended.wait(10)
+        if failed:
+            raise failed[0]

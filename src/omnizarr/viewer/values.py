@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from itertools import product
 from typing import Any, TypeAlias, TypeVar
 
@@ -20,27 +20,26 @@ import numpy.typing as npt
 
 from omnizarr import Array, config
 from omnizarr import __version__ as VERSION
-from omnizarr.conventions.cf.variable import Decoding
-from omnizarr.errors import SelectionError
+from omnizarr.conventions.cf.times import is_time
+from omnizarr.conventions.cf.variable import Decoding, decode
+from omnizarr.errors import OmnizarrError, SelectionError
 from omnizarr.extension import (
     Axis,
+    BoundArray,
     EnclosesFiles,
+    Grid,
+    RegularAxis,
     Versioned,
     as_plain,
+    bound_array,
     has_cheap_requests,
+    location_of,
     stored_key,
     value_text,
 )
-from omnizarr.viewer.display import (
-    TEXT,
-    chunk_bytes,
-    decoding,
-    largest_sizes,
-    touched,
-    transfer_type,
-    work,
-)
+from omnizarr.viewer.etags import entity_tag
 
+TEXT = "text"
 MAX_BYTES = 2**24  # of the values in one answer
 MAX_TEXTS = 2**18  # values of an answer in JSON
 MAX_DECODED = 2**31  # bytes of chunks that one answer may need
@@ -48,7 +47,6 @@ MAX_CHUNKS = 2**18  # that one answer may need
 MAX_PIECE = 2**24  # bytes of chunks that are reduced at a time, or one chunk
 PART_BYTES = 2**25  # of chunks that are read at a time, or one chunk
 PART_CHUNKS = 512  # that are read at a time, which takes about 0.02 seconds
-PART_TEXTS = 4096  # values that become JSON at a time
 _TEXT_BYTES = 512  # of memory for a value in JSON
 MAX_TAGGED = 4096  # chunks of an answer whose generations make an entity tag
 _LONGEST = 20  # digits of a number in a selection
@@ -56,6 +54,7 @@ _LONGEST = 20  # digits of a number in a selection
 T = TypeVar("T")
 # Work in parts: yields the bytes of memory that it needs, then something after every part.
 Parts: TypeAlias = Generator[int, None, T]
+Ranges: TypeAlias = tuple[range, ...]  # the positions along each axis
 
 
 class TooLarge(SelectionError):
@@ -63,18 +62,16 @@ class TooLarge(SelectionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
-    """An answer: its bytes or JSON, with the shape and type of the values."""
+class Answer:
+    """The bytes or JSON of an answer, with the shape and type of the values."""
 
     body: bytes
     shape: tuple[int, ...]
     dtype: str
     missing: bool = False  # no chunk of it is stored
 
-    @property
-    def media_type(self) -> str:
-        """The content type of the answer."""
-        return "application/json" if self.dtype == TEXT else "application/octet-stream"
+
+# Selections
 
 
 def parse_selection(text: str, shape: tuple[int, ...]) -> tuple[int | slice, ...]:
@@ -89,30 +86,138 @@ def parse_selection(text: str, shape: tuple[int, ...]) -> tuple[int | slice, ...
             f"select has {len(parts)} items, but the array has {len(shape)} axes; give an integer"
             " or start:stop:step for each, such as 0,0:512:2"
         )
-    return tuple(
-        _parse_item(part, length, axis)
-        for axis, (part, length) in enumerate(zip(parts, shape, strict=True))
-    )
+    return tuple(map(_parse_item, parts, shape, range(len(shape))))
 
 
 def _parse_item(text: str, length: int, axis: int) -> int | slice:
     numbers = text.split(":")
-    if not all(n.isascii() and n.isdigit() and len(n) <= _LONGEST for n in numbers):
+    known = all(n.isascii() and n.isdigit() and len(n) <= _LONGEST for n in numbers)
+    if not known or len(numbers) > 3:
         raise SelectionError(f"select: {text[:40]!r} is not an integer or start:stop:step")
-    if len(numbers) == 1:
-        index = int(text)
-        if index >= length:
-            raise SelectionError(f"select: {index} is outside of axis {axis}, of length {length}")
-        return index
-    if len(numbers) > 3:
-        raise SelectionError(f"select: {text[:40]!r} is not an integer or start:stop:step")
-    start, stop, step = int(numbers[0]), int(numbers[1]), int(numbers[2]) if numbers[2:] else 1
+    start, *rest = map(int, numbers)
+    if not rest:
+        if start >= length:
+            raise SelectionError(f"select: {start} is outside of axis {axis}, of length {length}")
+        return start
+    stop, step = (*rest, 1)[:2]
     if step < 1 or not start <= stop <= length:
         raise SelectionError(
             f"select: {text[:40]!r} does not fit axis {axis}, of length {length}; expected 0 <="
             " start <= stop <= length and a step of at least 1"
         )
     return slice(start, stop, step)
+
+
+def positions(selection: Iterable[int | slice]) -> Ranges:
+    """Return the selected positions along each axis; a slice has a start and a stop."""
+    return tuple(
+        range(i, i + 1) if isinstance(i, int) else range(i.start, i.stop, i.step or 1)
+        for i in selection
+    )
+
+
+# The chunks of a selection
+
+
+def largest_sizes(sizes: Iterable[Any]) -> list[int]:
+    """Return a chunk shape for JSON; of chunks that differ along an axis, the largest."""
+    return [
+        int(n) if isinstance(n, (int, np.integer)) else max(map(int, n), default=0) for n in sizes
+    ]
+
+
+def chunk_bytes(array: Array) -> int:
+    """Return the bytes of the largest chunk of an array, decoded."""
+    return int(math.prod(largest_sizes(array.chunks)) * array.dtype.itemsize)
+
+
+def decoded_grid(array: Array) -> Grid:
+    """Return the grid of the chunks that are decoded, which are those inside of shards."""
+    if array.shards is None:
+        return bound_array(array).grid
+    return Grid(tuple(map(RegularAxis, array.shape, largest_sizes(array.chunks))))
+
+
+def _touched(axis: Axis, places: range) -> int:
+    """Return the number of chunks that have one of the places; at most that, if sizes differ."""
+    if not places:
+        return 0
+    return min(len(places), int(axis.chunk_of(places[-1])) - int(axis.chunk_of(places[0])) + 1)
+
+
+def work(array: Array, ranges: Ranges) -> tuple[int, int]:
+    """Return how many chunks have one of the selected values, and at most how many bytes."""
+    total = math.prod(map(_touched, decoded_grid(array).axes, ranges))
+    return total, total * chunk_bytes(array)
+
+
+def _chunks_of(grid: Grid, ranges: Ranges) -> list[list[int]]:
+    """Return the numbers of the chunks along each axis that have one of the positions."""
+    found = grid.intersect_axes(tuple(slice(r.start, r.stop, r.step) for r in ranges))
+    return [part.chunk.tolist() for part in found]
+
+
+def _chunk_keys(bound: BoundArray, ranges: Ranges) -> Iterator[str]:
+    """Yield the keys at which the chunks, or shards, of a selection may be."""
+    for coords in product(*_chunks_of(bound.grid, ranges)):
+        for end in (bound.encoding.key(coords), *bound.encoding.other_keys(coords)):
+            yield bound.prefix + end
+
+
+def _split(array: Array, ranges: Ranges, nbytes: int) -> Iterator[Ranges]:
+    """Return parts of a selection, cut between chunks, of few chunks and bytes each."""
+    most = max(1, min(PART_CHUNKS, nbytes // max(1, chunk_bytes(array))))
+    return _halve(decoded_grid(array).axes, ranges, most) if all(ranges) else iter(())
+
+
+def _halve(axes: tuple[Axis, ...], ranges: Ranges, most: int) -> Iterator[Ranges]:
+    counts = [*map(_touched, axes, ranges)]
+    if math.prod(counts) <= most:
+        yield ranges
+        return
+    number = counts.index(max(counts))
+    axis, places = axes[number], ranges[number]
+    middle = int(axis.chunk_of(places[len(places) // 2]))
+    border = int(axis.start(middle))
+    if border <= places.start:
+        border += int(axis.size(middle))
+    cut = -((places.start - border) // places.step)
+    for half in (places[:cut], places[cut:]):
+        yield from _halve(axes, (*ranges[:number], half, *ranges[number + 1 :]), most)
+
+
+class _Source:
+    """Reads parts of an array, in whose chunks no link may lead out of what is served.
+
+    The links are looked at here, since compiled code, which is many times as fast, does not.
+    """
+
+    def __init__(self, array: Array) -> None:
+        self._array, self._bound = array, bound_array(array)
+        self._filled: list[tuple[int, ...]] = []  # chunks that are not stored
+        store: Any = array.store
+        encloses = isinstance(store, EnclosesFiles) and store.enclosure is not None
+        self._enclosed: Any = store if encloses and self._bound.chunk_store is store else None
+        if self._enclosed is not None:
+            location = replace(location_of(array), store=store.without_enclosure())
+            self._array = Array.at(location, array.metadata.model)
+
+    def read(self, ranges: Ranges) -> npt.NDArray[Any]:
+        """Return the values at some positions along every axis."""
+        if self._enclosed is not None:
+            self._enclosed.check_links(_chunk_keys(self._bound, ranges))
+        slices = tuple(slice(r.start, r.stop, r.step) for r in ranges)
+        return as_plain(self._array.read(slices, filled=self._filled)).reshape([*map(len, ranges)])
+
+    def is_missing(self, ranges: Ranges) -> bool:
+        """Return True if no chunk of a selection, all of which was read, is stored."""
+        if not self._filled:
+            return False
+        chunks = _chunks_of(decoded_grid(self._array), ranges)
+        return len(set(self._filled)) == math.prod(map(len, chunks))
+
+
+# Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +227,7 @@ class Wanted:
     `exact`: as JSON, without loss. `decode`: with "time", numbers with CF units of time become
     milliseconds since 1970, not-a-time NaN, or texts in a calendar that other programs do not have;
     with "cf", packed numbers are unpacked, missing ones NaN. `extremes`: the least and the greatest
-    of every so many values, as the step says.
+    value in every step of the selection.
     """
 
     select: str
@@ -132,43 +237,35 @@ class Wanted:
 
 
 def read_tagged(
-    array: Array, wanted: Wanted, is_known: Callable[[str], bool]
-) -> Parts[tuple[Values | None, str | None]]:
-    """Return values with their entity tag, None if there is none; no values for a known tag."""
-    tag = entity_tag(array, wanted)
-    if tag is not None and is_known(tag):
+    array: Array, wanted: Wanted, is_decided: Callable[[str], object]
+) -> Parts[tuple[Answer | None, str | None]]:
+    """Return values with their entity tag, None if there is none.
+
+    There are no values if the tag decides the status of the response.
+    """
+    tag = values_tag(array, wanted)
+    if tag is not None and is_decided(tag) is not None:
         return None, tag
     found = yield from (read_extremes if wanted.extremes else read_values)(array, wanted)
     # A chunk that was replaced meanwhile may be in the values or not.
-    return found, tag if tag is not None and tag == entity_tag(array, wanted) else None
+    return found, tag if tag is not None and tag == values_tag(array, wanted) else None
 
 
-def entity_tag(array: Array, wanted: Wanted) -> str | None:
+def values_tag(array: Array, wanted: Wanted) -> str | None:
     """Return a text that differs whenever the values may differ, None where that is not cheap.
 
     It is made from the metadata of the array and the generations of the stored chunks.
     """
-    bound = array._bound
+    bound = bound_array(array)
     store = bound.store
-    if not isinstance(store, Versioned) or not has_cheap_requests(store):
+    ranges = positions(parse_selection(wanted.select, array.shape))
+    if not isinstance(store, Versioned) or not has_cheap_requests(store) or not all(ranges):
         return None
-    spans = []
-    for item, axis in zip(
-        parse_selection(wanted.select, array.shape), bound.grid.axes, strict=True
-    ):
-        start, stop = (item, item + 1) if isinstance(item, int) else (item.start, item.stop)
-        if start == stop:
-            return None
-        spans.append(range(int(axis.chunk_of(start)), int(axis.chunk_of(stop - 1)) + 1))
-    if math.prod(map(len, spans)) > MAX_TAGGED:
+    if math.prod(map(_touched, bound.grid.axes, ranges)) > MAX_TAGGED:
         return None
-    made_from = repr((VERSION, wanted, array.zarr_format, array._model))
-    digest = blake2b(made_from.encode("utf-8", "surrogatepass"), digest_size=12)
-    for coords in product(*spans):
-        ends = bound.encoding.key(coords), *bound.encoding.other_keys(coords)
-        for key in {stored_key(bound.chunk_store, bound.prefix + end): None for end in ends}:
-            digest.update(f"{key}\0{store.generation(key)}\0".encode("utf-8", "surrogatepass"))
-    return f'"{digest.hexdigest()}"'
+    keys = dict.fromkeys(stored_key(bound.chunk_store, k) for k in _chunk_keys(bound, ranges))
+    described = repr((VERSION, wanted, array.zarr_format, array.metadata.model))
+    return entity_tag(described, *(f"{store.generation(key)} {key}" for key in keys))
 
 
 def _decoder(array: Array, wanted: Wanted) -> tuple[Decoding | None, str]:
@@ -180,141 +277,32 @@ def _decoder(array: Array, wanted: Wanted) -> tuple[Decoding | None, str]:
     return decoder, TEXT if wanted.exact else transfer_type(dtype)
 
 
-def read_values(array: Array, wanted: Wanted) -> Parts[Values]:
+def read_values(array: Array, wanted: Wanted) -> Parts[Answer]:
     """Return the selected values of an array, encoded for an answer."""
     selection = parse_selection(wanted.select, array.shape)
     decoder, kind = _decoder(array, wanted)
-    ranges = tuple(_positions(item) for item in selection)
-    shape = tuple(
-        len(r) for r, item in zip(ranges, selection, strict=True) if isinstance(item, slice)
-    )
+    ranges = positions(selection)
+    shape = tuple(len(r) for r, i in zip(ranges, selection, strict=True) if isinstance(i, slice))
     _check_size(shape, kind)
-    total = _check_work(array, selection)
+    needed = _check_work(array, ranges)
     each = _TEXT_BYTES if kind == TEXT else 2 * np.dtype(kind).itemsize
-    yield math.prod(shape) * each + _needed(array, total)
+    yield math.prod(shape) * each + needed
     out = np.empty([*map(len, ranges)], _stored_type(kind))
     source = _Source(array)
-    for part in _split(array, ranges):
-        values = source.read(part)
+    for part in _split(array, ranges, PART_BYTES):
+        values = _decoded(source.read(part), decoder)
         # With the ellipsis, also if there are no axes, values are assigned and not an array.
         place = zip(part, ranges, strict=True)
         at: Any = (*(slice(i := r.index(p[0]), i + len(p)) for p, r in place), ...)
-        if kind == TEXT:
-            out[at] = yield from _texts(values, decoder)
-        else:
-            out[at] = as_numbers(_decoded(values, decoder), kind)
+        out[at] = json_values(values) if kind == TEXT else as_numbers(values, kind)
         yield 0
     body = encode_text(out.reshape(shape)) if kind == TEXT else out.tobytes()
     if len(body) > 2 * MAX_BYTES:
         raise TooLarge(f"the answer would have {len(body)} bytes; select fewer values")
-    return Values(body, shape, kind, source.is_missing(total))
+    return Answer(body, shape, kind, source.is_missing(ranges))
 
 
-def _decoded(values: npt.NDArray[Any], decoder: Decoding | None) -> npt.NDArray[Any]:
-    return values if decoder is None else np.asarray(decoder.decode(values))
-
-
-def _texts(values: npt.NDArray[Any], decoder: Decoding | None) -> Parts[npt.NDArray[Any]]:
-    """Return values as what JSON can hold."""
-    flat = values.reshape(-1)
-    out = np.empty(flat.size, object)
-    for start in range(0, flat.size, PART_TEXTS):
-        some = slice(start, start + PART_TEXTS)
-        out[some] = plain_values(_decoded(flat[some], decoder))
-        yield 0
-    return out.reshape(values.shape)
-
-
-def _positions(item: int | slice) -> range:
-    return (
-        range(item, item + 1) if isinstance(item, int) else range(item.start, item.stop, item.step)
-    )
-
-
-def _stored_type(kind: str) -> np.dtype[Any]:
-    return np.dtype(object) if kind == TEXT else np.dtype(kind).newbyteorder("<")
-
-
-def _needed(array: Array, chunks: int) -> int:
-    """Return the bytes that reading a part needs: each thread has a chunk, encoded and decoded."""
-    threads = min(config.get().threads, chunks)
-    return 2 * min(threads * chunk_bytes(array), max(chunk_bytes(array), PART_BYTES))
-
-
-class _Source:
-    """Reads parts of an array, in whose chunks no link may lead out of what is served.
-
-    The links are looked at here, since compiled code, which is many times as fast, does not.
-    """
-
-    def __init__(self, array: Array) -> None:
-        store: Any = array.store
-        self._array, self._bound, self._store = array, array._bound, store
-        self.filled: list[tuple[int, ...]] = []  # chunks that are not stored
-        self._encloses = (
-            isinstance(self._store, EnclosesFiles) and self._store.enclosure is not None
-        )
-        self._encloses &= self._bound.chunk_store is self._store
-        if self._encloses:
-            location = replace(array._location, store=self._store.without_enclosure())
-            self._array = Array.at(location, array._model)
-
-    def read(self, ranges: tuple[range, ...]) -> npt.NDArray[Any]:
-        """Return the values at some positions along every axis."""
-        if self._encloses:
-            self._store.check_links(self._keys(ranges))
-        slices = tuple(slice(r.start, r.stop, r.step) for r in ranges)
-        return as_plain(self._array.read(slices, filled=self.filled)).reshape([*map(len, ranges)])
-
-    def is_missing(self, total: int) -> bool:
-        """Return True if none of the chunks that were read, so many, is stored."""
-        return bool(self.filled) and len(set(self.filled)) == total
-
-    def _keys(self, ranges: tuple[range, ...]) -> Iterator[str]:
-        prefix, encoding, axes = self._bound.prefix, self._bound.encoding, self._bound.grid.axes
-        for coords in product(*map(_touched_chunks, axes, ranges)):
-            for end in (encoding.key(coords), *encoding.other_keys(coords)):
-                yield prefix + end
-
-
-def _touched_chunks(axis: Axis, positions: range) -> Iterable[int]:
-    """Return the numbers of the chunks that have one of the positions, and of some between them."""
-    first, last = int(axis.chunk_of(positions[0])), int(axis.chunk_of(positions[-1]))
-    if last - first < 2 * len(positions):
-        return range(first, last + 1)
-    return {int(axis.chunk_of(n)) for n in positions}
-
-
-def _split(array: Array, ranges: tuple[range, ...]) -> Iterator[tuple[range, ...]]:
-    """Yield parts of a selection that have few chunks each, cut between chunks."""
-    if not all(ranges):
-        return
-    counts = [touched(r, sizes) for r, sizes in zip(ranges, array.chunks, strict=True)]
-    total = math.prod(counts)
-    if total == 1 or (total <= PART_CHUNKS and total * chunk_bytes(array) <= PART_BYTES):
-        yield ranges
-        return
-    axis = counts.index(max(counts))
-    cut = _cut(ranges[axis], array.chunks[axis])
-    for half in (ranges[axis][:cut], ranges[axis][cut:]):
-        yield from _split(array, (*ranges[:axis], half, *ranges[axis + 1 :]))
-
-
-def _cut(positions: range, sizes: Any) -> int:
-    """Return the number of positions before a border of chunks near the middle."""
-    middle = positions[len(positions) // 2]
-    if isinstance(sizes, int):
-        begin = middle // sizes * sizes
-        end = begin + sizes
-    else:
-        ends = np.cumsum(sizes)
-        chunk = int(np.searchsorted(ends, middle, side="right"))
-        begin, end = int(ends[chunk]) - int(sizes[chunk]), int(ends[chunk])
-    border = begin if begin > positions.start else end
-    return -((positions.start - border) // positions.step)
-
-
-def read_extremes(array: Array, wanted: Wanted) -> Parts[Values]:
+def read_extremes(array: Array, wanted: Wanted) -> Parts[Answer]:
     """Return the least and the greatest of every `step` values along the one axis of a selection.
 
     They are two rows of ``float64``. What is not finite is left out; where nothing is left, both
@@ -329,41 +317,39 @@ def read_extremes(array: Array, wanted: Wanted) -> Parts[Values]:
             " integer for each other axis"
         )
     [axis] = several
+    steps = positions(selection)[axis]
     span: Any = selection[axis]
-    count = len(range(span.start, span.stop, span.step))
+    ranges = positions([*selection[:axis], slice(span.start, span.stop), *selection[axis + 1 :]])
+    count = len(steps)
     _check_size((2, count), "float64")
-    total = _check_work(array, _with(selection, axis, slice(span.start, span.stop, 1)))
-    yield 6 * MAX_PIECE + 4 * 8 * count + _needed(array, total)
+    yield 6 * MAX_PIECE + 4 * 8 * count + _check_work(array, ranges)
     found = np.full((2, count), np.nan)
     source = _Source(array)
-    for start, stop in _pieces(array, axis, span):
-        part = _with(selection, axis, slice(start, stop, 1))
-        values = source.read(tuple(map(_positions, part))).reshape(-1)
-        numbers = as_numbers(_decoded(values, decoder), kind)
+    for part in _split(array, ranges, MAX_PIECE):
+        numbers = as_numbers(_decoded(source.read(part).reshape(-1), decoder), kind)
         numbers = np.where(np.isfinite(numbers), numbers, np.nan).astype("f8", copy=False)
-        first, last = (start - span.start) // span.step, -(-(stop - span.start) // span.step)
-        cuts = np.maximum(np.arange(first, last) * span.step + span.start - start, 0)
+        begin, end = part[axis].start - span.start, part[axis].stop - span.start
+        first, last = begin // span.step, -(-end // span.step)
+        cuts = np.maximum(np.arange(first, last) * span.step - begin, 0)
         for row, join in zip(found[:, first:last], (np.fmin, np.fmax), strict=True):
             join(row, join.reduceat(numbers, cuts), out=row)
         yield 0
     body = as_numbers(found, "float64").tobytes()
-    return Values(body, (2, count), "float64", source.is_missing(total))
+    return Answer(body, (2, count), "float64", source.is_missing(ranges))
 
 
-def _with(selection: tuple[int | slice, ...], axis: int, item: slice) -> tuple[int | slice, ...]:
-    return (*selection[:axis], item, *selection[axis + 1 :])
+def read_numbers(array: Array, ranges: Iterable[range]) -> npt.NDArray[Any]:
+    """Return selected numbers, unpacked if CF attributes say so and are valid; missing are NaN."""
+    values = np.asanyarray(array[tuple(slice(r.start, r.stop, r.step) for r in ranges)])
+    if np.ma.isMaskedArray(values):
+        values = np.ma.filled(values.astype("f8"), np.nan)
+    with suppress(OmnizarrError):  # of attributes, without which they are shown as they are stored
+        values = _decoded(values, decoding(array, "cf"))
+    return as_numbers(values, transfer_type(values.dtype))
 
 
-def _pieces(array: Array, axis: int, span: slice) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of pieces of an axis that end at chunk borders and need little memory."""
-    sizes = largest_sizes(array.chunks)
-    nbytes = max(1, math.prod(sizes) * max(1, array.dtype.itemsize))
-    length = max(1, sizes[axis]) * max(1, min(PART_CHUNKS, MAX_PIECE // nbytes))
-    start = span.start
-    while start < span.stop:
-        stop = min(span.stop, (start // length + 1) * length)
-        yield start, stop
-        start = stop
+def _decoded(values: npt.NDArray[Any], decoder: Decoding | None) -> npt.NDArray[Any]:
+    return values if decoder is None else np.asarray(decoder.decode(values))
 
 
 def _check_size(shape: tuple[int, ...], kind: str) -> None:
@@ -377,23 +363,60 @@ def _check_size(shape: tuple[int, ...], kind: str) -> None:
         )
 
 
-def _check_work(array: Array, selection: tuple[int | slice, ...]) -> int:
-    """Return the number of chunks that a selection touches; raise if that is too much."""
-    total, nbytes = work(array, selection)
-    if total > MAX_CHUNKS:
+def _check_work(array: Array, ranges: Ranges) -> int:
+    """Return the bytes that reading a part needs; raise if a selection touches too many chunks.
+
+    Each thread has a chunk, encoded and decoded.
+    """
+    total, nbytes = work(array, ranges)
+    if total > MAX_CHUNKS or nbytes > MAX_DECODED:
         raise TooLarge(
-            f"these values are in {total} chunks, more than the {MAX_CHUNKS} that one answer may"
-            " need; select a smaller region or a smaller level"
+            f"these values are in {total} chunks, about {nbytes} bytes, more than the"
+            f" {MAX_CHUNKS} chunks, or {MAX_DECODED} bytes, that one answer may need; select a"
+            " smaller region or a smaller level"
         )
-    if nbytes > MAX_DECODED:
-        raise TooLarge(
-            f"these values are in {total} chunks, about {nbytes} bytes, more than the {MAX_DECODED}"
-            " that one answer may need; select a smaller region or a smaller level"
-        )
-    return total
+    each = chunk_bytes(array)
+    return 2 * min(min(config.get().threads, total) * each, max(each, PART_BYTES))
 
 
-# Encoding
+# Types
+
+
+def transfer_type(dtype: np.dtype[Any]) -> str:
+    """Return the name of the type that values of a NumPy type are sent as; "text" for JSON.
+
+    >>> transfer_type(np.dtype(">i2")), transfer_type(np.dtype("i8")), transfer_type(np.dtype("O"))
+    ('int16', 'float64', 'text')
+    """
+    kind, size = dtype.kind, dtype.itemsize
+    if kind == "V" and dtype.names is None and dtype.type is not np.void:  # of ml_dtypes
+        small = dtype.name.startswith(("int", "uint"))
+        return dtype.name.rstrip("0123456789") + "8" if small else "float32"
+    if kind in "iu" and size <= 4:
+        return str(dtype.newbyteorder("=").name)
+    if kind in "iufmM":
+        return "float32" if kind == "f" and size <= 4 else "float64"
+    return {"b": "uint8", "c": "float32"}.get(kind, TEXT)
+
+
+# Attributes of CF that change what the stored numbers mean.
+_PACKED = {"scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned"}
+_PACKED |= {"valid_range", "valid_min", "valid_max"}
+
+
+def decoding(array: Array, how: str) -> Decoding | None:
+    """Return how numbers are decoded: "cf" unpacks them, "time" reads dates; None: as stored."""
+    if array.dtype.kind not in "iuf":
+        return None
+    if how == "time" and is_time(array.attrs):
+        return decode(array).decoding
+    if how == "cf" and not _PACKED.isdisjoint(array.attrs):
+        return decode(array, times=None).decoding
+    return None
+
+
+def _stored_type(kind: str) -> np.dtype[Any]:
+    return np.dtype(object) if kind == TEXT else np.dtype(kind).newbyteorder("<")
 
 
 def as_numbers(values: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
@@ -409,47 +432,35 @@ def as_numbers(values: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
         return np.asarray(values, target, order="C")
 
 
-# Milliseconds of the units of NumPy that have a length.
-_UNITS = {"W": 6048e5, "D": 864e5, "h": 36e5, "m": 6e4, "s": 1e3, "ms": 1.0}
-_UNITS |= {"us": 1e-3, "ns": 1e-6, "ps": 1e-9, "fs": 1e-12, "as": 1e-15}
-
-
 def _milliseconds(times: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the milliseconds of times since 1970 with their fraction; NaN for not-a-time."""
     unit, count = np.datetime_data(times.dtype)
-    if unit not in _UNITS:  # months and years
+    if unit in ("Y", "M"):  # which have no fixed length
         times, unit, count = times.astype("M8[D]"), "D", 1
-    since = times.astype("i8").astype("f8") * (count * _UNITS[unit])
-    return np.where(np.isnat(times), np.nan, since)
+    length = np.array(count, f"m8[{unit}]") / np.timedelta64(1, "ms")
+    return np.where(np.isnat(times), np.nan, times.astype("i8").astype("f8") * length)
 
 
-def plain_values(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def json_values(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return values as what JSON can hold; 64-bit integers are strings."""
     exact = values.dtype.kind in "iu" and values.dtype.itemsize == 8
     out = np.empty(values.size, object)
     for number, item in enumerate(values.reshape(-1)):
-        out[number] = str(int(item)) if exact else plain(item)
+        out[number] = str(int(item)) if exact else json_value(item)
     return out.reshape(values.shape)
 
 
 def encode_text(values: npt.NDArray[Any]) -> bytes:
     """Return plain values as nested JSON lists."""
-    nested = _nest(values.reshape(-1).tolist(), values.shape)
-    return json.dumps(nested, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
-
-
-def _nest(flat: list[Any], shape: tuple[int, ...]) -> Any:
-    if len(shape) < 2:
-        return flat if shape else flat[0]
-    size = math.prod(shape[1:])
-    return [_nest(flat[n * size : (n + 1) * size], shape[1:]) for n in range(shape[0])]
+    text = json.dumps(values.tolist(), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "replace")
 
 
 _EXACT = 2**53
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # as Zarr writes them
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Return a value, of NumPy or from JSON, as what JSON can hold.
 
     Infinities, NaN and integers beyond 2⁵³ become strings, complex numbers pairs, bytes text, times
@@ -459,10 +470,10 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, np.void):
         if value.dtype.names is not None:
-            return [plain(value[name]) for name in value.dtype.names]
+            return [json_value(value[name]) for name in value.dtype.names]
         return value.tobytes().hex()
     if isinstance(value, np.ndarray):
-        return [plain(item) for item in value] if value.ndim else plain(value[()])
+        return [json_value(item) for item in value] if value.ndim else json_value(value[()])
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return None if np.isnat(value) else value_text(value)
     if isinstance(value, (bytes, bytearray)):
@@ -474,10 +485,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, (float, np.floating)):
         return float(value) if math.isfinite(value) else _NOT_FINITE[str(float(value))]
     if isinstance(value, (complex, np.complexfloating)):
-        return [plain(value.real), plain(value.imag)]
+        return [json_value(value.real), json_value(value.imag)]
     if isinstance(value, dict):
-        return {str(name): plain(inner) for name, inner in value.items()}
+        return {str(name): json_value(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(inner) for inner in value]
+        return [json_value(inner) for inner in value]
     # Objects of cftime have this method too.
     return value.isoformat() if hasattr(value, "isoformat") else str(value)

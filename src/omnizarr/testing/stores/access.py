@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import omnizarr
@@ -66,18 +66,7 @@ class ReadableTests(Suite):
             assert store.get(key, Range(-1)) is None
 
     def test_keys_are_case_sensitive_text(self, store: Store) -> None:
-        keys = [
-            "foo",
-            "FOO",
-            "Ω/zarr.json",
-            "ß/é x",
-            "a b/c",
-            "%2e%2e",
-            ".z",
-            "c..d/...",
-            "-_.",
-            "q?",
-        ]
+        keys = ["foo", "FOO", "Ω/zarr.json", "ß/é", "a b/c d", "%2e%2e", ".z", "c..d/...", "-_.?"]
         self.put(store, {key: key.encode() for key in keys})
         assert [store.get(key) for key in keys] == [key.encode() for key in keys]
         assert store.get("Foo") is None
@@ -86,33 +75,20 @@ class ReadableTests(Suite):
     @given(parts=st.lists(ranges, min_size=1, max_size=8))
     def test_a_range_is_that_part_of_the_value(self, store: Store, parts: list[Range]) -> None:
         if store.get("k") is None:
-            self.put(store, {"k": TEN})
+            self.put(store, {"k": TEN, "empty": b""})
         assert [store.get("k", part) for part in parts] == [part.of(TEN) for part in parts]
-
-    def test_parts_of_an_empty_value_are_empty(self, store: Store) -> None:
-        self.put(store, {"k": b""})
-        for part in (Range(), Range(0, 5), Range(3), Range(-2)):
-            assert store.get("k", part) == b""
+        assert {store.get("empty", part) for part in parts} == {b""}
 
     def test_many_values_come_in_the_order_asked_for(self, store: Store) -> None:
         self.put(store, {"k": TEN, "l": b"l"})
-        asked = [
-            ("k", Range(2, 3)),
-            ("x", None),
-            ("l", None),
-            ("k", None),
-            ("k", Range(-2)),
-            ("l", None),
-        ]
+        parts = [Range(2, 3), None, None, None, Range(-2), None]
+        asked = [*zip("kxlkkl", parts, strict=True)]
         expected = [TEN[2:5], None, b"l", TEN, TEN[-2:], b"l"]
         assert stores.get_many(store, asked) == expected
         assert stores.get_many(store, iter(asked)) == expected
         assert stores.get_many(store, []) == []
-
-    def test_partial_values_are_asked_for_in_the_words_of_the_draft(self, store: Store) -> None:
-        self.put(store, {"k": TEN})
-        asked = [("k", (2, 3)), ("missing", (0, 1)), ("k", (0, None)), ("k", (7, None))]
-        assert stores.get_partial_values(store, asked) == [TEN[2:5], None, TEN, TEN[7:]]
+        drafted = [("k", (2, 3)), ("missing", (0, 1)), ("k", (0, None)), ("k", (7, None))]
+        assert stores.get_partial_values(store, drafted) == [TEN[2:5], None, TEN, TEN[7:]]
 
     @pytest.mark.parametrize("key", BAD_KEYS)
     def test_a_key_that_leads_elsewhere_is_not_read(self, store: Store, key: str) -> None:
@@ -134,12 +110,15 @@ class AbsenceTests(Suite):
         """Return a store whose back end fails every request; a test class overrides it."""
         raise NotImplementedError(f"{type(self).__name__} has to define the fixture `broken`")
 
-    def test_a_failed_read_is_an_error_that_names_the_key(self, broken: Store) -> None:
-        for use in (
+    def test_a_failed_request_is_an_error_that_names_the_key(self, broken: Store) -> None:
+        uses: list[Callable[[], object]] = [
             lambda: broken.get("a/k"),
             lambda: broken.get("a/k", Range(0, 1)),
             lambda: stores.get_many(broken, [("a/k", None)]),
-        ):
+        ]
+        if not broken.read_only:
+            uses += [lambda: broken.set("a/k", b"1"), lambda: broken.erase("a/k")]
+        for use in uses:
             with pytest.raises(StoreError, match="a/k"):
                 use()
 
@@ -149,13 +128,6 @@ class AbsenceTests(Suite):
                 list(stores.list_prefix(broken, ""))
             with pytest.raises(StoreError):
                 stores.list_dir(broken, "a/")
-
-    def test_a_failed_write_is_an_error_that_names_the_key(self, broken: Store) -> None:
-        if not broken.read_only:
-            with pytest.raises(StoreError, match="a/k"):
-                broken.set("a/k", b"1")
-            with pytest.raises(StoreError, match="a/k"):
-                broken.erase("a/k")
 
 
 class ReadOnlyTests(Suite):
@@ -203,7 +175,7 @@ def _set_if(store: SetsIf) -> None:
 # No key is also the folder of another: directories cannot have that.
 keys = st.builds(
     lambda folders, name: "/".join([*folders, name]),
-    st.lists(st.sampled_from(["a", "ab", "Ω"]), max_size=2),
+    st.lists(st.sampled_from(["a", "a-", "a0", "ab", "Ω"]), max_size=2),
     st.sampled_from(["k", "0.0", "zarr.json"]),
 )
 steps = st.one_of(
@@ -218,33 +190,19 @@ class WritableTests(Suite):
 
     @pytest.mark.parametrize(
         "value",
-        [
-            b"",
-            bytearray(b"array"),
-            memoryview(b"view"),
-            np.arange(5, dtype="<i4").data,
-            np.zeros((2, 3), "<u2").data,
-        ],
-        ids=["empty", "bytearray", "view", "numbers", "table"],
+        [b"", bytearray(b"array"), memoryview(b"view"), np.zeros((2, 3), "<u2").data],
+        ids=["empty", "bytearray", "view", "table"],
     )
     def test_any_contiguous_buffer_can_be_a_value(self, store: Store, value: Any) -> None:
         store.set("a/k", value)
-        assert store.get("a/k") == bytes(value)
         stores.set_many(store, [("a/l", value), ("m", value)])
-        assert (store.get("a/l"), store.get("m")) == (bytes(value), bytes(value))
+        assert [store.get(key) for key in ("a/k", "a/l", "m")] == [bytes(value)] * 3
 
     def test_a_buffer_that_changes_later_does_not_change_the_value(self, store: Store) -> None:
         buffer = bytearray(b"before")
         store.set("k", buffer)
         buffer[:] = b"after!"
         assert store.get("k") == b"before"
-
-    def test_a_value_is_replaced_as_a_whole(self, store: Store) -> None:
-        store.set("k", b"a long value")
-        store.set("k", b"short")
-        assert store.get("k") == b"short"
-        store.set("k", b"")
-        assert store.get("k") == b""
 
     def test_what_is_no_buffer_leaves_the_old_value(self, store: Store) -> None:
         store.set("k", b"old")
@@ -295,13 +253,9 @@ class WritableTests(Suite):
         if isinstance(store, SetsPartially):
             with pytest.raises((StoreError, InvalidArgument), match=repr(wrong[0])):
                 store.set_partial(*wrong)
-            assert store.get("k") == b"abc"
-
-    def test_overlapping_parts_change_nothing(self, store: Store) -> None:
-        self.put(store, {"j": b"j", "k": b"k"})
         with pytest.raises(StoreError, match="overlap"):
             stores.set_partial_values(store, [("j", 0, b"x"), ("k", 3, b"xx"), ("k", 1, b"xxx")])
-        assert (store.get("j"), store.get("k")) == (b"j", b"k")
+        assert (store.get("j"), store.get("k")) == (b"j", b"abc")
 
     @pytest.mark.parametrize("key", BAD_KEYS)
     def test_a_key_that_leads_elsewhere_is_not_written(self, store: Store, key: str) -> None:
@@ -349,20 +303,14 @@ class PartialTests(Suite):
         if not isinstance(store, SetsPartially):
             pytest.fail(f"{store!r} has no set_partial")
         store.set("k", b"0123456789")
-        store.set_partial("k", 2, b"ab")
-        assert store.get("k") == b"01ab456789"
-        store.set_partial("k", 8, b"cdef")
-        assert store.get("k") == b"01ab4567cdef"
-        store.set_partial("k", 14, b"g")
-        assert store.get("k") == b"01ab4567cdef\0\0g"
-
-    def test_a_part_of_a_missing_key_makes_it(self, store: Store) -> None:
-        if not isinstance(store, SetsPartially):
-            pytest.fail(f"{store!r} has no set_partial")
-        store.set_partial("new", 3, memoryview(b"x"))
-        assert store.get("new") == b"\0\0\0x"
-        with pytest.raises(InvalidArgument):
-            store.set_partial("../new", 0, b"x")
+        for key, start, part, expected in (
+            ("k", 2, b"ab", b"01ab456789"),
+            ("k", 8, b"cdef", b"01ab4567cdef"),
+            ("k", 14, b"g", b"01ab4567cdef\0\0g"),
+            ("new", 3, memoryview(b"x"), b"\0\0\0x"),
+        ):
+            store.set_partial(key, start, part)
+            assert store.get(key) == expected
 
 
 BAD_PREFIXES = ["a", "a/b", "/", "./", "../", "a//", "a/../../", "\0/"]
@@ -371,48 +319,15 @@ BAD_PREFIXES = ["a", "a/b", "/", "./", "../", "a//", "a/../../", "\0/"]
 class ListableTests(Suite):
     """`list`, `list_prefix`, `list_dir` and `erase_prefix`, native or derived."""
 
-    def test_an_empty_store_lists_nothing(self, store: Store) -> None:
-        assert list(stores.list_prefix(store, "")) == []
-        assert list(stores.list_prefix(store, "a/")) == []
-        assert stores.list_dir(store, "") == ([], [])
-        assert stores.list_dir(store, "a/") == ([], [])
-
-    def test_keys_below_a_prefix_are_listed_once_each(self, store: Store) -> None:
-        self.put(store, dict.fromkeys(["a/b", "a/c/d", "ab/x", "e/f/g", "h", "Ω/é"], b"1"))
-        assert sorted(stores.list_prefix(store, "")) == sorted(
-            ["a/b", "a/c/d", "ab/x", "e/f/g", "h", "Ω/é"]
-        )
-        assert sorted(stores.list_prefix(store, "a/")) == ["a/b", "a/c/d"]
-        assert sorted(stores.list_prefix(store, "a/c/")) == ["a/c/d"]
-        assert sorted(stores.list_prefix(store, "Ω/")) == ["Ω/é"]
-        for prefix in ("b/", "a/b/", "h/", "a/c/d/"):
-            assert list(stores.list_prefix(store, prefix)) == []
-
     def test_listed_sizes_are_those_of_all_values_below_a_prefix(self, store: Store) -> None:
         values = {"a": b"1", "b/c": b"", "b/d/e": TEN, "bb/c": b"22"}
         self.put(store, values)
-        expected = {key: len(value) for key, value in values.items()}
-        assert dict(stores.list_sizes(store, "")) == expected
-        assert dict(stores.list_sizes(store, "b/")) == {"b/c": 0, "b/d/e": 10}
-        assert dict(stores.list_sizes(store, "x/")) == {}
-
-    def test_listed_entries_have_the_sizes_that_are_known(self, store: Store) -> None:
-        values = {"a": b"1", "b/c": b"", "b/d/e": TEN, "bb/c": b"22"}
-        self.put(store, values)
-        entries = {entry.key: entry for entry in stores.list_entries(store, "")}
-        assert entries.keys() == values.keys()
-        for key, entry in entries.items():
-            assert entry.size in (None, len(values[key]))
-        assert {entry.key for entry in stores.list_entries(store, "b/")} == {"b/c", "b/d/e"}
-
-    def test_one_level_is_keys_and_prefixes(self, store: Store) -> None:
-        names = ["a/b", "a/c", "a/d/e", "a/d/f/g", "a/f/g", "a0", "a-/x", "h"]
-        self.put(store, dict.fromkeys(names, b"1"))
-        assert stores.list_dir(store, "a/") == (["a/b", "a/c"], ["a/d/", "a/f/"])
-        assert stores.list_dir(store, "a/d/") == (["a/d/e"], ["a/d/f/"])
-        assert stores.list_dir(store, "") == (["a0", "h"], ["a-/", "a/"])
-        for prefix in ("b/", "h/", "a/b/"):
-            assert stores.list_dir(store, prefix) == ([], [])
+        for prefix in ("", "b/", "x/"):
+            expected = {key: len(v) for key, v in values.items() if key.startswith(prefix)}
+            assert dict(stores.list_sizes(store, prefix)) == expected
+            entries = {entry.key: entry.size for entry in stores.list_entries(store, prefix)}
+            assert entries.keys() == expected.keys()  # with the sizes that are known
+            assert all(size in (None, expected[key]) for key, size in entries.items())
 
     def test_names_with_special_characters_are_only_names(self, store: Store) -> None:
         names = ["a*/x", "a?/x", "[a]/x", "a%/x", "a_/x", "ab/x", "a'b/y", "\U0001f600/z"]
@@ -426,18 +341,6 @@ class ListableTests(Suite):
                 prefix = name[: name.index("/") + 1]
                 assert list(stores.list_prefix(store, prefix)) == [name]
                 assert stores.list_dir(store, prefix) == ([name], [])
-
-    def test_a_prefix_is_erased_exactly(self, store: Store) -> None:
-        self.put(store, dict.fromkeys(["a/b", "a/c/d", "ab/x", "a0", "x"], b"1"))
-        stores.erase_prefix(store, "a/")
-        stores.erase_prefix(store, "a/")
-        stores.erase_prefix(store, "missing/")
-        assert sorted(stores.list_prefix(store, "")) == ["a0", "ab/x", "x"]
-        assert store.get("a/c/d") is None
-        stores.erase_prefix(store, "")
-        assert list(stores.list_prefix(store, "")) == []
-        store.set("a/b", b"again")
-        assert list(stores.list_prefix(store, "")) == ["a/b"]
 
     @pytest.mark.parametrize("prefix", BAD_PREFIXES)
     def test_a_prefix_ends_in_a_slash_and_stays_inside(self, store: Store, prefix: str) -> None:
@@ -458,18 +361,21 @@ class ListableTests(Suite):
         assert len(list(stores.list_prefix(store, "d3/"))) == len(stores.list_dir(store, "d3/")[0])
         assert stores.list_dir(store, "")[1] == [f"d{i}/" for i in range(7)]
 
-    @settings(max_examples=15, suppress_health_check=ONE_STORE, deadline=None)
+    @settings(max_examples=25, suppress_health_check=ONE_STORE, deadline=None)
     @given(names=st.sets(keys, max_size=8), erased=st.sampled_from(["", "a/", "a/Ω/", "ab/"]))
+    @example(names=set(), erased="")
+    @example(names={"a/k", "a/a/k", "a-/k", "a0/k", "0.0", "Ω/ab/k"}, erased="a/")
     def test_listings_agree_with_the_keys(self, store: Store, names: set[str], erased: str) -> None:
         stores.erase_prefix(store, "")
         stores.set_many(store, [(name, b"1") for name in names])
-        for prefix in ("", "a/", "a/a/", "Ω/"):
+        for prefix in ("", "a/", "a/a/", "Ω/", "k/", "a/k/"):
             below = {name for name in names if name.startswith(prefix)}
             assert sorted(stores.list_prefix(store, prefix)) == sorted(below)
             assert stores.list_dir(store, prefix) == stores.one_level(below, prefix)
         stores.erase_prefix(store, erased)
         left = sorted(name for name in names if not name.startswith(erased))
         assert sorted(stores.list_prefix(store, "")) == left
+        assert all((store.get(name) is None) == name.startswith(erased) for name in names)
 
 
 class AbilityTests(Suite):

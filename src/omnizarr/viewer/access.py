@@ -1,0 +1,244 @@
+"""Who is let in: requests are checked by host, method, size, rate, number and token."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from omnizarr.errors import InvalidArgument
+from omnizarr.viewer.sharing import FairShare, client_of
+
+ANY_ADDRESS = ("0.0.0.0", "::")  # of a server that listens at all addresses of the machine
+_log = logging.getLogger("omnizarr.serve")
+_TOKEN = re.compile(r'((?![;,"\\&=%+#])[!-~])+')  # can be part of a URL and of headers
+_HOST = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::\d*)?")
+_ALWAYS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+_EXPOSED = b"accept-ranges, content-range, etag, x-shape, x-dtype, x-missing"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """The most that a server does at a time, so that no client can take all of it."""
+
+    requests: int = 512  # that are answered at a time; more get status 503
+    rate: float | None = 1000.0  # requests a second from one address, but for this machine itself
+    url: int = 8192  # bytes of a path and query
+    header: int = 16384  # bytes of a request's head
+    connections: int = 512
+    memory: int = 2**28  # bytes for making answers, and for those that clients have not taken yet
+    share: float = 0.5  # of requests, connections and memory that one address may have
+    wait_seconds: float = 30.0  # for memory, or for the turn to decode
+    head_seconds: float = 15.0  # for the head of a request to arrive
+    send_seconds: float = 20.0  # for a client to take half a megabyte
+    idle_seconds: float = 10.0  # between two requests on one connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Who may read what of a store that is served; see `omnizarr.serving`."""
+
+    token: str | None = None
+    listing: bool = True
+    origins: Sequence[str] = ("*",)
+    host_names: Sequence[str] = ()  # and addresses
+    follow_links: bool = False
+    limits: ServerLimits = ServerLimits()
+
+    def check(self) -> None:
+        """Raise if the token cannot be part of URLs and headers, or a host has no valid name."""
+        if self.token is not None and not _TOKEN.fullmatch(self.token):
+            raise InvalidArgument("a token has letters, digits and . _ ~ - only")
+        for name in self.host_names:
+            if not name or any(c in name for c in "/ []*") or name.count(":") == 1:
+                raise InvalidArgument(
+                    f"{name!r} is not the name of a host; give one such as data.example.org,"
+                    " without https:// and without a port"
+                )
+
+
+class ClientGone(Exception):
+    """The client has closed the connection; nobody waits for a response."""
+
+
+def json_response(found: Any, status: int = 200, headers: Any = None) -> Response:
+    """Return a response with JSON."""
+    response = JSONResponse(found, status, headers)
+    response.headers.setdefault("cache-control", "no-cache")
+    return response
+
+
+def _refusal(message: str, status: int, **headers: str) -> Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return json_response({"error": message}, status, named)
+
+
+class RequestGate:
+    """Lets requests in, or refuses them, and adds headers to all responses."""
+
+    def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
+        self._app, self._limits = app, options.limits
+        self._origins, self._token = options.origins, options.token
+        named = [urlsplit(origin).hostname for origin in options.origins if "://" in origin]
+        names = filter(None, ("localhost", *options.host_names, *named))
+        self._names = {name.lower() for name in names}
+        most = options.limits.requests
+        self._running = FairShare(lambda: most, options.limits.share, 0.0)
+        self._rates = RequestRates(options.limits.rate)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return  # a web socket, which is refused
+        request = Request(scope)
+        extra = [*_ALWAYS, *self._cors(request.headers.get("origin"))]
+        answered = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal answered
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *extra]
+            await send(message)
+            answered = message["type"] == "http.response.body" and not message.get("more_body")
+
+        refusal = self._refuse(request)
+        query = request.query_params.multi_items()
+        if refusal is None and self._is_token(value for name, value in query if name == "token"):
+            cookie = f"{_cookie_name(scope)}={self._token}; Path=/; HttpOnly; SameSite=Strict"
+            extra.append((b"set-cookie", cookie.encode()))
+            if scope["path"] == "/":  # the token shall not stay in the history
+                rest = urlencode([(name, value) for name, value in query if name != "token"])
+                refusal = RedirectResponse(f"/?{rest}" if rest else "/", 303)
+        portion = None if refusal is not None else self._running.try_take(client_of(scope))
+        if portion is None:
+            refusal = refusal or _refusal("the server is busy; try again", 503, retry_after="1")
+            await refusal(scope, receive, send_with_headers)
+            return
+        try:
+            with suppress(ClientGone), portion:
+                await self._app(scope, receive, send_with_headers)
+        except Exception:
+            if not answered:
+                raise  # the server closes the connection, so that nobody takes a part for the whole
+            _log.exception("internal error while answering %s", scope["path"])
+
+    def _cors(self, origin: str | None) -> list[tuple[bytes, bytes]]:
+        if origin is None or not self._origins:
+            return []
+        everybody = "*" in self._origins
+        found = [] if everybody else [(b"vary", b"Origin")]
+        if everybody or origin in self._origins:
+            allowed = b"*" if everybody else origin.encode("latin-1")
+            found.append((b"access-control-allow-origin", allowed))
+            found.append((b"access-control-expose-headers", _EXPOSED))
+        return found
+
+    def _refuse(self, request: Request) -> Response | None:
+        """Return the response to a request that is not let in, or None."""
+        scope, headers, limits = request.scope, request.headers, self._limits
+        for name in headers.getlist("host"):
+            if not self._is_named(name, scope):
+                return _refusal(
+                    f"this server is not called {name[:100]!r}; where that is its name, start it"
+                    " with --host-name NAME, or host_names=",
+                    421,
+                )
+        if request.method == "OPTIONS" and "access-control-request-method" in headers:
+            return self._preflight(headers)
+        if request.method not in ("GET", "HEAD"):
+            message = "the server is read-only: GET and HEAD are allowed"
+            return _refusal(message, 405, allow="GET, HEAD")
+        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > limits.url:
+            return _refusal("the URL is too long", 414)
+        if sum(len(name) + len(value) for name, value in headers.raw) > limits.header:
+            return _refusal("the headers are too long", 431)
+        if headers.get("content-length", "0").strip("0") or "transfer-encoding" in headers:
+            return _refusal("a request must not have a body", 413, connection="close")
+        if wait := self._rates.seconds_to_wait(client_of(scope)):
+            message = "too many requests from this address; wait a moment"
+            return _refusal(message, 429, retry_after=str(max(1, round(wait))))
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        tokens = [given.strip()] if kind.lower() == "bearer" else []
+        tokens.append(request.cookies.get(_cookie_name(scope), ""))
+        tokens += request.query_params.getlist("token")
+        if self._token is not None and not self._is_token(tokens):
+            message = "a token is needed: ?token=… or the header Authorization: Bearer …"
+            return _refusal(message, 401, www_authenticate="Bearer")
+        return None
+
+    def _is_token(self, given: Iterable[str]) -> bool:
+        """Return True if one of some texts is the token."""
+        token = (self._token or "").encode()
+        return bool(token) and any(hmac.compare_digest(g.encode(), token) for g in given)
+
+    def _is_named(self, header: str, scope: Scope) -> bool:
+        """Return True if a Host header has a name, or an address, of this server.
+
+        A web site can make its own name lead to this machine ("DNS rebinding"), and would then be
+        of the same origin for a browser; it cannot do so with an address in digits.
+        """
+        match = _HOST.fullmatch(header.strip())
+        name = "" if match is None else match[1].strip("[]").removesuffix(".").lower()
+        if name in self._names:
+            return True
+        try:
+            address = ip_address(name)
+        except ValueError:
+            return False
+        known = {*self._names, str((scope.get("server") or ("",))[0])}
+        return address.is_loopback or name in known or not known.isdisjoint(ANY_ADDRESS)
+
+    def _preflight(self, headers: Headers) -> Response:
+        allowed = {
+            "access-control-allow-methods": "GET, HEAD",
+            "access-control-allow-headers": headers.get("access-control-request-headers") or "*",
+            "access-control-max-age": "600",
+        }
+        if "access-control-request-private-network" in headers:
+            allowed["access-control-allow-private-network"] = "true"
+        return Response(status_code=204, headers=allowed if self._origins else {})
+
+
+def _cookie_name(scope: Scope) -> str:
+    """Return the name of the cookie; browsers share cookies between the ports of a host."""
+    return f"omnizarr-{(scope.get('server') or ('', 0))[1] or 0}"
+
+
+class RequestRates:
+    """The number of requests a second of each address, twice as many at once."""
+
+    _MOST = 10_000  # addresses
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests, and when
+
+    def seconds_to_wait(self, client: str) -> float:
+        """Return 0 for a request that is let in, else the seconds until the next one is."""
+        if self._rate is None or client in ("", "127.0.0.1", "::1"):
+            return 0.0
+        now, most = time.monotonic(), 2 * self._rate
+        left, since = self._left.pop(client, (most, now))
+        left = min(most, left + (now - since) * self._rate)
+        wait = 0.0 if left >= 1 else (1 - left) / self._rate
+        self._left[client] = (left if wait else left - 1), now
+        while len(self._left) > self._MOST:
+            self._left.popitem(last=False)
+        return wait

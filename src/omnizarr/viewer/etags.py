@@ -1,0 +1,95 @@
+"""Entity tags, conditional requests and byte ranges of HTTP (RFC 9110)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeAlias
+
+from omnizarr.extension import Range, coalesce, value_digest
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+Span: TypeAlias = tuple[int, int]  # start and stop in bytes
+
+MAX_RANGES = 64  # in one request
+_SPEC = re.compile(r"(?=.*[0-9])([0-9]{0,18})[ \t]*-[ \t]*([0-9]{0,18})")
+_TAG = re.compile(r'(W/)?"[\x21\x23-\x7e\x80-\xff]*"')
+
+
+def entity_tag(*parts: str | bytes) -> str:
+    """Return the tag of something that these parts determine; a weak generation makes it weak."""
+    weak = any(isinstance(part, str) and part.startswith("W/") for part in parts)
+    encoded = (p.encode("utf-8", "surrogatepass") if isinstance(p, str) else p for p in parts)
+    digest = value_digest(b"\0".join(encoded))
+    return f'W/"{digest}"' if weak else f'"{digest}"'
+
+
+def decided_status(request: Request, tag: str | None) -> int | None:
+    """Return 412 or 304 if a condition of a request says so, else None."""
+    wanted, unwanted = _header(request, "if-match"), _header(request, "if-none-match")
+    if wanted is not None and not _matches(wanted, tag, strong=True):
+        return 412
+    return 304 if unwanted is not None and _matches(unwanted, tag) else None
+
+
+def requested_spans(request: Request, tag: str | None, size: int) -> list[Span] | None:
+    """Return the spans of a value that a request asks for; None for all of it."""
+    header, condition = _header(request, "range"), request.headers.get("if-range")
+    if header is None or request.method != "GET":
+        return None
+    if condition is not None and (_is_weak(tag) or condition.strip() != tag):
+        return None  # dates never match, as none are sent
+    return parse_ranges(header, size)
+
+
+def parse_ranges(header: str, size: int) -> list[Span] | None:
+    """Return the spans of a Range header; None if all is wanted or the header is to be ignored.
+
+    Spans that overlap or touch are joined. The list is empty if no range can be satisfied, or if
+    there are too many.
+    """
+    unit, _, listed = header.partition("=")
+    specs = [spec.strip() for spec in listed.split(",") if spec.strip()]
+    if unit.strip().lower() != "bytes" or not specs:
+        return None
+    wanted = []
+    for spec in specs:
+        match = _SPEC.fullmatch(spec)
+        if match is None:
+            return None
+        first, last = match.groups()
+        if first:
+            start, stop = int(first), min(int(last) + 1, size) if last else size
+            if last and int(last) < start:
+                return None
+        else:
+            start, stop = max(0, size - int(last)), size
+            if int(last) and not size:
+                return None  # all of nothing, which Content-Range cannot express
+        if start < stop:
+            wanted.append(("", Range(start, stop - start)))
+    if len(specs) > MAX_RANGES:
+        return []
+    fetches = sorted(coalesce(wanted, gap=0, largest=size), key=lambda fetch: fetch.parts[0][0])
+    joined = [fetch.range for fetch in fetches if fetch.range is not None]
+    return [(one.start, one.start + (one.length or 0)) for one in joined]
+
+
+def _matches(header: str, tag: str | None, *, strong: bool = False) -> bool:
+    """Return True if a header of entity tags, or an asterisk, matches a tag."""
+    if header.strip() == "*":
+        return True
+    if tag is None or (strong and _is_weak(tag)):
+        return False
+    start = "" if strong else "W/"
+    return any(m[0].removeprefix(start) == tag.removeprefix(start) for m in _TAG.finditer(header))
+
+
+def _is_weak(tag: str | None) -> bool:
+    return tag is None or tag.startswith("W/")
+
+
+def _header(request: Request, name: str) -> str | None:
+    """Return a header that is a list, which may come in several parts."""
+    return ", ".join(request.headers.getlist(name)) or None
