@@ -432,7 +432,6 @@ _LATER = {
     "location_of": "hierarchy.node:location_of",
     "consolidated_is_stale": "hierarchy.open:consolidated_is_stale",
     "open_group": "hierarchy.open:open_group",
-    "location_of": "hierarchy.node:location_of",
     "DEFAULT_FILL": "hierarchy.options:DEFAULT_FILL",
     "ArrayOptions": "hierarchy.options:ArrayOptions",
     "CreateOptions": "hierarchy.options:CreateOptions",

@@ -373,7 +373,6 @@ def serve(
     The page at / shows the hierarchy and its values. /store/ has the keys as they are stored, /v2/
     and /v3/ show them in these versions to programs that know no other.
     """
-    from omnizarr.viewer.access import ServerLimits  # noqa: PLC0415 - optional packages
 
     secret = secrets.token_urlsafe(18) if token == "random" else token
 
@@ -394,7 +393,7 @@ def serve(
         token=secret,
         listing=not no_listing,
         origins=origins or ("*",),
-        limits=Limits(memory=byte_size(memory, "--memory")),
+        limits=ServerLimits(memory=byte_size(memory, "--memory")),
         started=started,
         **given,
     )

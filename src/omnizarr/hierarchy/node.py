@@ -251,11 +251,6 @@ def location_of(node: NodeHandle[Any]) -> Location:
     return node._location
 
 
-def location_of(node: NodeHandle[Any]) -> Location:
-    """Return the store, path and format of a node, and how it was opened."""
-    return node._location
-
-
 class Metadata:
     """A node's model, with its fields as attributes, and the metadata as they are stored.
 
