@@ -374,6 +374,8 @@ def serve(
     and /v3/ show them in these versions to programs that know no other.
     """
 
+    from omnizarr.viewer.access import ServerLimits  # noqa: PLC0415 - optional packages
+
     secret = secrets.token_urlsafe(18) if token == "random" else token
 
     def started(url: str) -> None:
