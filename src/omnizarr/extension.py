@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from omnizarr.concurrency.executors import runs_in_process as runs_in_process
     from omnizarr.concurrency.executors import tasks_at_once as tasks_at_once
     from omnizarr.concurrency.file_locks import NAME as NAME
-    from omnizarr.concurrency.file_locks import Taken as Taken
     from omnizarr.concurrency.limits import task_of as task_of
     from omnizarr.concurrency.pool import ThreadPool as ThreadPool
     from omnizarr.concurrency.pool import for_each as for_each
@@ -97,7 +96,6 @@ if TYPE_CHECKING:
     from omnizarr.hierarchy.build import begin_stage as begin_stage
     from omnizarr.hierarchy.build import build as build
     from omnizarr.hierarchy.build import check_new as check_new
-    from omnizarr.hierarchy.build import lock_replacement as lock_replacement
     from omnizarr.hierarchy.build import make_array as make_array
     from omnizarr.hierarchy.build import update_consolidated_above as update_consolidated_above
     from omnizarr.hierarchy.chunk_shapes import SHARD_BYTES as SHARD_BYTES
@@ -190,6 +188,26 @@ if TYPE_CHECKING:
     from omnizarr.model.node import OBJECT_CODECS as OBJECT_CODECS
     from omnizarr.model.node import PREFIX as PREFIX
     from omnizarr.model.paths import is_ours as is_ours
+    from omnizarr.publish import publication as publication
+    from omnizarr.publish.mark import INTERMEDIATE as INTERMEDIATE
+    from omnizarr.publish.mark import JOURNAL as JOURNAL
+    from omnizarr.publish.mark import MARKER as MARKER
+    from omnizarr.publish.mark import Kind as Kind
+    from omnizarr.publish.mark import Mark as Mark
+    from omnizarr.publish.mark import is_running as is_running
+    from omnizarr.publish.mark import marker as marker
+    from omnizarr.publish.publication import Begun as Begun
+    from omnizarr.publish.publication import Part as Part
+    from omnizarr.publish.publication import Publication as Publication
+    from omnizarr.publish.stage import FOLDER as FOLDER
+    from omnizarr.publish.stage import PLAN as PLAN
+    from omnizarr.publish.stage import Extent as Extent
+    from omnizarr.publish.stage import check_whole as check_whole
+    from omnizarr.publish.stage import interrupted as interrupted
+    from omnizarr.publish.stage import lock_replacement as lock_replacement
+    from omnizarr.publish.stage import recover_interrupted as recover_interrupted
+    from omnizarr.publish.stage import replaced as replaced
+    from omnizarr.publish.stage import stage as stage
     from omnizarr.storage_transformers import stored_key as stored_key
     from omnizarr.storage_transformers.sharding import IndexedShards as IndexedShards
     from omnizarr.stores import Entry as Entry
@@ -247,13 +265,6 @@ if TYPE_CHECKING:
     from omnizarr.stores.identity import unique_key as unique_key
     from omnizarr.stores.local.atomic_files import PARTIAL as PARTIAL
     from omnizarr.stores.local.atomic_files import replace_file as replace_file
-    from omnizarr.stores.marks import INTERMEDIATE as INTERMEDIATE
-    from omnizarr.stores.marks import JOURNAL as JOURNAL
-    from omnizarr.stores.marks import MARKER as MARKER
-    from omnizarr.stores.marks import Kind as Kind
-    from omnizarr.stores.marks import Mark as Mark
-    from omnizarr.stores.marks import is_running as is_running
-    from omnizarr.stores.marks import marker as marker
     from omnizarr.stores.operations import Conditional as Conditional
     from omnizarr.stores.operations import check_key as check_key
     from omnizarr.stores.operations import check_prefix as check_prefix
@@ -261,16 +272,6 @@ if TYPE_CHECKING:
     from omnizarr.stores.resolve import is_archive as is_archive
     from omnizarr.stores.resolve import options_for_two as options_for_two
     from omnizarr.stores.resolve import resolve as resolve
-    from omnizarr.stores.staging import FOLDER as FOLDER
-    from omnizarr.stores.staging import PLAN as PLAN
-    from omnizarr.stores.staging import Extent as Extent
-    from omnizarr.stores.staging import Stage as Stage
-    from omnizarr.stores.staging import check_whole as check_whole
-    from omnizarr.stores.staging import interrupted as interrupted
-    from omnizarr.stores.staging import recover as recover
-    from omnizarr.stores.staging import recover_interrupted as recover_interrupted
-    from omnizarr.stores.staging import replaced as replaced
-    from omnizarr.stores.staging import stage as stage
     from omnizarr.stores.transfer import MARK as MARK
     from omnizarr.stores.transfer import MissingValue as MissingValue
     from omnizarr.stores.transfer import Transfer as Transfer
@@ -284,6 +285,26 @@ _LATER = {
     "chunk_key_encodings": "chunk_key_encodings",
     "data_types": "data_types",
     "engine": "engine",
+    "INTERMEDIATE": "publish.mark:INTERMEDIATE",
+    "JOURNAL": "publish.mark:JOURNAL",
+    "MARKER": "publish.mark:MARKER",
+    "Kind": "publish.mark:Kind",
+    "Mark": "publish.mark:Mark",
+    "is_running": "publish.mark:is_running",
+    "marker": "publish.mark:marker",
+    "FOLDER": "publish.stage:FOLDER",
+    "PLAN": "publish.stage:PLAN",
+    "Extent": "publish.stage:Extent",
+    "check_whole": "publish.stage:check_whole",
+    "interrupted": "publish.stage:interrupted",
+    "recover_interrupted": "publish.stage:recover_interrupted",
+    "replaced": "publish.stage:replaced",
+    "stage": "publish.stage:stage",
+    "lock_replacement": "publish.stage:lock_replacement",
+    "publication": "publish.publication",
+    "Begun": "publish.publication:Begun",
+    "Part": "publish.publication:Part",
+    "Publication": "publish.publication:Publication",
     "stores": "stores",
     "dumps": "_json:dumps",
     "kind_of": "_json:kind_of",
@@ -316,7 +337,6 @@ _LATER = {
     "runs_in_process": "concurrency.executors:runs_in_process",
     "tasks_at_once": "concurrency.executors:tasks_at_once",
     "NAME": "concurrency.file_locks:NAME",
-    "Taken": "concurrency.file_locks:Taken",
     "task_of": "concurrency.limits:task_of",
     "ThreadPool": "concurrency.pool:ThreadPool",
     "for_each": "concurrency.pool:for_each",
@@ -369,7 +389,6 @@ _LATER = {
     "begin_stage": "hierarchy.build:begin_stage",
     "build": "hierarchy.build:build",
     "check_new": "hierarchy.build:check_new",
-    "lock_replacement": "hierarchy.build:lock_replacement",
     "make_array": "hierarchy.build:make_array",
     "update_consolidated_above": "hierarchy.build:update_consolidated_above",
     "SHARD_BYTES": "hierarchy.chunk_shapes:SHARD_BYTES",
@@ -520,29 +539,12 @@ _LATER = {
     "unique_key": "stores.identity:unique_key",
     "PARTIAL": "stores.local.atomic_files:PARTIAL",
     "replace_file": "stores.local.atomic_files:replace_file",
-    "INTERMEDIATE": "stores.marks:INTERMEDIATE",
-    "JOURNAL": "stores.marks:JOURNAL",
-    "MARKER": "stores.marks:MARKER",
-    "Kind": "stores.marks:Kind",
-    "Mark": "stores.marks:Mark",
-    "is_running": "stores.marks:is_running",
-    "marker": "stores.marks:marker",
     "Conditional": "stores.operations:Conditional",
     "check_key": "stores.operations:check_key",
     "check_prefix": "stores.operations:check_prefix",
     "one_level": "stores.operations:one_level",
     "is_archive": "stores.resolve:is_archive",
     "options_for_two": "stores.resolve:options_for_two",
-    "FOLDER": "stores.staging:FOLDER",
-    "PLAN": "stores.staging:PLAN",
-    "Extent": "stores.staging:Extent",
-    "Stage": "stores.staging:Stage",
-    "check_whole": "stores.staging:check_whole",
-    "interrupted": "stores.staging:interrupted",
-    "recover": "stores.staging:recover",
-    "recover_interrupted": "stores.staging:recover_interrupted",
-    "replaced": "stores.staging:replaced",
-    "stage": "stores.staging:stage",
     "MARK": "stores.transfer:MARK",
     "MissingValue": "stores.transfer:MissingValue",
     "Transfer": "stores.transfer:Transfer",

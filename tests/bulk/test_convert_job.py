@@ -22,8 +22,8 @@ import omnizarr as oz
 from omnizarr.bulk import transfer
 from omnizarr.bulk.convert import Report
 from omnizarr.errors import StoreError
+from omnizarr.publish.mark import marker
 from omnizarr.stores import LocalStore, MemoryStore
-from omnizarr.stores.marks import marker
 from tests.servers.web import Web
 from tests.soak.jobs import in_child
 

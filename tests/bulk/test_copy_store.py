@@ -27,9 +27,9 @@ from omnizarr.bulk import copy_batches, job
 from omnizarr.bulk import copy_store as module
 from omnizarr.bulk.copy_batches import Copied, CopyBatch, is_same
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
+from omnizarr.publish.mark import MARKER, Kind, Mark, marker
 from omnizarr.stores import Entry, LocalStore, MemoryStore, Store, WrapperStore, _files, transfer
 from omnizarr.stores.local.atomic_files import OURS
-from omnizarr.stores.marks import MARKER, Kind, Mark, marker
 from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.sqlite import SQLiteStore
 from omnizarr.stores.transfer import kept_time

@@ -29,14 +29,15 @@ from omnizarr.bulk.job import (
     run,
     task_id,
 )
-from omnizarr.bulk.output import Attempt, HierarchyOutput
+from omnizarr.bulk.output import HierarchyOutput
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import GroupModel
+from omnizarr.publish.mark import JOURNAL
+from omnizarr.publish.publication import Publication
+from omnizarr.publish.stage import FOLDER
 from omnizarr.stores import LocalStore, MemoryStore, list_prefix
-from omnizarr.stores.marks import JOURNAL
-from omnizarr.stores.staging import FOLDER
 
 
 @dataclass
@@ -377,7 +378,9 @@ def test_a_part_that_runs_again_while_the_job_ends_leaves_no_journal(
     for number in range(1, parts):
         run(Fill(store, tmp_path), part=(number, parts))
     where, name, first, second = (
-        (HierarchyOutput, "begin", 1, 40) if when == "begun" else (Attempt, "erase_journal", 40, 1)
+        (HierarchyOutput, "begin", 1, 40)
+        if when == "begun"
+        else (Publication, "erase_journal", 40, 1)
     )
     original = getattr(where, name)
 

@@ -16,7 +16,7 @@ from tests.crash.server import Client, serving
 from tests.servers.processes import simple_storage
 from tests.servers.redis import redis_server
 
-EVENTS = ("killed", "paused", "full")
+EVENTS = ("killed", "moments", "paused", "full")
 KINDS = (*ENDINGS, "Redis", "S3")
 
 

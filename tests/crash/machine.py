@@ -61,6 +61,7 @@ REACHED = 77  # the exit code of a process that ended at its point
 LONGEST = 60.0  # seconds until what runs alone must have ended
 READ = 3.0  # seconds in which readers beside a stopped writer should end
 LEASE = 0.4  # seconds after which the lock of a stopped writer is taken over
+MOMENTS = 200  # at which a writer is killed
 SOON = 0.6  # seconds after which a process beside a stopped one is taken to wait for it
 CHANGES = (
     *("set", "set_new", "set_first", "set_if", "set_many", "set_parts", "set_partial"),
@@ -256,6 +257,41 @@ class Run:
         self.found.states = len(seen)
         return self.found
 
+    def moments(self, how: How) -> Found:
+        """Kill a writer at random moments, and open what is left here and by zarr-python.
+
+        The first look is all: `killed` does the rest, after each change.
+        """
+        self.found = Found()
+        chance, seen = random.Random(how.seed), set[str]()
+        began, alone = time.monotonic(), self.start.copy(self._path("alone"))
+        self.must(self.act, alone, OFF)
+        alone.remove()
+        longest = time.monotonic() - began
+        for point in range(1, (how.sample or MOMENTS) + 1):
+            place = self.start.copy(self._path("moment"))
+            child = Child(self.act, place, OFF)
+            if child.wait(chance.random() * longest) != "ended":
+                os.kill(child.pid, signal.SIGKILL)
+                child.wait()
+            child.close()
+            self.found.points += 1
+            digest = place.digest()
+            if digest not in seen:
+                seen.add(digest)
+                for problem in self.must(lambda place=place: [*self._opened(place)]):
+                    self.report(point, problem)
+            place.remove()
+        self.found.states = len(seen)
+        return self.found
+
+    def _opened(self, place: Place) -> Iterator[str]:
+        """Yield what is wrong with what this library and zarr-python find."""
+        by_zarr = look_by_zarr(place, self.known)
+        seen = self.wrong(by_zarr, self.before_by_zarr, self.after_by_zarr)
+        problems = self.wrong(self.look(place)), seen and f"zarr-python: {seen}", _examine(place)
+        yield from filter(None, problems)
+
     def wrong(
         self, view: View, before: View | None = None, after: View | None = None
     ) -> str | None:
@@ -265,13 +301,9 @@ class Run:
 
     def check(self, place: Place) -> Iterator[str]:
         """Yield what is wrong with the state that a dead writer left."""
-        view, by_zarr, examined = self.must(
-            lambda: (self.look(place), look_by_zarr(place, self.known), _examine(place))
-        )
-        seen = self.wrong(by_zarr, self.before_by_zarr, self.after_by_zarr)
-        problems = [self.wrong(view), seen and f"zarr-python: {seen}", examined]
-        if any(problems):
-            yield "; ".join(filter(None, problems))
+        view, problems = self.must(lambda: (self.look(place), [*self._opened(place)]))
+        if problems:
+            yield "; ".join(problems)
             return
         yield from self.must(lambda: [*self._derived(place)])
         yield from self._again(place, nodes(view))

@@ -20,9 +20,9 @@ from omnizarr.bulk import transfer
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.location import Location
+from omnizarr.publish.mark import MARKER, Mark, begin_writing, end_writing, marker
+from omnizarr.publish.stage import FOLDER, interrupted, stage
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore
-from omnizarr.stores.marks import MARKER, Mark, begin_writing, end_writing, marker
-from omnizarr.stores.staging import FOLDER, interrupted, recover, stage
 from omnizarr.testing import FaultyStore
 
 VALUES = np.arange(60, dtype="i4").reshape(6, 10)
@@ -375,7 +375,7 @@ def test_a_writer_killed_while_it_replaces_leaves_the_old_node_or_the_new_one(
     _killed("-", path, number, "replace")
     for name in os.listdir(path / FOLDER) if (path / FOLDER).exists() else ():
         assert interrupted(LocalStore(path))[0].name == name
-    if any(staged.complete for staged in interrupted(LocalStore(path))):
+    if any(staged.pending for staged in interrupted(LocalStore(path))):
         with suppress(oz.NodeNotFound):  # unless the old node has not been moved yet
             assert np.array_equal(oz.open(path)[...], VALUES)
         assert oz.repair(path, dry_run=False)[0].state == "finished"
@@ -413,12 +413,12 @@ def test_a_store_without_renaming_loses_nothing(number: int) -> None:
     except oz.NodeNotFound:
         again = FaultyStore(MemoryStore(_keys(inner)), lambda operation, key: None)
         for staged in interrupted(inner):
-            recover(inner, staged.name)
+            stage(inner, name=staged.name).recover()
         found = oz.open(inner)[...]
         # One made since has the same metadata, and repair does not put the other in its place.
         oz.create_array(again, data=np.full((6, 10), 8), chunks=(4, 4), overwrite=True)
         for staged in interrupted(again):
-            recover(again, staged.name)
+            stage(again, name=staged.name).recover()
         assert interrupted(again) == []
         assert (oz.open(again)[...] == 8).all()
     assert np.array_equal(found, VALUES) or (found == 7).all()

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
+from omnizarr.publish.mark import Mark, marker
+from omnizarr.publish.stage import FOLDER, PLAN
 from omnizarr.storage import LocalStore, MemoryStore, StorePath
-from omnizarr.stores.marks import Mark, marker
-from omnizarr.stores.staging import FOLDER, PLAN
 
 VALUES = np.arange(6)
 

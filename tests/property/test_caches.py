@@ -25,10 +25,10 @@ from omnizarr.concurrency.cache import clear_all, typed_key
 from omnizarr.data_types import value_key
 from omnizarr.interop.zarr.zarr_python import from_zarr, to_zarr
 from omnizarr.model import Named
+from omnizarr.publish.publication import DeferredMetadataStore
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.identity import key_digest, portable_key, unique_key
-from omnizarr.stores.staging import DeferredMetadataStore
 from omnizarr.testing import RecordingStore
 from tests.property.strategies import FORMATS, bits, described, json_values, regular
 

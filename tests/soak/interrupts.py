@@ -28,7 +28,7 @@ import omnizarr as oz
 from omnizarr import ome
 from omnizarr.concurrency import limits
 from omnizarr.model.paths import OURS
-from omnizarr.stores.marks import MARKER  # which a conversion leaves, to be resumed
+from omnizarr.publish.mark import MARKER  # which a conversion leaves, to be resumed
 
 ENGINES = ("auto", "reference")
 CHUNKS = {"64 KiB": 2**16, "4 MiB": 2**22}

@@ -32,7 +32,7 @@ from omnizarr.bulk.in_place import (
 )
 from omnizarr.bulk.job import Job, Plan, Progress, Stage, Task, launch, memory_of
 from omnizarr.bulk.options import ConvertArguments, ConvertOptions, takes
-from omnizarr.bulk.output import Begun, HierarchyOutput
+from omnizarr.bulk.output import HierarchyOutput
 from omnizarr.bulk.source_keys import source_state, warn_of_other_keys
 from omnizarr.bulk.transfer import (
     REMOTE_BATCH,
@@ -44,6 +44,7 @@ from omnizarr.bulk.transfer import (
 )
 from omnizarr.errors import CannotExpress, InvalidArgument, OmnizarrError, StoreError
 from omnizarr.extension import (
+    Begun,
     Format,
     LinksFiles,
     Location,

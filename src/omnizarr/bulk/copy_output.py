@@ -8,23 +8,15 @@ from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 from omnizarr import consolidate_metadata
-from omnizarr.bulk.output import (
-    Attempt,
-    Begun,
-    StoreOutput,
-    begin_beside,
-    clear_abandoned,
-    find_attempt,
-    new_mark,
-)
+from omnizarr.bulk.output import Output
 from omnizarr.errors import InvalidArgument, NodeExists
 from omnizarr.extension import (
-    MARKER,
+    Begun,
     Extent,
     Kind,
     Mark,
     Probe,
-    Stage,
+    Publication,
     Store,
     can_list,
     check_erasable,
@@ -40,6 +32,7 @@ from omnizarr.extension import (
     lock_replacement,
     marker,
     paths,
+    publication,
     recover_interrupted,
     set_new,
     stage,
@@ -49,7 +42,7 @@ ERASED = 4096  # keys that are erased at a time
 Mode: TypeAlias = Literal["new", "overwrite", "update"]
 
 
-class CopyOutput(StoreOutput):
+class CopyOutput(Output):
     """The destination of a copy, not visible as a node before `finish` unless it is updated.
 
     The copy writes all keys itself, metadata last. `keys` yields them, where the destination has
@@ -70,7 +63,7 @@ class CopyOutput(StoreOutput):
         self.store, self.path, self.mode = store, path, mode
         self.operation, self.digest = operation, digest
         self.consolidate, self.keys = consolidate, keys
-        self._stage: Stage | None = None
+        self._staged: Publication | None = None
 
     @property
     def place(self) -> tuple[Store, str]:
@@ -80,18 +73,18 @@ class CopyOutput(StoreOutput):
     @property
     def target(self) -> Store:
         """The store that takes the values, at the keys that they have in the end."""
-        return self.store if self._stage is None else self._stage.store
+        return self.store if self._staged is None else self._staged.values
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Prepare the destination, or find what an interrupted copy has written."""
         check_writable(self.store)
-        found = find_attempt(self.store, self.path, self.digest, resume=resume, shared=shared)
+        found = publication.find(self.store, self.path, self.digest, resume=resume, shared=shared)
         if found is not None:
-            self.attempt = found
+            self.publication = found
             if found.mark.finished:
                 self._consolidate()
                 return "finished"
-            self._stage = found.stage
+            self._staged = None if found.stage is None else found
             return "resumed"
         if self.mode != "new":
             with lock_replacement(self.store):
@@ -104,15 +97,17 @@ class CopyOutput(StoreOutput):
             self._begin_again(old)
         if self._is_occupied():
             return self._begin_stage(shared)
-        mark = new_mark(self.operation, self.digest, Kind.COPY)
-        self.attempt = Attempt(self.store, marker(self.path), mark)
+        mark = publication.new_mark(self.operation, self.digest, Kind.COPY)
+        self.publication = Publication.at(self.store, self.path, mark)
         if old is not None:
             self.store.set(marker(self.path), mark.write())
         elif not set_new(self.store, marker(self.path), mark.write()):
-            joined = find_attempt(self.store, self.path, self.digest, resume=False, shared=shared)
+            joined = publication.find(
+                self.store, self.path, self.digest, resume=False, shared=shared
+            )
             if joined is None:
                 raise NodeExists(f"another writer is just creating {self}; try again later")
-            self.attempt = joined
+            self.publication = joined
             return "resumed"
         return "new"
 
@@ -120,8 +115,8 @@ class CopyOutput(StoreOutput):
         """Begin to change values; what is copied to an empty place belongs to the copy alone."""
         own = not self._is_occupied() if old is None else old.kind is Kind.COPY
         kind = Kind.COPY if own else Kind.UPDATE
-        mark = new_mark(self.operation, self.digest, kind)
-        self.attempt, state = begin_beside(self.store, self.path, mark, shared)
+        mark = publication.new_mark(self.operation, self.digest, kind)
+        self.publication, state = publication.begin_beside(self.store, self.path, mark, shared)
         return state
 
     def _is_occupied(self) -> bool:
@@ -151,7 +146,7 @@ class CopyOutput(StoreOutput):
             )
         # Nobody resumes what is erased; the marker stays for those who copy here again.
         self.store.set(marker(self.path), Mark(mark.operation, kind=Kind.COPY).write())
-        Attempt(self.store, marker(self.path), mark).erase_journal()
+        Publication.at(self.store, self.path, mark).erase_journal()
         keys = self._values()
         while some := [*itertools.islice(keys, ERASED)]:
             erase_values(self.store, some)
@@ -168,30 +163,31 @@ class CopyOutput(StoreOutput):
         if old is None:
             raise NodeExists(f"{self} holds data, but no Zarr node; copy to another destination")
         check_erasable(self.store, self.path, old[0])
-        clear_abandoned(self.store, self.path)
-        self._stage = staged = stage(self.store)
+        publication.clear_abandoned(self.store, self.path)
+        staged = stage(self.store, self.path)
         staged.check(self._extent)
-        if not is_process_local(self.store):
-            mark = new_mark(self.operation, self.digest, Kind.COPY, self.path)
-            self.store.set(staged.prefix + MARKER, mark.write())
-            self.attempt = Attempt(self.store, staged.prefix + MARKER, mark, staged)
+        if is_process_local(self.store):  # where another call would not find it
+            self._staged = Publication.staged(staged)
+        else:
+            mark = publication.new_mark(self.operation, self.digest, Kind.COPY)
+            self._staged = self.publication = Publication.staged(staged, mark)
         return "new"
 
     @property
     def _extent(self) -> Extent:
         keys = [*consolidated.probe_keys(None, self.path, None), *Probe(self.path).keys()]
-        return Extent(tuple(keys), (), (paths.prefix(self.path),), is_metadata, self.path)
+        return Extent(tuple(keys), (), (paths.prefix(self.path),), is_metadata)
 
     def finish(self) -> None:
         """Swap the old hierarchy and the new, or note that it is complete."""
-        if self._stage is not None:
+        if self._staged is not None:
             with lock_replacement(self.store):
-                self._stage.replace(self._extent, self._extent)
-            if self.attempt is None:  # else `clear` does
-                self._stage.discard()
+                self._staged.put(self._extent, self._extent)
+            if self.publication is None:  # else `clear` does
+                self._staged.clear()
         self._consolidate()
-        if self.attempt is not None:
-            self.attempt.note_finished()
+        if self.publication is not None:
+            self.publication.note_finished()
 
     def _consolidate(self) -> None:
         """Write consolidated metadata anew: those of the source have nodes that were left out."""
@@ -205,17 +201,17 @@ class CopyOutput(StoreOutput):
         super().clear()
         text = self.store.get(marker(self.path)) if self.mode == "overwrite" else None
         if text is not None:
-            Attempt(self.store, marker(self.path), Mark.read(text)).clear()
+            Publication.at(self.store, self.path, Mark.read(text)).clear()
 
     def abandon(self) -> None:
         """Keep what was copied, and say how to go on."""
         error = sys.exception()
-        state = "is as it was" if self.attempt is None else self.attempt.mark.effect
+        state = "is as it was" if self.publication is None else self.publication.mark.effect
         how = "the same copy with resume=True goes on from here"
-        if self._stage is not None:
+        if self._staged is not None:
             state = "is as it was"
-            if self.attempt is None:  # in memory, where another call would not find it
-                self._stage.discard()
+            if self.publication is None:
+                self._staged.clear()
                 how = "start again"
         if error is not None:
             error.add_note(f"{self} {state}; {how}")

@@ -12,16 +12,18 @@ from typing import Any
 
 from omnizarr import registry
 from omnizarr.bulk.adaptation import Options, adapt_nodes
-from omnizarr.bulk.output import Attempt, Begun, ChangeOutput
+from omnizarr.bulk.output import ChangeOutput
 from omnizarr.errors import NodeExists, NodeNotFound, StoreError
 from omnizarr.extension import (
     NAMES,
     ArrayModel,
+    Begun,
     Format,
     GroupModel,
     Location,
     Mark,
     Node,
+    Publication,
     Store,
     by_name,
     consolidated,
@@ -115,13 +117,13 @@ def _operation(start: Location, goal: Format) -> str:
     return f"the conversion of {start.store!r} to zarr {goal.name}"
 
 
-def _attempt(start: Location, goal: Format) -> Attempt | None:
+def _attempt(start: Location, goal: Format) -> Publication | None:
     """Return the mark that an interrupted conversion in place has left, or None."""
     text = start.store.get(marker(""))
     mark = None if text is None else Mark.read(text)
     if mark is None or mark.operation != _operation(start, goal):
         return None
-    return Attempt(start.store, marker(""), mark)
+    return Publication.at(start.store, "", mark)
 
 
 def _erasing_order(key: str) -> tuple[int, bool]:

@@ -27,7 +27,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,12 +35,14 @@ from numpy.typing import NDArray
 from omnizarr import config
 from omnizarr.bulk.checks.checksums import write_checksums
 from omnizarr.bulk.options import RunOptions, option_help
-from omnizarr.bulk.output import Begun, Part, join_above, locked_destination
+from omnizarr.bulk.output import Output, join_above
 from omnizarr.errors import InvalidArgument, NodeExists, OmnizarrError, StoreError, warn
 from omnizarr.extension import (
+    Begun,
     LocalStore,
     MemoryStore,
     On,
+    Part,
     Store,
     can_list,
     card,
@@ -53,6 +55,7 @@ from omnizarr.extension import (
     list_prefix,
     marker,
     preformatted,
+    publication,
     redact_urls,
     report_card,
     runs_in_process,
@@ -187,43 +190,6 @@ class Stage(Generic[O]):
         """
         names = "name", "count", "size", "reads", "writes", "bytes_read", "bytes_written"
         return {name: getattr(self, name) for name in names}
-
-
-class Output(Protocol):
-    """The output of a job: complete and visible after `finish`, and not before."""
-
-    @property
-    def store(self) -> Store:
-        """The store that the job writes to."""
-
-    @property
-    def place(self) -> tuple[Store, str]:
-        """The store and path that the job alone may write to."""
-
-    @property
-    def journal(self) -> tuple[Store, str]:
-        """The store and prefix of the journal, once the output has begun."""
-
-    def begin(self, resume: bool, shared: bool) -> Begun:
-        """Prepare the destination, or find what an interrupted job has written.
-
-        With `shared`, other processes run other parts of the same job.
-        """
-
-    def finish(self) -> None:
-        """Make the result visible."""
-
-    def written(self) -> tuple[Store, Iterator[str]]:
-        """Return the store of the result, and the keys that the job has written."""
-
-    def clear(self) -> None:
-        """Erase the journal, and what else is left when the result is visible."""
-
-    def is_cleared(self) -> bool:
-        """Return True if another run of a part has called `clear`, so that nobody will again."""
-
-    def abandon(self) -> None:
-        """Leave the destination after an error so that the job can be resumed."""
 
 
 @dataclass
@@ -551,12 +517,15 @@ class _Run(Generic[O]):
             elif complete and journal.used:
                 journal.erase()
             return total
-        if is_process_local(output.store) and not runs_in_process(self.on):
+        here = next(filter(is_process_local, output.stores), None)
+        if here is not None and not runs_in_process(self.on):
             raise StoreError(
-                f"{output.store!r} is only in the memory of this process, so other processes cannot"
+                f"{here!r} is only in the memory of this process, so other processes cannot"
                 " write to it; run the job on threads, or write to another store"
             )
-        with locked_destination(*output.place, self.plan.operation, self.part) as self.check:
+        with publication.locked_destination(
+            *output.place, self.plan.operation, self.part
+        ) as self.check:
             total = self._write(output, resume)
         flush = getattr(output.store, "flush", None)
         if flush is not None:  # a ZIP file is complete when its directory is written
@@ -589,7 +558,7 @@ class _Run(Generic[O]):
 
     def _begin(self, output: Output, resume: bool) -> Begun:
         try:
-            return output.begin(resume, self.part is not None)
+            state = output.begin(resume, self.part is not None)
         except NodeExists as e:
             store, path = output.place
             if not (resume or self.part is not None) or store.get(marker(path)) is not None:
@@ -599,6 +568,9 @@ class _Run(Generic[O]):
                 " it with the source by `omnizarr diff`",
                 kind=e.kind,
             ) from e
+        if state == "new":
+            output.clear_intermediate()  # of an earlier job
+        return state
 
     def _end(self, output: Output, journal: Journal[O], state: Begun) -> None:
         """Write the checksums, and erase what parts that come later do not need."""

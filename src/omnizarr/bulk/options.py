@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     import os
 
     from omnizarr.bulk.checks.findings import FindingsFile
-    from omnizarr.bulk.output import Part
-    from omnizarr.extension import On
+    from omnizarr.extension import On, Part
 
 A = TypeVar("A")
 R = TypeVar("R")

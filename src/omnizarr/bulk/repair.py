@@ -49,7 +49,6 @@ from omnizarr.extension import (
     list_sizes,
     makes_node,
     paths,
-    recover,
     resolve_root,
     supports_compare_and_set,
 )
@@ -164,16 +163,14 @@ def repair(
 def _unfinished_nodes(store: Store, finish: bool, remove_jobs: bool) -> Iterator[Leftover]:
     """Yield unfinished nodes; with `finish`, move complete ones into place and erase the rest."""
     for staged in interrupted(store):
-        text = store.get(f"{FOLDER}/{staged.name}/{MARKER}")
-        mark = None if text is None else Mark.read(text)
-        age = time.time() - staged.began
-        running = is_running(staged.process) if staged.here else age < REMOTE_TIMEOUT
-        done: State = "finished" if staged.complete else "removed"
-        if mark is not None and not (running or staged.complete or mark.finished):
+        mark, writer, pending = staged.mark, staged.writer, staged.pending
+        running = writer.is_alive and (writer.here or time.time() - writer.began < REMOTE_TIMEOUT)
+        done: State = "finished" if pending else "removed"
+        if mark is not None and not (running or pending or mark.finished):
             # A job that can be resumed.
             removes = finish and remove_jobs
             if removes:
-                recover(store, staged.name)
+                staged.recover()
             yield Leftover(
                 f"{FOLDER}/{staged.name}", "interrupted job", "removed" if removes else "resumable",
                 0, str(mark),
@@ -181,7 +178,7 @@ def _unfinished_nodes(store: Store, finish: bool, remove_jobs: bool) -> Iterator
             continue
         if not running and finish:
             try:
-                recover(store, staged.name)
+                staged.recover()
             except StoreError as e:
                 warn(str(e))
                 done = "in the way"

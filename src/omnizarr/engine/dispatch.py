@@ -26,9 +26,9 @@ from omnizarr.engine.watch import ATTEMPTS, RECENT
 from omnizarr.errors import ChunkError, Conflict
 from omnizarr.indexing import Plan, ProductPlan, Row, axis_plan
 from omnizarr.model import paths
+from omnizarr.publish.stage import epoch
 from omnizarr.storage_transformers import stored_key
 from omnizarr.stores import lock, lock_prefix, supports_compare_and_set
-from omnizarr.stores.staging import epoch
 
 
 def read(

@@ -31,6 +31,7 @@ from omnizarr.errors import ChunkError, Conflict, InvalidMetadata, NodeChanged, 
 from omnizarr.formats import Format
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.model.node import FillValue
+from omnizarr.publish.stage import epoch, last_replacement, wait_for_replacement
 from omnizarr.stores import (
     Store,
     direct_file_root,
@@ -39,7 +40,6 @@ from omnizarr.stores import (
     supports_compare_and_set,
 )
 from omnizarr.stores.leases import lease_key
-from omnizarr.stores.staging import epoch, last_replacement, wait_for_replacement
 
 T = TypeVar("T")
 RECENT = 0.01  # seconds for which one look at a quick store is enough to read one chunk

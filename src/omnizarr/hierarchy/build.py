@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
@@ -41,37 +41,33 @@ from omnizarr.hierarchy.lookup import check_erasable, readable_nodes
 from omnizarr.hierarchy.options import ArrayOptions, array_model, check_options, runtime_config
 from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, as_source, write_all
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.publish.mark import Mark, begin_writing, end_writing, marker
+from omnizarr.publish.publication import DeferredMetadataStore, Publication
+from omnizarr.publish.stage import (
+    PROBE,
+    Extent,
+    lock_replacement,
+    publication_order,
+    recover_interrupted,
+    settle_replacements,
+    stage,
+    stages_quickly,
+)
 from omnizarr.stores import (
     Store,
     can_erase,
     can_list,
     changing,
     commits_changes,
-    erase_prefix,
     erase_values,
     get_existing,
     has_low_latency,
     is_process_local,
     list_prefix,
-    lock_prefix,
     set_new,
-    storage_identity,
 )
 from omnizarr.stores.base import ChangesKeys, value_digest
-from omnizarr.stores.marks import MARKER, Mark, begin_writing, end_writing, marker
-from omnizarr.stores.staging import (
-    PROBE,
-    DeferredMetadataStore,
-    Extent,
-    Stage,
-    Stages,
-    publication_order,
-    recover_interrupted,
-    settle_replacements,
-    stage,
-)
 
-_VARIANTS = 16  # of the metadata of nodes that replace one another
 BATCH = 1000  # nodes that are created before consolidated metadata are updated
 
 
@@ -301,22 +297,22 @@ def _can_mark(store: Store) -> bool:
 class Build:
     """A node that is being written; a context manager that publishes it at the end of the block.
 
-    The node is written at `location`, its chunks go to `chunk_store`. With a stage they are
-    written beside the old node. Without one, chunks are written to the target, metadata are
-    deferred, and a marker shows that the node is incomplete.
+    The node is written at `location`, its chunks may go to `publication.values` directly.
     """
 
     target: Location
     location: Location
-    chunk_store: Store
+    publication: Publication
     old: Format | None = None  # of the node that is replaced
     leftovers: tuple[str, ...] = ()  # keys of an earlier, incomplete attempt
-    stage: Stage | None = None
-    deferred: DeferredMetadataStore | None = None
     overwrite: bool = False
-    resumable: bool = False  # chunks are kept after an error; the caller erases the marker
-    attempt: str = ""  # that the marker names; other processes may share it
     check: Callable[[], None] = lambda: None  # raises if the old node may not be replaced
+    _keeps_chunks: bool = False  # they belong to another writer's node, too
+
+    @property
+    def resumable(self) -> bool:
+        """True for a job: chunks are kept after an error, and the caller clears the marker."""
+        return bool(self.publication.mark.attempt)
 
     def __enter__(self) -> Location:
         return self.location
@@ -344,10 +340,10 @@ class Build:
     def commit(self) -> None:
         """Publish the node, and erase the one that it replaces.
 
-        The marker of a resumable build stays: what is killed before it is erased is resumed.
+        The marker of a job stays: what is killed before it is erased is resumed.
         """
-        target, format = self.target, self.target.format
-        new = node_extent(format, target.path)
+        target, publication = self.target, self.publication
+        new = node_extent(target.format, target.path)
         with lock_replacement(target.store), self._lock_old():
             if self.old is None:
                 self._check_still_new()
@@ -356,16 +352,15 @@ class Build:
             self.check()
             if target.path:
                 target.create_parents()
-            if self.stage is not None:
-                left, path = Extent((), self.leftovers, ()), target.path
-                if isinstance(target.store, ChangesKeys):
-                    _distinguish(self.stage, new)
-                self.stage.replace(left if self.old is None else node_extent(self.old, path), new)
-            elif self.deferred is not None:
-                self.deferred.publish(new.has)
-                self.deferred = None  # it is public and stays, whatever happens from here on
+            if publication.stage is not None:
+                publication.stage.distinguish(new)
+            old = Extent((), self.leftovers, ())
+            publication.put(old if self.old is None else node_extent(self.old, target.path), new)
             if not self.resumable:
-                self._clear()
+                if publication.stage is not None:
+                    publication.stage.discard()
+                if self.overwrite or publication.stage is None:
+                    target.store.erase(marker(target.path))
         update_consolidated_above(target, self.old)
 
     def _lock_old(self) -> AbstractContextManager[None]:
@@ -373,58 +368,38 @@ class Build:
             return nullcontext()
         return lock_nodes(replace(self.target, format=self.old))
 
-    def _clear(self) -> None:
-        """Erase what shows that the node is being written."""
-        if self.stage is not None:
-            self.stage.discard()
-        if self.overwrite or self.stage is None:
-            self.target.store.erase(marker(self.target.path))
-
     def _check_still_new(self) -> None:
         """Raise if another writer has created a node meanwhile, unless it is to be replaced."""
         found = existing_node(self.target.store, self.target.path)
-        if found is None or self._is_mine():
+        # It may have been made visible by an earlier call, or by one that shares the job.
+        if found is None or (self.resumable and self._is_mine()):
             return
-        if not self.overwrite or self.stage is None:
-            if self.stage is None:
-                self.resumable = True  # the chunks belong to the other writer's node, too
+        if not self.overwrite or self.publication.stage is None:
+            self._keeps_chunks = True
             raise NodeExists(f"another writer has just created {self.target}; open it instead")
         check_erasable(self.target.store, self.target.path, found[0])
         self.old = found[0]
 
     def _is_mine(self) -> bool:
-        """Return True if the node was made visible by an earlier call, or one that shares it."""
-        text = self.target.store.get(marker(self.target.path)) if self.attempt else None
-        return text is not None and Mark.read(text).attempt == self.attempt
+        """Return True if the marker beside the node names this attempt."""
+        mark = Mark.read(self.target.store.get(marker(self.target.path)))
+        return mark.attempt == self.publication.mark.attempt
 
     def discard(self) -> None:
         """Erase what was written; the node that was to be replaced is not changed.
 
-        Chunks stay if the operation can be resumed.
+        Chunks stay if the job can be resumed.
         """
+        publication, store = self.publication, self.target.store
         with suppress(OmnizarrError):  # the first error is the one to raise
-            if self.stage is not None:
+            if publication.stage is not None:
                 if not self.resumable:
-                    self.stage.discard()
-            elif self.deferred is not None:
-                self.deferred.retract()
-                if not self.resumable:
-                    erase_values(self.target.store, _stray_keys(self.target))
-                    self.target.store.erase(marker(self.target.path))
-
-
-def _distinguish(stage: Stage, new: Extent) -> None:
-    """Let staged metadata differ from the old ones by newlines at the end, if by nothing else.
-
-    In a database a node is known by the bytes of its metadata: a reader must notice that it was
-    replaced by one with the same metadata and other values.
-    """
-    for key in list_prefix(stage.store, ""):
-        if key in new.metadata or new.is_document(key):
-            old, text = (store.get(key) or b"" for store in (stage.target, stage.store))
-            if text.rstrip() == old.rstrip():
-                count = len(old) - len(old.rstrip()) + 1
-                stage.store.set(key, text.rstrip() + b"\n" * (count % _VARIANTS))
+                    publication.stage.discard()
+            elif publication.deferred is not None and not publication.is_public:
+                publication.deferred.retract()
+                if not (self.resumable or self._keeps_chunks):
+                    erase_values(store, _stray_keys(self.target))
+                    store.erase(publication.key)
 
 
 def build(location: Location, *, overwrite: bool, operation: str, implied: bool = False) -> Build:
@@ -448,7 +423,9 @@ def _create_or_build(
 ) -> Node | Reserved | Build:
     """Store a new node, or reserve its path, if there is none; else begin to build another."""
     with lock_replacement(location.store):
-        if node.kind == "group" and not isinstance(location.store, (Stages, ChangesKeys)):
+        if node.kind == "group" and not (
+            stages_quickly(location.store) or isinstance(location.store, ChangesKeys)
+        ):
             recover_interrupted(location.store)  # else old members would be in the new group
         try:
             if has_values:
@@ -468,63 +445,56 @@ def _begin(
     caller has locked that.
     """
     old = check_new(location, overwrite, implied)
-    if old is None and not isinstance(location.store, Stages):
+    if old is None and not stages_quickly(location.store):
         return begin_deferred(location, Mark(operation), overwrite)
     return old
 
 
 def begin_stage(
-    location: Location, old: Format | None, overwrite: bool, name: str | None = None
+    location: Location,
+    old: Format | None,
+    overwrite: bool,
+    mark: Mark | None = None,
+    found: Publication | None = None,
 ) -> Build:
-    """Begin to write a node beside the one that it replaces, in a stage that may have a name."""
+    """Begin to write a node beside the one that it replaces, or go on with what was found."""
     leftovers: tuple[str, ...] = ()
     if old is not None:
         check_erasable(location.store, location.path, old)
     else:
         leftovers = location.leftovers(overwrite)
     if overwrite:
-        erase_journal(location)
-    staged = stage(location.store, name)
+        Publication.at(location.store, location.path).erase_journal()  # which nobody will resume
+    left = None if found is None else found.stage
+    staged = stage(location.store, location.path) if left is None else left
     if old is not None:
         staged.check(node_extent(old, location.path))
     if old is not None and not location.path and old.name == location.format.name:
         # The entry point of the hierarchy is kept for the new root.
         for key, text in get_existing(location.store, old.root_documents()).items():
             staged.store.set(key, text)
+    publication = Publication.staged(staged, mark) if found is None else found
     beside = _in_store(location, staged.store)
-    return Build(location, beside, staged.store, old, leftovers, staged, overwrite=overwrite)
+    return Build(location, beside, publication, old, leftovers, overwrite)
 
 
 def begin_deferred(location: Location, mark: Mark, overwrite: bool, resume: bool = False) -> Build:
     """Begin to write chunks to the target; metadata are deferred until they are complete."""
-    store, path = location.store, location.path
+    store, publication = location.store, Publication.at(location.store, location.path, mark)
     if not resume:
         leftovers = location.leftovers(overwrite)
-        if marker(path) in leftovers:
-            erase_journal(location)
-            store.set(marker(path), Mark(mark.operation).write())  # nobody resumes what is erased
+        if publication.key in leftovers:
+            Publication.at(store, location.path).erase_journal()
+            store.set(
+                publication.key, Mark(mark.operation).write()
+            )  # nobody resumes what is erased
         erase_values(store, leftovers)
         # A marker that could not be erased would make the node incomplete for ever.
-        if can_erase(store) and not set_new(store, marker(path), mark.write()):
+        if can_erase(store) and not set_new(store, publication.key, mark.write()):
             raise NodeExists(f"another writer is just creating {location}; open it later")
-    deferred = DeferredMetadataStore(store, location.format.is_metadata, marker(path))
-    built = _in_store(location, deferred)
-    return Build(location, built, store, deferred=deferred, attempt=mark.attempt)
-
-
-def erase_journal(location: Location) -> None:
-    """Erase the journal of an interrupted job that nobody will resume."""
-    text = location.store.get(marker(location.path))
-    if text is not None and Mark.read(text).attempt and can_list(location.store):
-        erase_prefix(location.store, Mark.read(text).journal)
-
-
-@contextmanager
-def lock_replacement(store: Store) -> Iterator[None]:
-    """Keep other threads and processes from replacing nodes in a store."""
-    key = str(hash(storage_identity(store)[0]))  # two stores with the same hash only wait longer
-    with key_locks.locked(key_locks.NODES, [key]), lock_prefix(store, "", [MARKER], "replace"):
-        yield
+    deferred = DeferredMetadataStore(store, location.format.is_metadata, publication.key)
+    publication.deferred = deferred
+    return Build(location, _in_store(location, deferred), publication, overwrite=overwrite)
 
 
 def create_node(

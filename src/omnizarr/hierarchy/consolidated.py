@@ -20,6 +20,7 @@ from omnizarr.concurrency.retry import AnswerLost
 from omnizarr.errors import InvalidMetadata, NodeNotFound, StoreError, warn
 from omnizarr.formats import Documents, Format, consolidated
 from omnizarr.model import GroupModel, Node, paths
+from omnizarr.publish.stage import epoch
 from omnizarr.stores import (
     Store,
     can_list,
@@ -30,7 +31,6 @@ from omnizarr.stores import (
     update_value,
 )
 from omnizarr.stores.base import LockKind
-from omnizarr.stores.staging import epoch
 
 if TYPE_CHECKING:
     from omnizarr.hierarchy.location import Location

@@ -25,7 +25,6 @@ from omnizarr.hierarchy.attributes import json_attributes, lock_nodes
 from omnizarr.hierarchy.build import (
     create_node,
     create_nodes,
-    lock_replacement,
     make_array,
     move,
 )
@@ -46,8 +45,8 @@ from omnizarr.hierarchy.options import (
 )
 from omnizarr.hierarchy.selection import S
 from omnizarr.model import ArrayModel, GroupModel, Node
+from omnizarr.publish.stage import lock_replacement, settle_replacements, wait_for_replacement
 from omnizarr.stores import has_low_latency
-from omnizarr.stores.staging import settle_replacements, wait_for_replacement
 
 
 class Group(NodeHandle[GroupModel]):

@@ -31,6 +31,15 @@ from omnizarr.hierarchy.consolidated import (
     update_consolidated,
 )
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.publish.mark import Kind, Mark, marker
+from omnizarr.publish.stage import (
+    PROBE,
+    Extent,
+    interrupted,
+    publication_order,
+    stage,
+    warn_of_replacement,
+)
 from omnizarr.stores import (
     Store,
     can_list,
@@ -49,16 +58,7 @@ from omnizarr.stores import (
     set_new,
 )
 from omnizarr.stores.base import ChangesKeys
-from omnizarr.stores.marks import Kind, Mark, marker
 from omnizarr.stores.operations import set_new_below
-from omnizarr.stores.staging import (
-    PROBE,
-    Extent,
-    interrupted,
-    publication_order,
-    stage,
-    warn_of_replacement,
-)
 
 if TYPE_CHECKING:  # the engine is slow to import
     from omnizarr.engine import Missing
@@ -417,7 +417,7 @@ class Location:
                 if paths.is_ours(key) or key in extent.metadata:
                     continue
                 if is_metadata(key) and mark is None:
-                    if any(each.complete for each in interrupted(store)):
+                    if any(each.pending for each in interrupted(store)):
                         raise NodeExists(
                             f"{self}: a node was being put there when its writer was killed; run"
                             " omnizarr repair, which finishes that, or give overwrite=True"
@@ -580,7 +580,7 @@ def node_extent(format: Format, path: str) -> Extent:
     """Return all keys of a node; those of a root include the root metadata of the hierarchy."""
     keys, prefixes = format.subtree(path)
     metadata = format.keys(path) if path else (*format.keys(path), *format.root_documents())
-    return Extent(metadata, tuple(keys), tuple(prefixes), format.is_metadata, path)
+    return Extent(metadata, tuple(keys), tuple(prefixes), format.is_metadata)
 
 
 def existing_node(

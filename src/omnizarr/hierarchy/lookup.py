@@ -33,6 +33,8 @@ from omnizarr.formats.format import title
 from omnizarr.hierarchy.consolidated import ConsolidatedMetadata
 from omnizarr.hierarchy.location import Location, default_separator
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.publish.mark import MARKER, Mark, marker
+from omnizarr.publish.stage import check_whole, replaced, wait_for_replacement
 from omnizarr.stores import (
     HasParents,
     Store,
@@ -43,9 +45,7 @@ from omnizarr.stores import (
     list_dir,
     list_prefix,
 )
-from omnizarr.stores.marks import MARKER, Mark, marker
 from omnizarr.stores.resolve import is_archive, is_zarr_python_store
-from omnizarr.stores.staging import check_whole, replaced, wait_for_replacement
 
 if TYPE_CHECKING:  # the engine is slow to import
     from omnizarr.engine import Missing
@@ -418,7 +418,7 @@ def _interruption(store: Store, path: str) -> str:
             f"{' with resume=True' if mark.attempt else ''}"
         )
     found = replaced(store, path)
-    return "" if found is None else f"; {found.message(store)}"
+    return "" if found is None else f"; {found.message()}"
 
 
 def no_member_message(location: Location, path: str) -> str:

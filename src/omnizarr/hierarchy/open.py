@@ -15,7 +15,7 @@ from omnizarr.errors import InvalidArgument, NodeExists, WrongType, known_names
 from omnizarr.formats import consolidated
 from omnizarr.formats.format import cannot
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.build import lock_replacement, make_array
+from omnizarr.hierarchy.build import make_array
 from omnizarr.hierarchy.consolidated import Seen, collect, lock_consolidated, mark_changed
 from omnizarr.hierarchy.group import Group, make_group, open_node
 from omnizarr.hierarchy.location import Location, existing_node
@@ -29,8 +29,8 @@ from omnizarr.hierarchy.options import (
 )
 from omnizarr.hierarchy.selection import S
 from omnizarr.model import paths
+from omnizarr.publish.stage import lock_replacement, replaced, settle_replacements
 from omnizarr.stores import Store, update_value
-from omnizarr.stores.staging import replaced, settle_replacements
 
 _NEW = ("shape", "dtype", "data")  # any of them describes a new array
 

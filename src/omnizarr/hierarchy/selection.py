@@ -23,7 +23,7 @@ from omnizarr.data_types.data_type import as_elements, as_plain, as_values, fill
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import InvalidArgument, NodeChanged, SelectionError, WrongType, known_names
 from omnizarr.indexing import Plan, axis_plan, block_plan, plan, point_plan
-from omnizarr.stores.staging import epoch
+from omnizarr.publish.stage import epoch
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # part of type checkers, not needed to run

@@ -8,7 +8,6 @@ from omnizarr.concurrency import key_locks
 from omnizarr.stores.base import Bytes, Closeable, Range, flat
 from omnizarr.stores.identity import ObjectIdentity, StorageIdentity, inside
 from omnizarr.stores.operations import check_key, check_writable
-from omnizarr.stores.staging import Extent, Stage
 
 
 class MemoryStore(Closeable):
@@ -89,10 +88,6 @@ class MemoryStore(Closeable):
         found = ((key, self.values.get(check_key(key))) for key in keys)
         return {key: len(value) for key, value in found if value is not None}
 
-    def stage(self, name: str | None = None) -> MemoryStage:
-        """Return a store for values that are to replace others."""
-        return MemoryStage(self, name)
-
     def identity(self, prefix: str = "") -> StorageIdentity:
         return inside(("memory", ObjectIdentity(self.values)), prefix)
 
@@ -104,38 +99,3 @@ class MemoryStore(Closeable):
 
     def __repr__(self) -> str:
         return "memory"
-
-
-class MemoryStage(Stage):
-    """A dictionary of its own, whose values are moved; a killed process leaves nothing."""
-
-    target: MemoryStore
-
-    def __init__(self, target: MemoryStore, name: str | None = None) -> None:
-        super().__init__(target, name)
-        self._staged: dict[str, bytes] = {}
-        self.store = MemoryStore(self._staged)
-
-    def check(self, old: Extent) -> None:
-        """Raise nothing: whatever is in memory can be replaced."""
-
-    def replace(self, old: Extent, new: Extent) -> None:
-        staged = [key for key in self._staged if new.has(key)]
-        staged.sort(key=lambda key: key in new.metadata)
-        with self.target.changing():
-            gone = [key for key in self.target.list() if old.has(key)]
-            gone.sort(key=lambda key: key not in old.metadata)
-            try:
-                self._move(gone, staged)
-            except BaseException:  # an interrupt must not lose anything
-                self._move(gone, staged)
-                raise
-
-    def _move(self, gone: Iterable[str], staged: Iterable[str]) -> None:
-        for key in gone:
-            self.target.erase(key)
-        for key in staged:
-            self.target.set(key, self._staged[key])
-
-    def discard(self) -> None:
-        self._staged.clear()

@@ -121,7 +121,7 @@ class Hierarchy:
         for staged in interrupted(self.start.store):
             key = f"{FOLDER}/{staged.name}"
             if staged.concerns(self.start.path):
-                path, message = paths.show(staged.path or ""), staged.message(self.start.store)
+                path, message = paths.show(staged.path or ""), staged.message()
                 self.report.add(Finding(path, key, message, None, "error", "incomplete"))
                 continue
             message = "is an unfinished node, or one that is being written; see omnizarr repair"

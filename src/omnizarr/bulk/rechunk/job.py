@@ -21,17 +21,15 @@ from omnizarr import Array, config, registry
 from omnizarr.bulk.adaptation import Options, adapt_array, other_fill_note
 from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, launch, task_id
 from omnizarr.bulk.options import RechunkArguments, RechunkOptions, takes
-from omnizarr.bulk.output import HierarchyOutput, locked_destination, settle_stages
-from omnizarr.bulk.rechunk.layout import intermediate_model, read_layout, write_layout
-from omnizarr.bulk.rechunk.output import (
-    INTERMEDIATE,
-    ArrayOutput,
+from omnizarr.bulk.output import (
     EachArray,
     Growth,
+    HierarchyOutput,
     LongerArrays,
-    NewHierarchy,
-    WithIntermediate,
+    Output,
+    settle_stages,
 )
+from omnizarr.bulk.rechunk.layout import intermediate_model, read_layout, write_layout
 from omnizarr.bulk.rechunk.plan import Passes, plan_passes, usable_memory
 from omnizarr.bulk.rechunk.rules import (
     KEEP,
@@ -61,6 +59,7 @@ from omnizarr.errors import (
     StoreError,
 )
 from omnizarr.extension import (
+    INTERMEDIATE,
     ArrayModel,
     BoundArray,
     GroupModel,
@@ -84,6 +83,7 @@ from omnizarr.extension import (
     paths,
     pipeline,
     portable_key,
+    publication,
     readable_nodes,
     require_readable_nodes,
     resolve,
@@ -133,7 +133,7 @@ class Change:
     middle: Side | None = None
     append: Append | None = None
 
-    def tasks(self, output: ArrayOutput, number: int, casting: str) -> Iterator[Task[Report]]:
+    def tasks(self, output: Output, number: int, casting: str) -> Iterator[Task[Report]]:
         """Yield the tasks of one pass, from 0."""
         last = number == len(self.passes.passes) - 1
         there = self.target
@@ -177,8 +177,8 @@ class Rechunk(RechunkOptions, Job[Report]):
                 self.source, self.destination, self.storage_options, self.destination_options
             )
             store, path = resolve_store_path(self.source, self.node or None, "r+", here)
-            if resume or any(not each.is_alive for each in interrupted(store)):
-                with locked_destination(store, path, "resume", None):
+            if resume or any(not each.writer.is_alive for each in interrupted(store)):
+                with publication.locked_destination(store, path, "resume", None):
                     settle_stages(store, resume)
 
     def plan(self, tasks_at_once: int = 1) -> Plan[Report]:
@@ -272,7 +272,12 @@ class _Planner:
         if any(change.middle is not None for change in self.changes) or (
             left and next(iter(list_prefix(self.temp, prefix)), None) is not None
         ):
-            output = WithIntermediate(output, self.temp, prefix)
+            if not can_list(self.temp):
+                raise StoreError(
+                    f"{self.temp!r} cannot list its keys, so that intermediate chunks could not be"
+                    " erased; give temp"
+                )
+            output.intermediate = self.temp, prefix
         groups = sum(isinstance(node, GroupModel) for node in self.nodes.values())
         report = Report(len(arrays), groups)
         for change in self.changes:
@@ -474,7 +479,7 @@ class _Planner:
         self.changes.append(change)
         self.decisions.append(f"{paths.show(path)}: {passes_text(change)}")
 
-    def _stages(self, output: ArrayOutput) -> list[Stage[Report]]:
+    def _stages(self, output: Output) -> list[Stage[Report]]:
         """Return the stages: arrays with as many tasks at a time together, first passes first."""
         stages: list[Stage[Report]] = []
         if self.kept:
@@ -507,7 +512,7 @@ class _Planner:
             )
         return stages
 
-    def _copies(self, output: ArrayOutput) -> Iterator[Task[Report]]:
+    def _copies(self, output: Output) -> Iterator[Task[Report]]:
         for path, source in self.kept:
             where = paths.join(self.goal.path, path)
             prefix = self.goal.format.chunk_prefix(where)
@@ -518,7 +523,7 @@ class _Planner:
                 work = CopyChunks(transfer, entries)
                 yield Task(task_id("copy", path, keys), work, size, paths.show(path))
 
-    def _output(self, digest: str) -> ArrayOutput:
+    def _output(self, digest: str) -> Output:
         job = self.job
         if job.append_dim is not None:
             return LongerArrays(self.goal, self.grown, operation=self._operation(), digest=digest)
@@ -529,7 +534,7 @@ class _Planner:
             relative = {paths.join(self.goal.path, path): path for path in self.nodes}
             digests = {path: self._node_digest(relative[path]) for path in arrays}
             overwrite = job.overwrite or job.in_place
-            output: EachArray | NewHierarchy
+            output: EachArray | HierarchyOutput
             if self.goal.path not in arrays:
                 output = EachArray(
                     self.goal, chosen, digests,
@@ -538,14 +543,14 @@ class _Planner:
                 outputs: Iterable[HierarchyOutput] = output.outputs.values()
             else:
                 one = digests[self.goal.path] if job.in_place else digest
-                output = NewHierarchy(
+                output = HierarchyOutput(
                     self.goal, arrays, operation=self._operation(), digest=one, overwrite=overwrite
                 )
                 outputs = [output]
             for each in outputs if job.in_place else ():
                 each.is_unchanged = partial(self._is_unchanged, relative[each.location.path])
             return output
-        return NewHierarchy(
+        return HierarchyOutput(
             self.goal,
             nodes,
             operation=self._operation(),
@@ -574,7 +579,7 @@ def _is_consolidated(group: Location) -> bool:
 
 
 def _tasks(
-    changes: Iterable[Change], output: ArrayOutput, number: int, casting: str
+    changes: Iterable[Change], output: Output, number: int, casting: str
 ) -> Iterator[Task[Report]]:
     for change in changes:
         yield from change.tasks(output, number, casting)

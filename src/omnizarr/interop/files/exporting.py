@@ -27,7 +27,7 @@ from omnizarr import open as open_zarr
 from omnizarr.bulk.fill import Filled, check_cast, check_sign, item_bytes
 from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of
 from omnizarr.bulk.options import SOURCE, MemoryOptions, RunOptions, option, takes, told
-from omnizarr.bulk.output import Begun, StoreOutput
+from omnizarr.bulk.output import Output
 from omnizarr.errors import (
     CannotExpress,
     InvalidArgument,
@@ -36,7 +36,15 @@ from omnizarr.errors import (
     known_names,
     warn,
 )
-from omnizarr.extension import ARRAY_DIMENSIONS, LocalStore, Store, check_whole, key_digest, paths
+from omnizarr.extension import (
+    ARRAY_DIMENSIONS,
+    Begun,
+    LocalStore,
+    Store,
+    check_whole,
+    key_digest,
+    paths,
+)
 from omnizarr.interop.files.contents import format_of_name, is_below_any
 
 Format: TypeAlias = Literal["netcdf", "hdf5", "tiff", "ome-tiff"]
@@ -112,7 +120,7 @@ class FileWriter(ABC):
         )
 
 
-class FileOutput(StoreOutput):
+class FileOutput(Output):
     """One file: complete under its name, or not there."""
 
     def __init__(self, file: str, writer: FileWriter, overwrite: bool) -> None:

@@ -20,6 +20,7 @@ from omnizarr import stores
 from omnizarr.concurrency import event_loop
 from omnizarr.errors import MissingModule, StoreError
 from omnizarr.formats import by_name, is_metadata
+from omnizarr.publish.stage import Extent, Stage
 from omnizarr.stores import fsspec
 from omnizarr.stores.base import Bytes, Closeable, Range, Store
 from omnizarr.stores.identity import (
@@ -39,7 +40,6 @@ from omnizarr.stores.operations import (
     list_prefix,
     translated_errors,
 )
-from omnizarr.stores.staging import Extent, Stage
 from omnizarr.stores.wrappers import PrefixStore
 
 try:
@@ -356,9 +356,9 @@ class SessionStore(ListedZarrPythonStore):
     def identity(self, prefix: str = "") -> StorageIdentity:
         return inside(("session", Session(self.inner)), prefix)
 
-    def stage(self, name: str | None = None) -> Stage:
+    def stage(self, path: str | None = None, name: str | None = None) -> Stage:
         """Return a stage outside of the store."""
-        return SessionStage(self, name)
+        return SessionStage(self, path, name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -381,8 +381,10 @@ class SessionStage(Stage):
     process that is killed they see nothing.
     """
 
-    def __init__(self, target: SessionStore, name: str | None = None) -> None:
-        super().__init__(target, name)
+    def __init__(
+        self, target: SessionStore, path: str | None = None, name: str | None = None
+    ) -> None:
+        super().__init__(target, path, name)
         self._directory = TemporaryDirectory(prefix="omnizarr-")
         self.store = stores.LocalStore(self._directory.name)
 

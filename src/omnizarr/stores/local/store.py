@@ -46,9 +46,7 @@ from omnizarr.stores.local.atomic_files import (
     replace_file_by_parts,
     replace_files,
 )
-from omnizarr.stores.local.staging import DirectoryStage
 from omnizarr.stores.operations import check_key, check_prefix, check_writable, direct_file_root
-from omnizarr.stores.staging import Stage
 
 try:
     from omnizarr.stores import _files
@@ -363,7 +361,7 @@ class LocalStore(Closeable):
         try:
             stored = retry_on_emfile(store, path, value, sync)
             if sync and stored:
-                self._sync_folders(path)
+                self.sync_folders(path)
             return stored
         except OSError as e:
             if not raised_by_system(e):
@@ -378,7 +376,7 @@ class LocalStore(Closeable):
         try:
             retry_on_emfile(partial(replace_file_by_parts, path, parts, sync))
             if sync:
-                self._sync_folders(path)
+                self.sync_folders(path)
         except OSError as e:
             if not raised_by_system(e):
                 raise
@@ -404,14 +402,14 @@ class LocalStore(Closeable):
         try:
             linked = retry_on_emfile(partial(atomic_files.link_file, path, target))
             if linked and config.get().durability == "fsync":
-                self._sync_folders(target)
+                self.sync_folders(target)
             return linked
         except OSError as e:
             if not raised_by_system(e):
                 raise
             raise StoreError(f"cannot link {path!r} as {target!r}: {e.strerror or e}") from e
 
-    def _sync_folders(self, path: str) -> None:
+    def sync_folders(self, path: str) -> None:
         """Flush the directories on the way to a path to the disk."""
         if sys.platform == "win32":
             return  # it does so by itself, and cannot open directories
@@ -437,7 +435,7 @@ class LocalStore(Closeable):
         try:
             os.unlink(path)
             if config.get().durability == "fsync":
-                self._sync_folders(path)
+                self.sync_folders(path)
             atomic_files.remove_empty(path, self._start)
         except (FileNotFoundError, NotADirectoryError):
             return
@@ -523,12 +521,6 @@ class LocalStore(Closeable):
         """Yield the directories above this one, read-only."""
         for parent in Path(os.path.realpath(self.root)).parents:
             yield LocalStore(parent, read_only=True)
-
-    def stage(self, name: str | None = None) -> Stage:
-        """Return a new folder for values that are to replace others, or an existing one."""
-        sync = self._sync_folders if config.get().durability == "fsync" else None
-        make = partial(type(self), read_only=self.read_only)
-        return DirectoryStage(self, name, self._start, make, sync)
 
     def identity_details(self) -> tuple[str]:
         """Return the path: an inode may be used again by another file."""

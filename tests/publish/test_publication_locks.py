@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.bulk.output import locked_destination
 from omnizarr.concurrency import file_locks
+from omnizarr.publish.publication import locked_destination
 from omnizarr.stores import leases
 
 VALUES = np.arange(400.0).reshape(20, 20)

@@ -11,40 +11,34 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
+from omnizarr import config
 from omnizarr.concurrency.retry import REMOVED_DIRECTORY
 from omnizarr.errors import NodeChanged, StoreError
-from omnizarr.model.paths import is_ours
+from omnizarr.model.paths import OURS, is_ours
+from omnizarr.publish.stage import PLAN, Extent, Plan, Stage, publication_order
 from omnizarr.stores.base import Store
 from omnizarr.stores.local.atomic_files import exchange, remove_empty, rename_to_new
-from omnizarr.stores.staging import PLAN, Extent, Plan, Stage, publication_order
 
 MOVED = "moved"  # in a stage: all old files are out of the way
+# In a staged folder that is to change places with another: whichever of the two has it is the new
+# one, also in a copy of the whole directory.
+NEW = f"{OURS}new__"
 ATTEMPTS = 16  # to replace a folder that late writers fill
 
 
 class DirectoryStage(Stage):
-    """A folder in a directory, whose entries are renamed.
+    """A folder in a directory, whose entries are renamed."""
 
-    `root` ends with a separator; `make` returns the store of a folder, and `sync` has the disk
-    store the names on the way to a path.
-    """
-
-    def __init__(
-        self,
-        target: Store,
-        name: str | None,
-        root: str,
-        make: Callable[[str], Store],
-        sync: Callable[[str], None] | None = None,
-    ) -> None:
-        super().__init__(target, name)
-        self.root = root
-        self._make = make
-        self._sync = sync
+    def __init__(self, target: Any, path: str | None = None, name: str | None = None) -> None:
+        super().__init__(target, path, name)
+        self.root = os.path.join(target.file_root, "")
         self._made_root = False
+        # Has the disk store the names on the way to a path.
+        self._sync = target.sync_folders if config.get().durability == "fsync" else None
 
     @property
     def _folder(self) -> str:
@@ -59,7 +53,9 @@ class DirectoryStage(Stage):
         except OSError as e:
             self.discard()
             raise StoreError(f"cannot write in {self.root!r}: {e.strerror or e}") from e
-        return self._make(new)
+        kind: Any = type(self.target)
+        made: Store = kind(new, read_only=self.target.read_only)
+        return made
 
     def check(self, old: Extent) -> None:
         for prefix in old.prefixes:
@@ -147,19 +143,23 @@ class DirectoryStage(Stage):
             "new": self._entries(staged, new, metadata_first=False),
             "whole": bool(old.prefixes),  # everything below belongs to the old node
         }
-        if plan["whole"] and len(plan["new"]) == 1 and plan["old"] == plan["new"]:
-            plan["inode"] = os.lstat(staged + plan["new"][0]).st_ino
+        alike = plan["whole"] and len(plan["new"]) == 1 and plan["old"] == plan["new"]
+        if alike and os.path.isdir(staged + plan["new"][0]):
+            plan["exchanged"] = plan["new"][0]
+            with open(os.path.join(staged, plan["exchanged"], NEW), "wb"):
+                pass
         return plan
 
     def _is_in_place(self, plan: Plan) -> bool:
-        """Return True if the new folder has the place of the old one."""
-        with contextlib.suppress(FileNotFoundError):
-            return "inode" in plan and os.lstat(self.root + plan["new"][0]).st_ino == plan["inode"]
-        return False
+        """Return True if the new folder has changed places with the old one."""
+        if "exchanged" not in plan:
+            return False
+        new = os.path.join(self._folder, "new", plan["exchanged"])
+        return os.path.isdir(new) and not os.path.lexists(os.path.join(new, NEW))
 
     def _apply(self, plan: Plan, old: Extent | None = None) -> None:
-        if "inode" in plan:
-            path = plan["new"][0]
+        if "exchanged" in plan:
+            path = plan["exchanged"]
             if exchange(os.path.join(self._folder, "new", path), self.root + path):
                 return
         for path in plan["old"]:
@@ -194,8 +194,12 @@ class DirectoryStage(Stage):
         if self._sync is not None:
             for path in (*plan["old"], *plan["new"]):
                 self._sync(self.root + path)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(self._folder, PLAN))
+        done = [os.path.join(self._folder, PLAN)]
+        if "exchanged" in plan:
+            done.insert(0, os.path.join(self.root, plan["exchanged"], NEW))
+        for path in done:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
 
     @staticmethod
     def _entries(top: str, extent: Extent, metadata_first: bool) -> list[str]:

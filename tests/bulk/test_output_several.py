@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.bulk.output import Begun, HierarchyOutput
-from omnizarr.bulk.rechunk.output import LongerArrays
+from omnizarr.bulk.output import HierarchyOutput, LongerArrays
 from omnizarr.errors import Conflict, StoreError
 from omnizarr.jobs import Rechunk
+from omnizarr.publish.publication import Begun
 
 DATA = np.arange(32 * 24).reshape(32, 24)
 

@@ -14,8 +14,10 @@ import pytest
 import omnizarr as oz
 from omnizarr import stores
 from omnizarr.bulk import transfer
+from omnizarr.model.paths import is_ours
+from omnizarr.publish.directory import DirectoryStage
+from omnizarr.publish.stage import FOLDER, Extent, interrupted, stage
 from omnizarr.stores import LocalStore, MemoryStore
-from omnizarr.stores.staging import FOLDER, Extent, interrupted, stage
 from omnizarr.testing import FaultyStore
 from tests.hierarchy.test_build import STORES, VALUES, Killed
 
@@ -161,19 +163,19 @@ def _killed_stage(store: Any) -> None:
     staged.recover = lambda: None
     with suppress(Killed):
         staged.replace(whole, whole)
-    assert [left.complete for left in interrupted(store)] == [True]
+    assert [left.pending for left in interrupted(store)] == [True]
 
 
 @pytest.mark.parametrize("kind", ["directory", "sqlite"])
 def test_repair_does_not_replace_a_newer_node_by_remains(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnizarr.bulk.repair.is_running", lambda process: False)
     store = STORES[kind](tmp_path)
     oz.create_array(store, data=VALUES, chunks=(4, 4))
     _killed_stage(store)
     with suppress(oz.NodeExists):  # where the old node has gone
         oz.create_array(store, data=VALUES * 2, chunks=(3, 3), overwrite=True)
+    monkeypatch.setattr("omnizarr.publish.mark.is_running", lambda process: False)
     with pytest.warns(oz.OmnizarrWarning, match="made again"):
         found = oz.repair(store, dry_run=False)
     assert [f.state for f in found if f.kind == "unfinished node"] == ["in the way"]
@@ -334,3 +336,32 @@ def test_what_writes_to_a_hierarchy_finishes_an_interrupted_replacement(
         names = []
     oz.repair(half, dry_run=False)
     assert _read(oz.open(half)) == dict.fromkeys(names, VALUES.tolist())
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_copy_of_a_directory_whose_writer_was_killed_after_the_swap_is_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zarr_format: int
+) -> None:
+    """Inodes, of which a copy has others, do not tell which of the two folders is the new one."""
+
+    def kill(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    group = oz.create_group(tmp_path / "a.zarr", zarr_format=zarr_format)
+    group.create_array("x", data=VALUES, chunks=(4, 4))
+    options: Any = {"node": "x", "in_place": True, "chunks": (6, 10)}
+    with monkeypatch.context() as killed:
+        killed.setattr(DirectoryStage, "_finish", kill)
+        with pytest.raises(KeyboardInterrupt):
+            oz.rechunk(tmp_path / "a.zarr", **options)
+    monkeypatch.setattr("omnizarr.publish.mark.is_running", lambda process: False)
+    for name in ("again", "repaired"):
+        copied = shutil.copytree(tmp_path / "a.zarr", tmp_path / name)
+        if name == "again":
+            oz.rechunk(copied, **options)
+        else:
+            oz.repair(copied, dry_run=False, older_than=0)
+        assert [path for path in copied.rglob("*") if is_ours(path.name) and path.is_file()] == []
+        found = oz.open_array(copied, path="x")
+        assert found.chunks == (6, 10)
+        np.testing.assert_array_equal(found[...], VALUES)

@@ -1,4 +1,4 @@
-"""Markers of nodes and attempts that are incomplete, and the writers that are at work."""
+"""Marks of nodes that are incomplete, and the writers that are at work."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import time
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
+from typing import NamedTuple
 
 from omnizarr.model.paths import OURS
 
 JOURNAL = f"{OURS}journal__"  # in the root of a store: one prefix for each attempt of a job
 INTERMEDIATE = f"{OURS}rechunk__"  # in the root of a store: chunks between two passes of a job
 MARKER = f"{OURS}incomplete__"  # the name of a key beside chunks whose metadata is stored last
-NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")  # of a writer or stage
+_NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
 
 
 def is_running(process: int) -> bool:
@@ -33,9 +34,34 @@ def is_running(process: int) -> bool:
     return True
 
 
+class WriterProcess(NamedTuple):
+    """A process that writes, as its name tells."""
+
+    process: int = 0  # 0 if it is not known
+    here: bool = False  # the process is one of this machine
+    began: int = 0  # seconds since 1970
+
+    @classmethod
+    def named(cls, name: str) -> WriterProcess | None:
+        """Return the writer with a name; None if it is no name of a writer."""
+        parts = _NAME.fullmatch(name)
+        return None if parts is None else cls(int(parts[1]), parts[2] == _machine(), int(parts[3]))
+
+    @property
+    def is_alive(self) -> bool:
+        """True unless the process is known to have ended."""
+        return not self.here or is_running(self.process)
+
+
 def new_name() -> str:
-    """Return a unique name for a stage, made of process, machine and time."""
-    return f"{os.getpid()}_{machine()}_{int(time.time())}_{os.urandom(4).hex()}"
+    """Return a unique name for a writer or a stage, made of process, machine and time."""
+    return f"{os.getpid()}_{_machine()}_{int(time.time())}_{os.urandom(4).hex()}"
+
+
+def _machine() -> str:
+    """Return a digest of the name of this machine."""
+    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    return blake2b(name.encode(), digest_size=4).hexdigest()
 
 
 _writing: set[str] = set()  # the writers of this process that are at work
@@ -51,12 +77,6 @@ def begin_writing() -> str:
 def end_writing(name: str) -> None:
     """Take note that a writer has finished, or failed."""
     _writing.discard(name)
-
-
-def machine() -> str:
-    """Return a digest of the name of this machine."""
-    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
-    return blake2b(name.encode(), digest_size=4).hexdigest()
 
 
 def marker(path: str) -> str:
@@ -84,22 +104,20 @@ class Mark:
     finished: bool = False  # the node is visible, and only the marker is left to be erased
     kind: Kind = Kind.CREATE
     writer: str = ""  # of `begin_writing`, if it is known who writes
-    path: str | None = None  # of the node; None if it is not known
 
-    def write(self) -> bytes:
-        """Return the stored form."""
-        return json.dumps(dataclasses.asdict(self)).encode()
+    def write(self, **more: str | None) -> bytes:
+        """Return the stored form, with other members."""
+        return json.dumps({**dataclasses.asdict(self), **more}).encode()
 
     @classmethod
-    def read(cls, value: bytes) -> Mark:
+    def read(cls, value: bytes | None) -> Mark:
         """Return a stored marker; one of another program is just "a writer"."""
         try:
-            stored = json.loads(value)
+            stored = json.loads(value or b"")
             operation, plan = str(stored["operation"]), str(stored["plan"])
             finished, kind = stored.get("finished") is True, Kind(stored.get("kind", Kind.CREATE))
-            writer, path = str(stored.get("writer", "")), stored.get("path")
-            attempt = str(stored.get("attempt", ""))
-            return cls(operation, plan, attempt, finished, kind, writer, path)
+            attempt, writer = (str(stored.get(name, "")) for name in ("attempt", "writer"))
+            return cls(operation, plan, attempt, finished, kind, writer)
         except (ValueError, KeyError, TypeError, AttributeError):
             return cls("a writer")
 
@@ -112,18 +130,17 @@ class Mark:
     @property
     def process(self) -> int:
         """The number of the process that writes; 0 if it is not known."""
-        parts = NAME.fullmatch(self.writer)
-        return 0 if parts is None else int(parts[1])
+        return (WriterProcess.named(self.writer) or WriterProcess()).process
 
     @property
     def is_being_written(self) -> bool:
         """True if the writer is known to be at work, on this machine."""
-        parts = NAME.fullmatch(self.writer)
-        if parts is None or parts[2] != machine():
+        found = WriterProcess.named(self.writer)
+        if found is None or not found.here:
             return False
-        if self.process == os.getpid():
+        if found.process == os.getpid():
             return self.writer in _writing
-        return is_running(self.process)
+        return is_running(found.process)
 
     @property
     def journal(self) -> str:
@@ -135,13 +152,11 @@ class Mark:
         if self.is_being_written:
             by = f"is being written by process {self.process}"
             return f"{where} {by}; try again when it is complete"
-        return f"{where} is incomplete: {self} was interrupted, or is still writing; {self.remedy}"
-
-    @property
-    def remedy(self) -> str:
-        """The arguments that finish or repeat the operation, for messages; jobs have an attempt."""
-        finish = "resume=True to finish it, or " if self.attempt else ""
-        return f"give {finish}overwrite=True to start again"
+        finish = "resume=True to finish it, or " if self.attempt else ""  # jobs have an attempt
+        return (
+            f"{where} is incomplete: {self} was interrupted, or is still writing; give {finish}"
+            "overwrite=True to start again"
+        )
 
     @property
     def keeps_node(self) -> bool:

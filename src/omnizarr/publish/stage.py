@@ -1,12 +1,10 @@
 """Write new values out of sight and replace the old ones when all of them are complete.
 
-A `Stage` keeps new values below a prefix of the store itself and copies them key by key;
-directories rename files instead, and memory moves values. Metadata is erased first and stored
-last, so that a reader finds the old node, none, or the new one, never a mixture. A plan that is
-stored beside the staged values lets `recover` finish, or undo, what a killed writer began.
-
-Where no node is replaced, chunks may go to their place at once: a `DeferredMetadataStore` holds
-back the metadata, and a marker says that the node is incomplete.
+A `Stage` keeps new values below a prefix of the store itself and copies them key by key, or renames
+them in one transaction; `DirectoryStage` renames files, and `MemoryStage` moves values. Metadata is
+erased first and stored last, so that a reader finds the old node, none, or the new one, never a
+mixture. A plan that is stored beside the staged values lets `recover` finish, or undo, what a
+killed writer began.
 """
 
 from __future__ import annotations
@@ -22,51 +20,32 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from omnizarr.concurrency import key_locks
 from omnizarr.concurrency.retry import REPLACEMENT
 from omnizarr.errors import StoreError, warn
 from omnizarr.model import paths
 from omnizarr.model.paths import OURS, is_ours
-from omnizarr.stores.base import (
-    Bytes,
-    ChangesIf,
-    ChangesKeys,
-    KeyChanges,
-    ListKeys,
-    Range,
-    Store,
-    flat,
-)
-from omnizarr.stores.identity import StorageIdentity, storage_identity
+from omnizarr.publish.mark import JOURNAL, MARKER, Mark, WriterProcess, new_name
+from omnizarr.stores.base import ChangesKeys, ExcludesThreads, KeyChanges, ListKeys, Store
+from omnizarr.stores.identity import storage_identity
 from omnizarr.stores.leases import lease_key
-from omnizarr.stores.marks import (
-    JOURNAL,
-    MARKER,
-    NAME,
-    Mark,
-    is_running,
-    machine,
-    new_name,
-)
+from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.operations import (
-    can_erase,
     can_list,
-    check_key,
-    check_writable,
     commits_changes,
     erase_prefix,
     erase_values,
-    get_many,
     has_low_latency,
     list_dir,
     list_prefix,
-    set_many,
-    sizes,
+    lock_prefix,
 )
 
 FOLDER = f"{OURS}staged__"  # in the root of a store: one prefix for each node that is being written
 PROBE = f"{OURS}probe__"  # a key that never exists: erasing it shows if a store can erase
 PLAN = "plan.json"  # in a stage that is replacing something: what goes where
 Plan: TypeAlias = dict[str, Any]
+_VARIANTS = 16  # of the metadata of nodes that replace one another
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +56,6 @@ class Extent:
     keys: tuple[str, ...]
     prefixes: tuple[str, ...]
     is_document: Callable[[str], bool] = lambda key: False  # metadata of any node
-    path: str = ""  # of the node
 
     def has(self, key: str) -> bool:
         """Return True if a key belongs to it."""
@@ -94,13 +72,15 @@ class Extent:
 class Stage:
     """New values below a prefix of the target store, which are copied to their place.
 
-    `store` is empty and takes the new values. Subclasses replace more quickly.
+    `store` is empty and takes the new values. Subclasses replace more quickly. A stage has the name
+    of its writer; one that a killed writer left is found by it.
     """
 
-    def __init__(self, target: Store, name: str | None = None) -> None:
+    def __init__(self, target: Store, path: str | None = None, name: str | None = None) -> None:
         self.target = target
         self.name = name or new_name()
         self.prefix = f"{FOLDER}/{self.name}/"
+        self._path = path
 
     @cached_property
     def store(self) -> Store:
@@ -108,6 +88,69 @@ class Stage:
         from omnizarr.stores.wrappers import PrefixStore  # noqa: PLC0415 - rarely needed
 
         return PrefixStore(self.target, f"{self.prefix}new")
+
+    # The writer
+
+    @property
+    def path(self) -> str | None:
+        """The path of the node; None if it is not known, as of older versions."""
+        for name in (PLAN, MARKER):
+            if self._path is None:
+                with contextlib.suppress(ValueError):  # a damaged one
+                    self._path = (self._read(name) or {}).get("path")
+        return self._path
+
+    @property
+    def writer(self) -> WriterProcess:
+        """The process that writes, or wrote, the values."""
+        return WriterProcess.named(self.name) or WriterProcess()
+
+    @property
+    def mark(self) -> Mark | None:
+        """The marker of an operation that can be resumed."""
+        text = self.target.get(self.prefix + MARKER)
+        return None if text is None else Mark.read(text)
+
+    def keep(self, mark: Mark) -> None:
+        """Store a marker, by which the same operation finds the values when it is resumed."""
+        self.target.set(self.prefix + MARKER, mark.write(path=self.path))
+
+    @property
+    def pending(self) -> bool:
+        """True while values are being put in their place."""
+        return self._read(PLAN) is not None
+
+    @property
+    def finished(self) -> bool:
+        """True if the values are in their place, and only what shows that is left."""
+        mark = self.mark
+        return mark is not None and mark.finished
+
+    def concerns(self, path: str) -> bool:
+        """Return True if nodes at or below a path may be absent: one is put in its place there."""
+        if not self.pending or self.path is None:
+            return self.pending
+        mine, other = paths.prefix(self.path), paths.prefix(path)
+        return mine.startswith(other) or other.startswith(mine)
+
+    def message(self) -> str:
+        """Return the state of the node that is replaced, with the writer and how to go on."""
+        mark, writer = self.mark or Mark.read(None), self.writer
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(writer.began))
+        node = "a node" if self.path is None else paths.show(self.path)
+        state = f"{node} in {self.target!r} may be absent or in part: {mark}, which began at"
+        if writer.here and writer.is_alive:
+            return (
+                f"{state} {since}, is replacing it (process {writer.process}); try again when it"
+                " has ended"
+            )
+        resume = ", or the same call with resume=True" if mark.attempt else ""
+        return (
+            f"{state} {since}, was interrupted while it replaced it, or is still writing;"
+            f" `omnizarr repair` finishes that{resume}; nothing is lost"
+        )
+
+    # Replacing
 
     def check(self, old: Extent) -> None:
         """Raise if something cannot be replaced."""
@@ -118,7 +161,7 @@ class Stage:
     def replace(self, old: Extent, new: Extent) -> None:
         """Replace all that belongs to `old` by what is staged and belongs to `new`."""
         try:
-            plan = self._make_plan(old, new) | {"path": new.path}
+            plan = self._make_plan(old, new) | {"path": self.path}
             self._write(PLAN, plan)
             self._apply(plan, old)
         except BaseException:
@@ -158,10 +201,18 @@ class Stage:
             )
         return True
 
-    @property
-    def pending(self) -> bool:
-        """True while values are being put in their place."""
-        return self._read(PLAN) is not None
+    def distinguish(self, new: Extent) -> None:
+        """Let staged metadata differ from the old ones by newlines at the end, if by nothing else.
+
+        In a database a node is known by the bytes of its metadata: a reader must notice that it was
+        replaced by one with the same metadata and other values.
+        """
+        for key in list_prefix(self.store, "") if isinstance(self.target, ChangesKeys) else ():
+            if key in new.metadata or new.is_document(key):
+                old, text = (store.get(key) or b"" for store in (self.target, self.store))
+                if text.rstrip() == old.rstrip():
+                    count = len(old) - len(old.rstrip()) + 1
+                    self.store.set(key, text.rstrip() + b"\n" * (count % _VARIANTS))
 
     def discard(self) -> None:
         """Erase the staged values, unless they are just replacing others.
@@ -198,18 +249,6 @@ class Stage:
         else:
             self.target.erase(self.prefix + PLAN)
 
-    @property
-    def mark(self) -> Mark | None:
-        """The marker of an operation that can be resumed."""
-        text = self.target.get(self.prefix + MARKER)
-        return None if text is None else Mark.read(text)
-
-    @property
-    def finished(self) -> bool:
-        """True if the values are in their place, and only what shows that is left."""
-        mark = self.mark
-        return mark is not None and mark.finished
-
     def _make_plan(self, old: Extent, new: Extent) -> Plan:
         staged = [key for key in list_prefix(self.store, "") if new.has(key)]
         listed = {key for prefix in old.prefixes for key in list_prefix(self.target, prefix)}
@@ -238,7 +277,7 @@ class Stage:
         kept = {*staged} - documents
         gone = [key for key in plan["old"] if key not in kept]
         if isinstance(self.target, ChangesKeys):
-            self._apply_at_once(gone, staged, old)
+            self._apply_at_once(self.target, gone, staged, old)
             return
         places = {key: (key in documents) + (key in metadata) for key in {*gone, *staged}}
         first = {key: (-places[key], key.endswith("attrs")) for key in gone}
@@ -250,11 +289,14 @@ class Stage:
                 raise StoreError(f"{key!r} vanished from {self.store!r} while it was put in place")
             self.target.set(key, value)
 
-    def _apply_at_once(self, gone: list[str], staged: list[str], old: Extent | None) -> None:
+    def _apply_at_once(
+        self, target: ChangesKeys, gone: list[str], staged: list[str], old: Extent | None
+    ) -> None:
         """Erase old values and rename new ones in one transaction, with the plan that says so."""
-        target: Any = self.target
-        mark, key = self.mark, self.prefix + MARKER
-        finished = () if mark is None else [(key, dataclasses.replace(mark, finished=True).write())]
+        mark, finished = self.mark, list[tuple[str, bytes]]()
+        if mark is not None:
+            done = dataclasses.replace(mark, finished=True)
+            finished = [(self.prefix + MARKER, done.write(path=self.path))]
         renamed = [(f"{self.prefix}new/{each}", each) for each in staged]
 
         def find(listed: ListKeys) -> KeyChanges:
@@ -305,8 +347,7 @@ class Stage:
         """Note, where an operation can be resumed, that nothing is left to do."""
         mark = self.mark
         if mark is not None:
-            finished = dataclasses.replace(mark, finished=True)
-            self.target.set(self.prefix + MARKER, finished.write())
+            self.keep(dataclasses.replace(mark, finished=True))
 
     def _write(self, name: str, content: Plan) -> None:
         self.target.set(self.prefix + name, json.dumps(content).encode())
@@ -324,6 +365,41 @@ class Stage:
         )
 
 
+class MemoryStage(Stage):
+    """A dictionary of its own, whose values are moved; a killed process leaves nothing."""
+
+    target: Any
+
+    def __init__(self, target: Store, path: str | None = None, name: str | None = None) -> None:
+        super().__init__(target, path, name)
+        self._staged: dict[str, bytes] = {}
+        self.store = MemoryStore(self._staged)
+
+    def check(self, old: Extent) -> None:
+        """Raise nothing: whatever is in memory can be replaced."""
+
+    def replace(self, old: Extent, new: Extent) -> None:
+        staged = [key for key in self._staged if new.has(key)]
+        staged.sort(key=lambda key: key in new.metadata)
+        with self.target.changing():
+            gone = [key for key in list_prefix(self.target, "") if old.has(key)]
+            gone.sort(key=lambda key: key not in old.metadata)
+            try:
+                self._move(gone, staged)
+            except BaseException:  # an interrupt must not lose anything
+                self._move(gone, staged)
+                raise
+
+    def _move(self, gone: Iterable[str], staged: Iterable[str]) -> None:
+        for key in gone:
+            self.target.erase(key)
+        for key in staged:
+            self.target.set(key, self._staged[key])
+
+    def discard(self) -> None:
+        self._staged.clear()
+
+
 def _digests(store: Store, keys: Iterable[str]) -> list[str]:
     """Return digests of those values that exist."""
     values = (store.get(key) for key in keys)
@@ -336,92 +412,62 @@ def publication_order(key: str) -> tuple[Any, ...]:
 
 
 @runtime_checkable
+class RenamesFiles(Protocol):
+    """Keeps values in files of a directory, which can be renamed, and named durably."""
+
+    def sync_folders(self, path: str) -> None: ...
+
+
+@runtime_checkable
 class Stages(Protocol):
-    """Can put staged values in their place without copying them."""
+    """Brings a stage of its own, as a session does that others see when it is committed."""
 
-    def stage(self, name: str | None = None) -> Stage: ...
+    def stage(self, path: str | None = None, name: str | None = None) -> Stage: ...
 
 
-def stage(store: Store, name: str | None = None) -> Stage:
+def stages_quickly(store: Store) -> bool:
+    """Return True if staged values are put in their place without being copied."""
+    return isinstance(store, (RenamesFiles, ExcludesThreads, Stages))
+
+
+def stage(store: Store, path: str | None = None, name: str | None = None) -> Stage:
     """Return a new stage of a store, or the one with a name that a killed writer left."""
-    if isinstance(store, Stages):
-        return store.stage(name)
-    inner = getattr(store, "inner", None) if commits_changes(store) else None
+    if isinstance(store, RenamesFiles):
+        from omnizarr.publish.directory import DirectoryStage  # noqa: PLC0415 - needs this module
+
+        return DirectoryStage(store, path, name)
+    if isinstance(store, ExcludesThreads):
+        return MemoryStage(store, path, name)
+    inner: Any = store if isinstance(store, Stages) or commits_changes(store) else None
     while inner is not None:  # a session takes nothing but nodes, also through other stores
         if isinstance(inner, Stages):
-            made = inner.stage(name)
+            made = inner.stage(path, name)
             made.target = store
             return made
         inner = getattr(inner, "inner", None)
-    return Stage(store, name)
+    return Stage(store, path, name)
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
-    """A node that was being written when its writer was killed, or is now."""
-
-    name: str
-    process: int
-    here: bool  # the process was one of this machine
-    began: float  # seconds since 1970
-    complete: bool  # it was being put in its place
-    path: str | None = None  # of a complete one, if it is known
-
-    @property
-    def is_alive(self) -> bool:
-        """True unless the process is known to have ended."""
-        return not self.here or is_running(self.process)
-
-    def concerns(self, path: str) -> bool:
-        """Return True if nodes at or below a path may be absent: one is put in its place there."""
-        if not self.complete or self.path is None:
-            return self.complete
-        mine, other = paths.prefix(self.path), paths.prefix(path)
-        return mine.startswith(other) or other.startswith(mine)
-
-    def message(self, store: Store) -> str:
-        """Return the state of the node that is replaced, with the writer and how to go on."""
-        mark = Mark.read(store.get(f"{FOLDER}/{self.name}/{MARKER}") or b"")
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.began))
-        node = "a node" if self.path is None else paths.show(self.path)
-        state = f"{node} in {store!r} may be absent or in part: {mark}, which began at {since},"
-        if self.here and self.is_alive:
-            return f"{state} is replacing it (process {self.process}); try again when it has ended"
-        resume = ", or the same call with resume=True" if mark.attempt else ""
-        return (
-            f"{state} was interrupted while it replaced it, or is still writing; `omnizarr repair`"
-            f" finishes that{resume}; nothing is lost"
-        )
+# What writers have staged, and are replacing
 
 
-def interrupted(store: Store) -> list[Interrupted]:
+def interrupted(store: Store) -> list[Stage]:
     """Return what writers have staged in a store that can list, those at work among them."""
-    if not can_list(store):
-        return []
-    found = []
-    for prefix in list_dir(store, f"{FOLDER}/")[1]:
-        name = prefix[len(FOLDER) + 1 : -1]
-        parts = NAME.fullmatch(name)
-        if parts is not None:
-            plan = store.get(f"{prefix}{PLAN}")
-            path = None
-            with contextlib.suppress(ValueError):  # a damaged one, or one of an older version
-                path = json.loads(plan or b"{}").get("path")
-            here, complete = parts[2] == machine(), plan is not None
-            found.append(Interrupted(name, int(parts[1]), here, int(parts[3]), complete, path))
-    return found
+    listed = list_dir(store, f"{FOLDER}/")[1] if can_list(store) else ()
+    names = (prefix[len(FOLDER) + 1 : -1] for prefix in listed)
+    return [stage(store, name=name) for name in names if WriterProcess.named(name) is not None]
 
 
-def replaced(store: Store, path: str) -> Interrupted | None:
-    """Return a node at, above or below a path that a writer is, or was, putting in its place."""
+def replaced(store: Store, path: str) -> Stage | None:
+    """Return a stage whose node, at, above or below a path, is or was being put in its place."""
     return next((each for each in interrupted(store) if each.concerns(path)), None)
 
 
 def warn_of_replacement(store: Store, listed: Iterable[str]) -> None:
     """Warn if prefixes in the root of a store show that a node was being replaced by a writer."""
     found = replaced(store, "") if f"{FOLDER}/" in listed else None
-    if found is not None and not (found.here and found.is_alive):
-        warn(found.message(store))
+    if found is not None and not (found.writer.here and found.writer.is_alive):
+        warn(found.message())
 
 
 # The number of the last change of metadata by this process, in any store.
@@ -443,9 +489,9 @@ def last_replacement() -> int:
     return _last_replacement
 
 
-def is_replacing(store: Store) -> bool:
+def _is_replacing(store: Store) -> bool:
     """Return True if a writer, which may be alive, is putting values in their place."""
-    return any(each.complete and each.is_alive for each in interrupted(store))
+    return any(each.writer.is_alive and each.pending for each in interrupted(store))
 
 
 def wait_for_replacement(store: Store) -> bool:
@@ -453,19 +499,27 @@ def wait_for_replacement(store: Store) -> bool:
 
     For stores with a low latency only, and not longer than some seconds.
     """
-    if not has_low_latency(store) or not is_replacing(store):
+    if not has_low_latency(store) or not _is_replacing(store):
         return False
     for _ in REPLACEMENT.tries():
-        if not is_replacing(store):
+        if not _is_replacing(store):
             break
     return True
+
+
+@contextlib.contextmanager
+def lock_replacement(store: Store) -> Iterator[None]:
+    """Keep other threads and processes from replacing nodes in a store."""
+    key = str(hash(storage_identity(store)[0]))  # two stores with the same hash only wait longer
+    with key_locks.locked(key_locks.NODES, [key]), lock_prefix(store, "", [MARKER], "replace"):
+        yield
 
 
 def recover_interrupted(store: Store) -> None:
     """Finish, or undo, what writers that are known to be dead were putting in its place."""
     for each in interrupted(store):
-        if each.complete and not each.is_alive:
-            stage(store, each.name).settle()
+        if each.pending and not each.writer.is_alive:
+            each.settle()
 
 
 def check_whole(store: Store, path: str) -> None:
@@ -476,7 +530,7 @@ def check_whole(store: Store, path: str) -> None:
     wait_for_replacement(store)
     found = replaced(store, path)
     if found is not None:
-        raise StoreError(found.message(store))
+        raise StoreError(found.message())
 
 
 def settle_replacements(store: Store, path: str) -> None:
@@ -487,93 +541,3 @@ def settle_replacements(store: Store, path: str) -> None:
     if replaced(store, path) is not None:
         recover_interrupted(store)
         check_whole(store, path)
-
-
-def recover(store: Store, name: str) -> None:
-    """Finish what a killed writer was putting in its place, or erase what it had not completed."""
-    stage(store, name).recover()
-
-
-class DeferredMetadataStore:
-    """`inner`, in which no metadata appears before `publish`; whoever writes through this sees it.
-
-    So a reader finds no node before it is complete, whatever interrupts its writer.
-    """
-
-    def __init__(self, inner: Store, is_metadata: Callable[[str], bool], hidden: str) -> None:
-        self.inner = inner
-        self.hidden = hidden  # the key of the marker, which is for other writers
-        self.is_metadata = is_metadata
-        self.metadata: dict[str, bytes] = {}
-        self.published: list[str] = []
-        self.read_only = inner.read_only
-        self.erases = can_erase(inner)
-
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        if not self.is_metadata(check_key(key)):
-            return None if key == self.hidden else self.inner.get(key, range)
-        value = self.metadata.get(key)
-        return value if value is None or range is None else range.of(value)
-
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
-        requested = [*requests]
-        mine = [key == self.hidden or self.is_metadata(key) for key, _ in requested]
-        pairs = list(zip(requested, mine, strict=True))
-        others = iter(get_many(self.inner, [request for request, own in pairs if not own]))
-        return [self.get(*request) if own else next(others) for request, own in pairs]
-
-    def set(self, key: str, value: Bytes) -> None:
-        check_writable(self)
-        if self.is_metadata(check_key(key)):
-            self.metadata[key] = bytes(flat(value))
-        else:
-            self.inner.set(key, value)
-
-    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
-        rows = [*values]
-        set_many(self.inner, [row for row in rows if not self.is_metadata(row[0])])
-        for key, value in rows:
-            if self.is_metadata(key):
-                self.set(key, value)
-
-    def erase(self, key: str) -> None:
-        check_writable(self)
-        if self.is_metadata(check_key(key)):
-            self.metadata.pop(key, None)
-        else:
-            self.inner.erase(key)
-
-    def list_prefix(self, prefix: str) -> Iterator[str]:
-        for key in list_prefix(self.inner, prefix):
-            if not self.is_metadata(key):
-                yield key
-        yield from (key for key in tuple(self.metadata) if key.startswith(prefix))
-
-    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        requested = [*keys]
-        found = sizes(self.inner, [key for key in requested if not self.is_metadata(key)])
-        mine = {key: len(self.metadata[key]) for key in requested if key in self.metadata}
-        return {**found, **mine}
-
-    def identity(self, prefix: str = "") -> StorageIdentity:
-        return storage_identity(self.inner, prefix)
-
-    def publish(self, belongs: Callable[[str], bool]) -> None:
-        """Store the metadata that belongs to a node: at once, or else the innermost first."""
-        mine = sorted(filter(belongs, self.metadata), key=publication_order)
-        if isinstance(self.inner, ChangesIf) and mine:
-            self.published += mine
-            self.inner.change_if({key: self.metadata[key] for key in mine}, {})
-            return
-        for key in mine:
-            self.published.append(key)
-            self.inner.set(key, self.metadata[key])
-
-    def retract(self) -> None:
-        """Erase the metadata that was published, the outermost first."""
-        while self.published:
-            self.inner.erase(self.published[-1])
-            self.published.pop()
-
-    def __repr__(self) -> str:
-        return repr(self.inner)

@@ -1,0 +1,364 @@
+"""Something new in a store, from the mark that reserves its place until others see it.
+
+A `Publication` is staged beside the node that it replaces, or written in its place with the
+metadata deferred. One marker shows its state: with what is staged, or beside the chunks, or beside
+a visible node that a job changes otherwise. The marker names the journal of a job; it says when the
+result is visible, and is erased last, so that whatever is killed is finished by the same job with
+``resume``.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from omnizarr.concurrency import file_locks, fork
+from omnizarr.concurrency.file_locks import Taken
+from omnizarr.errors import Conflict, NodeExists, OmnizarrError
+from omnizarr.model import paths
+from omnizarr.publish.mark import MARKER, Kind, Mark, marker
+from omnizarr.publish.stage import Extent, Stage, interrupted, lock_replacement, publication_order
+from omnizarr.stores import leases
+from omnizarr.stores.base import Bytes, ChangesIf, Range, Store, flat
+from omnizarr.stores.identity import StorageIdentity, storage_identity, unique_key
+from omnizarr.stores.operations import (
+    can_erase,
+    can_list,
+    check_key,
+    check_writable,
+    erase_prefix,
+    file_root,
+    get_many,
+    is_process_local,
+    list_prefix,
+    set_many,
+    set_new,
+    sizes,
+    supports_compare_and_set,
+)
+
+# It is new; it goes on with what an earlier process, or another part of a job, has begun; or it is
+# visible already, and only `clear` is left to be called.
+Begun: TypeAlias = Literal["new", "resumed", "finished"]
+
+
+class DeferredMetadataStore:
+    """`inner`, in which no metadata appears before `publish`; whoever writes through this sees it.
+
+    So a reader finds no node before it is complete, whatever interrupts its writer.
+    """
+
+    def __init__(self, inner: Store, is_metadata: Callable[[str], bool], hidden: str) -> None:
+        self.inner = inner
+        self.hidden = hidden  # the key of the marker, which is for other writers
+        self.is_metadata = is_metadata
+        self.metadata: dict[str, bytes] = {}
+        self._published: list[str] = []
+        self.read_only = inner.read_only
+        self.erases = can_erase(inner)
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        if not self.is_metadata(check_key(key)):
+            return None if key == self.hidden else self.inner.get(key, range)
+        value = self.metadata.get(key)
+        return value if value is None or range is None else range.of(value)
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+        requested = [*requests]
+        mine = [key == self.hidden or self.is_metadata(key) for key, _ in requested]
+        pairs = list(zip(requested, mine, strict=True))
+        others = iter(get_many(self.inner, [request for request, own in pairs if not own]))
+        return [self.get(*request) if own else next(others) for request, own in pairs]
+
+    def set(self, key: str, value: Bytes) -> None:
+        check_writable(self)
+        if self.is_metadata(check_key(key)):
+            self.metadata[key] = bytes(flat(value))
+        else:
+            self.inner.set(key, value)
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        rows = [*values]
+        set_many(self.inner, [row for row in rows if not self.is_metadata(row[0])])
+        for key, value in rows:
+            if self.is_metadata(key):
+                self.set(key, value)
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        if self.is_metadata(check_key(key)):
+            self.metadata.pop(key, None)
+        else:
+            self.inner.erase(key)
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        for key in list_prefix(self.inner, prefix):
+            if not self.is_metadata(key):
+                yield key
+        yield from (key for key in tuple(self.metadata) if key.startswith(prefix))
+
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        requested = [*keys]
+        found = sizes(self.inner, [key for key in requested if not self.is_metadata(key)])
+        mine = {key: len(self.metadata[key]) for key in requested if key in self.metadata}
+        return {**found, **mine}
+
+    def identity(self, prefix: str = "") -> StorageIdentity:
+        return storage_identity(self.inner, prefix)
+
+    def publish(self, belongs: Callable[[str], bool]) -> None:
+        """Store the metadata that belongs to a node: at once, or else the innermost first."""
+        mine = sorted(filter(belongs, self.metadata), key=publication_order)
+        if isinstance(self.inner, ChangesIf) and mine:
+            self._published += mine
+            self.inner.change_if({key: self.metadata[key] for key in mine}, {})
+            return
+        for key in mine:
+            self._published.append(key)
+            self.inner.set(key, self.metadata[key])
+
+    def retract(self) -> None:
+        """Erase the metadata that was published, the outermost first."""
+        while self._published:
+            self.inner.erase(self._published[-1])
+            self._published.pop()
+
+    def __repr__(self) -> str:
+        return repr(self.inner)
+
+
+@dataclass
+class Publication:
+    """Something new in a store that others see when it is complete; see `put`."""
+
+    store: Store
+    key: str  # of the marker
+    mark: Mark
+    stage: Stage | None = None  # staged: it has the values, the marker and the journal
+    deferred: DeferredMetadataStore | None = None  # deferred: it has the metadata
+    is_public: bool = False
+
+    @classmethod
+    def at(cls, store: Store, path: str, mark: Mark | None = None) -> Publication:
+        """Return the publication whose marker is, or is to be, beside the node at a path."""
+        stored = mark or Mark.read(store.get(marker(path)))
+        return cls(store, marker(path), stored)
+
+    @classmethod
+    def staged(cls, stage: Stage, mark: Mark | None = None) -> Publication:
+        """Return the publication of what is, or is to be, staged; a new marker is stored."""
+        if mark is not None and mark.attempt:
+            stage.keep(mark)
+        return cls(stage.target, stage.prefix + MARKER, mark or Mark.read(None), stage)
+
+    @property
+    def values(self) -> Store:
+        """The store that takes the new values, at the keys that they have in the end."""
+        return self.store if self.stage is None else self.stage.store
+
+    @property
+    def journal(self) -> tuple[Store, str]:
+        """The store and prefix of the journal."""
+        start = "" if self.stage is None else self.stage.prefix
+        return self.store, start + self.mark.journal
+
+    def put(self, old: Extent, new: Extent) -> None:
+        """Make the values visible, in place of those of `old`; the caller has locked replacement.
+
+        What is killed before is as it was; what is killed within is finished by `repair`, by
+        whoever overwrites it, or by the same job.
+        """
+        if self.stage is not None:
+            self.stage.replace(old, new)
+        elif self.deferred is not None:
+            self.deferred.publish(new.has)
+        self.is_public = True  # it stays, whatever happens from here on
+
+    def note_finished(self) -> None:
+        """Note that the result is visible; a stage does that itself."""
+        if self.stage is None and self.is_current():
+            with suppress(OmnizarrError, OSError):  # the result is complete, and visible
+                self.store.set(self.key, replace(self.mark, finished=True).write())
+
+    def clear(self) -> None:
+        """Erase all that is left, the marker last."""
+        if self.stage is not None:
+            self.stage.discard()
+        else:
+            self.erase_journal()
+            if self.is_current():
+                self.store.erase(self.key)
+
+    def erase_journal(self) -> None:
+        """Erase the journal."""
+        if self.mark.attempt and can_list(self.store):
+            erase_prefix(*self.journal)
+
+    def is_current(self) -> bool:
+        """Return True unless another attempt has begun, or the marker was erased."""
+        text = self.store.get(self.key)
+        return text is not None and Mark.read(text).attempt == self.mark.attempt
+
+
+def new_mark(operation: str, plan: str, kind: Kind) -> Mark:
+    """Return the mark of a new attempt at a job."""
+    return Mark(operation, plan, os.urandom(6).hex(), kind=kind)
+
+
+def find(
+    store: Store,
+    path: str,
+    plan: str,
+    *,
+    resume: bool,
+    shared: bool = False,
+    staged: Mapping[str, Publication] | None = None,
+) -> Publication | None:
+    """Return the publication of a plan that was interrupted, or that other processes have begun.
+
+    Completes, or undoes, the replacement of a node that it was killed in. `staged` is the result of
+    `find_staged`, where several plans are looked for.
+    """
+    if resume:
+        found = (find_staged(store) if staged is None else staged).get(plan)
+        if found is not None and found.stage is not None:
+            with lock_replacement(store):
+                found.stage.settle(overwrite=True)
+            return replace(found, mark=found.stage.mark or found.mark)
+    text = store.get(marker(path)) if resume or shared else None
+    if text is None or Mark.read(text).plan != plan:
+        return None
+    return Publication.at(store, path, Mark.read(text))
+
+
+def find_staged(store: Store) -> dict[str, Publication]:
+    """Return the publications of jobs that have staged something, by plan."""
+    found: dict[str, Publication] = {}
+    for stage in interrupted(store) if not is_process_local(store) else ():
+        mark = stage.mark
+        if mark is not None:
+            found[mark.plan] = Publication(store, stage.prefix + MARKER, mark, stage)
+    return found
+
+
+def clear_outdated(staged: dict[str, Publication], operation: str, plans: Collection[str]) -> None:
+    """Erase what the same operation has staged for a source that has changed since."""
+    outdated = (p for p, a in staged.items() if a.mark.operation == operation and p not in plans)
+    _clear(staged, [*outdated])
+
+
+def clear_abandoned(store: Store, path: str) -> None:
+    """Erase what jobs have staged to replace the node at a path, which another one begins to."""
+    staged = find_staged(store)
+    _clear(staged, [p for p, a in staged.items() if a.stage is not None and a.stage.path == path])
+
+
+def _clear(staged: dict[str, Publication], plans: Iterable[str]) -> None:
+    """Erase some publications.
+
+    The caller has locked the destination, so that nobody else is at work there; where a store has
+    no locks, they are left to `repair`.
+    """
+    for plan in plans:
+        store = staged[plan].store
+        if file_root(store) or supports_compare_and_set(store):
+            staged.pop(plan).clear()
+
+
+def begin_beside(store: Store, path: str, mark: Mark, shared: bool) -> tuple[Publication, Begun]:
+    """Begin to change a visible node, whose metadata stays, or join other processes that do."""
+    key = marker(path)
+    if set_new(store, key, mark.write()):
+        return Publication(store, key, mark), "new"
+    old = Publication.at(store, path)
+    if shared and old.mark.plan == mark.plan:
+        return old, "finished" if old.mark.finished else "resumed"
+    takes_over = old.mark.kind is Kind.EXTEND or mark.kind is not Kind.EXTEND
+    if shared or not (takes_over or old.mark.finished):
+        raise NodeExists(
+            f"{paths.show(path)} in {store!r} {old.mark.effect}: {old.mark} was interrupted, or is"
+            " still writing; finish that first"
+        )
+    old.erase_journal()
+    store.set(key, mark.write())
+    return Publication(store, key, mark), "new"
+
+
+def settle_staged(store: Store, resume: bool = True) -> None:
+    """Finish, or undo, the replacements of nodes in which jobs were killed, and clear them.
+
+    Without `resume`, only those of processes that are known to have ended.
+    """
+    for stage in interrupted(store):
+        if stage.writer.is_alive and not resume:
+            continue
+        if stage.pending:
+            with lock_replacement(store):
+                stage.settle(overwrite=resume)
+        if stage.finished:
+            stage.discard()
+
+
+Part: TypeAlias = tuple[int, int]  # the number of this part, from 1, and of all parts
+
+_at_work: set[tuple[Any, str, Part | None]] = set()  # destinations of jobs of this process
+_at_work_lock = fork.lock()
+
+
+@contextmanager
+def locked_destination(
+    store: Store, path: str, operation: str, part: Part | None
+) -> Iterator[Callable[[], None]]:
+    """Keep other jobs from writing to a destination until the block ends.
+
+    Raises Conflict if another job has it. Parts of one job share it, but not with the same part.
+    The context is a function that raises if the lock was lost meanwhile.
+    """
+    place = unique_key(store), path
+    own = (*place, part)
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    where = platform.node() or "this machine"
+    said = f"process {os.getpid()} of {where} since {since} ({operation})"
+    try:
+        with _at_work_lock:
+            parts = {each[2] for each in _at_work if each[:2] == place}
+            if parts and (part is None or None in parts or part in parts):
+                raise Taken(f"another thread of this process, {os.getpid()}".encode())
+            _at_work.add(own)
+        try:
+            with _locked(store, path, said, part) as check:
+                yield check
+        finally:
+            _at_work.discard(own)
+    except Taken as e:
+        who = e.text.decode("utf-8", "replace") or "another job"
+        which = f"{paths.show(path)} in {store!r}" if path else repr(store)
+        which = f"part {part[0]} of {which}" if part else which
+        raise Conflict(
+            f"{which} is being written by {who}; wait until it ends, or stop it"
+        ) from None
+
+
+@contextmanager
+def _locked(store: Store, path: str, said: str, part: Part | None) -> Iterator[Callable[[], None]]:
+    """Hold the lock of a destination, if the store has locks between processes."""
+    kind, root = f"job-{zlib.crc32(path.encode('utf-8', 'surrogatepass')):08x}", file_root(store)
+    own = f"{kind}-{part[0]}" if part else kind
+    if root is not None:
+        with ExitStack() as held:
+            for each in dict.fromkeys((kind, own)):
+                shared = part is not None and each == kind
+                name = os.path.join(root, file_locks.NAME + each)
+                held.enter_context(file_locks.in_use(name, said.encode(), shared=shared))
+            yield lambda: None
+    elif supports_compare_and_set(store):
+        with leases.leased(store, "", own, wait=False, said=said) as lease:
+            yield lease.check
+    else:
+        yield lambda: None

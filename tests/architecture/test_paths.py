@@ -1,0 +1,74 @@
+"""The functions on the way of common calls, each the second time: a reader can follow them.
+
+The goals are those of the redesign; where one is not met yet, the limit is today's number, which
+only falls.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+
+SOURCE = str(Path(oz.__file__).parent)
+DATA = np.arange(24, dtype="i4").reshape(6, 4)
+
+
+def functions_and_files(call: Callable[[], object]) -> tuple[int, int]:
+    """Return how many functions of the package a call goes through, and in how many files."""
+    found: set[tuple[str, str, int]] = set()
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        hidden = code.co_name.startswith("<")  # comprehensions and lambdas, read where they are
+        if event == "call" and code.co_filename.startswith(SOURCE) and not hidden:
+            found.add((code.co_filename, code.co_qualname, code.co_firstlineno))
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return len(found), len({file for file, _, _ in found})
+
+
+def _calls(folder: Path) -> dict[str, Callable[[int], object]]:
+    array = oz.create_array(folder / "a.zarr", data=DATA, chunks=(3, 2))
+    over: Any = {"data": DATA, "chunks": (3, 2), "overwrite": True}
+    oz.create_array(folder / "over.zarr", **over)
+    return {
+        "read": lambda _: array[...],
+        "open": lambda _: oz.open(folder / "a.zarr"),
+        "partial write": lambda _: array.__setitem__((slice(1), slice(1)), 5),
+        "create": lambda n: oz.create_array(folder / f"n{n}.zarr", shape=(6, 4), dtype="i4"),
+        "create with data": lambda _: oz.create_array(folder / "over.zarr", **over),
+        "copy": lambda n: oz.copy_hierarchy(folder / "a.zarr", folder / f"c{n}.zarr"),
+    }
+
+
+# Functions and files: the limits, and the goals of the redesign.
+LIMITS = {
+    "read": ((7, 6), (7, 6)),
+    "open": ((24, 14), (20, 10)),
+    "partial write": ((69, 21), (30, 10)),
+    "create": ((130, 36), (60, 15)),
+    "create with data": ((340, 53), (150, 25)),
+    "copy": ((200, 33), (120, 20)),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_second_call_goes_through_few_functions(name: str, tmp_path: Path) -> None:
+    call = _calls(tmp_path)[name]
+    call(1)
+    functions, files = functions_and_files(lambda: call(2))
+    limit = LIMITS[name][0]
+    assert functions <= limit[0]
+    assert files <= limit[1]

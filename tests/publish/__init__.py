@@ -1,0 +1,1 @@
+"""Tests of the one way in which something new becomes visible."""

@@ -1,0 +1,42 @@
+"""A writer that is killed at any moment leaves the old node, or one that is known as incomplete.
+
+`python -m tests.crash moments` tries 200 moments of each writer, and `killed` each of its changes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.crash.operations import OPERATIONS
+from tests.crash.server import Client, serving
+
+SEED = 0 if os.environ.get("OMNIZARR_SAME_EXAMPLES") else int(time.time())
+MOMENTS = 8
+WRITERS = (
+    *("create with data", "save", "overwrite", "copy hierarchy", "convert", "rechunk", "pyramid"),
+    *("import", "OME write", "CF write", "geo write", "xarray write", "Dask write"),
+)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with serving(tmp_path_factory.mktemp("moments")) as found:
+        if found is None:
+            pytest.skip("the machine needs Linux and a compiler (cc)")
+        yield found
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_writer_that_is_killed_at_any_moment_leaves_no_node_in_part(
+    client: Client, writer: str
+) -> None:
+    kind = ("directory", "SQLite")[(SEED + WRITERS.index(writer)) % 2]
+    zarr_format = OPERATIONS[writer].formats[-1]
+    options = {"kind": kind, "server": "", "calls": kind != "directory"}
+    found = client.run("moments", writer, zarr_format, sample=MOMENTS, seed=SEED, **options)
+    assert found["points"] == MOMENTS
+    assert found["bad"] == []
