@@ -22,6 +22,7 @@ from omnizarr.conventions.cf.variable import (
     TimesAs,
     Variable,
     decode,
+    fill_is_missing,
     named_axes,
     plain_attributes,
     variable_attributes,
@@ -167,21 +168,22 @@ class Dataset(Mapping[str, Variable]):
             >>> ocean.dimension("depth")
             2
         """
-        dataset: Dataset | None = self
-        while dataset is not None:
+        for dataset in self._upwards():
             if name in dataset.dimensions:
                 return dataset.dimensions[name]
-            dataset = dataset.parent
         raise NodeNotFound(f"unknown dimension {name!r} in {self.group!r} and its parent groups")
 
     def _above(self, name: str, size: int) -> bool:
         """Return True if a parent group has the dimension with the same size."""
-        dataset = self.parent
+        above = (each.dimensions for each in [*self._upwards()][1:])
+        return next((sizes[name] for sizes in above if name in sizes), None) == size
+
+    def _upwards(self) -> Iterator[Dataset]:
+        """Yield this dataset and those above it."""
+        dataset: Dataset | None = self
         while dataset is not None:
-            if name in dataset.dimensions:
-                return dataset.dimensions[name] == size
+            yield dataset
             dataset = dataset.parent
-        return False
 
     def _declared(self) -> dict[str, int]:
         """Return the dimensions that NCZarr lists in the group, used or not."""
@@ -227,12 +229,7 @@ class Dataset(Mapping[str, Variable]):
         ]
 
     def _is_visible(self, name: str) -> bool:
-        dataset: Dataset | None = self
-        while dataset is not None:
-            if name in dataset._arrays:
-                return True
-            dataset = dataset.parent
-        return "/" in name
+        return "/" in name or any(name in dataset._arrays for dataset in self._upwards())
 
     # Writing
 
@@ -291,13 +288,13 @@ class Dataset(Mapping[str, Variable]):
         fills = Packing.of(stored, {FILL: attributes.get(FILL)}).missing
         fill = fills[0] if fills else None
         array_attributes = dict(attributes)
-        format = self.group._location.format
-        if fill is not None and not format.undefined_fill:
-            array_attributes[FILL] = encode_fill(fill, stored)
+        if not fill_is_missing(self.group):
+            if fill is not None:
+                array_attributes[FILL] = encode_fill(fill, stored)
+            else:
+                fill = "" if stored.kind in "UT" else np.zeros((), stored)[()]
         options["attributes"] = array_attributes
         options["dimension_names"] = list(dimensions)
-        if fill is None and not format.undefined_fill:
-            fill = _zero(stored)
         options["fill_value"] = fill
         data = None if given is None else self._encoded(name, given, shape, stored, options)
         array = self.group.create_array(name, shape=shape, dtype=stored, data=data, **options)
@@ -310,7 +307,7 @@ class Dataset(Mapping[str, Variable]):
         """Return values as a new variable stores them, which is found out with one in memory."""
         plain: Any = {"attributes": options["attributes"], "fill_value": options["fill_value"]}
         plain |= {"dimension_names": options["dimension_names"], "compressors": None}
-        format: Any = self.group._location.format.name
+        format = self.group.zarr_format
         array = create_array(
             MemoryStore(), path=name, shape=shape, dtype=dtype, zarr_format=format, **plain
         )
@@ -376,7 +373,7 @@ class Dataset(Mapping[str, Variable]):
         for name, array in self._arrays.items():
             axes = ", ".join(n or "-" for n in array.dimension_names or ()) or str(array.shape)
             about = [array.attrs.get(key) for key in ("long_name", "units")]
-            type_ = type_name(array._model.data_type)
+            type_ = type_name(array.metadata.data_type)
             rows[name] = "  ·  ".join([axes, type_, *(str(a) for a in about if a)])
         if self.groups:
             rows["groups"] = ", ".join(self.groups)
@@ -490,10 +487,6 @@ def _user_defined(name: str) -> CannotExpress:
         f"NetCDF's user-defined type {name} is not supported in datasets; store its fields as"
         " variables, or the array with create_array"
     )
-
-
-def _zero(dtype: np.dtype[Any]) -> Any:
-    return "" if dtype.kind in "UT" else np.zeros((), dtype)[()]
 
 
 def _size(value: Any) -> int | None:

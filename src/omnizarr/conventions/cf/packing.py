@@ -137,7 +137,7 @@ def valid_bounds(
     low = None if low is None else math.ceil(low - tolerance * max(1, abs(low)))
     high = None if high is None else math.floor(high + tolerance * max(1, abs(high)))
     if either_sign and not unpacked:
-        low, high = (_with_sign(b, dtype) for b in (low, high))
+        low, high = (None if b is None else _in_type(b, dtype, b) for b in (low, high))
     limits = np.iinfo(dtype)
     return Valid(
         None if low is None or low <= limits.min else low,
@@ -182,14 +182,19 @@ def find_word(value: Any) -> str | None:
 
 
 def _bound(value: Any, name: str) -> Any:
-    value = as_number(value)
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    value = _only(as_number(value))
+    if value is not None and not _is_number(value):
         raise _invalid(name, "a number", value)
-    return value if math.isfinite(value) else None
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _only(value: Any) -> Any:
+    """Return the only element of a list, or the value itself."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _invalid(name: str, expected: str, value: Any) -> InvalidMetadata:
@@ -202,13 +207,14 @@ def _steps(bound: Any, scale: float, offset: float) -> Any:
     return None if bound is None else (bound - offset) / scale
 
 
-def _with_sign(bound: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a bound in the type with the intended sign if it is given in the stored type."""
-    if bound is None:
-        return None
+def _in_type(number: int, dtype: np.dtype[Any], other: int | None) -> int | None:
+    """Return a number in an integer type with either sign; `other` if it does not fit.
+
+    With `_Unsigned`, some writers give numbers in the stored type and some in the intended one.
+    """
     limits, span = np.iinfo(dtype), 2 ** (8 * dtype.itemsize)
-    candidates = (bound, bound + span, bound - span)
-    return next((b for b in candidates if limits.min <= b <= limits.max), bound)
+    candidates = (number, number + span, number - span)
+    return next((n for n in candidates if limits.min <= n <= limits.max), other)
 
 
 @dataclass(frozen=True)
@@ -231,9 +237,9 @@ class Packing:
     stored: np.dtype[Any]
     scale: float | None = None
     offset: float | None = None
-    signed: bool | None = None  # intended sign of stored integers; None if that of their type
-    missing: tuple[Any, ...] = ()  # stored numbers that mark missing values
-    valid: Valid = field(default_factory=Valid)  # for numbers with the intended sign
+    signed: bool | None = None
+    missing: tuple[Any, ...] = ()
+    valid: Valid = field(default_factory=Valid)
 
     @classmethod
     def of(
@@ -263,7 +269,7 @@ class Packing:
         unsigned = str(attributes.get("_Unsigned", "")).lower()
         signed = {"true": False, "false": True}.get(unsigned) if dtype.kind in "iu" else None
         listed = [
-            _number(value, dtype, name, signed is not None)
+            _stored_number(value, dtype, name, signed is not None)
             for name in (FILL, MISSING)
             for value in _several(attributes.get(name))
         ]
@@ -451,11 +457,8 @@ def _several(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _number(value: Any, dtype: np.dtype[Any], name: str, either_sign: bool) -> Any:
-    """Return an attribute's number in the stored type; None if the type cannot represent it.
-
-    With `_Unsigned`, some writers give it in the stored type and some in the intended one.
-    """
+def _stored_number(value: Any, dtype: np.dtype[Any], name: str, either_sign: bool) -> Any:
+    """Return an attribute's number in the stored type; None if the type cannot represent it."""
     try:
         number = decode_fill(value, np.dtype("f8")) if isinstance(value, str) else value
         if dtype.kind == "f":
@@ -465,21 +468,16 @@ def _number(value: Any, dtype: np.dtype[Any], name: str, either_sign: bool) -> A
             return None
     except (ValueError, TypeError, OverflowError):
         raise InvalidMetadata(f"{name}: expected a number, got {value!r}") from None
-    bounds, span = np.iinfo(dtype), 2 ** (8 * dtype.itemsize)
-    candidates = (int(number), int(number) - span, int(number) + span)
-    for candidate in candidates if either_sign else candidates[:1]:
-        if bounds.min <= candidate <= bounds.max:
-            return candidate
-    return None
+    if either_sign:
+        return _in_type(int(number), dtype, None)
+    return int(number) if np.iinfo(dtype).min <= number <= np.iinfo(dtype).max else None
 
 
 def _factor(attributes: Mapping[str, Any], name: str) -> float | None:
-    value = attributes.get(name)
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
+    value = _only(attributes.get(name))
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not np.isfinite(value):
+    if not _is_number(value) or not np.isfinite(value):
         raise InvalidMetadata(f"{name}: expected a finite number, got {value!r}")
     if name == "scale_factor" and value == 0:
         raise InvalidMetadata("scale_factor: 0 would make all values equal")

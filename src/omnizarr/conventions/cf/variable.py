@@ -9,14 +9,14 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import Array, View
+from omnizarr import Array, Group, View
 from omnizarr.conventions.cf.packing import FILL, Packing, as_numbers, encode_fill
 from omnizarr.conventions.cf.times import TICKS, UNITS, Times, is_time
 from omnizarr.errors import InvalidArgument, InvalidMetadata, SelectionError
@@ -30,6 +30,7 @@ from omnizarr.extension import (
     cast,
     is_masked_array,
     is_nczarr,
+    location_of,
 )
 
 Values = npt.NDArray[Any]
@@ -62,34 +63,30 @@ class Joined:
         self._letters[self._with_all(selection)] = letters
 
     @property
-    def view(self) -> _Viewer:
+    def view(self) -> LazySelections:
         """Lazy selections: ``joined.view[...]``."""
-        return _Viewer(self)
+        return LazySelections(lambda chosen: Joined(self._letters.view[self._with_all(chosen)]))
 
     def _with_all(self, selection: Any) -> tuple[Any, ...]:
         """Return a selection of strings as a selection of all their characters."""
         parts = selection if isinstance(selection, tuple) else (selection,)
-        if len(parts) - any(p is Ellipsis for p in parts) > len(self.shape):
+        has_ellipsis = any(p is Ellipsis for p in parts)
+        if len(parts) - has_ellipsis > len(self.shape):
             raise SelectionError(
                 f"{len(parts)} indices for strings with {len(self.shape)} axes; single characters"
                 " are in .array"
             )
-        if any(p is Ellipsis for p in parts):
-            return (*parts, slice(None))
-        return (*parts, Ellipsis)
+        return (*parts, slice(None) if has_ellipsis else Ellipsis)
 
 
-class _Viewer:
-    def __init__(self, joined: Joined) -> None:
-        self._joined = joined
+class LazySelections:
+    """Makes a part of something by indexing."""
 
-    def __getitem__(self, selection: Any) -> Joined:
-        return Joined(self._joined._letters.view[self._joined._with_all(selection)])
+    def __init__(self, select: Callable[[Any], Any]) -> None:
+        self._select = select
 
-
-def is_letters(array: Array) -> bool:
-    """Return True if an array consists of single characters."""
-    return array.dtype == np.dtype("S1") and array.ndim > 0
+    def __getitem__(self, selection: Any) -> Any:
+        return self._select(selection)
 
 
 def charset(attributes: Any, dtype: np.dtype[Any]) -> str | None:
@@ -156,10 +153,10 @@ class Decoding:
 
     packing: Packing
     times: Times | None = None
-    duration: str | None = None  # a unit, for numbers that xarray wrote from timedelta64
-    tick: str = "ns"  # NumPy's unit of durations
-    boolean: bool = False  # integers that xarray wrote from booleans
-    encoding: str | None = None  # character encoding of bytes that are text
+    duration: str | None = None
+    tick: str = "ns"
+    boolean: bool = False
+    encoding: str | None = None
 
     @classmethod
     def of(
@@ -194,14 +191,11 @@ class Decoding:
         written = str(attributes.get("dtype", ""))
         if times is not None and is_time(attributes):
             return cls(packing, Times.of(attributes, times == "cftime"))
-        if (
-            times is not None
-            and written.startswith("timedelta64")
-            and attributes.get("units") in UNITS
-        ):
+        units = attributes.get("units")
+        if times is not None and written.startswith("timedelta64") and units in UNITS:
             tick = written.removeprefix("timedelta64[").removesuffix("]")
-            exact = tick in TICKS and UNITS[attributes["units"]] % TICKS[tick] == 0
-            return cls(packing, duration=attributes["units"], tick=tick if exact else "ns")
+            exact = tick in TICKS and UNITS[units] % TICKS[tick] == 0
+            return cls(packing, duration=units, tick=tick if exact else "ns")
         return cls(packing, boolean=written == "bool" and dtype.kind in "iu")
 
     @property
@@ -232,12 +226,15 @@ class Decoding:
             return read_text(values, self.encoding).astype(self.dtype)
         if self.times is None and self.duration is None:
             return self.packing.decode(values)
-        absent = self.packing.is_missing(values)
-        packed = self.packing.packed
-        numbers = self.packing.decode(values) if packed else self.packing.as_seen(values)
+        absent, numbers = self.packing.is_missing(values), self._unpacked(values)
         if self.times is not None:
             return self.times.decode(numbers, absent)
         return self._durations(np.where(absent, 0, numbers), absent)
+
+    def _unpacked(self, stored: Values) -> Values:
+        """Return stored numbers in the units of times; those that are missing are not replaced."""
+        packing = self.packing
+        return packing.decode(stored) if packing.packed else packing.as_seen(stored)
 
     def _durations(self, numbers: Values, absent: npt.NDArray[np.bool_]) -> Values:
         length = UNITS[self.duration or ""] // TICKS[self.tick]
@@ -300,11 +297,9 @@ class Decoding:
         numbers, absent = self._numbers(values)
         packing = self.packing
         missing = packing.is_missing(stored)
-        if stored.dtype == np.dtype("i8"):
-            missing = missing | (
-                stored == np.iinfo("i8").min
-            )  # what xarray makes of NaT, and reads
-        found = packing.decode(stored) if packing.packed else packing.as_seen(stored)
+        if stored.dtype == np.dtype("i8"):  # what xarray makes of NaT, and reads
+            missing = missing | (stored == np.iinfo("i8").min)
+        found = self._unpacked(stored)
         if found.dtype.kind == "f":
             unit = self.times.unit if self.times is not None else UNITS[self.duration or ""]
             # Times that were read from floats are rounded to a tick of their own.
@@ -409,9 +404,13 @@ class Variable(Shaped):
         return self.decoding.dtype
 
     @property
-    def view(self) -> Viewer:
+    def view(self) -> LazySelections:
         """Lazy selections: ``variable.view[...]``."""
-        return Viewer(self)
+        return LazySelections(self._part)
+
+    def _part(self, selection: Any) -> Variable:
+        source, names = self._source.view[selection], _kept(self.dimensions, selection)
+        return Variable(self.array, source, names, self.decoding)
 
     def read(self) -> Any:
         """Return all decoded values.
@@ -434,34 +433,23 @@ class Variable(Shaped):
     def _values(self) -> npt.NDArray[Any]:
         return np.asarray(self[...])
 
+    def _axes(self) -> str:
+        axes = zip(self.dimensions or (None,) * self.ndim, self.shape, strict=True)
+        return ", ".join(f"{n or '-'}: {k}" for n, k in axes)
+
     def __repr__(self) -> str:
-        names = self.dimensions or (None,) * self.ndim
-        axes = ", ".join(f"{n or '-'}: {k}" for n, k in zip(names, self.shape, strict=True))
-        return f"<Variable {self.array.name}  ({axes}) {self.dtype}>"
+        return f"<Variable {self.array.name}  ({self._axes()}) {self.dtype}>"
 
     def _repr_html_(self) -> str:
-        axes = zip(self.dimensions or (None,) * self.ndim, self.shape, strict=True)
         about = {key: self.attributes.get(key) for key in ("long_name", "units")}
         rows = {
             "shape": str(self.shape),
-            "dimensions": ", ".join(f"{n or '-'}: {k}" for n, k in axes),
+            "dimensions": self._axes(),
             "data type": str(self.dtype),
             **{key.replace("_", " "): str(text) for key, text in about.items() if text},
         }
         title = f"{self.array.name} in {self.array.store!r}  ·  variable"
         return card(title, rows, folded=attributes_section(self.array.attrs.asdict()))
-
-
-class Viewer:
-    """Creates views of a variable by indexing."""
-
-    def __init__(self, variable: Variable) -> None:
-        self._variable = variable
-
-    def __getitem__(self, selection: Any) -> Variable:
-        of = self._variable
-        source = of._source.view[selection]
-        return Variable(of.array, source, _kept(of.dimensions, selection), of.decoding)
 
 
 def _kept(names: tuple[str | None, ...] | None, selection: Any) -> tuple[str | None, ...] | None:
@@ -512,7 +500,7 @@ def decode(
         array(['2026-01-01', '2026-01-02'], dtype='datetime64[D]')
     """
     if fill_value_is_missing is None:
-        fill_value_is_missing = array._location.format.undefined_fill
+        fill_value_is_missing = fill_is_missing(array)
     attributes = {**(inherited or {}), **array.attrs.asdict()}
     fill = array.fill_value if fill_value_is_missing else None
     fill = fill.item() if isinstance(fill, np.generic) else fill
@@ -522,6 +510,11 @@ def decode(
     except InvalidMetadata as e:
         raise InvalidMetadata(f"{array.name} in {array.store!r}: {e}") from e
     return Variable(array, source, dimensions, decoding)
+
+
+def fill_is_missing(node: Array | Group) -> bool:
+    """Return True if xarray and NetCDF-C take fill values for missing: in versions 1 and 2."""
+    return location_of(node).format.undefined_fill
 
 
 # Attributes of where an array is, or of the group that it is part of; all others are of its values.
@@ -547,7 +540,7 @@ def described_values(
             plain = encode_fill(plain[0] if isinstance(plain, list) else plain, dtype)
         if not _OF_PLACE.fullmatch(name) and _is_json(plain):
             found[name] = plain
-    if isinstance(array, Array) and array._location.format.undefined_fill and FILL not in found:
+    if isinstance(array, Array) and fill_is_missing(array) and FILL not in found:
         fill = None if array.dimension_names is None else array.fill_value
         if fill is not None and (zero_is_missing or fill != 0):
             found[FILL] = encode_fill(fill, dtype)
@@ -567,7 +560,7 @@ def _source(array: Array) -> tuple[Array | View | Joined, tuple[str | None, ...]
     if is_scalar(array):
         return array.view[0], ()
     names = array.dimension_names if array.ndim else ()
-    if is_letters(array):
+    if array.dtype == np.dtype("S1") and array.ndim:
         return Joined(array), None if names is None else names[:-1]
     return array, names
 

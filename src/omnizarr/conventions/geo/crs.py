@@ -34,7 +34,7 @@ from omnizarr.errors import (
     NodeExists,
     warn,
 )
-from omnizarr.extension import ARRAY_DIMENSIONS, open_node, paths
+from omnizarr.extension import ARRAY_DIMENSIONS, location_of, open_node, paths
 
 _URL = re.compile(r"^https?://www\.opengis\.net/def/crs/([\w.-]+)/([\w.-]+)/([\w.-]+)/?$")
 _URN = re.compile(r"^urn:ogc:def:crs:([\w.-]+):([\w.-]*):([\w.-]+)$")
@@ -51,14 +51,23 @@ _GEOGRAPHIC = ("GEOGCRS", "GEOGRAPHICCRS", "GEOGCS")
 
 Way = Literal["cf", "gdal", "both", "proj"]
 GRID_MAPPING = "spatial_ref"
-PROJ = {
-    "schema_url": (
-        "https://raw.githubusercontent.com/zarr-conventions/geo-proj/refs/tags/v1/schema.json"
-    ),
-    "spec_url": "https://github.com/zarr-conventions/geo-proj/blob/v1/README.md",
-    "uuid": "f17cb550-5864-4468-aeb7-f3180cfb622f",
-    "name": "proj:",
-}
+
+
+def _convention(name: str, repository: str, uuid: str) -> dict[str, str]:
+    """Return the entry of a convention in the attribute `zarr_conventions`."""
+    schema = "https://raw.githubusercontent.com/zarr-conventions/{}/refs/tags/v1/schema.json"
+    specification = "https://github.com/zarr-conventions/{}/blob/v1/README.md"
+    return {
+        "schema_url": schema.format(repository),
+        "spec_url": specification.format(repository),
+        "uuid": uuid,
+        "name": name,
+    }
+
+
+PROJ = _convention("proj:", "geo-proj", "f17cb550-5864-4468-aeb7-f3180cfb622f")
+SPATIAL = _convention("spatial", "spatial", "689b58e2-cf7b-45e0-9fff-9cfc0883d6b4")
+MULTISCALES = _convention("multiscales", "multiscales", "d35379db-88df-4056-af3a-620245f8e347")
 
 
 @dataclass(frozen=True)
@@ -178,7 +187,7 @@ class CRS:
             >>> oz.geo.CRS.of(4326).to_pyproj().to_epsg()
             4326
         """
-        pyproj = _pyproj("as an object of pyproj")
+        pyproj = _pyproj()
         definition = self.definition
         try:
             if definition is self.parameters and definition is not None:
@@ -257,24 +266,20 @@ def from_gdal(value: Any) -> CRS | None:
     """Return the system of GDAL's `_CRS`, an object with `url`, `wkt` or `projjson`, or None."""
     if not isinstance(value, Mapping):
         raise InvalidMetadata(f"_CRS: expected an object with url, wkt or projjson, got {value!r}")
-    url, wkt, projjson = (value.get(name) for name in ("url", "wkt", "projjson"))
-    found = CRS(
-        url=url if isinstance(url, str) and url else None,
-        wkt=wkt if isinstance(wkt, str) and wkt else None,
-        projjson=dict(projjson) if isinstance(projjson, Mapping) and projjson else None,
-    )
-    return found or None
+    return _stated(value, url="url", wkt="wkt", projjson="projjson")
+
+
+def _stated(attributes: Mapping[str, Any], **names: str) -> CRS | None:
+    """Return the system of definitions under these names; None if all are missing or invalid."""
+    kinds: dict[str, Any] = {"projjson": Mapping}
+    found = {field: attributes.get(name) for field, name in names.items()}
+    valid = {k: v for k, v in found.items() if isinstance(v, kinds.get(k, str)) and v}
+    return CRS(**valid) or None
 
 
 def from_proj(attributes: Mapping[str, Any]) -> CRS | None:
     """Return the system of the attributes `proj:code`, `proj:wkt2`, `proj:projjson`, or None."""
-    code, wkt, projjson = (attributes.get(f"proj:{n}") for n in ("code", "wkt2", "projjson"))
-    found = CRS(
-        stated_code=code if isinstance(code, str) else None,
-        wkt=wkt if isinstance(wkt, str) else None,
-        projjson=dict(projjson) if isinstance(projjson, Mapping) else None,
-    )
-    return found or None
+    return _stated(attributes, stated_code="proj:code", wkt="proj:wkt2", projjson="proj:projjson")
 
 
 def to_gdal(crs: CRS) -> dict[str, Any]:
@@ -340,12 +345,13 @@ def _wkt_code(text: str) -> str | None:
     return None
 
 
-def _pyproj(purpose: str) -> Any:
+def _pyproj() -> Any:
     try:
         import pyproj  # noqa: PLC0415 - an optional package
     except ImportError as e:
         raise MissingModule(
-            f"a coordinate reference system {purpose} needs pyproj; pip install 'omnizarr[geo]'"
+            "a coordinate reference system as an object of pyproj needs pyproj;"
+            " pip install 'omnizarr[geo]'"
         ) from e
     return pyproj
 
@@ -408,23 +414,24 @@ def sibling(array: Array, name: str) -> Array | None:
     parent = "" if name.startswith("/") else array.path
     while True:
         parent = parent.rpartition("/")[0]
-        location = array._location.at(paths.join(parent, paths.normalize(name)))
-        node = location.find([]) if location.path != array.path else None
-        if node is not None:
-            found = open_node(location, node)
+        path = paths.join(parent, paths.normalize(name))
+        found = _node_at(array, path) if path != array.path else None
+        if found is not None or not parent:
             return found if isinstance(found, Array) else None
-        if not parent:
-            return None
 
 
 def parent_group(array: Array) -> Group | None:
     """Return the parent group of an array; None for an array at the root."""
     if not array.path:
         return None
-    location = array._location.at(array.path.rpartition("/")[0])
-    node = location.find([])
-    found = None if node is None else open_node(location, node)
+    found = _node_at(array, array.path.rpartition("/")[0])
     return found if isinstance(found, Group) else None
+
+
+def _node_at(array: Array, path: str) -> Array | Group | None:
+    location = location_of(array).at(path)
+    node = location.find([])
+    return None if node is None else open_node(location, node)
 
 
 def write_crs(array: Array, crs: Any, *, way: Way = "cf", name: str = GRID_MAPPING) -> CRS:

@@ -20,7 +20,9 @@ from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.variable import described_values
 from omnizarr.conventions.geo.crs import (
     CRS,
+    MULTISCALES,
     PROJ,
+    SPATIAL,
     Way,
     read_crs,
     registered,
@@ -50,20 +52,6 @@ _COMPRESSION = {"codecs", "compressors", "serializer"}
 Convention = Literal["multiscales", "geozarr"]
 
 LIST_VERSION = "0.1"  # of "Multiscale Arrays", the convention of lists of datasets
-_SPEC = "https://github.com/zarr-conventions/{0}/blob/v1/README.md"
-_SCHEMA = "https://raw.githubusercontent.com/zarr-conventions/{0}/refs/tags/v1/schema.json"
-SPATIAL = {
-    "schema_url": _SCHEMA.format("spatial"),
-    "spec_url": _SPEC.format("spatial"),
-    "uuid": "689b58e2-cf7b-45e0-9fff-9cfc0883d6b4",
-    "name": "spatial",
-}
-MULTISCALES = {
-    "schema_url": _SCHEMA.format("multiscales"),
-    "spec_url": _SPEC.format("multiscales"),
-    "uuid": "d35379db-88df-4056-af3a-620245f8e347",
-    "name": "multiscales",
-}
 
 
 @document_options(ArrayOptions)

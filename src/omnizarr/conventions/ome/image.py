@@ -22,7 +22,6 @@ from omnizarr.conventions.ome.model import (
 from omnizarr.conventions.ome.region import axis_factor, select
 from omnizarr.conventions.ome.rules import check
 from omnizarr.conventions.ome.versions import (
-    NEWEST,
     RawMetadata,
     Version,
     find_metadata,
@@ -33,6 +32,7 @@ from omnizarr.errors import InvalidMetadata, NodeNotFound, Problem, SelectionErr
 from omnizarr.extension import Info, Store, attributes_section, card, existing_node, paths, title
 
 N = TypeVar("N", Array, Group)
+M = TypeVar("M")
 Unit = str | Mapping[str, str] | None
 
 # Members without which an image can still be read.
@@ -104,7 +104,7 @@ def load(group: Group, parent: Loaded | None = None) -> Loaded | None:
     if found is None:
         return None
     where = f"{group.name} in {group.store!r}"
-    name = found.version or (parent.version_name if parent else _default(found))
+    name = found.version or (parent.version_name if parent else found.implied_version.name)
     try:
         version = get_version(name)
     except InvalidMetadata as e:
@@ -117,10 +117,6 @@ def load(group: Group, parent: Loaded | None = None) -> Loaded | None:
     _check_zarr(group, found, version, where)
     members = _valid_members(found, version, where)
     return Loaded(group, version, name, from_json(members))
-
-
-def _default(found: RawMetadata) -> str:
-    return NEWEST if found.namespaced else "0.4"
 
 
 def _check_zarr(group: Group, found: RawMetadata, version: Version, where: str) -> None:
@@ -433,7 +429,22 @@ class Image(OmeGroup):
         return self.info._repr_html_()
 
 
-class Labels(Mapping[str, Image]):
+class ByName(Mapping[str, M]):
+    """Parts of an image or plate by name."""
+
+    _names: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
+
+class Labels(ByName[Image]):
     """The label images of an image by name."""
 
     def __init__(self, loaded: Loaded | None) -> None:
@@ -445,15 +456,6 @@ class Labels(Mapping[str, Image]):
             names = ", ".join(self._names) or "none"
             raise NodeNotFound(f"unknown labels {name!r}; labels: {names}")
         return image_at(self._loaded, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def _ipython_key_completions_(self) -> list[str]:
-        return list(self)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
     def __repr__(self) -> str:
         return f"<Labels {', '.join(self._names) or 'none'}>"

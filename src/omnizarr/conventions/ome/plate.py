@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, overload
 
 from omnizarr import Group
 from omnizarr import open as open_zarr
-from omnizarr.conventions.ome.image import Image, Labels, Loaded, OmeGroup, image_at, load, member
+from omnizarr.conventions.ome.image import (
+    ByName,
+    Image,
+    Labels,
+    Loaded,
+    OmeGroup,
+    image_at,
+    load,
+    member,
+)
 from omnizarr.conventions.ome.model import PlateLayout, WellLayout
 from omnizarr.errors import InvalidMetadata, NodeNotFound, WrongNode
 from omnizarr.extension import can_list
 
 
-class Well(OmeGroup, Mapping[str, Image]):
+class Well(OmeGroup, ByName[Image]):
     """The fields of view of a well by path, or by number: ``well[0]``."""
 
     def __init__(self, loaded: Loaded) -> None:
@@ -22,23 +31,15 @@ class Well(OmeGroup, Mapping[str, Image]):
             raise WrongNode(f"{loaded} is not a well")
         self._loaded = loaded
         self.layout: WellLayout = loaded.metadata.well
+        self._names = tuple(f.path for f in self.layout.fields)
 
     def __getitem__(self, field: str | int) -> Image:
-        names = list(self)
+        names = self._names
         if isinstance(field, int) and -len(names) <= field < len(names):
             field = names[field]
         if field not in names:
             raise NodeNotFound(f"{self._loaded} has no field {field!r}; fields: {', '.join(names)}")
         return image_at(self._loaded, str(field))
-
-    def __iter__(self) -> Iterator[str]:
-        return (f.path for f in self.layout.fields)
-
-    def _ipython_key_completions_(self) -> list[str]:
-        return list(self)
-
-    def __len__(self) -> int:
-        return len(self.layout.fields)
 
     def _rows(self) -> dict[str, str]:
         return {"fields": ", ".join(self)}
@@ -50,7 +51,7 @@ class Well(OmeGroup, Mapping[str, Image]):
         )
 
 
-class Plate(OmeGroup, Mapping[str, Well]):
+class Plate(OmeGroup, ByName[Well]):
     """The wells of a plate by path, such as ``"A/1"``."""
 
     def __init__(self, loaded: Loaded) -> None:
@@ -58,6 +59,7 @@ class Plate(OmeGroup, Mapping[str, Well]):
             raise WrongNode(f"{loaded} is not a plate")
         self._loaded = loaded
         self.layout: PlateLayout = loaded.metadata.plate
+        self._names = tuple(w.path for w in self.layout.wells)
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -70,23 +72,14 @@ class Plate(OmeGroup, Mapping[str, Well]):
         return self.layout.columns
 
     def __getitem__(self, well: str) -> Well:
-        if well not in list(self):
-            some = ", ".join(list(self)[:10]) + (", …" if len(self) > 10 else "")
+        if well not in self._names:
+            some = ", ".join(self._names[:10]) + (", …" if len(self) > 10 else "")
             raise NodeNotFound(f"{self._loaded} has no well {well!r}; wells: {some}")
         group = member(self._loaded, well, Group)
         loaded = load(group, self._loaded)
         if loaded is None:
             raise InvalidMetadata(f"{group.name} in {group.store!r} has no OME-Zarr metadata")
         return Well(loaded)
-
-    def __iter__(self) -> Iterator[str]:
-        return (w.path for w in self.layout.wells)
-
-    def _ipython_key_completions_(self) -> list[str]:
-        return list(self)
-
-    def __len__(self) -> int:
-        return len(self.layout.wells)
 
     def _rows(self) -> dict[str, str]:
         runs = len(self.layout.acquisitions)
