@@ -39,6 +39,7 @@ from omnizarr.model.node import (
     PREFIX,
 )
 
+Step: TypeAlias = dict[str, Any]  # a configuration of numcodecs, with its id
 # A filter on arrays that a version 2 document lists after one on bytes, or that sees the bytes of
 # the items as another type; its configuration is that of the filter, with the id.
 ON_BYTES = "filter-on-bytes"
@@ -64,9 +65,7 @@ _WITH_PREFIX = frozenset(
 _OF_IMAGES = IMAGE_FORMATS | IMAGE_COMPRESSORS
 
 
-def from_ids(
-    steps: Sequence[dict[str, Any]], order: str, rank: int, data_type: Named
-) -> tuple[Named, ...]:
+def from_ids(steps: Sequence[Step], order: str, rank: int, data_type: Named) -> tuple[Named, ...]:
     """Return the model's codecs for numcodecs configurations in the order of encoding."""
     named = [
         Named(PREFIX + step["id"], {k: v for k, v in step.items() if k != "id"}) for step in steps
@@ -115,14 +114,14 @@ def split_order(array: ArrayModel, format_name: str) -> tuple[str, list[Named]]:
     raise cannot(format_name, f"the axis order {axes}", "only C and F order exist")
 
 
-def to_ids(array: ArrayModel, format_name: str) -> tuple[str, list[dict[str, Any]], Named]:
+def to_ids(array: ArrayModel, format_name: str) -> tuple[str, list[Step], Named]:
     """Return the order, the numcodecs configurations in the order of encoding, and the item type.
 
     The type has the byte order of the first filter's input.
     """
     order, codecs = split_order(array, format_name)
-    steps: list[dict[str, Any]] = []
-    filters: list[dict[str, Any]] = []
+    steps: list[Step] = []
+    filters: list[Step] = []
     stored = None
     for codec in codecs:
         step = as_step(codec)
@@ -137,8 +136,8 @@ def to_ids(array: ArrayModel, format_name: str) -> tuple[str, list[dict[str, Any
 
 
 def _with_types(
-    filters: list[dict[str, Any]], stored: Any, data_type: Named, format_name: str
-) -> tuple[list[dict[str, Any]], Named]:
+    filters: list[Step], stored: Any, data_type: Named, format_name: str
+) -> tuple[list[Step], Named]:
     """Return filters that see items as they come, and the type that the first one gets."""
     if stored in ("little", "big"):  # as in version 3, where the type has no order
         first = next((found for f in filters if (found := taken(f)) is not None), None)
@@ -164,11 +163,9 @@ def _to_id(codec: Named, format_name: str) -> dict[str, Any]:
         return config
     if codec.name.startswith(PREFIX):
         return {"id": codec.name.removeprefix(PREFIX), **config}
-    if codec.name in _SAME:
+    if codec.name in _SAME | _OF_IMAGES:
         if codec.name == "zstd" and not config.get("checksum", False):
             config.pop("checksum", None)
-        return {"id": codec.name, **config}
-    if codec.name in _OF_IMAGES:
         return {"id": codec.name, **config}
     if codec.name == "crc32c":
         return {"id": "crc32c"}
@@ -179,9 +176,7 @@ def _to_id(codec: Named, format_name: str) -> dict[str, Any]:
     raise cannot(format_name, f"the codec {codec.name!r}")
 
 
-def split_compressor(
-    steps: list[dict[str, Any]],
-) -> tuple[list[dict[str, Any]] | None, dict[str, Any] | None]:
+def split_compressor(steps: list[Step]) -> tuple[list[Step] | None, Step | None]:
     """Split numcodecs configurations into the filters and the compressor of version 2."""
     last = steps[-1]["id"] if steps else None
     filters = (ARRAY_TO_ARRAY | ARRAY_TO_BYTES | BYTES_FILTERS) - ARRAY_COMPRESSORS
@@ -248,13 +243,8 @@ def to_names(array: ArrayModel) -> tuple[Named, ...]:
             raise cannot("3", f"the codec {id_!r}", "it has no name there")
         if id_ in ARRAY_TO_ARRAY:
             items = given({**config, "id": id_}, items)
-        if codec.name == "transpose" and config.get("order") in ("C", "F"):
-            axes = range(len(array.shape))
-            config["order"] = list(axes if config["order"] == "C" else reversed(axes))
-            codec = Named("transpose", config)
-        elif codec.name == "endian":  # its name in 2023
-            codec = Named("bytes", config, codec.must_understand)
-        elif from_id:
+        codec = _modern(codec, len(array.shape))
+        if from_id:
             codec = own_name(codec, (items.size or 1) if at_bytes else 1)
         at_bytes = codec.name == "bytes"
         out.append(codec)
@@ -270,7 +260,7 @@ def own_name(codec: Named, size: int) -> Named:
         return codec
     id_, config = codec.name.removeprefix(PREFIX), dict(effective(codec).configuration)
     if id_ == "blosc":
-        return _blosc(config, size)
+        return blosc(config, size)
     if id_ == "gzip":
         return Named("gzip", {"level": config.get("level", 1)})
     if id_ == "zstd":
@@ -297,7 +287,8 @@ def _check_blocks(codec: Named, data_type: Named) -> None:
             raise cannot("3", what, "it has no registered name there")
 
 
-def _blosc(config: dict[str, Any], size: int) -> Named:
+def blosc(config: dict[str, Any], size: int) -> Named:
+    """Return blosc of version 3 with the settings of numcodecs, for items of that size."""
     shuffle = config.get("shuffle", 1)
     if shuffle == -1:
         shuffle = 2 if size == 1 else 1
@@ -338,22 +329,22 @@ class Items:
 
 def items_of(data_type: Named) -> Items:
     """Return size and byte order of the items of an array."""
+    orders = known_byte_orders(data_type)
+    # Fields of structures are never converted one by one.
+    known = len(orders) == 1 and data_type.name not in ("struct", "structured")
     try:
-        orders = byte_orders(data_type)
-        # Fields of structures are never converted one by one.
-        known = len(orders) == 1 and data_type.name not in ("struct", "structured")
         return Items(itemsize(data_type), next(iter(orders)) if known else None)
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
         return Items(None, None)  # a malformed configuration; binding the type reports it
 
 
-def taken(step: dict[str, Any]) -> Items | None:
+def taken(step: Step) -> Items | None:
     """Return the items that a filter expects, or None if it accepts any."""
     found = _stated(step, 0)
     return None if found is None else items_of(found)
 
 
-def given(step: dict[str, Any], before: Items) -> Items:
+def given(step: Step, before: Items) -> Items:
     """Return the items that a filter produces."""
     if step["id"] == "packbits":
         return Items(1, None)
@@ -361,7 +352,7 @@ def given(step: dict[str, Any], before: Items) -> Items:
     return before if found is None else items_of(found)
 
 
-def as_step(codec: Named) -> dict[str, Any] | None:
+def as_step(codec: Named) -> Step | None:
     """Return the configuration, with its id, of a filter on arrays; None for other codecs."""
     id_ = codec.name.removeprefix(PREFIX)
     if id_ not in ARRAY_TO_ARRAY or (id_ == codec.name and id_ != "bitround"):
@@ -369,7 +360,7 @@ def as_step(codec: Named) -> dict[str, Any] | None:
     return {**codec.configuration, "id": id_}
 
 
-def ordered(steps: Iterable[dict[str, Any]], before: str | None) -> list[dict[str, Any]]:
+def ordered(steps: Iterable[Step], before: str | None) -> list[Step]:
     """Return filters that each state the byte order of the items from the filter before."""
     out = []
     for step in steps:
@@ -379,7 +370,7 @@ def ordered(steps: Iterable[dict[str, Any]], before: str | None) -> list[dict[st
     return out
 
 
-def ending(steps: list[dict[str, Any]], order: str) -> list[dict[str, Any]]:
+def ending(steps: list[Step], order: str) -> list[Step]:
     """Return filters the last of which produces items in the stored byte order."""
     for i in reversed(range(len(steps))):
         if taken(steps[i]) is not None:
@@ -387,7 +378,7 @@ def ending(steps: list[dict[str, Any]], order: str) -> list[dict[str, Any]]:
     return steps
 
 
-def _stated(step: dict[str, Any], side: int) -> Named | None:
+def _stated(step: Step, side: int) -> Named | None:
     """Return the type of decoded (0) or encoded (1) items, if it is stated and known."""
     members = _MEMBERS.get(step["id"])
     text = None if members is None else step.get(members[side])
@@ -402,9 +393,7 @@ def _stated(step: dict[str, Any], side: int) -> Named | None:
         return named if itemsize(named) else None
 
 
-def _with_orders(
-    step: dict[str, Any], taken: str | None, given: str | None = None
-) -> dict[str, Any]:
+def _with_orders(step: Step, taken: str | None, given: str | None = None) -> dict[str, Any]:
     """Return the filter with other byte orders; None leaves one unchanged."""
     before = _stated(step, 0)
     stated = _stated(step, 1)
@@ -466,12 +455,12 @@ def as_object(extension: Named) -> dict[str, Any]:
     return doc
 
 
-def byte_orders_known(data_type: Named) -> bool:
-    """Return True if the type has a byte order that this library knows."""
+def known_byte_orders(data_type: Named) -> set[str]:
+    """Return the byte orders of a type; none for a malformed one, which binding it reports."""
     try:
-        return bool(byte_orders(data_type))
+        return byte_orders(data_type)
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
-        return False  # a malformed configuration; binding the type reports it
+        return set()
 
 
 def with_order(codecs: Codecs, order: str | None) -> Codecs:
@@ -479,7 +468,9 @@ def with_order(codecs: Codecs, order: str | None) -> Codecs:
     out = []
     for codec in codecs:
         if codec.name == "cast_value":
-            order = "little" if byte_orders_known(_target(codec)) else None
+            target = codec.configuration.get("data_type")  # a malformed one is reported when bound
+            known = isinstance(target, str) and known_byte_orders(Named(target))
+            order = "little" if known else None
         step = as_step(codec)
         if step is not None:
             order = given(step, Items(None, order)).order
@@ -520,12 +511,6 @@ def with_filter_orders(codecs: Codecs) -> Codecs:
     return tuple(inside(codec, with_filter_orders, lambda index: index) for codec in out)
 
 
-def _target(codec: Named) -> Named:
-    """Return the type that a cast produces; a malformed one is reported when it is bound."""
-    stated = codec.configuration.get("data_type")
-    return Named(stated if isinstance(stated, str) else "")
-
-
 def letters(codecs: Codecs, field: str) -> list[str]:
     """Return the positions of transposes whose order is a letter, also inside shards."""
     found: list[str] = []
@@ -545,20 +530,21 @@ def letters(codecs: Codecs, field: str) -> list[str]:
 
 def modern(codecs: Codecs, rank: int) -> Codecs:
     """Return codecs in today's form, for the spellings of writers in 2023."""
-    out = []
-    for codec in codecs:
-        if codec.name == "endian":
-            codec = Named("bytes", codec.configuration, codec.must_understand)
-        if codec.name == "transpose" and codec.configuration.get("order") in ("C", "F"):
-            axes = list(range(rank))
-            order = axes if codec.configuration["order"] == "C" else axes[::-1]
-            codec = codec.replace(order=order)
-        out.append(inside(codec, partial(modern, rank=rank), partial(modern, rank=rank + 1)))
-    return tuple(out)
+    inner, index = partial(modern, rank=rank), partial(modern, rank=rank + 1)
+    return tuple(inside(_modern(codec, rank), inner, index) for codec in codecs)
+
+
+def _modern(codec: Named, rank: int) -> Named:
+    if codec.name == "endian":  # the name of "bytes" in 2023
+        return Named("bytes", codec.configuration, codec.must_understand)
+    if codec.name == "transpose" and codec.configuration.get("order") in ("C", "F"):
+        axes = list(range(rank))
+        return codec.replace(order=axes if codec.configuration["order"] == "C" else axes[::-1])
+    return codec
 
 
 # Members that zarr-python takes from the type of the array where version 3 metadata lack them.
-_OF_TYPE = {
+_MEMBER_OF_TYPE = {
     "numcodecs.shuffle": "elementsize",
     "numcodecs.fixedscaleoffset": "dtype",
     "numcodecs.quantize": "dtype",
@@ -574,7 +560,7 @@ def completed(codecs: Codecs, data_type: Named) -> Codecs:
     """
     out = []
     for codec in codecs:
-        member = _OF_TYPE.get(codec.name)
+        member = _MEMBER_OF_TYPE.get(codec.name)
         if member is not None and codec.configuration.get(member) is None:
             size = items_of(data_type).size
             if size is None:

@@ -27,28 +27,29 @@ Kind: TypeAlias = Literal["array", "group"]
 
 
 class Format(Protocol):
-    """One version of Zarr."""
+    """One version of Zarr; by default, a node's metadata and chunks have one prefix."""
 
     name: str
     dialect: Dialect
     # True if an array may leave its fill value undefined.
-    undefined_fill: bool
+    undefined_fill: bool = False
     # True if an array's dimension names are one of its attributes.
-    names_in_attributes: bool
+    names_in_attributes: bool = True
     # True if metadata have codecs by their ids in numcodecs.
-    codecs_by_id: bool
+    codecs_by_id: bool = False
     # True if its readers know codecs that only add a checksum.
-    checksums_are_read: bool
+    checksums_are_read: bool = True
     # True if groups exist, and if they exist without metadata of their own.
-    has_groups: bool
-    implicit_groups: bool
+    has_groups: bool = True
+    implicit_groups: bool = False
     # True if a setting decides the order of elements in chunks.
-    order_by_setting: bool
+    order_by_setting: bool = False
     # The reason why nothing may be written, or None.
-    frozen: str | None
+    frozen: str | None = None
 
     def path(self, path: str) -> str:
         r"""Return the path as this format stores it: most take `\` for `/`."""
+        return paths.forward(path)
 
     def keys(self, path: str) -> tuple[str, ...]:
         """Return every key that may hold metadata of the node at `path`."""
@@ -79,6 +80,10 @@ class Format(Protocol):
         `choice` is one of those of the setting `codecs`.
         """
 
+    def own_codec(self, codec: Named, size: int) -> Named:
+        """Return a codec of a new array, for items of that size, by the name it has here."""
+        return codec
+
     def sharded(
         self, array: ArrayModel, shards: tuple[Any, ...], index_location: str = "end"
     ) -> ArrayModel:
@@ -90,80 +95,51 @@ class Format(Protocol):
 
     def new_type(self, named: Named) -> Named:
         """Return the data type of a new array for which this one was requested."""
+        return named
 
     def key_encoding(self, separator: str | None) -> Named:
         """Return the chunk key encoding of new arrays."""
 
     def check_name(self, path: str) -> None:
         """Raise InvalidName if a path is not allowed."""
-
-    def name_advice(self, path: str) -> str | None:
-        """Return why a path, though allowed, should better be changed, or None."""
-
-    def name_warning(self, path: str) -> str | None:
-        """Return the rule that a path's last name breaks, though such nodes are read, or None."""
-
-    def root_documents(self) -> dict[str, bytes]:
-        """Return the documents that a hierarchy must have besides its nodes."""
-
-    def chunk_prefix(self, path: str) -> str:
-        """Return the prefix of the keys of an array's chunks."""
-
-    def listing(self, path: str) -> str:
-        """Return the prefix to list one level deep for the children of a group."""
-
-    def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
-        """Return possible children in that listing; kind None if only their metadata tell."""
-
-    def subtree(self, path: str) -> tuple[list[str], list[str]]:
-        """Return the keys and the prefixes that belong to a node and to all below it."""
-
-    def is_metadata(self, key: str) -> bool:
-        """Return True if a key can only be that of a metadata document, never of a chunk."""
-
-    def is_zarr_key(self, key: str) -> bool:
-        """Return True if a key, relative to the hierarchy, can belong to this format."""
-
-
-class BesideChunks:
-    """The rules that formats share in which a node's metadata and chunks have one prefix."""
-
-    name: str
-    has_groups = True
-    implicit_groups = False
-    order_by_setting = False
-    frozen: str | None = None
-
-    def path(self, path: str) -> str:
-        return paths.forward(path)
-
-    def new_type(self, named: Named) -> Named:
-        return named
-
-    def check_name(self, path: str) -> None:
         if "\\" in path:
             raise InvalidName(
                 f"the path {path!r} contains a backslash, which zarr {self.name} takes for a"
                 " slash; rename the node, or keep it in zarr 3"
             )
 
+    def name_advice(self, path: str) -> str | None:
+        """Return why a path, though allowed, should better be changed, or None."""
+
     def name_warning(self, path: str) -> str | None:
+        """Return the rule that a path's last name breaks, though such nodes are read, or None."""
         return None
 
     def root_documents(self) -> dict[str, bytes]:
+        """Return the documents that a hierarchy must have besides its nodes."""
         return {}
 
     def chunk_prefix(self, path: str) -> str:
+        """Return the prefix of the keys of an array's chunks."""
         return paths.prefix(path)
 
     def listing(self, path: str) -> str:
+        """Return the prefix to list one level deep for the children of a group."""
         return paths.prefix(path)
 
     def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
+        """Return possible children in that listing; kind None if only their metadata tell."""
         return {paths.name(p[:-1]): None for p in prefixes}
 
     def subtree(self, path: str) -> tuple[list[str], list[str]]:
+        """Return the keys and the prefixes that belong to a node and to all below it."""
         return [], [paths.prefix(path)]
+
+    def is_metadata(self, key: str) -> bool:
+        """Return True if a key can only be that of a metadata document, never of a chunk."""
+
+    def is_zarr_key(self, key: str) -> bool:
+        """Return True if a key, relative to the hierarchy, can belong to this format."""
 
 
 def check_version(fields: Fields, version: int) -> None:

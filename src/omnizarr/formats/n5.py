@@ -22,7 +22,7 @@ from omnizarr._json import kind_of, load_object
 from omnizarr.errors import CannotExpress, Problem
 from omnizarr.formats import format
 from omnizarr.formats.codec_names import N5_BLOCKS, SHUFFLES, as_object
-from omnizarr.formats.format import BesideChunks, Documents, dumps
+from omnizarr.formats.format import Documents, Format, dumps
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
 from omnizarr.model.node import PREFIX
@@ -41,15 +41,11 @@ ITEM_SIZES = {
 NOT_WRITTEN = "N5 is read but never written; convert it first: omnizarr convert SRC DST --to 3"
 
 
-class N5(BesideChunks):
+class N5(Format):
     """N5."""
 
     name = "n5"
     dialect: Dialect = "v2"  # as its fill values, which are zeros, are spelled
-    undefined_fill = False
-    names_in_attributes = True
-    checksums_are_read = True
-    codecs_by_id = False
     implicit_groups = True
     frozen: str | None = NOT_WRITTEN
 

@@ -10,8 +10,8 @@ from omnizarr._json import kind_of, load_object
 from omnizarr.errors import InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import codec_names, format
 from omnizarr.formats.format import (
-    BesideChunks,
     Documents,
+    Format,
     Kind,
     ascii_advice,
     cannot,
@@ -50,14 +50,12 @@ _LEVELS = {
 COMPRESSORS = ("zlib", "bz2", "lzma", "blosc")
 
 
-class V1(BesideChunks):
+class V1(Format):
     """Zarr version 1."""
 
     name = "1"
     dialect: Dialect = "v1"
     undefined_fill = True
-    names_in_attributes = True
-    checksums_are_read = True
     codecs_by_id = True
     has_groups = False
     order_by_setting = True

@@ -8,8 +8,8 @@ from omnizarr._json import kind_of, load_object
 from omnizarr.errors import InvalidName, Problem
 from omnizarr.formats import codec_names, format
 from omnizarr.formats.format import (
-    BesideChunks,
     Documents,
+    Format,
     ascii_advice,
     cannot,
     check_version,
@@ -36,13 +36,12 @@ NAMES = (".zarray", ".zgroup", ".zattrs")
 OBJECT_TYPES = {"vlen-utf8": "string", "vlen-bytes": "bytes"}
 
 
-class V2(BesideChunks):
+class V2(Format):
     """Zarr version 2."""
 
     name = "2"
     dialect: Dialect = "v2"
     undefined_fill = True
-    names_in_attributes = True
     # zarr-python 2 has no crc32c, and tensorstore no filters at all.
     checksums_are_read = False
     codecs_by_id = True

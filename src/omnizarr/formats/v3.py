@@ -18,15 +18,14 @@ from omnizarr.formats import codec_names, format
 from omnizarr.formats.codec_names import (
     Codecs,
     as_object,
-    byte_orders_known,
     inside,
     with_filter_orders,
     with_order,
 )
 from omnizarr.formats.draft.extensions import is_sharding
 from omnizarr.formats.format import (
-    BesideChunks,
     Documents,
+    Format,
     Kind,
     cannot,
     check_version,
@@ -38,7 +37,6 @@ from omnizarr.formats.format import (
 )
 from omnizarr.formats.numpy_types import (
     as_json,
-    byte_orders,
     field_parts,
     only_old,
     renamed_struct,
@@ -63,19 +61,15 @@ CONSOLIDATED = "consolidated_metadata"
 CONSOLIDATED_MEMBERS = (CONSOLIDATED, "metadata")
 _START = b'{\n  "zarr_format": 3,\n  "node_type": "array",'
 _VLEN = "vlen-utf8 is for strings and vlen-bytes for byte strings"
-_OF_TYPE = "a member that follows from the array's type is missing; read as zarr-python does"
 OPTIONAL = ("attributes", "storage_transformers", "dimension_names")
 
 
-class V3(BesideChunks):
+class V3(Format):
     """Zarr version 3."""
 
     name = "3"
     dialect: Dialect = "v3"
-    undefined_fill = False
     names_in_attributes = False
-    checksums_are_read = True
-    codecs_by_id = False
 
     def path(self, path: str) -> str:
         return path  # a backslash is an ordinary character
@@ -185,12 +179,12 @@ class V3(BesideChunks):
             elif not good:
                 fields.warn("consolidated_metadata", "not of kind 'inline'; ignored")
                 inside = None
-        elif consolidated is not None:
-            message = f"expected an object, got {kind_of(consolidated)}"
-            fields.error("consolidated_metadata", message)
         elif "consolidated_metadata" in fields.values:
-            message = "expected an object, got null; leave the field out"
-            fields.warn("consolidated_metadata", message)
+            message = f"expected an object, got {kind_of(consolidated)}"
+            if consolidated is None:
+                fields.warn("consolidated_metadata", f"{message}; leave the field out")
+            else:
+                fields.error("consolidated_metadata", message)
         fields.done("not valid zarr 3")
         return GroupModel(attributes, extra, inside)
 
@@ -206,7 +200,7 @@ class V3(BesideChunks):
         grid = self._essential(fields, "chunk_grid")
         encoding = self._essential(fields, "chunk_key_encoding")
         codecs = self._codecs(fields, len(shape), data_type)
-        order = "little" if byte_orders_known(data_type) else None
+        order = "little" if codec_names.known_byte_orders(data_type) else None
         if with_order(codecs, order) != codecs:
             fields.warn("codecs", "'bytes' without 'endian' for a multi-byte type; read as little")
         transformers = self._list(fields, "storage_transformers")
@@ -283,7 +277,8 @@ class V3(BesideChunks):
             fields.error("codecs", str(e))
             return modern
         if whole != modern:
-            fields.warn("codecs", _OF_TYPE)
+            message = "a member that follows from the array's type is missing; read as zarr-python"
+            fields.warn("codecs", f"{message} does")
         return whole
 
     def _dimension_names(self, fields: Fields, rank: int) -> tuple[str | None, ...] | None:
@@ -359,7 +354,7 @@ class V3(BesideChunks):
         older = only_old(array.data_type)
         if older is not None:
             raise cannot(self.name, older)
-        orders = byte_orders(array.data_type) if byte_orders_known(array.data_type) else set()
+        orders = codec_names.known_byte_orders(array.data_type)
         if len(orders) > 1:
             raise cannot(self.name, "a structure that mixes byte orders")
         if _has_subarrays(array.data_type):
@@ -394,14 +389,11 @@ class V3(BesideChunks):
         if choice == "portable":  # GDAL up to 3.12 does not know crc32c
             return (Named("bytes"), Named("zstd", {"level": 3, "checksum": True}))
         size = itemsize or 1
-        config = {
-            "cname": "lz4",
-            "clevel": 5,
-            "shuffle": "shuffle" if size > 1 else "noshuffle",
-            "typesize": size,
-            "blocksize": 0,
-        }
-        return (Named("bytes"), Named("blosc", config), Named("crc32c"))
+        blosc = codec_names.blosc({"shuffle": 1 if size > 1 else 0}, size)
+        return (Named("bytes"), blosc, Named("crc32c"))
+
+    def own_codec(self, codec: Named, size: int) -> Named:
+        return codec_names.own_name(codec, size)
 
     def sharded(
         self, array: ArrayModel, shards: tuple[Any, ...], index_location: str = "end"
@@ -436,7 +428,15 @@ class V3(BesideChunks):
         """Return why a path that is allowed should better be changed, or None."""
         if path.isascii() and "__" not in path and "\\" not in path:
             return None  # as nearly all
-        return advice(path)
+        found = next(filter(None, map(reserved, (*paths.ancestors(path), path))), None)
+        if found is not None:
+            return found
+        if "\\" in path:
+            return "contains a backslash, which other readers take for a slash and Windows refuses"
+        normal = unicodedata.normalize("NFKC", path)
+        if path == normal:
+            return None
+        return f"is not in Unicode's form NFKC ({normal!r}); stores that normalize may lose it"
 
     def name_warning(self, path: str) -> str | None:
         return reserved(path)
@@ -593,17 +593,3 @@ def reserved(path: str) -> str | None:
     """
     name = paths.name(path)
     return f"has the name {name!r}; {RESERVED}" if name.startswith("__") else None
-
-
-def advice(path: str) -> str | None:
-    """Return why a path that version 3 allows should better be changed, or None."""
-    for above in (*paths.ancestors(path), path):
-        found = reserved(above)
-        if found is not None:
-            return found
-    if "\\" in path:
-        return "contains a backslash, which other readers take for a slash and Windows refuses"
-    normal = unicodedata.normalize("NFKC", path)
-    if path == normal:
-        return None
-    return f"is not in Unicode's form NFKC ({normal!r}); stores that normalize may lose it"

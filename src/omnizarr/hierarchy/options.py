@@ -24,7 +24,6 @@ from omnizarr.data_types import DataType
 from omnizarr.engine import Missing
 from omnizarr.errors import InvalidArgument, WrongType, known_names
 from omnizarr.formats import Format
-from omnizarr.formats.codec_names import own_name
 from omnizarr.formats.format import check_attributes
 from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.chunk_shapes import (
@@ -417,10 +416,8 @@ def named_codecs(format: Format, codecs: Iterable[Any], where: str, size: int = 
     """Return codecs for a format, in which those that were given by name keep that name."""
     several = list(codecs)
     found = all_named(several, where, size)
-    if format.dialect != "v3":  # the others have configurations of their own
-        return found
     pairs = zip(several, found, strict=True)
-    return [named if is_by_name(codec) else own_name(named, size) for codec, named in pairs]
+    return [named if is_by_name(codec) else format.own_codec(named, size) for codec, named in pairs]
 
 
 def _optional(inner: DataType) -> Named:

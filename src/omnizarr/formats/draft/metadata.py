@@ -31,7 +31,7 @@ from omnizarr.formats.draft.extensions import (
     write_transformers,
     write_type,
 )
-from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, dumps
+from omnizarr.formats.format import Documents, Format, Kind, ascii_advice, cannot, dumps
 from omnizarr.formats.numpy_types import (
     byte_orders,
     itemsize,
@@ -62,18 +62,12 @@ OPTIONAL = ("codecs", "storage_transformers")
 EARLIER = ("compressor", "dimension_separator")
 
 
-class V3Draft:
+class V3Draft(Format):
     """The draft; one object for each hierarchy, since the entry point determines the keys."""
 
     name = "3-draft"
     dialect: Dialect = "v3-draft"
-    undefined_fill = False
-    names_in_attributes = True
-    checksums_are_read = True
-    codecs_by_id = False
-    has_groups = True
     implicit_groups = True
-    order_by_setting = False
 
     def __init__(
         self,
@@ -87,7 +81,6 @@ class V3Draft:
         self.suffix = suffix
         self.minor = minor
         self.encoding = encoding  # None is JSON
-        self.frozen: str | None = None
         if root:
             self.frozen = (
                 "this hierarchy is in a state of the draft from before 24 November 2022, which is"
@@ -132,9 +125,6 @@ class V3Draft:
         return cls(root=root, suffix=str(suffix), minor=minor, encoding=encoding)
 
     # Keys
-
-    def path(self, path: str) -> str:
-        return paths.forward(path)
 
     def _node(self, path: str) -> str:
         return paths.join(self.root, paths.forward(path))
