@@ -122,7 +122,7 @@ def without(package: str, act: Callable[[], object]) -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, package, None)
         patch.delitem(sys.modules, "omnizarr.stores.lmdb", raising=False)
-        patch.delitem(vars(oz), "LMDBStore", raising=False)
+        patch.delitem(vars(oz.storage), "LMDBStore", raising=False)
         return act()
 
 

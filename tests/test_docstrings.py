@@ -59,7 +59,6 @@ MADE_BY_OTHERS = {
 }
 NO_EXAMPLE = {
     "omnizarr.Array.at": "locations are made inside the package",
-    "storage.RedisStore": "it needs a server",
     "codecs.Spec": "codecs are given it",
     "codecs.bind_chain": "it needs a Spec",
 }

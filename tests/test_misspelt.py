@@ -26,7 +26,7 @@ def new(**options: Any) -> oz.Array:
     ("call", "meant"),
     [
         (lambda: new(chunk=3), "chunks"),
-        (lambda: new(compresor="zstd"), "compressor"),
+        (lambda: new(compresor="zstd"), "compressors"),
         (lambda: new(overwite=True), "overwrite"),
         (lambda: new(dtpye="i4"), "dtype"),
         (lambda: oz.create_group({}).create_array("a", shape=3, fillvalue=1), "fill_value"),

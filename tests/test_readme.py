@@ -77,7 +77,7 @@ def variable(f: int | str) -> None:
 
 def objects(f: int | str) -> None:
     data = np.array([{"a": 1}, [1, 2], None], object)
-    roundtrip(f, data, dtype=object, object_codec=numcodecs.JSON())
+    roundtrip(f, data, dtype=object, filters=[numcodecs.JSON()])
 
 
 def small(f: int | str) -> None:
@@ -101,7 +101,7 @@ def axis_order(f: int | str) -> None:
 
 
 def big_endian(f: int | str) -> None:
-    array = roundtrip(f, np.arange(3, dtype=">i4"), compressor=None)
+    array = roundtrip(f, np.arange(3, dtype=">i4"), compressors=None)
     assert array.store.get(array.chunk_key((0,))) == np.arange(3, dtype=">i4").tobytes()
 
 
@@ -121,7 +121,7 @@ def checksums(f: int | str) -> None:
 
 def slashes(f: int | str) -> None:
     data = np.arange(4).reshape(2, 2)
-    array = roundtrip(f, data, chunks=(1, 1), dimension_separator="/")
+    array = roundtrip(f, data, chunks=(1, 1), chunk_key_encoding="/")
     assert array.chunk_key((1, 1)).endswith("1/1")
 
 

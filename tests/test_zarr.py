@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -128,3 +131,41 @@ def test_the_options_of_zarr_python_2_are_taken() -> None:
     old: dict[str, bytes] = {}
     zarr.init_store(old, (4, 6), dtype="i2", compression="zlib", compression_opts=1)
     assert oz.open(old).zarr_format == 1
+
+
+def test_an_array_is_compared_by_elements_and_is_true() -> None:
+    array = zarr.array(np.arange(3))
+    assert (array == np.arange(3)).all()
+    assert (np.arange(3) == array).all()
+    assert (array == None) is False  # noqa: E711
+    assert array == zarr.open_array(array.store)
+    assert bool(zarr.zeros(0))
+    assert bool(zarr.zeros(()))
+
+
+def test_keys_of_attributes_become_text() -> None:
+    group = zarr.create_group({}, attributes={"a": {1: "red", None: 0}})
+    group.attrs.update({"colors": {2: [{3: "x"}]}})
+    assert dict(group.attrs) == {"a": {"1": "red", "null": 0}, "colors": {"2": [{"3": "x"}]}}
+
+
+def test_a_spawned_process_has_the_same_names_when_it_gets_an_array(tmp_path: Path) -> None:
+    program = (
+        "import omnizarr, pickle, subprocess, sys\n"
+        "omnizarr.as_zarr()\n"
+        "import zarr\n"
+        f"data = pickle.dumps(zarr.open_group({str(tmp_path)!r}))\n"
+        "child = 'import sys, pickle; node = pickle.load(sys.stdin.buffer); import zarr;'\n"
+        "child += 'print(type(node) is zarr.Group)'\n"
+        "subprocess.run([sys.executable, '-c', child], input=data, check=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "True"
+
+
+def test_awaitable_methods_are_described() -> None:
+    for kind in (zarr.AsyncArray, zarr.AsyncGroup):
+        named = [n for n in vars(kind) if not n.startswith("_")]
+        assert [n for n in named if not getattr(kind, n).__doc__] == []

@@ -20,7 +20,7 @@ ARRAYS: dict[str, dict[str, object]] = {
     "big": {"data": np.arange(60, dtype=">f8").reshape(10, 6), "order": "F"},
     "zlib": {
         "data": np.arange(60, dtype="<u2").reshape(10, 6),
-        "compressor": oz.codecs.Zlib(level=1),
+        "compressors": oz.codecs.Zlib(level=1),
     },
     "time": {"data": np.arange(60).reshape(10, 6).astype("M8[ns]")},
     "text": {"data": np.arange(60).reshape(10, 6).astype("U3"), "fill_value": "x"},
@@ -137,7 +137,7 @@ def test_an_inexpressible_array_is_refused_before_anything_is_written(in_tmp: Pa
     group = oz.create_group("x.zarr", zarr_format=2)
     group.create_array("fine", data=np.arange(4))
     objects = np.array([{"a": 1}], object)
-    group.create_array("odd", data=objects, dtype=object, object_codec=numcodecs.JSON())
+    group.create_array("odd", data=objects, dtype=object, filters=[numcodecs.JSON()])
     before = sorted(Path("x.zarr").rglob("*"))
     with pytest.raises(oz.CannotExpress, match="/odd"):
         oz.convert("x.zarr", in_place=True, zarr_format=3)

@@ -296,7 +296,7 @@ def test_zarr_python_s_migration_can_be_undone_too(tmp_path: Path) -> None:
     migrate = pytest.importorskip("zarr.metadata.migrate_v3")
     zarr = pytest.importorskip("zarr")
     group = oz.create_group(tmp_path / "x.zarr", zarr_format=2, attributes={"a": [1]})
-    group.create_array("g/y", data=np.arange(9), chunks=4, compressor=oz.codecs.GZip(level=2))
+    group.create_array("g/y", data=np.arange(9), chunks=4, compressors=oz.codecs.GZip(level=2))
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
     migrate.migrate_v2_to_v3(input_store=zarr.storage.LocalStore(tmp_path / "x.zarr"))
     assert len(oz.undo_conversion(tmp_path / "x.zarr")) == 3

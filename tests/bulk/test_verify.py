@@ -422,7 +422,7 @@ def test_a_chunk_that_is_not_a_regular_file_is_reported(
     kind: str, depth: Any, zarr_format: Any, separator: str, in_tmp: Path
 ) -> None:
     """A19: a folder, a link or a socket under a chunk's key is an error, at every depth."""
-    options = {} if zarr_format == 1 else {"dimension_separator": separator}
+    options = {} if zarr_format == 1 else {"chunk_key_encoding": separator}
     data = np.ones((4, 4), "i4")
     array = oz.create_array("x", data=data, chunks=2, zarr_format=zarr_format, **options)
     place = Path("x", array.chunk_key((1, 0)))

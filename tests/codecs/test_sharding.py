@@ -238,7 +238,7 @@ def test_an_array_without_axes_can_be_a_shard(value: npt.NDArray[Any]) -> None:
 
 def test_inner_chunks_get_the_codecs_of_any_notation() -> None:
     store: dict[str, bytes] = {}
-    options: dict[str, Any] = {"compressor": {"id": "gzip", "level": 1}, "order": "F"}
+    options: dict[str, Any] = {"compressors": {"id": "gzip", "level": 1}, "order": "F"}
     data = np.arange(24, dtype=">i4").reshape(4, 6)
     oz.create_array(store, data=data, chunks=(2, 3), shards=(4, 6), **options)
     transpose = {"name": "transpose", "configuration": {"order": [1, 0]}}

@@ -69,7 +69,7 @@ NUMBERS = np.array([1, -2, 300, 70000], "<i4")
 @pytest.mark.parametrize("level", range(10))
 def test_gzip_values_are_gzip_files_at_every_level(level: int) -> None:
     data = np.arange(1000, dtype="<i4")
-    store = created(data, compressor={"id": "gzip", "level": level})
+    store = created(data, compressors={"id": "gzip", "level": level})
     assert codecs_in(store) == [codec("gzip", level=level)]
     value = store["data/c0"]
     assert value[:3].hex() == "1f8b08"
@@ -283,7 +283,7 @@ def test_a_wrong_blosc_member_is_refused(member: str, value: Any) -> None:
 def test_blosc_values_are_exchanged_with_c_blosc(cname: str, clevel: int, shuffle: int) -> None:
     data = np.arange(5000, dtype="<i4")
     config = {"cname": cname, "clevel": clevel, "shuffle": shuffle, "blocksize": 0}
-    store = created(data, compressor={"id": "blosc", **config})
+    store = created(data, compressors={"id": "blosc", **config})
     assert codecs_in(store) == [codec("blosc", **config)]
     value = store["data/c0"]
     assert numcodecs.blosc.decompress(value) == data.tobytes()
@@ -299,7 +299,7 @@ def test_a_block_size_can_be_stated() -> None:
     sizes = {}
     for blocksize in (0, 4096):
         config = {**BLOSC, "cname": "zstd", "blocksize": blocksize}
-        store = created(data, compressor={"id": "blosc", **config})
+        store = created(data, compressors={"id": "blosc", **config})
         sizes[blocksize] = struct.unpack_from("<I", store["data/c0"], 8)[0]
         np.testing.assert_array_equal(omnizarr.open(store)[...], data)
     assert sizes[4096] == 4096
@@ -309,7 +309,7 @@ def test_a_block_size_can_be_stated() -> None:
 @pytest.mark.shows("DX-10")
 def test_snappy_is_supported_although_numcodecs_lacks_it() -> None:
     data = np.zeros(1000, "<i4") + 3
-    store = created(data, compressor={"id": "blosc", **BLOSC, "cname": "snappy"})
+    store = created(data, compressors={"id": "blosc", **BLOSC, "cname": "snappy"})
     assert store["data/c0"][2] >> 5 == 2
     np.testing.assert_array_equal(omnizarr.open(store)[...], data)
     # A Blosc buffer of one block whose stream is damaged.
@@ -338,7 +338,7 @@ BYTE_SHUFFLE, BIT_SHUFFLE = 1, 4
 )
 def test_the_blosc_header_states_the_shuffle(dtype: str, shuffle: int, flags: int) -> None:
     data = (np.arange(40000) // 100).astype(dtype)
-    store = created(data, compressor={"id": "blosc", **BLOSC, "shuffle": shuffle})
+    store = created(data, compressors={"id": "blosc", **BLOSC, "shuffle": shuffle})
     assert store["data/c0"][2] & (BYTE_SHUFFLE | BIT_SHUFFLE) == flags
     np.testing.assert_array_equal(omnizarr.open(store)[...], data)
 
@@ -348,7 +348,7 @@ def test_the_blosc_header_states_the_shuffle(dtype: str, shuffle: int, flags: in
 def test_the_type_size_is_that_of_the_items_given_to_blosc(dtype: str) -> None:
     data = np.zeros(1000, dtype)
     data[5] = 1
-    store = created(data, compressor={"id": "blosc", **BLOSC})
+    store = created(data, compressors={"id": "blosc", **BLOSC})
     assert store["data/c0"][3] == np.dtype(dtype).itemsize
     after_gzip = created(
         data, compressors=[{"id": "gzip", "level": 0}, {"id": "blosc", **BLOSC, "shuffle": -1}]

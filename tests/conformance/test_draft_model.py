@@ -87,7 +87,7 @@ def written(data: Any, **options: Any) -> dict[str, bytes]:
     """Return the store after writing `data` as one chunk of raw bytes in an array at the root."""
     store: dict[str, bytes] = {}
     values = np.asarray(data)
-    settings = {"chunks": values.shape, "compressor": None, **options}
+    settings = {"chunks": values.shape, "compressors": None, **options}
     created = oz.create_array(
         store, shape=values.shape, dtype=values.dtype, zarr_format=DRAFT, **settings
     )
@@ -490,7 +490,7 @@ def test_a_chunk_identifier_is_c_and_the_indices(separator: str, key: str) -> No
 def test_the_default_separator_is_a_slash_and_is_always_written(
     separator: str | None,
 ) -> None:
-    store = written(np.ones((2, 2), "u1"), chunks=(1, 2), dimension_separator=separator)
+    store = written(np.ones((2, 2), "u1"), chunks=(1, 2), chunk_key_encoding=separator)
     used = separator or "/"
     assert json.loads(store["meta/array.json"])["chunk_grid"] == regular(1, 2, separator=used)
     chunks = sorted(k for k in store if k.startswith("data/"))

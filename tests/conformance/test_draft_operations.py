@@ -455,7 +455,7 @@ def test_a_cache_at_run_time_changes_neither_keys_nor_metadata() -> None:
     cache = Cache(oz.storage.MemoryStore(below))
     for store in (plain, cache):
         root = oz.create_group(store, zarr_format=DRAFT)
-        made = root.create_array("a", shape=(4, 6), chunks=(2, 3), dtype="i4", compressor=None)
+        made = root.create_array("a", shape=(4, 6), chunks=(2, 3), dtype="i4", compressors=None)
         made[...] = VALUES
         assert np.array_equal(made[...], made[...])
         made[:2, :3] = 0

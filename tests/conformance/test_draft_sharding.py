@@ -86,7 +86,7 @@ def view(
 
 def sharded(store: Any, per_shard: Any, **options: Any) -> Any:
     """Return a new array at /a of uncompressed int16 in chunks of (2, 2)."""
-    options = {"shape": (8, 8), "chunks": (2, 2), "dtype": "<i2", "compressor": None, **options}
+    options = {"shape": (8, 8), "chunks": (2, 2), "dtype": "<i2", "compressors": None, **options}
     return omnizarr.create_array(
         store,
         path="a",
@@ -291,7 +291,7 @@ def test_a_shard_starts_at_multiples_of_its_shape(start: tuple[int, int], shard:
 @pytest.mark.parametrize(("separator", "key"), [("/", "data/a/c1/0"), (".", "data/a/c1.0")])
 def test_an_array_writes_shards_below_data_and_its_own_path(separator: str, key: str) -> None:
     store: dict[str, bytes] = {}
-    array = sharded(store, [2, 2], dimension_separator=separator)
+    array = sharded(store, [2, 2], chunk_key_encoding=separator)
     array[4:8, 0:4] = np.arange(1, 17).reshape(4, 4)
     assert sorted(store) == [key, "meta/a.array.json", "zarr.json"]
 
@@ -571,7 +571,7 @@ def test_setting_all_chunks_of_a_shard_at_once_reads_nothing() -> None:
 def test_threads_that_write_into_one_shard_lose_nothing() -> None:
     store = Slow()
     data = np.random.default_rng(0).integers(1, 9, (256, 256)).astype("i2")
-    array = sharded(store, [8, 8], shape=data.shape, chunks=(16, 16), compressor="zstd")
+    array = sharded(store, [8, 8], shape=data.shape, chunks=(16, 16), compressors="zstd")
     with omnizarr.configure(threads=8):
         array[...] = data
         array[3:250, 5:251] = data[3:250, 5:251] * 100  # border chunks are read first

@@ -51,7 +51,7 @@ def stored(
 def created(data: Any, **options: Any) -> dict[str, bytes]:
     """Return the bytes that the library stores for `data` in one uncompressed chunk."""
     store: dict[str, bytes] = {}
-    options = {"chunks": False, "compressor": None, **options}
+    options = {"chunks": False, "compressors": None, **options}
     omnizarr.create_array(store, data=data, zarr_format="3-draft", **options)
     return store
 

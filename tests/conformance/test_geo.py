@@ -211,7 +211,7 @@ def test_metadata_of_nczarr_is_ignored(tmp_path: Path) -> None:
 @pytest.mark.shows("GEO-23")
 def test_netcdf_c_reads_our_names_and_we_read_its(tmp_path: Path) -> None:
     dataset = oz.cf.create(tmp_path / "ours.zarr", zarr_format=2)
-    dataset.create_variable("v", np.ones((3, 2)), dimensions=["lat", "lon"], compressor=None)
+    dataset.create_variable("v", np.ones((3, 2)), dimensions=["lat", "lon"], compressors=None)
     with netCDF4.Dataset(f"file://{tmp_path / 'ours.zarr'}#mode=zarr,file") as theirs:
         assert theirs["v"].dimensions == ("lat", "lon")
         assert {n: len(d) for n, d in theirs.dimensions.items()} == {"lat": 3, "lon": 2}

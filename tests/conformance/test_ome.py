@@ -290,16 +290,16 @@ def test_labels_are_listed_under_ome() -> None:
 
 
 CODECS: dict[str, dict[str, Any]] = {
-    "blosc": {"compressor": {"name": "blosc", "configuration": {
+    "blosc": {"compressors": {"name": "blosc", "configuration": {
         "cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 2, "blocksize": 0}}},
-    "gzip": {"compressor": {"name": "gzip", "configuration": {"level": 5}}},
-    "zstd": {"compressor": {"name": "zstd", "configuration": {"level": 3, "checksum": False}}},
+    "gzip": {"compressors": {"name": "gzip", "configuration": {"level": 5}}},
+    "zstd": {"compressors": {"name": "zstd", "configuration": {"level": 3, "checksum": False}}},
     "crc32c": {"codecs": ["bytes", "crc32c"]},
     "transpose": {"codecs": [
         {"name": "transpose", "configuration": {"order": [2, 0, 1]}}, "bytes"]},
     "big-endian": {"codecs": [{"name": "bytes", "configuration": {"endian": "big"}}]},
     "sharding_indexed": {"chunks": (4, 4, 4), "shards": (8, 8, 8)},
-    "plain": {"compressor": None},
+    "plain": {"compressors": None},
 }  # fmt: skip
 STATED = {"big-endian": "{'endian': 'big'}", "plain": "'bytes'"}  # what the metadata has of them
 

@@ -77,7 +77,7 @@ def test_each_of_the_eight_names_is_required(name: str) -> None:
 
 
 @pytest.mark.shows("V1-05", "V1-38")
-@pytest.mark.parametrize("options", [{}, {"compressor": None}, {"fill_value": None}])
+@pytest.mark.parametrize("options", [{}, {"compressors": None}, {"fill_value": None}])
 def test_a_written_meta_has_the_eight_names(options: dict[str, Any]) -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=(4,), dtype="f8", zarr_format=1, **options)

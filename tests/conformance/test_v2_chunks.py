@@ -386,7 +386,7 @@ def test_objects_are_not_written_unless_a_codec_is_given() -> None:
     with pytest.raises(oz.InvalidArgument, match="object_codec"):
         oz.create_array(store, shape=4, dtype=object, zarr_format=2)
     assert store == {}
-    z = oz.create_array(store, shape=2, dtype=object, object_codec=numcodecs.JSON(), zarr_format=2)
+    z = oz.create_array(store, shape=2, dtype=object, filters=[numcodecs.JSON()], zarr_format=2)
     z[:] = np.array([{"a": 1}, "b"], object)
     assert document(store)["dtype"] == "|O"
     assert [f["id"] for f in document(store)["filters"]] == ["json2"]

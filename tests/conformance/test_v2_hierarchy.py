@@ -146,7 +146,7 @@ def test_a_dictionary_and_a_directory_behave_alike(tmp_path: Path) -> None:
         root = oz.create_group(store, zarr_format=2, attributes={"a": 1})
         an_array(store, "foo/bar", data=np.arange(4), dtype=None, shape=None)
         root.create_group("foo/sub", attributes={"b": 2})
-        an_array(store, "baz", dimension_separator="/", shape=(2, 2), chunks=(1, 1))[:] = 3
+        an_array(store, "baz", chunk_key_encoding="/", shape=(2, 2), chunks=(1, 1))[:] = 3
         opened = oz.open(store)
         found = {
             name: (type(m).__name__, dict(m.attrs), m[:].tolist() if hasattr(m, "shape") else None)
@@ -252,7 +252,7 @@ def test_members_are_exactly_one_level_below() -> None:
     store: dict[str, bytes] = {}
     root = oz.create_group(store, zarr_format=2)
     root.create_group("foo/bar")
-    an_array(store, "foo/baz", shape=(4, 4), chunks=(2, 2), dimension_separator="/")[:] = 1
+    an_array(store, "foo/baz", shape=(4, 4), chunks=(2, 2), chunk_key_encoding="/")[:] = 1
     foo = root["foo"]
     assert [(n, type(m)) for n, m in foo.members()] == [("bar", oz.Group), ("baz", oz.Array)]
     assert ([*dict(foo.groups())], [*dict(foo.arrays())]) == (["bar"], ["baz"])

@@ -131,7 +131,7 @@ def test_the_compressor_is_an_object_with_an_id_or_null(compressor: Any) -> None
     z = oz.open(store, mode="r+")
     z[:] = [1, 2, 3, 4]
     assert oz.open(store)[:].tolist() == [1, 2, 3, 4]
-    assert created(dtype="<i4", compressor=compressor)["compressor"] == compressor
+    assert created(dtype="<i4", compressors=compressor)["compressor"] == compressor
 
 
 @pytest.mark.shows("V2-06", "V2-10")

@@ -360,7 +360,7 @@ def test_erasing_a_node_erases_its_prefix_and_nothing_else(store: Any) -> None:
     root = oz.create_group(store)
     root.create_array("foo/ba/a", data=np.arange(4), chunks=(2,))
     root.create_array("foo/baz", data=np.arange(4), chunks=(2,))
-    root.create_array("foo/dots", data=np.arange(4), chunks=(2,), dimension_separator=".")
+    root.create_array("foo/dots", data=np.arange(4), chunks=(2,), chunk_key_encoding=".")
     kept = {k for k in stores.list_prefix(store, "") if not k.startswith("foo/ba/")}
     del root["foo/ba"]
     assert set(stores.list_prefix(store, "")) == kept

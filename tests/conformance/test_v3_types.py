@@ -515,7 +515,7 @@ def test_names_of_other_formats_are_never_written() -> None:
     oz.create_array(store, shape=(2,), dtype="u2", codecs=codecs)
     assert [c["name"] for c in stored(store)["codecs"]] == ["bytes"]
     with pytest.raises((oz.CannotExpress, oz.InvalidMetadata), match="object"):
-        oz.create_array(shape=(2,), dtype=object, object_codec={"id": "json2"}, zarr_format=3)
+        oz.create_array(shape=(2,), dtype=object, filters=[{"id": "json2"}], zarr_format=3)
     source: dict[str, bytes] = {}
     oz.create_array(source, data=np.arange(3), zarr_format="3-draft")
     copy: dict[str, bytes] = {}

@@ -110,8 +110,8 @@ def older(tmp_path: Path) -> Path:
     """Create a version 2 hierarchy on disk."""
     path = tmp_path / "old.zarr"
     root = oz.create_group(path, zarr_format=2, attributes={"title": "old"})
-    root.create_array("a", data=VALUES, chunks=(2, 3), compressor={"id": "gzip", "level": 3})
-    root.create_array("g/b", data=VALUES.astype("f8"), chunks=(4, 4), dimension_separator="/")
+    root.create_array("a", data=VALUES, chunks=(2, 3), compressors={"id": "gzip", "level": 3})
+    root.create_array("g/b", data=VALUES.astype("f8"), chunks=(4, 4), chunk_key_encoding="/")
     root["a"].attrs["unit"] = "m"
     return path
 
@@ -168,7 +168,7 @@ def test_an_upgrade_maps_type_order_keys_and_fill_value(
 ) -> None:
     data = (VALUES % 2).astype(dtype)
     gzip = {"id": "gzip", "level": 7}
-    store, doc = upgraded(data=data, chunks=(3, 4), order=order, compressor=gzip, fill_value=None)
+    store, doc = upgraded(data=data, chunks=(3, 4), order=order, compressors=gzip, fill_value=None)
     assert doc["data_type"] == name
     codecs: list[dict[str, Any]] = [{"name": "bytes"}, {"name": "gzip"}]
     codecs[1]["configuration"] = {"level": 7}
@@ -186,7 +186,7 @@ def test_an_upgrade_maps_type_order_keys_and_fill_value(
 
 @pytest.mark.shows("ZEP-04")
 def test_an_upgrade_keeps_a_slash_between_indices() -> None:
-    store, doc = upgraded(data=VALUES, chunks=(2, 3), dimension_separator="/")
+    store, doc = upgraded(data=VALUES, chunks=(2, 3), chunk_key_encoding="/")
     assert doc["chunk_key_encoding"] == {"name": "v2", "configuration": {"separator": "/"}}
     assert np.array_equal(oz.open(store, zarr_format=3)[...], VALUES)
 
@@ -207,7 +207,7 @@ def test_an_upgrade_states_shuffle_and_typesize_of_blosc(
 ) -> None:
     blosc = {"id": "blosc", "cname": "zstd", "clevel": 3, "shuffle": number, "blocksize": 0}
     data = VALUES.astype(dtype)
-    store, doc = upgraded(data=data, compressor=blosc)
+    store, doc = upgraded(data=data, compressors=blosc)
     (found,) = (c["configuration"] for c in doc["codecs"] if c["name"] == "blosc")
     assert found == {
         "cname": "zstd",

@@ -55,7 +55,7 @@ def test_engines_leave_the_same_files_and_folders(
                 chunks=(2, 3, 5),
                 shards=(4, 3, 5) if layout[1] else None,
                 dtype="i2",
-                dimension_separator=separator,
+                chunk_key_encoding=separator,
             )
             array[...] = 1
             for value, *selection in writes:

@@ -217,7 +217,7 @@ def test_a_chunk_of_the_wrong_size_is_an_error_that_states_both_sizes(size: int)
 
 def test_pickle_is_refused_by_name_and_never_executed() -> None:
     store: dict[str, bytes] = {}
-    oz.create_array(store, shape=2, dtype=object, object_codec=numcodecs.JSON(), zarr_format=2)
+    oz.create_array(store, shape=2, dtype=object, filters=[numcodecs.JSON()], zarr_format=2)
     text = json.loads(store[".zarray"])
     text["filters"] = [{"id": "pickle", "protocol": 4}]
     store[".zarray"] = json.dumps(text).encode()

@@ -497,13 +497,13 @@ def ours(where: Any, one: Case) -> omnizarr.Array:
         "fill_value": one.type.fill,
         "attributes": ATTRIBUTES,
         "zarr_format": one.format,
-        "dimension_separator": one.layout.separator,
+        "chunk_key_encoding": one.layout.separator,
     }
     if one.format == 2:
         options |= {
             "order": one.layout.order,
             "filters": list(one.codecs.filters) or None,
-            "compressor": one.codecs.compressor,
+            "compressors": one.codecs.compressor,
         }
     else:
         options["codecs"] = [*one.before, one.serializer, *one.codecs.after]

@@ -181,7 +181,7 @@ def test_object_codecs_that_zarr_python_refuses_are_read_back(
         shape=shape,
         chunks=chunks,
         dtype=object,
-        object_codec=object_codec,
+        filters=[object_codec],
         order=order,
         fill_value=None,
         zarr_format=2,

@@ -105,7 +105,7 @@ def test_a_damaged_chunk_of_objects_is_an_error_or_has_the_right_shape(
     codec: Any, data: st.DataObject
 ) -> None:
     store: dict[str, bytes] = {}
-    options: dict[str, Any] = {"dtype": object, "object_codec": codec, "compressor": None}
+    options: dict[str, Any] = {"dtype": object, "filters": [codec], "compressors": None}
     array = omnizarr.create_array(store, shape=4, chunks=4, zarr_format=2, **options)
     items = np.empty(4, object)
     for i in range(4):

@@ -37,7 +37,7 @@ def test_single_items_that_are_arrays_are_read_unchanged(shape: tuple[int, ...])
     for index in np.ndindex(shape):
         data[index] = item
     store: dict[str, bytes] = {}
-    options: dict[str, Any] = {"dtype": object, "object_codec": numcodecs.VLenArray("<i4")}
+    options: dict[str, Any] = {"dtype": object, "filters": [numcodecs.VLenArray("<i4")]}
     array = omnizarr.create_array(store, shape=shape, zarr_format=2, fill_value=None, **options)
     array[...] = data
     found = omnizarr.open(store)[(0,) * len(shape)]

@@ -228,12 +228,10 @@ class NodeHandle(Generic[M]):
         return self.info._repr_html_()
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, type(self))
-            and other._location.store == self._location.store
-            and other.path == self.path
-            and other._model == self._model
-        )
+        if not isinstance(other, type(self)):
+            return NotImplemented  # so that NumPy compares the elements of an array with its own
+        same_place = other._location.store == self._location.store and other.path == self.path
+        return same_place and other._model == self._model
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # two handles of a changing node
 

@@ -138,7 +138,7 @@ def test_points_can_be_given_in_batches() -> None:
 @pytest.mark.parametrize("budget", ["100kB", "1MB"])
 def test_every_chunk_is_read_once(budget: str) -> None:
     store = RecordingStore(oz.storage.MemoryStore())
-    array = oz.create_array(store, shape=(600, 100), dtype="u1", chunks=(10, 100), write_data=False)
+    array = oz.create_array(store, shape=(600, 100), dtype="u1", chunks=(10, 100))
     array[...] = 1
     store.calls.clear()
     assert sum(map(len, oz.batches(array, 32, seed=0, budget=budget))) == 600

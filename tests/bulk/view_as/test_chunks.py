@@ -221,7 +221,7 @@ def arrays(draw: st.DrawFn) -> tuple[dict[str, Any], Any, int]:
     if zarr_format == 2 and draw(st.booleans()):
         options["order"] = "F"
     if zarr_format == 2 and draw(st.booleans()):
-        options["compressor"] = draw(
+        options["compressors"] = draw(
             st.sampled_from([None, oz.codecs.Zlib(), oz.codecs.ZstdCodec(), oz.codecs.BZ2()])
         )
     if draw(st.booleans()):

@@ -81,7 +81,7 @@ def test_an_image_that_cannot_be_migrated_is_not_shown_and_says_why() -> None:
     top = oz.create_group(store, zarr_format=2)
     top.create_array("other", data=[1, 2])
     inner = top.create_group("image")
-    inner.create_array("0", data=np.zeros((1, 1, 1, 8, 8)), dimension_separator="/")
+    inner.create_array("0", data=np.zeros((1, 1, 1, 8, 8)), chunk_key_encoding="/")
     datasets = [{"path": "0"}, {"path": "1"}]
     axes = list("tczyx")
     inner.attrs["multiscales"] = [{"version": "0.3", "datasets": datasets, "axes": axes}]

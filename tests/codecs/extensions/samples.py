@@ -17,10 +17,13 @@ def smooth(shape: tuple[int, ...], dtype: str = "f8") -> npt.NDArray[Any]:
     return waves.astype(dtype)
 
 
+KEEP = {"write_empty_chunks": True}
+
+
 def written(values: npt.NDArray[Any], **options: Any) -> tuple[oz.Array, dict[str, Any]]:
     """Return an array of one chunk with the values, and its store."""
     store: dict[str, Any] = {}
-    options = {"compressors": None, "chunks": values.shape, "write_empty_chunks": True, **options}
+    options = {"compressors": None, "chunks": values.shape, "config": KEEP, **options}
     array = oz.create_array(store, data=values, **options)
     return array, store
 

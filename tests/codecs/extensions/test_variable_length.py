@@ -130,7 +130,7 @@ def test_the_others_are_laid_out_as_in_version_2(name: str, engine: str) -> None
 
 def test_vlen_array_with_a_type_is_still_that_of_version_2() -> None:
     codec = numcodecs.VLenArray("<i4")
-    array = oz.create_array({}, shape=2, dtype=object, object_codec=codec, zarr_format=2)
+    array = oz.create_array({}, shape=2, dtype=object, filters=[codec], zarr_format=2)
     values = np.empty(2, object)
     values[:] = [np.array([1, 2, 3], "<i4"), np.array([], "<i4")]
     array[...] = values

@@ -123,7 +123,7 @@ def test_metadata_moves_under_ome_and_other_attributes_are_kept() -> None:
 @pytest.mark.shows("OME-23")
 @pytest.mark.parametrize("codec", [numcodecs.Blosc(), numcodecs.GZip(), numcodecs.Zlib(), None])
 def test_chunks_that_version_3_can_express_are_kept(codec: Any) -> None:
-    start = image("0.4", compressor=codec)
+    start = image("0.4", compressors=codec)
     before = chunks(start)
     oz.ome.migrate(start, in_place=True)
     assert chunks(start) == before
@@ -133,7 +133,7 @@ def test_chunks_that_version_3_can_express_are_kept(codec: Any) -> None:
 def test_an_inexpressible_image_is_refused_before_anything_is_written() -> None:
     start = image("0.4")
     group = oz.open(start, "r+")
-    group.create_array("other", shape=3, dtype=object, object_codec=numcodecs.JSON())
+    group.create_array("other", shape=3, dtype=object, filters=[numcodecs.JSON()])
     before = dict(start)
     for options in ({"in_place": True}, {"in_place": True, "dry_run": True}, {"destination": {}}):
         with pytest.raises(oz.OmnizarrError, match="/other"):
@@ -273,7 +273,7 @@ def old_image(version: str) -> dict[str, bytes]:
     group = oz.create_group(store, zarr_format=2)
     separator = "." if version == "0.1" else "/"
     data = np.arange(64, dtype="u1").reshape(1, 1, 1, 8, 8)
-    group.create_array("0", data=data, chunks=(1, 1, 1, 4, 4), dimension_separator=separator)
+    group.create_array("0", data=data, chunks=(1, 1, 1, 4, 4), chunk_key_encoding=separator)
     axes = {} if version < "0.3" else {"axes": list("tczyx")}
     group.attrs["multiscales"] = [{"version": version, "datasets": [{"path": "0"}], **axes}]
     return store
@@ -337,7 +337,7 @@ def test_convert_in_place_gives_an_image_the_metadata_of_the_other_zarr() -> Non
 def test_convert_refuses_results_that_are_no_longer_images(change: str) -> None:
     """B2, B3: other chunk keys, and a Zarr version that no OME-Zarr version is based on."""
     there: dict[str, bytes] = {}
-    options = {"dots": {"zarr_format": 2, "dimension_separator": "."},
+    options = {"dots": {"zarr_format": 2, "chunk_key_encoding": "."},
                "draft": {"zarr_format": "3-draft"}}[change]  # fmt: skip
     for version in ("0.4", "0.5"):
         with pytest.raises((oz.InvalidArgument, oz.CannotExpress), match=r"OME-Zarr"):

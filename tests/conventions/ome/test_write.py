@@ -264,7 +264,6 @@ def test_labels_that_threads_write_at_once_are_all_listed(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "keys",
     [
-        {"dimension_separator": "."},
         {"chunk_key_encoding": "."},
         {"chunk_key_encoding": {"name": "v2"}},
         {"chunk_key_encoding": {"name": "v2", "configuration": {"separator": "."}}},
@@ -280,7 +279,7 @@ def test_version_0_4_is_not_written_with_dots_in_its_keys(keys: Any) -> None:
     with pytest.raises(oz.InvalidArgument, match=r"0\.4 requires the separator '/', not '\.'"):
         oz.ome.write_plate(store, {"A/1": [data]}, version="0.4", **keys)
     assert not [k for k in store if k.endswith(".zarray")]
-    oz.ome.write(store, data, version="0.4", dimension_separator=None, overwrite=True)
+    oz.ome.write(store, data, version="0.4", chunk_key_encoding=None, overwrite=True)
     with pytest.raises(oz.InvalidArgument, match=r"0\.4 requires the separator '/', not '\.'"):
         oz.ome.write_labels(store, "cells", data, **keys)
     assert not [p for p in oz.ome.validate(store) if p.level == "error"]
@@ -292,7 +291,7 @@ def test_validate_reports_dots_in_the_keys_of_0_4() -> None:
     store: dict[str, bytes] = {}
     oz.ome.write(store, np.arange(16, dtype="u1").reshape(4, 4), version="0.4", levels=1)
     oz.open(store, "r+").create_array(
-        "0", data=np.arange(16, dtype="u1").reshape(4, 4), overwrite=True, dimension_separator="."
+        "0", data=np.arange(16, dtype="u1").reshape(4, 4), overwrite=True, chunk_key_encoding="."
     )
     [problem] = [p for p in oz.ome.validate(store) if p.level == "error"]
     assert (problem.key, problem.field) == ("0/.zarray", "dimension_separator")

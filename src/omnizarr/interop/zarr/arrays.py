@@ -175,6 +175,9 @@ class ZarrArray(nodes.ZarrNode, Array):
             found = getattr(self.metadata, "chunks", found)
         return found
 
+    def __bool__(self) -> bool:
+        return True  # also of arrays without elements, as in zarr-python
+
     # Reading
 
     @translating("array")

@@ -34,8 +34,17 @@ def _method(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
     async def call(self: Any, *args: Any, **options: Any) -> Any:
         return wrapped(await aio.run(getattr(self.blocking, name), *args, **options))
 
-    call.__name__ = name
+    call.__name__, call.__doc__ = name, _description(name)
     return call
+
+
+def _description(name: str) -> str:
+    """Return the docstring of a blocking method."""
+    for node in (arrays.ZarrArray, groups.ZarrGroup):
+        found = inspect.getdoc(getattr(node, name, None))
+        if found:
+            return found
+    return f"Await `{name}`."
 
 
 def _stream(name: str) -> Callable[..., AsyncIterator[Any]]:
@@ -44,7 +53,7 @@ def _stream(name: str) -> Callable[..., AsyncIterator[Any]]:
         for item in await aio.run(lambda: list(function(*args, **options))):
             yield wrapped(item)
 
-    iterate.__name__ = name
+    iterate.__name__, iterate.__doc__ = name, _description(name)
     return iterate
 
 

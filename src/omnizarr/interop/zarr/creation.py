@@ -29,7 +29,7 @@ from omnizarr.interop.zarr.codecs import to_zarr
 from omnizarr.interop.zarr.config import one_version, own_options
 from omnizarr.interop.zarr.errors import translated
 from omnizarr.interop.zarr.groups import ZarrGroup
-from omnizarr.interop.zarr.nodes import facade
+from omnizarr.interop.zarr.nodes import facade, with_text_keys
 from omnizarr.interop.zarr.stores import ZarrPlace, ZarrTarget, locate
 from omnizarr.model import ArrayModel
 
@@ -331,7 +331,9 @@ def create_group(
         target = locate(store, path, "a", storage_options)
         format = by_name(config.default_format(zarr_format))
         location = Location(target.store, target.path, format)
-        return ZarrGroup.adopt(make_group(location, attributes, overwrite), target.given)
+        return ZarrGroup.adopt(
+            make_group(location, with_text_keys(attributes), overwrite), target.given
+        )
 
 
 def create_hierarchy(*, store: Any, nodes: Any, overwrite: bool = False) -> Iterator[Any]:

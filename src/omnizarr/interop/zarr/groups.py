@@ -178,7 +178,8 @@ class ZarrGroup(nodes.ZarrNode, Group):
         self, name: str, *, attributes: dict[str, Any] | None = None, overwrite: bool = False
     ) -> Any:
         """Create a group below this one."""
-        made = super().create_group(name, attributes=attributes, overwrite=overwrite)
+        named = nodes.with_text_keys(attributes)
+        made = super().create_group(name, attributes=named, overwrite=overwrite)
         return facade(made, self._given)
 
     @translating("group")

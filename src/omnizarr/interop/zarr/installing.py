@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 import types
 import warnings
@@ -75,6 +76,7 @@ def install() -> None:
     if _exchanged:  # in another zarr-python, which was imported again since
         uninstall()
     _check_version()
+    os.environ[library.IN_PLACE] = "1"
     errors.silenced.add(RESERVED)
     if library.is_installed():
         registry.add_source("codec", codecs.find)
@@ -90,6 +92,7 @@ def install() -> None:
 
 def uninstall() -> None:
     """Put zarr-python's names back, also in modules that were imported meanwhile."""
+    os.environ.pop(library.IN_PLACE, None)
     errors.silenced.discard(RESERVED)
     if _exchanged:
         registry.remove_source("codec", codecs.find)

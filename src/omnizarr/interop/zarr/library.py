@@ -15,6 +15,8 @@ import numpy as np
 from omnizarr.concurrency.cache import Cache
 from omnizarr.errors import MissingModule
 
+# The environment variable by which child processes know that our names are in place.
+IN_PLACE = "OMNIZARR_AS_ZARR"
 # The newest release that these modules were checked with, given as the version without one.
 CHECKED = "3.4.2"
 # zarr-python's own objects by module and name, while ours are in their place.

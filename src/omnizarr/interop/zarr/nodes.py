@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Mapping
 from typing import Any, Self
 
 from omnizarr import Array, Group, registry
@@ -111,13 +114,26 @@ class ZarrNode:
         return {**state, "given": self._given}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        if os.environ.get(library.IN_PLACE):  # in a process that was not forked
+            later("installing:install")()
         super().__setstate__(state)  # type: ignore[misc]  # of NodeHandle
         self._given = state["given"]
         self._set_up()
 
 
 class ZarrAttributes(Attributes):
-    """Attributes, equal to dictionaries as in zarr-python."""
+    """Attributes, equal to dictionaries as in zarr-python, whose keys become text."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, with_text_keys(value))
+
+    def update(self, *args: Any, **named: Any) -> None:
+        """Set several attributes with one write."""
+        super().update(with_text_keys(dict(*args, **named)))
+
+    def put(self, attributes: Mapping[str, Any]) -> None:
+        """Replace all attributes with one write."""
+        super().put(with_text_keys(attributes))
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Attributes):
@@ -125,6 +141,16 @@ class ZarrAttributes(Attributes):
         return self.asdict() == other
 
     __hash__ = None  # they change
+
+
+def with_text_keys(value: Any) -> Any:
+    """Return attributes whose names are text, as JSON writes other keys."""
+    if isinstance(value, Mapping):
+        return {
+            key if isinstance(key, str) else json.dumps(key): with_text_keys(item)
+            for key, item in value.items()
+        }
+    return [with_text_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def facade(node: Any, given: Any = None) -> Any:

@@ -45,7 +45,7 @@ from omnizarr.interop.zarr.creation import (
 )
 from omnizarr.interop.zarr.errors import translated, warn
 from omnizarr.interop.zarr.groups import ZarrGroup
-from omnizarr.interop.zarr.nodes import facade
+from omnizarr.interop.zarr.nodes import facade, with_text_keys
 from omnizarr.interop.zarr.stores import ZarrPlace, ZarrTarget, locate
 from omnizarr.model import ArrayModel, Node, paths
 
@@ -179,7 +179,9 @@ def _open_or_create_group(
         if mode == "w":
             target.remove_empty_directories()
         try:
-            return ZarrGroup.adopt(make_group(location, attributes, mode == "w"), target.given)
+            return ZarrGroup.adopt(
+                make_group(location, with_text_keys(attributes), mode == "w"), target.given
+            )
         except NodeExists:
             if mode != "a":
                 raise
