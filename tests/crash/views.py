@@ -77,7 +77,8 @@ def _add(found: View, key: str, get: Callable[[], Any]) -> None:
 
 def _add_consolidated(found: View, key: str, root: Any) -> None:
     with contextlib.suppress(OmnizarrError):  # there is none
-        members = oz.open(root, mode="r", use_consolidated=True).members(max_depth=None)
+        top = oz.open(root, mode="r", kind="group", use_consolidated=True)
+        members = top.members(max_depth=None)
         found[key] = tuple((path, *entry_of(member)[:2]) for path, member in sorted(members))
 
 

@@ -362,6 +362,6 @@ def test_a_copy_of_a_directory_whose_writer_was_killed_after_the_swap_is_repaire
         else:
             oz.repair(copied, dry_run=False, older_than=0)
         assert [path for path in copied.rglob("*") if is_ours(path.name) and path.is_file()] == []
-        found = oz.open_array(copied, path="x")
+        found = oz.open(copied)["x"]
         assert found.chunks == (6, 10)
         np.testing.assert_array_equal(found[...], VALUES)
