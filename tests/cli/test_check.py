@@ -118,14 +118,6 @@ def test_a_folder_of_hierarchies_has_one_summary(ocean: Path) -> None:
     assert (data["summary"]["hierarchies"], data["summary"]["ok"]) == (2, 1)
 
 
-def test_a_missing_path_does_not_stop_the_others(ocean: Path) -> None:
-    result = run("verify", "nothing.zarr", "ocean.zarr", "--json")
-    assert result.exit_code == 3
-    data = json.loads(result.stdout)
-    assert [each["path"] for each in data["failures"]] == ["nothing.zarr"]
-    assert data["results"][0]["ok"] is True
-
-
 def test_resume_does_not_check_again_what_was_complete(ocean: Path) -> None:
     oz.copy_hierarchy("ocean.zarr", "other.zarr")
     command = ("verify", "ocean.zarr", "later.zarr")

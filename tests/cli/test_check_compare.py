@@ -169,12 +169,6 @@ def test_du_as_json_has_the_documented_members(ocean: Path) -> None:
     assert found["summary"]["bytes"] == one["bytes"]
 
 
-@pytest.mark.parametrize("command", ["stats", "diff", "du"])
-def test_the_help_ends_with_examples(command: str) -> None:
-    text = run(command, "--help").output
-    assert text.partition("Examples:")[2].count(f"omnizarr {command}") >= 2
-
-
 def test_a_part_of_a_job_is_not_called_complete(ocean: Path) -> None:
     results = [run("stats", "ocean.zarr", "--part", f"{k}/3", "--json") for k in (1, 2, 3)]
     found = [json.loads(result.stdout)["results"][0]["complete"] for result in results]

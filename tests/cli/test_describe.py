@@ -86,40 +86,34 @@ def test_a_grid_is_drawn_with_what_is_stored() -> None:
     array[10:, 20:] = 1
     assert draw_grid(facts_of(array)) == [
         "chunks along y and x (▓ stored)",
-        "┌──┬──┬──┐",
-        "│  │  │  │",
-        "├──┼──┼──┤",
-        "│  │  │▓▓│",
-        "└──┴──┴──┘",
+        "·· ·· ··",
+        "·· ·· ▓▓",
     ]
 
 
-def test_shards_are_drawn_with_thick_lines_and_cut_at_the_end_of_the_array() -> None:
+def test_shards_have_lines_between_them() -> None:
     array = oz.create_array(shape=(3, 5), chunks=(1, 1), shards=(2, 2), dtype="i4")
     array[:2, :2] = 1
     assert draw_grid(facts_of(array))[1:] == [
-        "┏━━┯━━┳━━┯━━┳━━┓",
-        "┃▓▓│▓▓┃  │  ┃  ┃",
-        "┠──┼──╂──┼──╂──┨",
-        "┃▓▓│▓▓┃  │  ┃  ┃",
-        "┣━━┿━━╋━━┿━━╋━━┫",
-        "┃  │  ┃  │  ┃  ┃",
-        "┗━━┷━━┻━━┷━━┻━━┛",
+        "▓▓ ▓▓│·· ··│··",
+        "▓▓ ▓▓│·· ··│··",
+        "─────┼─────┼──",
+        "·· ··│·· ··│··",
     ]
 
 
 def test_other_axes_are_shown_by_shades() -> None:
     array = oz.create_array(shape=(4, 1, 3), chunks=(1, 1, 1), dtype="i4")
     array[0, 0, 0] = array[:3, 0, 1] = array[:, 0, 2] = 1
-    title, _, cells, _ = draw_grid(facts_of(array))
+    title, cells = draw_grid(facts_of(array))
     assert title.startswith("chunks along axis 1 and axis 2, 4 deep along axis 0")
-    assert cells == "│░░│▒▒│▓▓│"
+    assert cells == "░░ ▒▒ ▓▓"
 
 
 def test_large_grids_are_cut() -> None:
     array = oz.create_array(shape=(10**6, 10**6), chunks=(10, 10), dtype="i4")
     lines = draw_grid(facts_of(array), width=60, height=4)
-    assert len(lines) <= 10
+    assert len(lines) == 6
     assert all(len(line) <= 60 for line in lines[1:])
     assert lines[1].endswith(" …")
     assert lines[-1] == "…"

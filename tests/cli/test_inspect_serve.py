@@ -78,15 +78,3 @@ def test_the_page_is_opened_in_a_browser(where: Path, monkeypatch: Any) -> None:
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0
     assert opened == [result.stdout.split()[-1]]
-
-
-def test_a_path_without_data_is_an_error(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["serve", str(tmp_path / "none.zarr")])
-    assert result.exit_code not in (0, None)
-    assert "no array or group" in result.stderr
-
-
-def test_others_are_let_in_with_a_warning(where: Path) -> None:
-    words = ["serve", str(where), "--port", "0", "--seconds", "0", "--host", "0.0.0.0"]
-    result = CliRunner().invoke(main, words)
-    assert "everybody" in result.output or "everybody" in str(result.exception)

@@ -111,17 +111,11 @@ def test_errors_are_coloured_on_a_terminal_unless_no_color(
 
 @pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("n\n", 1)])
 def test_a_question_comes_before_anything_is_replaced(in_tmp: Path, typed: str, code: int) -> None:
-    oz.create_array("a.zarr", shape=3)
+    assert "Replace" not in on_terminal("create", "a.zarr", "--shape", "3")[1]
     found, text = on_terminal("create", "a.zarr", typed=typed)
     assert "a.zarr exists. Replace it? [y/N]" in plain(text)
     assert found == code
     assert isinstance(oz.open("a.zarr"), oz.Group) == (code == 0)
-
-
-def test_nothing_is_asked_where_nothing_is_replaced(in_tmp: Path) -> None:
-    code, text = on_terminal("create", "a.zarr")
-    assert code == 0
-    assert "Replace" not in text
 
 
 def test_json_holds_what_python_holds() -> None:

@@ -295,43 +295,42 @@ def codec_text(codec: dict[str, Any]) -> str:
 # The grid in characters
 
 _MOST_CELLS = 100_000  # of the last two axes, whose chunks are counted for the drawing
-_SHADES = " ░▒▓"  # no chunk stored, few, most, all
+_SHADES = "·░▒▓"  # no chunk stored, few, most, all
 
 
 def draw_grid(facts: dict[str, Any], width: int = 80, height: int = 12) -> list[str]:
-    """Draw the chunks of the last two axes, shards with thick lines; stored ones are shaded.
+    """Draw the chunks of the last two axes, with lines between shards; stored ones are shaded.
 
     Other axes are put on top of each other: a lighter shade means that some of them are missing.
     """
     counts, shards = facts.get("chunk_grid"), facts.get("shard_grid")
     if not counts or 0 in counts or any(isinstance(n, list) for n in facts["chunks"]):
         return []
-    per_shard = [1] * len(counts)
+    steps = [1] * len(counts)
     if shards is not None:
-        per_shard = [s // c for s, c in zip(facts["shards"], facts["chunks"], strict=True)]
+        steps = [s // c for s, c in zip(facts["shards"], facts["chunks"], strict=True)]
     rows, columns = ([1, *counts])[-2:]
-    row_step, column_step = ([1, *per_shard])[-2:]
-    shown_rows, shown_columns = min(rows, height), min(columns, max(1, (width - 8) // 3))
+    row_step, column_step = ([1, *steps])[-2:]
+    shown = range(min(columns, max(1, (width - 3) // 3)))
     present: Counter[Coords] = facts.get("_present") or Counter()
     depth = math.prod((shards or counts)[:-2])
+
+    def joined(cells: Iterator[str], line: str) -> str:
+        ends = (line if shards and (c + 1) % column_step == 0 else " " for c in shown)
+        text = "".join(cell + end for cell, end in zip(cells, ends, strict=True))[:-1]
+        return text + (" …" if len(shown) < columns else "")
+
+    def cell(row: int, column: int) -> str:
+        where = (row // row_step, column // column_step)[-min(len(counts), 2) :]
+        share = present[where] / depth
+        return 2 * _SHADES[0 if not share else 3 if share >= 1 else 1 if share < 0.5 else 2]
+
     lines = [_title(facts)]
-    thick = shards is not None
-    cut = shown_columns < columns
-    for row in range(shown_rows):
-        lines.append(_line(row, row_step, shown_columns, column_step, rows, columns, thick))
-        cells = []
-        for column in range(shown_columns):
-            where = (row // row_step, column // column_step)[-min(len(counts), 2) :]
-            share = present[where] / depth
-            shade = _SHADES[0 if not share else 3 if share >= 1 else 1 if share < 0.5 else 2]
-            cells.append(_bar(column, column_step, columns, thick) + shade * 2)
-        end = " …" if cut else _bar(shown_columns, column_step, columns, thick)
-        lines.append("".join(cells) + end)
-    if shown_rows == rows:
-        lines.append(_line(rows, row_step, shown_columns, column_step, rows, columns, thick))
-    else:
-        lines.append("…")
-    return lines
+    for row in range(min(rows, height)):
+        if shards and row and row % row_step == 0:
+            lines.append(joined(("──" for _ in shown), "┼").replace(" ", "─"))
+        lines.append(joined((cell(row, column) for column in shown), "│"))
+    return lines if rows <= height else [*lines, "…"]
 
 
 def _title(facts: dict[str, Any]) -> str:
@@ -346,39 +345,3 @@ def _title(facts: dict[str, Any]) -> str:
     if facts.get("stored") is not None:
         title += " (▓ stored, ░ and ▒ in part)" if rank > 2 else " (▓ stored)"
     return title
-
-
-def _bar(column: int, step: int, columns: int, thick: bool) -> str:
-    return "┃" if thick and (column % step == 0 or column == columns) else "│"
-
-
-# Junctions by the lines that meet: up, down, left, right; 0 none, 1 thin, 2 thick.
-_JUNCTIONS = {
-    **{(0, 1, 0, 1): "┌", (0, 1, 1, 1): "┬", (0, 1, 1, 0): "┐"},
-    **{(1, 1, 0, 1): "├", (1, 1, 1, 1): "┼", (1, 1, 1, 0): "┤"},
-    **{(1, 0, 0, 1): "└", (1, 0, 1, 1): "┴", (1, 0, 1, 0): "┘"},
-    **{(0, 2, 0, 2): "┏", (0, 2, 2, 2): "┳", (0, 1, 2, 2): "┯", (0, 2, 2, 0): "┓"},
-    **{(2, 2, 0, 2): "┣", (2, 2, 0, 1): "┠", (2, 2, 2, 0): "┫", (2, 2, 1, 0): "┨"},
-    **{(2, 2, 2, 2): "╋", (1, 1, 2, 2): "┿", (2, 2, 1, 1): "╂"},
-    **{(2, 0, 0, 2): "┗", (2, 0, 2, 2): "┻", (1, 0, 2, 2): "┷", (2, 0, 2, 0): "┛"},
-}
-
-
-def _line(
-    row: int, row_step: int, shown: int, column_step: int, rows: int, columns: int, thick: bool
-) -> str:
-    """Return the horizontal line above a row of cells, or below the last."""
-    across = 2 if thick and (row % row_step == 0 or row == rows) else 1
-    text = ""
-    for column in range(shown + 1):
-        if column == shown and shown < columns:
-            return text + " …"
-        down = 2 if thick and (column % column_step == 0 or column == columns) else 1
-        sides = (
-            down if row else 0,
-            down if row < rows else 0,
-            across if column else 0,
-            across if column < columns else 0,
-        )
-        text += _JUNCTIONS[sides] + ("" if column == columns else "━━" if across == 2 else "──")
-    return text
