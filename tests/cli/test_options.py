@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +14,8 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.cli.inspect import parse_selection
-from omnizarr.cli.options import codec_options, parse_chunks, parse_codecs
+from omnizarr.cli.main import main
+from omnizarr.cli.options import FIELDS, codec_options, parse_chunks, parse_codecs
 from tests.cli.conftest import run
 
 
@@ -97,3 +100,38 @@ def test_a_profile_becomes_a_storage_option(in_tmp: Any) -> None:
     done = run("info", "s3://bucket/x", "--profile", "no-such-profile")
     assert done.exit_code == 3
     assert "no-such-profile" in done.output
+
+
+JOBS: dict[str, Any] = {
+    "copy": oz.jobs.Copy,
+    "convert": oz.jobs.Convert,
+    "rechunk": oz.jobs.Rechunk,
+    "verify": oz.jobs.Verify,
+    "stats": oz.jobs.Stats,
+    "diff": oz.jobs.Diff,
+    "import": oz.jobs.Import,
+    "export": oz.jobs.Export,
+    "pyramid": oz.jobs.BuildPyramid,
+}
+# Options that only programs have: those of another command, or without a way to type them.
+OF_PROGRAMS = {"dimension_separator", "options", "factors"}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_command_has_the_options_that_its_job_declares(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    params = {each.name: each for each in command.params}
+    for field in fields(JOBS[name]):
+        if not field.kw_only or "help" not in field.metadata or field.name in OF_PROGRAMS:
+            continue
+        if (name, field.name) == ("pyramid", "path"):
+            continue
+        option = params[field.name]
+        assert isinstance(option, click.Option)
+        assert option.help
+        if field.name not in {*FIELDS, "storage_options", "compression"}:
+            first = field.metadata["help"].split(" ")[0]
+            assert option.help.startswith(first), field.name
+            unset = field.default in (None, ()) or field.default is False
+            assert option.default == field.default or unset, field.name
