@@ -267,7 +267,7 @@ def test_a_group_has_no_chunks_and_no_values(tmp_path: Path) -> None:
 def test_photographs_are_shown_in_their_colours(
     shape: tuple[int, ...], dtype: str, names: Any, in_color: bool
 ) -> None:
-    store = oz.MemoryStore()
+    store = oz.storage.MemoryStore()
     array = oz.create_array(store, shape=shape, dtype=dtype, dimension_names=names)
     found = describe.display(array)
     assert (found["channels"] is not None) is in_color

@@ -491,7 +491,7 @@ def test_plain_values_are_json() -> None:
 
 
 def test_the_work_of_a_selection_is_that_of_its_chunks() -> None:
-    array = oz.create_array(oz.MemoryStore(), shape=(100, 90), chunks=(10, 30), dtype="i4")
+    array = oz.create_array(oz.storage.MemoryStore(), shape=(100, 90), chunks=(10, 30), dtype="i4")
     for select, chunks in (
         ((slice(0, 100, 50), 5), 2),
         ((99, slice(0, 90)), 3),
