@@ -17,25 +17,18 @@ def test_a_plane_is_drawn_with_its_values_as_colours(page: Viewed) -> None:
     page.open("#/plain/ramp?view=100.5,200.5,20&contrast=0,510")
     assert page.color() == (150, 150, 150)  # 300 of 510
     assert page.color(right=60) == (152, 152, 152)
-
-
-def test_the_value_of_a_pixel_is_shown_with_its_place(page: Viewed) -> None:
-    page.open("#/plain/ramp?view=100.5,200.5,20")
-    page.point()
-    expect(page.readout.locator(".value")).to_have_text("300")
-    expect(page.readout).to_contain_text("axis 0 100")
     page.point(right=20, down=-40)
     expect(page.readout.locator(".value")).to_have_text("299")
+    expect(page.readout).to_contain_text("axis 0 98")
 
 
-def test_a_value_is_exact_when_what_is_drawn_is_coarser(page: Viewed) -> None:
+def test_values_are_exact_when_what_is_drawn_is_not(page: Viewed) -> None:
     page.open("#/plain/ramp?view=100.5,200.5,0.25")  # every fourth pixel is fetched
     page.point()
     expect(page.readout.locator("[data-exact=true]")).to_have_text("300")
-
-
-def test_integers_of_64_bits_are_exact(page: Viewed) -> None:
-    page.open("#/plain/big-integers?view=0.5,0.5,60")
+    page.open("#/plain/big-integers?view=0.5,0.5,60")  # which JavaScript rounds
+    page.page.reload()
+    page.wait()
     page.point()
     expect(page.readout.locator(".value")).to_have_text(str(2**60 + 1))
 
@@ -167,7 +160,11 @@ def test_the_axes_of_the_plane_can_be_exchanged(page: Viewed) -> None:
 
 def test_contrast_follows_handles_numbers_and_the_button(page: Viewed) -> None:
     page.open("#/plain/ramp?view=100.5,200.5,20&contrast=0,510")
-    page.page.get_by_label("High end of the contrast").fill("300")
+    high = page.page.get_by_label("High end of the contrast")
+    high.fill("")  # which changes nothing
+    page.page.keyboard.press("Tab")
+    expect(high).to_have_value("510")
+    high.fill("300")
     page.page.keyboard.press("Tab")
     page.wait_for_link("contrast=0,300")
     page.wait()
@@ -182,7 +179,7 @@ def test_contrast_follows_handles_numbers_and_the_button(page: Viewed) -> None:
     box = bars.bounding_box()
     assert box is not None
     page.page.mouse.click(box["x"] + box["width"] * 0.75, box["y"] + 20)
-    assert int(float(page.page.get_by_label("High end of the contrast").input_value())) < 340
+    assert int(float(high.input_value())) < 340
 
 
 SLOW = "const set = setTimeout; window.setTimeout = (act, delay) => set(act, 20 * delay)"
@@ -194,15 +191,6 @@ def test_a_contrast_typed_before_the_histogram_is_drawn_counts(page: Viewed) -> 
     page.page.get_by_label("High end of the contrast").fill("300")
     page.page.keyboard.press("Tab")
     page.wait_for_link("contrast=0,300")
-
-
-def test_a_number_that_is_deleted_changes_nothing(page: Viewed) -> None:
-    page.open("#/plain/ramp?view=100.5,200.5,20&contrast=0,510")
-    high = page.page.get_by_label("High end of the contrast")
-    high.fill("")
-    page.page.keyboard.press("Tab")
-    expect(high).to_have_value("510")
-    assert "contrast=0,510" in page.page.url
 
 
 def test_the_last_change_is_in_a_copied_link_and_in_the_history(page: Viewed) -> None:
