@@ -26,6 +26,7 @@ from omnizarr.conventions.geo.crs import (
     CRS,
     GEOTIFF_KEYS,
     PROJ,
+    SPATIAL,
     epsg_number,
     geotiff_crs,
     registered,
@@ -34,7 +35,6 @@ from omnizarr.conventions.geo.crs import (
 )
 from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.transform import POINT, geotiff_transform
-from omnizarr.conventions.geo.write import SPATIAL
 from omnizarr.errors import InvalidMetadata, MissingModule, MissingPackage, OmnizarrError
 from omnizarr.interop.files.contents import ArrayEntry, Contents, native
 
