@@ -16,7 +16,7 @@ from omnizarr.errors import InvalidMetadata, WrongType
 from omnizarr.model import Named
 from omnizarr.model.node import check_members, invalid
 
-__all__ = ["N5", "V2", "ChunkKeyEncoding", "Default", "Draft", "bind"]
+__all__ = ["ChunkKeyEncoding", "Default", "Draft", "N5Keys", "V2Keys", "bind"]
 
 
 @runtime_checkable
@@ -66,7 +66,7 @@ class Default:
 
 
 @dataclass(frozen=True, slots=True)
-class V2:
+class V2Keys:
     """``v2`` of version 3, and the keys of versions 1 and 2: ``1.23.45``."""
 
     separator: str = "."
@@ -102,7 +102,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class N5:
+class N5Keys:
     """The keys of N5, whose first axis is the last one here: ``45/23/1``."""
 
     def key(self, coords: Sequence[int]) -> str:
@@ -118,11 +118,11 @@ class N5:
         return None if found is None else found[::-1]
 
 
-_OWN = (Default, V2, Draft)
+_OWN = (Default, V2Keys, Draft)
 registry.register("chunk_key_encoding", "default", Default)
-registry.register("chunk_key_encoding", "v2", V2)
+registry.register("chunk_key_encoding", "v2", V2Keys)
 registry.register("chunk_key_encoding", "v3-draft", Draft)
-registry.register("chunk_key_encoding", "n5", N5)
+registry.register("chunk_key_encoding", "n5", N5Keys)
 
 
 def bind(named: Named) -> ChunkKeyEncoding:

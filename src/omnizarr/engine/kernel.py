@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
-from omnizarr.chunk_key_encodings import V2, Default, Draft
+from omnizarr.chunk_key_encodings import Default, Draft, V2Keys
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.bytes import Bytes, holds_text
 from omnizarr.codecs.transpose import Transpose
@@ -53,7 +53,7 @@ MAX_AXES = 32
 LARGE = 2**22  # bytes of a result whose memory is worth reusing
 LATE = 2**17  # bytes of a chunk that is decoded before others have come
 SMALL = 2**17  # bytes that a thread must read, decode or encode to be worth its start
-_STYLES = {Default: 0, V2: 1, Draft: 2}
+_STYLES = {Default: 0, V2Keys: 1, Draft: 2}
 _CRC32C, _BLOSC, _ZSTD, _LZ4, _GZIP, _ZLIB = 1, 2, 3, 4, 5, 6
 _BLOSC_NAMES = {"lz4": 0, "lz4hc": 1, "zstd": 2, "snappy": 3}
 _OTHER = 4

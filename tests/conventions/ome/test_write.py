@@ -131,6 +131,16 @@ def test_axes_and_colours_are_taken_as_people_write_them(tmp_path: Path) -> None
         oz.ome.write({}, tmp_path / "image.tif")
 
 
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_chunks_may_be_given_by_axis(version: str) -> None:
+    image = oz.ome.write(
+        {}, np.zeros((3, 20, 30)), axes="cyx", chunks={"y": 8}, levels=2, version=version
+    )
+    assert [level.chunks for level in image.levels] == [(3, 8, 30), (3, 8, 15)]
+    with pytest.raises(oz.InvalidArgument, match="chunks: unknown axis 'z'; axes: y, x"):
+        oz.ome.write({}, np.zeros((20, 30)), chunks={"z": 8}, axes="yx", version=version)
+
+
 def test_nothing_looks_like_an_image_until_it_is_complete() -> None:
     class Broken(Source):
         def __getitem__(self, selection: Any) -> npt.NDArray[Any]:
@@ -279,7 +289,7 @@ def test_version_0_4_is_not_written_with_dots_in_its_keys(keys: Any) -> None:
     with pytest.raises(oz.InvalidArgument, match=r"0\.4 requires the separator '/', not '\.'"):
         oz.ome.write_plate(store, {"A/1": [data]}, version="0.4", **keys)
     assert not [k for k in store if k.endswith(".zarray")]
-    oz.ome.write(store, data, version="0.4", chunk_key_encoding=None, overwrite=True)
+    oz.ome.write(store, data, version="0.4", overwrite=True)
     with pytest.raises(oz.InvalidArgument, match=r"0\.4 requires the separator '/', not '\.'"):
         oz.ome.write_labels(store, "cells", data, **keys)
     assert not [p for p in oz.ome.validate(store) if p.level == "error"]
