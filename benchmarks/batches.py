@@ -29,7 +29,7 @@ from benchmarks import peers
 from benchmarks.layouts import Layout, smooth, workspace
 from benchmarks.trials import stored
 from omnizarr.bulk.batches.order import MIXED, find_blocks, shuffle
-from omnizarr.bulk.partition import read_axes, stored_axes
+from omnizarr.bulk.boxes import chunk_axes, stored_axes
 
 SIZE = 64
 LIBRARIES = ("omnizarr", "zarr-python", "tensorstore")
@@ -79,7 +79,7 @@ class Blocks(Epoch):
         ours = omnizarr.open(self.path)
         window = self.budget // 2 // (64 * 64 * 3)
         blocks = find_blocks(
-            range(len(ours)), stored_axes(ours)[0], read_axes(ours)[0], max(1, window // MIXED)
+            range(len(ours)), stored_axes(ours)[0], chunk_axes(ours)[0], max(1, window // MIXED)
         )
         order = shuffle(blocks, window, 0, worker, workers)
 

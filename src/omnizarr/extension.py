@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from omnizarr.config import byte_size as byte_size
     from omnizarr.data_types import DataType as DataType
     from omnizarr.data_types import as_type as as_type
-    from omnizarr.data_types import describe as describe
     from omnizarr.data_types.cast import cast as cast
     from omnizarr.data_types.cast import is_complex_pair as is_complex_pair
     from omnizarr.data_types.cast import is_masked_array as is_masked_array
@@ -175,7 +174,10 @@ if TYPE_CHECKING:
     from omnizarr.hierarchy.validate import walk_checked as walk_checked
     from omnizarr.indexing import AxisSelection as AxisSelection
     from omnizarr.indexing import axis_plan as axis_plan
+    from omnizarr.indexing import boxes as boxes
     from omnizarr.indexing import everything as everything
+    from omnizarr.indexing.boxes import Boxes as Boxes
+    from omnizarr.indexing.boxes import Cuts as Cuts
     from omnizarr.indexing.plan import Row as Row
     from omnizarr.indexing.selection import plan as plan
     from omnizarr.model import ArrayModel as ArrayModel
@@ -272,11 +274,9 @@ if TYPE_CHECKING:
     from omnizarr.stores.resolve import is_archive as is_archive
     from omnizarr.stores.resolve import options_for_two as options_for_two
     from omnizarr.stores.resolve import resolve as resolve
-    from omnizarr.stores.transfer import MARK as MARK
     from omnizarr.stores.transfer import MissingValue as MissingValue
-    from omnizarr.stores.transfer import Transfer as Transfer
+    from omnizarr.stores.transfer import ValueCopy as ValueCopy
     from omnizarr.stores.transfer import is_quick as is_quick
-    from omnizarr.stores.transfer import kept_time as kept_time
     from omnizarr.stores.transfer import read_parts as read_parts
     from omnizarr.stores.wrappers import WrapperStore as WrapperStore
 
@@ -346,7 +346,6 @@ _LATER = {
     "DataType": "data_types:DataType",
     "as_type": "data_types:as_type",
     "cast": "data_types.cast:cast",
-    "describe": "data_types:describe",
     "is_complex_pair": "data_types.cast:is_complex_pair",
     "is_masked_array": "data_types.cast:is_masked_array",
     "as_plain": "data_types.data_type:as_plain",
@@ -468,6 +467,9 @@ _LATER = {
     "walk_checked": "hierarchy.validate:walk_checked",
     "AxisSelection": "indexing:AxisSelection",
     "axis_plan": "indexing:axis_plan",
+    "boxes": "indexing.boxes",
+    "Boxes": "indexing.boxes:Boxes",
+    "Cuts": "indexing.boxes:Cuts",
     "everything": "indexing:everything",
     "plan": "indexing.selection:plan",
     "Row": "indexing.plan:Row",
@@ -545,11 +547,9 @@ _LATER = {
     "one_level": "stores.operations:one_level",
     "is_archive": "stores.resolve:is_archive",
     "options_for_two": "stores.resolve:options_for_two",
-    "MARK": "stores.transfer:MARK",
     "MissingValue": "stores.transfer:MissingValue",
-    "Transfer": "stores.transfer:Transfer",
+    "ValueCopy": "stores.transfer:ValueCopy",
     "is_quick": "stores.transfer:is_quick",
-    "kept_time": "stores.transfer:kept_time",
     "read_parts": "stores.transfer:read_parts",
     "WrapperStore": "stores.wrappers:WrapperStore",
 }

@@ -25,14 +25,13 @@ import omnizarr as oz
 from omnizarr import jobs, stores
 from omnizarr.bulk import copy_batches, job
 from omnizarr.bulk import copy_store as module
-from omnizarr.bulk.copy_batches import Copied, CopyBatch, is_same
+from omnizarr.bulk.copy_batches import Copied, CopyBatch
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
 from omnizarr.publish.mark import MARKER, Kind, Mark, marker
 from omnizarr.stores import Entry, LocalStore, MemoryStore, Store, WrapperStore, _files, transfer
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.sqlite import SQLiteStore
-from omnizarr.stores.transfer import kept_time
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Web
 from tests.soak.jobs import in_child
@@ -179,22 +178,6 @@ def _copy(store: LocalStore, name: str) -> LocalStore:
     root = f"{store.root}-{name}"
     subprocess.run(["cp", "-a", str(store.root), root], check=True)
     return LocalStore(root)
-
-
-def test_tags_prove_more_than_times() -> None:
-    old, new = Entry("a", 3, 100, "tag"), Entry("a", 3, 50, "tag")
-    assert is_same(old, new, "time", exact=False) is True
-    assert is_same(old, new._replace(tag="other"), "time", exact=False) is False
-    assert is_same(old, new._replace(tag=None), "time", exact=False) is False
-    minute = 60 * 10**9
-    assert is_same(old, new._replace(tag=None, modified=minute), "time", exact=False) is False
-    assert is_same(old, new._replace(tag=None, modified=2 * minute), "time", exact=False) is True
-    assert is_same(old, new._replace(tag=None, modified=101), "time", exact=True) is False
-    kept = new._replace(tag=None, modified=kept_time(old))
-    assert is_same(old, kept, "time", exact=True) is True
-    assert is_same(old._replace(tag="other"), kept, "time", exact=True) is False
-    assert is_same(old, new._replace(tag=None, modified=None), "time", exact=True) is None
-    assert is_same(Entry("a"), Entry("a", 3), "size", exact=True) is None
 
 
 def test_chunks_that_are_gone_are_changes_of_values() -> None:

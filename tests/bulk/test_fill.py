@@ -1,4 +1,4 @@
-"""Filling arrays by boxes: casts that lose nothing, and boxes that cover each chunk once."""
+"""Filling arrays by boxes: casts that lose nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import omnizarr as oz
-from omnizarr.bulk.fill import box_count, boxes, cast
+from omnizarr.bulk.fill import cast
 
 KINDS = st.sampled_from(["u1", "i1", "u2", "i2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "?"])
 
@@ -35,29 +35,6 @@ def test_a_cast_keeps_integers_exactly_or_raises(values: Any, to: str) -> None:
 def test_fractions_are_not_cut_off() -> None:
     with pytest.raises(oz.InvalidArgument, match=r"/a has the type float64, which cannot be cast"):
         cast(np.array([1.5]), np.dtype("i4"), "/a")
-
-
-@given(
-    shape=st.lists(st.integers(0, 20), max_size=3),
-    chunk=st.integers(1, 7),
-    sharded=st.booleans(),
-    items=st.integers(1, 500),
-)
-def test_boxes_cover_every_element_once_and_split_no_chunk(
-    shape: list[int], chunk: int, sharded: bool, items: int
-) -> None:
-    options: dict[str, Any] = {"shards": 2 * chunk} if sharded and shape else {}
-    array = oz.create_array({}, shape=shape, dtype="i4", chunks=chunk, **options)
-    seen = np.zeros(shape, int)
-    found = list(boxes(array, items))
-    assert len(found) == box_count(array, items)
-    stored = array.shards or array.chunks
-    for box in found:
-        seen[box] += 1
-        for side, n, c in zip(box, shape, stored, strict=True):
-            assert side.start % c == 0
-            assert side.stop % c == 0 or side.stop == n
-    assert (seen == 1).all()
 
 
 def _exported(source: Path, folder: Path, dtype: str) -> Any:

@@ -17,7 +17,7 @@ from omnizarr.config import configure
 from omnizarr.errors import StoreError
 from omnizarr.stores import Entry, LocalStore, MemoryStore, Store, list_entries, transfer
 from omnizarr.stores.sqlite import SQLiteStore
-from omnizarr.stores.transfer import Transfer, kept_time, read_parts
+from omnizarr.stores.transfer import ValueCopy, kept_time, read_parts
 from omnizarr.stores.zip.store import ZipStore
 from tests.servers.fixtures import Cloud
 
@@ -68,7 +68,7 @@ def test_values_are_the_same_between_all_kinds_of_stores(
         source, target = KINDS[old](folder), KINDS[new](folder / "to")
         for key, value in wanted.items():
             source.set(f"x/{key}", value)
-        work = Transfer(source, target, "x/", "y/z/")
+        work = ValueCopy(source, target, "x/", "y/z/")
         entries = [Entry(e.key[2:], *e[1:]) for e in list_entries(source, "x/")]
         with compiled(bool(n % 2)):
             result = work.copy(entries)
@@ -96,7 +96,7 @@ def test_large_values_are_copied_in_parts(
     wanted = {"a": os.urandom(5500), "b/c": os.urandom(6000), "d": os.urandom(10), "e": b""}
     for key, value in wanted.items():
         source.set(key, value)
-    work = Transfer(source, target)
+    work = ValueCopy(source, target)
     entries = [*list_entries(source, "")]
     for files in (True, False):
         with compiled(files):
@@ -116,7 +116,7 @@ def test_large_values_are_copied_in_parts(
 def test_keys_without_a_value_are_reported(tmp_path: Path) -> None:
     for make in KINDS.values():
         (tmp_path / "to").mkdir(exist_ok=True)
-        work = Transfer(make(tmp_path), MemoryStore())
+        work = ValueCopy(make(tmp_path), MemoryStore())
         assert work.copy([Entry("no"), Entry("nor/this")]).missing == ["no", "nor/this"]
 
 
@@ -130,12 +130,12 @@ def test_a_bucket_is_copied_to_and_from(
     for key, value in wanted.items():
         source.set(key, value)
     bucket = stores.resolve(s3.url, storage_options=s3.options)
-    up = Transfer(source, bucket, "", "x/")
+    up = ValueCopy(source, bucket, "", "x/")
     entries = [*list_entries(source, "")]
     assert up.copy(entries).values == len(wanted)
     assert up.differing(entries) == []
     assert values(bucket, "x/") == wanted
-    down = Transfer(bucket, LocalStore(tmp_path / "b"), "x/", "")
+    down = ValueCopy(bucket, LocalStore(tmp_path / "b"), "x/", "")
     listed = [Entry(e.key[2:], *e[1:]) for e in list_entries(bucket, "x/")]
     assert all(e.tag and e.modified for e in listed)
     down.copy(listed)
@@ -151,7 +151,7 @@ def test_copies_of_files_keep_the_modification_time(tmp_path: Path) -> None:
     os.utime(tmp_path / "a/x/0", ns=(10**18 + 1, 10**18 + 12345))
     for durability in ("fsync", "rename"):
         with configure(durability=durability):
-            Transfer(source, target).copy([*list_entries(source, "")])
+            ValueCopy(source, target).copy([*list_entries(source, "")])
         assert os.stat(tmp_path / "b/x/0").st_mtime_ns == 10**18 + 12345
         target.erase("x/0")
 
@@ -162,7 +162,7 @@ def test_a_file_that_cannot_be_copied_names_itself(tmp_path: Path) -> None:
     source.set("x/1", b"13")
     target.set("x", b"a file where a folder is needed")
     with pytest.raises(StoreError, match=r"cannot write '.*x/0'"):
-        Transfer(source, target).copy([*list_entries(source, "")])
+        ValueCopy(source, target).copy([*list_entries(source, "")])
 
 
 def test_files_are_copied_without_the_compiled_module(
@@ -173,5 +173,22 @@ def test_files_are_copied_without_the_compiled_module(
     for key, value in wanted.items():
         source.set(key, value)
     monkeypatch.setattr(transfer, "_files", None)
-    assert Transfer(source, target).copy([*list_entries(source, "")]).nbytes == 2000
+    assert ValueCopy(source, target).copy([*list_entries(source, "")]).nbytes == 2000
     assert values(target) == wanted
+
+
+def test_tags_prove_more_than_times(tmp_path: Path) -> None:
+    old, new = Entry("a", 3, 100, "tag"), Entry("a", 3, 50, "tag")
+    far, near = (ValueCopy(MemoryStore(), to) for to in (MemoryStore(), LocalStore(tmp_path)))
+    untagged, minute = new._replace(tag=None), 60 * 10**9
+    assert far.is_same(old, new, "time") is True
+    assert far.is_same(old, new._replace(tag="other"), "time") is False
+    assert far.is_same(old, untagged, "time") is False
+    assert far.is_same(old, untagged._replace(modified=minute), "time") is False
+    assert far.is_same(old, untagged._replace(modified=2 * minute), "time") is True
+    assert near.is_same(old, untagged._replace(modified=101), "time") is False
+    kept = untagged._replace(modified=kept_time(old))
+    assert near.is_same(old, kept, "time") is True
+    assert near.is_same(old._replace(tag="other"), kept, "time") is False
+    assert near.is_same(old, untagged._replace(modified=None), "time") is None
+    assert near.is_same(Entry("a"), Entry("a", 3), "size") is None

@@ -30,8 +30,8 @@ from omnizarr.extension import (
     Store,
     can_list,
     consolidated,
+    data_types,
     default_codecs,
-    describe,
     engine,
     guess_chunks,
     inner_chunk_shape,
@@ -387,7 +387,7 @@ def _reencoded(
     itemsize = None if source.data_type.variable else source.dtype.itemsize
     data_type = model.data_type
     if not source.data_type.variable:
-        data_type = describe(source.dtype.newbyteorder("<"))
+        data_type = data_types.describe(source.dtype.newbyteorder("<"))
     codecs = (
         default_codecs(goal, itemsize, variable)
         if choice is None

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from omnizarr.bulk.job import Outcome
 from omnizarr.bulk.options import Compare
 from omnizarr.errors import StoreError
-from omnizarr.extension import MARK, Entry, Store, Transfer, erase_values, kept_time
+from omnizarr.extension import Entry, Store, ValueCopy, erase_values
 
 KEPT = 100_000  # entries of a listing that are kept in memory
-CLOCKS = 60 * 10**9  # nanoseconds by which the clocks of two stores may differ
 COMPARED = {
     "time": "size and modification time or ETag, or by their bytes where a store has none",
     "size": "size alone",
@@ -70,7 +69,7 @@ class KnownEntries:
 class CopyBatch:
     """A task: copy the values of some keys, or of those that differ."""
 
-    transfer: Transfer
+    transfer: ValueCopy
     entries: tuple[Entry, ...]
     known: tuple[Entry | None, ...] | None  # the destination's; None: to be asked for
     compare: Compare
@@ -112,7 +111,7 @@ class CopyBatch:
             known = tuple(self.transfer.target_entries(self.entries))
         chosen, unknown = set[str](), []
         for entry, other in zip(self.entries, known, strict=True):
-            same = is_same(entry, other, self.compare, self.transfer.keeps_times)
+            same = self.transfer.is_same(entry, other, self.compare)
             if same is None:
                 unknown.append(entry)
             elif not same:
@@ -133,30 +132,6 @@ class CopyBatch:
                 f" ({len(wrong)} of {len(entries)} values): the source was changed meanwhile, or"
                 " the storage is faulty; copy again"
             )
-
-
-def is_same(source: Entry, target: Entry | None, compare: Compare, exact: bool) -> bool | None:
-    """Return True if a value need not be copied, None if both have to be read to know.
-
-    `exact`: copies have a time that tells the state of their source; else a copy is newer, by so
-    much that the source has not changed while it was stored, if the clocks agree roughly.
-    """
-    if target is None or compare in ("exists", "never"):
-        return target is not None and compare == "exists"
-    sized = source.size is not None and target.size is not None
-    if sized and source.size != target.size:
-        return False
-    if compare == "size" and sized:
-        return True
-    if compare == "time":
-        if source.tag is not None and target.tag is not None:
-            return source.tag == target.tag
-        if sized and source.modified is not None and target.modified is not None:
-            if not exact:
-                return source.modified + CLOCKS < target.modified
-            age = (kept_time(source) or 0) - target.modified
-            return None if abs(age) == MARK else age == 0  # also of a copy that is copied back
-    return None
 
 
 @dataclass(frozen=True)

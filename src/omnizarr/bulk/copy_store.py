@@ -37,7 +37,7 @@ from omnizarr.extension import (
     Kind,
     Mark,
     Store,
-    Transfer,
+    ValueCopy,
     by_name,
     can_list,
     check_node_writable,
@@ -304,10 +304,10 @@ class Copying:
         return max(1, memory_of(self.job.memory, 1) // (2 * largest))  # as read, and as stored
 
     @property
-    def _transfer(self) -> Transfer:
+    def _transfer(self) -> ValueCopy:
         start, end = paths.prefix(self.path), paths.prefix(self.end)
         fresh = not self.job.update
-        return Transfer(self.source, self.output.target, start, end, fresh, self.room)
+        return ValueCopy(self.source, self.output.target, start, end, fresh, self.room)
 
     def _value_tasks(self) -> Iterator[Task[Copied]]:
         there = self._destination_entries()

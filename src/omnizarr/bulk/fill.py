@@ -7,26 +7,31 @@ these is stored once, and no task needs what another one stores.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array
+from omnizarr.bulk.boxes import Box, corners, item_bytes, show_box, stored_axes
 from omnizarr.bulk.job import Outcome, Stage, Task, task_id
 from omnizarr.bulk.output import HierarchyOutput
-from omnizarr.bulk.partition import Box, cuts, show_box, stored_axes
 from omnizarr.errors import InvalidArgument
-from omnizarr.extension import ArrayModel, Location, as_plain, data_types, unpublished
+from omnizarr.extension import (
+    ArrayModel,
+    Location,
+    as_plain,
+    bound_array,
+    boxes,
+    data_types,
+    unpublished,
+)
 
 Values: TypeAlias = npt.NDArray[Any]
 Side: TypeAlias = tuple[int, int]
 TASK_BYTES = 2**26  # of values that a task handles, if memory allows
-TEXT_BYTES = 64  # of an element of variable length, for estimates
 COPIES = 3  # of the values of a task that are in memory at a time
 
 
@@ -114,47 +119,25 @@ def check_sign(
         )
 
 
-def item_bytes(dtype: Any) -> int:
-    """Return the bytes of an element in memory, or an estimate if its length varies."""
-    if dtype is str or dtype is bytes:
-        return TEXT_BYTES
-    found = np.dtype(dtype)
-    return TEXT_BYTES if found.kind in "TO" else max(1, found.itemsize)
-
-
 def target_array(output: HierarchyOutput, path: str, model: ArrayModel) -> Array:
     """Return the array that takes the chunks of a job's output, after it has begun."""
     array = unpublished(Location(output.chunk_store, path, output.location.format), model)
-    if not array._bound.fill_defined:  # chunks that are not stored would be undefined
+    if not bound_array(array).fill_defined:  # chunks that are not stored would be undefined
         return array.with_config({"write_empty_chunks": True})
     return array
 
 
 def fill_tasks(source: Source, target: Array, items: int) -> Iterator[Task[Filled]]:
     """Yield the tasks that fill an array, each with at most `items` elements or one chunk."""
-    for box in boxes(target, items):
-        sides = tuple((side.start, side.stop) for side in box)
-        size = math.prod(stop - start for start, stop in sides) * item_bytes(target.dtype)
-        yield Task(
-            task_id("fill", target.path, sides), FillBox(source, target, sides), size, target.name
-        )
+    for box in cut(target, items):
+        size = boxes.box_size(box) * item_bytes(target.dtype)
+        work = FillBox(source, target, corners(box))
+        yield Task(task_id("fill", target.path, corners(box)), work, size, target.name)
 
 
-def boxes(target: Array, items: int) -> Iterator[Box]:
-    """Yield boxes of whole chunks or shards that cover an array."""
-    if not target.shape:
-        yield ()
-        return
-    whole = tuple(slice(0, n) for n in target.shape)
-    yield from product(*cuts(stored_axes(target), whole, items))
-
-
-def box_count(target: Array, items: int) -> int:
-    """Return the number of boxes that `boxes` yields."""
-    if not target.shape:
-        return 1
-    whole = tuple(slice(0, n) for n in target.shape)
-    return math.prod(len(sides) for sides in cuts(stored_axes(target), whole, items))
+def cut(target: Array, items: int) -> boxes.Boxes:
+    """Return boxes of whole chunks or shards that cover an array."""
+    return boxes.cut(stored_axes(target), items)
 
 
 def items_for(memory: int, dtype: Any, copies: int = COPIES) -> int:

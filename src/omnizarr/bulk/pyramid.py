@@ -24,7 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array, config
-from omnizarr.bulk.fill import TASK_BYTES, Filled, box_count, boxes
+from omnizarr.bulk.boxes import corners
+from omnizarr.bulk.fill import TASK_BYTES, Filled, cut
 from omnizarr.bulk.job import Task, task_id
 from omnizarr.errors import InvalidArgument, known_names
 from omnizarr.extension import as_plain, empty, for_each
@@ -556,8 +557,8 @@ def level_tasks(
 ) -> Iterator[Task[Filled]]:
     """Yield the tasks that compute one level from the next finer one, which is complete."""
     packing = check_packing(method, packing)
-    for box in boxes(target, _items(target, factors, method, memory, packing)):
-        sides = tuple((side.start, side.stop) for side in box)
+    for box in cut(target, _items(target, factors, method, memory, packing)):
+        sides = corners(box)
         size = math.prod(stop - start for start, stop in sides) * target.itemsize
         yield Task(
             task_id("level", target.path, sides),
@@ -572,7 +573,7 @@ def level_task_count(
 ) -> int:
     """Return the number of tasks that `level_tasks` yields."""
     packing = check_packing(method, packing)
-    return box_count(target, _items(target, factors, method, memory, packing))
+    return cut(target, _items(target, factors, method, memory, packing)).count
 
 
 def _items(

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from omnizarr import Array
-from omnizarr.bulk.partition import Box, Encode, store, stored_axes
+from omnizarr.bulk.boxes import Box, Encode, store, stored_axes
 from omnizarr.errors import (
     MissingModule,
     OmnizarrError,

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from omnizarr import config
 from omnizarr.concurrency.pool import in_parallel
@@ -48,7 +48,10 @@ STREAMED = 2**26  # bytes; a smaller value is copied as a whole
 SMALLEST = 2**16  # bytes of a part, however little memory there is
 RECENT = 2 * 10**9  # nanoseconds in which a file may change twice and have the same time
 MARK = 1000  # nanoseconds that the copy of a file is older that may have changed so
+CLOCKS = 60 * 10**9  # nanoseconds by which the clocks of two stores may differ
 ATTEMPTS = 5  # to copy a value that is changed meanwhile
+
+Compare: TypeAlias = Literal["time", "size", "checksum", "exists", "never"]
 
 
 class MissingValue(StoreError):
@@ -56,7 +59,7 @@ class MissingValue(StoreError):
 
 
 @dataclass
-class Result:
+class CopyResult:
     """The number and bytes of values that were copied, and those that were not there."""
 
     values: int = 0
@@ -65,7 +68,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Transfer:
+class ValueCopy:
     """Copies from the keys of a source below a prefix to those of a target below another."""
 
     source: Store
@@ -75,9 +78,9 @@ class Transfer:
     fresh: bool = False  # the target has probably none of the keys
     room: int | None = None  # bytes of values that may be in memory
 
-    def copy(self, entries: Sequence[Entry]) -> Result:
+    def copy(self, entries: Sequence[Entry]) -> CopyResult:
         """Copy values; keys in the entries are relative to the prefixes."""
-        result = Result()
+        result = CopyResult()
         if self._copies_files:
             self._copy_files(entries, result)
         elif self.has_low_latency:
@@ -107,7 +110,7 @@ class Transfer:
         roots = direct_file_root(self.source), direct_file_root(self.target)
         return compiled and None not in roots
 
-    def _copy_files(self, entries: Sequence[Entry], result: Result) -> None:
+    def _copy_files(self, entries: Sequence[Entry], result: CopyResult) -> None:
         old = (direct_file_root(self.source) or b"") + os.fsencode(self.start)
         new = (direct_file_root(self.target) or b"") + os.fsencode(self.end)
         left = tuple(entry.key for entry in entries)
@@ -132,7 +135,7 @@ class Transfer:
                 if status is not None and status[1] > began - RECENT:
                     _set_time(os.path.join(inside, name), status[1] - MARK)
 
-    def _copy_batch(self, entries: Sequence[Entry], result: Result) -> None:
+    def _copy_batch(self, entries: Sequence[Entry], result: CopyResult) -> None:
         began = time.time_ns()
         values = get_many(self.source, [(self.start + entry.key, None) for entry in entries])
         found = [(e, v) for e, v in zip(entries, values, strict=True) if v is not None]
@@ -142,7 +145,7 @@ class Transfer:
                 self.keep_time(entry, began)
             self._note(entry, None if value is None else len(value), result)
 
-    def _note(self, entry: Entry, nbytes: int | None, result: Result) -> None:
+    def _note(self, entry: Entry, nbytes: int | None, result: CopyResult) -> None:
         if nbytes is None:
             result.missing.append(entry.key)
             return
@@ -234,6 +237,29 @@ class Transfer:
             None if size is None else Entry(entry.key, size)
             for entry, size in zip(entries, bytes_of, strict=True)
         ]
+
+    def is_same(self, source: Entry, target: Entry | None, compare: Compare) -> bool | None:
+        """Return True if a value need not be copied, None if both have to be read to know.
+
+        A copy in a directory has a time that tells the state of its source. Elsewhere it is newer
+        by so much that the source has not changed while it was stored, if the clocks agree roughly.
+        """
+        if target is None or compare in ("exists", "never"):
+            return target is not None and compare == "exists"
+        sized = source.size is not None and target.size is not None
+        if sized and source.size != target.size:
+            return False
+        if compare == "size" and sized:
+            return True
+        if compare == "time":
+            if source.tag is not None and target.tag is not None:
+                return source.tag == target.tag
+            if sized and source.modified is not None and target.modified is not None:
+                if not self.keeps_times:
+                    return source.modified + CLOCKS < target.modified
+                age = (kept_time(source) or 0) - target.modified
+                return None if abs(age) == MARK else age == 0  # also of a copy that is copied back
+        return None
 
     def differing(self, entries: Sequence[Entry]) -> list[str]:
         """Return the keys whose values differ, by reading both; one that is missing differs."""

@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as hnp
 
 import omnizarr as oz
 import omnizarr.xarray as ozx
-from omnizarr.bulk import partition
+from omnizarr.bulk import boxes
 from omnizarr.interop.xarray import encode
 
 Raw = dict[str, tuple[str, str, Any]]
@@ -52,7 +52,7 @@ encodings = st.fixed_dictionaries(
 @pytest.fixture(autouse=True)
 def _in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encode, "LARGE", 1)
-    monkeypatch.setattr(partition, "PART", 4)
+    monkeypatch.setattr(boxes, "PART", 4)
 
 
 def raw(store: Any) -> Raw:

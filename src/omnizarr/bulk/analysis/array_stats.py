@@ -10,18 +10,18 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import Array
+from omnizarr.bulk.analysis.difference import is_extension
 from omnizarr.bulk.analysis.moments import Histogram, Moments, Number
 from omnizarr.errors import InvalidArgument
-from omnizarr.extension import type_name, value_text
+from omnizarr.extension import BoundArray, paths, type_name, value_text
 
 SLICE = 2**15  # elements at a time, which the processor's cache holds
 Kind: TypeAlias = Literal["numbers", "lengths", "none"]
 
 
 @dataclass(frozen=True)
-class Options:
-    """Options of `stats`: the values that count, and the bins."""
+class Counting:
+    """What `stats` counts: the values, and the bins of a histogram."""
 
     bins: int | None = None
     range: tuple[Number, Number] | None = None
@@ -65,17 +65,17 @@ class ArrayStats:
     counts: Histogram | None = None
 
     @classmethod
-    def of(cls, array: Array, options: Options) -> ArrayStats:
+    def of(cls, array: BoundArray, options: Counting) -> ArrayStats:
         """Return the statistics of no element of an array."""
-        dtype = array._bound.dtype
+        dtype = array.dtype
         kind = _kind(dtype)
         histogram = None
         if options.bins is not None and kind != "none" and dtype.kind != "c":
             histogram = Histogram(options.bins, options.range)
         return cls(
-            array.name,
-            type_name(array._model.data_type),
-            array.shape,
+            paths.show(array.path),
+            type_name(array.model.data_type),
+            array.model.shape,
             kind,
             dtype.newbyteorder("=").str[1:] if dtype.kind in "mM" else "",
             imaginary=Moments() if dtype.kind == "c" else None,
@@ -149,14 +149,14 @@ class ArrayStats:
             for name in ("path", "data_type", "kind", "size", "count", "nan", "infinite", "fill")
         }
         found["shape"] = list(self.shape)
-        found |= {name: _json(getattr(self, name)) for name in ("min", "max", "mean", "std")}
+        found |= {name: _as_json(getattr(self, name)) for name in ("min", "max", "mean", "std")}
         found |= {"chunks": self.chunks, "missing_chunks": self.missing_chunks}
         found["outside"] = self.outside
         if self.counts is not None:
             counts, edges = self.histogram or ([], [])
             found["histogram"] = {
                 "counts": counts,
-                "edges": [_json(edge) for edge in edges],
+                "edges": [_as_json(edge) for edge in edges],
                 "below": self.counts.below,
                 "above": self.counts.above,
             }
@@ -174,7 +174,7 @@ class ArrayStats:
         if self.counts is not None and other.counts is not None:
             self.counts.merge(other.counts)
 
-    def add(self, values: npt.NDArray[Any], fill: npt.NDArray[Any], options: Options) -> None:
+    def add(self, values: npt.NDArray[Any], fill: npt.NDArray[Any], options: Counting) -> None:
         """Add elements of the array, whose fill value is a 0-dimensional array."""
         flat = values.reshape(-1)
         room = np.empty(min(SLICE, max(1, flat.size)))
@@ -182,10 +182,10 @@ class ArrayStats:
             for start in range(0, flat.size, SLICE):
                 self._add_slice(flat[start : start + SLICE], fill, options, room)
 
-    def add_fill(self, count: int, fill: npt.NDArray[Any], options: Options, like: Array) -> None:
-        """Add so many elements with the fill value."""
-        part = ArrayStats.of(like, options)
-        part.add(fill.reshape(1), fill, options)
+    def add_fill(self, count: int, array: BoundArray, options: Counting) -> None:
+        """Add `count` elements with the fill value."""
+        part = ArrayStats.of(array, options)
+        part.add(array.fill.reshape(1), array.fill, options)
         for name in ("size", "nan", "fill", "outside"):
             setattr(part, name, getattr(part, name) * count)
         for each in (part.moments, part.imaginary, part.counts):
@@ -195,7 +195,7 @@ class ArrayStats:
             self.merge(part)
 
     def _add_slice(
-        self, part: npt.NDArray[Any], fill: npt.NDArray[Any], options: Options, room: Any
+        self, part: npt.NDArray[Any], fill: npt.NDArray[Any], options: Counting, room: Any
     ) -> None:
         self.size += part.size
         equal = _equal(part, fill)
@@ -220,7 +220,7 @@ class ArrayStats:
             return
         self._add_numbers(numbers, options, room)
 
-    def _add_numbers(self, numbers: npt.NDArray[Any], options: Options, room: Any) -> None:
+    def _add_numbers(self, numbers: npt.NDArray[Any], options: Counting, room: Any) -> None:
         """Add real numbers; NaN and infinite ones are only counted."""
         if not numbers.size:
             return
@@ -257,20 +257,15 @@ class ArrayStats:
         return finite
 
 
-def _json(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """Return a value as plain data."""
     if isinstance(value, complex):
         return [value.real, value.imag]
     return value_text(value) if isinstance(value, np.generic) else value
 
 
-def _is_extension(dtype: np.dtype[Any]) -> bool:
-    """Return True for the number types of ml_dtypes."""
-    return dtype.kind == "V" and dtype.names is None and not issubclass(dtype.type, np.void)
-
-
 def _kind(dtype: np.dtype[Any]) -> Kind:
-    if dtype.kind in "biufcmM" or _is_extension(dtype):
+    if dtype.kind in "biufcmM" or is_extension(dtype):
         return "numbers"
     return "lengths" if dtype.kind in "SUOT" else "none"
 
@@ -278,7 +273,7 @@ def _kind(dtype: np.dtype[Any]) -> Kind:
 def _numbers(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return integers, floats or complex numbers of a native type, without NaT."""
     dtype = values.dtype
-    if _is_extension(dtype):
+    if is_extension(dtype):
         return values.astype(np.int8 if "int" in dtype.name else np.float32)
     if dtype.kind == "b":
         return values.view(np.uint8)

@@ -24,26 +24,31 @@ from omnizarr.bulk.analysis.difference import (
     compare,
     metadata_differences,
 )
-from omnizarr.bulk.analysis.tiles import (
+from omnizarr.bulk.boxes import (
     FEW_CHUNKS,
     TILE_BYTES,
+    Box,
     Tile,
-    Tiling,
+    corners,
     item_bytes,
-    stored_chunks,
-    tile,
-    tiles_with,
+    stored_axes,
+    stored_numbers,
+    tiles,
+    tiling,
 )
 from omnizarr.bulk.job import Job, Outcome, Plan, Stage, Task, launch, memory_of, task_id
 from omnizarr.bulk.options import SHOW, DiffArguments, DiffOptions, takes
-from omnizarr.bulk.partition import Box, stored_axes
 from omnizarr.errors import InvalidArgument, OmnizarrError
 from omnizarr.extension import (
     ArrayModel,
     BoundArray,
+    Boxes,
+    Cuts,
     Location,
     Node,
     axis_plan,
+    bound_array,
+    boxes,
     encoded_chunk,
     engine,
     find_node,
@@ -151,43 +156,36 @@ class DiffReport(Outcome):
 
 @dataclass(frozen=True)
 class CompareTile:
-    """The differences in one tile of two arrays."""
+    """The differences in one tile of two arrays; none where chunks are missing in both."""
 
     path: str
-    a: Array
-    b: Array
-    tile: Tile
+    a: BoundArray
+    b: BoundArray
+    tile: Tile | None
+    size: int
     same_bytes: bool  # equal bytes of chunks are equal values
     tolerance: Tolerance
     show: int
 
     def __call__(self) -> DiffReport:
         found = ArrayDifference()
-        if self.same_bytes:
-            for box in self._changed():
-                found.merge(self._compare(box), self.show)
-            found.size = self.tile.size
-        else:
-            for box in self.tile.stored or (self.tile.box,):
-                found.merge(self._compare(box), self.show)
-            found.size = self.tile.size
+        stored = () if self.tile is None else self.tile.stored
+        for box in self._changed(stored) if self.same_bytes else stored:
+            found.merge(self._compare(box), self.show)
+        found.size = self.size
         return DiffReport(values={self.path: found}, show=self.show)
 
-    def _changed(self) -> Iterator[Box]:
+    def _changed(self, stored: tuple[Box, ...]) -> Iterator[Box]:
         """Yield the boxes of chunks whose bytes differ; where the chunk is missing, from both."""
-        a, b = self.a._data, self.b._data
-        axes = a.grid.axes
-        for box in self.tile.stored or (self.tile.box,):
-            ranges = [
-                range(x.chunk_of(s.start), x.chunk_of(s.stop - 1) + 1)
-                for x, s in zip(axes, box, strict=True)
-            ]
-            coords = itertools.product(*ranges)
+        axes = self.a.grid.axes
+        for box in stored:
+            sides = (Cuts(x, 1, s.start, s.stop) for x, s in zip(axes, box, strict=True))
+            coords = itertools.product(*(range(c.first, c.first + c.chunks) for c in sides))
             while some := [*itertools.islice(coords, FEW_CHUNKS)]:
-                pairs = zip(some, _encoded(a, some), _encoded(b, some), strict=True)
+                pairs = zip(some, _encoded(self.a, some), _encoded(self.b, some), strict=True)
                 for chunk, x, y in pairs:
                     if x != y:
-                        yield _chunk_box(self.a, chunk)
+                        yield boxes.box_of(axes, [range(n, n + 1) for n in chunk])
 
     def _compare(self, box: Box) -> ArrayDifference:
         x, y = (_read(array, box) for array in (self.a, self.b))
@@ -204,17 +202,10 @@ def _encoded(array: BoundArray, chunks: list[tuple[int, ...]]) -> list[bytes | N
     ]
 
 
-def _read(array: Array, box: Box) -> npt.NDArray[Any]:
-    found = np.empty(tuple(side.stop - side.start for side in box), array._data.dtype)
-    engine.read(array._data, axis_plan(array._data.grid, box), found)
+def _read(array: BoundArray, box: Box) -> npt.NDArray[Any]:
+    found = np.empty(tuple(side.stop - side.start for side in box), array.dtype)
+    engine.read(array, axis_plan(array.grid, box), found)
     return found
-
-
-def _chunk_box(array: Array, coords: tuple[int, ...]) -> Box:
-    pairs = zip(array._data.grid.axes, coords, strict=True)
-    return tuple(
-        slice(int(a.start(c)), min(int(a.start(c)) + int(a.size(c)), a.length)) for a, c in pairs
-    )
 
 
 @dataclass(frozen=True)
@@ -222,50 +213,43 @@ class Pair:
     """Two arrays of one shape, the tiles to compare, and what is known of them."""
 
     path: str
-    a: Array
-    b: Array
-    tiling: Tiling
-    same_grid: bool
-    same_fill: bool
+    a: BoundArray
+    b: BoundArray
+    tiling: Boxes
+    skips_missing: bool  # chunks that both lack need not be compared
     same_bytes: bool
 
     @classmethod
-    def of(cls, path: str, a: Array, b: Array, nbytes: int, tolerance: Tolerance) -> Pair:
-        """Return the plan to compare two arrays."""
-        x, y = a._data, b._data
+    def of(cls, path: str, a: BoundArray, b: BoundArray, nbytes: int, exact: bool) -> Pair:
+        """Return the plan to compare two arrays; `exact` if equal bytes are equal values."""
         larger = max((a, b), key=lambda each: (item_bytes(each.dtype), _chunk_items(each)))
-        tiling = tile(larger, nbytes)
-        same_grid = x.model.chunk_grid == y.model.chunk_grid
-        same_grid = same_grid and not (x.model.storage_transformers or y.model.storage_transformers)
-        same_fill = a.dtype == b.dtype and x.fill.tobytes() == y.fill.tobytes()
-        same_fill = same_fill and not (a.dtype.hasobject or a.dtype.kind == "T")
-        if a.dtype == b.dtype and (a.dtype.hasobject or a.dtype.kind == "T"):
-            same_fill = bool(x.fill[()] == y.fill[()])
-        same_codecs = x.model.codecs == y.model.codecs and not x.skipped and not y.skipped
-        exact = tolerance.equal_nan or a.dtype.kind in "biuSUTO"
-        whole = tiling.axes == stored_axes(a)
-        return cls(
-            path,
-            a,
-            b,
-            tiling,
-            same_grid and whole,
-            same_fill,
-            same_grid and whole and same_fill and same_codecs and exact,
-        )
+        tiles = tiling(larger, nbytes)
+        packed = a.model.storage_transformers or b.model.storage_transformers
+        same_grid = a.model.chunk_grid == b.model.chunk_grid and not packed
+        skips = same_grid and tiles.axes == larger.grid.axes and _same_fill(a, b)
+        same_codecs = a.model.codecs == b.model.codecs and not a.skipped and not b.skipped
+        exact = exact or a.dtype.kind in "biuSUTO"
+        return cls(path, a, b, tiles, skips, skips and same_codecs and exact)
+
+    @property
+    def size(self) -> int:
+        """The number of elements of each array."""
+        return math.prod(self.a.model.shape)
 
     def tiles(self) -> Iterator[Tile]:
         """Yield the tiles in which one of the arrays may have stored chunks."""
-        chunks = None
-        if self.same_grid and self.same_fill and self.a._data.grid.count > FEW_CHUNKS:
-            known = [stored_chunks(array._data) for array in (self.a, self.b)]
-            first, second = known
-            if first is not None and second is not None:
-                chunks = np.union1d(first, second)
-        yield from tiles_with(self.tiling, chunks)
+        return tiles(self.tiling, stored_numbers(self.a, self.b) if self.skips_missing else None)
 
 
-def _chunk_items(array: Array) -> int:
+def _same_fill(a: BoundArray, b: BoundArray) -> bool:
+    if a.dtype != b.dtype:
+        return False
+    if a.dtype.hasobject or a.dtype.kind == "T":
+        return bool(a.fill[()] == b.fill[()])
+    return a.fill.tobytes() == b.fill.tobytes()
+
+
+def _chunk_items(array: BoundArray) -> int:
     return math.prod(int(a.size(0)) for a in stored_axes(array) if a.count)
 
 
@@ -298,16 +282,19 @@ class Diff(DiffOptions, Job[DiffReport]):
             else:
                 pair = self._pair(path, first[path], second[path], report, nbytes, tolerance)
                 pairs += [] if pair is None else [pair]
-        shapes = tuple((p.path, p.a.shape, p.a.chunks, p.b.chunks) for p in pairs)
+        grids = [(p.a.model.chunk_grid, p.b.model.chunk_grid) for p in pairs]
+        shapes = [(p.path, p.a.model.shape) for p in pairs]
         settings = repr((tolerance, nbytes, self.show))
         return Plan(
             f"differences between {a} and {b}",
-            key_digest("diff", unique_key(a.store), unique_key(b.store), settings, shapes),
+            key_digest(
+                "diff", unique_key(a.store), unique_key(b.store), settings, shapes, repr(grids)
+            ),
             [
                 Stage(
                     "compare",
                     lambda: _tasks(pairs, tolerance, self.show),
-                    size=sum(p.a.size * item_bytes(p.a.dtype) for p in pairs),
+                    size=sum(p.size * item_bytes(p.a.dtype) for p in pairs),
                 )
             ],
             report,
@@ -337,16 +324,15 @@ class Diff(DiffOptions, Job[DiffReport]):
         if a[1].shape != b[1].shape:
             return None
         try:
-            one, two = (Array.at(where.without_listing(), node) for where, node in (a, b))
-            if not are_comparable(one._bound.dtype, two._bound.dtype):
+            handles = (Array.at(where.without_listing(), node) for where, node in (a, b))
+            one, two = map(bound_array, handles)
+            if not are_comparable(one.dtype, two.dtype):
                 return None
-            one._check_codecs()
-            two._check_codecs()
-            pair = Pair.of(path, one, two, nbytes, tolerance)
+            pair = Pair.of(path, one, two, nbytes, tolerance.equal_nan)
         except OmnizarrError as e:
             report.not_compared[path] = str(e)
             return None
-        report.values[path] = ArrayDifference(total=one.size)
+        report.values[path] = ArrayDifference(total=pair.size)
         return pair
 
 
@@ -371,27 +357,16 @@ def _nodes(
 
 def _tasks(pairs: list[Pair], tolerance: Tolerance, show: int) -> Iterator[Task[DiffReport]]:
     for pair in pairs:
-        size = pair.a.size
+        left = pair.size
+        rest = (pair.same_bytes, tolerance, show)
         for each in pair.tiles():
-            size -= each.size
-            corner = tuple((s.start, s.stop) for s in each.box)
-            work = CompareTile(pair.path, pair.a, pair.b, each, pair.same_bytes, tolerance, show)
+            left -= each.size
+            work = CompareTile(pair.path, pair.a, pair.b, each, each.size, *rest)
             nbytes = each.size * item_bytes(pair.a.dtype)
-            yield Task(task_id(pair.path, corner), work, nbytes, pair.path)
-        if size:
-            yield Task(task_id(pair.path, "missing"), Missing(pair.path, size, show), 0, pair.path)
-
-
-@dataclass(frozen=True)
-class Missing:
-    """The elements of chunks that are missing in both arrays, which are equal."""
-
-    path: str
-    size: int
-    show: int
-
-    def __call__(self) -> DiffReport:
-        return DiffReport(values={self.path: ArrayDifference(self.size)}, show=self.show)
+            yield Task(task_id(pair.path, corners(each.box)), work, nbytes, pair.path)
+        if left:
+            missing = CompareTile(pair.path, pair.a, pair.b, None, left, *rest)
+            yield Task(task_id(pair.path, "missing"), missing, 0, pair.path)
 
 
 @takes(DiffArguments)

@@ -54,7 +54,7 @@ class Moments:
                 squares = float(np.einsum("i,i->", near, near)) - rest * rest * size
                 squares = math.inf if math.isnan(squares) else max(0.0, squares)
                 shift += rest if math.isfinite(rest) else 0.0
-        part = Moments(size, pivot, shift, squares, _plain(low), _plain(high))
+        part = Moments(size, pivot, shift, squares, low.item(), high.item())
         self.merge(part)
 
     def merge(self, other: Moments) -> None:
@@ -78,7 +78,7 @@ class Moments:
             self.count += other.count
 
     def repeat(self, times: int) -> None:
-        """Count each number so many times."""
+        """Count each number `times` times."""
         self.count *= times
         self.squares *= times
         self.positive *= times
@@ -131,12 +131,6 @@ def _subtract(
     least = np.asarray(low).astype(values.dtype).view(np.uint64)
     np.copyto(out, values.view(np.uint64) - least)
     out += float(int(low) - int(pivot))
-
-
-def _plain(number: Any) -> Number:
-    """Return a NumPy number as a Python number."""
-    found: Number = number.item()
-    return found
 
 
 @dataclass
@@ -213,7 +207,7 @@ class Histogram:
         self.exponent, self.first, self.counts = width, begin, counts
 
     def repeat(self, times: int) -> None:
-        """Count each number so many times."""
+        """Count each number `times` times."""
         self.counts = [n * times for n in self.counts]
         self.below *= times
         self.above *= times

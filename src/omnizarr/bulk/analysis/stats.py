@@ -14,25 +14,32 @@ from typing import Any, Self
 import numpy as np
 
 from omnizarr import Array
-from omnizarr.bulk.analysis.array_stats import ArrayStats, Options, restored
-from omnizarr.bulk.analysis.tiles import (
+from omnizarr.bulk.analysis.array_stats import ArrayStats, Counting, restored
+from omnizarr.bulk.boxes import (
     TILE_BYTES,
+    Box,
     Tile,
-    Tiling,
-    box_size,
+    chunk_axes,
+    corners,
     item_bytes,
-    tile,
+    stored_numbers,
     tiles,
+    tiling,
 )
 from omnizarr.bulk.job import Job, Outcome, Plan, Stage, Task, launch, memory_of, task_id
 from omnizarr.bulk.options import StatsArguments, StatsOptions, takes
-from omnizarr.bulk.partition import Box, read_axes
 from omnizarr.errors import OmnizarrError
 from omnizarr.extension import (
     ArrayModel,
+    BoundArray,
+    Boxes,
+    Cuts,
     axis_plan,
+    bound_array,
+    chunk_counts,
     engine,
     find_node,
+    inner_chunk_shape,
     key_digest,
     number_text,
     paths,
@@ -93,52 +100,32 @@ class StatsReport(Outcome):
 
 @dataclass(frozen=True)
 class ReadTile:
-    """The statistics of one tile."""
+    """The statistics of one tile, or of all elements of missing chunks."""
 
-    array: Array
-    tile: Tile
-    options: Options
-
-    def __call__(self) -> StatsReport:
-        found = ArrayStats.of(self.array, self.options)
-        fill = self.array._bound.fill
-        found.chunks = _chunks_in(self.array, self.tile.box)
-        boxes = (self.tile.box,) if self.tile.stored is None else self.tile.stored
-        may_lack = self.tile.stored is None or self.array.shards is not None
-        stored = 0
-        for box in boxes:
-            filled: list[Any] | None = [] if may_lack else None
-            chosen = axis_plan(self.array._data.grid, box)
-            values = engine.read(self.array._data, chosen, None, "fill", filled)
-            found.add(np.asarray(values, fill.dtype), fill, self.options)
-            stored += _chunks_in(self.array, box) - len(filled or ())
-        found.missing_chunks = found.chunks - stored
-        found.add_fill(self.tile.size - found.size, fill, self.options, self.array)
-        return StatsReport({found.path: found})
-
-
-@dataclass(frozen=True)
-class CountMissing:
-    """The statistics of tiles without a stored chunk."""
-
-    array: Array
+    array: BoundArray
+    tile: Tile | None
+    options: Counting
     size: int
-    chunks: int
-    options: Options
+    chunks: int  # inside shards, those
 
     def __call__(self) -> StatsReport:
-        found = ArrayStats.of(self.array, self.options)
+        array, tile = self.array, self.tile
+        found = ArrayStats.of(array, self.options)
         found.chunks = found.missing_chunks = self.chunks
-        found.add_fill(self.size, self.array._bound.fill, self.options, self.array)
+        lacks = tile is None or not tile.known or inner_chunk_shape(array.model) is not None
+        for box in () if tile is None else tile.stored:
+            filled: list[Any] | None = [] if lacks else None
+            values = engine.read(array, axis_plan(array.grid, box), None, "fill", filled)
+            found.add(np.asarray(values, array.dtype), array.fill, self.options)
+            found.missing_chunks -= chunks_in(array, box) - len(filled or ())
+        found.add_fill(self.size - found.size, array, self.options)
         return StatsReport({found.path: found})
 
 
-def _chunks_in(array: Array, box: Box) -> int:
+def chunks_in(array: BoundArray, box: Box) -> int:
     """Return the number of chunks in a box of whole chunks; inside shards, those."""
-    if box_size(box) == 0:
-        return 0
-    pairs = zip(read_axes(array), box, strict=True)
-    return math.prod(a.chunk_of(s.stop - 1) - a.chunk_of(s.start) + 1 for a, s in pairs)
+    pairs = zip(chunk_axes(array), box, strict=True)
+    return math.prod(Cuts(axis, 1, side.start, side.stop).chunks for axis, side in pairs)
 
 
 @dataclass
@@ -153,70 +140,58 @@ class Stats(StatsOptions, Job[StatsReport]):
 
     def plan(self, tasks_at_once: int = 1) -> Plan[StatsReport]:
         """Find the arrays and their tiles; no chunk is read."""
-        options = Options(self.bins, self.range, self.skip_fill, self.valid_range)
+        options = Counting(self.bins, self.range, self.skip_fill, self.valid_range)
         store, path = resolve_store_path(self.source, self.path, "r", self.storage_options)
         start, node = find_node(store, path, use_consolidated=None)
         nbytes = min(TILE_BYTES, memory_of(self.memory, tasks_at_once) // COPIES)
         outcome = StatsReport()
-        work: list[tuple[Array, Tiling]] = []
+        work: list[tuple[BoundArray, Boxes]] = []
         for location, model in walk_nodes(start, node):
             if isinstance(model, Exception):
                 outcome.errors[paths.show(location.path)] = str(model)
             elif isinstance(model, ArrayModel):
                 try:
-                    array = Array.at(location.without_listing(), model)
-                    tiling = tile(array, nbytes)
-                    array._check_codecs()
+                    array = bound_array(Array.at(location.without_listing(), model))
+                    work.append((array, tiling(array, nbytes)))
+                    found = ArrayStats.of(array, options)
                 except OmnizarrError as e:
                     outcome.errors[paths.show(location.path)] = str(e)
                     continue
-                work.append((array, tiling))
-                outcome.arrays[array.name] = ArrayStats.of(array, options)
-        memory = max((_tile_bytes(a, t) for a, t in work), default=0) * COPIES * tasks_at_once
-        models = tuple((a.path, a.shape, str(a.dtype), a.chunks, a.shards) for a, _ in work)
+                outcome.arrays[found.path] = found
+        sizes = [cut.largest * item_bytes(array.dtype) for array, cut in work]
+        names = [paths.show(array.path) for array, _ in work]
+        models = tuple(repr(array.model.with_(attributes={})) for array, _ in work)
+        total = sum(math.prod(a.model.shape) * item_bytes(a.dtype) for a, _ in work)
+        count = sum(cut.count + 1 for _, cut in work)
+        lines = [
+            f"{name}: {cut.count} tiles of {size} bytes"
+            for name, (_, cut), size in zip(names, work, sizes, strict=True)
+        ]
         return Plan(
             f"statistics of {paths.show(path)} in {store!r}",
-            key_digest("stats", unique_key(store), repr(options), nbytes, models),
-            [
-                Stage(
-                    "read",
-                    lambda: _tasks(work, options),
-                    sum(t.count + 1 for _, t in work),
-                    size=sum(a.nbytes for a, _ in work),
-                    bytes_read=None,
-                )
-            ],
+            key_digest("stats", unique_key(store), repr(options), nbytes, names, models),
+            [Stage("read", lambda: _tasks(work, options), count, total)],
             outcome,
-            decisions=[f"{a.name}: {t.count} tiles of {_tile_bytes(a, t)} bytes" for a, t in work],
-            memory=memory,
+            decisions=lines,
+            memory=max(sizes, default=0) * COPIES * tasks_at_once,
         )
 
 
-def _tile_bytes(array: Array, tiling: Tiling) -> int:
-    if tiling.count == 0:
-        return 0
-    return box_size(tiling.box((0,) * len(tiling.axes))) * item_bytes(array.dtype)
-
-
-def _tasks(work: list[tuple[Array, Tiling]], options: Options) -> Iterator[Task[StatsReport]]:
-    for array, tiling in work:
-        size, chunks = array.size, array.nchunks
-        for each in tiles(array, tiling):
-            size -= each.size
-            chunks -= _chunks_in(array, each.box)
-            corner = tuple((s.start, s.stop) for s in each.box)
-            yield Task(
-                task_id(array.path, corner),
-                ReadTile(array, each, options),
-                each.size * item_bytes(array.dtype),
-                array.name,
-            )
+def _tasks(work: list[tuple[BoundArray, Boxes]], options: Counting) -> Iterator[Task[StatsReport]]:
+    for array, cut in work:
+        item = item_bytes(array.dtype)
+        size, chunks = math.prod(array.model.shape), math.prod(chunk_counts(array))
+        listed = stored_numbers(array) if cut.axes == array.grid.axes else None
+        for each in tiles(cut, listed):
+            inside = chunks_in(array, each.box)
+            size, chunks = size - each.size, chunks - inside
+            task = ReadTile(array, each, options, each.size, inside)
+            id = task_id(array.path, corners(each.box))
+            yield Task(id, task, each.size * item, paths.show(array.path))
         if chunks:
             # The id is that of the array: an interrupted job counts them once.
-            missing = CountMissing(array, size, chunks, options)
-            yield Task(
-                task_id(array.path, "missing"), missing, size * item_bytes(array.dtype), array.name
-            )
+            rest = ReadTile(array, None, options, size, chunks)
+            yield Task(task_id(array.path, "missing"), rest, size * item, paths.show(array.path))
 
 
 @takes(StatsArguments)

@@ -24,7 +24,7 @@ from omnizarr.bulk.batches.order import (
     find_blocks,
     shuffle,
 )
-from omnizarr.bulk.partition import read_axes, stored_axes
+from omnizarr.bulk.boxes import chunk_axes, stored_axes
 from omnizarr.errors import InvalidArgument, WrongType
 from omnizarr.extension import AxisSelection, ThreadPool, as_plain, byte_size, everything, fork
 
@@ -257,7 +257,7 @@ def _blocks(source: Source, most: int) -> Blocks:
         return equal_blocks(len(source), most)
     axis = selection.order[0]
     pick = cast(Pick, selection.picks[axis])  # an integer would not be an axis of the result
-    return find_blocks(pick, stored_axes(array)[axis], read_axes(array)[axis], most)
+    return find_blocks(pick, stored_axes(array)[axis], chunk_axes(array)[axis], most)
 
 
 def _row_bytes(source: Source) -> int:

@@ -27,7 +27,6 @@ from omnizarr.bulk.checks.shards import (
     inner_coords_of,
     is_sound,
     overlaps,
-    slabs,
 )
 from omnizarr.bulk.options import Depth
 from omnizarr.errors import ChunkError, OmnizarrError, StoreError, error_context
@@ -40,8 +39,10 @@ from omnizarr.extension import (
     HasSizes,
     Index,
     Range,
+    RegularAxis,
     Shards,
     axis_plan,
+    boxes,
     check_length,
     chunk_counts,
     chunk_range,
@@ -479,7 +480,8 @@ class _Check:
         if whole is None or inner is None or chunk is None or not value.inside:
             return False
         origin = self.array.grid.origin(value.coords)
-        for box in slabs(chunk, inner, SLAB_BYTES // self.array.dtype.itemsize):
+        axes = [RegularAxis(n, c) for n, c in zip(chunk, inner, strict=True)]
+        for box in boxes.cut(axes, SLAB_BYTES // self.array.dtype.itemsize):
             placed = tuple(
                 slice(o + side.start, o + side.stop) for o, side in zip(origin, box, strict=True)
             )

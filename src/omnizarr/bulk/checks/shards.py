@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -93,16 +91,3 @@ def inner_coords_of(
         number, inside = divmod(number, count)
         coords[axis] = origin[axis] // size + inside
     return tuple(coords)
-
-
-def slabs(shape: Coords, inner: Coords, items: int) -> Iterator[tuple[slice, ...]]:
-    """Yield parts of a shard of whole inner chunks, long along the last axes."""
-    spare = max(1, items // math.prod(inner))
-    steps: list[range] = []
-    for length, chunk in reversed([*zip(shape, inner, strict=True)]):
-        count = min(spare, length // chunk)
-        spare //= count
-        steps.append(range(0, length, count * chunk))
-    for corner in itertools.product(*reversed(steps)):
-        sides = zip(corner, reversed(steps), shape, strict=True)
-        yield tuple(slice(a, min(a + side.step, n)) for a, side, n in sides)

@@ -66,7 +66,7 @@ from omnizarr.extension import (
     Location,
     Node,
     Store,
-    Transfer,
+    ValueCopy,
     can_list,
     consolidated,
     counted,
@@ -144,7 +144,7 @@ class Change:
         begun = None if append is None else append.length
         item = max(1, target.bound.dtype.itemsize)
         limit = Limit(self.digest, self.passes.tasks, self.passes.threads)
-        for box in self.passes.passes[number].boxes():
+        for box in self.passes.passes[number].boxes:
             corners = [(s.start, s.stop) for s in box]
             yield Task(
                 task_id(self.digest, last or self.passes.intermediate, begun, corners),
@@ -501,7 +501,7 @@ class _Planner:
                 Stage(
                     name,
                     partial(_tasks, chosen, output, number, self.job.casting),
-                    sum(each.count for each in some),
+                    sum(each.boxes.count for each in some),
                     sum(each.bytes_written for each in some),
                     sum(each.reads for each in some),
                     sum(each.writes for each in some),
@@ -516,7 +516,7 @@ class _Planner:
         for path, source in self.kept:
             where = paths.join(self.goal.path, path)
             prefix = self.goal.format.chunk_prefix(where)
-            transfer = Transfer(source.store, output.store_of(where), source.prefix, prefix)
+            transfer = ValueCopy(source.store, output.store_of(where), source.prefix, prefix)
             for entries in stored_batches(source):
                 size = sum(entry.size or 0 for entry in entries)
                 keys = [(entry.key, entry.size) for entry in entries]
@@ -605,7 +605,7 @@ def passes_text(change: Change) -> str:
     size = math.prod(change.source.model.shape) * max(1, change.source.dtype.itemsize)
     text = f"{layout_text(change.source)} to {layout_text(change.target)}"
     first = passes.passes[0]
-    boxes = tuple(cuts.part(0).stop - cuts.part(0).start for cuts in first.cuts if cuts.count)
+    boxes = tuple(cuts.part(0).stop - cuts.part(0).start for cuts in first.boxes.cuts if cuts.count)
     at_once = counted(passes.tasks, "task") + " at a time"
     if passes.intermediate is None:
         again = first.bytes_read / size if size else 1

@@ -14,18 +14,15 @@ the totals are products, and the best boxes are found axis by axis.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 
 from omnizarr.errors import InvalidArgument
-from omnizarr.extension import Axis, Integers, RegularAxis
+from omnizarr.extension import Axis, Boxes, Cuts, Integers, RegularAxis
 
-Box: TypeAlias = tuple[slice, ...]
 RESERVE = 64_000_000  # bytes for the interpreter and libraries, or half of a smaller memory
 TASK_BYTES = 2**25  # boxes grow up to this size if that costs nothing
 KEPT = 256  # combinations of cuts that are considered further after each axis
@@ -61,61 +58,19 @@ class Chunking:
     @property
     def largest(self) -> int:
         """The bytes of the largest chunk inside the array."""
-        return math.prod(_longest(axis, 1) for axis in self.axes) * self.itemsize
-
-
-@dataclass(frozen=True, slots=True)
-class Cuts:
-    """The parts of an axis from a position on, each of `step` whole chunks."""
-
-    axis: Axis
-    step: int
-    begin: int = 0
-
-    @property
-    def first(self) -> int:
-        """The chunk of the first position."""
-        return int(self.axis.chunk_of(self.begin)) if self.begin else 0
-
-    @property
-    def count(self) -> int:
-        """The number of parts."""
-        return -(-max(0, self.axis.count - self.first) // self.step)
-
-    @property
-    def chunks(self) -> int:
-        """The number of chunks in all parts."""
-        return max(0, self.axis.count - self.first)
-
-    def part(self, number: int) -> slice:
-        """Return one part, in elements of the array."""
-        start = self.first + number * self.step
-        end = start + self.step
-        stop = self.axis.length if end >= self.axis.count else int(self.axis.start(end))
-        return slice(int(self.axis.start(start)), stop)
+        return _cut(self.axes).largest * self.itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
     """Boxes that are read from one array and written to another as whole chunks."""
 
-    cuts: tuple[Cuts, ...]
+    boxes: Boxes
     memory: int  # bytes of one task
     reads: int  # of chunks, or parts of chunks
     bytes_read: int  # as decoded
     writes: int
     bytes_written: int  # as before encoding
-
-    @property
-    def count(self) -> int:
-        """The number of boxes."""
-        return math.prod(cuts.count for cuts in self.cuts)
-
-    def boxes(self) -> Iterator[Box]:
-        """Yield the boxes, one at a time, in C order."""
-        numbers = itertools.product(*(range(cuts.count) for cuts in self.cuts))
-        for each in numbers:
-            yield tuple(cuts.part(n) for cuts, n in zip(self.cuts, each, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,23 +214,32 @@ def _pass(
     scratch: int,
 ) -> Pass:
     """Return a pass with its expected reads and writes."""
-    cuts = tuple(map(Cuts, target.axes, steps, begin))
-    decoded = _decoded(source.decoded, cuts)
-    items = _items(target.axes, steps, begin)
-    region = math.prod(max(0, c.axis.length - int(c.axis.start(c.first))) for c in cuts)
+    boxes = _cut(target.axes, steps, begin)
+    pairs = [*zip(source.axes, boxes.cuts, strict=True)]
     return Pass(
-        cuts,
-        items * _bytes_per_item(source, target) + scratch,
-        math.prod(_meetings(axis, c) for axis, c in zip(source.axes, cuts, strict=True)),
-        decoded * source.itemsize,
-        math.prod(c.chunks for c in cuts),
-        region * target.itemsize,
+        boxes,
+        boxes.largest * _bytes_per_item(source, target) + scratch,
+        math.prod(_meetings(axis, cuts) for axis, cuts in pairs),
+        _decoded(source.decoded, boxes) * source.itemsize,
+        math.prod(cuts.chunks for cuts in boxes.cuts),
+        math.prod(cuts.stop - cuts.begin for cuts in boxes.cuts) * target.itemsize,
     )
 
 
-def _decoded(axes: Sequence[Axis], cuts: Sequence[Cuts]) -> int:
+def _cut(axes: Sequence[Axis], steps: Sequence[int] = (), begin: Sequence[int] = ()) -> Boxes:
+    """Return boxes of all chunks that have elements from a position on."""
+    none = (0,) * len(axes)
+    triples = zip(axes, steps or (1,) * len(axes), begin or none, strict=True)
+    return Boxes(tuple(_cuts(*each) for each in triples))
+
+
+def _cuts(axis: Axis, step: int, begin: int) -> Cuts:
+    return Cuts(axis, step, int(axis.start(int(axis.chunk_of(begin)))) if begin else 0)
+
+
+def _decoded(axes: Sequence[Axis], boxes: Boxes) -> int:
     """Return the number of elements that are decoded to read all boxes."""
-    pairs = zip(axes, cuts, strict=True)
+    pairs = zip(axes, boxes.cuts, strict=True)
     return math.ceil(math.prod(_meetings(axis, c) * _mean_length(axis) for axis, c in pairs))
 
 
@@ -285,20 +249,6 @@ def _mean_length(axis: Axis) -> float:
     return axis.length / max(1, axis.count)
 
 
-def _longest(axis: Axis, step: int, begin: int = 0) -> int:
-    """Return the length of the longest part of so many chunks, from a position on."""
-    if isinstance(axis, RegularAxis):
-        return min(axis.chunk * step, axis.length)
-    first = Cuts(axis, step, begin).first
-    starts = np.asarray(axis.start(np.arange(first, axis.count, step)), np.int64)
-    return int(np.diff(starts, append=axis.length).max(initial=0))
-
-
-def _items(axes: Sequence[Axis], steps: Sequence[int], begin: Sequence[int]) -> int:
-    """Return the number of elements of the largest box."""
-    return math.prod(_longest(*each) for each in zip(axes, steps, begin, strict=True))
-
-
 def _meetings(axis: Axis, cuts: Cuts) -> int:
     """Return how many pairs of a chunk of an axis and a part of the cuts have elements in common.
 
@@ -306,7 +256,7 @@ def _meetings(axis: Axis, cuts: Cuts) -> int:
     """
     if not cuts.count:
         return 0
-    lowest = int(cuts.axis.start(cuts.first))
+    lowest = cuts.begin
     if isinstance(axis, RegularAxis) and isinstance(cuts.axis, RegularAxis):
         chunks = axis.count - axis.chunk_of(lowest)
         period = cuts.axis.chunk * cuts.step
@@ -348,8 +298,8 @@ def _best_steps(
     for a, b, start in zip(source, target, begin, strict=True):
         options = []
         for step in _steps(a, b):
-            cost = _meetings(a, Cuts(b, step, start)) * _mean_length(a)
-            options.append((_longest(b, step, start), cost, step))
+            cuts = _cuts(b, step, start)
+            options.append((cuts.longest, _meetings(a, cuts) * _mean_length(a), step))
         combined = sorted(
             (items * length, cost * more, (*steps, step))
             for items, cost, steps in kept
@@ -386,14 +336,12 @@ def _grown(
 ) -> tuple[int, ...]:
     """Double the box along the last axes while it is small, unless more would be read."""
 
-    def read(steps: Sequence[int]) -> int:
-        return _decoded(source, [Cuts(*each) for each in zip(target, steps, begin, strict=True)])
-
-    cost = read(steps)
+    cost = _decoded(source, _cut(target, steps, begin))
     for axis in reversed(range(len(steps))):
         while steps[axis] < target[axis].count:
             larger = (*steps[:axis], steps[axis] * 2, *steps[axis + 1 :])
-            if _items(target, larger, begin) > most or read(larger) > cost:
+            boxes = _cut(target, larger, begin)
+            if boxes.largest > most or _decoded(source, boxes) > cost:
                 break
             steps = larger
     return steps
@@ -414,25 +362,25 @@ def _two_passes(
     most_read = (share - scratches[0]) // _bytes_per_item(source, middle)
     most_written = (share - scratches[1]) // _bytes_per_item(middle, target)
     ones = (1,) * len(shape)
-    if most_read < 1 or _items(target.axes, ones, begin) > most_written:
+    if most_read < 1 or _cut(target.axes, ones, begin).largest > most_written:
         return []
-    reads = [_longest(axis, 1) or 1 for axis in source.decoded]
+    reads = [Cuts(axis).longest or 1 for axis in source.decoded]
     if math.prod(reads) > most_read:  # not even one chunk fits: parts of it are read
         reads = [*ones]
-    writes = [_longest(axis, 1, b) or 1 for axis, b in zip(target.axes, begin, strict=True)]
+    writes = [cuts.longest or 1 for cuts in _cut(target.axes, ones, begin).cuts]
     read, write = _grow_both(reads, writes, shape, most_read, most_written)
     out = []
     for chunks in _intermediate_chunks(read, write, shape):
         axes = tuple(map(RegularAxis, shape, chunks))
         steps = [max(1, r // c) for r, c in zip(read, chunks, strict=True)]
-        if _items(axes, steps, begin) > most_read:
+        if _cut(axes, steps, begin).largest > most_read:
             continue
         written = replace(middle, axes=axes)
         first = _pass(source, written, steps, begin, scratches[0])
         # There are no codecs, so that rows of a chunk can be read.
         stored = replace(written, unit=(*ones[1:], *chunks[-1:]))
         wanted = [max(1, w // u) for w, u in zip(write, writes, strict=True)]
-        if _items(target.axes, wanted, begin) > most_written:  # of chunks with other lengths
+        if _cut(target.axes, wanted, begin).largest > most_written:  # of chunks with other lengths
             wanted = [*ones]
         second = _pass(stored, target, wanted, begin, scratches[1])
         out.append(Passes((first, second), chunks, tasks, threads))

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
+from omnizarr.bulk.boxes import show_box
 from omnizarr.bulk.job import Outcome
-from omnizarr.bulk.partition import show_box
 from omnizarr.extension import (
     ArrayModel,
     BoundArray,
     Entry,
     Store,
-    Transfer,
+    ValueCopy,
     as_type,
     axis_plan,
     data_types,
@@ -189,7 +189,7 @@ def cast(values: Values, dtype: np.dtype[Any], casting: str, where: str) -> Valu
 class CopyChunks:
     """Copy the bytes of some stored chunks."""
 
-    transfer: Transfer
+    transfer: ValueCopy
     entries: tuple[Entry, ...]
 
     def __call__(self) -> Report:

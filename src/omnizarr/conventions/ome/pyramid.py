@@ -16,7 +16,7 @@ from omnizarr import Array, Group, config
 from omnizarr.bulk.fill import (
     ArraySource,
     Filled,
-    box_count,
+    cut,
     fill_tasks,
     items_for,
     target_array,
@@ -259,7 +259,7 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
             for array, first, items in finest:
                 yield from fill_tasks(ArraySource(array), target_array(output, *first), items)
 
-        count = sum(box_count(planned_array(location, *first), items) for _, first, items in finest)
+        count = sum(cut(planned_array(location, *first), items).count for _, first, items in finest)
         size = sum(array.nbytes for array, _, _ in finest)
         arrays = sum(isinstance(node, ArrayModel) for node in nodes.values())
         return Plan(

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from omnizarr import registry
+from omnizarr.bulk.boxes import Box
 from omnizarr.bulk.fill import Source
-from omnizarr.bulk.partition import Box
 from omnizarr.errors import InvalidArgument, NodeNotFound, known_names
 from omnizarr.extension import DEFAULT_FILL, paths
 

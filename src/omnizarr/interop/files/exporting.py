@@ -24,7 +24,8 @@ import numpy as np
 
 from omnizarr import Array, Group, config, registry
 from omnizarr import open as open_zarr
-from omnizarr.bulk.fill import Filled, check_cast, check_sign, item_bytes
+from omnizarr.bulk.boxes import item_bytes
+from omnizarr.bulk.fill import Filled, check_cast, check_sign
 from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of
 from omnizarr.bulk.options import SOURCE, MemoryOptions, RunOptions, option, takes, told
 from omnizarr.bulk.output import Output

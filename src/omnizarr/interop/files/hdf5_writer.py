@@ -8,7 +8,6 @@ its box in parallel with the others, but only one at a time has the file open.
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import math
 import os
@@ -22,12 +21,21 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array
-from omnizarr.bulk.fill import COPIES, Filled, cast, item_bytes, items_for
+from omnizarr.bulk.boxes import chunk_axes, corners, item_bytes
+from omnizarr.bulk.fill import COPIES, Filled, cast, items_for
 from omnizarr.bulk.job import Task, task_id
-from omnizarr.bulk.partition import cuts, read_axes
 from omnizarr.conventions.cf.packing import FILL, NAMES, Packing, as_number, decode_fill
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, StoreError
-from omnizarr.extension import as_plain, as_type, file_locks, is_nczarr, location_of, paths
+from omnizarr.extension import (
+    Boxes,
+    as_plain,
+    as_type,
+    boxes,
+    file_locks,
+    is_nczarr,
+    location_of,
+    paths,
+)
 from omnizarr.interop.files.exporting import FileWriter
 from omnizarr.interop.files.hdf5 import RESERVED
 
@@ -321,18 +329,17 @@ class Hdf5Writer(FileWriter):
     @property
     def count(self) -> int:
         """The number of boxes of all arrays."""
-        return sum(math.prod(map(len, self._cuts(array))) for array in self.arrays.values())
+        return sum(self._boxes(array).count for array in self.arrays.values())
 
-    def _cuts(self, array: Array) -> list[list[slice]]:
-        """Return the sides of boxes of whole chunks that cover an array."""
-        whole = tuple(slice(0, n) for n in array.shape)
-        return cuts(read_axes(array), whole, items_for(self.memory, array.dtype, COPIES))
+    def _boxes(self, array: Array) -> Boxes:
+        """Return boxes of whole chunks that cover an array."""
+        return boxes.cut(chunk_axes(array), items_for(self.memory, array.dtype, COPIES))
 
     def tasks(self, file: str) -> Iterator[Task[Filled]]:
         """Yield a task for each box of whole chunks."""
         for path, array in self.arrays.items():
-            for box in itertools.product(*self._cuts(array)):
-                sides = tuple((side.start, side.stop) for side in box)
+            for box in self._boxes(array):
+                sides = corners(box)
                 size = math.prod(b - a for a, b in sides) * item_bytes(array.dtype)
                 work = self.box(array, file, self.places[path], self.type_of(array), sides)
                 yield Task(task_id("export", path, sides), work, size, array.name)

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from omnizarr import config
+from omnizarr.bulk.boxes import item_bytes
 from omnizarr.bulk.fill import (
     Filled,
-    box_count,
     check_cast,
     check_sign,
+    cut,
     fill_tasks,
-    item_bytes,
     items_for,
     target_array,
 )
@@ -418,7 +418,7 @@ class _Nodes:
             model = models[path]
             if isinstance(model, ArrayModel):
                 target = planned_array(output.location, path, model)
-                count += box_count(target, _items(entry, memory))
+                count += cut(target, _items(entry, memory)).count
                 size += int(np.prod(entry.shape, dtype=object)) * item_bytes(entry.dtype)
         return Stage("read the files", tasks, count, size, bytes_read=size)
 

@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array, Group
+from omnizarr.bulk.boxes import chunk_axes
 from omnizarr.bulk.fill import COPIES, Filled, cast
 from omnizarr.bulk.job import Task, task_id
-from omnizarr.bulk.partition import read_axes
 from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.map import open as open_map
 from omnizarr.conventions.ome.image import Image, load
@@ -398,7 +398,7 @@ class WritePages:
         page = math.prod(shape[outer:]) * self.dtype.itemsize
         together = 1
         if outer:
-            together = int(read_axes(array)[outer - 1].size(0))
+            together = int(chunk_axes(array)[outer - 1].size(0))
             together = max(1, min(together, self.memory // max(1, page)))
         rows = shape[outer]
         if tile is not None and page > self.memory:

@@ -22,7 +22,7 @@ from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
 from omnizarr import Array
-from omnizarr.bulk.partition import Encode
+from omnizarr.bulk.boxes import Encode
 from omnizarr.conventions.cf.packing import find_word, mark_missing
 from omnizarr.conventions.cf.times import Times, bounds_of, is_time
 from omnizarr.conventions.cf.variable import Decoding, TimesAs

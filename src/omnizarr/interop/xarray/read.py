@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from omnizarr import Array, Group, View
 from omnizarr import open as open_node
-from omnizarr.bulk.partition import Box, parts, read_axes
+from omnizarr.bulk.boxes import Box, chunk_axes
 from omnizarr.conventions.cf.packing import MISSING, as_numbers, decode_fill
 from omnizarr.conventions.cf.variable import is_scalar
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, OmnizarrError
@@ -31,6 +31,7 @@ from omnizarr.extension import (
     OBJECT_CODECS,
     Named,
     as_plain,
+    boxes,
     empty,
     for_each,
     has_cheap_requests,
@@ -97,7 +98,7 @@ class Packed(BackendArray):
             return indexing.apply_indexer(self._decoded, key).get_duck_array()
         out, errors = empty(tuple(s.stop - s.start for s in box), self.dtype), np.geterr()
         split = has_cheap_requests(self._array.store) and out.size > PART
-        boxes = parts(read_axes(self._array), box, PART) if split else [box]
+        parts = [*boxes.cut(chunk_axes(self._array), PART, box)] if split else [box]
 
         def one(part: Box) -> None:
             shifted = ((p, b.start) for p, b in zip(part, box, strict=True))
@@ -105,7 +106,7 @@ class Packed(BackendArray):
             with np.errstate(**errors):  # that of the calling thread
                 self._unpack(as_plain(self._array[part]), inside)
 
-        for_each(iter(boxes), len(boxes), one, out.nbytes)
+        for_each(iter(parts), len(parts), one, out.nbytes)
         return out[tuple(slice(None) if isinstance(k, slice) else 0 for k in key.tuple)]
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:

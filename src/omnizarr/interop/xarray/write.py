@@ -14,7 +14,7 @@ import xarray as xr
 from xarray import conventions
 
 from omnizarr import Array, Group, consolidate_metadata
-from omnizarr.bulk.partition import store as store_box
+from omnizarr.bulk.boxes import store as store_box
 from omnizarr.conventions.cf.variable import is_scalar
 from omnizarr.errors import (
     CannotExpress,

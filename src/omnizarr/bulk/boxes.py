@@ -1,0 +1,185 @@
+"""Boxes of an array: of whole chunks or shards, stored by parts, and those with stored chunks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from array import array as packed
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr import Array
+from omnizarr.extension import (
+    Axis,
+    BoundArray,
+    Boxes,
+    RegularAxis,
+    bound_array,
+    boxes,
+    can_list,
+    for_each,
+    has_cheap_requests,
+    inner_chunk_shape,
+    packed_shard_shape,
+    stored_keys,
+)
+
+Box = tuple[slice, ...]
+Encode: TypeAlias = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+PART = 2**19  # elements that are encoded at a time
+REMOTE_PART = 2**22  # the same for stores where one call writes many chunks concurrently
+TILE_BYTES = 2**25  # of a tile in memory, if its chunks are not larger
+TILE_CHUNKS = 4096  # at most in a tile
+FEW_CHUNKS = 64  # of an array whose keys need not be listed
+MAX_LISTED = 2**24  # stored chunks of an array, eight bytes each, that are kept at a time
+TEXT_BYTES = 64  # of an element of variable length in memory, for estimates
+
+
+def item_bytes(dtype: Any) -> int:
+    """Return the bytes of an element in memory; those of text, which vary, are a guess.
+
+    NumPy has 16 bytes for a string and what is longer elsewhere, and Python about 60 for an object.
+    """
+    if dtype is str or dtype is bytes:
+        return TEXT_BYTES
+    found = np.dtype(dtype)
+    return TEXT_BYTES if found.hasobject or found.kind == "T" else max(1, found.itemsize)
+
+
+def show_box(name: str, box: Box) -> str:
+    """Return a box of an array as text for messages, as in ``/a[0:4, 2:9]``."""
+    return f"{name}[{', '.join(f'{side.start}:{side.stop}' for side in box)}]" if box else name
+
+
+def corners(box: Box) -> tuple[tuple[int, int], ...]:
+    """Return the first position and the end of a box along each axis."""
+    return tuple((side.start, side.stop) for side in box)
+
+
+def stored_axes(array: Array | BoundArray) -> tuple[Axis, ...]:
+    """Return the partition of each axis into stored values: shards, or chunks if not sharded."""
+    bound = _bound(array)
+    return _regular(bound, packed_shard_shape(bound.model))
+
+
+def chunk_axes(array: Array | BoundArray) -> tuple[Axis, ...]:
+    """Return the partition of each axis into chunks: inner chunks if sharded."""
+    bound = _bound(array)
+    return _regular(bound, inner_chunk_shape(bound.model))
+
+
+def _bound(array: Array | BoundArray) -> BoundArray:
+    return array if isinstance(array, BoundArray) else bound_array(array)
+
+
+def _regular(array: BoundArray, chunks: tuple[int, ...] | None) -> tuple[Axis, ...]:
+    return array.grid.axes if chunks is None else tuple(map(RegularAxis, array.model.shape, chunks))
+
+
+def store(array: Array, box: Box, values: npt.NDArray[Any], encode: Encode | None) -> None:
+    """Store values in a box; with `encode`, encode and store them part by part, in threads."""
+    if encode is None:
+        array[box] = values
+        return
+    errors = np.geterr()
+
+    def one(part: Box) -> None:
+        shifted = ((p, b.start) for p, b in zip(part, box, strict=True))
+        inside = tuple(slice(p.start - start, p.stop - start) for p, start in shifted)
+        with np.errstate(**errors):  # that of the calling thread
+            array[part] = encode(values[inside])
+
+    size = PART if has_cheap_requests(array.store) else REMOTE_PART
+    parts = boxes.cut(stored_axes(array), size, box)
+    for_each(iter(parts), parts.count, one, values.nbytes)
+
+
+# Tiles: boxes that depend on the metadata only, so that an interrupted job finds them again
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One box of an array, and the boxes in it that may have stored chunks."""
+
+    box: Box
+    stored: tuple[Box, ...]
+    known: bool = True  # which chunks are stored; else all in the boxes may be
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return boxes.box_size(self.box)
+
+
+def tiling(array: BoundArray, nbytes: int = TILE_BYTES) -> Boxes:
+    """Return the tiles of an array, of whole shards unless one of them is larger than a tile."""
+    items = max(1, nbytes // item_bytes(array.dtype))
+    axes = stored_axes(array)
+    if all(a.count for a in axes) and math.prod(int(a.size(0)) for a in axes) > items:
+        axes = chunk_axes(array)
+    return boxes.cut(axes, items, chunks=TILE_CHUNKS)
+
+
+def stored_numbers(*arrays: BoundArray) -> npt.NDArray[np.int64] | None:
+    """Return the numbers in the grid, sorted, of chunks or shards that one of the arrays has.
+
+    None if they need not be known, as there are few, or are not known: where a store cannot list
+    its keys, where a transformer packs chunks, and where there are too many.
+    """
+    found = packed("q")
+    for bound in arrays:
+        listed = can_list(bound.store) and bool(getattr(bound.store, "lists_all", True))
+        few = not max(1, FEW_CHUNKS) < bound.grid.count <= 2**62
+        if few or not listed or bound.model.storage_transformers:
+            return None
+        for coords, _ in stored_keys(bound):
+            number = 0
+            for position, length in zip(coords, bound.grid.shape, strict=True):
+                number = number * length + position
+            found.append(number)
+            if len(found) > MAX_LISTED:
+                return None
+    return np.unique(np.array(found, np.int64))
+
+
+def tiles(tiling: Boxes, chunks: npt.NDArray[np.int64] | None) -> Iterator[Tile]:
+    """Yield the tiles that have some of these chunks, by number in the grid; None for all tiles."""
+    if chunks is None:
+        yield from (Tile(box, (box,), known=False) for box in tiling)
+        return
+    coords = np.stack(np.unravel_index(chunks, tuple(a.count for a in tiling.axes)))
+    steps = np.array([cuts.step for cuts in tiling.cuts])[:, None]
+    owner = np.ravel_multi_index(tuple(coords // steps), tiling.counts)
+    order = np.argsort(owner, kind="stable")
+    owner, coords = owner[order], coords[:, order]
+    starts = [0, *(np.flatnonzero(np.diff(owner)) + 1).tolist(), len(owner)]
+    for begin, end in itertools.pairwise(starts):
+        if begin == end:
+            continue
+        number = tuple(map(int, np.unravel_index(owner[begin], tiling.counts)))
+        box = tiling.at(number)
+        if end - begin == math.prod(map(len, tiling.chunks_in(number))):
+            yield Tile(box, (box,))
+        else:
+            rows = [*map(tuple, coords[:, begin:end].T.tolist())]
+            yield Tile(box, tuple(boxes.box_of(tiling.axes, some) for some in joined(rows)))
+
+
+def joined(chunks: Sequence[tuple[int, ...]]) -> list[tuple[range, ...]]:
+    """Join chunks, which are sorted, to boxes: along the last axis, then along the one before."""
+    found = [tuple(range(n, n + 1) for n in coords) for coords in chunks]
+    rank = len(found[0]) if found else 0
+    for axis in reversed(range(rank)):
+        lines: dict[tuple[range, ...], list[range]] = {}
+        for box in found:
+            runs = lines.setdefault((*box[:axis], *box[axis + 1 :]), [])
+            if runs and runs[-1].stop == box[axis].start:
+                runs[-1] = range(runs[-1].start, box[axis].stop)
+            else:
+                runs.append(box[axis])
+        found = [(*rest[:axis], run, *rest[axis:]) for rest, runs in lines.items() for run in runs]
+    return found
