@@ -144,6 +144,27 @@ def test_a_job_that_is_complete_resumes_to_the_same_result(
     assert run(command, source, target, *more, "--resume").exit_code == 3
 
 
+@pytest.mark.parametrize("command", ["copy", "convert", "rechunk"])
+def test_what_others_wrote_after_a_kill_is_not_taken_for_the_result(
+    lake: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*given: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    words = (
+        command,
+        "lake/a.zarr",
+        "b.zarr",
+        *(["--chunks", "5,5"] if command == "rechunk" else []),
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(oz, "run", killed)
+        assert run(*words).exit_code == 4
+    oz.create_array("b.zarr", data=[99])
+    again = run(*words, "--resume")
+    assert (again.exit_code, "complete from before" in again.output) == (3, False), again.output
+
+
 def test_a_source_without_times_is_never_known_to_be_unchanged(lake: Path) -> None:
     with oz.storage.SQLiteStore("a.sqlite") as store:
         oz.create_array(store, data=np.arange(6))

@@ -26,11 +26,11 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial, wraps
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import click
 
@@ -236,6 +236,8 @@ class _Record(Generic[O]):
     A job that is complete is not run again, unless its source or its result has changed since.
     """
 
+    warned: ClassVar[bool] = False
+
     def __init__(self, job: Any) -> None:
         from omnizarr.bulk.job import user_journal  # noqa: PLC0415 - loaded when a job runs
 
@@ -265,9 +267,11 @@ class _Record(Generic[O]):
         try:
             outcome = work()
         except NodeExists:
-            # Killed when the result was visible, before that was noted.
-            visible = is_complete(self.target, _options(self.target, self.job))
-            if known is None or known["result"] is not None or not same or not visible:
+            # Of a folder: killed when the result was visible, before that was noted. A single job
+            # is refused, because others may have written there since.
+            if not where.several or known is None or known["result"] is not None or not same:
+                raise
+            if not is_complete(self.target, _options(self.target, self.job)):
                 raise
             return self._kept(None, where)
         self._write(source, _state(self.target, self.job), outcome.to_json())
@@ -289,8 +293,12 @@ class _Record(Generic[O]):
 
     def _write(self, source: str | None, result: str | None = None, outcome: Any = None) -> None:
         entry = {"source": source, "result": result, "outcome": outcome}
-        with suppress(OmnizarrError, OSError):  # then it is not known
+        try:
             self.store.set(self.key, json.dumps(entry, default=str).encode())
+        except (OmnizarrError, OSError) as e:
+            if not _Record.warned:
+                remark(f"--resume will not know what is complete: {e}", label="warning")
+            _Record.warned = True
 
 
 # What does not change the values of the result, or is for one run only.
