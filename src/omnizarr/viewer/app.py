@@ -39,7 +39,7 @@ from omnizarr.viewer.describe import chunk_map, find_array, public_message
 from omnizarr.viewer.etags import decided_status, entity_tag
 from omnizarr.viewer.folder import Folder, Located
 from omnizarr.viewer.sharing import AnswerMemory, FairShare, Portion, client_of
-from omnizarr.viewer.values import TEXT, Answer, Parts, TooLarge, Wanted, read_tagged
+from omnizarr.viewer.values import TEXT, EncodedValues, Parts, TooLarge, Wanted, read_tagged
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -207,7 +207,7 @@ class Served:
         )
         self._memory.check()
 
-        def read() -> Parts[tuple[Answer | None, str | None]]:
+        def read() -> Parts[tuple[EncodedValues | None, str | None]]:
             array = find_array(*self.folder.node(query.get("path", "")))
             is_decided = partial(decided_status, request)
             return (yield from read_tagged(array, wanted, is_decided))

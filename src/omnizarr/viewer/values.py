@@ -62,7 +62,7 @@ class TooLarge(SelectionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EncodedValues:
     """The bytes or JSON of an answer, with the shape and type of the values."""
 
     body: bytes
@@ -238,7 +238,7 @@ class Wanted:
 
 def read_tagged(
     array: Array, wanted: Wanted, is_decided: Callable[[str], object]
-) -> Parts[tuple[Answer | None, str | None]]:
+) -> Parts[tuple[EncodedValues | None, str | None]]:
     """Return values with their entity tag, None if there is none.
 
     There are no values if the tag decides the status of the response.
@@ -277,7 +277,7 @@ def _decoder(array: Array, wanted: Wanted) -> tuple[Decoding | None, str]:
     return decoder, TEXT if wanted.exact else transfer_type(dtype)
 
 
-def read_values(array: Array, wanted: Wanted) -> Parts[Answer]:
+def read_values(array: Array, wanted: Wanted) -> Parts[EncodedValues]:
     """Return the selected values of an array, encoded for an answer."""
     selection = parse_selection(wanted.select, array.shape)
     decoder, kind = _decoder(array, wanted)
@@ -299,10 +299,10 @@ def read_values(array: Array, wanted: Wanted) -> Parts[Answer]:
     body = encode_text(out.reshape(shape)) if kind == TEXT else out.tobytes()
     if len(body) > 2 * MAX_BYTES:
         raise TooLarge(f"the answer would have {len(body)} bytes; select fewer values")
-    return Answer(body, shape, kind, source.is_missing(ranges))
+    return EncodedValues(body, shape, kind, source.is_missing(ranges))
 
 
-def read_extremes(array: Array, wanted: Wanted) -> Parts[Answer]:
+def read_extremes(array: Array, wanted: Wanted) -> Parts[EncodedValues]:
     """Return the least and the greatest of every `step` values along the one axis of a selection.
 
     They are two rows of ``float64``. What is not finite is left out; where nothing is left, both
@@ -335,7 +335,7 @@ def read_extremes(array: Array, wanted: Wanted) -> Parts[Answer]:
             join(row, join.reduceat(numbers, cuts), out=row)
         yield 0
     body = as_numbers(found, "float64").tobytes()
-    return Answer(body, (2, count), "float64", source.is_missing(ranges))
+    return EncodedValues(body, (2, count), "float64", source.is_missing(ranges))
 
 
 def read_numbers(array: Array, ranges: Iterable[range]) -> npt.NDArray[Any]:
