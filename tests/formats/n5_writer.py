@@ -16,7 +16,7 @@ import numcodecs
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.codecs.extensions.n5 import Lz4
+from omnizarr.codecs.extensions.n5 import Lz4Blocks
 
 Compress = Callable[[bytes], bytes]
 BLOSC = {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
@@ -27,7 +27,7 @@ COMPRESSIONS: dict[str, tuple[dict[str, Any], Compress]] = {
     "zlib": ({"type": "gzip", "level": 5, "useZlib": True}, lambda data: zlib.compress(data, 5)),
     "bzip2": ({"type": "bzip2", "blockSize": 9}, bz2.compress),
     "xz": ({"type": "xz", "preset": 6}, lambda data: lzma.compress(data, preset=6)),
-    "lz4": ({"type": "lz4", "blockSize": 128}, lambda data: bytes(Lz4(128).encode(data))),
+    "lz4": ({"type": "lz4", "blockSize": 128}, lambda data: bytes(Lz4Blocks(128).encode(data))),
     "lz4 of z5": ({"type": "lz4", "blockSize": 6}, lambda data: numcodecs.LZ4().encode(data)[4:]),
     "lz4 of zarr": (
         {"type": "lz4", "id": "lz4", "acceleration": 1},

@@ -100,7 +100,7 @@ for _name, _target in {
     "bitround": "extensions.bitround:Bitround",
     "filter-on-bytes": "numcodecs:OnBytes",
     "n5_default": "extensions.n5:N5Default",
-    "n5.lz4": "extensions.n5:Lz4",
+    "n5.lz4": "extensions.n5:Lz4Blocks",
     "zfp": "extensions.zfp:Zfp",
     "zarrs.zfp": "extensions.zfp:Zfp",
     "numcodecs.zfpy": "extensions.zfp:Zfpy",

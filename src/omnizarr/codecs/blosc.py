@@ -286,7 +286,7 @@ def needed_blocks(shape: tuple[int, ...], itemsize: int, region: Region, frame: 
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class FrameBlocks:
     """Some blocks of a chunk, as they are stored."""
 
     frame: Frame
@@ -325,7 +325,7 @@ def read_blocks(
                 if data is None or len(data) != part.length:
                     raise ChunkError(f"the value ends within block {number}", codec="blosc")
                 stored.append((number, data))
-            return Blocks(frame, stored).decompress
+            return FrameBlocks(frame, stored).decompress
     [data] = yield [(key, None)]
     return data
 

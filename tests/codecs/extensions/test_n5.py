@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 import omnizarr as oz
-from omnizarr.codecs.extensions.n5 import Lz4, xxh32
+from omnizarr.codecs.extensions.n5 import Lz4Blocks, xxh32
 from tests.formats.n5_writer import COMPRESSIONS, header, write
 from tests.property.test_damaged_chunks import damaged, read
 
@@ -214,17 +214,17 @@ def test_the_checksum_is_xxh32() -> None:
 
 @given(st.binary(max_size=400), st.integers(1, 200))
 def test_lz4_blocks_are_decoded_as_encoded(data: bytes, size: int) -> None:
-    stored = bytes(Lz4(size).encode(data))
+    stored = bytes(Lz4Blocks(size).encode(data))
     assert stored[:8] == b"LZ4Block"
-    assert Lz4().decode(stored, len(data)) == data
-    assert Lz4().decode(stored, None) == data
+    assert Lz4Blocks().decode(stored, len(data)) == data
+    assert Lz4Blocks().decode(stored, None) == data
 
 
 def test_a_damaged_lz4_block_is_found_by_its_checksum() -> None:
-    stored = bytearray(Lz4().encode(bytes(range(200))))  # which LZ4 stores as they are
+    stored = bytearray(Lz4Blocks().encode(bytes(range(200))))  # which LZ4 stores as they are
     stored[100] ^= 1
     with pytest.raises(ValueError, match="LZ4 block 0: checksum mismatch"):
-        Lz4().decode(bytes(stored), 200)
+        Lz4Blocks().decode(bytes(stored), 200)
 
 
 @pytest.mark.parametrize(
@@ -241,15 +241,15 @@ def test_a_damaged_lz4_block_is_found_by_its_checksum() -> None:
 )
 def test_wrong_lz4_blocks_are_errors(stored: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Lz4().decode(stored, 64)
+        Lz4Blocks().decode(stored, 64)
 
 
 def test_a_large_size_is_not_allocated_for_few_bytes() -> None:
     head = b"LZ4Block" + struct.pack("<BIII", 0x20, 4, 2**30, 0)
     with pytest.raises(ValueError, match="cannot have 1073741824 bytes"):
-        Lz4().decode(head + bytes(4), 2**30)
+        Lz4Blocks().decode(head + bytes(4), 2**30)
     with pytest.raises(ValueError, match="cannot have"):
-        Lz4().decode(bytes(4), 2**40)
+        Lz4Blocks().decode(bytes(4), 2**40)
 
 
 def test_metadata_of_the_extension_s_example_are_read() -> None:

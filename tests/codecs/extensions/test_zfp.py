@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import omnizarr as oz
-from omnizarr.codecs.extensions.zfp import Header, Limits, make_header
+from omnizarr.codecs.extensions.zfp import Header, ZfpLimits, make_header
 from omnizarr.errors import InvalidMetadata
 from tests.codecs.extensions.damage import check_damage
 from tests.codecs.extensions.samples import chunk_of, reads, smooth, written
@@ -81,7 +81,7 @@ def expert(items: npt.NDArray[Any], mode: dict[str, Any]) -> npt.NDArray[Any]:
     level = [mode[name] for name in ("minbits", "maxbits", "maxprec", "minexp")]
     level[3] %= 2**32  # it is unsigned there
     stream = imagecodecs.zfp_encode(items, level, mode="expert")
-    assert Header.of(stream).limits == Limits(*level[:3], mode["minexp"])
+    assert Header.of(stream).limits == ZfpLimits(*level[:3], mode["minexp"])
     return np.asarray(imagecodecs.zfp_decode(stream))
 
 
@@ -302,7 +302,7 @@ def test_zfpy_of_numcodecs_has_the_header_of_the_library(
 def test_headers_are_read_as_they_were_made(
     shape: tuple[int, ...], dtype: str, one: int, other: int, maxprec: int, minexp: int
 ) -> None:
-    limits = Limits(min(one, other), max(one, other), maxprec, minexp)
+    limits = ZfpLimits(min(one, other), max(one, other), maxprec, minexp)
     bits, count = make_header(shape, np.dtype(dtype), limits)
     assert Header.of(bits.to_bytes(-(-count // 8), "little")) == Header(
         shape, np.dtype(dtype), limits
@@ -324,7 +324,7 @@ def test_a_header_that_claims_more_than_the_chunk_is_an_error() -> None:
     values = smooth((8, 8))
     _, store = written(values, serializer={"name": "numcodecs.zfpy"})
     [key] = [k for k in store if k != "zarr.json"]
-    bits, count = make_header((2**24, 2**24), np.dtype("f8"), Limits())
+    bits, count = make_header((2**24, 2**24), np.dtype("f8"), ZfpLimits())
     store[key] = bits.to_bytes(-(-count // 8), "little") + bytes(100)
     with pytest.raises(oz.ChunkError, match="expected 64 items of float64"):
         oz.open(store, kind="array")[...]

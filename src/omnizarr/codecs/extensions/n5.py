@@ -201,7 +201,7 @@ _FRAME = b"\x04\x22\x4d\x18"
 
 
 @dataclass(frozen=True, slots=True)
-class Lz4(BytesBytesCodec):
+class Lz4Blocks(BytesBytesCodec):
     """``lz4`` of N5: ``{"block_size": 65536}``."""
 
     block_size: int = 2**16

@@ -58,7 +58,7 @@ TYPES = tuple(np.dtype(name) for name in ("i4", "i8", "f4", "f8"))
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ZfpLimits:
     """The limits for the bits of a block, in the words of the library; every mode has such."""
 
     minbits: int = 1
@@ -103,7 +103,7 @@ class Limits:
         return out
 
     @classmethod
-    def unpacked(cls, bits: int) -> tuple[Limits, int]:
+    def unpacked(cls, bits: int) -> tuple[ZfpLimits, int]:
         """Return the settings in a header, and how many bits of it they take."""
         short = bits & 0xFFF
         if short == 0xFFF:
@@ -134,7 +134,7 @@ def _sizes_bits(rank: int) -> int:
     return 48 // rank
 
 
-def make_header(shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -> tuple[int, int]:
+def make_header(shape: tuple[int, ...], dtype: np.dtype[Any], limits: ZfpLimits) -> tuple[int, int]:
     """Return the header of a stream as an integer, and the number of its bits."""
     size = _sizes_bits(len(shape))
     if max(shape) > 1 << min(size, 32):
@@ -152,7 +152,7 @@ class Header:
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    limits: Limits
+    limits: ZfpLimits
 
     @classmethod
     def of(cls, data: Buffer) -> Header:
@@ -165,7 +165,7 @@ class Header:
         bits = int.from_bytes(start, "little") >> 32
         rank, size = (bits >> 2 & 3) + 1, _sizes_bits((bits >> 2 & 3) + 1)
         sizes = [(bits >> 4 + size * i & (1 << min(size, 32)) - 1) + 1 for i in range(rank)]
-        limits, _ = Limits.unpacked(bits >> 52)
+        limits, _ = ZfpLimits.unpacked(bits >> 52)
         if limits.minbits > limits.maxbits or limits.maxprec > MAX_PRECISION:
             raise ValueError(f"its header has impossible settings: {limits}")
         return cls(tuple(reversed(sizes)), TYPES[bits & 3], limits)
@@ -174,7 +174,7 @@ class Header:
 # Streams
 
 
-def compress(items: npt.NDArray[Any], limits: Limits, header: bool) -> bytes:
+def compress(items: npt.NDArray[Any], limits: ZfpLimits, header: bool) -> bytes:
     """Return the stream of an array of one of the library's types and at most four axes."""
     arguments = limits.arguments(items.ndim, items.dtype)
     if arguments is not None:
@@ -192,12 +192,14 @@ def compress(items: npt.NDArray[Any], limits: Limits, header: bool) -> bytes:
     if header:
         return bytes(data)
     bits = int.from_bytes(data, "little")
-    start = 32 + Limits.unpacked(bits >> 32)[1]  # it has a header without shape and type
+    start = 32 + ZfpLimits.unpacked(bits >> 32)[1]  # it has a header without shape and type
     size = min(-(-(8 * len(data) - start) // 64) * 8, _most_bytes(items.shape, items.dtype, limits))
     return (bits >> start).to_bytes(size, "little")
 
 
-def decompress(data: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -> Any:
+def decompress(
+    data: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any], limits: ZfpLimits
+) -> Any:
     """Return the array of a stream without a header."""
     zfpy, arguments = _zfpy(), limits.arguments(len(shape), dtype)
 
@@ -227,14 +229,14 @@ def _blocks(shape: tuple[int, ...]) -> int:
 
 
 def _most_bytes(
-    shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits, header: int = 0
+    shape: tuple[int, ...], dtype: np.dtype[Any], limits: ZfpLimits, header: int = 0
 ) -> int:
     """Return the most bytes that a stream can have, in whole words."""
     return -(-(header + _blocks(shape) * limits.block_bits(len(shape), dtype)) // 64) * 8
 
 
 def _size_range(
-    shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits, header: int = 0
+    shape: tuple[int, ...], dtype: np.dtype[Any], limits: ZfpLimits, header: int = 0
 ) -> tuple[int, int]:
     """Return the fewest and the most bytes of a stream; `header` is the most bits of its header."""
     least = -(-_blocks(shape) * max(limits.minbits, 1) // 8)
@@ -299,7 +301,7 @@ class Numbers:
             return cls(TYPES[1], dtype)
         raise InvalidMetadata(f"codec {codec!r} takes integers and floats, not {name!r}")
 
-    def promote(self, array: npt.NDArray[Any], limits: Limits) -> npt.NDArray[Any]:
+    def promote(self, array: npt.NDArray[Any], limits: ZfpLimits) -> npt.NDArray[Any]:
         """Return numbers for the library; raise for those that it would change beyond measure."""
         if self.given.kind in "mM":
             array = array.astype(self.given.newbyteorder("="), copy=False).view("i8")
@@ -396,21 +398,21 @@ class Zfp(ChunkwiseCodec):
         good = type(value) in (int, float) and low <= value <= high and math.isfinite(value)
         self.check(member, good, f"a number from {low} to {high}")
 
-    def limits(self, rank: int, dtype: np.dtype[Any]) -> Limits:
+    def limits(self, rank: int, dtype: np.dtype[Any]) -> ZfpLimits:
         """Return the settings for arrays of the library."""
         if self.mode == "reversible":
-            return Limits(minexp=MIN_EXPONENT - 1)
+            return ZfpLimits(minexp=MIN_EXPONENT - 1)
         if self.mode == "fixed_precision":
-            return Limits(maxprec=min(self.precision or MAX_PRECISION, MAX_PRECISION))
+            return ZfpLimits(maxprec=min(self.precision or MAX_PRECISION, MAX_PRECISION))
         if self.mode == "fixed_accuracy":
             exponent = math.frexp(self.tolerance or 0.0)[1] - 1
-            return Limits(minexp=exponent if self.tolerance else MIN_EXPONENT)
+            return ZfpLimits(minexp=exponent if self.tolerance else MIN_EXPONENT)
         if self.mode == "fixed_rate":
             bits = _rate_bits(self.rate or 0.0, rank, dtype)
-            return Limits(bits, bits)
+            return ZfpLimits(bits, bits)
         maxbits = max(min(self.maxbits or 0, MAX_BITS), self.minbits or 0)
         minexp = max(self.minexp or 0, MIN_EXPONENT - 1)
-        return Limits(self.minbits or 0, maxbits, self.maxprec or 0, min(minexp, 16272))
+        return ZfpLimits(self.minbits or 0, maxbits, self.maxprec or 0, min(minexp, 16272))
 
     def for_spec(self, spec: Spec) -> ZfpChunks:
         """Return the codec bound to chunks of one shape and type."""
@@ -423,7 +425,7 @@ class Zfp(ChunkwiseCodec):
         limits, other = self.limits(len(shape), numbers.stored), None
         if self.mode == "fixed_rate" and len(shape) != 3:
             bits = _rate_bits(self.rate or 0.0, 3, numbers.stored)
-            other = Limits(bits, bits)
+            other = ZfpLimits(bits, bits)
         return ZfpChunks(shape, numbers, limits, other, bool(self.write_header))
 
 
@@ -433,8 +435,8 @@ class ZfpChunks:
 
     shape: tuple[int, ...]
     numbers: Numbers
-    limits: Limits
-    by_zarrs: Limits | None  # how zarrs understands the same rate
+    limits: ZfpLimits
+    by_zarrs: ZfpLimits | None  # how zarrs understands the same rate
     header: bool
 
     name: ClassVar[str] = Zfp.name
@@ -460,7 +462,7 @@ class ZfpChunks:
             out = decompress(data, self.shape, stored, self._limits(len(data)))
         return self.numbers.demote(out).reshape(spec.shape)
 
-    def _limits(self, size: int) -> Limits:
+    def _limits(self, size: int) -> ZfpLimits:
         """Return the settings of a chunk of that many bytes."""
         if self.by_zarrs is None:
             return self.limits
@@ -522,7 +524,7 @@ class Zfpy(ArrayBytesCodec):
         return self
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
-        limits = Limits() if self.lossy else Limits(minexp=MIN_EXPONENT - 1)
+        limits = ZfpLimits() if self.lossy else ZfpLimits(minexp=MIN_EXPONENT - 1)
         items = Numbers.of(spec.data_type, self.name).promote(array, limits)
         stream: bytes = _zfpy().compress_numpy(
             np.ascontiguousarray(items), write_header=True, **self._arguments
