@@ -35,13 +35,13 @@ from omnizarr.extension import (
     HasIdentity,
     Location,
     StorageIdentity,
-    Versioned,
     build,
     can_list,
     document_options,
     has_cheap_requests,
     is_process_local,
     key_digest,
+    location_of,
     make_array,
     new_location,
     overlap,
@@ -86,16 +86,13 @@ def token(array: Array) -> tuple[Any, ...]:
     identity: Any = key_digest(unique_key(store))
     if getattr(store, "process_local", False):  # stores with the same values are equal
         identity = type(store), hash(store)
-    metadata = array._location.format.write(array.path, array._model)
+    format = location_of(array).format
+    metadata = format.write(array.path, array._model)
     if not has_cheap_requests(store) or not can_list(store):
         return ("omnizarr.Array", identity, array.path, metadata)
-    keys = [*array._location.format.keys(array.path), *sorted(k for _, k in stored_keys(bound))]
-    generations = [(key, _generation(store, key)) for key in keys]
+    keys = [*format.keys(array.path), *sorted(k for _, k in stored_keys(bound))]
+    generations = [(key, store.generation(key)) for key in keys]
     return ("omnizarr.Array", identity, array.path, metadata, generations)
-
-
-def _generation(store: Versioned, key: str) -> str | None:
-    return store.generation(key)
 
 
 def _shard_sizes(array: Array) -> tuple[tuple[int, ...], ...]:

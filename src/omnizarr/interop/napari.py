@@ -138,11 +138,11 @@ def read(path: str) -> list[Layer]:
     found = open_zarr(path)
     name = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
     if isinstance(found, Array):
-        return [_plain(found, name)]
+        return [_array_layer(found, name)]
     return [*_layers(ome.open(path), name)]
 
 
-def _plain(array: Array, name: str) -> Layer:
+def _array_layer(array: Array, name: str) -> Layer:
     options: dict[str, Any] = {"name": name}
     if all(array.dimension_names or (None,)):
         options["axis_labels"] = array.dimension_names

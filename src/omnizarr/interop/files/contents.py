@@ -17,7 +17,7 @@ import numpy as np
 from omnizarr import registry
 from omnizarr.bulk.boxes import Box
 from omnizarr.bulk.fill import Source
-from omnizarr.errors import InvalidArgument, NodeNotFound, known_names
+from omnizarr.errors import CannotExpress, InvalidArgument, NodeNotFound, known_names
 from omnizarr.extension import DEFAULT_FILL, paths
 
 __all__ = ["ArrayEntry", "Box", "Contents", "ImageEntry", "Source", "detect", "read_contents"]
@@ -72,30 +72,14 @@ READERS = {
     "tiff": "omnizarr.interop.files.tiff:contents",
 }
 SUFFIXES = {
-    ".npy": "numpy",
-    ".npz": "npz",
-    ".h5": "hdf5",
-    ".hdf5": "hdf5",
-    ".hdf": "hdf5",
-    ".he5": "hdf5",
-    ".nc": "hdf5",
-    ".nc4": "hdf5",
-    ".cdf": "hdf5",
-    ".tif": "tiff",
-    ".tiff": "tiff",
-    ".btf": "tiff",
-    ".tf8": "tiff",
+    **{".npy": "numpy", ".npz": "npz"},
+    **dict.fromkeys((".h5", ".hdf5", ".hdf", ".he5", ".nc", ".nc4", ".cdf"), "hdf5"),
+    **dict.fromkeys((".tif", ".tiff", ".btf", ".tf8"), "tiff"),
 }
 NAMES = {"numpy": "NumPy", "npz": "NumPy archive", "hdf5": "HDF5 or NetCDF4", "tiff": "TIFF"}
 _MAGIC = {
-    b"\x93NUMPY": "numpy",
-    b"PK\x03\x04": "npz",
-    b"PK\x05\x06": "npz",
-    HDF5: "hdf5",
-    b"II*\x00": "tiff",
-    b"MM\x00*": "tiff",
-    b"II+\x00": "tiff",
-    b"MM\x00+": "tiff",
+    **{b"\x93NUMPY": "numpy", b"PK\x03\x04": "npz", b"PK\x05\x06": "npz", HDF5: "hdf5"},
+    **dict.fromkeys((b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+"), "tiff"),
 }
 
 
@@ -112,7 +96,8 @@ def detect(file: str) -> str:
             f"{file!r} is a directory; give files to import, and use copy or convert for Zarr"
         )
     try:
-        head = _head(file)
+        with open(file, "rb") as opened:
+            head = opened.read(8)
     except FileNotFoundError:
         raise NodeNotFound(f"there is no file {file!r}") from None
     found = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
@@ -132,11 +117,6 @@ def detect(file: str) -> str:
     raise InvalidArgument(
         f"{file!r} {what}: it begins with {head[:8]!r}; known are HDF5, NetCDF4, TIFF, .npy, .npz"
     )
-
-
-def _head(file: str) -> bytes:
-    with open(file, "rb") as opened:
-        return opened.read(8)
 
 
 def _has_user_block(file: str) -> bool:
@@ -164,6 +144,13 @@ def format_of_name(file: str) -> str:
             f"the name {file!r} does not say which format to write; {known_names(suffix, known)}"
         )
     return found
+
+
+def raise_if_skipped(skipped: Mapping[str, str], verb: str) -> None:
+    """Raise with a list of what would be left out."""
+    if skipped:
+        lines = "".join(f"\n  - {k}: {v}" for k, v in skipped.items())
+        raise CannotExpress(f"{len(skipped)} parts cannot be {verb}:{lines}")
 
 
 def is_below_any(path: str, patterns: Iterable[str]) -> bool:

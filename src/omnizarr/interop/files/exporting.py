@@ -46,7 +46,7 @@ from omnizarr.extension import (
     key_digest,
     paths,
 )
-from omnizarr.interop.files.contents import format_of_name, is_below_any
+from omnizarr.interop.files.contents import format_of_name, is_below_any, raise_if_skipped
 
 Format: TypeAlias = Literal["netcdf", "hdf5", "tiff", "ome-tiff"]
 AUTO = "auto"
@@ -239,9 +239,8 @@ class Export(ExportOptions, Job[Filled]):
         writer.node = node
         self._check_types(writer)
         writer.check()
-        if self.strict and writer.skipped:
-            lines = "".join(f"\n  - {k}: {v}" for k, v in writer.skipped.items())
-            raise CannotExpress(f"{len(writer.skipped)} parts cannot be exported:{lines}")
+        if self.strict:
+            raise_if_skipped(writer.skipped, "exported")
         if not writer.arrays and writer.skipped:
             reasons = "; ".join(f"{k}: {v}" for k, v in writer.skipped.items())
             raise CannotExpress(f"nothing of {node.name} can be written to {file!r}: {reasons}")

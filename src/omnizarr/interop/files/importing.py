@@ -57,6 +57,7 @@ from omnizarr.interop.files.contents import (
     ImageEntry,
     fingerprint,
     is_below_any,
+    raise_if_skipped,
     read_contents,
 )
 
@@ -123,9 +124,8 @@ class Import(MemoryOptions, Job[Filled]):
         contents = self._chosen(_joined(names))
         planned = _Nodes(self, location, contents)
         planned.prepare()
-        if self.strict and contents.skipped:
-            lines = "".join(f"\n  - {k}: {v}" for k, v in contents.skipped.items())
-            raise CannotExpress(f"{len(contents.skipped)} parts cannot be imported:{lines}")
+        if self.strict:
+            raise_if_skipped(contents.skipped, "imported")
         _warn_of_uninstalled(contents)
         what = names[0] if len(names) == 1 else f"{len(names)} files"
         operation = f"import {what} to {location}"
@@ -411,14 +411,14 @@ class _Nodes:
                 model = models[path]
                 if isinstance(model, ArrayModel):
                     target = target_array(output, path, model)
-                    yield from fill_tasks(entry.values, target, _items(entry, memory))
+                    yield from fill_tasks(entry.values, target, _items_per_task(entry, memory))
 
         count = size = 0
         for path, entry in self.sources.items():
             model = models[path]
             if isinstance(model, ArrayModel):
                 target = planned_array(output.location, path, model)
-                count += cut(target, _items(entry, memory)).count
+                count += cut(target, _items_per_task(entry, memory)).count
                 size += int(np.prod(entry.shape, dtype=object)) * item_bytes(entry.dtype)
         return Stage("read the files", tasks, count, size, bytes_read=size)
 
@@ -492,7 +492,7 @@ def _finite(attributes: Mapping[str, Any], path: str, notes: list[str]) -> dict[
     return {name: plain(value) for name, value in attributes.items()}
 
 
-def _items(entry: ArrayEntry, memory: int) -> int:
+def _items_per_task(entry: ArrayEntry, memory: int) -> int:
     """Return how many elements one task may handle."""
     size = int(np.prod(entry.shape, dtype=object))
     return max(1, size) if entry.whole else items_for(memory, entry.dtype)

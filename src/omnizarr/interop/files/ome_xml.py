@@ -88,23 +88,23 @@ def read_images(text: str | None) -> list[OmeImage]:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError:
         return []
-    return [_image(e) for e in root if _tag(e) == "Image"]
+    return [_image(e) for e in root if _local_name(e) == "Image"]
 
 
 def _image(element: ElementTree.Element) -> OmeImage:
-    pixels = next((e for e in element if _tag(e) == "Pixels"), None)
+    pixels = next((e for e in element if _local_name(e) == "Pixels"), None)
     if pixels is None:
         return OmeImage(element.get("Name", ""))
     sizes: dict[str, float] = {}
     units: dict[str, str] = {}
     for axis, name in _SIZES.items():
-        size = _number(pixels.get(name))
+        size = _as_float(pixels.get(name))
         if _is_size(size):
             sizes[axis] = size
             unit = _unit(pixels.get(f"{name}Unit", "s" if axis == "t" else "µm"))
             if unit is not None:
                 units[axis] = unit
-    channels = [e for e in pixels if _tag(e) == "Channel"]
+    channels = [e for e in pixels if _local_name(e) == "Channel"]
     named = any(c.get("Name") or c.get("Color") for c in channels)
     found = tuple(_channel(c, i) for i, c in enumerate(channels)) if named else ()
     return OmeImage(element.get("Name", ""), sizes, units, found)
@@ -119,11 +119,11 @@ def _channel(element: ElementTree.Element, number: int) -> Channel:
     return Channel(element.get("Name") or f"channel {number}", color=rgb)
 
 
-def _tag(element: ElementTree.Element) -> str:
+def _local_name(element: ElementTree.Element) -> str:
     return str(element.tag).rpartition("}")[2]
 
 
-def _number(text: str | None) -> float:
+def _as_float(text: str | None) -> float:
     try:
         return math.nan if text is None else float(text)
     except ValueError:
@@ -151,7 +151,7 @@ def unread(text: str | None) -> list[str]:
     waiting = [root]
     while waiting:
         element = waiting.pop(0)
-        name = _tag(element)
+        name = _local_name(element)
         if name not in _READ:
             if len(element) or element.attrib or (element.text or "").strip():
                 found.add(name)
@@ -169,7 +169,7 @@ def unread(text: str | None) -> list[str]:
 def _is_kept(name: str, value: str) -> bool:
     """Return True if `read_images` keeps all that the value of an attribute says."""
     if name in _SIZES.values():
-        return _is_size(_number(value))
+        return _is_size(_as_float(value))
     if name == "Color":
         return value.lstrip("-").isdecimal() and int(value) & 0xFF == 0xFF
     return True
@@ -177,7 +177,7 @@ def _is_kept(name: str, value: str) -> bool:
 
 def _all_bits(root: ElementTree.Element) -> bool:
     """Return True if all bits of integers are significant, so that the number says nothing."""
-    pixels = [e for image in root for e in image if _tag(e) == "Pixels"]
+    pixels = [e for image in root for e in image if _local_name(e) == "Pixels"]
     stated = [(e.get("SignificantBits"), e.get("Type", "")) for e in pixels]
     return all(bits is None or kind.endswith(f"int{bits}") for bits, kind in stated)
 

@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -221,19 +222,16 @@ def contents(file: str) -> Contents:
         if len(series) > 1:
             found.groups[""] = {}
         if opened.is_ome:
-            _report_xml(opened.ome_metadata, len(series) == len(images), found)
+            lost = ["all of it: it has another number of images than the file"]
+            if len(series) == len(images):
+                lost = unread(opened.ome_metadata)
+            if lost:
+                found.skipped["OME-XML"] = f"an image has no place for: {', '.join(lost)}"
     stem = os.path.splitext(file)[0]
     for beside in (f"{file}.msk", f"{file}.aux.xml", f"{stem}.tfw", f"{stem}.wld"):
         if os.path.isfile(beside):
             found.skipped[os.path.basename(beside)] = "what GDAL reads from it is left out"
     return found
-
-
-def _report_xml(text: str | None, known: bool, found: Contents) -> None:
-    """Report what OME-XML says and images do not keep."""
-    lost = unread(text) if known else ["all of it: it has another number of images than the file"]
-    if lost:
-        found.skipped["OME-XML"] = f"an image has no place for: {', '.join(lost)}"
 
 
 def _entry(
@@ -251,8 +249,6 @@ def _entry(
     if meaning is not None:
         found.notes.append(f"pixels of series {number} are imported as stored: {meaning}")
     _report_tags(series, number, found)
-    order = tuple(range(len(series.shape)))
-    chunks = _tiles(series)
     own = _attributes(opened, series, number, found)
     arranged = _arranged(file, opened, number, series, image, own)
     if image is not None and arranged is not None:
@@ -277,10 +273,10 @@ def _entry(
         names, axes = tuple(None if n is None else str(n) for n in given), None
     nodata = missing_value(series, found)
     return ArrayEntry(
-        SeriesValues(file, number, order, shape, added),
+        SeriesValues(file, number, tuple(range(len(series.shape))), shape, added),
         shape,
         native(series.dtype),
-        chunks=None if added else chunks,
+        chunks=None if added else _tiles(series),
         fill_value=DEFAULT_FILL if nodata is None else nodata,
         missing=nodata,
         attributes={**own, **place_attributes(series, shape, names, found)},
@@ -304,8 +300,7 @@ def _says_nothing(tag: Any) -> bool:
     if tag.code == _DESCRIPTION:
         text = str(tag.value).strip()
         known = "ImageJ=", '{"shape":', OWN_DESCRIPTION
-        read = text.startswith(known) or text.endswith("OME>")
-        return not text or read
+        return not text or text.startswith(known) or text.endswith("OME>")
     return bool(
         (tag.code in _RESOLUTION and tag.value[0] == tag.value[1])
         or (tag.code == _ORIENTATION and tag.value == 1)
@@ -333,7 +328,7 @@ def _arranged(
     attributes: dict[str, Any],
 ) -> ArrayEntry | None:
     """Return a series as an image, in the order of OME-Zarr; None if its axes do not allow it."""
-    arranged = _ome_order(series.axes, series.shape)
+    arranged = _ome_order(series.axes)
     if arranged is None:
         return None
     order, axes = arranged
@@ -419,19 +414,13 @@ def _tiles(series: Any) -> tuple[int, ...] | None:
     )
 
 
-def _ome_order(axes: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], str] | None:
+def _ome_order(axes: str) -> tuple[tuple[int, ...], str] | None:
     """Return the axes of a series in the order of OME-Zarr, and their names; None if impossible.
 
     Colour samples are channels, unless there are channels as well.
     """
-    named = axes
-    if "S" in axes:
-        if "C" in axes:
-            return None
-        named = axes.replace("S", "C")
-    if len(set(named)) != len(named) or not set(named) <= set(_ORDER) or len(named) < 2:
-        return None
-    if not {"Y", "X"} <= set(named):
+    named = axes.replace("S", "C")
+    if len(set(named)) != len(named) or not set("YX") <= set(named) <= set(_ORDER):
         return None
     order = tuple(sorted(range(len(named)), key=lambda i: _ORDER.index(named[i])))
     return order, "".join(named[i] for i in order)
@@ -449,21 +438,8 @@ def _attributes(opened: Any, series: Any, number: int, found: Contents) -> dict[
     kept: dict[str, Any] = {}
     for name, value in opened.imagej_metadata.items():
         try:
-            kept[str(name)] = _as_json(value)
-        except TypeError:
+            kept[str(name)] = json.loads(json.dumps(value, default=methodcaller("tolist")))
+        except (TypeError, AttributeError):
             found.skipped[f"ImageJ {name} of series {number}"] = "attributes cannot hold bytes"
     sizes = {f"pixel size {axis}": size for axis, size in _resolution(series).items() if size != 1}
     return {"imagej": {**kept, **sizes}}
-
-
-def _as_json(value: Any) -> Any:
-    """Return a value as JSON, with tables of colours as lists; raise TypeError for bytes."""
-    if isinstance(value, dict):
-        return {str(k): _as_json(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_as_json(v) for v in value]
-    if isinstance(value, (np.ndarray, np.generic)):
-        return _as_json(value.tolist())
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise TypeError(value)

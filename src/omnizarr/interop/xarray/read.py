@@ -37,6 +37,7 @@ from omnizarr.extension import (
     has_cheap_requests,
     has_low_latency,
     in_parallel,
+    location_of,
     pipeline,
     split_compressor,
     to_ids,
@@ -55,7 +56,6 @@ PART = 2**20  # numbers that are unpacked at a time
 MAX_INDEX = 2**22  # bytes of a coordinate that is read before it is asked for
 TEXT = np.dtypes.StringDType()  # of stored variable-length text
 OBJECTS = np.dtype("O", metadata={"element_type": str})  # xarray's older type of such text
-# Codecs that encode objects as bytes.
 
 
 def unpack_in_place(dataset: xr.Dataset, arrays: Mapping[str, Array]) -> None:
@@ -89,8 +89,8 @@ class Packed(BackendArray):
         self._decoded, self._array = decoded._data, array
         self.shape, self.dtype = decoded.shape, decoded.dtype
         self._missing = missing_values(decoded.encoding)
-        self._scale = _number(decoded.encoding.get("scale_factor"))
-        self._offset = _number(decoded.encoding.get("add_offset"))
+        self._scale = _single(decoded.encoding.get("scale_factor"))
+        self._offset = _single(decoded.encoding.get("add_offset"))
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         box = _box(key, self.shape)
@@ -123,7 +123,7 @@ class Packed(BackendArray):
             out += self._offset
 
 
-def _number(value: Any) -> Any:
+def _single(value: Any) -> Any:
     """Return a factor or offset, which some files store as a list of one number."""
     return np.asarray(value).item() if np.ndim(value) else value
 
@@ -165,7 +165,7 @@ def open_stored(
     if root is None or (isinstance(root, Array) and group):
         plain: Array | Group = open_node(where, "r", path=group, use_consolidated=False, **options)
         return plain
-    known = root._location.consolidated
+    known = location_of(root).consolidated
     if known is not None:
         known.trust()
     found: Array | Group = root[group.strip("/")] if group and group.strip("/") else root
@@ -259,7 +259,9 @@ def variable(name: str, array: Array, fill_masks: bool | None = None) -> xr.Vari
     if array.dtype == TEXT and keeps_text():
         encoding["dtype"] = TEXT
     source = array.view[0] if scalar else array
-    return xr.Variable(dims, indexing.LazilyIndexedArray(Lazy(source)), attributes, encoding)
+    return xr.Variable(
+        dims, indexing.LazilyIndexedArray(StoredValues(source)), attributes, encoding
+    )
 
 
 def _compact(lengths: int | tuple[int, ...]) -> int | tuple[int, ...]:
@@ -277,7 +279,7 @@ def fill_is_mask(node: Array | Group) -> bool:
 
     In other formats, every array has a fill value, and an attribute marks missing values.
     """
-    return node._location.format.undefined_fill
+    return location_of(node).format.undefined_fill
 
 
 def dimensions(name: str, array: Array) -> tuple[str, ...]:
@@ -295,7 +297,7 @@ def keeps_text() -> bool:
     return bool(conventions.decode_cf_variable("x", text).dtype == TEXT)
 
 
-class Lazy(BackendArray):
+class StoredValues(BackendArray):
     """An array that xarray reads with its three kinds of indexers."""
 
     def __init__(self, array: Array | View) -> None:
@@ -329,7 +331,7 @@ def codec_encoding(array: Array) -> dict[str, Any]:
     They are objects of numcodecs for formats with its codec ids, such as version 2, and JSON with
     the codec names of version 3 for the others.
     """
-    model, format = array._model, array._location.format
+    model, format = array._model, location_of(array).format
     if not format.codecs_by_id:
         with suppress(CannotExpress):
             model = model.with_(codecs=to_names(model))
@@ -355,15 +357,11 @@ def _serializer(codec: Named | None, dtype: np.dtype[Any]) -> dict[str, Any] | N
     if codec is None:
         return None
     found = _json(codec)
-    if codec.name == "bytes" and "endian" not in codec.configuration and _has_order(dtype):
+    if codec.name == "bytes" and "endian" not in codec.configuration:
         little = dtype.newbyteorder("<") == dtype
-        found["configuration"]["endian"] = "little" if little else "big"
+        if dtype.newbyteorder("S") != dtype:  # not of single bytes
+            found["configuration"]["endian"] = "little" if little else "big"
     return found
-
-
-def _has_order(dtype: np.dtype[Any]) -> bool:
-    """Return True if the elements have a byte order."""
-    return dtype.newbyteorder("S") != dtype
 
 
 def _json(codec: Named) -> dict[str, Any]:

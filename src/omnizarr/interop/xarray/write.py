@@ -31,6 +31,7 @@ from omnizarr.extension import (
     Location,
     build,
     commits_changes,
+    location_of,
     lock_shape,
     make_group,
     new_location,
@@ -110,7 +111,7 @@ def enlarged(array: Array, shape: tuple[int, ...]) -> Array:
     same_rank = len(shape) == array.ndim
     if not same_rank or any(n < old for n, old in zip(shape, array.shape, strict=True)):
         raise InvalidArgument(f"cannot enlarge an array of shape {array.shape} to {shape}")
-    larger = unpublished(array._location, with_shape(array._model, shape))
+    larger = unpublished(location_of(array), with_shape(array._model, shape))
     larger._configure(array._config)
     return larger
 
@@ -121,7 +122,7 @@ def growing(larger: Sequence[tuple[Array, tuple[int, ...]]]) -> Iterator[None]:
 
     Raises before anything is written if the shape of an array has changed since it was opened.
     """
-    own = [array._location for array, _ in larger]
+    own = [location_of(array) for array, _ in larger]
     with lock_shape(*own) as held:
         try:
             for (array, shape), location in zip(larger, held, strict=True):
@@ -155,13 +156,13 @@ def store_shape(array: Array, shape: tuple[int, ...]) -> None:
     written to the same elements.
     """
     old = array._model
-    if not array._store_shape(old, with_shape(old, shape), array._location):
+    if not array._store_shape(old, with_shape(old, shape), location_of(array)):
         raise _changed(array, old.shape, shape)
 
 
 def _changed(array: Array, known: tuple[int, ...], shape: tuple[int, ...]) -> Conflict:
     return Conflict(
-        f"{array._location} has shape {array.shape} now, it had {known} when {shape} was begun;"
+        f"{location_of(array)} has shape {array.shape} now, it had {known} when {shape} was begun;"
         " another writer changed it, append again"
     )
 
@@ -271,9 +272,10 @@ def write(
     if options.mode in ("w", "w-"):
         # Load everything first: the data may be what is about to be replaced.
         for path, (dataset, given) in datasets.items():
-            _load_lazy(dataset)
+            for var in dataset.variables.values():
+                if var.chunks is None:
+                    var.load()
             new[path] = encoded_new(dataset, given)
-        _check_creation(new, options, zarr_format)
         location = new_location(store, group, zarr_format, storage_options)
         return _write_new(new, location, options, compute, consolidated)
     if append_dim is not None:
@@ -366,21 +368,6 @@ def _nodes(
     return found
 
 
-def _load_lazy(dataset: xr.Dataset) -> None:
-    for var in dataset.variables.values():
-        if var.chunks is None:
-            var.load()
-
-
-def _check_creation(
-    new: Mapping[str, Encoded], options: WriteOptions, zarr_format: int | str | None
-) -> None:
-    """Create all groups and arrays in memory; raise if one cannot be created."""
-    top = open_group({}, "w", zarr_format=zarr_format)
-    for path, (stored, attributes) in new.items():
-        _create(stored, attributes, _below(top, path, options), options)
-
-
 def _opened(
     store: Any,
     group: str | None,
@@ -432,11 +419,11 @@ def _create(
 ) -> list[Piece]:
     """Create arrays for encoded variables; their values are not stored yet."""
     for name in stored:
-        group._location.format.check_name(name)
+        location_of(group).format.check_name(name)
     group.attrs.put(attributes)
     pieces = []
     for name, var in stored.items():
-        checksums = group._location.format.checksums_are_read
+        checksums = location_of(group).format.checksums_are_read
         created = new_array(var, fill_is_mask(group), checksums)
         if options.write_empty_chunks is not None:
             created["config"] = {"write_empty_chunks": options.write_empty_chunks}
