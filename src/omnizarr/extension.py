@@ -246,16 +246,18 @@ if TYPE_CHECKING:
     from omnizarr.stores import supports_compare_and_set as supports_compare_and_set
     from omnizarr.stores.base import Bytes as Bytes
     from omnizarr.stores.base import Closeable as Closeable
+    from omnizarr.stores.base import CompareAndSetStore as CompareAndSetStore
     from omnizarr.stores.base import EnclosesFiles as EnclosesFiles
     from omnizarr.stores.base import HasSizes as HasSizes
     from omnizarr.stores.base import LeadsOutside as LeadsOutside
     from omnizarr.stores.base import LinksFiles as LinksFiles
-    from omnizarr.stores.base import ListsSizes as ListsSizes
+    from omnizarr.stores.base import ListsEntries as ListsEntries
     from omnizarr.stores.base import OpensValues as OpensValues
     from omnizarr.stores.base import OpenValue as OpenValue
     from omnizarr.stores.base import absolute_path as absolute_path
     from omnizarr.stores.base import redact_urls as redact_urls
     from omnizarr.stores.base import split_path as split_path
+    from omnizarr.stores.base import traits as traits
     from omnizarr.stores.base import value_digest as value_digest
     from omnizarr.stores.byte_ranges import coalesce as coalesce
     from omnizarr.stores.identity import HasIdentity as HasIdentity
@@ -267,7 +269,6 @@ if TYPE_CHECKING:
     from omnizarr.stores.identity import unique_key as unique_key
     from omnizarr.stores.local.atomic_files import PARTIAL as PARTIAL
     from omnizarr.stores.local.atomic_files import replace_file as replace_file
-    from omnizarr.stores.operations import Conditional as Conditional
     from omnizarr.stores.operations import check_key as check_key
     from omnizarr.stores.operations import check_prefix as check_prefix
     from omnizarr.stores.operations import one_level as one_level
@@ -524,12 +525,13 @@ _LATER = {
     "HasSizes": "stores.base:HasSizes",
     "LeadsOutside": "stores.base:LeadsOutside",
     "LinksFiles": "stores.base:LinksFiles",
-    "ListsSizes": "stores.base:ListsSizes",
+    "ListsEntries": "stores.base:ListsEntries",
     "OpensValues": "stores.base:OpensValues",
     "OpenValue": "stores.base:OpenValue",
     "absolute_path": "stores.base:absolute_path",
     "redact_urls": "stores.base:redact_urls",
     "split_path": "stores.base:split_path",
+    "traits": "stores.base:traits",
     "value_digest": "stores.base:value_digest",
     "coalesce": "stores.byte_ranges:coalesce",
     "HasIdentity": "stores.identity:HasIdentity",
@@ -541,7 +543,7 @@ _LATER = {
     "unique_key": "stores.identity:unique_key",
     "PARTIAL": "stores.local.atomic_files:PARTIAL",
     "replace_file": "stores.local.atomic_files:replace_file",
-    "Conditional": "stores.operations:Conditional",
+    "CompareAndSetStore": "stores.base:CompareAndSetStore",
     "check_key": "stores.operations:check_key",
     "check_prefix": "stores.operations:check_prefix",
     "one_level": "stores.operations:one_level",

@@ -127,7 +127,7 @@ def test_two_that_leave_together_leave_no_file(
                 both.wait()
 
     def hold(key: str) -> None:
-        with file_locks.locked(str(tmp_path), [key], "chunks"):
+        with file_locks.locked_files(str(tmp_path), [key], "chunks"):
             both.wait()
 
     monkeypatch.setattr(file_locks, "_lock", together)

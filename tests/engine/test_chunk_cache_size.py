@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ class Counted(oz.storage.MemoryStore):
 class Far(Counted):
     """The same with a high latency, and calls that fetch several values."""
 
-    low_latency = False
+    traits = replace(Counted.traits, low_latency=False)
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
         return [self.get(key, part) for key, part in requests]

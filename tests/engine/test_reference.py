@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -446,8 +447,7 @@ def test_both_engines_read_any_part_of_any_shard(
 class Sending(MemoryStore):
     """A store as one that sends its values to a server."""
 
-    low_latency = False
-    sends_values = True
+    traits = replace(MemoryStore.traits, low_latency=False, sends_values=True)
     direct_values = None
 
     def __init__(self) -> None:

@@ -129,8 +129,8 @@ def test_a_finaliser_can_change_keys_that_its_thread_is_not_changing(tmp_path: P
     for few, many in (([every[0]], every[1:]), (every, [])):
         more = [*many, "c/more", *map(str, range(file_locks.MANY))]
         with (
-            file_locks.locked(str(tmp_path), few, "chunks"),
-            file_locks.locked(str(tmp_path), more, "chunks"),
+            file_locks.locked_files(str(tmp_path), few, "chunks"),
+            file_locks.locked_files(str(tmp_path), more, "chunks"),
         ):
             array[-1] = 1
     assert array[-3:].tolist() == [0, 0, 1]

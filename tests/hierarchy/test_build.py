@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -526,7 +527,7 @@ def test_threads_that_replace_one_node_leave_one_whole(store: Any) -> None:
 
 def test_a_copy_in_a_store_that_cannot_erase_is_complete_and_unmarked() -> None:
     class Kept(MemoryStore):
-        erases = False
+        traits = replace(MemoryStore.traits, erases=False)
 
         def erase(self, key: str) -> None:
             if self.get(key) is not None:

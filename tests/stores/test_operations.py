@@ -17,11 +17,10 @@ import omnizarr as oz
 from omnizarr.concurrency.retry import CONFLICTS
 from omnizarr.errors import StoreError
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore
-from omnizarr.stores.base import GetsManyVersioned, Range
-from omnizarr.stores.byte_ranges import Speed, first_parts
+from omnizarr.stores.base import GetsManyVersioned, Range, Traits
+from omnizarr.stores.byte_ranges import ConsistentReader, Speed, ValueReplaced, first_parts
 from omnizarr.stores.cache import CacheStore
 from omnizarr.stores.http import HTTPStore
-from omnizarr.stores.operations import ConsistentReader, ValueReplaced
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Answer, Web
 
@@ -179,8 +178,7 @@ def test_small_shards_come_with_their_indexes_which_are_used_again(web: Web) -> 
 class Versions(MemoryStore):
     """A store that tells the generation of every part, and counts the requests."""
 
-    low_latency = False
-    lasting_generations = True
+    traits = Traits(lasting_generations=True)
     count = 0
 
     def get_many_versioned(

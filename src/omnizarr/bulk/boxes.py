@@ -26,6 +26,7 @@ from omnizarr.extension import (
     inner_chunk_shape,
     packed_shard_shape,
     stored_keys,
+    traits,
 )
 
 Box = tuple[slice, ...]
@@ -132,7 +133,7 @@ def stored_numbers(*arrays: BoundArray) -> npt.NDArray[np.int64] | None:
     """
     found = packed("q")
     for bound in arrays:
-        listed = can_list(bound.store) and bool(getattr(bound.store, "lists_all", True))
+        listed = can_list(bound.store) and traits(bound.store).lists_all
         few = not max(1, FEW_CHUNKS) < bound.grid.count <= 2**62
         if few or not listed or bound.model.storage_transformers:
             return None

@@ -25,7 +25,7 @@ from omnizarr.extension import (
     MARKER,
     NAMES,
     PARTIAL,
-    Conditional,
+    CompareAndSetStore,
     LocalStore,
     Mark,
     Store,
@@ -346,7 +346,7 @@ def _consolidated(store: Store, renew: bool) -> Iterator[Leftover]:
     yield Leftover(repr(store), "consolidated metadata", "renewed" if renew else "out of date", 0)
 
 
-def _leases(store: Conditional, remove: bool) -> Iterator[Leftover]:
+def _leases(store: CompareAndSetStore, remove: bool) -> Iterator[Leftover]:
     """Yield the keys of leases, with their state: in use if they are being renewed."""
     keys = [k for k in list_prefix(store, "") if _LOCK.fullmatch(k.rpartition("/")[2])]
     before = {key: store.generation(key) for key in keys}

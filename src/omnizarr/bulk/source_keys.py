@@ -36,6 +36,7 @@ from omnizarr.extension import (
     list_prefix,
     paths,
     stored_key,
+    traits,
     walk_nodes,
 )
 
@@ -44,7 +45,7 @@ def lists_all(store: Store, path: str) -> bool:
     """Return True if a store lists all keys below a path that it has."""
     if not can_list(store):
         return False
-    if getattr(store, "lists_all", True):
+    if traits(store).lists_all:
         return True
     # Such a store may list everything, or metadata only: a chunk shows which.
     for key, _ in _possible_keys(store, path, documents=False):

@@ -37,6 +37,7 @@ from omnizarr.extension import (
     size_text,
     stored_text,
     title,
+    traits,
     type_name,
 )
 
@@ -189,7 +190,7 @@ def stored_chunks(location: Location, array: ArrayModel) -> Iterator[tuple[Coord
 
 def _stored(location: Location, array: ArrayModel, facts: dict[str, Any]) -> dict[str, Any] | None:
     """Count the stored chunks or shards; None if the store cannot list its keys."""
-    if not can_list(location.store) or not getattr(location.store, "lists_all", True):
+    if not can_list(location.store) or not traits(location.store).lists_all:
         return None
     grid = facts.get("shard_grid") or facts.get("chunk_grid")
     count = size = 0

@@ -47,6 +47,7 @@ from omnizarr.model import Named
 from omnizarr.model.fields import Fields
 from omnizarr.model.node import check_members, invalid
 from omnizarr.stores import Range
+from omnizarr.stores.byte_ranges import JoinedRanges, join_ranges
 
 MISSING = 2**64 - 1
 MAX_GAP = 2**16  # bytes between parts of a shard that are fetched together
@@ -172,38 +173,14 @@ def check_length(where: Range, data: memoryview | Buffer | None) -> Buffer:
     return data
 
 
-@dataclass(frozen=True, slots=True)
-class CoalescedRanges:
-    """Byte ranges of one value, joined into few to fetch."""
-
-    ranges: list[Range]
-    # For each range that was wanted: the number of the one that has it, and the part of that.
-    sources: dict[Range, tuple[int, Range]]
-
-    def split(self, answers: Sequence[Buffer | None]) -> dict[Range, Buffer]:
-        """Return the bytes of each range that was wanted, from those of the joined ones."""
-        views = [None if a is None else memoryview(a) for a in answers]
-        out: dict[Range, Buffer] = {}
-        for part, (number, inside) in self.sources.items():
-            view = views[number]
-            out[part] = check_length(part, None if view is None else inside.of(view))
-        return out
-
-
-def coalesce(parts: Iterable[Range]) -> CoalescedRanges:
-    """Join byte ranges into the fewest that have all of them and no gap above `MAX_GAP`."""
-    ranges: list[Range] = []
-    sources: dict[Range, tuple[int, Range]] = {}
-    start = end = 0
-    for part in sorted(set(parts), key=lambda p: p.start):
-        length = part.length or 0
-        if not ranges or part.start - end > MAX_GAP:
-            start = end = part.start
-            ranges.append(part)
-        end = max(end, part.start + length)
-        ranges[-1] = Range(start, end - start)
-        sources[part] = len(ranges) - 1, Range(part.start - start, length)
-    return CoalescedRanges(ranges, sources)
+def split_joined(joined: JoinedRanges, answers: Sequence[Buffer | None]) -> dict[Range, Buffer]:
+    """Return the bytes of each range that was wanted, from those of the joined ones."""
+    views = [None if a is None else memoryview(a) for a in answers]
+    out: dict[Range, Buffer] = {}
+    for part, (number, inside) in joined.places.items():
+        view = views[number]
+        out[part] = check_length(part, None if view is None else inside.of(view))
+    return out
 
 
 # The codec
@@ -344,8 +321,9 @@ class Shards:
         if stored is None:
             return None
         chunks = self.inner_chunks(self.index(stored), region)
-        wanted = coalesce(c.range for c in chunks if c.range is not None and self._read_whole(c))
-        parts = [c for c in chunks if c.range is not None and c.range not in wanted.sources]
+        whole = (c.range for c in chunks if c.range is not None and self._read_whole(c))
+        wanted = join_ranges(whole, MAX_GAP)
+        parts = [c for c in chunks if c.range is not None and c.range not in wanted.places]
         several = [_fetch(key, wanted), *(self._read_inner(key, c) for c in parts)]
         fetched, *decoders = yield from gather_requests(several)
         inside = dict(zip((c.coords for c in parts), decoders, strict=True))
@@ -442,10 +420,10 @@ class Shards:
         return out
 
 
-def _fetch(key: str, wanted: CoalescedRanges) -> Requests[Any]:
+def _fetch(key: str, wanted: JoinedRanges) -> Requests[Any]:
     answers = (yield [(key, part) for part in wanted.ranges]) if wanted.ranges else ()
     with _codec_context():
-        return wanted.split(answers)
+        return split_joined(wanted, answers)
 
 
 def _view(array: npt.NDArray[Any], region: Region) -> npt.NDArray[Any]:

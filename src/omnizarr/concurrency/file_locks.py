@@ -37,14 +37,14 @@ _pack = struct.Struct("hhqqi4x").pack
 _open_files: set[_File] = set()
 
 
-class _Held(threading.local):
+class _HeldFiles(threading.local):
     """The claims of this thread, by lock file; several if a finaliser runs in the middle."""
 
     def __init__(self) -> None:
-        self.claims: dict[str, list[locked]] = {}
+        self.claims: dict[str, list[locked_files]] = {}
 
 
-_held = _Held()
+_held = _HeldFiles()
 
 
 class _File:
@@ -80,7 +80,7 @@ class _File:
                 pass  # it has nothing to store, and is closed all the same
 
 
-class locked:
+class locked_files:
     """Wait until no other process or thread has these keys of a directory, and hold them.
 
     The empty key stands for all. Directories that are made for the lock, where a node is no more,
@@ -287,7 +287,7 @@ def _lock(descriptor: int, kind: int, start: int, length: int, *, wait: bool = T
 def _close_all() -> None:
     """Close the files of the parent; a child does not hold its locks."""
     global _held
-    _held = _Held()
+    _held = _HeldFiles()
     for file in [*_open_files]:
         file.close()
 

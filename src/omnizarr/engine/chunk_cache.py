@@ -33,7 +33,7 @@ from omnizarr import config
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.codec import Buffer, Region
 from omnizarr.codecs.pipeline import map_missing, report_missing
-from omnizarr.codecs.sharding import Shards, coalesce, inner_chunk_context
+from omnizarr.codecs.sharding import MAX_GAP, Shards, inner_chunk_context, split_joined
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.limits import no_helpers
 from omnizarr.concurrency.pool import for_each, in_parallel
@@ -44,6 +44,7 @@ from omnizarr.engine.missing_chunks import Filled
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, Row, axis_plan
 from omnizarr.stores import Range, Versioned, file_root, get_many, has_low_latency
+from omnizarr.stores.byte_ranges import join_ranges
 
 Values: TypeAlias = npt.NDArray[Any]
 Name: TypeAlias = tuple[Any, ...]  # of a store, codecs, key and generation; of a part of a shard
@@ -574,8 +575,8 @@ def _fill_from_shard(
     present = [p for p in touched if p.range is not None]
 
     def load(numbers: list[int]) -> list[Values]:
-        wanted = coalesce(present[i].range or Range() for i in numbers)
-        parts = wanted.split(value.parts(wanted.ranges))
+        wanted = join_ranges((present[i].range or Range() for i in numbers), MAX_GAP)
+        parts = split_joined(wanted, value.parts(wanted.ranges))
         found = []
         for chunk_part in (present[i] for i in numbers):
             with inner_chunk_context(chunk_part.coords):

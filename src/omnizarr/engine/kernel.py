@@ -34,7 +34,8 @@ from omnizarr.engine.binding import BoundArray, Watch
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, PointPlan, ProductPlan, Run
 from omnizarr.stores import direct_file_root, direct_values, get_many, has_low_latency
-from omnizarr.stores.operations import prefers_whole
+from omnizarr.stores.base import traits
+from omnizarr.stores.byte_ranges import prefers_whole
 
 try:
     from omnizarr.engine import _kernel
@@ -391,7 +392,7 @@ def _describe_small(array: BoundArray, layout: Layout) -> tuple[Any, ...]:
     dtype = array.dtype
     if read_small is None or layout.in_memory or layout.fetched or dtype.names is not None:
         return ()
-    if getattr(store, "movable", False):
+    if traits(store).movable:
         return ()
     try:
         np.empty(0, dtype).data  # noqa: B018

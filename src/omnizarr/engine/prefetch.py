@@ -18,7 +18,7 @@ from omnizarr.concurrency.limits import bytes_in_flight, is_superfluous
 from omnizarr.concurrency.pool import run_on_threads
 from omnizarr.errors import OmnizarrError
 from omnizarr.stores import Store
-from omnizarr.stores.operations import ConsistentReader, ValueReplaced, read_consistently
+from omnizarr.stores.byte_ranges import ConsistentReader, ValueReplaced, read_consistently
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -37,14 +37,9 @@ from omnizarr.stores import (
     supports_compare_and_set,
     update_value,
 )
-from omnizarr.stores.byte_ranges import LARGEST
-from omnizarr.stores.operations import (
-    conditionally,
-    prefers_whole,
-    read_consistently,
-    sends_values,
-    waits_for,
-)
+from omnizarr.stores.base import traits
+from omnizarr.stores.byte_ranges import LARGEST, prefers_whole, read_consistently
+from omnizarr.stores.operations import conditionally, waits_for
 
 BATCH_BYTES = 2**20  # of decoded chunks that one call fetches
 Change: TypeAlias = "Callable[[bytes | None], Buffer | None]"  # of the stored bytes of a chunk
@@ -268,7 +263,7 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
         some, number = in_batches(array, rows, count)
         for_each(some, number, partial(_write_files, array, value), value.nbytes)
         return
-    elif sends_values(store) and count > 1 and not waits_for(array.store):
+    elif traits(store).sends_values and count > 1 and not waits_for(array.store):
         _write_each(array, [*rows], value)
         return
     elif array.compares_metadata:
@@ -331,7 +326,7 @@ def _own(store: Store, data: Buffer, value: npt.NDArray[Any] | None = None) -> B
 
     If they are not part of `value`, a store that sends them away takes them as they are.
     """
-    if value is not None and sends_values(store) and not _is_part(data, value):
+    if value is not None and traits(store).sends_values and not _is_part(data, value):
         return data
     return bytes(data) if direct_file_root(store) is None else data
 

@@ -39,6 +39,7 @@ from omnizarr.stores import (
     get_existing,
     supports_compare_and_set,
 )
+from omnizarr.stores.base import traits
 from omnizarr.stores.leases import lease_key
 
 T = TypeVar("T")
@@ -83,7 +84,7 @@ class ArrayWatch:
         self.metadata = b""  # the path of the file, if the kernel may look at it
         self.identity = 0  # of that file
         self.epoch = -1  # of this process when it looked last
-        self.is_remote = not getattr(location.store, "low_latency", False)
+        self.is_remote = not traits(location.store).low_latency
         self.expires = read_at + (REMOTE_RECENT if self.is_remote else RECENT)
         self._is_quick = False  # True if the signature is no value that has to be fetched
         self._sign: Callable[[], Any] | None = None
@@ -93,7 +94,7 @@ class ArrayWatch:
         store: Any = self._location.store
         key = self._location.format.keys(self._location.path)[0]
         root, values = direct_file_root(store), direct_values(store)
-        if root is not None and not getattr(store, "movable", False):
+        if root is not None and not traits(store).movable:
             path = root + os.fsencode(key)
             self._is_quick = True
             if kernel.identity is None:
@@ -153,7 +154,7 @@ class ArrayWatch:
         store: Any = self._location.store
         if getattr(store, "lock_keys", None) is None:
             return not supports_compare_and_set(store)
-        root = None if getattr(store, "movable", False) else direct_file_root(store)
+        root = None if traits(store).movable else direct_file_root(store)
         if root is None:
             return False
         path = os.fsdecode(root) + lease_key(paths.folder(key), "shape")

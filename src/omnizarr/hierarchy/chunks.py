@@ -47,7 +47,7 @@ from omnizarr.stores import (
     sizes,
     supports_compare_and_set,
 )
-from omnizarr.stores.base import HasSizes, ListsSizes
+from omnizarr.stores.base import HasSizes, ListsEntries, traits
 
 Coords = tuple[int, ...]
 Outside: TypeAlias = Literal["keep", "erase", "erase-chunks"]
@@ -78,7 +78,7 @@ def stored_chunks(array: BoundArray) -> Iterator[tuple[Coords, int]]:
     The bytes are those of a decoded chunk where the listing of the store does not have them.
     """
     store, rank, counts = array.store, len(array.model.shape), array.grid.shape
-    has_sizes = isinstance(store, ListsSizes) or (
+    has_sizes = isinstance(store, ListsEntries) or (
         has_low_latency(store) and isinstance(store, HasSizes) and can_list(store)
     )
     found = False
@@ -100,7 +100,7 @@ def decoded_size(array: BoundArray, coords: Coords) -> int:
 
 def probe_stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
     """Yield the stored chunks of a store that may list only metadata, by requests for each."""
-    if getattr(array.store, "lists_all", True):
+    if traits(array.store).lists_all:
         return
     coords = itertools.product(*map(range, array.grid.shape))
     while some := [*itertools.islice(coords, BATCH)]:

@@ -57,7 +57,7 @@ from omnizarr.stores import (
     operations,
     set_new,
 )
-from omnizarr.stores.base import ChangesKeys
+from omnizarr.stores.base import ChangesKeys, traits
 from omnizarr.stores.operations import set_new_below
 
 if TYPE_CHECKING:  # the engine is slow to import
@@ -277,7 +277,7 @@ class Location:
         """Raise ReadOnly if nothing may be written here."""
         if self.format.frozen:
             raise ReadOnly(f"{self}: {self.format.frozen}")
-        if self.read_only and operations.to_write(self.store) is None:
+        if self.read_only and traits(self.store).to_write is None:
             raise ReadOnly(f"{self} was opened read-only; use mode 'r+' or 'a' to write")
         check_writable(self.store)
 
@@ -607,8 +607,7 @@ def existing_node(
 
 def default_separator(store: Store) -> str:
     """Return the separator of chunk keys that a nested store of zarr-python 2 implies."""
-    found: str = getattr(store, "dimension_separator", ".")
-    return found
+    return traits(store).separator
 
 
 @dataclass(frozen=True, slots=True)

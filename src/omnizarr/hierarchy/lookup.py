@@ -41,10 +41,12 @@ from omnizarr.stores import (
     can_list,
     file_root,
     get_existing,
+    has_cheap_requests,
     has_low_latency,
     list_dir,
     list_prefix,
 )
+from omnizarr.stores.base import traits
 from omnizarr.stores.resolve import is_archive, is_zarr_python_store
 
 if TYPE_CHECKING:  # the engine is slow to import
@@ -165,7 +167,7 @@ def find_node(
     Consolidated metadata that do not exist are an error if they are used, and `need_consolidated`.
     `again`: look twice, as the node may just be absent while it is replaced.
     """
-    one_by_one = getattr(store, "cheap_requests", False) and kind is None and not prefer_group
+    one_by_one = has_cheap_requests(store) and kind is None and not prefer_group
     if one_by_one and zarr_format is None:
         own = own_documents(path, store.get, separator or default_separator(store))
         if own is not None:
@@ -357,7 +359,7 @@ def format_for(store: Store, path: str, zarr_format: object) -> Format:
             found = probe.formats(fetch_last_resort(store, probe), [])
         if found and found[0].has_groups:
             return found[0]
-    return by_name(getattr(store, "default_format", config.get().zarr_format), separator)
+    return by_name(traits(store).default_format or config.get().zarr_format, separator)
 
 
 def _root_formats(store: Store, wanted: str | None = None, separator: str = ".") -> list[Format]:

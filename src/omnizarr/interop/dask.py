@@ -84,7 +84,7 @@ def token(array: Array) -> tuple[Any, ...]:
     store: Any = array.store
     bound = array._bound
     identity: Any = key_digest(unique_key(store))
-    if getattr(store, "process_local", False):  # stores with the same values are equal
+    if is_process_local(store):  # stores with the same values are equal
         identity = type(store), hash(store)
     format = location_of(array).format
     metadata = format.write(array.path, array._model)

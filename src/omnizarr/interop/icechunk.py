@@ -37,7 +37,7 @@ _REFERENCES = {"branch": "branch", "tag": "tag", "snapshot": "snapshot_id"}
 class RepositoryStore(SessionStore):
     """A snapshot of a repository: the last one of a branch, when it was opened, or another."""
 
-    to_write = "give the store of an icechunk session, repository.writable_session('main').store"
+    _to_write = "give the store of an icechunk session, repository.writable_session('main').store"
 
     def __init__(self, session: icechunk.Session, url: str) -> None:
         super().__init__(session.store, read_only=True)

@@ -25,7 +25,7 @@ from omnizarr.model import paths
 from omnizarr.publish.mark import MARKER, Kind, Mark, marker
 from omnizarr.publish.stage import Extent, Stage, interrupted, lock_replacement, publication_order
 from omnizarr.stores import leases
-from omnizarr.stores.base import Bytes, ChangesIf, Range, Store, flat
+from omnizarr.stores.base import Bytes, ChangesIf, Range, Store, Traits, flat
 from omnizarr.stores.identity import StorageIdentity, storage_identity, unique_key
 from omnizarr.stores.operations import (
     can_erase,
@@ -61,7 +61,7 @@ class DeferredMetadataStore:
         self.metadata: dict[str, bytes] = {}
         self._published: list[str] = []
         self.read_only = inner.read_only
-        self.erases = can_erase(inner)
+        self.traits = Traits(erases=can_erase(inner))
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         if not self.is_metadata(check_key(key)):

@@ -22,7 +22,14 @@ import numpy as np
 
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
-from omnizarr.codecs.sharding import Index, ShardLayout, chunk_range, coalesce, present
+from omnizarr.codecs.sharding import (
+    MAX_GAP,
+    Index,
+    ShardLayout,
+    chunk_range,
+    present,
+    split_joined,
+)
 from omnizarr.concurrency import key_locks
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem, error_context
 from omnizarr.model import Named
@@ -38,8 +45,13 @@ from omnizarr.stores import (
     list_prefix,
     sizes,
 )
-from omnizarr.stores.base import Bytes, GetsManyVersioned, Snapshots
-from omnizarr.stores.operations import ConsistentReader, ValueReplaced, read_consistently
+from omnizarr.stores.base import Bytes, GetsManyVersioned
+from omnizarr.stores.byte_ranges import (
+    ConsistentReader,
+    ValueReplaced,
+    join_ranges,
+    read_consistently,
+)
 
 BATCH = 256  # indexes that a listing fetches at once
 
@@ -154,7 +166,7 @@ class IndexedShards:
 
     def _mark(self, shards: Iterable[str]) -> list[int] | None:
         """Return a mark that changes if a shard may have been replaced; None: it cannot tell."""
-        if isinstance(self.store, Snapshots | GetsManyVersioned):
+        if hasattr(self.store, "snapshot") or isinstance(self.store, GetsManyVersioned):
             return []
         others = has_low_latency(self.store) and not is_process_local(self.store)
         return None if others else key_locks.snapshot(self.level, shards)  # other processes may
@@ -196,7 +208,7 @@ class IndexedShards:
                     where = chunk_range(indices[place[0]], place[1])
                 if where is not None:
                     places.setdefault(place[0], {})[i] = (part or Range()).within(where)
-        fetched = {shard: coalesce(parts.values()) for shard, parts in places.items()}
+        fetched = {shard: join_ranges(parts.values(), MAX_GAP) for shard, parts in places.items()}
         below = [(shard, part) for shard, some in fetched.items() for part in some.ranges]
         values = iter(fetch([*passed.values(), *below]) if wanted else [])
         unchanged = before is not None and before == self._mark(shards)
@@ -207,7 +219,7 @@ class IndexedShards:
             found[i] = next(values)
         for shard, some in fetched.items():
             with _shard_context(shard):
-                parts = some.split([*itertools.islice(values, len(some.ranges))])
+                parts = split_joined(some, [*itertools.islice(values, len(some.ranges))])
             for i, part in places[shard].items():
                 found[i] = bytes(parts[part])
         return found

@@ -1,9 +1,10 @@
-"""The store interface: bytes at keys, as small protocols.
+"""The store interface: bytes at keys.
 
-The smallest store has `get`, `set` and `erase`. Everything else is an ability that a store may
-have, found by the presence of a method or attribute; the functions of `stores.operations` use it or
-fall back. Names and meaning follow the abstract store interface of the version 3 draft.
-Below the protocols is what most stores share: closing, digests, URLs without their secrets.
+The smallest store has `get`, `set` and `erase`. Other methods are optional, and found by their
+presence: `OptionalMethods` has those that make a store quicker, the protocols below those that give
+it an ability. The functions of `stores.operations` use them or fall back. What else is to be known
+of a store are its `Traits`. Names and meaning follow the abstract store interface of the version 3
+draft. At the end is what most stores share: closing, digests, URLs without their secrets.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
-from pathlib import Path
 from typing import (
     Any,
     Literal,
@@ -34,9 +34,11 @@ from omnizarr.errors import InvalidArgument, StoreError
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 B = TypeVar("B", bytes, memoryview)
-LockKind: TypeAlias = Literal[
-    "chunks", "documents", "copies", "shape", "replace"
-]  # what a lock is for
+# What a lock is for.
+LockKind: TypeAlias = Literal["chunks", "documents", "copies", "shape", "replace"]
+Names: TypeAlias = list[str]  # in classes that have a method `list`
+Values: TypeAlias = list[bytes | None]
+ListKeys: TypeAlias = Callable[[str], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +71,48 @@ class Range:
         return Range(span.start + start, length)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """Facts about a store, given as its attribute `traits`; the defaults hold for any store."""
+
+    low_latency: bool = False  # two requests cost little more than one
+    cheap_requests: bool = False  # one costs a system call at most, so that joining gains nothing
+    sends_values: bool = False  # away before `set` returns, so that a value may be any buffer
+    process_local: bool = False  # values are in memory, where no other process can change them
+    commits_changes: bool = False  # shown when committed; chunks outside an array are refused
+    lasting_generations: bool = False  # no later value of a key has the generation of an earlier
+    lists_all: bool = True  # not only metadata, say
+    erases: bool = True  # else every key is kept for good
+    movable: bool = False  # `direct_file_root` may change while the store is in use
+    default_format: str | None = None  # of new nodes
+    separator: str = "."  # of chunk keys whose metadata state none
+    to_write: str | None = None  # what to do about a store that no mode makes writable
+
+    def behind_wrapper(self) -> Traits:
+        """Return what also holds for a store that wraps the one with these traits."""
+        return Traits(
+            process_local=self.process_local,
+            commits_changes=self.commits_changes,
+            lists_all=self.lists_all,
+            erases=self.erases,
+            to_write=self.to_write,
+        )
+
+
+_ANY = Traits()
+
+
+def traits(store: object) -> Traits:
+    """Return the traits of a store, which are the defaults for one that states none."""
+    found: Traits = getattr(store, "traits", _ANY)
+    return found
+
+
 @runtime_checkable
 class Store(Protocol):
     """Bytes at keys. `get` returns None only for a key that is proven absent.
 
-    A class with these methods and `read_only` is a store; `docs/stores.md` has those that make
-    it quicker or safer.
+    A class with these methods and `read_only` is a store; `OptionalMethods` make it quicker.
 
     Examples:
         >>> isinstance(oz.storage.MemoryStore(), oz.storage.Store)
@@ -88,16 +126,21 @@ class Store(Protocol):
     def erase(self, key: str) -> None: ...
 
 
-@runtime_checkable
-class GetsMany(Protocol):
-    """Can fetch several values, or parts of them, at once."""
-
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]: ...
+Requests: TypeAlias = Iterable[tuple[str, Range | None]]
+GetMany: TypeAlias = Callable[[Requests], list[bytes | None]]
 
 
-@runtime_checkable
-class GetsEach(Protocol):
-    """Can hand over values as they come, from the threads that fetch them."""
+class OptionalMethods(Protocol):
+    """Methods that make a store quicker or safer, each on its own; no store has to have one.
+
+    A class may also have `file_root`, a path below which every value is a file whose name is the
+    key. Two further attributes count only in the class that declares them, since a subclass may do
+    more: `direct_file_root`, the same as bytes with a slash at the end, allows compiled code to
+    read and replace the files; `direct_values`, a mapping, allows looking up values.
+    """
+
+    def get_many(self, requests: Requests) -> list[bytes | None]:
+        """Return several values, or parts of them."""
 
     def get_each(self, keys: Sequence[str], use: Callable[[int, Any], object]) -> None:
         """Call `use` for every key, with its number and its value, or None for a missing one.
@@ -106,15 +149,47 @@ class GetsEach(Protocol):
         error of one, or of a request, ends the others and is raised.
         """
 
+    def snapshot(self) -> AbstractContextManager[GetMany]:
+        """Return a `get_many` for parts of values as of the first, even if they are replaced."""
 
-GetMany: TypeAlias = Callable[[Iterable[tuple[str, Range | None]]], list[bytes | None]]
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        """Store several values faster than one by one."""
 
+    def set_parts(self, key: str, parts: Callable[[], Iterator[bytes]]) -> None:
+        """Store the parts that the function yields, as one value that appears when complete.
 
-@runtime_checkable
-class Snapshots(Protocol):
-    """Can read several parts of a value as of the first, even if it is replaced meanwhile."""
+        It is called again if the store tries again after an error.
+        """
 
-    def snapshot(self) -> AbstractContextManager[GetMany]: ...
+    def set_new(self, key: str, value: Bytes) -> bool:
+        """Store a value unless the key exists, also by concurrent writers; True if it was."""
+
+    def set_first(self, key: str, value: Bytes) -> bool:
+        """Store a value if its prefix has no keys, also of concurrent writers.
+
+        Return False, and store nothing, if it may have any, or if that is not known.
+        """
+
+    def check_new_key(self, key: str) -> None:
+        """Raise for a key that the store cannot have, or not beside one of another spelling."""
+
+    def erase_prefix(self, prefix: str) -> None:
+        """Erase all keys below a prefix at once."""
+
+    def has_keys(self, prefix: str) -> bool:
+        """Return True if there is any key below a prefix, by one request.
+
+        Whoever asks gets a value besides: a web page in place of a listing looks empty.
+        """
+
+    def list(self) -> Iterator[str]:
+        """Yield all keys, in no particular order."""
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        """Yield the keys below a prefix."""
+
+    def list_dir(self, prefix: str) -> tuple[Names, Names]:
+        """Return the keys and the prefixes, each ending in ``/``, one level below a prefix."""
 
 
 class OpenValue(Protocol):
@@ -133,43 +208,6 @@ class OpensValues(Protocol):
     """Can keep a value open, to read it in parts."""
 
     def open_value(self, key: str) -> OpenValue | None: ...
-
-
-@runtime_checkable
-class SetsMany(Protocol):
-    """Can store several values faster than one by one."""
-
-    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None: ...
-
-
-@runtime_checkable
-class SetsParts(Protocol):
-    """Can store a large value of which only parts are in memory at a time."""
-
-    def set_parts(self, key: str, parts: Callable[[], Iterator[bytes]]) -> None:
-        """Store the parts that the function yields, as one value that appears when complete.
-
-        It is called again if the store tries again after an error.
-        """
-
-
-@runtime_checkable
-class SetsNew(Protocol):
-    """Can store a value only if the key does not exist, also against concurrent writers."""
-
-    def set_new(self, key: str, value: Bytes) -> bool:
-        """Store a value unless the key exists; return True if it was stored."""
-
-
-@runtime_checkable
-class SetsFirst(Protocol):
-    """Can store the first value of a prefix without a look at what else it has."""
-
-    def set_first(self, key: str, value: Bytes) -> bool:
-        """Store a value if its prefix has no keys, also of concurrent writers.
-
-        Return False, and store nothing, if it may have any, or if that is not known.
-        """
 
 
 @runtime_checkable
@@ -198,9 +236,7 @@ class Versioned(Protocol):
 class GetsManyVersioned(Protocol):
     """Can fetch parts of values together with their generations."""
 
-    def get_many_versioned(
-        self, requests: Iterable[tuple[str, Range | None]]
-    ) -> list[tuple[bytes | None, str | None]]:
+    def get_many_versioned(self, requests: Requests) -> list[tuple[bytes | None, str | None]]:
         """Return what `get_many` does, each with its generation, or None if the server has none."""
 
 
@@ -218,6 +254,10 @@ class SetsIf(Protocol):
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         """Return True if it was stored; generation None stands for a key that does not exist."""
+
+
+class CompareAndSetStore(Store, Versioned, SetsIf, Protocol):
+    """A store that can compare and set."""
 
 
 @runtime_checkable
@@ -240,18 +280,11 @@ class Locks(Protocol):
     def lock_keys(
         self, prefix: str, keys: Iterable[str], kind: LockKind
     ) -> AbstractContextManager[None]:
-        """Lock keys below a prefix, which is that of an array or group; the prefix itself: all.
+        """Lock keys below the prefix of an array or group; the prefix itself stands for all.
 
         Locks of different kinds never wait for each other: a thread that holds one may take one of
         another kind, but none of the same.
         """
-
-
-@runtime_checkable
-class ChecksNewKeys(Protocol):
-    """Can refuse a new key that it cannot have, or cannot tell from one of another spelling."""
-
-    def check_new_key(self, key: str) -> None: ...
 
 
 @runtime_checkable
@@ -261,22 +294,12 @@ class ExcludesThreads(Protocol):
     def changing(self) -> AbstractContextManager[None]: ...
 
 
-@runtime_checkable
-class ErasesPrefix(Protocol):
-    """Can erase all keys below a prefix at once."""
-
-    def erase_prefix(self, prefix: str) -> None: ...
-
-
 class KeyChanges(NamedTuple):
     """Keys to erase, then others to rename, old and new key, then values to set."""
 
     erased: Iterable[str] = ()
     renamed: Iterable[tuple[str, str]] = ()
     values: Iterable[tuple[str, Bytes]] = ()
-
-
-ListKeys: TypeAlias = Callable[[str], list[str]]
 
 
 @runtime_checkable
@@ -295,55 +318,6 @@ class HasParents(Protocol):
     """Can open the larger stores that it is a part of, the innermost first."""
 
     def parents(self) -> Iterator[Store]: ...
-
-
-class FindsKeys(Protocol):
-    """Can tell by one request if there is any key below a prefix.
-
-    Whoever asks gets a value besides: a web page in place of a listing looks as if it were empty.
-    """
-
-    def has_keys(self, prefix: str) -> bool: ...
-
-
-class LowLatency(Protocol):
-    """Answers a request so quickly that two requests cost little more than one."""
-
-    low_latency: bool
-
-
-class CheapRequests(Protocol):
-    """Answers a request, or one for a generation, for the price of a system call at most.
-
-    Nothing is gained by joining requests: there is no connection, lock or transaction.
-    """
-
-    cheap_requests: bool
-
-
-class SendsValues(Protocol):
-    """Sends every value away before `set` returns, so that it may be any buffer."""
-
-    sends_values: bool
-
-
-class ProcessLocal(Protocol):
-    """Keeps its values in the memory of this process, where no other process can change them."""
-
-    process_local: bool
-
-
-class CommitsChanges(Protocol):
-    """Shows changes to others only once they are committed, and refuses chunks outside an array."""
-
-    commits_changes: bool
-
-
-class KeepsFiles(Protocol):
-    """Keeps every value in a file of its own, whose path below a directory is the key."""
-
-    @property
-    def file_root(self) -> Path: ...
 
 
 @runtime_checkable
@@ -374,51 +348,6 @@ class EnclosesFiles(Protocol):
         """Return an enclosed store without its checks, for keys that have been checked."""
 
 
-class DirectFiles(Protocol):
-    """Allows compiled code to read and atomically replace its files without calling the store.
-
-    A class has to declare this itself: a subclass may do more than store files.
-    """
-
-    @property
-    def direct_file_root(self) -> bytes:
-        """The directory as the operating system names it, with a slash at the end.
-
-        It stays the same while the store is in use, unless the attribute `movable` is true.
-        """
-
-
-class DirectValues(Protocol):
-    """Allows others to look up its values in a dictionary without calling the store.
-
-    A class has to declare this itself: a subclass may do more than look up values.
-    """
-
-    @property
-    def direct_values(self) -> MutableMapping[str, bytes]: ...
-
-
-@runtime_checkable
-class Lists(Protocol):
-    """Can list all keys, in no particular order."""
-
-    def list(self) -> Iterator[str]: ...
-
-
-@runtime_checkable
-class ListsPrefix(Protocol):
-    """Can list the keys below a prefix."""
-
-    def list_prefix(self, prefix: str) -> Iterator[str]: ...
-
-
-@runtime_checkable
-class ListsSizes(Protocol):
-    """Can list the keys below a prefix with the sizes of their values, without more requests."""
-
-    def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]: ...
-
-
 class Entry(NamedTuple):
     """A key in a listing with what is known of its value; None where a store does not say."""
 
@@ -433,13 +362,6 @@ class ListsEntries(Protocol):
     """Can list the keys below a prefix with sizes, times and tags, without more requests."""
 
     def list_entries(self, prefix: str) -> Iterator[Entry]: ...
-
-
-@runtime_checkable
-class ListsDir(Protocol):
-    """Can list one level: the keys, and the prefixes (each ending in ``/``)."""
-
-    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]: ...
 
 
 def flat(value: Bytes) -> bytes | memoryview:

@@ -1,22 +1,29 @@
-"""Byte ranges that are fetched together: those of a key with small gaps become one request.
+"""Parts of values: joined to few requests, and of one value though others replace it.
 
-Parts that are fetched first of many values, such as indexes of shards, are remembered with the
-generation of the value, for readers that compare it with that of later parts. `Speed` decides if a
-few parts of a value come sooner than all of it.
+Ranges of a key with small gaps become one request; `Speed` decides if a few parts of a value come
+sooner than all of it. A reader of a shard requests its index first and then the chunks that it
+refers to; another writer may replace the shard in between. `read_consistently` reads from a
+snapshot where a store has one, and otherwise compares the generations of all parts. First parts,
+such as indexes, are kept with their generation for later readers.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from weakref import ref
 
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.pool import in_parallel
-from omnizarr.stores.base import Range
+from omnizarr.concurrency.retry import Overtaken, retry_conflicts
+from omnizarr.stores.base import GetMany, GetsManyVersioned, Range, Requests, Store, traits
+from omnizarr.stores.operations import get_many, snapshot
 
+T = TypeVar("T")
 GAP = 2**18  # bytes between two ranges that are faster fetched than requested separately
 LARGEST = 2**23  # bytes of a joined range: several connections are faster than one
 _SHORT, _LONG = 2**16, 2**18  # bytes of responses that show the latency, and the throughput
@@ -40,6 +47,31 @@ class Fetch:
         return [(number, data if part is None else part.of(data)) for number, part in self.parts]
 
 
+@dataclass(frozen=True, slots=True)
+class JoinedRanges:
+    """Byte ranges of one value, joined into few to fetch."""
+
+    ranges: list[Range]
+    # For each range that was wanted: the number of the one that has it, and the part of that.
+    places: dict[Range, tuple[int, Range]]
+
+
+def join_ranges(parts: Iterable[Range], gap: int = GAP, largest: int = sys.maxsize) -> JoinedRanges:
+    """Join ranges, none from the end or to it, that are no more than a gap apart."""
+    ranges: list[Range] = []
+    places: dict[Range, tuple[int, Range]] = {}
+    start = end = 0
+    for part in sorted(set(parts), key=lambda p: p.start):
+        stop = part.start + (part.length or 0)
+        if not ranges or part.start - end > gap or max(end, stop) - start > largest:
+            start = end = part.start
+            ranges.append(part)
+        end = max(end, stop)
+        ranges[-1] = Range(start, end - start)
+        places[part] = len(ranges) - 1, Range(part.start - start, part.length)
+    return JoinedRanges(ranges, places)
+
+
 def coalesce(
     wanted: Sequence[tuple[str, Range | None]], *, gap: int = GAP, largest: int = LARGEST
 ) -> list[Fetch]:
@@ -52,47 +84,24 @@ def coalesce(
     for number, (key, range) in enumerate(wanted):
         by_key.setdefault(key, []).append((number, range))
     fetches: list[Fetch] = []
-    for key, parts in by_key.items():
-        if any(range is None for _, range in parts):
-            fetches.append(Fetch(key, None, tuple(parts)))
-        elif len(parts) == 1:
-            fetches.append(Fetch(key, parts[0][1], ((parts[0][0], None),)))
-        else:
-            fetches += _joined(key, [(n, r) for n, r in parts if r is not None], gap, largest)
+    for key, numbered in by_key.items():
+        parts = [part for _, part in numbered if part is not None]
+        if len(parts) < len(numbered):
+            fetches.append(Fetch(key, None, tuple(numbered)))
+            continue
+        bounded = (part for part in parts if part.start >= 0 and part.length is not None)
+        joined = join_ranges(bounded, gap, largest)
+        inside: dict[Range, list[tuple[int, Range | None]]] = {}
+        for (number, _), part in zip(numbered, parts, strict=True):
+            at, cut = joined.places.get(part, (None, None))
+            inside.setdefault(part if at is None else joined.ranges[at], []).append((number, cut))
+        fetches += (Fetch(key, whole, tuple(cuts)) for whole, cuts in inside.items())
     return fetches
-
-
-def _joined(key: str, parts: list[tuple[int, Range]], gap: int, largest: int) -> list[Fetch]:
-    open_ended: dict[Range, list[tuple[int, Range | None]]] = {}
-    bounded: list[tuple[int, int, int]] = []
-    for number, range in parts:
-        if range.start < 0 or range.length is None:
-            open_ended.setdefault(range, []).append((number, None))
-        else:
-            bounded.append((range.start, range.start + range.length, number))
-    fetches = [Fetch(key, range, tuple(numbers)) for range, numbers in open_ended.items()]
-    run: list[tuple[int, int, int]] = []
-    end = 0
-    for start, stop, number in sorted(bounded):
-        if run and (start > end + gap or max(end, stop) - run[0][0] > largest):
-            fetches.append(_joined_run(key, run, end))
-            run = []
-        end = max(end, stop) if run else stop
-        run.append((start, stop, number))
-    if run:
-        fetches.append(_joined_run(key, run, end))
-    return fetches
-
-
-def _joined_run(key: str, run: list[tuple[int, int, int]], end: int) -> Fetch:
-    first = run[0][0]
-    parts = tuple((number, Range(start - first, stop - start)) for start, stop, number in run)
-    return Fetch(key, Range(first, end - first), parts)
 
 
 def fetch_many(
     get: Callable[[str, Range | None], bytes | None],
-    wanted: Iterable[tuple[str, Range | None]],
+    wanted: Requests,
     speed: Speed,
 ) -> list[bytes | None]:
     """Fetch many values by `get`: ranges coalesced, and many requests at a time."""
@@ -120,7 +129,7 @@ def _are_whole(requests: list[tuple[str, Range | None]]) -> bool:
 
 def fetch_many_versioned(
     get: Callable[[str, Range | None], tuple[bytes | None, str | None]],
-    wanted: Iterable[tuple[str, Range | None]],
+    wanted: Requests,
     speed: Speed,
 ) -> list[tuple[bytes | None, str | None]]:
     """Fetch as `fetch_many` does, values with their generations."""
@@ -158,6 +167,12 @@ class Speed:
     def prefers_whole(self, nbytes: int, requests: int) -> bool:
         """Return True if so many bytes come sooner than the responses to so many more requests."""
         return self.latency is not None and nbytes / self.throughput <= requests * self.latency
+
+
+def prefers_whole(store: object, nbytes: int, requests: int = 2) -> bool:
+    """Return True if so many bytes come sooner than responses to `requests` more, one by one."""
+    speed = getattr(store, "speed", None)
+    return isinstance(speed, Speed) and speed.prefers_whole(nbytes, requests)
 
 
 class FirstParts:
@@ -219,3 +234,108 @@ def _reset() -> None:
 
 
 fork.on_fork(in_child=_reset)
+
+
+# Consistent reading
+
+
+class ValueReplaced(Overtaken):
+    """A part of a value belongs to another value than an earlier part."""
+
+
+class ConsistentReader:
+    """Fetches parts of values; raises `ValueReplaced` if a value was replaced in between.
+
+    A store without generations for every part is read by `fetch`. The first part of a value, the
+    index of a shard, is remembered for the next reader where generations last: it is right if the
+    parts that follow have the same generation. `verify` asks for those values of which none did.
+
+    With `size`, what values have at most, a first part that is not remembered is fetched together
+    with the rest of its value.
+    """
+
+    def __init__(self, store: Store, fetch: GetMany | None = None, size: int = 0) -> None:
+        self._store, self._size = store, size
+        self._whole: dict[str, bytes] = {}  # values that came with their first part
+        self._fetch = partial(get_many, store) if fetch is None else fetch
+        self._has_generations = isinstance(store, GetsManyVersioned)
+        self._known: dict[str, str] = {}
+        self._unverified: dict[str, Range] = {}  # remembered first parts that were used
+        lasting = self._has_generations and traits(store).lasting_generations
+        self._first_parts = first_parts(store) if lasting else None
+
+    def __call__(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
+        if not self._has_generations or all(part is None for _, part in requests):
+            return self._fetch(requests)
+        if self._first_parts is None:
+            return self._fetch_parts(requests)
+        found: dict[int, bytes | None] = {}
+        for number, (key, part) in enumerate(requests):
+            if part is not None and key in self._whole:
+                found[number] = part.of(self._whole[key])
+                continue
+            known = self._first_parts.get((key, part)) if key not in self._known else None
+            if part is not None and known is not None:
+                found[number], self._known[key] = known
+                self._unverified[key] = part
+        wanted = [request for number, request in enumerate(requests) if number not in found]
+        fetched = iter(self._fetch_parts(wanted) if wanted else ())
+        return [found[n] if n in found else next(fetched) for n in range(len(requests))]
+
+    def _fetch_parts(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
+        wanted = [(key, self._widened(key, part)) for key, part in requests]
+        found = self._store.get_many_versioned(wanted)  # type: ignore[attr-defined]  # just seen
+        results: list[bytes | None] = []
+        for (key, part), (_, wide), (data, generation) in zip(requests, wanted, found, strict=True):
+            if part is not None and wide != part and data is not None:
+                if len(data) < self._size:  # there is no more of it
+                    self._whole[key] = data
+                data = part.of(data)
+            results.append(data)
+            known = self._known.get(key)
+            if part is None:
+                continue
+            if known is None and generation is not None:
+                self._known[key] = generation
+                if self._first_parts is not None and data is not None:
+                    self._first_parts.put((key, part), data, generation)
+            elif known is not None and (data is None or generation is not None):
+                if data is None or not _same_generation(known, generation):
+                    self._forget(key)
+                    raise ValueReplaced(f"{key!r} in {self._store!r}")
+                self._unverified.pop(key, None)
+        return results
+
+    def _widened(self, key: str, part: Range | None) -> Range | None:
+        """Return the range that is requested for a part: all of the value for the first one."""
+        if not self._size or part is None or key in self._known or part.start > 0:
+            return part
+        return Range(-self._size) if part.start < 0 else Range(0, self._size)
+
+    def verify(self) -> None:
+        """Raise if a value was replaced of which nothing but a remembered part was used."""
+        if self._unverified:
+            self._fetch_parts([*self._unverified.items()])
+
+    def _forget(self, key: str) -> None:
+        if self._first_parts is not None and key in self._unverified:
+            self._first_parts.forget((key, self._unverified[key]))
+
+
+def _same_generation(known: str | None, other: str | None) -> bool:
+    """Return True if two generations are equal; one may be weak, as HTTP calls it."""
+    return known == other or (known or "").removeprefix("W/") == (other or "").removeprefix("W/")
+
+
+def read_consistently(store: Store, read: Callable[[ConsistentReader], T]) -> T:
+    """Return what `read` returns; call it again if a value was replaced while it was read."""
+
+    def attempt() -> T:
+        with snapshot(store) as fetch:
+            reader = ConsistentReader(store, fetch)
+            found = read(reader)
+            reader.verify()
+            return found
+
+    consequence = " while it was read; read it again when it is written less often"
+    return retry_conflicts(attempt, consequence, "replaced")

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable
 from typing import Any
 
 from omnizarr.concurrency import fork
 from omnizarr.errors import InvalidArgument
-from omnizarr.stores.base import Range, Store, Versioned
+from omnizarr.stores.base import Range, Requests, Store, Values, Versioned
 from omnizarr.stores.identity import key_digest, unique_key
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.operations import can_list, check_key, list_prefix
 from omnizarr.stores.resolve import resolve
-from omnizarr.stores.wrappers import Values, VersionedValues, WrapperStore
+from omnizarr.stores.wrappers import VersionedValues, WrapperStore
 
 
 class CacheStore(WrapperStore):
@@ -72,7 +71,7 @@ class CacheStore(WrapperStore):
                 self._add(digest, value)
         return value
 
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+    def get_many(self, requests: Requests) -> Values:
         return [self.get(key, range) for key, range in requests]
 
     def _get_versioned(
@@ -89,7 +88,7 @@ class CacheStore(WrapperStore):
             self._add(self._digest(key, range, generation), value)
         return value, generation
 
-    def _get_many_versioned(self, requests: Iterable[tuple[str, Range | None]]) -> VersionedValues:
+    def _get_many_versioned(self, requests: Requests) -> VersionedValues:
         if self.validate:
             return [self._get_versioned(key, range) for key, range in requests]
         return [(value, None) for value in self.get_many(requests)]

@@ -8,20 +8,28 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.retry import REMOVED_DIRECTORY, Retry, TransientError, take_retry
 from omnizarr.errors import InvalidArgument, MissingModule, StoreError, WrongType
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Closeable, Range, flat, redact_urls
+from omnizarr.stores.base import (
+    Bytes,
+    Closeable,
+    Entry,
+    Names,
+    Range,
+    Requests,
+    Values,
+    flat,
+    redact_urls,
+)
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.operations import check_key, check_prefix, check_writable
 
 T = TypeVar("T")
-Keys: TypeAlias = list[str]  # inside the class `list` is a method
-Values: TypeAlias = list[bytes | None]
 _PATTERN = re.compile(r"[*?\[]")  # what makes `rm` look for other names
 # What a file system raises for a key that is not there.
 ABSENT: tuple[type[Exception], ...] = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
@@ -128,7 +136,7 @@ class FsspecStore(Closeable):
         path = self._path(key)
         return self._call("read", key, lambda: _part(self.fs.cat_file, path, range), None)
 
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+    def get_many(self, requests: Requests) -> Values:
         wanted = list(requests)
         if not getattr(self.fs, "async_impl", False) or len(wanted) < 2:
             return [self.get(key, range) for key, range in wanted]
@@ -245,15 +253,11 @@ class FsspecStore(Closeable):
     def list_prefix(self, prefix: str) -> Iterator[str]:
         yield from (key for key, _ in self._files(prefix))
 
-    def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
-        unknown = []
+    def list_entries(self, prefix: str) -> Iterator[Entry]:
         for key, about in self._files(prefix):
             size = about.get("size")
-            if size is None:
-                unknown.append(key)
-            elif about["type"] == "file":
-                yield key, int(size)
-        yield from self.sizes(unknown).items()
+            if size is None or about["type"] == "file":
+                yield Entry(key, None if size is None else int(size))
 
     def _files(self, prefix: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the keys below a prefix, with what is known of their values.
@@ -282,12 +286,12 @@ class FsspecStore(Closeable):
         found: Mapping[str, dict[str, Any]] = self.fs.find(top, detail=True)
         return found or (self.fs.ls(top) and {})  # which raises if it cannot be listed
 
-    def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
+    def list_dir(self, prefix: str) -> tuple[Names, Names]:
         check_prefix(prefix)
         keys, prefixes = self._level(prefix, fresh=True)
         return [*keys], prefixes
 
-    def _level(self, prefix: str, fresh: bool) -> tuple[dict[str, dict[str, Any]], Keys]:
+    def _level(self, prefix: str, fresh: bool) -> tuple[dict[str, dict[str, Any]], Names]:
         """Return the keys in a directory, with what is known of their values, and prefixes."""
 
         def ls() -> Any:
@@ -296,7 +300,7 @@ class FsspecStore(Closeable):
             return self.fs.ls(self._top(prefix), detail=True)
 
         keys: dict[str, dict[str, Any]] = {}
-        prefixes: Keys = []
+        prefixes: Names = []
         for entry in self._call("list", prefix, ls, ()):
             name = self._key(entry["name"].rstrip("/"))
             if not name.startswith(prefix) or name == prefix.rstrip("/"):

@@ -17,7 +17,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from email.utils import format_datetime, parsedate_to_datetime
@@ -43,7 +43,17 @@ from omnizarr.concurrency.retry import (
 )
 from omnizarr.errors import InvalidArgument, MissingModule, StoreError, known_names
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Closeable, Range, is_web_page, redact_url, redact_urls
+from omnizarr.stores.base import (
+    Bytes,
+    Closeable,
+    Range,
+    Requests,
+    Traits,
+    Values,
+    is_web_page,
+    redact_url,
+    redact_urls,
+)
 from omnizarr.stores.byte_ranges import Speed, fetch_each, fetch_many, fetch_many_versioned
 from omnizarr.stores.object import obstore
 from omnizarr.stores.operations import check_key, check_writable
@@ -65,8 +75,10 @@ class HTTPStore(Closeable):
     """The values of a web server below a URL."""
 
     read_only = True
-    to_write = "use another store: this is a web server"
-    lasting_generations = True  # but for weak ones
+    traits = Traits(
+        lasting_generations=True,  # but for weak ones
+        to_write="use another store: this is a web server",
+    )
 
     def __init__(
         self,
@@ -132,7 +144,7 @@ class HTTPStore(Closeable):
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         return self._value(key, range, fast=True)[0]
 
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+    def get_many(self, requests: Requests) -> Values:
         wanted = list(requests)
         if self.has_ranges:
             return fetch_many(self.get, wanted, self.speed)
@@ -142,20 +154,16 @@ class HTTPStore(Closeable):
             for value, (_, range) in zip(whole, wanted, strict=True)
         ]
 
-    def get_many_versioned(
-        self, requests: Iterable[tuple[str, Range | None]]
-    ) -> list[tuple[bytes | None, str | None]]:
+    def get_many_versioned(self, requests: Requests) -> list[tuple[bytes | None, str | None]]:
         def part(key: str, range: Range | None) -> tuple[bytes | None, str | None]:
             data, validator = self._value(key, range, fast=True)
-            return data, validator.marked
+            return data, validator.weak_or_strong
 
         return fetch_many_versioned(part, requests, self.speed)
 
     def get_each(self, keys: Sequence[str], use: Callable[[int, Any], object]) -> None:
-        def whole(key: str) -> Any:
-            return self._value(key, None, fast=True, copy=False)[0]
-
-        fetch_each(whole, keys, use, self.speed)
+        get = partial(self._value, range=None, fast=True, copy=False)
+        fetch_each(lambda key: get(key)[0], keys, use, self.speed)
 
     def get_versioned(
         self, key: str, range: Range | None = None
@@ -166,10 +174,7 @@ class HTTPStore(Closeable):
     def _value(
         self, key: str, range: Range | None, *, fast: bool = False, copy: bool = True
     ) -> tuple[bytes | None, _Validator]:
-        """Return a value or part of it; `fast`: obstore may make the first attempt.
-
-        Without `copy` it may be a buffer of obstore.
-        """
+        """Return a value or part of it; `fast`: obstore may ask first; `copy`: not its buffer."""
         requested = range if range is None or range.length != 0 else Range(range.start, 1)
         begun, failure = time.monotonic(), None
         response: Any = ...
@@ -359,6 +364,7 @@ class HTTPStore(Closeable):
     ) -> tuple[bytes, _Validator] | None:
         """Return the value in a response, or None for a missing key; raise for anything else."""
         status = response.status
+        said = f"the server responds {status} {response.reason or ''}".strip()
         if status in self.absent_status:
             return None
         if status == 416 and ranged and range is not None:
@@ -369,11 +375,9 @@ class HTTPStore(Closeable):
                 f" storage_options={{'absent_status': {{{status}}}}}"
             )
         if status in TRANSIENT_STATUS:
-            raise TransientError(
-                f"the server responds {_status_line(response)}", _retry_after(response)
-            )
+            raise TransientError(said, _retry_after(response))
         if status not in (200, 206):
-            raise StoreError(f"the server responds {_status_line(response)}")
+            raise StoreError(said)
         start = range.start if ranged and status == 206 and range is not None else 0
         if is_web_page(response.headers.get("Content-Type"), body, start):
             raise StoreError(
@@ -400,10 +404,7 @@ class HTTPStore(Closeable):
     # What it is
 
     def close(self) -> None:
-        """Close idle connections; the store can still be used.
-
-        Those of obstore are shared by stores, and end a little later.
-        """
+        """Close idle connections; the store can still be used."""
         self._native = None
         pools, self._pools = self._pools, None
         if pools is not None and pools[0] == os.getpid():
@@ -477,8 +478,7 @@ def _connections(url: str, check: Callable[[str], object] | None) -> urllib3.Poo
 def _proxy(url: str) -> str | None:
     """Return the proxy of the environment for a URL."""
     parts = urlsplit(url)
-    proxy = getproxies().get(parts.scheme)
-    return None if proxy is None or proxy_bypass(parts.netloc) else proxy
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 def _body(response: Any, end: float) -> bytes:
@@ -546,7 +546,7 @@ class _Validator(NamedTuple):
         return self.text if self.strong else None
 
     @property
-    def marked(self) -> str | None:
+    def weak_or_strong(self) -> str | None:
         """The text, which begins with ``W/`` if it is not strong."""
         if self.text is None or self.strong or self.text.startswith("W/"):
             return self.text
@@ -586,10 +586,6 @@ def _validator_of(meta: obstore.Meta) -> _Validator:
         return _Validator(tag or None, bool(tag) and not tag.startswith("W/"))
     text = tag or f"modified {format_datetime(meta['last_modified'], usegmt=True)}"
     return _Validator(text, time.time() - modified >= _STABLE_HERE)
-
-
-def _status_line(response: Any) -> str:
-    return f"{response.status} {response.reason or ''}".strip()
 
 
 def _retry_after(response: Any) -> float:

@@ -18,37 +18,19 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.file_locks import NAME, Taken
 from omnizarr.concurrency.pool import start_thread
 from omnizarr.concurrency.retry import AnswerLost
 from omnizarr.errors import Conflict, OmnizarrError, warn
+from omnizarr.stores.base import CompareAndSetStore
 
 LEASE = 15.0  # seconds without a sign of life
 POLL = 0.05  # seconds at most between two looks at a lock of somebody else
 # The monotonic clock of Linux stands still while a machine is suspended, this one does not.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
-
-
-class CompareAndSetStore(Protocol):
-    """The methods of a store that a lease uses."""
-
-    def get(self, key: str) -> bytes | None:
-        """Return a value."""
-
-    def get_versioned(self, key: str) -> tuple[bytes | None, str | None]:
-        """Return a value with its generation."""
-
-    def generation(self, key: str) -> str | None:
-        """Return what changes with the value; None where there is none."""
-
-    def set_if(self, key: str, value: bytes, generation: str | None) -> bool:
-        """Store a value if that of a generation is still there; return False otherwise."""
-
-    def erase(self, key: str) -> None:
-        """Remove a value."""
 
 
 def lease_key(prefix: str, kind: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, MutableMapping
 
 from omnizarr.concurrency import key_locks
-from omnizarr.stores.base import Bytes, Closeable, Range, flat
+from omnizarr.stores.base import Bytes, Closeable, Range, Traits, flat
 from omnizarr.stores.identity import ObjectIdentity, StorageIdentity, inside
 from omnizarr.stores.operations import check_key, check_writable
 
@@ -26,9 +26,7 @@ class MemoryStore(Closeable):
 
     _copies_share_values = True
 
-    low_latency = True
-    cheap_requests = True
-    process_local = True
+    traits = Traits(low_latency=True, cheap_requests=True, process_local=True)
     read_only = False
 
     def __init__(

@@ -1,9 +1,4 @@
-"""The whole store interface for any store: native where a store has it, derived where not.
-
-A reader of a shard requests its index first and then the chunks that it refers to; another writer
-may replace the shard in between. `read_consistently` reads from a snapshot where a store has one,
-and otherwise notices by the generation of every part that the value was replaced.
-"""
+"""The whole store interface for any store: native where a store has it, derived where not."""
 
 from __future__ import annotations
 
@@ -14,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from omnizarr.concurrency.retry import AnswerLost, Overtaken, retry_conflicts
 from omnizarr.errors import (
@@ -30,26 +25,21 @@ from omnizarr.model.paths import is_ours
 from omnizarr.stores import leases
 from omnizarr.stores.base import (
     Bytes,
+    CompareAndSetStore,
     Entry,
-    ErasesPrefix,
     GetMany,
-    GetsManyVersioned,
     HasSizes,
-    Lists,
-    ListsDir,
     ListsEntries,
-    ListsPrefix,
-    ListsSizes,
     LockKind,
     Range,
+    Requests,
     SetsIf,
-    SetsMany,
     SetsPartially,
     Store,
     Versioned,
     flat,
+    traits,
 )
-from omnizarr.stores.byte_ranges import Speed, first_parts
 
 _ROOM = 100  # bytes of the names of a stage and of chunks
 _BATCH = 1000  # keys whose sizes are requested at a time
@@ -60,7 +50,7 @@ T = TypeVar("T")
 # Reading
 
 
-def get_many(store: Store, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+def get_many(store: Store, requests: Requests) -> list[bytes | None]:
     """Return values, or parts of them, in the order of the requests; None for missing keys."""
     many = getattr(store, "get_many", None)  # faster than isinstance
     if many is not None:
@@ -98,116 +88,15 @@ def snapshot(store: Store) -> AbstractContextManager[GetMany]:
     return nullcontext(partial(get_many, store)) if taken is None else taken
 
 
-class ValueReplaced(Overtaken):
-    """A part of a value belongs to another value than an earlier part."""
-
-
-class ConsistentReader:
-    """Fetches parts of values; raises `ValueReplaced` if a value was replaced in between.
-
-    A store without generations for every part is read by `fetch`. The first part of a value, the
-    index of a shard, is remembered for the next reader where generations last: it is right if the
-    parts that follow have the same generation. `verify` asks for those values of which none did.
-
-    With `size`, what values have at most, a first part that is not remembered is fetched together
-    with the rest of its value.
-    """
-
-    def __init__(self, store: Store, fetch: GetMany | None = None, size: int = 0) -> None:
-        self._store, self._size = store, size
-        self._whole: dict[str, bytes] = {}  # values that came with their first part
-        self._fetch = partial(get_many, store) if fetch is None else fetch
-        self._has_generations = isinstance(store, GetsManyVersioned)
-        self._known: dict[str, str] = {}
-        self._unverified: dict[str, Range] = {}  # remembered first parts that were used
-        lasting = self._has_generations and getattr(store, "lasting_generations", False)
-        self._first_parts = first_parts(store) if lasting else None
-
-    def __call__(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
-        if not self._has_generations or all(part is None for _, part in requests):
-            return self._fetch(requests)
-        if self._first_parts is None:
-            return self._fetch_parts(requests)
-        found: dict[int, bytes | None] = {}
-        for number, (key, part) in enumerate(requests):
-            if part is not None and key in self._whole:
-                found[number] = part.of(self._whole[key])
-                continue
-            known = self._first_parts.get((key, part)) if key not in self._known else None
-            if part is not None and known is not None:
-                found[number], self._known[key] = known
-                self._unverified[key] = part
-        wanted = [request for number, request in enumerate(requests) if number not in found]
-        fetched = iter(self._fetch_parts(wanted) if wanted else ())
-        return [found[n] if n in found else next(fetched) for n in range(len(requests))]
-
-    def _fetch_parts(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
-        wanted = [(key, self._widened(key, part)) for key, part in requests]
-        found = self._store.get_many_versioned(wanted)  # type: ignore[attr-defined]  # just seen
-        results: list[bytes | None] = []
-        for (key, part), (_, wide), (data, generation) in zip(requests, wanted, found, strict=True):
-            if part is not None and wide != part and data is not None:
-                if len(data) < self._size:  # there is no more of it
-                    self._whole[key] = data
-                data = part.of(data)
-            results.append(data)
-            known = self._known.get(key)
-            if part is None:
-                continue
-            if known is None and generation is not None:
-                self._known[key] = generation
-                if self._first_parts is not None and data is not None:
-                    self._first_parts.put((key, part), data, generation)
-            elif known is not None and (data is None or generation is not None):
-                if data is None or not _same_generation(known, generation):
-                    self._forget(key)
-                    raise ValueReplaced(f"{key!r} in {self._store!r}")
-                self._unverified.pop(key, None)
-        return results
-
-    def _widened(self, key: str, part: Range | None) -> Range | None:
-        """Return the range that is requested for a part: all of the value for the first one."""
-        if not self._size or part is None or key in self._known or part.start > 0:
-            return part
-        return Range(-self._size) if part.start < 0 else Range(0, self._size)
-
-    def verify(self) -> None:
-        """Raise if a value was replaced of which nothing but a remembered part was used."""
-        if self._unverified:
-            self._fetch_parts([*self._unverified.items()])
-
-    def _forget(self, key: str) -> None:
-        if self._first_parts is not None and key in self._unverified:
-            self._first_parts.forget((key, self._unverified[key]))
-
-
-def _same_generation(known: str | None, other: str | None) -> bool:
-    """Return True if two generations are equal; one may be weak, as HTTP calls it."""
-    return known == other or (known or "").removeprefix("W/") == (other or "").removeprefix("W/")
-
-
-def read_consistently(store: Store, read: Callable[[ConsistentReader], T]) -> T:
-    """Return what `read` returns; call it again if a value was replaced while it was read."""
-
-    def attempt() -> T:
-        with snapshot(store) as fetch:
-            reader = ConsistentReader(store, fetch)
-            found = read(reader)
-            reader.verify()
-            return found
-
-    consequence = " while it was read; read it again when it is written less often"
-    return retry_conflicts(attempt, consequence, "replaced")
-
-
 # Writing
 
 
 def set_many(store: Store, values: Iterable[tuple[str, Bytes]]) -> None:
     """Store several whole values."""
     check_writable(store)
-    if isinstance(store, SetsMany):
-        store.set_many(values)
+    many = getattr(store, "set_many", None)
+    if many is not None:
+        many(values)
         return
     for key, value in values:
         store.set(key, value)
@@ -270,8 +159,9 @@ def erase_prefix(store: Store, prefix: str) -> None:
     """Erase all keys below a prefix, which ends in ``/`` or is empty for everything."""
     check_writable(store)
     check_prefix(prefix)
-    if isinstance(store, ErasesPrefix):
-        store.erase_prefix(prefix)
+    erase = getattr(store, "erase_prefix", None)
+    if erase is not None:
+        erase(prefix)
     else:
         erase_values(store, list(list_prefix(store, prefix)))
 
@@ -308,11 +198,7 @@ def changing(store: Store) -> AbstractContextManager[None]:
     return nullcontext() if take is None else take()
 
 
-class Conditional(Store, Versioned, SetsIf, Protocol):
-    """A store that can compare and set."""
-
-
-def supports_compare_and_set(store: Store) -> TypeGuard[Conditional]:
+def supports_compare_and_set(store: Store) -> TypeGuard[CompareAndSetStore]:
     """Return True if concurrent changes are detected by compare-and-set, not kept out by locks."""
     if getattr(store, "lock_keys", None) is not None:  # faster than isinstance
         return False
@@ -343,16 +229,16 @@ def update_value(
         else:
             store.set(key, new)
         return True
-    conditional = store
+    comparing = store
 
     def attempt() -> bool:
-        old, generation = conditional.get_versioned(key)
+        old, generation = comparing.get_versioned(key)
         new = change(old)
         if new is old:
             return False
         if new is None:
-            conditional.erase(key)
-        elif not conditionally(partial(conditional.set_if, key, new, generation)):
+            comparing.erase(key)
+        elif not conditionally(partial(comparing.set_if, key, new, generation)):
             raise Overtaken(f"{key!r} in {store!r}")
         return True
 
@@ -408,23 +294,19 @@ def waits_for(store: Store) -> bool:
 
 def can_list(store: Store) -> bool:
     """Return True if a store can list its keys."""
-    return isinstance(store, (Lists, ListsPrefix, ListsDir))
-
-
-def can_erase(store: Store) -> bool:
-    """Return True unless a store states that it keeps every key for good, with `erases`."""
-    return bool(getattr(store, "erases", True))
+    return any(hasattr(store, name) for name in ("list", "list_prefix", "list_dir"))
 
 
 def list_prefix(store: Store, prefix: str) -> Iterator[str]:
     """Yield all keys below a prefix."""
     check_prefix(prefix)
-    if isinstance(store, ListsPrefix):
-        yield from store.list_prefix(prefix)
-    elif isinstance(store, Lists):
-        yield from (key for key in store.list() if key.startswith(prefix))
-    elif isinstance(store, ListsDir):
-        keys, prefixes = store.list_dir(prefix)
+    lists: Any = store
+    if hasattr(store, "list_prefix"):
+        yield from lists.list_prefix(prefix)
+    elif hasattr(store, "list"):
+        yield from (key for key in lists.list() if key.startswith(prefix))
+    elif hasattr(store, "list_dir"):
+        keys, prefixes = lists.list_dir(prefix)
         yield from keys
         for inner in prefixes:
             yield from list_prefix(store, inner)
@@ -437,13 +319,15 @@ def list_sizes(store: Store, prefix: str) -> Iterator[tuple[str, int]]:
 
     Keys without a readable value, such as named pipes in a directory, are left out.
     """
-    check_prefix(prefix)
-    if isinstance(store, ListsSizes):
-        yield from store.list_sizes(prefix)
-        return
-    keys = list_prefix(store, prefix)
-    while some := [*itertools.islice(keys, _BATCH)]:
-        yield from sizes(store, some).items()
+    if isinstance(store, ListsEntries):
+        entries = list_entries(store, prefix)
+    else:
+        entries = map(Entry, list_prefix(store, prefix))
+    while some := [*itertools.islice(entries, _BATCH)]:
+        unknown = sizes(store, [entry.key for entry in some if entry.size is None])
+        for key, size, _, _ in some:
+            if size is not None or key in unknown:
+                yield key, unknown[key] if size is None else size
 
 
 def list_entries(store: Store, prefix: str) -> Iterator[Entry]:
@@ -454,7 +338,7 @@ def list_entries(store: Store, prefix: str) -> Iterator[Entry]:
     check_prefix(prefix)
     if isinstance(store, ListsEntries):
         yield from store.list_entries(prefix)
-    elif isinstance(store, (ListsSizes, HasSizes)):
+    elif isinstance(store, HasSizes):
         yield from (Entry(key, size) for key, size in list_sizes(store, prefix))
     else:
         yield from map(Entry, list_prefix(store, prefix))
@@ -463,8 +347,9 @@ def list_entries(store: Store, prefix: str) -> Iterator[Entry]:
 def list_dir(store: Store, prefix: str) -> tuple[list[str], list[str]]:
     """Return the keys and prefixes one level below a prefix, in full and sorted."""
     check_prefix(prefix)
-    if isinstance(store, ListsDir):
-        keys, prefixes = store.list_dir(prefix)
+    level = getattr(store, "list_dir", None)
+    if level is not None:
+        keys, prefixes = level(prefix)
         return sorted(keys), sorted(prefixes)
     return one_level(list_prefix(store, prefix), prefix)
 
@@ -518,59 +403,45 @@ def scan_sorted(keys: Sequence[str]) -> Callable[[str], Iterator[str]]:
     return lambda start: (keys[i] for i in range(bisect_left(keys, start), len(keys)))
 
 
-# Declared abilities
+# Traits
 
 
 def has_low_latency(store: object) -> bool:
-    """Return True for a store that declares `LowLatency`."""
-    return bool(getattr(store, "low_latency", False))
-
-
-def prefers_whole(store: object, nbytes: int, requests: int = 2) -> bool:
-    """Return True if so many bytes come sooner than responses to `requests` more, one by one."""
-    speed = getattr(store, "speed", None)
-    return isinstance(speed, Speed) and speed.prefers_whole(nbytes, requests)
+    """Return True if two requests to a store cost little more than one."""
+    return traits(store).low_latency
 
 
 def has_cheap_requests(store: object) -> bool:
-    """Return True for a store that declares `CheapRequests`."""
-    return bool(getattr(store, "cheap_requests", False))
-
-
-def sends_values(store: object) -> bool:
-    """Return True for a store that declares `SendsValues`."""
-    return bool(getattr(store, "sends_values", False))
+    """Return True if a request to a store costs a system call at most."""
+    return traits(store).cheap_requests
 
 
 def is_process_local(store: object) -> bool:
-    """Return True for a store that declares `ProcessLocal`, and for one that wraps such a store."""
-    return _declares(store, "process_local")
+    """Return True for a store in memory, and for one that wraps such a store."""
+    return traits(store).process_local
 
 
 def commits_changes(store: object) -> bool:
-    """Return True for a store that declares `CommitsChanges`, or wraps such a store.
+    """Return True for a store that shows changes when they are committed, or wraps such a store.
 
     The new shape of an array is stored there before the chunks that need it.
     """
-    return _declares(store, "commits_changes")
+    return traits(store).commits_changes
 
 
-def _declares(store: object, name: str) -> bool:
-    while store is not None:
-        if getattr(store, name, False):
-            return True
-        store = getattr(store, "inner", None)
-    return False
+def can_erase(store: Store) -> bool:
+    """Return True unless a store keeps every key for good."""
+    return traits(store).erases
 
 
 def file_root(store: object) -> Path | None:
-    """Return the directory of a store that declares `KeepsFiles`, else None."""
+    """Return the directory of a store in which every value is a file, else None."""
     root: Path | None = getattr(store, "file_root", None)
     return root
 
 
 def direct_file_root(store: object) -> bytes | None:
-    """Return the directory of a store whose class declares `DirectFiles`, else None."""
+    """Return the directory whose files compiled code may access; None where a class has none."""
     kind = type(store)
     root: bytes | None = None
     if "direct_file_root" in vars(kind):
@@ -579,7 +450,7 @@ def direct_file_root(store: object) -> bytes | None:
 
 
 def direct_values(store: object) -> MutableMapping[str, bytes] | None:
-    """Return the dictionary of a store whose class declares `DirectValues`, else None."""
+    """Return the dictionary in which values may be looked up; None where a class has none."""
     kind = type(store)
     values: MutableMapping[str, bytes] | None = None
     if "direct_values" in vars(kind):
@@ -593,21 +464,8 @@ def direct_values(store: object) -> MutableMapping[str, bytes] | None:
 def check_writable(store: Store) -> None:
     """Raise if a store is read-only."""
     if store.read_only:
-        how = to_write(store) or "open it with mode 'r+' or 'a'"
+        how = traits(store).to_write or "open it with mode 'r+' or 'a'"
         raise ReadOnly(f"{store!r} is read-only; to write, {how}")
-
-
-def to_write(store: object) -> str | None:
-    """Return how to write what is in a store that no mode makes writable; None for others.
-
-    It is the attribute `to_write` of the store, or of one that it wraps.
-    """
-    while getattr(store, "read_only", False):
-        how: str | None = getattr(store, "to_write", None)
-        if how is not None:
-            return how
-        store = getattr(store, "inner", None)
-    return None
 
 
 def is_key(text: str) -> bool:
@@ -649,6 +507,11 @@ def check_offset(key: str, start: int) -> None:
     """Raise if an offset in a value is negative."""
     if start < 0:
         raise StoreError(f"cannot write part of {key!r} at {start}: offsets count from 0")
+
+
+def named(keys: Iterable[str]) -> str:
+    """Return the first few keys, for a message."""
+    return ", ".join(itertools.islice(keys, 3))
 
 
 # Errors of back ends

@@ -11,20 +11,22 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from omnizarr.concurrency import fork
+from omnizarr.concurrency.fork import Usage
 from omnizarr.concurrency.retry import MAY_BE_DONE, AnswerLost, Retry, superseded
-from omnizarr.concurrency.usage import Usage
 from omnizarr.errors import InvalidName, MissingModule, StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Closeable, Range, flat, redact_url
+from omnizarr.stores.base import Bytes, Names, Range, Requests, Values, flat, redact_url
+from omnizarr.stores.database import DatabaseStore
 from omnizarr.stores.operations import (
     check_key,
     check_offset,
     check_prefix,
     check_writable,
+    named,
     translated_errors,
 )
 
@@ -33,10 +35,6 @@ try:
     from redis.backoff import NoBackoff
 except ImportError as e:
     raise MissingModule("Redis stores need a package: pip install 'omnizarr[redis]'") from e
-
-# Inside the class `list` is a method.
-Names: TypeAlias = list[str]
-Values: TypeAlias = list[bytes | None]
 
 _ERRORS = (redis.RedisError, OSError, UnicodeError)
 _NO_ANSWER = (redis.ConnectionError, redis.TimeoutError, OSError)
@@ -59,7 +57,7 @@ _GET_VERSIONED = _VALUE + (
 )
 
 
-class RedisStore(Closeable):
+class RedisStore(DatabaseStore):
     """The keys of a Redis database that start with a prefix.
 
     Messages do not contain passwords of the URL.
@@ -70,8 +68,6 @@ class RedisStore(Closeable):
         read_only: True to refuse all writes.
         **options: Options of the client.
     """
-
-    low_latency = True
 
     def __init__(
         self,
@@ -141,14 +137,11 @@ class RedisStore(Closeable):
 
     # Reading
 
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        return self.get_many([(key, range)])[0]
-
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+    def get_many(self, requests: Requests) -> Values:
         requested = [(self._name(key), range) for key, range in requests]
         if not requested:
             return []
-        with self._using("read", ", ".join(self._keys(name for name, _ in requested[:3]))):
+        with self._using("read", named(self._keys(name for name, _ in requested[:3]))):
             pipeline = self._redis().pipeline(transaction=True)
             for name, range in requested:
                 if range is None:
@@ -164,7 +157,7 @@ class RedisStore(Closeable):
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         requested = [*keys]
-        with self._using("read", ", ".join(requested[:3])):
+        with self._using("read", named(requested)):
             pipeline = self._redis().pipeline(transaction=True)
             for key in requested:
                 pipeline.exists(self._name(key))
@@ -176,7 +169,7 @@ class RedisStore(Closeable):
     def generation(self, key: str) -> str | None:
         name = self._name(key)
         with self._using("read", key):
-            return _text(self._redis().eval(_GENERATION, 1, name))
+            return _digest(self._redis().eval(_GENERATION, 1, name))
 
     def get_versioned(
         self, key: str, range: Range | None = None
@@ -184,18 +177,15 @@ class RedisStore(Closeable):
         name = self._name(key)
         with self._using("read", key):
             reply: Any = self._redis().eval(_GET_VERSIONED, 1, name, *_bounds(range or Range()))
-        return _part(reply[1] is not None, reply[0], range or Range()), _text(reply[1])
+        return _part(reply[1] is not None, reply[0], range or Range()), _digest(reply[1])
 
     # Writing
-
-    def set(self, key: str, value: Bytes) -> None:
-        self.set_many([(key, value)])
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         check_writable(self)
         rows = {self._name(key): bytes(flat(value)) for key, value in values}
         if rows:
-            with self._using("write", ", ".join(self._keys([*rows][:3]))):
+            with self._using("write", named(self._keys(rows))):
                 self._redis().mset(rows)
 
     def set_partial(self, key: str, start: int, value: Bytes) -> None:
@@ -204,9 +194,6 @@ class RedisStore(Closeable):
         check_offset(key, start)
         with self._using("write", key):
             self._redis().setrange(name, start, bytes(flat(value)))
-
-    def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
-        return self.change_if({key: value}, {key: generation})
 
     def change_if(
         self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
@@ -225,7 +212,7 @@ class RedisStore(Closeable):
             client = self._redis(repeats=False)
             return bool(client.eval(_CHANGE_IF, len(names), *names, *given))
 
-        what = ", ".join([*changes][:3])
+        what = named(changes)
         with self._using("write", what):
             done = _RETRY.call(attempt, _NO_ANSWER)
         if not done and attempts > 1:
@@ -246,9 +233,6 @@ class RedisStore(Closeable):
                 self._redis().unlink(*names[start : start + _BATCH])
 
     # Listing
-
-    def list(self) -> Iterator[str]:
-        yield from self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         check_prefix(prefix)
@@ -317,5 +301,5 @@ def _part(exists: bool, value: bytes, range: Range) -> bytes | None:
     return value if range.length is None else value[: range.length]
 
 
-def _text(reply: Any) -> str | None:
+def _digest(reply: Any) -> str | None:
     return None if reply is None else bytes(reply).decode()

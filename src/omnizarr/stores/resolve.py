@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, MutableMapping
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import unquote
@@ -14,7 +15,15 @@ from urllib.parse import unquote
 from omnizarr import registry
 from omnizarr.concurrency.cache import cached
 from omnizarr.errors import InvalidArgument, StoreError, known_names
-from omnizarr.stores.base import Bytes, Closeable, Range, Store, redact_url, redact_urls
+from omnizarr.stores.base import (
+    Bytes,
+    Closeable,
+    Range,
+    Store,
+    redact_url,
+    redact_urls,
+    traits,
+)
 from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.memory import MemoryStore
@@ -255,7 +264,7 @@ class MinimalStore(Closeable):
         kind: Any = type(inner)
         self._takes_range = takes_range(kind)
         self._erase = getattr(inner, "erase", None) or getattr(inner, "delete", None)
-        self.erases = self._erase is not None
+        self.traits = replace(traits(inner).behind_wrapper(), erases=self._erase is not None)
         for name in _OPTIONAL_METHODS:
             if callable(getattr(inner, name, None)):
                 setattr(self, name, getattr(inner, name))

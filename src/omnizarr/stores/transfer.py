@@ -24,11 +24,10 @@ from typing import Any, Literal, TypeAlias
 from omnizarr import config
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.errors import StoreError
-from omnizarr.stores.base import Entry, Range, SetsParts, Store
+from omnizarr.stores.base import Entry, Range, Store
+from omnizarr.stores.byte_ranges import ConsistentReader, ValueReplaced
 from omnizarr.stores.local.atomic_files import status_of_files
 from omnizarr.stores.operations import (
-    ConsistentReader,
-    ValueReplaced,
     direct_file_root,
     file_root,
     get_many,
@@ -102,7 +101,7 @@ class ValueCopy:
     @property
     def takes_parts(self) -> bool:
         """True if a large value need not be in memory as a whole."""
-        return isinstance(self.target, SetsParts)
+        return hasattr(self.target, "set_parts")
 
     @property
     def _copies_files(self) -> bool:

@@ -5,50 +5,45 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.concurrency.retry import Overtaken, retry_conflicts
-from omnizarr.errors import StoreError
 from omnizarr.stores import operations
 from omnizarr.stores.base import (
     Bytes,
-    ChangesIf,
-    ChecksNewKeys,
     Closeable,
     Entry,
-    GetsManyVersioned,
-    HasSizes,
-    ListsEntries,
-    ListsSizes,
     LockKind,
-    Locks,
+    Names,
     Range,
-    SetsIf,
-    SetsNew,
-    SetsPartially,
+    Requests,
     Store,
-    Versioned,
+    Values,
+    traits,
 )
 from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.leases import Lease
 from omnizarr.stores.operations import check_key, check_offset, check_prefix, check_writable
 
-Names: TypeAlias = list[str]
-Values: TypeAlias = list[bytes | None]
 VersionedValues: TypeAlias = list[tuple[bytes | None, str | None]]
 T = TypeVar("T")
 _PAGE = 10_000  # entries of a listing that are in memory at a time
 
-
+_LISTING = ("list", "list_prefix", "list_dir", "erase_prefix")  # all follow from one of them
+# Other methods that a wrapper has if the inner store has them.
+_PASSED_ON = (
+    *("generation", "get_versioned", "get_many_versioned", "sizes", "list_entries"),
+    *("set_if", "change_if", "set_new", "set_partial", "lock_keys", "check_new_key"),
+)
 # Methods that do the same thing: a store that has one of its own offers no other that would be
 # passed on, so that nothing reaches the inner store past it.
-_SIZES = ("sizes", "list_sizes", "list_entries")
 _SAME = (
-    ("get", "get_many", "get_versioned", "get_many_versioned", *_SIZES),
+    ("get", "get_many", "get_versioned", "get_many_versioned", "sizes", "list_entries"),
     ("set", "set_many", "set_new", "set_if", "set_partial", "change_if"),
     ("erase", "erase_prefix", "change_if"),
-    ("list", "list_prefix", "list_dir", *_SIZES),
+    ("list", "list_prefix", "list_dir", "sizes", "list_entries"),
 )
 
 
@@ -65,31 +60,13 @@ class WrapperStore(Closeable):
     _covers_all = True  # in a class whose overridden methods need no others: see `_SAME`
 
     def __init__(self, inner: Store, *, read_only: bool | None = None) -> None:
-        self.inner = inner
+        self.inner: Any = inner
+        self.traits = traits(inner).behind_wrapper()
         self.read_only = inner.read_only if read_only is None else read_only or inner.read_only
         self._bind()
 
     def _bind(self) -> None:
         """Give this object the optional methods that the inner store has, and no others."""
-        listing = operations.can_list(self.inner)
-        has = {
-            "list": listing,
-            "list_prefix": listing,
-            "list_dir": listing,
-            "list_sizes": isinstance(self.inner, ListsSizes),
-            "list_entries": isinstance(self.inner, ListsEntries),
-            "erase_prefix": listing,
-            "generation": isinstance(self.inner, Versioned),
-            "get_versioned": isinstance(self.inner, Versioned),
-            "get_many_versioned": isinstance(self.inner, GetsManyVersioned),
-            "set_if": isinstance(self.inner, SetsIf),
-            "change_if": isinstance(self.inner, ChangesIf),
-            "set_new": isinstance(self.inner, SetsNew),
-            "set_partial": isinstance(self.inner, SetsPartially),
-            "lock_keys": isinstance(self.inner, Locks),
-            "check_new_key": isinstance(self.inner, ChecksNewKeys),
-            "sizes": isinstance(self.inner, HasSizes),
-        }
         kind = type(self)
         base = next(each for each in kind.__mro__ if "_covers_all" in vars(each))
         own = {
@@ -99,19 +76,11 @@ class WrapperStore(Closeable):
             if getattr(kind, name, None) is not getattr(base, name, None)
         }
         self._left_out = {name for names in _SAME if own & {*names} for name in names} - own
-        self._bound = [name for name in has if has[name] and name not in own | self._left_out]
+        offered = [name for name in _PASSED_ON if hasattr(self.inner, name)]
+        offered += _LISTING if operations.can_list(self.inner) else ()
+        self._bound = [name for name in offered if name not in own | self._left_out]
         for name in self._bound:
             setattr(self, name, getattr(self, f"_{name}"))
-
-    @property
-    def lists_all(self) -> bool:
-        """False where the inner store may leave out keys that it has."""
-        return bool(getattr(self.inner, "lists_all", True))
-
-    @property
-    def erases(self) -> bool:
-        """False where the inner store cannot erase."""
-        return operations.can_erase(self.inner)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in self._bound}
@@ -133,54 +102,59 @@ class WrapperStore(Closeable):
         return run()
 
     def _check(self, *keys: str) -> None:
-        operations.check_writable(self)
+        check_writable(self)
         for key in keys:
-            operations.check_key(key)
+            check_key(key)
+
+    def _pass_on(self, operation: str, key: str, *args: Any) -> Any:
+        """Call the method of the inner store for one key."""
+        inside, method = self._to_inner(check_key(key)), getattr(self.inner, operation)
+        return self._call(operation, [key], lambda: method(inside, *args))
+
+    def _change(self, operation: str, key: str, *args: Any) -> Any:
+        check_writable(self)
+        return self._pass_on(operation, key, *args)
+
+    # Reading
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
-        inside = self._to_inner(operations.check_key(key))
-        return self._call("get", [key], lambda: self.inner.get(inside, range))
+        found: bytes | None = self._pass_on("get", key, range)
+        return found
 
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+    def get_many(self, requests: Requests) -> Values:
         if "get_many" in self._left_out:
             return [self.get(key, range) for key, range in requests]
-        requested = [(operations.check_key(key), range) for key, range in requests]
-        inside = [(self._to_inner(key), range) for key, range in requested]
-        return self._call(
-            "get_many",
-            [key for key, _ in requested],
-            lambda: operations.get_many(self.inner, inside),
-        )
+        return self._get_together(requests, lambda asked: operations.get_many(self.inner, asked))
 
-    def _get_many_versioned(self, requests: Iterable[tuple[str, Range | None]]) -> VersionedValues:
-        requested = [(operations.check_key(key), range) for key, range in requests]
-        inside = [(self._to_inner(key), range) for key, range in requested]
-        names = [key for key, _ in requested]
-        inner: Any = self.inner  # it has the method, or this would not be bound
-        return self._call("get_many", names, lambda: inner.get_many_versioned(inside))
+    def _get_many_versioned(self, requests: Requests) -> VersionedValues:
+        found: VersionedValues = self._get_together(requests, self.inner.get_many_versioned)
+        return found
+
+    def _get_together(self, requests: Requests, get: Callable[[Requests], T]) -> T:
+        asked = [(check_key(key), range) for key, range in requests]
+        inside = [(self._to_inner(key), range) for key, range in asked]
+        return self._call("get_many", [key for key, _ in asked], lambda: get(inside))
 
     def _generation(self, key: str) -> str | None:
-        inside = self._to_inner(operations.check_key(key))
-        return self._call("generation", [key], lambda: _versioned(self.inner).generation(inside))
+        found: str | None = self._pass_on("generation", key)
+        return found
 
     def _get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
-        inside = self._to_inner(operations.check_key(key))
-        return self._call(
-            "get_versioned", [key], lambda: _versioned(self.inner).get_versioned(inside, range)
-        )
+        value, generation = self._pass_on("get_versioned", key, range)
+        return value, generation
 
     def _sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        requested = [operations.check_key(key) for key in keys]
-        inside = [*map(self._to_inner, requested)]
-        found = self._call("sizes", requested, lambda: operations.sizes(self.inner, inside))
+        asked = [check_key(key) for key in keys]
+        inside = [*map(self._to_inner, asked)]
+        found = self._call("sizes", asked, lambda: operations.sizes(self.inner, inside))
         return {self._from_inner(key): size for key, size in found.items()}
 
+    # Writing
+
     def set(self, key: str, value: Bytes) -> None:
-        self._check(key)
-        inside = self._to_inner(key)
-        self._call("set", [key], lambda: self.inner.set(inside, value))
+        self._change("set", key, value)
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         rows = list(values)
@@ -195,61 +169,47 @@ class WrapperStore(Closeable):
         )
 
     def _set_new(self, key: str, value: Bytes) -> bool:
-        self._check(key)
-        inside = self._to_inner(key)
-        return self._call("set_new", [key], lambda: operations.set_new(self.inner, inside, value))
+        return bool(self._change("set_new", key, value))
 
     def _set_partial(self, key: str, start: int, value: Bytes) -> None:
-        self._check(key)
-        part = (self._to_inner(key), start, value)
-        self._call("set_partial", [key], lambda: operations.set_partial_values(self.inner, [part]))
+        self._change("set_partial", key, start, value)
 
     def _set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
-        self._check(key)
-        inside = self._to_inner(key)
-        return self._call(
-            "set_if", [key], lambda: _setting(self.inner).set_if(inside, value, generation)
-        )
+        return bool(self._change("set_if", key, value, generation))
 
     def _change_if(
         self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
     ) -> bool:
         self._check(*changes)
-        inner: Any = self.inner  # it has the method, or this would not be bound
         new = {self._to_inner(key): value for key, value in changes.items()}
         old = {self._to_inner(key): generation for key, generation in expected.items()}
-        return self._call("change_if", [*changes], lambda: bool(inner.change_if(new, old)))
+        return self._call("change_if", [*changes], lambda: bool(self.inner.change_if(new, old)))
 
     def erase(self, key: str) -> None:
-        self._check(key)
-        inside = self._to_inner(key)
-        self._call("erase", [key], lambda: self.inner.erase(inside))
+        self._change("erase", key)
+
+    def _erase_prefix(self, prefix: str) -> None:
+        check_writable(self)
+        check_prefix(prefix)
+        inside = self._to_inner(prefix)
+        self._call("erase_prefix", [prefix], lambda: operations.erase_prefix(self.inner, inside))
 
     def _check_new_key(self, key: str) -> None:
-        inner: Any = self.inner  # it has the method, or this would not be bound
-        inner.check_new_key(self._to_inner(key))
+        self.inner.check_new_key(self._to_inner(key))
 
     def _lock_keys(
         self, prefix: str, keys: Iterable[str], kind: LockKind
     ) -> AbstractContextManager[None]:
-        operations.check_writable(self)
+        check_writable(self)
         return operations.lock(self.inner, self._to_inner(prefix), map(self._to_inner, keys), kind)
 
-    def _erase_prefix(self, prefix: str) -> None:
-        operations.check_writable(self)
-        operations.check_prefix(prefix)
-        inside = self._to_inner(prefix)
-        self._call("erase_prefix", [prefix], lambda: operations.erase_prefix(self.inner, inside))
+    # Listing
 
     def _list(self) -> Iterator[str]:
-        yield from self._list_prefix("")
+        return self._list_prefix("")
 
     def _list_prefix(self, prefix: str) -> Iterator[str]:
         yield from map(self._from_inner, self._pages(prefix, operations.list_prefix))
-
-    def _list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
-        found = self._pages(prefix, operations.list_sizes)
-        yield from ((self._from_inner(key), size) for key, size in found)
 
     def _list_entries(self, prefix: str) -> Iterator[Entry]:
         found = self._pages(prefix, operations.list_entries)
@@ -257,7 +217,7 @@ class WrapperStore(Closeable):
 
     def _pages(self, prefix: str, listed: Callable[[Store, str], Iterator[T]]) -> Iterator[T]:
         """Yield what the inner store lists; each page is a call."""
-        operations.check_prefix(prefix)
+        check_prefix(prefix)
         found = listed(self.inner, self._to_inner(prefix))
         page: list[T] | None = None
         while page is None or len(page) == _PAGE:
@@ -265,21 +225,21 @@ class WrapperStore(Closeable):
             yield from page
 
     def _list_dir(self, prefix: str) -> tuple[Names, Names]:
-        operations.check_prefix(prefix)
+        check_prefix(prefix)
         inside = self._to_inner(prefix)
         keys, prefixes = self._call(
             "list_dir", [prefix], lambda: operations.list_dir(self.inner, inside)
         )
         return [*map(self._from_inner, keys)], [*map(self._from_inner, prefixes)]
 
+    # What it is
+
     def identity(self, prefix: str = "") -> StorageIdentity:
         return storage_identity(self.inner, self._to_inner(prefix))
 
     def close(self) -> None:
         """Close the inner store, if it can be closed."""
-        close = getattr(self.inner, "close", None)
-        if close is not None:
-            close()
+        close_store(self.inner)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other._identity() == self._identity()
@@ -294,16 +254,11 @@ class WrapperStore(Closeable):
         return repr(self.inner)
 
 
-def _versioned(store: Store) -> Versioned:
-    if isinstance(store, Versioned):
-        return store
-    raise StoreError(f"{store!r} has no generations")
-
-
-def _setting(store: Store) -> SetsIf:
-    if isinstance(store, SetsIf):
-        return store
-    raise StoreError(f"{store!r} has no compare-and-set")
+def close_store(store: object) -> None:
+    """Close a store, if it can be closed."""
+    close = getattr(store, "close", None)
+    if close is not None:
+        close()
 
 
 class PrefixStore(WrapperStore):
@@ -359,8 +314,10 @@ class LeasedStore(WrapperStore):
         super().__init__(inner)
         self._lease = lease
         lease.checked = True
-        self.low_latency = operations.has_low_latency(inner)
-        self.sends_values = operations.sends_values(inner)
+        mine = traits(inner)
+        self.traits = replace(
+            self.traits, low_latency=mine.low_latency, sends_values=mine.sends_values
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the inner store: another process does not have the lock."""
@@ -381,7 +338,7 @@ class LeasedStore(WrapperStore):
     def set(self, key: str, value: Bytes) -> None:
         self._check(key)
         if self._lease.is_compared:
-            self._change({key: value})
+            self._change_all({key: value})
         else:
             self._replace(key, value)
 
@@ -389,11 +346,11 @@ class LeasedStore(WrapperStore):
         rows = dict(values)
         self._check(*rows)
         if self._lease.is_compared:
-            self._change(rows)
+            self._change_all(rows)
         else:
             in_parallel(lambda row: self._replace(*row), [*rows.items()])
 
-    def _change(self, changes: Mapping[str, Bytes | None]) -> None:
+    def _change_all(self, changes: Mapping[str, Bytes | None]) -> None:
         def attempt() -> None:
             if not operations.conditionally(lambda: self._lease.change(changes)):
                 raise Overtaken(repr(self))
@@ -428,7 +385,7 @@ class LeasedStore(WrapperStore):
     def erase(self, key: str) -> None:
         self._check(key)
         if self._lease.is_compared:
-            self._change({key: None})
+            self._change_all({key: None})
         elif self._generation(key) is not None:
             super().erase(key)
 

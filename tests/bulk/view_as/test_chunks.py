@@ -100,8 +100,6 @@ def test_several_parts_of_a_chunk_are_encoded_once(
 class Requests(WrapperStore):
     """A store, slow by its own account, that records which parts of values are read."""
 
-    low_latency = False
-
     def __init__(self, inner: Any) -> None:
         super().__init__(inner)
         self.seen: list[list[tuple[str, Range | None]]] = []

@@ -72,7 +72,7 @@ def test_keys_behind_such_links_are_not_absent(
         lambda: store.get_many([("a/k", None), ("b", None)]),
         lambda: store.get_versioned("a/k"),
         lambda: store.generation("a/k"),
-        lambda: [*store.list_sizes("")],
+        lambda: [*store.list_entries("")],
     ):
         with pytest.raises(oz.StoreError, match="symbolic link"):
             call()

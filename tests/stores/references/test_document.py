@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from omnizarr.errors import StoreError
 from omnizarr.stores.base import Range
-from omnizarr.stores.references.document import MAX_GENERATED, Document, Target
+from omnizarr.stores.references.document import MAX_GENERATED, Document, ReferenceTarget
 
 # The example of the specification.
 EXAMPLE: dict[str, Any] = {
@@ -47,7 +47,7 @@ def _plain(document: Document) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key in document.keys:
         value = document.find(key)
-        if isinstance(value, Target):
+        if isinstance(value, ReferenceTarget):
             span = value.span
             found[key] = [value.url] if span is None else [value.url, span.start, span.length]
         else:
@@ -93,7 +93,7 @@ def test_an_object_is_a_document_and_text_is_utf8() -> None:
 
 def test_version_0_has_no_templates() -> None:
     found = _read({"k": ["{{u}}", 1, 2]})
-    assert found.find("k") == Target("{{u}}", Range(1, 2))
+    assert found.find("k") == ReferenceTarget("{{u}}", Range(1, 2))
 
 
 def test_keys_are_listed_by_level() -> None:

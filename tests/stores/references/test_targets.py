@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.errors import InvalidArgument, StoreError, TargetError
 from omnizarr.storage import ReferenceStore
-from omnizarr.stores import resolve
-from omnizarr.stores.references.targets import Place, Targets
+from omnizarr.stores import file_root, resolve
+from omnizarr.stores.references.targets import TargetPlace, Targets
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Web, running
 
@@ -101,9 +101,9 @@ def test_what_is_not_a_file_is_refused_even_with_consent(folder: Path, target: s
 def test_only_regular_files_are_read(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     for name in ("pipe", "below"):
-        with pytest.raises(StoreError, match=r"no regular file|cannot read"):
+        with pytest.raises(StoreError, match=r"regular file|cannot read|does not exist"):
             _store(folder, name).get("k")
-    with pytest.raises(StoreError, match="no regular file"):
+    with pytest.raises(StoreError, match="regular file"):
         _store(folder, "/dev/zero", allow_targets=True).get("k")
 
 
@@ -241,18 +241,19 @@ def test_no_name_leads_outside(folder: Path, names: list[str], start: str) -> No
         link.symlink_to(folder.parent)
     url = start.format(folder) + "/".join(names)
     try:
-        _, found = Targets(str(folder)).locate(url, "k")
+        store, name = Targets(str(folder)).locate(url, "k")
     except StoreError:
         return
-    assert Path(found).resolve().is_relative_to(folder.resolve())
+    found = (file_root(store) or Path()) / name
+    assert found.resolve().is_relative_to(folder.resolve())
 
 
 def test_a_place_contains_what_is_below_it() -> None:
-    bucket = Place.of("s3://bucket/a")
-    assert bucket.contains(Place.of("s3a://bucket/a/b?c#d"))
-    assert Place.of("s3://bucket/b?c#d").key == "b?c#d"
-    assert not bucket.contains(Place.of("s3://bucket/ab"))
-    assert not bucket.contains(Place.of("gs://bucket/a/b"))
-    assert not bucket.contains(Place.of("s3://buckets/a/b"))
-    assert Place.of("s3://").contains(bucket)
-    assert Place.of("https://Host/x").contains(Place.of("https://host/x/%61"))
+    bucket = TargetPlace.of("s3://bucket/a")
+    assert bucket.contains(TargetPlace.of("s3a://bucket/a/b?c#d"))
+    assert TargetPlace.of("s3://bucket/b?c#d").key == "b?c#d"
+    assert not bucket.contains(TargetPlace.of("s3://bucket/ab"))
+    assert not bucket.contains(TargetPlace.of("gs://bucket/a/b"))
+    assert not bucket.contains(TargetPlace.of("s3://buckets/a/b"))
+    assert TargetPlace.of("s3://").contains(bucket)
+    assert TargetPlace.of("https://Host/x").contains(TargetPlace.of("https://host/x/%61"))

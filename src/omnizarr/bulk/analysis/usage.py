@@ -31,6 +31,7 @@ from omnizarr.extension import (
     resolve_store_path,
     size_text,
     sizes,
+    traits,
     unique_key,
     walk_nodes,
 )
@@ -255,7 +256,7 @@ class DiskUsage(UsageOptions, Job[UsageReport]):
         start, node = find_node(store, path, use_consolidated=None)
         outcome, arrays = UsageReport(), list[BoundArray]()
         owners = _owners(start, node, outcome, arrays)
-        hidden = [] if getattr(store, "lists_all", True) else arrays
+        hidden = [] if traits(store).lists_all else arrays
 
         def tasks() -> Iterator[Task[UsageReport]]:
             keys, prefixes = _parts(start, node)

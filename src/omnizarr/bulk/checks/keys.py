@@ -27,7 +27,7 @@ from omnizarr.extension import (
     MARKER,
     PARTIAL,
     BoundArray,
-    ListsSizes,
+    ListsEntries,
     LocalStore,
     Mark,
     Store,
@@ -39,6 +39,7 @@ from omnizarr.extension import (
     missing_chunk_keys,
     paths,
     replaced,
+    traits,
 )
 from omnizarr.extension import NAME as LOCK
 
@@ -260,7 +261,7 @@ class Listing:
     def _unlisted(self) -> Iterator[Task[VerifyReport]]:
         """Yield reports of chunks that were not listed, or requests if nothing can be listed."""
         for prefix, array in self.hierarchy.arrays.items():
-            if prefix not in self._listed and not getattr(array.store, "lists_all", True):
+            if prefix not in self._listed and not traits(array.store).lists_all:
                 yield from self._probes(array)
             elif self.missing is None:
                 continue
@@ -325,7 +326,7 @@ def _list(store: Store, prefix: str) -> Iterator[tuple[str, int | None]]:
     if root is not None:
         for key in LocalStore(root, read_only=True).list_everything(prefix):
             yield key, None
-    elif isinstance(store, ListsSizes):
+    elif isinstance(store, ListsEntries):
         yield from list_sizes(store, prefix)
     else:
         for key in list_prefix(store, prefix):

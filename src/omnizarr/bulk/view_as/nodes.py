@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TypeVar
 
@@ -35,11 +35,10 @@ from omnizarr.extension import (
     WrapperStore,
     can_list,
     consolidated,
-    default_separator,
     find_node,
     get_existing,
-    has_low_latency,
     paths,
+    traits,
     walk_nodes,
 )
 
@@ -59,8 +58,8 @@ class Recorder(WrapperStore):
         super().__init__(inner, read_only=True)
         self._digest = blake2b(digest_size=16)
         # Which keys are read, and how they are understood, depends on these.
-        self.low_latency = has_low_latency(inner)
-        self.dimension_separator = default_separator(inner)
+        below = traits(inner)
+        self.traits = replace(self.traits, low_latency=below.low_latency, separator=below.separator)
 
     def _call(self, operation: str, keys: Sequence[str], run: Callable[[], T]) -> T:
         found = run()

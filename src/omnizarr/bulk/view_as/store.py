@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
@@ -29,6 +30,7 @@ from omnizarr.extension import (
     paths,
     resolve_store_path,
     storage_identity,
+    traits,
     value_digest,
 )
 
@@ -311,14 +313,10 @@ class ViewStore(Closeable):
     # What a store is
 
     @property
-    def low_latency(self) -> bool:
-        """True if the store below answers quickly."""
-        return has_low_latency(self.inner)
-
-    @property
-    def lists_all(self) -> bool:
-        """False where the store below may leave out keys that it has."""
-        return bool(getattr(self.inner, "lists_all", True))
+    def traits(self) -> Any:
+        """The traits of the store below that a view shares, and its latency."""
+        below = traits(self.inner)
+        return replace(below.behind_wrapper(), low_latency=below.low_latency)
 
     def close(self) -> None:
         """Close the store below, if it can be closed."""

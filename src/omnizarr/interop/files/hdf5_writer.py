@@ -110,7 +110,7 @@ class WriteBox:
         stored = self.encode(values)
         folder = os.path.dirname(self.file)
         with (
-            file_locks.locked(folder, [self.file], "export"),
+            file_locks.locked_files(folder, [self.file], "export"),
             writable(self.file, "r+") as target,
             h5py.File(target, "r+") as opened,
         ):

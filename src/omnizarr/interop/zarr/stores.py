@@ -11,7 +11,7 @@ import os
 import weakref
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +178,7 @@ def to_zarr(store: Store) -> Any:
 class MovableLocalStore(LocalStore):
     """The directory of a `LocalStore` of zarr-python, which a program may move while it is open."""
 
-    movable = True
+    traits = replace(LocalStore.traits, movable=True)
     _moved: Any = None  # the store of zarr-python; None for folders that this class makes
     _place: tuple[Any, str] = (None, "")  # the directory of that store, and with a slash
 

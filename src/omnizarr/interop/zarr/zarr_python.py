@@ -22,7 +22,7 @@ from omnizarr.errors import MissingModule, StoreError
 from omnizarr.formats import by_name, is_metadata
 from omnizarr.publish.stage import Extent, Stage
 from omnizarr.stores import fsspec
-from omnizarr.stores.base import Bytes, Closeable, Range, Store
+from omnizarr.stores.base import Bytes, Closeable, Range, Store, Traits
 from omnizarr.stores.identity import (
     ObjectIdentity,
     StorageIdentity,
@@ -111,20 +111,21 @@ def _storage_identity(store: Any, prefix: str) -> StorageIdentity:
 class ZarrPythonStore(Closeable):
     """A store of zarr-python, whose coroutines run in a thread of their own."""
 
+    _commits_changes = False
+    _to_write: str | None = None
+
     def __init__(self, inner: abc.Store, *, read_only: bool = False) -> None:
         self.inner = inner
         self._lists = _for_listing(inner)
         self.read_only = read_only or inner.read_only or not inner.supports_writes
 
-    @property
-    def lists_all(self) -> bool:
-        """False if the store may not list all its keys."""
-        return type(_innermost(self.inner)).__module__.partition(".")[0] in _LIST_ALL
-
-    @property
-    def erases(self) -> bool:
-        """False for stores such as ZIP files."""
-        return bool(self.inner.supports_deletes)
+        made_by = type(_innermost(inner)).__module__.partition(".")[0]
+        self.traits = Traits(
+            lists_all=made_by in _LIST_ALL,
+            erases=bool(inner.supports_deletes),  # not ZIP files
+            commits_changes=self._commits_changes,
+            to_write=self._to_write,
+        )
 
     def _run(self, verb: str, what: object, work: Coroutine[Any, Any, T]) -> T:
         with translated_errors(verb, what, self, (Exception,)):
@@ -335,7 +336,7 @@ class SessionStore(ListedZarrPythonStore):
     It accepts only keys of nodes, and no chunks outside of their array.
     """
 
-    commits_changes = True
+    _commits_changes = True
 
     async def _below(self, prefix: str) -> Names:
         return await self._listed(prefix, super()._below(prefix), [])

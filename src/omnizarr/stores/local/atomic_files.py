@@ -155,8 +155,8 @@ def replace_files(pairs: list[tuple[str, Bytes]]) -> int:
     return 0 if _files is None else _files.replace_many(pairs)
 
 
-def replace_file_by_parts(path: str, parts: Callable[[], Iterator[bytes]], sync: bool) -> None:
-    """Store a file whose content comes in parts, and the folders that it needs."""
+def replace_file_by_parts(path: str, parts: Callable[[], Iterator[bytes]], sync: bool) -> bool:
+    """Store a file whose content comes in parts, and the folders that it needs; return True."""
     partial = _partial_name(path)
 
     def replace() -> None:
@@ -171,6 +171,7 @@ def replace_file_by_parts(path: str, parts: Callable[[], Iterator[bytes]], sync:
             raise
 
     REMOVED_DIRECTORY.call(replace, FileNotFoundError)
+    return True
 
 
 def _partial_name(path: str) -> str:
@@ -196,7 +197,7 @@ def link_file(path: str, target: str) -> bool:
 
     Return False if the file is on another disk, or the disk has no (more) links.
     """
-    link = f"{target}{PARTIAL}{os.getpid()}_{threading.get_ident()}"
+    link = _partial_name(target)
     path = os.path.realpath(path) if os.path.islink(path) else path
 
     def make() -> None:

@@ -15,9 +15,10 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from omnizarr import config
@@ -32,8 +33,11 @@ from omnizarr.stores.base import (
     GetMany,
     LeadsOutside,
     LockKind,
+    Names,
     Range,
-    Store,
+    Requests,
+    Traits,
+    Values,
     absolute_path,
     split_path,
 )
@@ -46,7 +50,7 @@ from omnizarr.stores.local.atomic_files import (
     replace_file_by_parts,
     replace_files,
 )
-from omnizarr.stores.operations import check_key, check_prefix, check_writable, direct_file_root
+from omnizarr.stores.operations import check_key, check_prefix, check_writable
 
 try:
     from omnizarr.stores import _files
@@ -57,8 +61,6 @@ _UTF8 = sys.getfilesystemencoding() == "utf-8"
 _read_whole = getattr(_files, "read", None) if _UTF8 else None
 T = TypeVar("T")
 _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
-Names: TypeAlias = list[str]  # inside the class `list` is a method
-Values: TypeAlias = list[bytes | None]
 # Without O_NONBLOCK, opening a named pipe would wait for a writer.
 _FLAGS = os.O_RDONLY
 for _name in ("O_BINARY", "O_CLOEXEC", "O_NONBLOCK"):
@@ -68,10 +70,6 @@ for _name in ("O_BINARY", "O_CLOEXEC", "O_NONBLOCK"):
 TICK = 10**8  # nanoseconds, far above the 1 to 16 ms of common clocks
 COARSE_TICK = 25 * 10**8  # where times are kept in seconds, or in pairs of them
 MAX_READ = 2**30  # bytes of one call, which returns at most 2 GiB
-_FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-# Where a descriptor of a folder has a path, which leads to the folder wherever it is.
-_DESCRIPTORS = "/proc/self/fd/"
-_HAS_DESCRIPTORS = os.path.isdir(_DESCRIPTORS)
 _CHECKED_SECONDS = 1.0  # for which a folder is known not to lead elsewhere
 _MAX_CHECKED = 4096
 _unique = itertools.count()
@@ -185,8 +183,7 @@ class LocalStore(Closeable):
     enclosure: str | None = None  # the real folder that no link may lead out of
     _checked: dict[str, float]  # folders inside of it, until when that is taken for granted
 
-    low_latency = True
-    cheap_requests = True
+    traits = Traits(low_latency=True, cheap_requests=True)
     read_only = False
 
     def __init__(self, root: str | os.PathLike[str], *, read_only: bool = False) -> None:
@@ -316,7 +313,7 @@ class LocalStore(Closeable):
         """Return the open file of a key, or None if there is no such key."""
         return self._apply_to_file(key, OpenFile)
 
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+    def get_many(self, requests: Requests) -> Values:
         wanted = [*requests]
         whole = [key for key, range in wanted if range is None]
         checked = self.enclosure is not None
@@ -354,7 +351,7 @@ class LocalStore(Closeable):
     def set_first(self, key: str, value: Bytes) -> bool:
         return self._store(key, value, create_file)
 
-    def _store(self, key: str, value: Bytes, store: Callable[[str, Bytes, bool], bool]) -> bool:
+    def _store(self, key: str, value: Any, store: Callable[[str, Any, bool], bool]) -> bool:
         check_writable(self)
         path = self._path(key)
         sync = config.get().durability == "fsync"
@@ -370,17 +367,7 @@ class LocalStore(Closeable):
 
     def set_parts(self, key: str, parts: Callable[[], Iterator[bytes]]) -> None:
         """Store a large value of which only parts are in memory at a time."""
-        check_writable(self)
-        path = self._path(key)
-        sync = config.get().durability == "fsync"
-        try:
-            retry_on_emfile(partial(replace_file_by_parts, path, parts, sync))
-            if sync:
-                self.sync_folders(path)
-        except OSError as e:
-            if not raised_by_system(e):
-                raise
-            raise StoreError(f"cannot write {path!r}: {e.strerror or e}") from e
+        self._store(key, parts, replace_file_by_parts)
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         check_writable(self)
@@ -397,17 +384,7 @@ class LocalStore(Closeable):
 
         Values are replaced, never written into, so that neither name changes the other's value.
         """
-        check_writable(self)
-        target = self._path(key)
-        try:
-            linked = retry_on_emfile(partial(atomic_files.link_file, path, target))
-            if linked and config.get().durability == "fsync":
-                self.sync_folders(target)
-            return linked
-        except OSError as e:
-            if not raised_by_system(e):
-                raise
-            raise StoreError(f"cannot link {path!r} as {target!r}: {e.strerror or e}") from e
+        return self._store(key, path, lambda target, path, _: atomic_files.link_file(path, target))
 
     def sync_folders(self, path: str) -> None:
         """Flush the directories on the way to a path to the disk."""
@@ -427,7 +404,7 @@ class LocalStore(Closeable):
     ) -> contextlib.AbstractContextManager[None]:
         check_writable(self)
         names = [key[len(prefix) :] for key in keys]
-        return file_locks.locked(self._folder(prefix), names, kind)
+        return file_locks.locked_files(self._folder(prefix), names, kind)
 
     def erase(self, key: str) -> None:
         check_writable(self)
@@ -475,9 +452,6 @@ class LocalStore(Closeable):
         for inside, names in atomic_files.walk(top, self._start, self.enclosure):
             head = f"{prefix}{inside}/" if inside else prefix
             yield from (head + name for name in names if not is_ours(name))
-
-    def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
-        return ((entry.key, entry.size or 0) for entry in self.list_entries(prefix))
 
     def list_entries(self, prefix: str) -> Iterator[Entry]:
         top = self._folder(prefix)
@@ -552,12 +526,8 @@ class LocalStore(Closeable):
         )
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        found = {}
-        for key in keys:
-            about = self._apply_to_file(key, os.stat)
-            if about is not None and stat.S_ISREG(about.st_mode):
-                found[key] = about.st_size
-        return found
+        found = (self.entry(key) for key in keys)
+        return {entry.key: entry.size or 0 for entry in found if entry is not None}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LocalStore):
@@ -591,7 +561,7 @@ class DirectoryStore(LocalStore):
         ['.zarray', '0']
     """
 
-    default_format = "2"
+    traits = replace(LocalStore.traits, default_format="2")
     identity_details = LocalStore.identity_details
     direct_file_root = LocalStore.direct_file_root
 
@@ -612,61 +582,6 @@ class NestedDirectoryStore(DirectoryStore):
         ['.zarray', '0/0']
     """
 
-    dimension_separator = "/"
+    traits = replace(DirectoryStore.traits, separator="/")
     identity_details = LocalStore.identity_details
     direct_file_root = LocalStore.direct_file_root
-
-
-class PinnedFolder(LocalStore):
-    """The values right below a prefix of a store, in the folder that has them now.
-
-    If another process renames that folder, changes go with it: none is made in another folder that
-    has taken its place. They raise StoreError from FileNotFoundError if the folder was removed.
-    """
-
-    def __init__(self, store: Store, prefix: str, descriptor: int) -> None:
-        self._start, self._prefix = f"{_DESCRIPTORS}{descriptor}/", prefix
-        self._whole, self.descriptor = store, descriptor
-
-    def _path(self, key: str) -> str:
-        return self._start + key.removeprefix(self._prefix)  # which `get` has done
-
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        return super().get(key[len(self._prefix) :], range)
-
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
-        get, start = super().get, len(self._prefix)
-        return [get(key[start:], range) for key, range in requests]
-
-    def put(self, key: str, value: bytes | None) -> None:
-        """Store a value, or erase it for None."""
-        if value is None:
-            self.erase(key)
-        else:
-            self._store(key, value, replace_file)
-
-    def explain(self, error: StoreError) -> StoreError:
-        """Return an error that names the folder as others do."""
-        start = os.fsdecode(direct_file_root(self._whole) or b"") + self._prefix
-        return StoreError(str(error).replace(self._start, start))
-
-    def __repr__(self) -> str:
-        return repr(self._whole)
-
-
-def pin(store: Store, prefix: str) -> PinnedFolder | None:
-    """Return the folder of a prefix, whose descriptor is to be closed; None if there is none."""
-    root = direct_file_root(store) if _HAS_DESCRIPTORS else None
-    if root is None:
-        return None
-    folder = root + prefix.encode("utf-8", "surrogateescape")
-    try:
-        return PinnedFolder(store, prefix, os.open(folder, _FOLDER_FLAGS))
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return None
-    except OSError:
-        try:
-            return PinnedFolder(store, prefix, retry_on_emfile(os.open, folder, _FOLDER_FLAGS))
-        except OSError as e:
-            where = os.fsdecode(folder)
-            raise StoreError(f"cannot open {where!r}: {e.strerror or e}") from e

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from omnizarr.concurrency.fork import never_release
 from omnizarr.concurrency.pool import in_parallel, interruptible
@@ -31,7 +31,18 @@ from omnizarr.concurrency.retry import (
 )
 from omnizarr.errors import InvalidName, StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Closeable, Entry, Range, flat, redact_urls
+from omnizarr.stores.base import (
+    Bytes,
+    Closeable,
+    Entry,
+    Names,
+    Range,
+    Requests,
+    Traits,
+    Values,
+    flat,
+    redact_urls,
+)
 from omnizarr.stores.byte_ranges import Speed, fetch_each, fetch_many, fetch_many_versioned
 from omnizarr.stores.object import obstore
 from omnizarr.stores.object.bucket import CREDENTIAL_SOURCES, Bucket, MemoryBucket, native_store
@@ -93,8 +104,6 @@ def reason_of(error: Exception) -> str:
 
 
 T = TypeVar("T")
-Keys: TypeAlias = list[str]  # inside the class `list` is a method
-Values: TypeAlias = list[bytes | None]
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "AccountIsDisabled")
 _TOO_SHORT = "but object was only"  # obstore's message for a value that ends earlier
 _NO_REQUEST = "builder error"  # its message for a URL that it may not request
@@ -165,8 +174,7 @@ class ObjectStore(Closeable):
     """The objects of a bucket below a prefix."""
 
     _copies_share_values = True
-    lasting_generations = True  # no other value of a key will ever have the same
-    sends_values = True
+    traits = Traits(lasting_generations=True, sends_values=True)
 
     def __new__(
         cls,
@@ -223,12 +231,10 @@ class ObjectStore(Closeable):
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         return self._read(key, range)[0]
 
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+    def get_many(self, requests: Requests) -> Values:
         return fetch_many(self.get, requests, self.speed)
 
-    def get_many_versioned(
-        self, requests: Iterable[tuple[str, Range | None]]
-    ) -> list[tuple[bytes | None, str | None]]:
+    def get_many_versioned(self, requests: Requests) -> list[tuple[bytes | None, str | None]]:
         return fetch_many_versioned(self._part, requests, self.speed)
 
     def get_each(self, keys: Sequence[str], use: Callable[[int, Any], object]) -> None:
@@ -362,7 +368,7 @@ class ObjectStore(Closeable):
         while batch := [self._start + key for key in itertools.islice(keys, _BATCH)]:
             self._call("erase", prefix, partial(self._delete, batch))
 
-    def _delete(self, paths: Keys, client: Any) -> None:
+    def _delete(self, paths: Names, client: Any) -> None:
         try:
             client.delete(paths)
         except FileNotFoundError as e:  # another process erases as well
@@ -377,10 +383,7 @@ class ObjectStore(Closeable):
         return self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        return (key for key, _ in self.list_sizes(prefix))
-
-    def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
-        return ((entry.key, entry.size or 0) for entry in self.list_entries(prefix))
+        return (entry.key for entry in self.list_entries(prefix))
 
     def list_entries(self, prefix: str) -> Iterator[Entry]:
         """Yield all objects below a prefix, in pages: no more than one of them is in memory."""
@@ -408,7 +411,7 @@ class ObjectStore(Closeable):
         listing = _Listing((self._start + prefix).rstrip("/"), self.bucket.kind != "az")
         return bool(self._call("list", prefix, listing.next_page))
 
-    def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
+    def list_dir(self, prefix: str) -> tuple[Names, Names]:
         check_prefix(prefix)
         top = (self._start + prefix).rstrip("/")
 

@@ -31,14 +31,14 @@ MAX_GENERATED_TEXT = 2**27  # characters of these keys
 _BASE64 = "base64:"
 
 
-class Target(NamedTuple):
+class ReferenceTarget(NamedTuple):
     """A file, or a part of it, that is the value of a key."""
 
     url: str
     span: Range | None = None  # None for all of it
 
 
-Reference: TypeAlias = bytes | Target
+Reference: TypeAlias = bytes | ReferenceTarget
 
 
 class References(Protocol):
@@ -64,11 +64,11 @@ class _Generator:
     names: tuple[str, ...]
     templates: Mapping[str, Value]
 
-    def target(self, key: str, values: tuple[int, ...]) -> Target:
+    def target(self, key: str, values: tuple[int, ...]) -> ReferenceTarget:
         names = {**self.templates, **dict(zip(self.names, values, strict=True))}
         url = self.url.render(names)
         if self.offset is None or self.length is None:
-            return Target(url)
+            return ReferenceTarget(url)
         numbers = [_number(key, part.render(names)) for part in (self.offset, self.length)]
         return target(key, [url, *numbers])
 
@@ -168,7 +168,7 @@ class Document:
             return self._target(key, value)
         return None if value is None else _inline(key, value)
 
-    def _target(self, key: str, value: Sequence[Any]) -> Target:
+    def _target(self, key: str, value: Sequence[Any]) -> ReferenceTarget:
         if self._templates and has_expressions(value[0]):
             return target(key, [Template.of(value[0]).render(self._templates), *value[1:]])
         return target(key, value)
@@ -235,10 +235,10 @@ def _check_target(key: str, value: Sequence[Any]) -> None:
         )
 
 
-def target(key: str, value: Sequence[Any]) -> Target:
+def target(key: str, value: Sequence[Any]) -> ReferenceTarget:
     """Return the target that a list names; raise if it is not valid."""
     _check_target(key, value)
-    return Target(value[0], Range(*value[1:]) if len(value) == 3 else None)
+    return ReferenceTarget(value[0], Range(*value[1:]) if len(value) == 3 else None)
 
 
 def _number(key: str, text: str) -> int:

@@ -23,7 +23,7 @@ from omnizarr.concurrency import fork
 from omnizarr.errors import InvalidMetadata, MissingModule, StoreError
 from omnizarr.stores import operations
 from omnizarr.stores.base import Range, Store
-from omnizarr.stores.references.document import Reference, Target, target
+from omnizarr.stores.references.document import Reference, ReferenceTarget, target
 
 ZMETADATA = ".zmetadata"
 MAX_RECORD = 2**24  # rows of a file
@@ -219,7 +219,7 @@ def _reference(key: str, row: Row) -> Reference | None:
     if path is None or path == "":
         return None
     found = target(key, [path, 0 if offset is None else offset, 0 if size is None else size])
-    return Target(path) if found.span == Range(0, 0) else found
+    return ReferenceTarget(path) if found.span == Range(0, 0) else found
 
 
 def _read(data: bytes, size: int, name: str) -> Rows:

@@ -19,8 +19,12 @@ from omnizarr.stores import identity, operations
 from omnizarr.stores.base import (
     Bytes,
     Closeable,
+    Names,
     Range,
+    Requests,
     Store,
+    Traits,
+    Values,
     Versioned,
     absolute_path,
     split_path,
@@ -29,15 +33,12 @@ from omnizarr.stores.base import (
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.operations import check_key, check_prefix, check_writable
 from omnizarr.stores.references import PREFIX
-from omnizarr.stores.references.document import Document, Reference, References, Target
+from omnizarr.stores.references.document import Document, Reference, References, ReferenceTarget
 from omnizarr.stores.references.parquet import ZMETADATA, ParquetReferences
 from omnizarr.stores.references.targets import Targets, shown_url
 from omnizarr.stores.resolve import resolve
 
-# Inside the class `list` is a method.
-Names: TypeAlias = list[str]
-Values: TypeAlias = list[bytes | None]
-Rows: TypeAlias = list[tuple[int, str, Range | None, Target]]
+Rows: TypeAlias = list[tuple[int, str, Range | None, ReferenceTarget]]
 
 
 class ReferencedValues(ABC):
@@ -57,7 +58,7 @@ class ReferencedValues(ABC):
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         return self.get_many([(key, range)])[0]
 
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+    def get_many(self, requests: Requests) -> Values:
         asked = [(check_key(key), part) for key, part in requests]
         values: Values = [None] * len(asked)
         rows: dict[int, tuple[Store, Rows]] = {}
@@ -86,7 +87,7 @@ class ReferencedValues(ABC):
                 found[key] = self._size(key, reference)
         return found
 
-    def _size(self, key: str, target: Target) -> int:
+    def _size(self, key: str, target: ReferenceTarget) -> int:
         if target.span is not None and target.span.length is not None:
             return target.span.length
         store, at = self._locate(target.url, key)
@@ -98,7 +99,7 @@ class ReferencedValues(ABC):
 
     def generation(self, key: str) -> str | None:
         reference = self._find(check_key(key))
-        if not isinstance(reference, Target):
+        if not isinstance(reference, ReferenceTarget):
             return value_digest(reference)
         store, at = self._locate(reference.url, key)
         with _reading_target():
@@ -109,7 +110,7 @@ class ReferencedValues(ABC):
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
         reference = self._find(check_key(key))
-        if not isinstance(reference, Target):
+        if not isinstance(reference, ReferenceTarget):
             value = reference if reference is None or range is None else range.of(reference)
             return value, value_digest(reference)
         store, at = self._locate(reference.url, key)
@@ -133,7 +134,9 @@ class ReferenceStore(ReferencedValues, Closeable):
     """
 
     read_only = True
-    to_write = "copy the data: omnizarr convert REFERENCES NEW.zarr; references are never written"
+    traits = Traits(
+        to_write="copy the data: omnizarr convert REFERENCES NEW.zarr; references are never written"
+    )
 
     def __init__(
         self,
@@ -274,7 +277,7 @@ def _reading_target() -> Iterator[None]:
         raise TargetError(str(e)) from e
 
 
-def _part(target: Target, part: Range | None) -> Range | None:
+def _part(target: ReferenceTarget, part: Range | None) -> Range | None:
     """Return the part of a target that is a part of the value."""
     if target.span is None:
         return part
@@ -282,7 +285,7 @@ def _part(target: Target, part: Range | None) -> Range | None:
 
 
 def _checked(
-    key: str, target: Target, store: Store, at: str, part: Range | None, data: bytes | None
+    key: str, target: ReferenceTarget, store: Store, at: str, part: Range | None, data: bytes | None
 ) -> bytes:
     """Return what was read of a target; raise if it is not there, or shorter than it should be."""
     if data is None:
@@ -303,7 +306,7 @@ def _missing(key: str, store: Store, at: str) -> TargetError:
     )
 
 
-def _generation(target: Target, found: str | None) -> str | None:
+def _generation(target: ReferenceTarget, found: str | None) -> str | None:
     if found is None:
         return None
     span = target.span

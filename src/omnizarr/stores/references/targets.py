@@ -10,17 +10,18 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from omnizarr import config
 from omnizarr.errors import InvalidArgument, TargetError
-from omnizarr.stores.base import Range, Store, redact_url
+from omnizarr.stores.base import Store, redact_url
 from omnizarr.stores.http import HTTPStore
+from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.operations import is_key
 from omnizarr.stores.resolve import resolve
+from omnizarr.stores.wrappers import close_store
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")  # one letter is a Windows drive
 _WEB = ("http", "https")
@@ -31,7 +32,7 @@ _NOT_FILES = {"zip", "sqlite", "lmdb", "redis", "rediss", "unix", "reference", "
 _MAX_STORES = 64
 
 
-class Place(NamedTuple):
+class TargetPlace(NamedTuple):
     """A file on a server: the store of the server, and the key there."""
 
     scheme: str
@@ -41,7 +42,7 @@ class Place(NamedTuple):
     login: str = ""  # of a web server
 
     @classmethod
-    def of(cls, url: str) -> Place:
+    def of(cls, url: str) -> TargetPlace:
         """Read a URL; that of a web page has a query, others have names with any character."""
         scheme, _, rest = url.partition("://")
         scheme = scheme.lower()
@@ -54,99 +55,11 @@ class Place(NamedTuple):
         server, _, key = rest.partition("/")
         return cls(scheme, server, key.strip("/"))
 
-    def contains(self, other: Place) -> bool:
+    def contains(self, other: TargetPlace) -> bool:
         """Return True if the other place is this one or below it."""
         if self.scheme != other.scheme or (self.server and self.server != other.server):
             return False
         return not self.key or other.key == self.key or other.key.startswith(f"{self.key}/")
-
-
-class LocalFiles:
-    """Regular files of the local disk by their real path."""
-
-    read_only = True
-
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        """Return a part of a file, or all of it; None if there is no file."""
-        return self.get_versioned(key, range)[0]
-
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
-        """Return a part of a file and its generation."""
-        try:
-            descriptor = os.open(key, os.O_RDONLY | _FLAGS)
-        except (FileNotFoundError, NotADirectoryError):
-            return None, None
-        except OSError as e:
-            raise TargetError(f"cannot read {key!r}: {e.strerror or e}") from e
-        try:
-            status = os.fstat(descriptor)
-            _check_regular(key, status)
-            part = (range or Range()).within(Range(0, status.st_size))
-            os.lseek(descriptor, part.start, os.SEEK_SET)
-            return _read_all(descriptor, part.length or 0, key), _generation(status)
-        except OSError as e:
-            if isinstance(e, TargetError):
-                raise
-            raise TargetError(f"cannot read {key!r}: {e.strerror or e}") from e
-        finally:
-            os.close(descriptor)
-
-    def generation(self, key: str) -> str | None:
-        """Return what changes whenever a file may have changed; None if there is none."""
-        status = _status(key)
-        return None if status is None else _generation(status)
-
-    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        """Return the bytes of existing files."""
-        found = {key: _status(key) for key in keys}
-        return {key: status.st_size for key, status in found.items() if status is not None}
-
-    def set(self, key: str, value: object) -> None:
-        """Refuse: targets are never written."""
-        raise TargetError(f"{key!r} is the target of a reference, which is only read")
-
-    def erase(self, key: str) -> None:
-        """Refuse: targets are never erased."""
-        self.set(key, b"")
-
-    def __repr__(self) -> str:
-        return "local files"
-
-
-_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-
-
-def _status(path: str) -> os.stat_result | None:
-    try:
-        status = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as e:
-        raise TargetError(f"cannot read {path!r}: {e.strerror or e}") from e
-    _check_regular(path, status)
-    return status
-
-
-def _check_regular(path: str, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise TargetError(f"{path!r} is no regular file; only these can be targets of references")
-
-
-def _generation(status: os.stat_result) -> str:
-    return f"{status.st_dev:x}-{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
-
-
-def _read_all(descriptor: int, length: int, path: str) -> bytes:
-    parts: list[bytes] = []
-    while length:
-        data = os.read(descriptor, min(length, 2**30))
-        if not data:
-            raise TargetError(f"{path!r} has become shorter while it was read")
-        parts.append(data)
-        length -= len(data)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 class Targets:
@@ -167,8 +80,7 @@ class Targets:
         self.folder, self._store = folder, store
         self._allow = allow
         self._options = _checked_options(options)
-        self._files = LocalFiles()
-        self._stores: dict[Place, Store] = {}
+        self._stores: dict[TargetPlace | str, Store] = {}  # also of local folders
         self._own: Store | None = None  # of the folder
 
     def locate(self, url: str, key: str) -> tuple[Store, str]:
@@ -188,7 +100,7 @@ class Targets:
             return self._local(_file_path(url, key), url, key)
         if scheme in _NOT_FILES or "://" not in url:
             raise TargetError(f"the target {shown_url(url)!r} of {key!r} is no URL of a file")
-        return self._remote(Place.of(url), url, key)
+        return self._remote(TargetPlace.of(url), url, key)
 
     def _relative(self, path: str, key: str) -> tuple[Store, str]:
         """Return a target without a scheme: in the folder of the references, or a local file."""
@@ -200,7 +112,7 @@ class Targets:
                 )
             folder = self.folder if self._store is None else None
             return self._local(os.path.join(folder or "", path), path, key)
-        home = Place.of(self.folder or "")
+        home = TargetPlace.of(self.folder or "")
         name = posixpath.normpath(f"{home.key}/{path}").lstrip("/")
         return self._remote(home._replace(key=name), path, key)
 
@@ -211,28 +123,31 @@ class Targets:
         places += [_file_path(p, key) for p in self._allowed() if p.startswith("file:")]
         if config.ANY_TARGET not in places and not any(_is_below(real, place) for place in places):
             raise self._refused(url, f"the reference {key!r} leads", os.path.dirname(real))
-        return self._files, real
+        folder, name = os.path.split(real)
+        if not name:
+            raise TargetError(f"the target {url!r} of {key!r} is a folder, not a file")
+        return self._known(folder, lambda: LocalStore(folder, read_only=True)), name
 
-    def _remote(self, place: Place, url: str, key: str) -> tuple[Store, str]:
+    def _remote(self, place: TargetPlace, url: str, key: str) -> tuple[Store, str]:
         if not is_key(place.key):
             raise TargetError(f"the target {shown_url(url)!r} of {key!r} has an empty or '..' part")
         if self._store is not None and self.folder is not None:
-            home = Place.of(self.folder)
+            home = TargetPlace.of(self.folder)
             if home.contains(place) and home[3:] == place[3:]:
                 return self._home(self._store), place.key[len(home.key) :].lstrip("/")
         if not self._is_allowed(place):
             raise self._refused(url, f"the reference {key!r} leads", _server_url(place))
         return self._server(place), place.key
 
-    def _is_allowed(self, place: Place) -> bool:
+    def _is_allowed(self, place: TargetPlace) -> bool:
         allowed = self._allowed()
-        urls = (Place.of(p) for p in allowed if "://" in p)
+        urls = (TargetPlace.of(p) for p in allowed if "://" in p)
         return config.ANY_TARGET in allowed or any(p.contains(place) for p in urls)
 
     def _check_redirect(self, url: str) -> None:
         """Raise if a URL that a server redirects to is none that a reference might name."""
-        place = Place.of(url)
-        home = Place.of(self.folder) if self._store is not None and self.folder else None
+        place = TargetPlace.of(url)
+        home = TargetPlace.of(self.folder) if self._store is not None and self.folder else None
         inside = home is not None and home.contains(place) and is_key(place.key)
         if not inside and not self._is_allowed(place):
             raise self._refused(url, "the server redirects", _server_url(place))
@@ -249,17 +164,22 @@ class Targets:
             return store.checking_redirects(self._check_redirect)
         return store
 
-    def _server(self, place: Place) -> Store:
-        server = place._replace(key="")
-        known = self._stores.get(server)
-        if known is None:
-            if len(self._stores) >= _MAX_STORES:
-                self._stores = {}  # others may be using them
+    def _server(self, place: TargetPlace) -> Store:
+        def connect() -> Store:
             host = f"{place.login}@{place.server}" if place.login else place.server
             root = f"{place.scheme}://{host}/" + (f"?{place.query}" if place.query else "")
             options = self._options.get(place.scheme)
-            known = self._with_consent(resolve(root, read_only=True, storage_options=options))
-            self._stores[server] = known
+            return self._with_consent(resolve(root, read_only=True, storage_options=options))
+
+        return self._known(place._replace(key=""), connect)
+
+    def _known(self, where: TargetPlace | str, make: Callable[[], Store]) -> Store:
+        """Return the store of a server or folder, the same one each time."""
+        known = self._stores.get(where)
+        if known is None:
+            if len(self._stores) >= _MAX_STORES:
+                self._stores = {}  # others may be using them
+            known = self._stores[where] = make()
         return known
 
     def _allowed(self) -> tuple[str, ...]:
@@ -278,12 +198,10 @@ class Targets:
         stores = [*self._stores.values(), *([] if self._own is None else [self._own])]
         self._stores, self._own = {}, None
         for store in stores:
-            close = getattr(store, "close", None)
-            if close is not None:
-                close()
+            close_store(store)
 
 
-def _server_url(place: Place) -> str:
+def _server_url(place: TargetPlace) -> str:
     """Return the URL of a server without a password."""
     url = f"{place.scheme}://{place.server}"
     return redact_url(url) if ":" in place.server.rpartition("@")[0] else url

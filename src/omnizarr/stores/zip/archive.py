@@ -32,7 +32,7 @@ from omnizarr.stores.zip.records import (
     STORED,
     TAIL,
     Directory,
-    Entry,
+    ZipEntry,
     check_method,
     data_offset,
     local_header,
@@ -142,7 +142,7 @@ class Live(NamedTuple):
     """A file and what is in it: replaced together, so that readers need no lock."""
 
     file: FileBytes | None
-    entries: dict[str, Entry]
+    entries: dict[str, ZipEntry]
 
 
 class Archive:
@@ -251,7 +251,7 @@ class Archive:
             self.changes += 1
             self._in_order = False
 
-    def _append(self, name: str, value: bytes | memoryview) -> Entry:
+    def _append(self, name: str, value: bytes | memoryview) -> ZipEntry:
         """Write an entry behind the others, where it is found if this process is killed."""
         file = self._file()
         entry, data = new_entry(name, value, self._end, deflate=self.deflate)
@@ -328,7 +328,7 @@ class Archive:
         self._mark = None
         self._saved = changes
 
-    def _directory(self, file: FileBytes, entries: dict[str, Entry], start: int) -> bytes:
+    def _directory(self, file: FileBytes, entries: dict[str, ZipEntry], start: int) -> bytes:
         comment = self._comment
         names = list(entries)
         if self.ordered:
@@ -351,7 +351,7 @@ class Archive:
             new = open_file(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             if new is None:
                 raise StoreError(f"cannot create {partial!r}")
-            entries: dict[str, Entry] = {}
+            entries: dict[str, ZipEntry] = {}
             order = sorted(live, key=metadata_first) if self.ordered else list(live)
             try:
                 new.lock(partial)
@@ -376,7 +376,7 @@ class Archive:
             self._saved = self.changes
 
 
-def _copy(source: FileBytes, entry: Entry, target: FileBytes, copy: Entry, wide: bool) -> int:
+def _copy(source: FileBytes, entry: ZipEntry, target: FileBytes, copy: ZipEntry, wide: bool) -> int:
     """Copy the compressed bytes of an entry; return the offset behind them."""
     start = entry.offset + data_offset(
         entry, source.read(entry.offset, LOCAL_SIZE + len(entry.name))
@@ -417,7 +417,7 @@ ERASED = f"{OURS}erased__"
 _LARGE = 2**16  # bytes of a value that is cheaper to read alone than to cut from its header
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """Bytes that are read by offset, cut at the end."""
 
     def read_many(self, spans: Iterable[tuple[int, int]]) -> list[bytes]:
@@ -505,7 +505,7 @@ class FileBytes:
         self.close()
 
 
-def fetch(source: Source, wanted: Sequence[tuple[Entry, Range | None]]) -> list[bytes]:
+def fetch(source: ByteSource, wanted: Sequence[tuple[ZipEntry, Range | None]]) -> list[bytes]:
     """Return the values of entries, or parts of them, with at most two batches of reads.
 
     A whole value is read together with its header; for a part, and for a large value of a local
@@ -536,7 +536,7 @@ def fetch(source: Source, wanted: Sequence[tuple[Entry, Range | None]]) -> list[
     ]
 
 
-def _needed_bytes(entry: Entry, range: Range | None, start: int) -> tuple[int, int]:
+def _needed_bytes(entry: ZipEntry, range: Range | None, start: int) -> tuple[int, int]:
     """Return the offset from the header, and the length, of the bytes that are needed."""
     part = Range(0, entry.packed)
     if range is not None and entry.method == STORED:
@@ -544,7 +544,7 @@ def _needed_bytes(entry: Entry, range: Range | None, start: int) -> tuple[int, i
     return start + part.start, part.length or 0
 
 
-def _value(entry: Entry, range: Range | None, data: bytes, length: int) -> bytes:
+def _value(entry: ZipEntry, range: Range | None, data: bytes, length: int) -> bytes:
     if range is None:
         return unpack(entry, data)
     if entry.method != STORED:

@@ -39,7 +39,7 @@ _MODE = 0o100644 << 16
 _ZIP64, _NAME, _SESSION = 0x1, 0x7075, 0x7A4F
 
 
-class Entry(NamedTuple):
+class ZipEntry(NamedTuple):
     """The offset, size and compression of the value of a name."""
 
     name: bytes  # as in the archive
@@ -58,7 +58,7 @@ class Entry(NamedTuple):
 class Directory(NamedTuple):
     """The content of an archive; of several entries with one name the last counts."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, ZipEntry]
     start: int
     end: int  # the first byte after the archive
     shift: int  # bytes in front of the archive
@@ -111,8 +111,10 @@ def read_directory(
     return Directory(entries, start + shift, end, shift, tail[at + END_SIZE :])
 
 
-def _read_entries(where: str, data: bytes, count: int, start: int, shift: int) -> dict[str, Entry]:
-    entries: dict[str, Entry] = {}
+def _read_entries(
+    where: str, data: bytes, count: int, start: int, shift: int
+) -> dict[str, ZipEntry]:
+    entries: dict[str, ZipEntry] = {}
     at = number = 0
     while at + _CENTRAL.size <= len(data):
         (sign, _, _, flags, method, _, _, crc, packed, size, n, e, c, disk, _, _, offset) = (
@@ -131,7 +133,7 @@ def _read_entries(where: str, data: bytes, count: int, start: int, shift: int) -
         if disk not in (0, 0xFFFF) or offset + LOCAL_SIZE + n + packed > start:
             raise StoreError(f"{where}: entry {name!r} is outside of the archive")
         kept = b"".join(struct.pack("<2H", k, len(f)) + f for k, f in _extras(extra) if k != _ZIP64)
-        entry = Entry(name, flags, method, crc, packed, size, offset + shift, kept)
+        entry = ZipEntry(name, flags, method, crc, packed, size, offset + shift, kept)
         entries[_text(name, flags, extra)] = entry
     if at != len(data) or number & 0xFFFF != count & 0xFFFF:
         raise StoreError(f"{where}: the directory is damaged after {number} of {count} entries")
@@ -165,7 +167,7 @@ def _text(name: bytes, flags: int, extra: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
-def data_offset(entry: Entry, header: bytes) -> int:
+def data_offset(entry: ZipEntry, header: bytes) -> int:
     """Return the offset of the data from the local header; raise if that is another entry's."""
     if len(header) < LOCAL_SIZE + len(entry.name):
         raise StoreError(f"entry {entry} is cut off: its header is not complete")
@@ -176,7 +178,7 @@ def data_offset(entry: Entry, header: bytes) -> int:
     return int(LOCAL_SIZE + n + e)
 
 
-def unpack(entry: Entry, data: bytes) -> bytes:
+def unpack(entry: ZipEntry, data: bytes) -> bytes:
     """Return the value of an entry from its compressed bytes, with its checksum verified."""
     if len(data) != entry.packed:
         raise StoreError(f"{len(data)} of the {entry.packed} bytes of {entry} are there")
@@ -196,7 +198,7 @@ def unpack(entry: Entry, data: bytes) -> bytes:
     return data
 
 
-def check_method(entry: Entry) -> None:
+def check_method(entry: ZipEntry) -> None:
     """Raise if the compression method of an entry is not supported."""
     if entry.flags & _ENCRYPTED:
         raise StoreError(f"{entry} is encrypted; unpack the archive with its password first")
@@ -209,7 +211,7 @@ def check_method(entry: Entry) -> None:
 
 def new_entry(
     name: str, value: bytes | memoryview, offset: int, *, deflate: bool
-) -> tuple[Entry, bytes | memoryview]:
+) -> tuple[ZipEntry, bytes | memoryview]:
     """Return a new entry at an offset, and its compressed bytes."""
     data: bytes | memoryview = value
     if deflate:
@@ -218,15 +220,15 @@ def new_entry(
     raw = name.encode()
     flags = 0 if raw.isascii() else _UTF8
     method = DEFLATED if deflate else STORED
-    return Entry(raw, flags, method, zlib.crc32(value), len(data), len(value), offset), data
+    return ZipEntry(raw, flags, method, zlib.crc32(value), len(data), len(value), offset), data
 
 
-def relocated(entry: Entry, offset: int) -> Entry:
+def relocated(entry: ZipEntry, offset: int) -> ZipEntry:
     """Return the entry at another offset, with its sizes in its header."""
     return entry._replace(offset=offset, flags=entry.flags & ~_SIZES_LATER)
 
 
-def local_header(entry: Entry, *, wide: bool, session: bool = False) -> bytes:
+def local_header(entry: ZipEntry, *, wide: bool, session: bool = False) -> bytes:
     """Return the header in front of the data; `session` marks that the writer has not finished."""
     wide = wide or max(entry.size, entry.packed) >= 0xFFFFFFFF
     extra = struct.pack("<2HB", _SESSION, 1, 1) if session else b""
@@ -248,7 +250,7 @@ def session_mark(header: bytes) -> tuple[int, bool] | None:
     return at + 4, header[at + 4] == 1
 
 
-def read_local(header: bytes, offset: int) -> tuple[str, Entry, int] | None:
+def read_local(header: bytes, offset: int) -> tuple[str, ZipEntry, int] | None:
     """Return the name, the entry and the length of a local header with known sizes, or None."""
     if len(header) < LOCAL_SIZE or not header.startswith(LOCAL):
         return None
@@ -259,11 +261,13 @@ def read_local(header: bytes, offset: int) -> tuple[str, Entry, int] | None:
     name, extra = header[LOCAL_SIZE : LOCAL_SIZE + n], header[LOCAL_SIZE + n : length]
     if 0xFFFFFFFF in (packed, size):
         size, packed = _wide("local header", extra, size, packed)
-    entry = Entry(name, flags, method, crc, packed, size, offset)
+    entry = ZipEntry(name, flags, method, crc, packed, size, offset)
     return _text(name, flags, extra), entry, length
 
 
-def write_directory(entries: Iterable[Entry], start: int, *, wide: bool, comment: bytes) -> bytes:
+def write_directory(
+    entries: Iterable[ZipEntry], start: int, *, wide: bool, comment: bytes
+) -> bytes:
     """Return the central directory and its end record, to be stored at `start`."""
     parts = [_central(entry, wide) for entry in entries]
     data, count = b"".join(parts), len(parts)
@@ -280,7 +284,7 @@ def write_directory(entries: Iterable[Entry], start: int, *, wide: bool, comment
     return data + tail + _END.pack(END, 0, 0, *short, len(comment)) + comment
 
 
-def _central(entry: Entry, wide: bool) -> bytes:
+def _central(entry: ZipEntry, wide: bool) -> bytes:
     numbers = [entry.size, entry.packed, entry.offset]
     large = [n for n in numbers if wide or n >= 0xFFFFFFFF]
     size, packed, offset = (0xFFFFFFFF if wide or n >= 0xFFFFFFFF else n for n in numbers)

@@ -15,15 +15,19 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal, TypeAlias
 
-from omnizarr.concurrency.usage import Usage
+from omnizarr.concurrency.fork import Usage
 from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import identity, operations
 from omnizarr.stores.base import (
     Bytes,
     Closeable,
     LockKind,
+    Names,
     Range,
+    Requests,
     Store,
+    Traits,
+    Values,
     absolute_path,
     flat,
     split_path,
@@ -33,15 +37,21 @@ from omnizarr.stores.operations import (
     check_prefix,
     check_writable,
     is_key,
+    named,
     translated_errors,
 )
-from omnizarr.stores.zip.archive import Archive, Source, StoreBytes, fetch, load, open_file, writing
-from omnizarr.stores.zip.records import DEFLATED, LOCAL, STORED, TAIL, Entry, read_directory
+from omnizarr.stores.zip.archive import (
+    Archive,
+    ByteSource,
+    StoreBytes,
+    fetch,
+    load,
+    open_file,
+    writing,
+)
+from omnizarr.stores.zip.records import DEFLATED, LOCAL, STORED, TAIL, ZipEntry, read_directory
 
 Mode: TypeAlias = Literal["r", "a", "r+", "w", "w-", "x"]
-# Inside the class `list` is a method.
-Names: TypeAlias = list[str]
-Values: TypeAlias = list[bytes | None]
 
 
 class ZipStore(Closeable):
@@ -65,7 +75,7 @@ class ZipStore(Closeable):
         array([0, 1, 2])
     """
 
-    low_latency = True
+    traits = Traits(low_latency=True)
 
     def __init__(
         self,
@@ -91,7 +101,7 @@ class ZipStore(Closeable):
         self.read_only = mode == "r" if read_only is None else read_only
         self.compression = compression
         self._usage = Usage()
-        self._loaded: tuple[Source, dict[str, Entry]] | None = None
+        self._loaded: tuple[ByteSource, dict[str, ZipEntry]] | None = None
         self._archive: Archive | None = None
         self._sorted: tuple[object, Names] = (None, [])
         if mode in ("w", "w-", "x") and not self.read_only:
@@ -126,7 +136,7 @@ class ZipStore(Closeable):
         with translated_errors(verb, what, self), self._usage:
             yield
 
-    def _live(self) -> tuple[Source | None, dict[str, Entry]]:
+    def _live(self) -> tuple[ByteSource | None, dict[str, ZipEntry]]:
         if not self.read_only:
             return self._write().live
         if self._loaded is None:
@@ -136,7 +146,7 @@ class ZipStore(Closeable):
             self._loaded = self._load()
         return self._loaded or (None, {})
 
-    def _load(self) -> tuple[Source, dict[str, Entry]] | None:
+    def _load(self) -> tuple[ByteSource, dict[str, ZipEntry]] | None:
         if self.inner is None:
             file = open_file(self.path)
             return None if file is None else (file, load(self.path, file).entries)
@@ -155,9 +165,9 @@ class ZipStore(Closeable):
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         return self.get_many([(key, range)])[0]
 
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+    def get_many(self, requests: Requests) -> Values:
         requested = [(check_key(key), range) for key, range in requests]
-        with self._using("read", ", ".join(key for key, _ in requested[:3])):
+        with self._using("read", named(key for key, _ in requested)):
             source, entries = self._live()
             wanted = {
                 i: (entries[key], range)
@@ -172,7 +182,7 @@ class ZipStore(Closeable):
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         requested = [*map(check_key, keys)]
-        with self._using("read", ", ".join(requested[:3])):
+        with self._using("read", named(requested)):
             entries = self._live()[1]
         return {key: entries[key].size for key in requested if key in entries}
 
@@ -332,7 +342,7 @@ class ZipStoreV2(ZipStore):
         array([0, 1, 2])
     """
 
-    default_format = "2"
+    traits = Traits(low_latency=True, default_format="2")
     identity_details = ZipStore.identity_details
 
     def __init__(
@@ -353,5 +363,5 @@ def _unpickle(kind: type[ZipStore], path: str, read_only: bool, compression: int
     return kind(path, mode="r" if read_only else "a", compression=compression)
 
 
-def _generation(entry: Entry) -> str:
+def _generation(entry: ZipEntry) -> str:
     return f"{entry.offset:x}-{entry.crc:08x}-{entry.size:x}"

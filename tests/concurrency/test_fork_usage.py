@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from omnizarr.concurrency import usage
-from omnizarr.concurrency.usage import Usage
+from omnizarr.concurrency import fork
+from omnizarr.concurrency.fork import Usage
 from omnizarr.errors import StoreError
 
 
@@ -49,7 +49,7 @@ def test_a_finaliser_closes_what_its_thread_uses_at_the_end_of_that_use() -> Non
 def test_a_thread_that_does_not_end_is_not_waited_for_forever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(usage, "WAIT", 0.05)
+    monkeypatch.setattr(fork, "WAIT", 0.05)
     used, inside, leave = Usage(), threading.Event(), threading.Event()
 
     def use() -> None:

@@ -1,0 +1,249 @@
+"""What the stores in databases share; `TransactionStore` is all of a store but its transactions.
+
+A generation is a digest of the value, so that data of other programs has one too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Protocol, Self
+
+from omnizarr.concurrency.fork import Usage, gate
+from omnizarr.stores import identity
+from omnizarr.stores.base import (
+    Bytes,
+    Closeable,
+    KeyChanges,
+    ListKeys,
+    Names,
+    Range,
+    Requests,
+    Traits,
+    Values,
+    absolute_path,
+    flat,
+    split_path,
+    value_digest,
+)
+from omnizarr.stores.operations import check_key, check_prefix, check_writable, list_level
+
+_PAGE = 10_000  # keys of a listing that are in memory at a time
+
+
+class DatabaseStore(Closeable, ABC):
+    """The methods for one value, by the methods for many."""
+
+    traits = Traits(low_latency=True)
+
+    @abstractmethod
+    def get_many(self, requests: Requests) -> Values: ...
+    @abstractmethod
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None: ...
+    @abstractmethod
+    def change_if(
+        self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
+    ) -> bool: ...
+    @abstractmethod
+    def list_prefix(self, prefix: str) -> Iterator[str]: ...
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return self.get_many([(key, range)])[0]
+
+    def set(self, key: str, value: Bytes) -> None:
+        self.set_many([(key, value)])
+
+    def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        return self.change_if({key: value}, {key: generation})
+
+    def list(self) -> Iterator[str]:
+        return self.list_prefix("")
+
+
+class Transaction(Protocol):
+    """The rows of a database while one transaction sees them."""
+
+    def read(self, key: str, range: Range | None = None) -> bytes | None: ...
+    def size(self, key: str) -> int | None: ...
+    def put(self, rows: Iterable[tuple[str, bytes | memoryview]]) -> None: ...
+    def erase(self, keys: Iterable[str]) -> None: ...
+    def erase_below(self, prefix: str) -> None: ...
+    def rename(self, old: str, new: str) -> None: ...
+    def scan(self, start: str) -> Iterator[str]:
+        """Yield the keys from `start` on, sorted."""
+
+
+class TransactionStore(DatabaseStore):
+    """The rows of a database in a file or folder, which need not exist yet."""
+
+    scheme: ClassVar[str]
+
+    def __init__(
+        self, path: str | os.PathLike[str], read_only: bool, options: dict[str, Any]
+    ) -> None:
+        self.path = absolute_path(path)
+        self.read_only = read_only
+        self.options = options
+        self._reset()
+
+    def _reset(self) -> None:
+        """Begin without anything open, also where the store comes out of a pickle."""
+        self._usage = Usage()
+
+    @classmethod
+    def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> Self:
+        """Return the store of a URL such as ``sqlite://path/to/file``."""
+        return cls("".join(split_path(url)), read_only=read_only, **options)
+
+    @abstractmethod
+    def _transaction(
+        self,
+        verb: str,
+        keys: Iterable[str],
+        *,
+        write: bool = False,
+        create: bool = False,
+        several: bool = False,
+    ) -> AbstractContextManager[Transaction | None]:
+        """Return a context with a transaction; None where there is no data, and none is to be made.
+
+        `several`: what is read is of one moment.
+        """
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Close what this store has open."""
+
+    # Reading
+
+    def get_many(self, requests: Requests) -> Values:
+        asked = [(check_key(key), range) for key, range in requests]
+        keys = (key for key, _ in asked)
+        with self._transaction("read", keys, several=len(asked) > 1) as rows:
+            return [None if rows is None else rows.read(key, range) for key, range in asked]
+
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        asked = [*map(check_key, keys)]
+        with self._transaction("read", asked) as rows:
+            found = ((key, None if rows is None else rows.size(key)) for key in asked)
+            return {key: size for key, size in found if size is not None}
+
+    def generation(self, key: str) -> str | None:
+        return value_digest(self.get(key))
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        value = self.get(key)
+        part = value if value is None or range is None else range.of(value)
+        return part, value_digest(value)
+
+    # Writing
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        check_writable(self)
+        rows = [(check_key(key), flat(value)) for key, value in values]
+        with self._transaction("write", (k for k, _ in rows), write=True, create=True) as found:
+            if found is not None:
+                found.put(rows)
+
+    def change_if(
+        self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
+    ) -> bool:
+        check_writable(self)
+        stored = [(check_key(key), flat(v)) for key, v in changes.items() if v is not None]
+        erased = [check_key(key) for key, value in changes.items() if value is None]
+        with self._transaction("write", changes, write=True, create=True) as rows:
+            if rows is None:
+                return False
+            if any(value_digest(rows.read(key)) != known for key, known in expected.items()):
+                return False
+            rows.put(stored)
+            rows.erase(erased)
+            return True
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        check_key(key)
+        with self._transaction("erase", [key], write=True) as rows:
+            if rows is not None:
+                rows.erase([key])
+
+    def erase_prefix(self, prefix: str) -> None:
+        check_writable(self)
+        check_prefix(prefix)
+        with self._transaction("erase", [prefix], write=True) as rows:
+            if rows is not None:
+                rows.erase_below(prefix)
+
+    def change_keys(self, find: Callable[[ListKeys], KeyChanges | None]) -> bool:
+        check_writable(self)
+        with self._transaction("change", ["keys"], write=True, create=True) as rows:
+            changes = None if rows is None else find(lambda prefix: [*below(rows, prefix)])
+            if rows is None or changes is None:
+                return False
+            rows.erase(map(check_key, changes.erased))
+            for old, new in changes.renamed:
+                rows.rename(check_key(old), check_key(new))
+            rows.put((check_key(key), flat(value)) for key, value in changes.values)
+        return True
+
+    # Listing
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        check_prefix(prefix)
+        last, page = prefix, None
+        while page is None or len(page) == _PAGE:
+            with self._transaction("list", [prefix]) as rows:
+                if rows is None:
+                    return
+                keys = (key for key in below(rows, prefix, last) if key != last)
+                page = [*itertools.islice(keys, _PAGE)]
+            yield from page
+            last = page[-1] if page else last
+
+    def list_dir(self, prefix: str) -> tuple[Names, Names]:
+        check_prefix(prefix)
+        with self._transaction("list", [prefix]) as rows:
+            return ([], []) if rows is None else list_level(rows.scan, prefix)
+
+    # What it is
+
+    def close(self) -> None:
+        """Close the database; the store cannot be used afterwards."""
+        with gate:
+            self._usage.close(self._release)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "read_only": self.read_only, "options": self.options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._reset()
+
+    def real_path(self) -> tuple[str]:
+        """Return the path, for `identity_details`: an inode may be used again by another file."""
+        return (os.path.realpath(self.path),)
+
+    def identity(self, prefix: str = "") -> identity.StorageIdentity:
+        return identity.file(self.path, prefix)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TransactionStore) or other.scheme != self.scheme:
+            return NotImplemented
+        return os.path.realpath(self.path) == os.path.realpath(other.path)
+
+    def __hash__(self) -> int:
+        return hash(os.path.realpath(self.path))
+
+    def __repr__(self) -> str:
+        return f"{self.scheme}://{self.path}"
+
+
+def below(rows: Transaction, prefix: str, start: str | None = None) -> Iterator[str]:
+    """Yield the keys below a prefix, from `start` on."""
+    keys = rows.scan(prefix if start is None else start)
+    return itertools.takewhile(lambda key: key.startswith(prefix), keys)
