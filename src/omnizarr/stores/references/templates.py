@@ -1,15 +1,16 @@
 """Templates of kerchunk references: text with ``{{ expressions }}``, read without running code.
 
 Specification: https://fsspec.github.io/kerchunk/spec.html, version 1, ``jinja-str``. Of that
-language these are understood: names, whole numbers, text in quotes, ``+ - * // %``,
-parentheses, and other templates called with keywords, ``{{f(c='text')}}``. Anything else is an
-error. The length of expressions, numbers and results is limited.
+language these are understood, which Python writes in the same way: names, whole numbers, text in
+quotes, ``+ - * // %``, parentheses, and other templates called with keywords, ``{{f(c='text')}}``.
+Anything else is an error. The length of expressions, numbers and results is limited.
 """
 
 from __future__ import annotations
 
+import ast
 import operator
-import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
@@ -17,21 +18,21 @@ from typing import NoReturn, TypeAlias
 from omnizarr.errors import StoreError
 
 MAX_TEXT = 2**13  # characters of a template, and of what becomes of it
+MAX_EXPRESSION = 2**9
 MAX_NUMBER = 2**63
-MAX_DEPTH = 32  # of parentheses
+MAX_DEPTH = 32  # of parentheses and signs
 
 Value: TypeAlias = "int | str | Template"
 Names: TypeAlias = Mapping[str, Value]
-Expression: TypeAlias = Callable[[Names], Value]
 
 _OPEN, _CLOSE = "{{", "}}"
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<number>\d+)|'(?P<single>[^'\\]*)'|"(?P<double>[^"\\]*)"
-    |(?P<name>[A-Za-z_]\w*)|(?P<sign>//|[-+*%(),=]))\s*""",
-    re.VERBOSE | re.ASCII,
-)
-_SUMS = {"+": operator.add, "-": operator.sub}
-_PRODUCTS = {"*": operator.mul, "//": operator.floordiv, "%": operator.mod}
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,36 +40,79 @@ class Template:
     """A text and the expressions in it."""
 
     text: str
-    parts: tuple[str | Expression, ...]
+    parts: tuple[str | ast.expr, ...]
 
     @classmethod
     def of(cls, text: str) -> Template:
-        """Read a template; raise if it has something that is not understood."""
+        """Read a template; raise if it has something that cannot be an expression."""
         if len(text) > MAX_TEXT:
             raise StoreError(f"the template {text[:40]!r}… is longer than {MAX_TEXT} characters")
-        parts: list[str | Expression] = []
+        parts: list[str | ast.expr] = []
         at = 0
         while (start := text.find(_OPEN, at)) >= 0:
             end = text.find(_CLOSE, start)
             if end < 0:
                 raise StoreError(f"the template {text!r} has '{{{{' without '}}}}'")
-            parts += [text[at:start], _Parser(text, text[start + 2 : end]).read()]
+            parts += [text[at:start], _parse(text, text[start + 2 : end].strip())]
             at = end + 2
         return cls(text, (*parts, text[at:]))
 
     def render(self, names: Names) -> str:
         """Return the text with the values of its expressions."""
-        found: list[str] = []
-        length = 0
+        found = ""
         for part in self.parts:
-            value = part if isinstance(part, str) else part(names)
+            value = part if isinstance(part, str) else self._value(part, names, 0)
             if isinstance(value, Template):
                 raise StoreError(f"in {self.text!r} a template is used without its parentheses")
-            found.append(str(value))
-            length += len(found[-1])
-            if length > MAX_TEXT:
+            found += str(value)
+            if len(found) > MAX_TEXT:
                 raise StoreError(f"{self.text!r} makes a text of more than {MAX_TEXT} characters")
-        return "".join(found)
+        return found
+
+    def _value(self, node: ast.expr, names: Names, depth: int) -> Value:
+        if depth > MAX_DEPTH:
+            _refuse(self.text, f"it is nested more than {MAX_DEPTH} deep")
+        match node:
+            case ast.Constant(value=str() as text):
+                return text
+            case ast.Constant(value=int() as number) if not isinstance(number, bool):
+                return self._bounded(number)
+            case ast.Name(id=name):
+                if name not in names:
+                    _refuse(self.text, f"the name {name!r} is not defined")
+                return names[name]
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                return self._joined(operator.sub, 0, self._value(inner, names, depth + 1))
+            case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
+                first = self._value(left, names, depth)  # as long as sums may be
+                return self._joined(
+                    _OPERATORS[type(sign)], first, self._value(right, names, depth + 1)
+                )
+            case ast.Call(func=ast.Name(id=name), args=[], keywords=given):
+                called = names.get(name)
+                if not isinstance(called, Template):
+                    _refuse(self.text, f"{name!r} is not a template with variables")
+                return called.render(
+                    {each.arg or "": self._value(each.value, names, depth + 1) for each in given}
+                )
+        return _refuse(self.text, f"{ast.unparse(node)[:40]!r} is not understood")
+
+    def _joined(self, sign: Callable[[int, int], int], a: Value, b: Value) -> Value:
+        if sign is operator.add and isinstance(a, str) and isinstance(b, str):
+            if len(a) + len(b) > MAX_TEXT:
+                _refuse(self.text, f"a text has more than {MAX_TEXT} characters")
+            return a + b
+        if not isinstance(a, int) or not isinstance(b, int):
+            _refuse(self.text, "it calculates with something that is not a whole number")
+        try:
+            return self._bounded(sign(a, b))
+        except ZeroDivisionError:
+            _refuse(self.text, "it divides by zero")
+
+    def _bounded(self, number: int) -> int:
+        if abs(number) >= MAX_NUMBER:
+            _refuse(self.text, "a number has more than 63 bits")
+        return number
 
 
 def has_expressions(text: str) -> bool:
@@ -76,154 +120,21 @@ def has_expressions(text: str) -> bool:
     return _OPEN in text
 
 
-class _Parser:
-    """Reads one expression: sums of products of factors."""
-
-    def __init__(self, template: str, text: str) -> None:
-        self.template, self.tokens, self.at, self.depth = template, _tokens(template, text), 0, 0
-
-    def read(self) -> Expression:
-        found = self._sum()
-        if self.at < len(self.tokens):
-            self._fail(f"{self._peek()!r} is not expected there")
-        return found
-
-    def _peek(self) -> str | None:
-        """Return the next token if it is a sign, else its kind; None at the end."""
-        if self.at == len(self.tokens):
-            return None
-        kind, text = self.tokens[self.at]
-        return text if kind == "sign" else kind
-
-    def _take(self, wanted: str | None = None) -> str:
-        if wanted is not None and self._peek() != wanted:
-            self._fail(f"expected {wanted!r}")
-        self.at += 1
-        return self.tokens[self.at - 1][1]
-
-    def _sum(self) -> Expression:
-        found = self._product()
-        while (sign := self._peek()) in _SUMS:
-            self._take()
-            found = self._joined(_SUMS[sign or ""], found, self._product())
-        return found
-
-    def _product(self) -> Expression:
-        found = self._factor()
-        while (sign := self._peek()) in _PRODUCTS:
-            self._take()
-            found = self._joined(_PRODUCTS[sign or ""], found, self._factor())
-        return found
-
-    def _factor(self) -> Expression:
-        kind = self._peek()
-        if kind == "-":
-            self._take()
-            return self._nested(lambda: self._joined(operator.sub, _constant(0), self._factor()))
-        if kind == "(":
-            self._take()
-            found = self._nested(self._sum)
-            self._take(")")
-            return found
-        if kind == "number":
-            return _constant(self._number(self._take()))
-        if kind in ("single", "double"):
-            return _constant(self._take())
-        if kind == "name":
-            return self._name(self._take())
-        return self._fail("an expression is incomplete")
-
-    def _nested(self, read: Callable[[], Expression]) -> Expression:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            self._fail(f"it is nested more than {MAX_DEPTH} deep")
-        found = read()
-        self.depth -= 1
-        return found
-
-    def _name(self, name: str) -> Expression:
-        if self._peek() == "(":
-            return self._call(name)
-
-        def look_up(names: Names) -> Value:
-            if name not in names:
-                self._fail(f"the name {name!r} is not defined")
-            return names[name]
-
-        return look_up
-
-    def _call(self, name: str) -> Expression:
-        """Read the keywords with which a template is called."""
-        self._take("(")
-        given: dict[str, Expression] = {}
-        while self._peek() != ")":
-            if given:
-                self._take(",")
-            keyword = self._take("name")
-            self._take("=")
-            given[keyword] = self._nested(self._sum)
-        self._take(")")
-
-        def call(names: Names) -> Value:
-            called = names.get(name)
-            if not isinstance(called, Template):
-                self._fail(f"{name!r} is not a template with variables")
-            return called.render({key: value(names) for key, value in given.items()})
-
-        return call
-
-    def _joined(
-        self, sign: Callable[[int, int], int], left: Expression, right: Expression
-    ) -> Expression:
-        def join(names: Names) -> Value:
-            a, b = left(names), right(names)
-            if sign is operator.add and isinstance(a, str) and isinstance(b, str):
-                return self._short(a + b)
-            if not isinstance(a, int) or not isinstance(b, int):
-                return self._fail("it calculates with something that is not a whole number")
-            try:
-                return self._bounded(sign(a, b))
-            except ZeroDivisionError:
-                return self._fail("it divides by zero")
-
-        return join
-
-    def _number(self, text: str) -> int:
-        return self._bounded(int(text) if len(text) < 20 else MAX_NUMBER)
-
-    def _bounded(self, number: int) -> int:
-        if abs(number) >= MAX_NUMBER:
-            self._fail("a number has more than 63 bits")
-        return number
-
-    def _short(self, text: str) -> str:
-        if len(text) > MAX_TEXT:
-            self._fail(f"a text has more than {MAX_TEXT} characters")
-        return text
-
-    def _fail(self, reason: str) -> NoReturn:
-        raise StoreError(
-            f"cannot use the template {self.template!r}: {reason}; understood are names, whole"
-            " numbers, quoted text, + - * // %, parentheses and f(name='text')"
-        )
+def _parse(template: str, text: str) -> ast.expr:
+    if len(text) > MAX_EXPRESSION:
+        _refuse(template, f"an expression is longer than {MAX_EXPRESSION} characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of calls that cannot be right
+            found = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
+        reason = e.msg if isinstance(e, SyntaxError) else str(e)
+        return _refuse(template, f"{text[:40]!r} is not understood ({reason})")
+    return found if "\\" not in text else _refuse(template, "it has a backslash")
 
 
-def _constant(value: Value) -> Expression:
-    return lambda names: value
-
-
-def _tokens(template: str, text: str) -> list[tuple[str, str]]:
-    found, at = [], 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            if not text[at:].strip():
-                break
-            raise StoreError(
-                f"cannot use the template {template!r}: {text[at:].strip()[:20]!r} is not"
-                " understood"
-            )
-        kind = match.lastgroup or ""
-        found.append((kind, match[kind]))
-        at = match.end()
-    return found
+def _refuse(template: str, reason: str) -> NoReturn:
+    raise StoreError(
+        f"cannot use the template {template!r}: {reason}; understood are names, whole"
+        " numbers, quoted text, + - * // %, parentheses and f(name='text')"
+    )
