@@ -7,21 +7,33 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr import config, configure
-from omnizarr.concurrency import limits
-from omnizarr.concurrency.pool import in_parallel, run_on_threads
+from omnizarr import config
+from omnizarr.concurrency import limits, pool
+from omnizarr.concurrency.pool import for_each, in_parallel, run_on_threads
 from omnizarr.stores import Range
 
 
 def nothing() -> None:
     """There is nothing to stop."""
+
+
+@contextmanager
+def threads(wanted: int) -> Iterator[int]:
+    """Yield how many threads a call gets until the block ends, its own among them."""
+    share = limits.take_threads(wanted, config.get().threads)
+    try:
+        yield 1 + share[2]
+    finally:
+        limits.return_threads(share)
 
 
 class Watched(oz.storage.MemoryStore):
@@ -70,7 +82,7 @@ def test_helpers_leave_when_other_calls_begin() -> None:
 
     def call() -> None:
         begun.wait(60)
-        with limits.threads(4) as count:
+        with threads(4) as count:
             assert count == 1
             others.wait(60)
             while len(left) < 4:
@@ -107,7 +119,7 @@ def test_a_call_inside_a_worker_gets_the_remaining_threads(busy: int, most: int)
 
     def inner() -> None:
         inside.wait(30)
-        with limits.threads(8) as count:
+        with threads(8) as count:
             seen.append(count)
             inside.wait(30)  # until all of them are counted
 
@@ -124,7 +136,7 @@ def test_threads_and_bytes_are_released_after_an_error() -> None:
     with oz.configure(threads=3):
         with pytest.raises(KeyError, match="no"):
             run_on_threads(fail, 3, nothing)
-        with limits.threads(9) as count:
+        with threads(9) as count:
             assert count == 3
         with limits.bytes_in_flight(100) as granted:
             assert granted == 100
@@ -150,12 +162,12 @@ def test_workers_have_the_settings_of_their_caller() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_forked_while_all_threads_are_busy_has_its_own() -> None:
     _, array = watched(1)
-    with oz.configure(threads=2, engine="reference"), limits.threads(2):
+    with oz.configure(threads=2, engine="reference"), threads(2):
         child = os.fork()
         if child == 0:
             good = False
             try:
-                with limits.threads(2) as count:
+                with threads(2) as count:
                     good = count == 2
                 good = good and int(array[...][-1]) == 2**18 - 1
             finally:
@@ -163,22 +175,22 @@ def test_a_child_forked_while_all_threads_are_busy_has_its_own() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_a_call_of_a_thread_that_has_a_lock_gets_no_helpers() -> None:
-    seen = set()
-    with oz.configure(threads=4), limits.no_helpers:
-        run_on_threads(lambda: seen.add(threading.get_ident()), 4, lambda: None)
-    assert seen == {threading.get_ident()}
+def test_a_finaliser_that_runs_while_threads_are_counted_waits_for_no_helper() -> None:
+    seen = list[int]()
+    with oz.configure(threads=4), limits._used.lock:  # which helpers want when they end
+        for_each(iter(range(100)), 100, seen.append, 2**20)
+        assert sorted(in_parallel(lambda n: n, range(3))) == [0, 1, 2]
+    assert sorted(seen) == [*range(100)]
 
 
-def test_a_signal_handler_that_comes_while_threads_are_counted_gets_no_helpers() -> None:
-    with configure(threads=4), limits._used.lock:  # which helpers want before they end
-        with limits.helpers(4) as found:
-            assert found == []
-        assert {*in_parallel(lambda _: threading.get_ident(), range(3))} == {threading.get_ident()}
-    with configure(threads=4), limits.helpers(4) as found:
-        assert len(found) == 3
-        for helper in found:
-            helper.give_back()
+def test_a_finaliser_that_runs_while_a_request_is_submitted_makes_its_own() -> None:
+    with pool._requests._lock:
+        pool._request.submits = True  # as in `submit`
+        try:
+            found = in_parallel(lambda _: threading.get_ident(), range(3))
+        finally:
+            pool._request.submits = False
+    assert {*found} == {threading.get_ident()}
 
 
 def test_no_more_tasks_of_a_job_run_at_a_time_than_its_limit() -> None:
@@ -194,8 +206,8 @@ def test_no_more_tasks_of_a_job_run_at_a_time_than_its_limit() -> None:
             with lock:
                 running -= 1
 
-    with ThreadPoolExecutor(8) as pool, limits.task_of("another", 1):
-        list(pool.map(work, range(40)))
+    with ThreadPoolExecutor(8) as executor, limits.task_of("another", 1):
+        list(executor.map(work, range(40)))
     assert most == 2
     assert limits._running == {}
 

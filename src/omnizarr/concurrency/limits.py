@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from omnizarr import config
 from omnizarr.concurrency.fork import on_fork
@@ -25,7 +25,7 @@ class _Used:
     """The threads and bytes that are in use now."""
 
     def __init__(self) -> None:
-        self.lock: Any = threading.RLock()  # a finaliser may run while this thread has it
+        self.lock = threading.RLock()  # a finaliser may run while this thread has it
         self.threads = 0
         self.nbytes = 0
 
@@ -75,45 +75,28 @@ class Helper:
         _thread.counted, _thread.helper = True, self
 
     def end(self) -> None:
-        """Note that the thread has done its work."""
-        self.give_back()
+        """Note that the thread has done its work.
+
+        Whoever waits for that may have the lock of the budget, if it is a finaliser.
+        """
         self._ended.set()
+        self.give_back()
 
     def wait(self, end: float = math.inf) -> None:
         """Wait for the thread to end, up to a monotonic time."""
-        self._ended.wait(end if end == math.inf else max(0.0, end - time.monotonic()))
+        if self._ended.wait(end if end == math.inf else max(0.0, end - time.monotonic())):
+            self.give_back()  # for the next call, which may be quicker than that thread
 
 
 class _Thread(threading.local):
     """The state of one thread."""
 
     counted = False  # among those in use
-    locks = 0  # that it has and that helpers want, see `no_helpers`
     helper: Helper | None = None
 
 
 _used = _Used()
 _thread = _Thread()
-
-
-class _NoHelpers:
-    """A context in which calls of this thread use no other, as it has a lock that those want.
-
-    They come from a finaliser or signal handler, and would wait for their own thread.
-    """
-
-    def __enter__(self) -> None:
-        _thread.locks += 1
-
-    def __exit__(self, *exception: object) -> None:
-        _thread.locks -= 1
-
-    def active(self) -> bool:
-        """Return True if this thread is in such a context, or has the lock of the budget."""
-        return _thread.locks > 0 or _used.lock._is_owned()
-
-
-no_helpers = _NoHelpers()
 
 
 def take_threads(wanted: int, limit: int) -> Share:
@@ -137,16 +120,6 @@ def return_threads(share: Share) -> None:
         used.threads -= own + more
 
 
-@contextmanager
-def threads(wanted: int) -> Iterator[int]:
-    """Yield how many threads a call may use until the block ends, its own among them."""
-    share = take_threads(wanted, config.get().threads)
-    try:
-        yield 1 + share[2]
-    finally:
-        return_threads(share)
-
-
 def thread_slots() -> threading.Semaphore:
     """Return a context that as many threads of one call enter at a time as `threads` allows."""
     return threading.Semaphore(config.get().threads)
@@ -155,7 +128,7 @@ def thread_slots() -> threading.Semaphore:
 @contextmanager
 def helpers(wanted: int) -> Iterator[list[Helper]]:
     """Yield the helpers that a call on up to `wanted` threads may have."""
-    if _thread.locks or _used.lock._is_owned() or holds_below(CHUNKS):
+    if holds_below(CHUNKS):  # a finaliser, whose helpers would wait for its own thread
         wanted = 1
     used, own, more = take_threads(wanted, config.get().threads)
     before, _thread.helper = _thread.helper, None
@@ -169,12 +142,17 @@ def helpers(wanted: int) -> Iterator[list[Helper]]:
 
 def is_superfluous() -> bool:
     """Return True if this thread only helps, and should end since other calls have begun."""
-    if _thread.helper is None or _used.threads <= config.get().threads:
+    used, limit = _used, config.get().threads
+    if _thread.helper is None or used.threads <= limit:
         return False
-    with _used.lock:
-        if _used.threads <= config.get().threads:
+    if not used.lock.acquire(blocking=False):  # by whom this thread helps, perhaps
+        return False
+    try:
+        if used.threads <= limit:
             return False
         _thread.helper.give_back()
+    finally:
+        used.lock.release()
     _thread.helper = None
     return True
 

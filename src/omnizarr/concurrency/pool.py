@@ -26,7 +26,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from omnizarr import config
 from omnizarr.concurrency import fork
-from omnizarr.concurrency.limits import Ending, Helper, helpers, is_superfluous, no_helpers
+from omnizarr.concurrency.limits import Ending, Helper, helpers, is_superfluous
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -183,15 +183,19 @@ class ThreadPool:
         return future
 
     def _hand_over(self, job: Callable[[], None]) -> bool:
-        with no_helpers, self._lock:
-            if self._idle:
-                self._idle -= 1
-            elif not self._start():
-                if not self._count:
-                    return False
-                self._queued += 1
-            self._waiting.put(job)
-            return True
+        before, _request.submits = _request.submits, True
+        try:
+            with self._lock:
+                if self._idle:
+                    self._idle -= 1
+                elif not self._start():
+                    if not self._count:
+                        return False
+                    self._queued += 1
+                self._waiting.put(job)
+                return True
+        finally:
+            _request.submits = before
 
     def _start(self) -> bool:
         """Start a thread, which calls one job and then counts itself, unless there are enough."""
@@ -231,11 +235,17 @@ class _Request(threading.local):
     """The state of a thread that sends requests."""
 
     pool: ThreadPool | None = None  # that it belongs to
+    submits = False  # and may have the lock of a pool
     ends: tuple[Callable[[], bool], ...] = ()  # True of one: nobody waits for the answer
 
 
 _request = _Request()
 _requests = ThreadPool(None, "omnizarr-request")
+
+
+def sends_requests() -> bool:
+    """Return True on a thread of the pool for requests."""
+    return _request.pool is _requests
 
 
 def in_parallel(
@@ -245,8 +255,8 @@ def in_parallel(
 
     The first error drops the calls that have not begun, and is raised when the others have ended.
     """
-    # Neither the pool's own threads nor a signal handler may wait for what their own thread holds.
-    if len(items) < 2 or _request.pool is _requests or no_helpers.active():
+    # Neither the pool's own threads nor a finaliser may wait for what their own thread holds.
+    if len(items) < 2 or sends_requests() or _request.submits:
         return [function(item) for item in items]
     return _Batch(function, items).run(at_once)
 

@@ -35,8 +35,7 @@ from omnizarr.codecs.codec import Buffer, Region
 from omnizarr.codecs.pipeline import map_missing, report_missing
 from omnizarr.codecs.sharding import MAX_GAP, Shards, inner_chunk_context, split_joined
 from omnizarr.concurrency import fork
-from omnizarr.concurrency.limits import no_helpers
-from omnizarr.concurrency.pool import for_each, in_parallel
+from omnizarr.concurrency.pool import for_each, in_parallel, sends_requests
 from omnizarr.config import ByteBudget
 from omnizarr.engine import kernel, reference
 from omnizarr.engine.binding import BoundArray, chunk_context
@@ -61,7 +60,6 @@ _COSTS = {"gzip": 8, "numcodecs.zlib": 8, "zstd": 4}  # of decoding a byte, as a
 class Loading:
     """A chunk that a thread is loading."""
 
-    thread: int = field(default_factory=threading.get_ident)
     done: threading.Event = field(default_factory=threading.Event)
     values: Values | None = None  # None when done: it failed
 
@@ -91,7 +89,7 @@ class ChunkCache:
         mine: dict[int, Loading] = {}
         theirs: dict[int, Loading] = {}
         try:
-            with no_helpers, self._lock:
+            with self._lock:
                 for i, name in enumerate(names):
                     found[i] = self._kept.get(name)
                     loading = self._loading.get(name)
@@ -99,23 +97,21 @@ class ChunkCache:
                         self._kept.move_to_end(name)
                     elif loading is None:
                         mine[i] = self._loading[name] = Loading()
-                    elif loading.thread != threading.get_ident():  # else this is a finaliser
+                    else:
                         theirs[i] = loading
             if mine:
                 for i, values in zip(mine, load(list(mine)), strict=True):
                     found[i] = mine[i].values = values
                     self.keep(names[i], values)
         finally:
-            with no_helpers, self._lock:
+            with self._lock:
                 for i, own in mine.items():
                     if self._loading.get(names[i]) is own:
                         del self._loading[names[i]]
                     own.done.set()
-        # Nobody waits before its own are done, so that no two wait for each other; nor does a
-        # finaliser or signal handler in a thread that has the lock.
+        # Nobody waits before its own are done, so that no two wait for each other.
         for i, loading in theirs.items():
-            if not no_helpers.active():
-                loading.done.wait()
+            loading.done.wait()
             found[i] = loading.values
         failed = [i for i, values in enumerate(found) if values is None]
         for i, values in zip(failed, load(failed) if failed else (), strict=True):
@@ -124,7 +120,7 @@ class ChunkCache:
 
     def has(self, name: Name) -> bool:
         """Return True if an array is in the cache."""
-        with no_helpers, self._lock:
+        with self._lock:
             return name in self._kept
 
     def keep(self, name: Name, values: Values) -> None:
@@ -132,7 +128,7 @@ class ChunkCache:
         values.flags.writeable = False  # many callers see it
         if _cost(values) > self.limit:
             return
-        with no_helpers, self._lock:
+        with self._lock:
             if name in self._kept:
                 self._drop(name)
             self._kept[name] = values
@@ -154,43 +150,29 @@ class ChunkCache:
         If another one is fetching it already, that is waited for.
         """
         own = None
-        with no_helpers, self._lock:
+        with self._lock:
             theirs = self._loading.get(key)
             if key not in self._keys and theirs is None:
                 own = self._loading[key] = Loading()
         try:
-            this = threading.get_ident()
-            if theirs is not None and theirs.thread != this and not no_helpers.active():
+            if theirs is not None:
                 theirs.done.wait()
             yield own is not None
         finally:
             if own is not None:
-                with no_helpers, self._lock:
+                with self._lock:
                     if self._loading.get(key) is own:
                         del self._loading[key]
                     own.done.set()
 
-    def begin(self) -> None:
-        """Let nobody wait for what this thread is loading already.
-
-        It does so no more until a finaliser or signal handler has ended, which now begins to read,
-        and whose helpers would wait for it.
-        """
-        this = threading.get_ident()
-        with no_helpers, self._lock:
-            for name, loading in [*self._loading.items()]:
-                if loading.thread == this:
-                    del self._loading[name]
-                    loading.done.set()
-
     def has_key(self, key: Name) -> bool:
         """Return True if something of a value is kept, of whichever generation."""
-        with no_helpers, self._lock:
+        with self._lock:
             return key in self._keys
 
     def note(self, keys: Sequence[Name]) -> bool:
         """Note that values are read; return True if one of them was before, or is kept."""
-        with no_helpers, self._lock:
+        with self._lock:
             found = any(key in self._seen or key in self._keys for key in keys)
             for key in keys:
                 self._seen[key] = None
@@ -204,7 +186,7 @@ class ChunkCache:
 
         A key that was not used for long is dropped, and gets another number then.
         """
-        with no_helpers, self._lock:
+        with self._lock:
             found = self._numbers.get(key)
             if found is None:
                 found = self._numbers[key] = next(self._next)
@@ -223,22 +205,49 @@ _caches: WeakKeyDictionary[ByteBudget, ChunkCache] = WeakKeyDictionary()
 _lock = fork.lock()
 
 
+class _Nesting(threading.local):
+    """Whether this thread is in the middle of a read through a cache."""
+
+    inside = False
+
+
+_nesting = _Nesting()
+
+
 def current() -> ChunkCache | None:
     """Return the cache of the current settings, or None."""
     budget = config.get().chunk_cache
     if budget is None:
         return None
-    with no_helpers, _lock:
+    with _lock:
         cache = _caches.get(budget)
         if cache is None:
             cache = _caches[budget] = ChunkCache(budget.nbytes)
         return cache
 
 
+@contextmanager
+def entered() -> Iterator[ChunkCache | None]:
+    """Yield the cache to read through, or None.
+
+    A finaliser or signal handler in the middle of such a read goes without: it might wait for what
+    its own thread is loading, or for a thread that waits for this one.
+    """
+    if _nesting.inside or sends_requests():
+        yield None
+        return
+    nesting = _nesting
+    nesting.inside = True
+    try:
+        yield current()
+    finally:
+        nesting.inside = False
+
+
 def _forget() -> None:
     """Start anew in a forked child, which has none of the threads that caches may wait for."""
-    global _caches
-    _caches = WeakKeyDictionary()
+    global _caches, _nesting
+    _caches, _nesting = WeakKeyDictionary(), _Nesting()
 
 
 fork.on_fork(in_child=_forget)
@@ -341,7 +350,6 @@ def read(
 ) -> None:
     """Fill `out`, of the plan's full shape, from chunks in the cache or in the store."""
     _ = array.fill  # bound before threads ask for it
-    cache.begin()
     store = cache.number(array.source)
 
     @functools.cache
@@ -351,7 +359,11 @@ def read(
 
     def one(row: Row, known: Known = NOTHING) -> None:
         shape = array.grid.chunk_shape(row.coords)
-        _read_row(cache, name(shape), array, row, known, out, filled)
+        before, _nesting.inside = _nesting.inside, True  # this thread may be a helper
+        try:
+            _read_row(cache, name(shape), array, row, known, out, filled)
+        finally:
+            _nesting.inside = before
 
     rows, count = plan.rows(), plan.count
     if not count:
