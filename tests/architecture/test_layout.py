@@ -15,7 +15,6 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 # Test files that are about several modules of their folder.
 SHARED = {
     "formats/test_roundtrip.py",
-    "stores/test_databases.py",
     "stores/test_remote_suites.py",
     "stores/test_replaced_files.py",
     "stores/test_suites.py",

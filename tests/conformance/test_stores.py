@@ -24,7 +24,7 @@ from tests.conformance.key_value import KeyValueStore
 from tests.conformance.printed_examples import run_printed
 from tests.conformance.test_draft_store import OnlyPartial
 from tests.conformance.test_v2_examples import both_examples, files
-from tests.stores.test_databases import redis_url
+from tests.stores.test_database import redis_url
 
 __all__ = ["redis_url"]
 

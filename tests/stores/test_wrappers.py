@@ -61,19 +61,11 @@ class TestPrefix(WrappedTests):
         return PrefixStore(inner, "a/b")
 
 
-class TestRecording(WrappedTests):
+class TestStacked(WrappedTests):
+    """Wrappers around each other."""
+
     def wrap(self, inner: Store) -> Store:
-        return RecordingStore(inner)
-
-
-class TestSlow(WrappedTests):
-    def wrap(self, inner: Store) -> Store:
-        return SlowStore(inner, 1e-6)
-
-
-class TestCache(WrappedTests):
-    def wrap(self, inner: Store) -> Store:
-        return CacheStore(inner, max_bytes=100_000)
+        return CacheStore(SlowStore(RecordingStore(inner), 1e-6), max_bytes=100_000)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

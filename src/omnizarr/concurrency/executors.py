@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from omnizarr import config
 from omnizarr.concurrency.pool import INTERRUPT_WAIT, abandoned_when, run_on_threads
@@ -102,15 +103,10 @@ def _on_threads(
         run_on_threads(work, threads, stop.set, waits=waits)
 
 
-class _Call(Generic[A, R]):
-    """A call with the caller's settings; it can be pickled."""
-
-    def __init__(self, function: Callable[[A], R], settings: dict[str, Any]) -> None:
-        self.function, self.settings = function, settings
-
-    def __call__(self, item: A) -> R:
-        with config.configure(**self.settings):
-            return self.function(item)
+def _call(function: Callable[[A], R], settings: dict[str, Any], item: A) -> R:
+    """Call a function with the settings of the caller, perhaps in another process."""
+    with config.configure(**settings):
+        return function(item)
 
 
 def _on_executor(
@@ -121,7 +117,7 @@ def _on_executor(
     done: Callable[[A, R], None],
 ) -> None:
     settings = config.get()
-    call = _Call(function, {name: getattr(settings, name) for name in SHARED})
+    call = partial(_call, function, {name: getattr(settings, name) for name in SHARED})
     running: dict[Future[R], A] = {}
     # Not `concurrent.futures.wait`, which visits all futures for each one that is done.
     ended: SimpleQueue[Future[R]] = SimpleQueue()

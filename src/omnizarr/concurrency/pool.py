@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar, cast
@@ -292,21 +292,20 @@ class _Batch(Generic[A, R]):
         return cast("list[R]", self._results)
 
     def _work(self) -> None:
-        before, _request.ends = _request.ends, self._ends
         settings = config.inherit(self._settings)
         try:
-            for number in self._next:
-                if number >= len(self._items) or self._ended.is_set():
-                    break
-                self._results[number] = self._function(self._items[number])
-                if _requests.is_busy:  # other calls have their turn
-                    _requests.submit(self._work)
-                    return
+            with _answering(self._ends):
+                for number in self._next:
+                    if number >= len(self._items) or self._ended.is_set():
+                        break
+                    self._results[number] = self._function(self._items[number])
+                    if _requests.is_busy:  # other calls have their turn
+                        _requests.submit(self._work)
+                        return
         except BaseException as e:  # raised where the results are asked for
             self._errors.append((number, e))
             self._ended.set()
         finally:
-            _request.ends = before
             config.inherit(settings)
         with self._lock:
             self._workers -= 1
@@ -323,7 +322,12 @@ def interruptible(function: Callable[[], R]) -> R:
         return function()
     ended = threading.Event()
     ends = (*_request.ends, ended.is_set)
-    future = _requests.submit(_call, ends, lambda _: function(), None)
+
+    def call() -> R:
+        with _answering(ends):
+            return function()
+
+    future = _requests.submit(call)
     try:
         return future.result()
     except BaseException:  # of the function, or of a signal handler
@@ -341,21 +345,17 @@ def is_abandoned() -> bool:
     return any(ended() for ended in _request.ends)
 
 
-@contextmanager
-def abandoned_when(ended: Callable[[], bool]) -> Iterator[None]:
+def abandoned_when(ended: Callable[[], bool]) -> AbstractContextManager[None]:
     """Abandon requests of this thread inside the block when a function returns True."""
-    before = _request.ends
-    _request.ends = (*before, ended)
-    try:
-        yield
-    finally:
-        _request.ends = before
+    return _answering((*_request.ends, ended))
 
 
-def _call(ends: tuple[Callable[[], bool], ...], function: Callable[[A], R], item: A) -> R:
+@contextmanager
+def _answering(ends: tuple[Callable[[], bool], ...]) -> Iterator[None]:
+    """Work for somebody who waits until one of the functions returns True."""
     before, _request.ends = _request.ends, ends
     try:
-        return function(item)
+        yield
     finally:
         _request.ends = before
 

@@ -27,7 +27,7 @@ from omnizarr.testing.stores import (
     StoreTests,
     VersionedTests,
 )
-from tests.stores.test_databases import redis_url
+from tests.stores.test_database import redis_url
 
 __all__ = ["redis_url"]
 
