@@ -28,7 +28,7 @@ import omnizarr
 from benchmarks import peers
 from benchmarks.layouts import Layout, smooth, workspace
 from benchmarks.trials import stored
-from omnizarr.bulk.batches.order import MIXED, find_blocks, shuffle
+from omnizarr.bulk.batches import MIXED, find_blocks, shuffle
 from omnizarr.bulk.boxes import chunk_axes, stored_axes
 
 SIZE = 64

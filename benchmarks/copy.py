@@ -58,20 +58,20 @@ def make_source(path: Path, count: int, nbytes: int) -> None:
 def omnizarr(source: Path, target: Path) -> None:
     import omnizarr as oz
 
-    oz.copy_hierarchy(source, target)
+    oz.copy(source, target)
 
 
 def omnizarr_verified(source: Path, target: Path) -> None:
     import omnizarr as oz
 
-    oz.copy_hierarchy(source, target, verify=True)
+    oz.copy(source, target, verify=True)
 
 
 def omnizarr_update(source: Path, target: Path) -> None:
     """Update a copy in which nothing differs."""
     import omnizarr as oz
 
-    oz.copy_hierarchy(source, target, update=True)
+    oz.copy(source, target, update=True)
 
 
 def zarr_by_key(source: Path, target: Path) -> None:

@@ -27,9 +27,10 @@ from tests.servers.processes import simple_storage
 
 import omnizarr as oz
 from benchmarks.simulation import Cluster, ObjectStore, Result, Work, simulate
-from omnizarr.bulk import copy_store
+from omnizarr.bulk import copy
 from omnizarr.bulk.checks import keys as checks
-from omnizarr.bulk.job import Job, Journal, Outcome, Plan, Stage, Task, run, task_id
+from omnizarr.bulk.job import Job, Phase, Plan, run
+from omnizarr.bulk.journal import Journal, Outcome, Task, task_id
 from omnizarr.stores import LocalStore, list_prefix, resolve
 
 # What a task costs the coordinator, in seconds, as `measure` found it.
@@ -59,14 +60,14 @@ class Nothing(Job[Count]):
     name: str
 
     def plan(self, tasks_at_once: int = 1) -> Plan[Count]:
-        """Return one stage."""
+        """Return one phase."""
 
         def tasks() -> Iterator[Task[Count]]:
             for number in range(self.count):
                 yield Task(task_id("a/b", number, (number, 0, 0)), _nothing, 1, "a/b")
 
-        stage = Stage("nothing", tasks, self.count)
-        return Plan("nothing", f"{self.name}{self.count}".ljust(20, "-"), [stage], Count())
+        phase = Phase("nothing", tasks, self.count)
+        return Plan("nothing", f"{self.name}{self.count}".ljust(20, "-"), [phase], Count())
 
 
 def _in_child(function: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -140,7 +141,7 @@ def _measure_journal(count: int, folder: Path) -> None:
         plan = job.plan()
         store = LocalStore(folder / "omnizarr" / "jobs")
         journal = Journal(store, f"{plan.digest[:20]}/", Count())
-        for position, task in enumerate(plan.stages[0].tasks()):
+        for position, task in enumerate(plan.phases[0].tasks()):
             journal.add(task, Count(1))
             if position % (number // 100) == 0:
                 journal.flush()
@@ -237,15 +238,15 @@ CLUSTERS = (("1 machine", 1, 8), ("20 workers", 20, 4), ("200 workers", 200, 4))
 
 
 def copy_work(data: Data, memory: int = 512_000_000) -> list[Work]:
-    """Return the stage of a copy between buckets: values as they are."""
+    """Return the phase of a copy between buckets: values as they are."""
     stored = data.nbytes / data.ratio
     each = stored / data.count
-    tasks = -(-data.count // max(1, min(copy_store.BATCH, int(memory // each))))
+    tasks = -(-data.count // max(1, min(copy.BATCH, int(memory // each))))
     return [Work(tasks, data.count, data.count, stored, stored)]
 
 
 def verify_work(data: Data) -> list[Work]:
-    """Return the stage of a verification that decodes every chunk."""
+    """Return the phase of a verification that decodes every chunk."""
     stored = data.nbytes / data.ratio
     each = data.nbytes // data.count
     tasks = -(-data.count // max(1, min(checks.TASK_KEYS, checks.TASK_BYTES // each)))
@@ -253,13 +254,13 @@ def verify_work(data: Data) -> list[Work]:
 
 
 def rechunk_work(data: Data, folder: Path, passes: int, memory: str) -> tuple[list[Work], int]:
-    """Return the stages that the planner plans, and the memory of a process."""
+    """Return the phases that the planner plans, and the memory of a process."""
     path = folder / "a.zarr"
     shutil.rmtree(path, ignore_errors=True)
     oz.create_array(path, shape=data.shape, chunks=data.chunks, dtype=f"f{data.itemsize}")
     job = oz.jobs.Rechunk(path, folder / "b.zarr", chunks=data.new, passes=passes, memory=memory)
     plan = job.plan(1)
-    return [Work.of(stage, data.ratio) for stage in plan.stages], plan.memory or 0
+    return [Work.of(phase, data.ratio) for phase in plan.phases], plan.memory or 0
 
 
 def simulations(folder: Path) -> Iterator[tuple[str, ...]]:
@@ -271,11 +272,11 @@ def simulations(folder: Path) -> Iterator[tuple[str, ...]]:
             "rechunk, one pass": rechunk_work(data, folder, 1, "2GB"),
             "rechunk, two passes": rechunk_work(data, folder, 2, "2GB"),
         }
-        for name, (stages, memory) in jobs.items():
-            yield _row(data.name, name, stages, memory)
+        for name, (phases, memory) in jobs.items():
+            yield _row(data.name, name, phases, memory)
 
 
-def _row(data: str, name: str, stages: list[Work], memory: int) -> tuple[str, ...]:
+def _row(data: str, name: str, phases: list[Work], memory: int) -> tuple[str, ...]:
     store = ObjectStore()
     found: list[Result] = []
     for _, workers, slots in CLUSTERS:
@@ -283,9 +284,9 @@ def _row(data: str, name: str, stages: list[Work], memory: int) -> tuple[str, ..
             workers, slots if "rechunk" not in name else 1, lifetime=86400.0, spread=0.3,
             dispatch=DISPATCH["threads" if workers == 1 else "Dask"],
         )  # fmt: skip
-        found.append(simulate(stages, store, cluster))
-    reads, writes = sum(s.reads for s in stages), sum(s.writes for s in stages)
-    tasks = sum(s.tasks for s in stages)
+        found.append(simulate(phases, store, cluster))
+    reads, writes = sum(s.reads for s in phases), sum(s.writes for s in phases)
+    tasks = sum(s.tasks for s in phases)
     ids = tasks * 11  # bytes of the journal
     return (
         data, name, f"{reads:,}", f"{writes:,}", f"{tasks:,}", f"{memory / 1e9:.1f} GB",

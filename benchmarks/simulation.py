@@ -46,7 +46,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Work:
-    """A stage: equal tasks, and what all of them read and write together."""
+    """A phase: equal tasks, and what all of them read and write together."""
 
     tasks: int
     reads: int = 0
@@ -57,13 +57,13 @@ class Work:
     encoded: float = 0.0
 
     @classmethod
-    def of(cls, stage: Any, ratio: float = 1.0, *, recode: bool = True) -> Work:
-        """Return a stage of a plan; `ratio` is that of uncompressed to stored bytes."""
-        read, written = stage.bytes_read or 0, stage.bytes_written or 0
+    def of(cls, phase: Any, ratio: float = 1.0, *, recode: bool = True) -> Work:
+        """Return a phase of a plan; `ratio` is that of uncompressed to stored bytes."""
+        read, written = phase.bytes_read or 0, phase.bytes_written or 0
         return cls(
-            stage.count or 0,
-            stage.reads or 0,
-            stage.writes or 0,
+            phase.count or 0,
+            phase.reads or 0,
+            phase.writes or 0,
             read / ratio,
             written / ratio,
             read if recode else 0.0,
@@ -82,7 +82,7 @@ class Result:
     reads: float = 0.0
     writes: float = 0.0
     cost: float = 0.0  # of requests, in dollars
-    stages: list[float] = field(default_factory=list)  # seconds
+    phases: list[float] = field(default_factory=list)  # seconds
 
 
 def task_seconds(work: Work, store: ObjectStore, cluster: Cluster) -> float:
@@ -98,14 +98,14 @@ def task_seconds(work: Work, store: ObjectStore, cluster: Cluster) -> float:
     return seconds / work.tasks
 
 
-def simulate(stages: Sequence[Work], store: ObjectStore, cluster: Cluster, seed: int = 0) -> Result:
-    """Run the stages one after the other."""
+def simulate(phases: Sequence[Work], store: ObjectStore, cluster: Cluster, seed: int = 0) -> Result:
+    """Run the phases one after the other."""
     chance, found = random.Random(seed), Result()
-    for work in stages:
+    for work in phases:
         began = found.seconds
         if work.tasks:
             _simulate_stage(work, store, cluster, chance, found)
-        found.stages.append(found.seconds - began)
+        found.phases.append(found.seconds - began)
     found.cost = (found.reads * store.get_price + found.writes * store.put_price) / 1000
     return found
 

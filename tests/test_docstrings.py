@@ -43,7 +43,7 @@ MADE_BY_OTHERS = {
     "codecs.Chain": "bind_chain makes it",
     "jobs.Plan": "Job.plan makes it",
     "jobs.Progress": "run makes it",
-    "jobs.Stage": "Job.plan makes it",
+    "jobs.Phase": "Job.plan makes it",
     "jobs.Task": "Job.plan makes it",
     "geo.Level": "geo.open makes it",
     "geo.Map": "geo.open and geo.write make it",

@@ -45,10 +45,9 @@ if _typing.TYPE_CHECKING:
     from omnizarr.bulk.analysis.stats import stats
     from omnizarr.bulk.analysis.suggestion import suggest_chunks
     from omnizarr.bulk.analysis.usage import disk_usage
-    from omnizarr.bulk.batches.reader import batches
+    from omnizarr.bulk.batches import batches
     from omnizarr.bulk.convert import convert
-    from omnizarr.bulk.copy import copy, copy_all, from_array
-    from omnizarr.bulk.copy_store import copy_hierarchy, copy_store
+    from omnizarr.bulk.copy import copy
     from omnizarr.bulk.in_place import undo_conversion
     from omnizarr.bulk.job import run
     from omnizarr.bulk.rechunk.job import rechunk
@@ -114,9 +113,6 @@ __all__ = [  # noqa: RUF022 - the version last
     "consolidate_metadata",
     "convert",
     "copy",
-    "copy_all",
-    "copy_hierarchy",
-    "copy_store",
     "create_array",
     "create_group",
     "create_hierarchy",
@@ -124,7 +120,6 @@ __all__ = [  # noqa: RUF022 - the version last
     "disk_usage",
     "errors",
     "export_file",
-    "from_array",
     "from_dask",
     "geo",
     "import_file",
@@ -167,21 +162,17 @@ _LATER = {
     "consolidate_metadata": "hierarchy.open:consolidate_metadata",
     "aio": "aio",
     "as_zarr": "as_zarr",
-    "batches": "bulk.batches.reader:batches",
+    "batches": "bulk.batches:batches",
     "View": "hierarchy.view:View",
     "convert": "bulk.convert:convert",
     "cf": "cf",
     "geo": "geo",
     "ome": "ome",
     "copy": "bulk.copy:copy",
-    "copy_all": "bulk.copy:copy_all",
-    "copy_hierarchy": "bulk.copy_store:copy_hierarchy",
-    "copy_store": "bulk.copy_store:copy_store",
     "create_hierarchy": "hierarchy.create:create_hierarchy",
     "diff": "bulk.analysis.diff:diff",
     "disk_usage": "bulk.analysis.usage:disk_usage",
     "export_file": "interop.files.exporting:export_file",
-    "from_array": "bulk.copy:from_array",
     "from_dask": "interop.dask:from_dask",
     "import_file": "interop.files.importing:import_file",
     "jobs": "jobs",

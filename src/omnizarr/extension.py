@@ -190,6 +190,7 @@ if TYPE_CHECKING:
     from omnizarr.model.node import OBJECT_CODECS as OBJECT_CODECS
     from omnizarr.model.node import PREFIX as PREFIX
     from omnizarr.model.paths import is_ours as is_ours
+    from omnizarr.model.patterns import Patterns as Patterns
     from omnizarr.publish import publication as publication
     from omnizarr.publish.mark import INTERMEDIATE as INTERMEDIATE
     from omnizarr.publish.mark import JOURNAL as JOURNAL
@@ -484,6 +485,7 @@ _LATER = {
     "OBJECT_CODECS": "model.node:OBJECT_CODECS",
     "PREFIX": "model.node:PREFIX",
     "is_ours": "model.paths:is_ours",
+    "Patterns": "model.patterns:Patterns",
     "stored_key": "storage_transformers:stored_key",
     "IndexedShards": "storage_transformers.sharding:IndexedShards",
     "Entry": "stores:Entry",

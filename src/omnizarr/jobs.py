@@ -3,7 +3,7 @@
 >>> import omnizarr as oz
 >>> oz.save("by-row.zarr", np.zeros((100, 100)), chunks=(1, 100))
 >>> job = oz.jobs.Rechunk("by-row.zarr", "by-column.zarr", chunks=(100, 1))
->>> len(job.plan().stages)
+>>> len(job.plan().phases)
 1
 >>> oz.run(job, on="threads").arrays
 1
@@ -12,14 +12,15 @@
 from typing import TYPE_CHECKING
 
 from omnizarr import registry
-from omnizarr.bulk.job import Job, Outcome, Plan, Progress, Stage, Task, run
+from omnizarr.bulk.job import Job, Phase, Plan, Progress, run
+from omnizarr.bulk.journal import Outcome, Task
 
 if TYPE_CHECKING:
     from omnizarr.bulk.analysis.diff import Diff
     from omnizarr.bulk.analysis.stats import Stats
     from omnizarr.bulk.analysis.usage import DiskUsage
     from omnizarr.bulk.convert import Convert
-    from omnizarr.bulk.copy_store import Copy
+    from omnizarr.bulk.copy import Copy
     from omnizarr.bulk.rechunk.job import Rechunk
     from omnizarr.bulk.verify import Verify
     from omnizarr.conventions.ome.pyramid import BuildPyramid
@@ -36,10 +37,10 @@ __all__ = [
     "Import",
     "Job",
     "Outcome",
+    "Phase",
     "Plan",
     "Progress",
     "Rechunk",
-    "Stage",
     "Stats",
     "Task",
     "Verify",
@@ -50,7 +51,7 @@ __all__ = [
 _LATER = {
     "BuildPyramid": "conventions.ome.pyramid:BuildPyramid",
     "Convert": "bulk.convert:Convert",
-    "Copy": "bulk.copy_store:Copy",
+    "Copy": "bulk.copy:Copy",
     "Diff": "bulk.analysis.diff:Diff",
     "DiskUsage": "bulk.analysis.usage:DiskUsage",
     "Export": "interop.files.exporting:Export",

@@ -49,7 +49,7 @@ def _calls(folder: Path) -> dict[str, Callable[[int], object]]:
         "partial write": lambda _: array.__setitem__((slice(1), slice(1)), 5),
         "create": lambda n: oz.create_array(folder / f"n{n}.zarr", shape=(6, 4), dtype="i4"),
         "create with data": lambda _: oz.create_array(folder / "over.zarr", **over),
-        "copy": lambda n: oz.copy_hierarchy(folder / "a.zarr", folder / f"c{n}.zarr"),
+        "copy": lambda n: oz.copy(folder / "a.zarr", folder / f"c{n}.zarr"),
     }
 
 

@@ -78,7 +78,7 @@ def test_tasks_that_are_simulated_together_take_the_same_time(
 def test_stages_follow_each_other_and_requests_have_a_price() -> None:
     work = Work(10, reads=1000, writes=2000)
     found = simulate([work, work], ObjectStore(latency=1.0), Cluster(10))
-    assert found.stages == [pytest.approx(7 + 13)] * 2
+    assert found.phases == [pytest.approx(7 + 13)] * 2
     assert found.cost == pytest.approx(2 * (0.0004 + 2 * 0.005))
 
 
@@ -93,16 +93,16 @@ def test_a_simulated_job_makes_the_requests_of_a_real_one(passes: int, tmp_path:
         job = oz.jobs.Rechunk(
             f"{web.url}/a", tmp_path / "b", chunks=(40, 10), passes=passes, memory="128MB"
         )
-        stages = job.plan(2).stages
+        phases = job.plan(2).phases
         steps: list[oz.jobs.Progress] = []
         oz.run(job, workers=2, progress=steps.append)
     finally:
         web.stop()
-    found = simulate([Work.of(stage) for stage in stages], ObjectStore(), Cluster(2))
-    tasks = [max(step.tasks for step in steps if step.stage == n + 1) for n in range(len(stages))]
+    found = simulate([Work.of(phase) for phase in phases], ObjectStore(), Cluster(2))
+    tasks = [max(step.tasks for step in steps if step.phase == n + 1) for n in range(len(phases))]
     assert sum(tasks) == found.tasks == found.attempts
     chunks = [path for method, path, _ in web.log if method == "GET" and "/c/" in path]
-    assert len(chunks) == stages[0].reads
-    assert len([*(tmp_path / "b" / "c").rglob("*/*")]) == stages[-1].writes
-    assert found.reads == sum(stage.reads or 0 for stage in stages)
+    assert len(chunks) == phases[0].reads
+    assert len([*(tmp_path / "b" / "c").rglob("*/*")]) == phases[-1].writes
+    assert found.reads == sum(phase.reads or 0 for phase in phases)
     assert np.array_equal(oz.open(tmp_path / "b")[:], data)

@@ -202,7 +202,7 @@ def test_a_conversion_killed_at_random_moments_is_resumed(tmp_path: Path, old: s
             assert found[...].tolist() == [0, 1, 2, 3, 4]
         else:
             assert contents(tmp_path / "c") == contents(tmp_path / "b")
-            # What was killed after a swap has its stage left to erase.
+            # What was killed after a swap has its phase left to erase.
             if ends[-1] == 0 or (old == "new" and not (tmp_path / "c" / marker("")).exists()):
                 break
     assert ends[0] == -signal.SIGKILL
@@ -279,7 +279,7 @@ def test_a_resumed_conversion_replaces_links_and_copies_alike(tmp_path: Path) ->
     plan = job.plan()
     assert plan.output is not None
     plan.output.begin(False, False)
-    for task in itertools.islice(plan.stages[0].tasks(), 1):
+    for task in itertools.islice(plan.phases[0].tasks(), 1):
         for _ in range(2):  # a task may be repeated
             assert task.work().chunks
     assert (tmp_path / "c" / marker("")).exists()
@@ -382,7 +382,7 @@ def test_many_chunks_are_listed_as_they_are_converted() -> None:
     assert plan.output is not None
     plan.output.begin(False, False)
     source.listed = 0
-    tasks = plan.stages[0].tasks()
+    tasks = plan.phases[0].tasks()
     assert next(tasks).work().chunks_copied == transfer.BATCH
     assert source.listed < 4500
     assert sum(task.work().chunks_copied for task in tasks) == 9000 - transfer.BATCH

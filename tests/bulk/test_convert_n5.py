@@ -81,7 +81,7 @@ def test_rechunked_arrays_keep_no_copy_of_dimension_names(tmp_path: Path) -> Non
 
 def test_copies_have_the_same_keys(tmp_path: Path) -> None:
     source = hierarchy()
-    oz.copy_hierarchy(source, tmp_path / "all")
+    oz.copy(source, tmp_path / "all")
     found = {
         str(p.relative_to(tmp_path / "all")): p.read_bytes()
         for p in (tmp_path / "all").rglob("*")

@@ -1,114 +1,799 @@
-"""Copies of arrays, groups and stores."""
+"""Copies of hierarchies between stores: the same bytes, whatever happens on the way."""
 
 from __future__ import annotations
 
+import itertools
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import omnizarr as oz
+from omnizarr import jobs, stores
+from omnizarr.bulk import copy as module
+from omnizarr.bulk import copy_batches
+from omnizarr.bulk.copy_batches import Copied, CopyBatch
+from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
+from omnizarr.publish.mark import MARKER, Kind, Mark, marker
+from omnizarr.stores import Entry, LocalStore, MemoryStore, Store, WrapperStore, _files, transfer
+from omnizarr.stores.local.atomic_files import OURS
+from omnizarr.stores.object.store import ObjectStore
+from omnizarr.stores.sqlite import SQLiteStore
+from tests.servers.fixtures import Cloud
+from tests.servers.web import Web
+from tests.soak.jobs import in_child
+
+PLACES: dict[str, Callable[[Path], Any]] = {
+    "memory": lambda folder: MemoryStore(),
+    "directory": lambda folder: folder / "x.zarr",
+    "zip": lambda folder: folder / "x.zip",
+    "sqlite": lambda folder: f"sqlite://{folder}/x.db",
+}
 
 
-@pytest.mark.parametrize("zarr_format", [1, 2, "3-draft", 3])
-def test_an_array_is_created_from_another_with_all_properties(zarr_format: Any) -> None:
-    source = (
-        oz.create_array(
-            data=np.arange(60).reshape(10, 6),
-            chunks=(3, 4),
-            fill_value=7,
-            attributes={"a": 1},
-            compressors={"id": "zlib", "level": 1},
-            zarr_format=zarr_format,
-        )
-        if zarr_format in (1, 2)
-        else oz.create_array(
-            data=np.arange(60).reshape(10, 6),
-            chunks=(3, 2),
-            shards=(6, 4),
-            fill_value=7,
-            attributes={"a": 1},
-            compressors="gzip",
-            zarr_format=zarr_format,
-        )
-    )
-    made = oz.from_array({}, data=source)
-    assert np.array_equal(made[...], source[...])
-    assert made.metadata == source.metadata
-    other = oz.from_array({}, data=source, chunks=(5, 6), zarr_format=3)
-    assert (other.chunks, other.shards, other.zarr_format) == ((5, 6), None, 3)
-    assert np.array_equal(other[...], source[...])
+def values(where: Any) -> dict[str, bytes | None]:
+    """Return all values, and nothing that a writer has left."""
+    store = stores.resolve(where, read_only=True)
+    found = {key: store.get(key) for key in stores.list_prefix(store, "")}
+    assert not [key for key in found if OURS in key]
+    return found
 
 
-@pytest.mark.parametrize(("source", "target"), [(2, 2), (3, 3), (2, 3), (3, 2)])
-@pytest.mark.parametrize(("dtype", "value"), [(bytes, b"ab"), (str, "ab")])
-@pytest.mark.parametrize("shape", [(), (2,)])
-def test_text_and_bytes_of_any_length_are_copied(
-    shape: tuple[int, ...], dtype: Any, value: Any, source: int, target: int
+def fill(where: Any, seed: int) -> oz.Group:
+    """Write a random hierarchy with other files in it."""
+    rng = random.Random(seed)
+    format = rng.choice([2, 3])
+    group = oz.create_group(where, zarr_format=format, attributes={"seed": seed})
+    for name in rng.sample(["temp", "temp2", "deep/salt", "deep/er/0", "1"], rng.randint(0, 4)):
+        shape = tuple(rng.randint(1, 9) for _ in range(rng.randint(0, 2)))
+        data = np.arange(int(np.prod(shape))).reshape(shape)
+        group.create_array(name, data=data + 1, chunks=tuple(min(2, n) for n in shape) or "auto")
+    if rng.random() < 0.5:
+        oz.consolidate_metadata(group.store)
+    if rng.random() < 0.5:
+        group.store.set("README.md", b"not Zarr")
+        group.store.set("deep/notes/a.txt", os.urandom(5))
+    return group
+
+
+@pytest.mark.parametrize("new", PLACES)
+@pytest.mark.parametrize("old", PLACES)
+def test_every_pair_of_stores_gives_the_same_bytes(tmp_path: Path, old: str, new: str) -> None:
+    @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(seed=st.integers(0, 10**6), verify=st.booleans(), changes=st.integers(0, 5))
+    def check(seed: int, verify: bool, changes: int) -> None:
+        shutil.rmtree(tmp_path / "from", ignore_errors=True)
+        shutil.rmtree(tmp_path / "to", ignore_errors=True)
+        (tmp_path / "from").mkdir()
+        (tmp_path / "to").mkdir()
+        source, target = PLACES[old](tmp_path / "from"), PLACES[new](tmp_path / "to")
+        group = fill(source, seed)
+        _close(group.store)
+        result = oz.copy(source, target, verify=verify)
+        wanted = values(source)
+        assert values(target) == wanted
+        assert (result.copied, result.same) == (len(wanted), 0)
+        assert result.verified == (len(wanted) if verify else 0)
+        assert result.bytes_copied == sum(len(v or b"") for v in wanted.values())
+        assert oz.copy(source, target, update=True).copied == 0
+        change(source, changes, seed)
+        updated = oz.copy(source, target, update=True, delete=True)
+        after = values(source)
+        assert values(target) == after
+        differ = [key for key in after if after[key] != wanted.get(key)]
+        assert len(differ) <= updated.copied <= len(differ) + changes
+        assert updated.erased == len(wanted.keys() - after.keys())
+
+    check()
+
+
+def _close(store: Any) -> None:
+    if not isinstance(store, MemoryStore):
+        store.close()
+
+
+def change(where: Any, changes: int, seed: int) -> None:
+    """Change, add and erase random values."""
+    rng = random.Random(seed + 1)
+    store = stores.resolve(where)
+    keys = sorted(key for key in stores.list_prefix(store, "") if not module._is_document(key))
+    for n in range(changes):
+        key = rng.choice([*keys, "new/1", f"new/{n}"])
+        if rng.random() < 0.3:
+            store.erase(key)
+        else:
+            store.set(key, rng.randbytes(rng.choice([1, 8])))
+    if store is not where:
+        _close(store)
+
+
+def test_a_bucket_is_copied_to_updated_and_copied_back(tmp_path: Path, s3: Cloud) -> None:
+    fill(tmp_path / "a.zarr", 5)
+    for file in (tmp_path / "a.zarr").rglob("*"):
+        os.utime(file, (10**9, 10**9))  # one of the last minute might be newer than its copy
+    options = {"destination_options": s3.options}
+    url = f"{s3.url}/a.zarr"
+    copied = oz.copy(tmp_path / "a.zarr", url, verify=True, **options).copied
+    wanted = values(tmp_path / "a.zarr")
+    bucket = stores.resolve(url, storage_options=s3.options)
+    assert values(bucket) == wanted
+    assert copied == len(wanted)
+    again = oz.copy(tmp_path / "a.zarr", url, update=True, **options)
+    assert (again.copied, again.same) == (0, len(wanted))
+    LocalStore(tmp_path / "a.zarr").set("README.md", b"also no Z")
+    assert oz.copy(tmp_path / "a.zarr", url, update=True, **options).copied == 1
+    other = {"storage_options": s3.options}
+    oz.copy(url, f"{s3.url}/b.zarr", **other)
+    assert oz.copy(url, f"{s3.url}/b.zarr", update=True, **other).copied == 0
+    oz.copy(url, tmp_path / "b.zarr", **other)
+    assert oz.copy(url, tmp_path / "b.zarr", update=True, **other).copied == 0
+    assert values(tmp_path / "b.zarr") == values(tmp_path / "a.zarr")
+
+
+@pytest.mark.parametrize("name", ["copied", "touched", "resized", "missing"])
+def test_what_each_comparison_notices(tmp_path: Path, name: str) -> None:
+    source, target = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b")
+    source.set("zarr.json", b"{}")
+    source.set("x", b"12345")
+    path = tmp_path / "a/x"
+    os.utime(path, (10**9, 10**9))  # else its bytes are compared
+    oz.copy(source, target)
+    status = os.stat(path)
+    if name == "copied":  # another value of the same size and time
+        path.write_bytes(b"54321")
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    elif name == "touched":
+        os.utime(path, ns=(1, 1))
+    elif name == "resized":
+        path.write_bytes(b"1234")
+    else:
+        target.erase("x")
+    noticed = {
+        compare: oz.copy(source, _copy(target, compare), update=True, compare=compare)
+        for compare in ("time", "size", "checksum")
+    }
+    expected = {
+        "copied": (0, 0, 1),
+        "touched": (1, 0, 0),
+        "resized": (1, 1, 1),
+        "missing": (1, 1, 1),
+    }[name]
+    assert tuple(noticed[c].copied for c in ("time", "size", "checksum")) == expected
+
+
+def _copy(store: LocalStore, name: str) -> LocalStore:
+    root = f"{store.root}-{name}"
+    subprocess.run(["cp", "-a", str(store.root), root], check=True)
+    return LocalStore(root)
+
+
+def test_chunks_that_are_gone_are_changes_of_values() -> None:
+    source, target = MemoryStore(), MemoryStore()
+    array = oz.create_group(source).create_array("a/b", data=np.arange(1, 7), chunks=2)
+    oz.copy(source, target)
+    array[2:4] = 0  # the fill value
+    source.erase("a/b/c/1")
+    target.set("a/mine", b"stays")
+    target.set("a/b/c/mine", b"goes")
+    assert oz.copy(source, target, update=True).erased == 2
+    assert oz.open(target)["a/b"][...].tolist() == [1, 2, 0, 0, 5, 6]
+    assert values(target) == {**values(source), "a/mine": b"stays"}
+    assert oz.copy(source, target, update=True, delete=True).erased == 1
+    assert values(target) == values(source)
+
+
+# Sources that change
+
+
+class Changes:
+    """Changes values of a source just after it was read, while its bytes are on their way."""
+
+    def __init__(self, store: Store, seed: int, patch: pytest.MonkeyPatch) -> None:
+        self.store, self.rng, self.left = store, random.Random(seed), 0
+        for kind, name in itertools.product(
+            (LocalStore, MemoryStore, ObjectStore), ("get", "get_many")
+        ):
+            if hasattr(kind, name):
+                patch.setattr(kind, name, self.after(getattr(kind, name)))
+        if transfer._files is not None:
+            patch.setattr(transfer, "_files", self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_files, name)
+
+    def copy_many(self, *given: Any) -> Any:
+        done = _files.copy_many(*given)
+        self.now()
+        return done
+
+    def after(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        def reads(store: Store, keys: Any, *given: Any) -> Any:
+            keys = keys if isinstance(keys, str) else [*keys]
+            found = read(store, keys, *given)
+            if keys and str(keys if isinstance(keys, str) else keys[0][0]).startswith("s/x/c"):
+                self.now()
+            return found
+
+        return reads
+
+    def now(self) -> None:
+        """Change a few values, none of them in size."""
+        while self.left > 0 and self.rng.random() < 0.8:
+            self.left -= 1
+            self.store.set(f"s/x/c/{self.rng.randrange(3)}", self.rng.randbytes(3))
+
+
+@pytest.mark.parametrize("new", ["directory", "memory", "bucket"])
+@pytest.mark.parametrize("old", ["directory", "memory", "bucket"])
+def test_an_update_sees_every_change(
+    tmp_path: Path, request: pytest.FixtureRequest, old: str, new: str
 ) -> None:
-    """NumPy has variable-length byte strings as objects, which may have other types."""
-    array = oz.create_array({}, shape=shape, dtype=dtype, zarr_format=source)
-    array[...] = value
-    group = oz.create_group({}, zarr_format=target)
-    oz.copy(array, group, "copy")
-    group["set"] = array
-    group["view"] = array.view[...]
-    group.full_like("like", array, fill_value=value)
-    oz.from_array(group.store, name="from", data=array, zarr_format=target)
-    for name, made in group.arrays():
-        assert made.metadata.data_type == array.metadata.data_type, name
-        assert np.array_equal(made[...], array[...]), name
+    def place(kind: str, name: str) -> Any:
+        if kind == "bucket":
+            cloud: Cloud = request.getfixturevalue("s3")
+            return stores.resolve(f"{cloud.url}/{name}", storage_options=cloud.options)
+        return MemoryStore() if kind == "memory" else LocalStore(tmp_path / name)
+
+    for seed in range(4 if "bucket" in (old, new) else 12):
+        source, target = place(old, f"a{seed}"), place(new, f"b{seed}")
+        array = oz.create_array(source, path="s/x", shape=9, chunks=3, dtype="u1", compressors=None)
+        array[...] = range(1, 10)
+        with pytest.MonkeyPatch.context() as patch:
+            changes = Changes(source, seed, patch)
+            for number in range(3):
+                changes.left = changes.rng.randrange(4)
+                oz.copy(source, target, path="s", update=number > 0)
+                changes.left = changes.rng.randrange(3)
+                changes.now()
+            changes.left = 0
+            oz.copy(source, target, path="s", update=True)
+        wanted = {key[2:]: source.get(key) for key in stores.list_prefix(source, "s/")}
+        assert values(target) == wanted
+        again = oz.copy(source, target, path="s", update=True)
+        assert again.copied == 0 or (old, new) == ("directory", "bucket")
 
 
-def test_an_array_is_created_from_values_and_lists() -> None:
-    assert oz.from_array(data=[[1, 2], [3, 4]])[...].tolist() == [[1, 2], [3, 4]]
-    assert oz.from_array(data=np.ones(3), write_data=False)[...].tolist() == [0, 0, 0]
+@pytest.mark.parametrize("times", [1, 10**6])
+def test_a_change_during_a_long_upload_is_copied_at_once(
+    tmp_path: Path, s3: Cloud, times: int
+) -> None:
+    source = LocalStore(tmp_path / "a")
+    oz.create_array(source, path="s/x", data=np.ones(3, "u1"), chunks=3, compressors=None)
+    os.utime(tmp_path / "a/s/x/c/0", (10**9, 10**9))
+    options: Any = {"path": "s", "destination_options": s3.options}
+    with pytest.MonkeyPatch.context() as patch:
+        changes = Changes(source, 0, patch)
+        changes.left = times
+        shares = itertools.cycle([0.0, 1.0])  # one change after each reading
+        patch.setattr(changes.rng, "random", lambda: next(shares))
+        patch.setattr(changes.rng, "randrange", lambda _: 0)
+        patch.setattr(transfer, "CLOCKS", 0)
+        if times > 1:
+            with pytest.raises(StoreError, match="is changed faster than it can be copied"):
+                oz.copy(source, s3.url, **options)
+            return
+        patch.setattr(ObjectStore, "set", _late(ObjectStore.set))
+        oz.copy(source, s3.url, **options)
+        oz.copy(source, s3.url, update=True, **options)
+    bucket = stores.resolve(s3.url, storage_options=s3.options)
+    assert bucket.get("x/c/0") == source.get("s/x/c/0")
 
 
-def test_a_group_is_copied_with_all_below() -> None:
-    source = oz.create_group()
-    source.attrs["t"] = 1
-    source.create_array("a/b", data=np.arange(4), attributes={"u": "m"})
-    source.create_array("c", data=np.ones(3))
-    target = oz.create_group(zarr_format=2)
-    lines: list[str] = []
-    assert oz.copy(source, target, "x", log=lines.append, dry_run=True) == (2, 0, 0)
-    assert list(target) == []
-    assert oz.copy(source, target, "x", log=lines.append)[:2] == (2, 0)
-    assert target["x"].attrs["t"] == 1
-    assert target["x/a/b"].attrs["u"] == "m"
-    assert target["x/a/b"][...].tolist() == [0, 1, 2, 3]
-    with pytest.raises(FileExistsError, match="if_exists"):
-        oz.copy(source["c"], target["x"])
-    assert oz.copy_all(source, target["x"], if_exists="skip") == (0, 2, 0)
-    assert oz.copy_all(source, target["x"], if_exists="replace", shallow=True)[0] == 1
+def _late(store: Callable[..., Any]) -> Callable[..., Any]:
+    def stores_late(*given: Any) -> None:
+        time.sleep(1.1)  # moto's times are those of seconds
+        store(*given)
+
+    return stores_late
 
 
-def test_a_store_is_copied_key_by_key() -> None:
+@pytest.mark.parametrize("files", [True, False])
+def test_a_change_within_one_tick_of_the_clock_is_seen(tmp_path: Path, files: bool) -> None:
+    source, target = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transfer, "_files", _files if files else None)
+        modified = time.time_ns()
+        for value in (b"123", b"456", b"789"):
+            source.set("x", value)
+
+            os.utime(tmp_path / "a/x", ns=(modified, modified))
+            oz.copy(source, target, update=True)
+            assert target.get("x") == value
+
+
+def test_bytes_are_compared_once_if_a_file_was_new_when_it_was_copied(tmp_path: Path) -> None:
+    source, target = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b")
+    source.set("x", b"123")
+    for files in (transfer._files, None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(transfer, "_files", files)
+            oz.copy(source, target, update=True, compare="checksum")
+            oz.copy(source, target, update=True)
+            modified = os.stat(tmp_path / "a/x").st_mtime_ns
+            assert os.stat(tmp_path / "b/x").st_mtime_ns == modified - transfer.MARK
+            back = jobs.Copy(target, source, update=True, dry_run=True)
+            assert oz.run(back).same == 1
+            patch.setattr(transfer, "RECENT", 0)
+            assert oz.copy(source, target, update=True).same == 1
+            assert os.stat(tmp_path / "b/x").st_mtime_ns == modified
+        target.erase("x")
+
+
+# Interrupted copies
+
+
+class Failing(WrapperStore):
+    """Fails when so many values were set."""
+
+    left = 10**9
+
+    def set(self, key: str, value: Any) -> None:
+        if self.left == 0:
+            raise StoreError(f"cannot write {key!r}: no space left on device")
+        self.left -= 1
+        super().set(key, value)
+
+    def set_many(self, values: Any) -> None:
+        for key, value in values:
+            self.set(key, value)
+
+
+def test_a_copy_that_fails_is_not_visible_and_can_be_resumed(tmp_path: Path) -> None:
+    source = MemoryStore()
+    group = oz.create_group(source)
+    group.create_array("a/b", data=np.arange(40), chunks=2)
+    count = len(values(source))
+    for left in range(count + 4):  # with the marker and the journal
+        inner = MemoryStore()
+        target = Failing(inner)
+        target.left = left
+        failed = _fails(source, target)
+        assert failed or left > count
+        if failed:
+            with pytest.raises(NodeNotFound) if left <= count else suppress(NodeNotFound):
+                oz.open(inner)  # nothing that looks complete, not even a part
+            if _visible(inner):
+                np.testing.assert_array_equal(oz.open(inner, path="a/b")[...], np.arange(40))
+            if left:
+                with pytest.raises(NodeExists, match="is incomplete: the copy of memory was"):
+                    oz.copy(source, inner)
+            target.left = 10**9
+            oz.copy(source, target, resume=True)
+        assert values(inner) == values(source)
+
+
+def _fails(source: Store, target: Store) -> bool:
+    """Return True if a copy fails, and says how to go on."""
+    error = None
+    try:
+        oz.copy(source, target)
+    except StoreError as e:
+        error = e
+    if error is None:
+        return False
+    assert "no space left" in str(error)
+    begun = "__omnizarr_incomplete__" not in str(error)
+    assert not begun or "resume=True goes on from here" in "".join(error.__notes__)
+    return True
+
+
+def _visible(store: Store) -> set[str]:
+    return {path for path in ("a", "a/b") if store.get(f"{path}/zarr.json") is not None}
+
+
+def test_an_incomplete_copy_is_completed_by_an_update_or_started_again() -> None:
+    source, target = MemoryStore(), MemoryStore()
+    fill(source, 7)
+    broken = Failing(target)
+    broken.left = 3
+    with pytest.raises(StoreError, match="no space"):
+        oz.copy(source, broken)
+    half = dict(target.values)
+    oz.copy(source, target, update=True)
+    assert values(target) == values(source)
+    target.values.clear()
+    target.values.update(half)
+    target.set("c/rest", b"of another plan")
+    oz.copy(source, target, overwrite=True)
+    assert values(target) == values(source)
+
+
+def test_a_hierarchy_is_replaced_when_its_copy_is_complete(tmp_path: Path) -> None:
+    source = MemoryStore()
+    oz.create_group(source).create_array("a", data=np.arange(40), chunks=2)
+    for place in (tmp_path / "b.zarr", f"sqlite://{tmp_path}/b.db"):
+        oz.create_group(place, attributes={"old": 1}).create_array("b", data=np.ones(4))
+        before = values(place)
+        with pytest.raises(NodeExists, match=r"is not empty; update=True .* overwrite=True"):
+            oz.copy(source, place)
+        broken = MemoryStore(dict(source.values))
+        broken.get = _fails_at(broken.get, "a/c/7")  # type: ignore[method-assign]
+        with pytest.raises(StoreError, match="lost the connection") as caught:
+            oz.copy(broken, place, overwrite=True)
+        assert "is as it was" in "".join(caught.value.__notes__)
+        left = stores.resolve(place)
+        assert {k: left.get(k) for k in stores.list_prefix(left, "") if OURS not in k} == before
+        oz.copy(source, place, overwrite=True)
+        oz.repair(place, dry_run=False)
+        found = stores.resolve(place)
+        assert {k: found.get(k) for k in stores.list_prefix(found, "") if OURS not in k} == values(
+            source
+        )
+
+
+def _fails_at(get: Callable[..., Any], bad: str) -> Callable[..., Any]:
+    def call(key: str, range: Any = None) -> Any:
+        if key == bad:
+            raise StoreError("lost the connection")
+        return get(key, range)
+
+    return call
+
+
+def test_what_is_not_zarr_is_never_replaced(tmp_path: Path) -> None:
+    fill(tmp_path / "a.zarr", 1)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/letter.txt").write_text("dear")
+    with pytest.raises(NodeExists, match="no Zarr node"):
+        oz.copy(tmp_path / "a.zarr", tmp_path / "home", overwrite=True)
+    oz.create_group(tmp_path / "home")
+    with pytest.raises(StoreError, match=r"not Zarr: 'letter\.txt'; nothing was erased"):
+        oz.copy(tmp_path / "a.zarr", tmp_path / "home", overwrite=True)
+    assert (tmp_path / "home/letter.txt").read_text() == "dear"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*was not closed:omnizarr.errors.OmnizarrWarning")  # zip
+@pytest.mark.parametrize("mode", ["new", "overwrite", "update"])
+@pytest.mark.parametrize("new", ["directory", "zip", "sqlite"])
+def test_a_killed_copy_is_finished_by_resuming_it(
+    tmp_path: Path, new: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BATCH", 8)
+    monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
+    source = tmp_path / "a.zarr"
+    group = oz.create_group(source)
+    for name in ("a", "b/c", "d"):
+        group.create_array(name, data=np.arange(100), chunks=1)
+    wanted = values(source)
+    options: Any = {} if mode == "new" else {mode: True}
+
+    def prepare(name: str) -> str:
+        folder = tmp_path / name
+        folder.mkdir()
+        target = str(PLACES[new](folder))
+        if mode != "new":
+            old = oz.create_group(target, attributes={"old": 1})
+            old.create_array("a", data=np.ones(4))
+            _close(old.store)
+        return target
+
+    whole = prepare("whole")
+    began = time.monotonic()
+    assert in_child(lambda: oz.copy(source, whole, **options)) == 0
+    seconds = time.monotonic() - began
+    rng = random.Random(f"{new} {mode}")
+    for round in range(3):
+        target = prepare(str(round))
+        copy = partial(oz.copy, source, target, **options)
+        if round:
+            assert in_child(partial(_killed_at, rng.randrange(30), copy)) == -signal.SIGKILL
+        else:
+            in_child(copy, rng.random() * seconds)
+        with suppress(NodeExists):  # the first had just ended
+            copy(resume=True)
+        found = stores.resolve(target, read_only=True)
+        keys = [key for key in stores.list_prefix(found, "") if OURS not in key]
+        assert {key: found.get(key) for key in keys} == wanted
+        _close(found)
+
+
+def _killed_at(batch: int, copy: Callable[[], object]) -> None:
+    """Copy, and kill this process when it begins a batch of that number."""
+    begin, count = CopyBatch.__call__, itertools.count()
+
+    def begin_or_die(self: CopyBatch) -> Copied:
+        if next(count) == batch:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return begin(self)
+
+    CopyBatch.__call__ = begin_or_die  # type: ignore[method-assign]  # in this process only
+    copy()
+
+
+# Arguments and places
+
+
+def test_the_same_or_nested_places_are_refused(tmp_path: Path) -> None:
+    fill(tmp_path / "a.zarr", 1)
+    before = values(tmp_path / "a.zarr")
+    for place in (tmp_path / "a.zarr", tmp_path / "a.zarr/copy", tmp_path):
+        with pytest.raises(StoreError, match="the same, or one is inside the other"):
+            oz.copy(tmp_path / "a.zarr", place)
+    assert values(tmp_path / "a.zarr") == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"update": True, "overwrite": True}, "not both"),
+        ({"delete": True}, "needs update=True"),
+        ({"delete": True, "update": True, "include": "a"}, "cannot be combined"),
+        ({"compare": "hash"}, "compare must be one of time, size, checksum"),
+        ({"include": ""}, "must not be empty"),
+        ({"zarr_format": 3, "update": True}, "update"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    options: dict[str, Any], message: str
+) -> None:
+    source = MemoryStore()
+    oz.create_group(source, zarr_format=2)
+    with pytest.raises(InvalidArgument, match=message):
+        oz.copy(source, {}, **options)
+
+
+def test_a_place_without_keys_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(NodeNotFound, match="no keys to copy"):
+        oz.copy(tmp_path / "nothing", {})
+    with pytest.raises(NodeNotFound, match="no array or group at /b"):
+        oz.copy(fill({}, 1).store, {}, path="b")
+
+
+def test_one_node_is_copied_alone() -> None:
     source: dict[str, bytes] = {}
-    oz.create_array(source, path="a/b", data=np.arange(4), chunks=2)
+    oz.create_group(source).create_array("a/b", data=np.arange(4), chunks=2)
     target: dict[str, bytes] = {}
-    assert oz.copy_store(source, target, dest_path="old")[:2] == (5, 0)
-    assert oz.open(target, path="old/a/b")[...].tolist() == [0, 1, 2, 3]
-    before = dict(target)
-    with pytest.raises(FileExistsError, match="if_exists"):
-        oz.copy_store(source, target, dest_path="old")
-    assert target == before
-    assert oz.copy_store(source, target, dest_path="old", if_exists="skip")[:2] == (0, 5)
-    some: dict[str, bytes] = {}
-    oz.copy_store(source, some, source_path="a", excludes="/c/", includes="/c/1")
-    assert sorted(some) == ["b/c/1", "b/zarr.json", "zarr.json"]
+    assert oz.copy(source, target, path="a/b").copied == 3
+    assert oz.open(target)[...].tolist() == [0, 1, 2, 3]
+    draft: dict[str, bytes] = {}
+    oz.create_group(draft, zarr_format="3-draft").create_array("a", data=np.arange(4))
+    with pytest.raises(InvalidArgument, match="copy the whole hierarchy"):
+        oz.copy(draft, {}, path="a")
+    whole: dict[str, bytes] = {}
+    oz.copy(draft, whole)
+    assert whole == draft
 
 
-def test_paths_instead_of_nodes_are_refused_with_a_remedy() -> None:
-    group = oz.create_group()
-    with pytest.raises(
-        oz.errors.WrongType, match=r"source must be an array or a group, got 'a\.zarr'; .*convert"
-    ):
-        oz.copy("a.zarr", group)
-    with pytest.raises(
-        oz.errors.WrongType, match=r"destination must be a group, got 'b\.zarr'; .*convert"
-    ):
-        oz.copy(group, "b.zarr", "x")  # type: ignore[arg-type]
-    with pytest.raises(oz.errors.WrongType, match="source must be"):
-        oz.copy_all("a.zarr", group)  # type: ignore[arg-type]
+def test_another_format_is_converted() -> None:
+    source = MemoryStore()
+    oz.create_group(source, zarr_format=2).create_array("a", data=np.arange(4), chunks=2)
+    same = MemoryStore()
+    assert oz.copy(source, same, zarr_format=2).copied == len(values(source))
+    assert values(same) == values(source)
+    other = MemoryStore()
+    assert oz.copy(source, other, zarr_format=3).copied == 2
+    assert oz.open(other)["a"].zarr_format == 3
+    assert oz.open(other)["a"][...].tolist() == [0, 1, 2, 3]
+
+
+def test_a_web_server_without_listing_is_asked_chunk_by_chunk(web: Web) -> None:
+    source = MemoryStore()
+    group = oz.create_group(source)
+    group.create_array("a", data=np.arange(6), chunks=2)
+    group["a"][2:4] = 0
+    group.create_array("b/c", shape=(4, 4), chunks=(2, 2), dtype="i2")
+    oz.consolidate_metadata(source)
+    assert source.get("a/c/1") is None or source.erase("a/c/1") is None
+    web.values.update(source.values)
+    target = MemoryStore()
+    plan = jobs.Copy(web.url, target).plan()
+    assert "does not list its keys" in str(plan)
+    oz.copy(web.url, target)
+    assert values(target) == values(source)
+
+
+def test_a_store_of_one_process_is_not_copied_by_others(tmp_path: Path) -> None:
+    fill(tmp_path / "a.zarr", 1)
+    with pytest.raises(StoreError, match="can be used by one process only"):
+        oz.copy(tmp_path / "a.zarr", tmp_path / "b.zip", on="processes", workers=1)
+
+
+def test_processes_copy_a_directory(tmp_path: Path) -> None:
+    fill(tmp_path / "a.zarr", 3)
+    oz.copy(tmp_path / "a.zarr", tmp_path / "b.zarr", on="processes", workers=2)
+    assert values(tmp_path / "b.zarr") == values(tmp_path / "a.zarr")
+
+
+def test_a_faulty_disk_is_noticed_by_verifying() -> None:
+    class Faulty(WrapperStore):
+        def set(self, key: str, value: Any) -> None:
+            super().set(key, value[:-1] + b"!" if key == "a/c/1" else value)
+
+        def set_many(self, values: Any) -> None:
+            for key, value in values:
+                self.set(key, value)
+
+    source = MemoryStore()
+    oz.create_group(source).create_array("a", data=np.arange(6), chunks=2)
+    with pytest.raises(StoreError, match="a/c/1 in memory is not what was written"):
+        oz.copy(source, Faulty(MemoryStore()), verify=True)
+    inner = MemoryStore()
+    oz.copy(source, Faulty(inner))
+    assert oz.copy(source, inner, update=True, compare="size").copied == 0
+    assert oz.copy(source, inner, update=True, compare="checksum").copied == 1
+
+
+@pytest.mark.parametrize("new", PLACES)
+@pytest.mark.parametrize("megabytes", [1, 3, 12])
+def test_a_verified_copy_keeps_to_its_memory(tmp_path: Path, new: str, megabytes: int) -> None:
+    source = LocalStore(tmp_path / "source")
+    for number in range(4):
+        source.set(f"c/{number}", random.Random(number).randbytes(megabytes * 10**6))
+    (tmp_path / "new").mkdir()
+    target, limit = PLACES[new](tmp_path / "new"), 8
+    tracemalloc.start()
+    try:
+        copied = oz.copy(source, target, verify=True, memory=f"{limit}MB", workers=2)
+        peak = tracemalloc.get_traced_memory()[1] / 10**6
+    finally:
+        tracemalloc.stop()
+    assert copied.verified == 4
+    held = 4 * megabytes if new == "memory" else 0
+    in_parts = new in ("directory", "memory")
+    assert peak - held < (limit if in_parts else max(limit, 2 * megabytes)) + 2
+
+
+def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
+    fill(tmp_path / "a.zarr", 2)
+    for options in ({}, {"update": True}):
+        sums = tmp_path / "sums.txt"
+        oz.copy(tmp_path / "a.zarr", tmp_path / "b.zarr", checksums=sums, **options)
+        assert len(sums.read_text().splitlines()) == len(values(tmp_path / "a.zarr"))
+        command = ["sha256sum", "--check", "--quiet", str(sums)]
+        subprocess.run(command, cwd=tmp_path / "b.zarr", check=True)
+
+
+@pytest.mark.filterwarnings("ignore:part . of 3 has done its share")
+def test_parts_of_a_copy_run_on_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BATCH", 4)
+    oz.create_group(tmp_path / "a.zarr").create_array("a", data=np.arange(40), chunks=1)
+    job = jobs.Copy(tmp_path / "a.zarr", tmp_path / "b.zarr")
+    oz.run(job, part=(1, 3))
+    with pytest.raises(NodeNotFound, match="is incomplete"):
+        oz.open(tmp_path / "b.zarr")
+    for part in (2, 3, 1, 2, 3):  # another round for the metadata
+        oz.run(job, part=(part, 3))
+    assert values(tmp_path / "b.zarr") == values(tmp_path / "a.zarr")
+    assert [*(tmp_path / "b.zarr").glob(".__omnizarr*")] == []
+
+
+def test_a_listing_that_does_not_fit_into_memory_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "a.zarr", 4)
+    monkeypatch.setattr(module, "LISTED", 3)
+    plan = jobs.Copy(tmp_path / "a.zarr", tmp_path / "b.zarr").plan()
+    assert plan.phases[0].count is None
+    oz.copy(tmp_path / "a.zarr", tmp_path / "b.zarr")
+    assert values(tmp_path / "b.zarr") == values(tmp_path / "a.zarr")
+
+
+def test_sqlite_takes_values_from_several_threads(tmp_path: Path) -> None:
+    oz.create_group(tmp_path / "a.zarr").create_array("a", data=np.arange(2000), chunks=1)
+    oz.copy(tmp_path / "a.zarr", SQLiteStore(tmp_path / "b.db"), workers=4)
+    assert values(f"sqlite://{tmp_path}/b.db") == values(tmp_path / "a.zarr")
+
+
+def test_an_interrupted_update_that_is_overwritten_stays_until_the_swap(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        oz.create_group(tmp_path / name).create_array("x", data=np.arange(9), chunks=1)
+    marker = tmp_path / "b" / MARKER
+    marker.write_bytes(Mark("another copy", "another plan", kind=Kind.UPDATE).write())
+    before = np.asarray(oz.open(tmp_path / "b")["x"])
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        oz.copy(tmp_path / "a", tmp_path / "b", overwrite=True, progress=stop)
+    assert np.array_equal(oz.open(tmp_path / "b")["x"], before)
+    oz.copy(tmp_path / "a", tmp_path / "b", overwrite=True)
+    assert oz.diff(tmp_path / "a", tmp_path / "b").equal
+    assert not marker.exists()
+
+
+@given(
+    keys=st.lists(st.text("ab/0", min_size=1, max_size=4), max_size=30),
+    there=st.sets(st.text("ab/0", min_size=1, max_size=4), max_size=30),
+    size=st.integers(1, 5),
+    kept=st.integers(0, 20),
+    is_sorted=st.booleans(),
+)
+def test_a_long_listing_is_looked_up_while_it_is_read(
+    keys: list[str], there: set[str], size: int, kept: int, is_sorted: bool
+) -> None:
+    keys = sorted(set(keys)) if is_sorted else keys
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copy_batches, "KEPT", kept)
+        known = copy_batches.KnownEntries(iter([Entry(key) for key in sorted(there)]))
+        for start in range(0, len(keys), size):
+            batch = keys[start : start + size]
+            found = known.find([*map(Entry, batch)])
+            assert found is not None or (not is_sorted and len(there) > kept)
+            if found is not None:
+                assert found == tuple(Entry(key) if key in there else None for key in batch)
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_a_long_destination_is_updated_like_a_short_one(
+    delete: bool, tmp_path: Path, s3: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy_batches, "KEPT", 5)
+    source, data = tmp_path / "x.zarr", np.arange(400).reshape(20, 20)
+    oz.create_array(source, path="a", data=data, chunks=(2, 10))
+    oz.create_array(source, path="b/c", data=data, chunks=(10, 2))
+    for path in source.rglob("*"):
+        os.utime(path, (1, 1))  # the server's clock has seconds
+    oz.copy(source, s3.url, destination_options=s3.options)
+    shutil.rmtree(source / "a/c/3")
+    oz.open(source, path="b/c", mode="r+")[3:5, 7:9] = 0
+    bucket = stores.resolve(s3.url, storage_options=s3.options)
+    bucket.set("b/notes", b"1")
+    s3.server.log.clear()
+    result = oz.copy(source, s3.url, update=True, delete=delete, destination_options=s3.options)
+    assert (result.copied, result.erased) == (2, 2 + delete)
+    asked = [path for method, path, _ in s3.server.log if method == "HEAD"]
+    assert not [path for path in asked if "/c/" in path]  # the listing has told
+    assert values(bucket) == {**values(source), **({} if delete else {"b/notes": b"1"})}
+
+
+@pytest.mark.parametrize("new", PLACES)
+def test_a_replacement_that_fails_is_resumed_with_all_values(
+    tmp_path: Path, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BATCH", 4)
+    source, target = MemoryStore(), PLACES[new](tmp_path)
+    oz.create_array(source, path="a", data=np.arange(60), chunks=2)
+    old = oz.create_array(target, path="old", data=np.arange(3))
+    _close(old.store)
+    calls, copy = itertools.count(), copy_batches.CopyBatch.__call__
+
+    def fail_once(self: copy_batches.CopyBatch) -> copy_batches.Copied:
+        if next(calls) == 3:
+            raise StoreError("lost the connection")
+        return copy(self)
+
+    monkeypatch.setattr(copy_batches.CopyBatch, "__call__", fail_once)
+    with pytest.raises(StoreError, match="lost the connection"):
+        oz.copy(source, target, overwrite=True, workers=1)
+    np.testing.assert_array_equal(oz.open(target, path="old", mode="r")[...], np.arange(3))
+    result = oz.copy(source, target, overwrite=True, resume=True)
+    assert result.copied == len(values(source))
+    assert values(target) == values(source)
+
+
+def test_overwriting_an_interrupted_copy_leaves_nothing_of_it(tmp_path: Path) -> None:
+    """The journal of the first copy stayed for good."""
+    oz.save(tmp_path / "a", x=np.arange(6))
+    to = stores.resolve(f"local://{tmp_path}/b")
+    oz.copy(tmp_path / "a", to)
+    mark = Mark("the copy", "plan", "0123", kind=Kind.COPY)
+    to.set(marker(""), mark.write())
+    to.set(f"{mark.journal}1-00", b"{}")
+    oz.copy(tmp_path / "a", to, overwrite=True)
+    assert not [key for key in stores.list_prefix(to, "") if OURS in key]
+
+
+@pytest.mark.parametrize("job", [jobs.Copy, jobs.Convert])
+@pytest.mark.parametrize("again", [{"resume": True}, {"part": (1, 1)}])
+def test_a_complete_job_that_is_resumed_says_that_it_may_be_complete(
+    tmp_path: Path, job: Any, again: dict[str, Any]
+) -> None:
+    oz.save(tmp_path / "a", x=np.arange(6))
+    oz.run(job(tmp_path / "a", tmp_path / "b"))
+    with pytest.raises(oz.NodeExists, match=r"may be complete.*omnizarr diff"):
+        oz.run(job(tmp_path / "a", tmp_path / "b"), **again)

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 import omnizarr as oz
 from omnizarr.bulk.fill import cast
+from omnizarr.interop.zarr import copying
 
 KINDS = st.sampled_from(["u1", "i1", "u2", "i2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "?"])
 
@@ -55,7 +56,7 @@ def _rechunked(source: Path, folder: Path, dtype: str) -> Any:
 
 
 def _copied(source: Path, folder: Path, dtype: str) -> Any:
-    oz.copy(oz.open(source)["v"], oz.create_group(folder / "c.zarr"), "v", dtype=dtype)
+    copying.copy(oz.open(source)["v"], oz.create_group(folder / "c.zarr"), "v", dtype=dtype)
     return oz.cf.open(folder / "c.zarr")["v"]
 
 

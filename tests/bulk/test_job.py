@@ -18,17 +18,8 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.bulk.job import (
-    Job,
-    Journal,
-    Outcome,
-    Plan,
-    Stage,
-    Task,
-    memory_of,
-    run,
-    task_id,
-)
+from omnizarr.bulk.job import Job, Phase, Plan, memory_of, run
+from omnizarr.bulk.journal import Journal, Outcome, Task, task_id
 from omnizarr.bulk.output import HierarchyOutput
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
 from omnizarr.formats import by_name
@@ -66,19 +57,19 @@ class Add:
 class AddAll(Job[Sum]):
     folder: str
     count: int
-    stages: int = 1
+    phases: int = 1
 
     def plan(self, tasks_at_once: int = 1) -> Plan[Sum]:
-        def tasks(stage: int) -> Iterator[Task[Sum]]:
-            for number in range(stage * self.count, (stage + 1) * self.count):
+        def tasks(phase: int) -> Iterator[Task[Sum]]:
+            for number in range(phase * self.count, (phase + 1) * self.count):
                 yield Task(task_id(number), Add(self.folder, number), 8, "numbers")
 
-        names = [f"add numbers {stage}" for stage in range(self.stages)]
-        stages = [
-            Stage(name, lambda stage=stage: tasks(stage), self.count, 8 * self.count)
-            for stage, name in enumerate(names)
+        names = [f"add numbers {phase}" for phase in range(self.phases)]
+        phases = [
+            Phase(name, lambda phase=phase: tasks(phase), self.count, 8 * self.count)
+            for phase, name in enumerate(names)
         ]
-        return Plan("add", f"add {self.folder} {self.count}".encode().hex(), stages, Sum())
+        return Plan("add", f"add {self.folder} {self.count}".encode().hex(), phases, Sum())
 
     def runs(self) -> dict[int, int]:
         found = Path(self.folder).glob("log-*")
@@ -104,7 +95,7 @@ def executors() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", executors())
 def test_a_job_runs_on_every_executor(name: str, tmp_path: Path, state: Path) -> None:
-    job = AddAll(str(tmp_path), 40, stages=2)
+    job = AddAll(str(tmp_path), 40, phases=2)
     with executors()[name]() as on:
         result = run(pickle.loads(pickle.dumps(job)), on, workers=2)
     assert (result.numbers, result.total) == (80, sum(range(80)))
@@ -147,7 +138,7 @@ def test_few_tasks_are_submitted_at_a_time(tmp_path: Path) -> None:
 def test_a_failed_job_is_resumed_with_the_tasks_that_are_left(
     on: Any, tmp_path: Path, state: Path
 ) -> None:
-    job = AddAll(str(tmp_path), 30, stages=2)
+    job = AddAll(str(tmp_path), 30, phases=2)
     (tmp_path / "fail-45").touch()
     with pytest.raises(StoreError, match="no 45"):
         run(job, on, workers=1)
@@ -176,8 +167,8 @@ def test_without_resume_a_job_starts_again(tmp_path: Path) -> None:
 
 
 def test_parts_complete_a_job_together(tmp_path: Path) -> None:
-    job = AddAll(str(tmp_path), 50, stages=2)
-    with pytest.warns(match="share of stage 1 of 2: when all parts have, run all of them again"):
+    job = AddAll(str(tmp_path), 50, phases=2)
+    with pytest.warns(match="share of phase 1 of 2: when all parts have, run all of them again"):
         results = [run(job, part=(n, 7)) for n in range(1, 8)]
     assert job.runs().keys() >= set(range(50))
     results += [run(job, part=(n, 7)) for n in range(1, 8)]
@@ -193,9 +184,9 @@ def test_impossible_parts_are_refused(part: tuple[int, int], tmp_path: Path) -> 
 
 def test_progress_counts_tasks_and_bytes(tmp_path: Path) -> None:
     seen = []
-    run(AddAll(str(tmp_path), 10, stages=2), progress=seen.append)
+    run(AddAll(str(tmp_path), 10, phases=2), progress=seen.append)
     last = seen[-1]
-    assert (last.stage, last.stages, last.tasks, last.tasks_total) == (2, 2, 10, 10)
+    assert (last.phase, last.phases, last.tasks, last.tasks_total) == (2, 2, 10, 10)
     assert (last.size, last.size_total) == (80, 80)
     assert all(p.tasks <= 10 for p in seen)
 
@@ -235,7 +226,7 @@ def test_a_job_that_only_reads_does_not_need_a_journal(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr("omnizarr.bulk.job.FLUSH", 0.0)
+    monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
     with pytest.warns(oz.OmnizarrWarning, match="cannot be resumed if it is interrupted"):
         assert run(AddAll(str(tmp_path), 10)).numbers == 10
 
@@ -307,7 +298,7 @@ class Fill(Job[Sum]):
                 work = WriteChunk(output.chunk_store, self.folder, number)
                 yield Task(task_id(number), work)
 
-        return Plan("fill", output.digest, [Stage("fill", tasks)], Sum(), output)
+        return Plan("fill", output.digest, [Phase("fill", tasks)], Sum(), output)
 
 
 EXPECTED = np.repeat(np.arange(10), 2)
@@ -410,19 +401,19 @@ def test_a_part_that_comes_late_finds_its_work_done(tmp_path: Path) -> None:
 
 
 def test_a_plan_shows_stages_and_decisions(tmp_path: Path) -> None:
-    plan = AddAll(str(tmp_path), 3, stages=2).plan()
+    plan = AddAll(str(tmp_path), 3, phases=2).plan()
     plan.decisions.append("numbers are added, as there is nothing else to do with them")
     plan.memory = 2**20
     assert str(plan).splitlines() == [
         "add",
         "  numbers are added, as there is nothing else to do with them",
-        "  stage 1: add numbers 0: 3 tasks",
-        "  stage 2: add numbers 1: 3 tasks",
+        "  phase 1: add numbers 0: 3 tasks",
+        "  phase 2: add numbers 1: 3 tasks",
         "  memory: at most 1.0 MiB for each process",
     ]
-    stage: Stage[Sum] = Stage("copy", lambda: iter(()), 1, None, 2, 1, 2048, None)
-    assert str(stage) == "copy: 1 task, read 2 values of 2.0 KiB, write 1 value"
-    assert json.loads(json.dumps(plan.to_json()))["stages"][0]["count"] == 3
+    phase: Phase[Sum] = Phase("copy", lambda: iter(()), 1, None, 2, 1, 2048, None)
+    assert str(phase) == "copy: 1 task, read 2 values of 2.0 KiB, write 1 value"
+    assert json.loads(json.dumps(plan.to_json()))["phases"][0]["count"] == 3
 
 
 def test_a_job_is_shown_without_secrets() -> None:

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.bulk.job import Job, Outcome, Plan, Stage, Task, run, task_id
+from omnizarr.bulk.job import Job, Phase, Plan, run
+from omnizarr.bulk.journal import Outcome, Task, task_id
 from omnizarr.bulk.output import HierarchyOutput
 from omnizarr.concurrency.executors import tasks_at_once
 from omnizarr.errors import StoreError
@@ -63,7 +64,7 @@ class Fill(Job[Written]):
             for n in range(self.count):
                 yield Task(task_id(n), WriteChunk(output.chunk_store, n, self.seconds), 8)
 
-        return Plan("fill", "fill", [Stage("fill", tasks, self.count)], Written(), output)
+        return Plan("fill", "fill", [Phase("fill", tasks, self.count)], Written(), output)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import omnizarr as oz
 from omnizarr.bulk.options import RunOptions, option_help
 
 JOBS: dict[Any, Any] = {
-    oz.copy_hierarchy: oz.jobs.Copy,
+    oz.copy: oz.jobs.Copy,
     oz.convert: oz.jobs.Convert,
     oz.rechunk: oz.jobs.Rechunk,
     oz.verify: oz.jobs.Verify,

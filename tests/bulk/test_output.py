@@ -32,7 +32,7 @@ DATA = np.arange(24).reshape(6, 4)
 def test_a_job_killed_at_any_change_is_resumed(
     overwrite: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "FLUSH", 0.0)
+    monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
     monkeypatch.setattr(leases, "LEASE", 0.3)
     old = np.arange(5)
     for number in range(1, 200):
@@ -150,7 +150,7 @@ def test_every_kind_of_job_is_resumed_after_a_kill(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kill it at each change of the store, resume it, and compare with one that ran through."""
-    monkeypatch.setattr(jobs, "FLUSH", 0.0)
+    monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
     prepare, describe = KILLED[name]
     source = _source(tmp_path / "source.zarr")
     whole, old = Values(), Values()
@@ -213,15 +213,15 @@ def test_only_an_incomplete_copy_owns_all_that_is_below_it(kind: Kind, tmp_path:
     (target / "notes.txt").write_text("not Zarr")
     (target / MARKER).write_bytes(Mark("the copy of something", "a plan", kind=kind).write())
     if kind is Kind.COPY:
-        oz.copy_hierarchy(source, target, overwrite=True)
+        oz.copy(source, target, overwrite=True)
         assert oz.diff(source, target).equal
     else:
         with pytest.raises(oz.NodeExists, match="the copy of something was interrupted"):
-            oz.copy_hierarchy(source, target, overwrite=True)
+            oz.copy(source, target, overwrite=True)
     assert (target / "notes.txt").exists() == (kind is not Kind.COPY)
 
 
-@pytest.mark.parametrize("write", [oz.convert, oz.copy_hierarchy, oz.rechunk])
+@pytest.mark.parametrize("write", [oz.convert, oz.copy, oz.rechunk])
 @pytest.mark.parametrize("around", [2, 3])
 def test_a_job_says_if_the_hierarchy_around_its_output_does_not_list_it(
     write: Callable[..., object], around: int, tmp_path: Path
@@ -237,7 +237,7 @@ def test_a_job_says_if_the_hierarchy_around_its_output_does_not_list_it(
     assert not list(tmp_path.rglob(MARKER))
 
 
-@pytest.mark.parametrize("write", [oz.convert, oz.copy_hierarchy, oz.rechunk])
+@pytest.mark.parametrize("write", [oz.convert, oz.copy, oz.rechunk])
 @pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("inner", ["", "sub/"])
 def test_a_job_into_a_member_renews_the_consolidated_metadata_above(

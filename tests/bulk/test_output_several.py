@@ -51,7 +51,7 @@ def test_an_error_between_two_swaps_is_resumed(two: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("memory", ["8kB", "40kB"])
 def test_parts_of_a_job_complete_it_together(two: Path, memory: str, tmp_path: Path) -> None:
     job = Rechunk(two, tmp_path / "b", chunks=(-1, 4), memory=memory)
-    rounds = len(job.plan(1).stages)
+    rounds = len(job.plan(1).phases)
     assert rounds == (2 if memory == "8kB" else 1)
     for number in range(rounds):
         for part in (1, 2, 3):

@@ -2,45 +2,15 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.bulk.source_keys import lists_all, pattern_regex, select, source_keys
+from omnizarr.bulk.source_keys import lists_all, select, source_keys
 from omnizarr.errors import InvalidArgument
 from omnizarr.stores import MemoryStore, list_prefix
-
-
-@given(st.text("ab*?.[]!", max_size=6), st.text("ab.[]!", max_size=5))
-def test_patterns_of_names_are_those_of_fnmatch(pattern: str, name: str) -> None:
-    if "**" in pattern or "[" in pattern:  # which fnmatch takes for the same, or corrects
-        return
-    assert bool(pattern_regex(pattern).fullmatch(name)) == fnmatchcase(name, pattern)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "yes", "no"),
-    [
-        ("a/*", ["a/b", "a/.z"], ["a", "a/b/c", "b/a/b"]),
-        ("a/**", ["a/b", "a/b/c"], ["a", "b/a/b"]),
-        ("**/b", ["b", "a/b", "a/c/b"], ["a/bb", "b/a"]),
-        ("**", ["a", "a/b"], []),
-        ("temp[0-3]", ["temp0", "temp3"], ["temp4", "temp"]),
-        ("temp[!0-3]", ["temp4"], ["temp0", "temp"]),
-        ("a.b", ["a.b"], ["axb"]),
-        ("a[", ["a["], ["a"]),
-    ],
-)
-def test_a_star_does_not_cross_a_slash_and_two_do(
-    pattern: str, yes: list[str], no: list[str]
-) -> None:
-    regex = pattern_regex(pattern)
-    assert [text for text in (*yes, *no) if regex.fullmatch(text)] == yes
 
 
 def hierarchy(zarr_format: Any) -> MemoryStore:
@@ -70,7 +40,7 @@ def test_nodes_are_chosen_with_all_that_they_need(
     zarr_format: Any, include: list[str], exclude: list[str], expected: set[str]
 ) -> None:
     source, target = hierarchy(zarr_format), MemoryStore()
-    oz.copy_hierarchy(source, target, include=include, exclude=exclude)
+    oz.copy(source, target, include=include, exclude=exclude)
     found = dict(oz.open(target).members(None))
     implied = {"deep"} if zarr_format == "3-draft" else set[str]()  # by a node below it
     assert expected - implied <= found.keys() <= expected

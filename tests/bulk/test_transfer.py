@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.bulk.job import Task
+from omnizarr.bulk.journal import Task
 from omnizarr.bulk.transfer import Method, Transfer, Transferred, TransferTask, transfer_tasks
 from omnizarr.engine import BoundArray
 from omnizarr.stores import LocalStore

@@ -86,7 +86,7 @@ def test_an_interrupted_verification_is_resumed(
     tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_tasks(monkeypatch)
-    monkeypatch.setattr("omnizarr.bulk.job.FLUSH", 0.0)
+    monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
     where, file = hierarchy(tmp_path / "x"), tmp_path / "report.jsonl"
     expected = oz.verify(where)
     real = keys.CheckChunks.__call__
@@ -117,7 +117,7 @@ def test_no_chunk_is_counted_twice_if_the_listing_differs_on_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     monkeypatch.setattr(keys, "TASK_KEYS", 8)
-    monkeypatch.setattr("omnizarr.bulk.job.FLUSH", 0.0)
+    monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
     where, checked = hierarchy(tmp_path / "x"), list[str]()
     oz.open(where, mode="r+")["many"].resize(400)
     real = keys.CheckChunks.__call__

@@ -31,7 +31,7 @@ def test_validate_is_silent_about_good_data_and_fails_on_bad(ocean: Path) -> Non
 
 
 def test_an_archive_is_validated_as_a_hierarchy(ocean: Path) -> None:
-    oz.copy_store("ocean.zarr", "ocean.zarr.zip")
+    oz.copy("ocean.zarr", "ocean.zarr.zip")
     result = run("validate", "ocean.zarr.zip")
     assert (result.exit_code, result.output) == (0, "0 errors, 0 warnings\n")
 
@@ -94,7 +94,7 @@ def test_verify_as_json_has_the_documented_members(ocean: Path) -> None:
 def test_a_folder_of_hierarchies_has_one_summary(ocean: Path) -> None:
     lake = Path("lake")
     for name in ("a", "deep/b", "c"):
-        oz.copy_store("ocean.zarr", lake / f"{name}.zarr")
+        oz.copy("ocean.zarr", lake / f"{name}.zarr")
     damage(lake / "c.zarr")
     oz.create_array(lake / "half.zarr", shape=4, dtype="i2")[...] = 1
     (lake / "half.zarr/zarr.json").unlink()
@@ -119,11 +119,11 @@ def test_a_folder_of_hierarchies_has_one_summary(ocean: Path) -> None:
 
 
 def test_resume_does_not_check_again_what_was_complete(ocean: Path) -> None:
-    oz.copy_hierarchy("ocean.zarr", "other.zarr")
+    oz.copy("ocean.zarr", "other.zarr")
     command = ("verify", "ocean.zarr", "later.zarr")
     assert run(*command).exit_code == FAILED
     (ocean / "deep/t/c/0/0").write_bytes(b"damaged")
-    oz.copy_hierarchy("other.zarr", "later.zarr")
+    oz.copy("other.zarr", "later.zarr")
     again = run(*command, "--resume", "--json")
     assert again.exit_code == 0
     one, other = json.loads(again.stdout)["results"]
@@ -168,7 +168,7 @@ def test_verify_shows_its_plan_and_takes_samples(ocean: Path) -> None:
     assert plan.exit_code == 0
     assert "read every chunk and compare its checksum" in plan.output
     data = json.loads(run("verify", "ocean.zarr", "--dry-run", "--json").stdout)
-    assert data["results"][0]["stages"][0]["name"] == "check chunks"
+    assert data["results"][0]["phases"][0]["name"] == "check chunks"
     sample = json.loads(run("verify", "ocean.zarr", "--json", "--sample", "0.3").stdout)
     [found] = sample["results"]
     assert found["skipped"] + found["values"] == 7
@@ -211,7 +211,7 @@ def test_a_recent_job_counts_as_running(in_tmp: Path) -> None:
 
 
 def test_repair_of_a_folder_has_one_summary(ocean: Path) -> None:
-    oz.copy_store("ocean.zarr", "lake/a.zarr")
+    oz.copy("ocean.zarr", "lake/a.zarr")
     interrupted(Path("lake/half.zarr"))
     (Path("lake/a.zarr") / JOURNAL / "0" / "x").mkdir(parents=True)
     (Path("lake/a.zarr") / JOURNAL / "0" / "999999999-ab-000000").write_text("{}")
@@ -237,7 +237,7 @@ def test_a_resumed_verification_of_what_has_changed_begins_again(
     ocean: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keys, "TASK_KEYS", 4)
-    monkeypatch.setattr("omnizarr.bulk.job.FLUSH", 0.0)
+    monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
     real, checked = keys.CheckChunks.__call__, list[str]()
 
     def check(task: keys.CheckChunks) -> VerifyReport:

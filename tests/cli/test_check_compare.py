@@ -78,7 +78,7 @@ def test_a_dry_run_of_stats_and_diff_shows_the_plan(ocean: Path) -> None:
     result = run("stats", "ocean.zarr", "--dry-run")
     assert "statistics of / in ocean.zarr" in result.output
     plans = json.loads(run("stats", "ocean.zarr", "--dry-run", "--json").output)["results"]
-    assert plans[0]["plan"]["stages"][0]["name"] == "read"
+    assert plans[0]["plan"]["phases"][0]["name"] == "read"
     result = run("diff", "ocean.zarr", "ocean.zarr", "--dry-run")
     assert "/deep/t: by the bytes of chunks" in result.output
 
@@ -113,7 +113,7 @@ def test_diff_tells_differences_by_the_exit_code(ocean: Path) -> None:
 
 
 def test_diff_as_json_has_the_documented_members(ocean: Path) -> None:
-    oz.copy_store("ocean.zarr", "copy.zarr")
+    oz.copy("ocean.zarr", "copy.zarr")
     oz.open("copy.zarr", mode="r+")["deep/t"][0, :2] = 7
     result = run("diff", "ocean.zarr", "copy.zarr", "--json", "--show", 1)
     assert result.exit_code == 1

@@ -70,7 +70,7 @@ def test_the_plan_is_shown_as_text_and_json(ocean: Path) -> None:
     assert "7 chunks that keep their bytes: " in result.output
     assert "nothing was written" in result.output
     found = json.loads(run("convert", "ocean.zarr", "new.zarr", "--dry-run", "--json").output)
-    assert found["plan"]["stages"][0]["reads"] == 7
+    assert found["plan"]["phases"][0]["reads"] == 7
     assert any("chunks kept byte for byte: 2 arrays" in line for line in found["plan"]["decisions"])
     assert not Path("new.zarr").exists()
 

@@ -46,7 +46,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(ocean: Path) -> None:
     plan = json.loads(
         run("rechunk", "ocean.zarr", "new.zarr", *options, "--dry-run", "--json").output
     )
-    assert plan["plan"]["stages"][-1]["writes"] == 6
+    assert plan["plan"]["phases"][-1]["writes"] == 6
     assert not Path("new.zarr").exists()
 
 
@@ -121,11 +121,11 @@ def test_errors_say_which_option_helps(
 def test_parts_that_come_late_find_the_work_done(ocean: Path) -> None:
     command = ("rechunk", "ocean.zarr", "new.zarr", "--chunks", "y=-1,x=5")
     said = set()
-    for number, part in product((1, 2), range(1, 16)):  # one round for each stage
+    for number, part in product((1, 2), range(1, 16)):  # one round for each phase
         result = run(*command, "--part", f"{part}/15", "--checksums", "sums.txt")
         assert result.exit_code == 0, result.output
         assert f"part {part} of 15: wrote new.zarr: " in result.stdout
-        if "has done its share of stage 1 of 2: when all parts have" in result.stderr:
+        if "has done its share of phase 1 of 2: when all parts have" in result.stderr:
             said.add(number)
     assert said == {1}
     assert run("diff", "ocean.zarr", "new.zarr").exit_code == 0

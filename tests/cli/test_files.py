@@ -37,7 +37,7 @@ def test_import_says_what_it_wrote_and_left_out(file: Path) -> None:
 
 def test_import_as_json_and_dry_run(file: Path) -> None:
     plan = json.loads(run("import", "a.h5", "a.zarr", "--dry-run", "--json").stdout)
-    assert plan["plan"]["stages"][0]["name"] == "read the files"
+    assert plan["plan"]["phases"][0]["name"] == "read the files"
     assert not Path("a.zarr").exists()
     found = json.loads(run("import", "a.h5", "a.zarr", "--json").stdout)
     assert found["destination"] == "a.zarr"

@@ -68,7 +68,7 @@ def test_info_as_json_has_the_documented_members(ocean: Path) -> None:
 
 def test_a_folder_of_stores_is_inspected_store_by_store(ocean: Path) -> None:
     oz.create_array("lake/deep/a.zarr", shape=3)
-    oz.copy_store("ocean.zarr", "lake/b.zarr.zip")
+    oz.copy("ocean.zarr", "lake/b.zarr.zip")
     (Path("lake") / "notes.txt").write_text("no store")
     data = json.loads(run("info", "lake", "ocean.zarr", "--json").stdout)
     assert [r["path"] for r in data["results"]] == [

@@ -140,8 +140,8 @@ def test_hierarchies_in_a_folder_are_found_once(in_tmp: Path) -> None:
     Path("lake/meta").write_text("a file that has the name of metadata of version 1")
     Path("lake/link").symlink_to("..", target_is_directory=True)
     Path("lake/linked.zarr").symlink_to("b/g.zarr", target_is_directory=True)
-    oz.copy_store("lake/b/g.zarr", "lake/z.zip")
-    oz.copy_hierarchy(n5_hierarchy(), "lake/b/cells.n5")
+    oz.copy("lake/b/g.zarr", "lake/z.zip")
+    oz.copy(n5_hierarchy(), "lake/b/cells.n5")
     assert list(find_hierarchies("lake")) == [
         *(f"lake/a/{number}.zarr" for number in range(4)),
         *("lake/b/cells.n5", "lake/b/g.zarr", "lake/linked.zarr", "lake/z.zip"),

@@ -375,7 +375,7 @@ class Run:
                 if job == "a backup":
                     if f"{name}:" not in self.before:
                         continue
-                    oz.copy_hierarchy(self.start.root(name, read_only=True), target)
+                    oz.copy(self.start.root(name, read_only=True), target)
                 text = None
                 try:
                     act(place.root(name, read_only=True), target, self.zarr_format)
@@ -575,10 +575,8 @@ SECONDS: dict[str, Callable[[Place], object] | None] = {
     **AT_END,
 }
 DERIVED: dict[str, Callable[[Any, MemoryStore, Any], object]] = {
-    "a copy": lambda source, target, _: oz.copy_hierarchy(source, target),
-    "a backup": lambda source, target, _: oz.copy_hierarchy(
-        source, target, update=True, delete=True
-    ),
+    "a copy": lambda source, target, _: oz.copy(source, target),
+    "a backup": lambda source, target, _: oz.copy(source, target, update=True, delete=True),
     "a conversion": lambda source, target, zarr_format: oz.convert(
         source, target, zarr_format=5 - zarr_format
     ),

@@ -26,6 +26,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 import omnizarr as oz
+from omnizarr.interop.zarr import copying
 from omnizarr.model import paths
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ZipStore
 from omnizarr.stores.fsspec import FsspecStore
@@ -264,7 +265,7 @@ def use(root: oz.Group, store: Any, name: str, path: str, array: oz.Array) -> No
     leftovers = oz.repair(store)
     check(not leftovers, f"repair: {leftovers}")
     copied = MemoryStore()
-    oz.copy_hierarchy(store, copied)
+    oz.copy(store, copied)
     check(oz.open(copied, path=path)[...].tolist() == wanted, "copied with the hierarchy")
     shown = oz.view_as(store, 2 if "zarr.json" in contents(store) else 3)
     try:
@@ -273,7 +274,7 @@ def use(root: oz.Group, store: Any, name: str, path: str, array: oz.Array) -> No
         documents = {".zarray", ".zgroup", ".zattrs", ".zmetadata"}  # in version 3 plain names
         other = "\\" in path or not documents.isdisjoint(path.split("/"))
         check(other or _only_version_2(path), f"not viewed: {e}")
-    oz.copy(array, root, "copy of it")
+    copying.copy(array, root, "copy of it")
     check(root["copy of it"][...].tolist() == wanted, "copied")
     del root["copy of it"]
     root.move(path, "moved aside")

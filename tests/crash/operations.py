@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 import omnizarr as oz
+from omnizarr.interop.zarr import copying
 from tests.crash.places import Place
 
 OLD = np.arange(1, 25, dtype="i4").reshape(6, 4)
@@ -131,7 +132,7 @@ def _save_group(place: Place, **more: Any) -> object:
 
 
 def _from_array(place: Place, **more: Any) -> object:
-    return oz.from_array(place.root("out"), data=_array(place), **more)
+    return copying.from_array(place.root("out"), data=_array(place), **more)
 
 
 def _assign(name: str) -> Callable[[Place], object]:
@@ -170,7 +171,7 @@ def _append(place: Place) -> object:
 
 
 def _copy_hierarchy(place: Place, **more: Any) -> object:
-    return oz.copy_hierarchy(place.root(), place.root("out"), **more)
+    return oz.copy(place.root(), place.root("out"), **more)
 
 
 def _copy_over(place: Place, **more: Any) -> object:
@@ -179,12 +180,12 @@ def _copy_over(place: Place, **more: Any) -> object:
 
 def _copy_node(place: Place, overwrite: bool = False) -> object:
     group = _group(place)
-    return oz.copy(group["g"], group, "new", if_exists="replace" if overwrite else "raise")
+    return copying.copy(group["g"], group, "new", if_exists="replace" if overwrite else "raise")
 
 
 def _copy_array(place: Place, overwrite: bool = False) -> object:
     group = _group(place)
-    return oz.copy(group["x"], group, "new", if_exists="replace" if overwrite else "raise")
+    return copying.copy(group["x"], group, "new", if_exists="replace" if overwrite else "raise")
 
 
 def _convert(place: Place, **more: Any) -> object:

@@ -63,7 +63,7 @@ def changes(group):
     yield "append", lambda: a.append(np.tile(data, (9, 1)))
     yield "attributes", lambda: a.attrs.__setitem__("k", "v" * 10**6)
     yield "array", lambda: group.create_array("new", data=data)
-    yield "copy", lambda: oz.from_array(location + "/copy", data=a)
+    yield "copy", lambda: copying.from_array(location + "/copy", data=a)
     yield "convert", lambda: oz.convert(group.store, location + "/converted", zarr_format=2)
     yield "image", lambda: ome.write(location + "/image", data, axes="yx")
     yield "consolidate", lambda: oz.consolidate_metadata(group.store)

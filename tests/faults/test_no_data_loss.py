@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
+from omnizarr.interop.zarr import copying
 
 FORMATS = [1, 2, "3-draft", 3]
 DATA = np.arange(1, 401, dtype="i4").reshape(20, 20)
@@ -81,11 +82,18 @@ def functions() -> dict[str, list[Call]]:
             lambda at, to: oz.convert(_filled(to), at, link=True, skip_damaged=True),
         ],
         "copy": [
-            lambda at, _: oz.copy(oz.open(at, path="g/b"), oz.open(at, "r+"), "a"),
-            lambda at, _: oz.copy(oz.open(at, path="g"), oz.open(at, "r+"), "a"),
-            lambda at, _: oz.copy(oz.open(at, path="g/b"), oz.open(at, "r+"), "g"),
+            lambda at, _: oz.copy(at, at),
+            lambda at, _: oz.copy(at, at / "a", overwrite=True),
+            lambda at, to: oz.copy(_filled(to).store, at),
+            lambda at, to: oz.copy(at, to),
+            lambda at, _: copying.copy_store(at, at),
+            lambda at, to: copying.copy_store(_filled(to).store, at),
+            lambda at, to: copying.copy_all(oz.open(at), _filled(to)),
+            lambda at, _: copying.from_array(at, data=OTHER, name="a"),
+            lambda at, _: copying.copy(oz.open(at, path="g/b"), oz.open(at, "r+"), "a"),
+            lambda at, _: copying.copy(oz.open(at, path="g"), oz.open(at, "r+"), "a"),
+            lambda at, _: copying.copy(oz.open(at, path="g/b"), oz.open(at, "r+"), "g"),
         ],
-        "copy_all": [lambda at, to: oz.copy_all(oz.open(at), _filled(to))],
         "rechunk": [
             lambda at, _: oz.rechunk(at, at, chunks=3),
             lambda at, to: oz.rechunk(_filled(to).store, at, chunks=3),
@@ -98,16 +106,6 @@ def functions() -> dict[str, list[Call]]:
         "import_file": [lambda at, to: oz.import_file(_numpy_file(to), at)],
         "export_file": [lambda at, to: oz.export_file(at, to.with_suffix(".h5"))],
         "pyramid": [lambda at, to: oz.pyramid(_filled(to).store, at)],
-        "copy_hierarchy": [
-            lambda at, _: oz.copy_hierarchy(at, at),
-            lambda at, _: oz.copy_hierarchy(at, at / "a", overwrite=True),
-            lambda at, to: oz.copy_hierarchy(_filled(to).store, at),
-            lambda at, to: oz.copy_hierarchy(at, to),
-        ],
-        "copy_store": [
-            lambda at, _: oz.copy_store(at, at),
-            lambda at, to: oz.copy_store(_filled(to).store, at),
-        ],
         "create_array": [
             lambda at, _: oz.create_array(at, **new),
             lambda at, _: oz.create_array(at, data=OTHER),
@@ -127,7 +125,6 @@ def functions() -> dict[str, list[Call]]:
             )
         ],
         "from_dask": [lambda at, _: oz.from_dask(dask.array.from_array(OTHER), at, path="a")],
-        "from_array": [lambda at, _: oz.from_array(at, data=OTHER, name="a")],
         "load": [lambda at, _: oz.load(at)],
         "repair": [lambda at, _: oz.repair(at), lambda at, _: oz.repair(at, dry_run=False)],
         "save": [

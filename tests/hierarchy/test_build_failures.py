@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
+from omnizarr.interop.zarr import copying
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.testing import FaultyStore
 
@@ -37,7 +38,7 @@ def _fill(group: oz.Group) -> None:
 def _copy(root: oz.Group) -> None:
     source = oz.create_group({})
     _fill(source)
-    oz.copy(source, root, "new")
+    copying.copy(source, root, "new")
 
 
 def _move(root: oz.Group) -> None:

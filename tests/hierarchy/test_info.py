@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr import cf, geo, ome
-from omnizarr.bulk.job import Outcome
+from omnizarr.bulk.journal import Outcome
 from omnizarr.hierarchy import info
 
 TEXT = st.text(st.characters(exclude_categories=["C"]), max_size=12)

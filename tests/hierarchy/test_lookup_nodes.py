@@ -72,8 +72,8 @@ def test_only_the_node_that_is_given_is_copied_and_converted(kind: str, zarr_for
     given = GIVEN[kind](group(zarr_format))
     other = 5 - zarr_format
     copies: list[dict[str, bytes]] = [{}, {}, {}]
-    oz.copy_hierarchy(given, copies[0])
-    oz.copy_hierarchy(given, copies[1], zarr_format=other)
+    oz.copy(given, copies[0])
+    oz.copy(given, copies[1], zarr_format=other)
     assert oz.convert(given, copies[2], zarr_format=other).arrays == 1
     for copy, expected in zip(copies, (zarr_format, other, other), strict=True):
         node = oz.open(copy)
@@ -85,26 +85,26 @@ def test_a_path_is_relative_to_the_group_that_is_given() -> None:
     made, copy = group(), dict[str, bytes]()
     assert oz.validate(made, path="a") == []
     assert oz.verify(made, path="a").groups == 0
-    oz.copy_hierarchy(made, copy, path="a")
+    oz.copy(made, copy, path="a")
     assert (oz.load(copy) == VALUES).all()
 
 
 def test_a_copy_goes_to_the_path_of_the_destination(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "x.zarr")
     oz.create_group(store)
-    oz.copy_hierarchy(group()["a"], StorePath(store, "b/c"))
+    oz.copy(group()["a"], StorePath(store, "b/c"))
     assert (oz.load(store, path="b/c") == VALUES).all()
     with pytest.raises(oz.NodeExists):
-        oz.copy_hierarchy(group()["a"], oz.open(store, "r+", path="b/c"))
+        oz.copy(group()["a"], oz.open(store, "r+", path="b/c"))
     frozen = oz.open(store, "r", path="b/c")
     with pytest.raises(oz.ReadOnly, match="read-only"):
-        oz.copy_hierarchy(group()["a"], frozen, overwrite=True)
+        oz.copy(group()["a"], frozen, overwrite=True)
     assert (oz.load(store, path="b/c") == VALUES).all()
 
 
 def test_a_store_of_a_node_stays_open(tmp_path: Path) -> None:
     store = oz.storage.ZipStore(tmp_path / "x.zip", mode="w")
-    oz.copy_hierarchy(group()["a"], StorePath(store, "b"))
+    oz.copy(group()["a"], StorePath(store, "b"))
     assert (oz.load(store, path="b") == VALUES).all()
     oz.save(store, VALUES, path="c")
     store.close()

@@ -52,14 +52,6 @@ def test_a_backslash_is_a_slash_where_names_cannot_have_it(path: str) -> None:
     assert paths.show(path) == f"/{path}"
 
 
-@given(PATHS)
-def test_a_path_matches_itself_also_where_it_looks_like_a_pattern(path: str) -> None:
-    assert paths.matches(path, path)
-    assert paths.matches("x[1]", "x[1]")
-    assert paths.matches("x1", "x[1]")
-    assert not paths.matches("x2", "x[1]")
-
-
 def test_names_of_this_package_are_told_from_others() -> None:
     for name in (".__omnizarr_staged__", "c0.__omnizarr_partial__12_ab", "a/.__omnizarr_lock__x"):
         assert paths.is_ours(name)

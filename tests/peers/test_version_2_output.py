@@ -18,6 +18,7 @@ import tensorstore
 import xarray as xr
 
 import omnizarr as oz
+from omnizarr.interop.zarr import copying
 from tests.peers.environments import Gdal, Zarrita, ZarrPython2
 
 DATA = np.arange(60, dtype="i4").reshape(10, 6)
@@ -102,7 +103,7 @@ def plate(path: Path) -> None:
 def from_arrays(path: Path) -> None:
     group = oz.create_group(path, zarr_format=2)
     for name, array in source(path.with_name("source.zarr")).arrays():
-        oz.from_array(group.store, name=name, data=array, zarr_format=2)
+        copying.from_array(group.store, name=name, data=array, zarr_format=2)
 
 
 def saved(path: Path) -> None:
@@ -132,7 +133,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "cf.create": cf_dataset,
     "create_array": lambda path: oz.create_array(path, data=DATA, zarr_format=2, order="F"),
     "from_array": from_arrays,
-    "copy_all": lambda path: oz.copy_all(
+    "copy_all": lambda path: copying.copy_all(
         source(path.with_name("source.zarr")), oz.create_group(path, zarr_format=2)
     ),
     "save": saved,

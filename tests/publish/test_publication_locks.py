@@ -104,11 +104,11 @@ def test_a_destination_in_a_database_is_refused_as_long_as_its_lease_is_renewed(
     try:
         assert held.wait(60)
         with pytest.raises(oz.Conflict, match="a machine far away"):
-            oz.copy_hierarchy(source, store)
+            oz.copy(source, store)
     finally:
         released.set()
         thread.join()
-    oz.copy_hierarchy(source, store)
+    oz.copy(source, store)
     assert np.array_equal(oz.open(store)["x"][...], VALUES)
 
 

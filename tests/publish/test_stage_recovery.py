@@ -14,6 +14,7 @@ import pytest
 import omnizarr as oz
 from omnizarr import stores
 from omnizarr.bulk import transfer
+from omnizarr.interop.zarr import copying
 from omnizarr.model.paths import is_ours
 from omnizarr.publish.directory import DirectoryStage
 from omnizarr.publish.stage import FOLDER, Extent, interrupted, stage
@@ -76,7 +77,7 @@ def test_a_copy_to_a_failing_store_is_complete_or_absent(operation: str, number:
 
     oz.create_group(inner)
     with suppress(oz.StoreError):
-        oz.copy(source["g"], oz.open(FaultyStore(inner, fault), "r+"), "g")
+        copying.copy(source["g"], oz.open(FaultyStore(inner, fault), "r+"), "g")
     for _, array in oz.open(inner).members(None):
         if isinstance(array, oz.Array):
             np.testing.assert_array_equal(array[...], VALUES)
@@ -99,7 +100,7 @@ def test_an_incomplete_conversion_is_not_taken_for_an_empty_store(
         for create in (
             lambda: oz.create_array(tmp_path / "t", shape=VALUES.shape, dtype="i4", chunks=(2, 2)),
             lambda: oz.open(tmp_path / "t", "a"),
-            lambda: oz.from_array(tmp_path / "t", data=VALUES),
+            lambda: copying.from_array(tmp_path / "t", data=VALUES),
         ):
             with pytest.raises((oz.NodeExists, oz.NodeNotFound), match="incomplete"):
                 create()
@@ -225,7 +226,7 @@ def test_a_file_that_is_laid_into_a_node_while_it_is_replaced_is_kept(tmp_path: 
             return VALUES[selection]
 
     with pytest.raises(oz.StoreError, match="not Zarr"):
-        oz.from_array(tmp_path / "x", data=Late(), overwrite=True)
+        copying.from_array(tmp_path / "x", data=Late(), overwrite=True)
     assert (tmp_path / "x" / "notes.txt").read_text() == "keep me"
     np.testing.assert_array_equal(oz.open(tmp_path / "x")[...], VALUES)
 
@@ -256,10 +257,10 @@ def _read(node: Any) -> dict[str, Any]:
 
 
 READERS: dict[str, Any] = {
-    "copy": oz.copy_hierarchy,
+    "copy": oz.copy,
     "convert": lambda source, to: oz.convert(source, to, zarr_format=2),
     "rechunk": lambda source, to: oz.rechunk(source, to, chunks=(6, 10)),
-    "copy_all": lambda source, to: oz.copy_all(oz.open(source), oz.open(to, "a")),
+    "copy_all": lambda source, to: copying.copy_all(oz.open(source), oz.open(to, "a")),
     "export": lambda source, to: oz.export_file(source, to.with_suffix(".h5")),
     "diff": lambda source, to: oz.diff(source, source),
     "disk_usage": lambda source, to: oz.disk_usage(source),
@@ -274,7 +275,7 @@ def half(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     group = oz.create_group(store)
     for name in ("g/a", "g/b"):
         group.create_array(name, data=VALUES, chunks=(4, 4))
-    oz.copy_hierarchy(store, tmp_path / "backup")
+    oz.copy(store, tmp_path / "backup")
 
     class Stopped(oz.storage.WrapperStore):
         def erase(self, key: str) -> None:
@@ -302,10 +303,10 @@ def test_what_reads_a_hierarchy_does_not_take_a_staged_array_for_an_erased_one(
 
 def test_a_backup_keeps_what_is_only_staged_in_its_source(half: Any, tmp_path: Path) -> None:
     with pytest.raises(oz.StoreError, match="may be absent"):
-        oz.copy_hierarchy(half, tmp_path / "backup", update=True, delete=True)
+        oz.copy(half, tmp_path / "backup", update=True, delete=True)
     assert sorted(_read(oz.open(tmp_path / "backup"))) == ["g/a", "g/b"]
     oz.repair(half, dry_run=False)
-    oz.copy_hierarchy(half, tmp_path / "backup", update=True, delete=True)
+    oz.copy(half, tmp_path / "backup", update=True, delete=True)
     assert _read(oz.open(tmp_path / "backup")) == dict.fromkeys(["g/a", "g/b"], VALUES.tolist())
 
 

@@ -27,6 +27,7 @@ import numpy as np
 import omnizarr as oz
 from omnizarr import ome
 from omnizarr.concurrency import limits
+from omnizarr.interop.zarr import copying
 from omnizarr.model.paths import OURS
 from omnizarr.publish.mark import MARKER  # which a conversion leaves, to be resumed
 
@@ -128,7 +129,7 @@ def _append(workspace: Workspace) -> None:
 
 
 def _copy(workspace: Workspace) -> None:
-    oz.from_array(workspace.new(), data=oz.open(workspace.source))
+    copying.from_array(workspace.new(), data=oz.open(workspace.source))
 
 
 def _convert(workspace: Workspace) -> None:

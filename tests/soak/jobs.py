@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 
 import omnizarr as oz
-from omnizarr.bulk import job as jobs
-from omnizarr.bulk.job import Job, Outcome, Plan, Stage, Task, task_id
+from omnizarr.bulk import journal
+from omnizarr.bulk.job import Job, Phase, Plan
+from omnizarr.bulk.journal import Outcome, Task, task_id
 from omnizarr.bulk.output import HierarchyOutput
 from omnizarr.cli.main import main
 from omnizarr.concurrency import file_locks
@@ -151,7 +152,7 @@ def in_child(act: Callable[[], object], seconds: float | None = None) -> int:
 
 def _work(work: Work, folder: Path, resume: bool, moment: Moment) -> int:
     """Run a job, and kill this process at its moment; return the number of changes."""
-    jobs.FLUSH = FLUSH
+    journal.FLUSH = FLUSH
     changes = 0
 
     def count(event: str, given: tuple[Any, ...]) -> None:
@@ -235,7 +236,7 @@ def _kill_after(out: Path, chunks: int, process: int) -> None:
     os.kill(process, signal.SIGKILL)
 
 
-# A job of two stages, the second of which reads what the first has written.
+# A job of two phases, the second of which reads what the first has written.
 
 
 @dataclass(frozen=True)
@@ -285,8 +286,8 @@ class Fill(Job[Outcome]):
                 work = _Write(output.chunk_store, name, number, self.seconds)
                 yield Task(task_id(name, number), work)
 
-        stages = [Stage(name, lambda name=name: tasks(name), COUNT) for name in "ab"]
-        return Plan("fill", "fill", stages, Outcome(), output)
+        phases = [Phase(name, lambda name=name: tasks(name), COUNT) for name in "ab"]
+        return Plan("fill", "fill", phases, Outcome(), output)
 
 
 def _run_fill(overwrite: bool) -> Callable[[Path, bool], int]:
@@ -348,8 +349,8 @@ TWO_PASSES = (*RECHUNK, "--passes", "2")
 COMMANDS = {"copy": ("copy", "in", "out"), "rechunk": RECHUNK, "rechunk in two passes": TWO_PASSES,
             "convert": ("convert", "in", "out", "--to", "2")}  # fmt: skip
 WORKS = {
-    "a job of two stages": Work(lambda folder: None, _run_fill(overwrite=False)),
-    "a job of two stages, overwriting": Work(_old_group, _run_fill(overwrite=True)),
+    "a job of two phases": Work(lambda folder: None, _run_fill(overwrite=False)),
+    "a job of two phases, overwriting": Work(_old_group, _run_fill(overwrite=True)),
     **{name: Work(_source, _command(*words)) for name, words in COMMANDS.items()},
     **{
         f"{name}, overwriting": Work(_source_and_old, _command(*words, "--overwrite"))

@@ -27,7 +27,7 @@ DATA = np.arange(64, dtype="u2").reshape(8, 8)
 # Names of parameters that a place is given by.
 PLACES = ("store", "source", "what", "destination", "dest")
 # Take nodes that are open, or name a kind of store only.
-OPEN_NODES = {"copy", "copy_all", "suggest_chunks"}
+OPEN_NODES = {"suggest_chunks"}
 
 
 @pytest.fixture(autouse=True)
@@ -83,8 +83,8 @@ def test_every_function_reaches_a_bucket_by_options(s3: Cloud, tmp_path: Path) -
     oz.convert(f"{url}/group", str(tmp_path / "here"), **options)
     oz.convert(str(tmp_path / "here"), f"{url}/again", **options)
     oz.convert(tmp_path / "here", f"{url}/own", destination_options=s3.options)
-    oz.copy_store(f"{url}/group", f"{url}/copy", **options)
-    oz.copy_store(f"{url}/group", str(tmp_path / "copied"), **options)
+    oz.copy(f"{url}/group", f"{url}/copy", **options)
+    oz.copy(f"{url}/group", str(tmp_path / "copied"), **options)
     for name in ("three", "again", "own", "copy"):
         assert np.array_equal(oz.open(f"{url}/{name}/a", **options)[...], DATA), name
 

@@ -374,9 +374,9 @@ def test_nothing_gets_past_a_wrapper_that_overrides_get_and_set(
         oz.open(plain, mode="r+", path=path).resize(500, outside="erase")
     assert oz.verify(store).ok
     copied = MemoryStore()
-    oz.copy_hierarchy(store, copied)
+    oz.copy(store, copied)
     assert oz.diff(copied, plain).equal
-    oz.copy_hierarchy(plain, Encrypted(inner), overwrite=True)
+    oz.copy(plain, Encrypted(inner), overwrite=True)
     assert np.array_equal(oz.open(store, path="x")[...], values[:500])
     kept = {key: inner.get(key) for key in inner.list()}
     assert {key: stores.get_many(store, [(key, None)])[0] for key in kept} == {

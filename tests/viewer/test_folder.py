@@ -29,7 +29,7 @@ def make_lake(root: Path) -> Path:
     oz.create_array(root / "a.zarr", data=DATA)
     group = oz.create_group(root / "more" / "b.zarr", zarr_format=2)
     group.create_array("t", data=DATA, chunks=(2, 5))
-    oz.copy_hierarchy(n5_hierarchy(), root / "more" / "c.n5")
+    oz.copy(n5_hierarchy(), root / "more" / "c.n5")
     with oz.storage.ZipStore(root / "more" / "d.zip", mode="w") as archive:
         oz.create_group(archive, zarr_format=3).create_array(
             "x/t", data=DATA, dimension_names=["y", "x"]

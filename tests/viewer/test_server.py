@@ -58,7 +58,7 @@ def test_whatever_can_be_opened_can_be_served(group: Any, tmp_path: Path, kind: 
         "dict": dict(values),
     }
     if kind == "zip":
-        oz.copy_store(tmp_path / "a.zarr", tmp_path / "a.zip")
+        oz.copy(tmp_path / "a.zarr", tmp_path / "a.zip")
         where["zip"] = tmp_path / "a.zip"
     path = {"group": "t", "array": ""}.get(kind, "sub/t")
     with client_of(where[kind]) as client:

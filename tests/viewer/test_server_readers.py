@@ -32,7 +32,7 @@ def _make(kind: str, where: Path) -> tuple[Any, str]:
     group.create_array("deep/t", data=DATA, dimension_names=("y", "x"), **options)
     group["deep"].create_array("y", data=np.arange(1.0, 14.0), dimension_names=("y",))
     if kind == "zip":
-        oz.copy_store(where, where.with_suffix(".zip"))
+        oz.copy(where, where.with_suffix(".zip"))
         return where.with_suffix(".zip"), "deep/t"
     return store, "deep/t"
 

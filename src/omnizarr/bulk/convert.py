@@ -30,7 +30,8 @@ from omnizarr.bulk.in_place import (
     find_source,
     has_root,
 )
-from omnizarr.bulk.job import Job, Plan, Progress, Stage, Task, launch, memory_of
+from omnizarr.bulk.job import Job, Phase, Plan, Progress, launch, memory_of
+from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import ConvertArguments, ConvertOptions, takes
 from omnizarr.bulk.output import HierarchyOutput
 from omnizarr.bulk.source_keys import source_state, warn_of_other_keys
@@ -78,7 +79,7 @@ SHOWN = 8  # arrays that a line of a plan names
 
 
 @dataclass
-class Report(Transferred):
+class ConvertReport(Transferred):
     """The result of a conversion."""
 
     arrays: int = 0
@@ -99,7 +100,7 @@ class Report(Transferred):
 
 
 @dataclass
-class Convert(ConvertOptions, Job[Report]):
+class Convert(ConvertOptions, Job[ConvertReport]):
     """The job of `convert`, which explains the other options.
 
     Attributes:
@@ -114,7 +115,7 @@ class Convert(ConvertOptions, Job[Report]):
     _: KW_ONLY
     measure: bool = True
 
-    def plan(self, tasks_at_once: int = 1) -> Plan[Report]:
+    def plan(self, tasks_at_once: int = 1) -> Plan[ConvertReport]:
         """Read the metadata and decide how each node is converted."""
         self._check_arguments()
         given = self.storage_options, self.destination_options
@@ -125,7 +126,7 @@ class Convert(ConvertOptions, Job[Report]):
             if end:
                 raise InvalidArgument(
                     f"a conversion writes the root of a store, not {paths.show(end)} in {store!r};"
-                    " convert to another store, and copy the result with copy_hierarchy"
+                    " convert to another store, and copy the result with omnizarr.copy"
                 )
             check_node_writable(self.destination)
         goal = by_name(self.zarr_format, default_separator(store))
@@ -205,10 +206,12 @@ class _Planning:
     target: Location
     adapted: Adapted
 
-    def plan(self, stored: Mapping[str, Node], ome: list[str], tasks_at_once: int) -> Plan[Report]:
+    def plan(
+        self, stored: Mapping[str, Node], ome: list[str], tasks_at_once: int
+    ) -> Plan[ConvertReport]:
         job, start, goal = self.job, self.start, self.target.format
         arrays, models = self.adapted.arrays, self.adapted.models
-        report = Report(arrays=len(arrays), groups=len(models) - len(arrays))
+        report = ConvertReport(arrays=len(arrays), groups=len(models) - len(arrays))
         for array in arrays:
             path = paths.show(array.source.path)
             if array.reason is not None:
@@ -253,15 +256,15 @@ class _Planning:
                 f" converted at a time: give memory={size_text(largest * tasks_at_once)!r} or more,"
                 " or fewer workers"
             )
-        stage = Stage("check chunks" if job.in_place else "write chunks", self._tasks(output, room))
+        phase = Phase("check chunks" if job.in_place else "write chunks", self._tasks(output, room))
         if job.measure and transfers:
-            self._measure(transfers, stage, report, decisions)
+            self._measure(transfers, phase, report, decisions)
         into = "in place" if job.in_place else f"at {self.target.store!r}"
         return Plan(
             f"convert {start.store!r} from {title(start.format.name, '')} to zarr {goal.name}"
             f" {into}",
             digest,
-            [stage] if transfers else [],
+            [phase] if transfers else [],
             report,
             output,
             decisions,
@@ -270,13 +273,15 @@ class _Planning:
 
     def _tasks(
         self, output: InPlaceOutput | _Output, room: int
-    ) -> Callable[[], Iterator[Task[Report]]]:
+    ) -> Callable[[], Iterator[Task[ConvertReport]]]:
         return partial(self._list_tasks, output, room)
 
-    def _list_tasks(self, output: InPlaceOutput | _Output, room: int) -> Iterator[Task[Report]]:
+    def _list_tasks(
+        self, output: InPlaceOutput | _Output, room: int
+    ) -> Iterator[Task[ConvertReport]]:
         transfers = (self._transfer(array, output.chunk_store) for array in self.adapted.arrays)
         job = self.job
-        template = TransferTask((), Report, job.skip_damaged, output.resumed, job.verify)
+        template = TransferTask((), ConvertReport, job.skip_damaged, output.resumed, job.verify)
         return transfer_tasks(transfers, template, room)
 
     def _transfer(self, array: Adaptation, store: Store) -> Transfer:
@@ -329,8 +334,8 @@ class _Planning:
     def _measure(
         self,
         transfers: list[Transfer],
-        stage: Stage[Report],
-        report: Report,
+        phase: Phase[ConvertReport],
+        report: ConvertReport,
         decisions: list[str],
     ) -> None:
         """Count the stored chunks and their bytes."""
@@ -341,13 +346,13 @@ class _Planning:
                 report.chunks_total += transfer.count(coords)
                 numbers[same][0] += 1
                 numbers[same][1] += size
-        stage.reads = numbers[False][0] + numbers[True][0]
-        stage.size = stage.bytes_read = numbers[False][1] + numbers[True][1]
+        phase.reads = numbers[False][0] + numbers[True][0]
+        phase.size = phase.bytes_read = numbers[False][1] + numbers[True][1]
         if self.job.in_place:
             return
-        stage.writes = report.chunks_total
+        phase.writes = report.chunks_total
         if not numbers[False][0]:
-            stage.bytes_written = numbers[True][1]
+            phase.bytes_written = numbers[True][1]
         for same, what in ((True, "that keep their bytes"), (False, "to re-encode")):
             count, size = numbers[same]
             if count:
@@ -413,7 +418,7 @@ class _Output(HierarchyOutput):
 
 
 @takes(ConvertArguments)
-def convert(given: ConvertArguments) -> Report:
+def convert(given: ConvertArguments) -> ConvertReport:
     """Write a hierarchy in another format.
 
     The destination becomes visible when it is complete. An interrupted conversion is finished by
@@ -454,5 +459,5 @@ def convert(given: ConvertArguments) -> Report:
 
 def show_chunks(show: ChunkProgress, state: Progress) -> None:
     """Pass the number of chunks on, of which tasks have many."""
-    if isinstance(state.outcome, Report) and state.label:
+    if isinstance(state.outcome, ConvertReport) and state.label:
         show(state.outcome.chunks, state.outcome.chunks_total, state.label)

@@ -1,365 +1,474 @@
-"""Copy arrays and groups, unchanged or with other options."""
+"""Copy hierarchies between stores: bytes as they are, all keys or some, or only what differs.
+
+Everything but metadata is copied first, in batches that are tasks of a job. Metadata follow, those
+of the innermost nodes first, so that no group is visible before its members, and none before its
+chunks. A marker in the destination says that it is incomplete until then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from typing import Any, Literal, TypeAlias
+import itertools
+import os
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from hashlib import blake2b
+from typing import Any
 
-from omnizarr import Array, Group, create_array
-from omnizarr.bulk.fill import check_sign
-from omnizarr.bulk.source_keys import warn_of_other_keys
-from omnizarr.errors import (
-    InvalidArgument,
-    NodeExists,
-    StoreError,
-    WrongType,
+import numpy as np
+
+from omnizarr.bulk.convert import Convert
+from omnizarr.bulk.copy_batches import (
+    COMPARED,
+    Copied,
+    CopyBatch,
+    CopyMetadata,
+    EraseBatch,
+    KnownEntries,
 )
+from omnizarr.bulk.copy_output import CopyOutput, Mode
+from omnizarr.bulk.job import Job, Phase, Plan, memory_of, run
+from omnizarr.bulk.journal import Task, TaskIds
+from omnizarr.bulk.options import CopyArguments, CopyOptions, RunOptions, takes
+from omnizarr.bulk.source_keys import chunk_prefixes, is_below, lists_all, select, source_keys
+from omnizarr.errors import InvalidArgument, NodeNotFound, StoreError
 from omnizarr.extension import (
-    CODEC_OPTIONS,
-    CreateOptions,
-    Location,
-    as_source,
-    build,
+    Entry,
+    Kind,
+    Mark,
+    Store,
+    ValueCopy,
+    by_name,
     can_list,
+    check_node_writable,
     check_whole,
-    document_options,
-    make_array,
-    make_group,
-    new_location,
-    options_like,
+    existing_node,
+    find_node,
+    has_store_path,
+    is_metadata,
+    is_ours,
+    is_process_local,
+    is_quick,
+    key_digest,
+    list_entries,
+    list_prefix,
+    makes_node,
+    marker,
+    options_for_two,
+    overlap,
     paths,
+    resolve_store_path,
     storage_identity,
-    without_invalid_names,
+    unique_key,
 )
 
-COPY_BYTES = 2**26  # copied at a time, unless a chunk is larger
-IfExists: TypeAlias = Literal["raise", "replace", "skip", "skip_initialized"]
-Log: TypeAlias = Callable[[str], object] | None
+BATCH = 256  # keys of one task
+BATCH_BYTES = 2**26  # of the values of one task, unless one value is larger
+UNKNOWN = 16  # keys of one task, where a store does not list sizes
+LISTED = 200_000  # keys that are listed ahead, to know how much there is to do
+COMPARE = ("time", "size", "checksum")
 
 
-@document_options(CreateOptions)
-def from_array(
-    store: Any = None,
-    *,
-    data: Any,
-    write_data: bool = True,
-    name: str | None = None,
-    chunks: Any = "keep",
-    shards: Any = "keep",
-    filters: Any = "keep",
-    compressors: Any = "keep",
-    serializer: Any = "keep",
-    zarr_format: int | str | None = None,
-    overwrite: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> Array:
-    """Create an array from the data of another, copied a few chunks at a time.
+@dataclass
+class Copy(CopyOptions, Job[Copied]):
+    """The job of `copy`, which explains the other options.
 
-    Options that are not passed default to those of `data` if it is an `Array`: chunks, shards,
-    codecs, fill value, attributes, dimension names and format. Other options are those of
-    `create_array`.
-
-    Args:
-        store: A path, URL, dict, store or `StorePath`; None for memory.
-        data: An array of this library or another, or nested sequences.
-        write_data: False to create the array without the values.
-        name: The path of the new array in the store.
-        chunks: The shape of a chunk; ``"keep"`` for that of `data`.
-        shards: The shape of a shard; ``"keep"`` for that of `data`.
-        filters: The codecs on arrays; ``"keep"`` for those of `data`.
-        compressors: The codecs on bytes; ``"keep"`` for those of `data`.
-        serializer: The codec from array to bytes; ``"keep"`` for that of `data`.
-        zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of `data`.
-        overwrite: True to replace an existing node.
-        storage_options: Options for the store of a URL, such as credentials.
-        **options: Further options of `create_array`.
-
-    Returns:
-        The array.
-
-    Raises:
-        NodeExists: If there is a node at the path, and it may not be replaced.
-        CannotExpress: If the format cannot express what is asked for.
+    Attributes:
+        dry_run: True to compare and count; nothing is written.
+        destination_path: The path of the copy in its store.
 
     Examples:
-        >>> a = oz.create_array(data=np.arange(6), chunks=3)
-        >>> oz.from_array("copy.zarr", data=a, zarr_format=2).chunks
-        (3,)
+        >>> oz.save("run.zarr", a=np.arange(3), b=np.ones(2))
+        >>> oz.run(oz.jobs.Copy("run.zarr", "copy.zarr")).copied
+        5
     """
-    storage = {
-        "chunks": chunks,
-        "shards": shards,
-        "filters": filters,
-        "compressors": compressors,
-        "serializer": serializer,
-    }
-    wanted = {k: v for k, v in storage.items() if not (isinstance(v, str) and v == "keep")}
-    if zarr_format is not None:
-        wanted["zarr_format"] = zarr_format
-    data = as_source(data)
-    found = options_like(data, {**wanted, **options})
-    if "chunks" in wanted and "shards" not in wanted:
-        found.pop("shards", None)
-    if isinstance(data, Array):
-        found.setdefault("attributes", without_invalid_names(data.attrs, data.ndim))
-        if CODEC_OPTIONS & wanted.keys():
-            kept = options_like(data, {})
-            found = {**{k: kept[k] for k in CODEC_OPTIONS if k in kept}, **found}
-    if not write_data:
-        return create_array(
-            store, path=name, overwrite=overwrite, storage_options=storage_options, **found
+
+    _: KW_ONLY
+    dry_run: bool = False
+    destination_path: str = ""
+
+    def __post_init__(self) -> None:
+        self.include, self.exclude = _several(self.include), _several(self.exclude)
+        if self.update and self.overwrite:
+            raise InvalidArgument("give update=True or overwrite=True, not both")
+        if self.delete and not self.update:
+            raise InvalidArgument("delete=True needs update=True")
+        if self.delete and (self.include or self.exclude):
+            raise InvalidArgument("delete=True erases all that the source does not have; it cannot"
+                                  " be combined with include or exclude")  # fmt: skip
+        if self.compare not in COMPARE:
+            raise InvalidArgument(
+                f"compare must be one of {', '.join(COMPARE)}, got {self.compare!r}"
+            )
+
+    def plan(self, tasks_at_once: int = 1) -> Plan[Copied]:
+        """List the source; nothing is written."""
+        return Copying(self, tasks_at_once).plan()
+
+    def _places(self) -> tuple[tuple[Store, str], tuple[Store, str]]:
+        """Return the store and path of the source, and those of the destination."""
+        options = options_for_two(
+            self.source, self.destination, self.storage_options, self.destination_options
         )
-    formats = [found.pop(k, None) for k in ("zarr_format", "zarr_version")]
-    wanted_format = next((f for f in formats if f is not None), None)
-    path = found.pop("path", None) or name
-    location = new_location(store, path, wanted_format, storage_options)
-    return copy_array(data, location, overwrite, found)[0]
+        mode = "r" if self.dry_run else "r+"
+        if not self.dry_run:
+            check_node_writable(self.destination)
+        return (
+            resolve_store_path(self.source, self.path, "r", options[0]),
+            resolve_store_path(self.destination, self.destination_path, mode, options[1]),
+        )
 
+    def converts(self, zarr_format: int | str) -> bool:
+        """Return True if the source has another format, so that its bytes cannot be copied."""
+        source, _ = self._places()
+        return find_node(*source)[0].format.name != by_name(zarr_format).name
 
-def copy_array(
-    source: Any, location: Location, overwrite: bool, options: dict[str, Any]
-) -> tuple[Array, int]:
-    """Create an array with the options of `create_array`, and copy all values into it.
+    def conversion(self, zarr_format: int | str) -> Convert:
+        """Return the job that writes the destination in another format."""
+        for name in ("path", "update", "delete", "include", "exclude"):
+            if getattr(self, name):
+                raise InvalidArgument(
+                    f"{name} is for copies in the same format; leave zarr_format out, or convert"
+                    " first"
+                )
+        return Convert(
+            self.source,
+            self.destination,
+            zarr_format=zarr_format,
+            overwrite=self.overwrite,
+            verify=self.verify,
+            memory=self.memory,
+            storage_options=self.storage_options,
+            destination_options=self.destination_options,
+        )
 
-    It becomes visible when it is complete; an array that it replaces stays until then. Return the
-    array and the number of bytes that its values took in memory.
-    """
-    rest: Any = {k: v for k, v in options.items() if k not in ("shape", "dtype")}
-    operation = "copying an array"
-    with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
-        new = make_array(staged, options["shape"], options.get("dtype"), None, False, rest)
-        if isinstance(source, Array):
-            check_sign(new.attrs, source.dtype, new.dtype, source.name)
-        size = copy_values(source, new)
-    array = Array.at(location, new._model)
-    array._configure(new._config)
-    return array, size
-
-
-def copy_values(source: Any, target: Array) -> int:
-    """Copy all elements, whole target chunks at a time; return their number of bytes in memory."""
-    total = 0
-    for region in _regions(target):
-        values = source[region]
-        target[region] = values
-        total += int(getattr(values, "nbytes", target.itemsize))
-    return total
-
-
-def _regions(array: Array) -> Iterator[tuple[slice, ...]]:
-    """Yield boxes of whole chunks that cover an array, each of about `COPY_BYTES` or one chunk."""
-    steps = [max(sizes, default=1) for sizes in array.write_chunk_sizes]
-    regular = all(len({*sizes[:-1]}) <= 1 for sizes in array.write_chunk_sizes)
-    if not regular:
-        yield tuple(slice(0, n) for n in array.shape)
-        return
-    room = COPY_BYTES // max(1, array.itemsize)
-    for axis in reversed(range(array.ndim)):
-        one = 1
-        for step in steps:
-            one *= step
-        whole = -(-array.shape[axis] // steps[axis])
-        steps[axis] *= max(1, min(whole, room // max(1, one)))
-    yield from _boxes(array.shape, steps)
-
-
-def _boxes(shape: tuple[int, ...], steps: list[int]) -> Iterator[tuple[slice, ...]]:
-    if not shape:
-        yield ()
-        return
-    for start in range(0, shape[0], steps[0]):
-        for rest in _boxes(shape[1:], steps[1:]):
-            yield (slice(start, min(start + steps[0], shape[0])), *rest)
-
-
-def copy(
-    source: Any,
-    dest: Group | None,
-    name: str | None = None,
-    *,
-    shallow: bool = False,
-    without_attrs: bool = False,
-    log: Log = None,
-    if_exists: IfExists = "raise",
-    dry_run: bool = False,
-    **create_kws: Any,
-) -> tuple[int, int, int]:
-    """Copy an array, or a group with everything below it, into a group.
-
-    Args:
-        source: An array or group of this library or another.
-        dest: The group to copy into; may be None in a dry run.
-        name: The name of the copy; by default that of the source.
-        shallow: True to copy only the arrays directly in a group.
-        without_attrs: True to leave out attributes.
-        log: A function that is called with a line for every node.
-        if_exists: The treatment of existing members: ``"raise"``, ``"replace"`` or ``"skip"``;
-            ``"replace"`` also replaces what an interrupted copy has left.
-        dry_run: True to write nothing and only count.
-        **create_kws: Options of `create_array` for the new arrays.
-
-    Returns:
-        The number of arrays copied, the number skipped, and the number of bytes.
-
-    Raises:
-        InvalidArgument: If the copy has no name, or there is no group to copy into.
-        NodeExists: If there is a member of that name.
-
-    Examples:
-        >>> g = oz.create_group()
-        >>> oz.copy(oz.create_array(data=np.arange(4, dtype="i2")), g, "salt", chunks=2)
-        (1, 0, 8)
-        >>> g["salt"].chunks
-        (2,)
-    """
-    if if_exists not in ("raise", "replace", "skip", "skip_initialized"):
-        raise InvalidArgument(f"if_exists must be raise, replace or skip, got {if_exists!r}")
-    _check_nodes(source, dest)
-    name = name or paths.name(getattr(source, "path", "") or "")
-    if not name:
-        raise InvalidArgument("the root has no name; pass the name of the copy")
-    write_log = log or (lambda line: None)
-    if dest is None and not dry_run:
-        raise InvalidArgument("dest is required unless dry_run=True: the group to copy into")
-    if dest is not None:
-        dest._location.format.check_name(name)
-    exists = dest is not None and name in dest
-    if hasattr(source, "shape"):
-        if exists and if_exists == "raise":
-            raise NodeExists(f"member {name!r} exists already; see if_exists")
-        if exists and if_exists != "replace":
-            write_log(f"skip {name}")
-            return 0, 1, 0
-        write_log(f"copy {name} {source.shape} {source.dtype}")
-        if dest is None or dry_run:
-            return 1, 0, 0
-        size = _copy_array(source, dest, name, without_attrs, create_kws)
-        return 1, 0, size
-    write_log(f"copy {name}/")
-    into = partial(
-        copy_all,
-        source,
-        shallow=shallow,
-        without_attrs=without_attrs,
-        log=log,
-        if_exists=if_exists,
-        dry_run=dry_run,
-        **create_kws,
-    )
-    attributes = {} if without_attrs else dict(source.attrs)
-    if dest is None or (dry_run and not exists):
-        return into(dest=None)
-    if exists:
-        target = dest.require_group(name)
-        if not dry_run and attributes:
-            target.attrs.update(attributes)
-        return into(dest=target)
-    location = dest._location.child(name)
-    check_not_inside(source, location)
-    # What is replaced is only what an interrupted copy has left.
-    overwrite = if_exists == "replace"
-    with build(location, overwrite=overwrite, operation="copying a group") as staged:
-        return into(dest=make_group(staged, attributes, overwrite=False))
-
-
-def check_not_inside(source: Any, location: Location) -> None:
-    """Raise if a group would be copied into itself."""
-    if not isinstance(source, Group):
-        return
-    old = storage_identity(source.store, paths.prefix(source.path))
-    if old[0] in storage_identity(location.store, paths.prefix(location.path))[1:]:
-        raise StoreError(
-            f"cannot copy {source.name} in {source.store!r} to {location}, which is inside it;"
-            " copy it somewhere else first"
+    def opened(self) -> Copy:
+        """Return the same job with open stores."""
+        (source, path), (destination, end) = self._places()
+        return replace(
+            self,
+            source=source,
+            destination=destination,
+            path=path,
+            destination_path=end,
+            storage_options=None,
+            destination_options=None,
         )
 
 
-def _check_nodes(source: Any, dest: Any) -> None:
-    """Raise if source or destination is not an open node."""
-    remedy = "open it first, or copy whole hierarchies by path or URL with `convert`"
-    if not hasattr(source, "attrs") and not hasattr(source, "shape"):
-        raise WrongType(f"the source must be an array or a group, got {source!r}; {remedy}")
-    if dest is not None and not isinstance(dest, Group):
-        raise WrongType(f"the destination must be a group, got {dest!r}; {remedy}")
+class Copying:
+    """A copy that is planned and run: the keys of the source, and the tasks made of them."""
+
+    def __init__(self, job: Copy, tasks_at_once: int) -> None:
+        self.job = job = job.opened()
+        self.source, self.store = job.source, job.destination
+        self.path, self.end = job.path, job.destination_path
+        self._check_places()
+        self._check_source()
+        self.listed = lists_all(self.source, self.path)
+        self.selection = select(self.source, self.path, job.include, job.exclude)
+        self.room = memory_of(job.memory, tasks_at_once) // (2 if job.verify else 1)
+        self.metadata: list[Entry] = []
+        self.seen = array("Q")  # digests of the keys of the source
+        self.erases = job.update
+        self.arrays = chunk_prefixes(self.source, self.path) if self.erases else frozenset[str]()
+        self._ahead: list[Entry] | None = None  # the keys, if they are few
+        self._batched: list[tuple[Entry, ...]] | None = None  # those of values
+        mode: Mode = "update" if job.update else "overwrite" if job.overwrite else "new"
+        origin = f"{paths.show(self.path)} in {self.source!r}" if self.path else repr(self.source)
+        self.operation = f"copy {origin} to {self.store!r}"
+        self.digest = key_digest(
+            *(unique_key(self.source), self.path, self.end),
+            *(mode, job.compare, job.delete, job.include, job.exclude),
+        )
+        self.output = CopyOutput(
+            self.store,
+            self.end,
+            operation=f"the copy of {origin}",
+            digest=self.digest,
+            mode=mode,
+            consolidate=self.selection is not None,
+            keys=lambda: (entry.key for entry in self.entries()),
+        )
+
+    def _check_places(self) -> None:
+        """Raise if source and destination overlap, or a node cannot be copied by its keys."""
+        old = storage_identity(self.source, paths.prefix(self.path))
+        new = storage_identity(self.store, paths.prefix(self.end))
+        if overlap(old, new):
+            raise StoreError(
+                f"cannot copy {self.source!r} to {self.store!r}: they are the same, or one is"
+                " inside the other; give another destination"
+            )
+        if self.path:
+            location, _ = find_node(self.source, self.path, use_consolidated=None)
+            if not location.is_under_one_prefix:
+                raise InvalidArgument(
+                    f"zarr {location.format.name} keeps metadata and chunks apart, so"
+                    f" {paths.show(self.path)} cannot be copied alone; copy the whole hierarchy,"
+                    " or give the zarr_format of the copy"
+                )
+
+    # The source
+
+    def _check_source(self) -> None:
+        """Raise if a writer is, or was, making or replacing a node of the source."""
+        check_whole(self.source, self.path)
+        text = self.source.get(marker(self.path))
+        mark = None if text is None else Mark.read(text)
+        if mark is None or mark.kind not in (Kind.CREATE, Kind.COPY):
+            return
+        if existing_node(self.source, self.path) is None:
+            where = f"{paths.show(self.path)} in {self.source!r}"
+            raise StoreError(f"{where} is incomplete: {mark} was interrupted, or is still writing;"
+                             " finish that first")  # fmt: skip
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the keys to copy, relative to the path."""
+        if self._ahead is not None:
+            return iter(self._ahead)
+        found = source_keys(self.source, self.path, self.listed)
+        if self.selection is None:
+            return found
+        return (entry for entry in found if self._is_chosen(entry.key))
+
+    def plan(self) -> Plan[Copied]:
+        """List the source as far as memory allows, and return the plan."""
+        listing = self.entries()
+        ahead = [*itertools.islice(listing, LISTED)]
+        rest = next(listing, None) is not None
+        if not ahead:
+            raise NodeNotFound(
+                f"there are no keys to copy below {paths.show(self.path)} in {self.source!r}"
+            )
+        self._ahead = None if rest else ahead
+        both = count = size = None
+        if not rest:
+            self._batched = [*self._batches(self._values())]
+            both, count = len(ahead) - len(self.metadata), len(self._batched)
+            if all(entry.size is not None for entry in ahead):
+                size = sum(entry.size or 0 for batch in self._batched for entry in batch)
+        phases = [
+            Phase("values", self._value_tasks, count, size, both, both, size, size, self._at_once),
+            Phase("metadata", self._metadata_tasks, 1),
+        ]
+        if self.erases:
+            phases.append(Phase("erase what the source does not have", self._erase_tasks))
+        output = None if self.job.dry_run else self.output
+        return Plan(
+            self.operation, self.digest, phases, Copied(), output, self._decisions(), self.room
+        )
+
+    def _decisions(self) -> list[str]:
+        lines = []
+        if not self.listed:
+            lines.append(
+                f"{self.source!r} does not list its keys: chunks are asked for one by one, and"
+                " only what belongs to arrays and groups is copied"
+            )
+        if self.job.update:
+            lines.append(f"values are compared by {COMPARED[self.job.compare]}")
+        if self.selection is not None:
+            lines.append("only what the patterns choose; consolidated metadata are written anew")
+        return lines
+
+    # Tasks
+
+    def _batches(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, ...]]:
+        """Yield entries in batches of a limited number and size."""
+        limit = min(self.room, BATCH_BYTES) if self._transfer.has_low_latency else self.room
+        batch: list[Entry] = []
+        nbytes = 0
+        for entry in entries:
+            size = entry.size or 0
+            full = len(batch) >= (UNKNOWN if entry.size is None else BATCH)
+            if batch and (full or nbytes + size > limit):
+                yield tuple(batch)
+                batch, nbytes = [], 0
+            batch.append(entry)
+            nbytes += size
+        if batch:
+            yield tuple(batch)
+
+    @property
+    def _at_once(self) -> int | None:
+        """The tasks at a time, where the largest value has to be in memory as a whole."""
+        largest = max((entry.size or 0 for entry in self._ahead or ()), default=0)
+        if largest <= self.room or self._transfer.takes_parts:
+            return None
+        return max(1, memory_of(self.job.memory, 1) // (2 * largest))  # as read, and as stored
+
+    @property
+    def _transfer(self) -> ValueCopy:
+        start, end = paths.prefix(self.path), paths.prefix(self.end)
+        fresh = not self.job.update
+        return ValueCopy(self.source, self.output.target, start, end, fresh, self.room)
+
+    def _value_tasks(self) -> Iterator[Task[Copied]]:
+        there = self._destination_entries()
+        for batch in self._batched or self._batches(self._values()):
+            work = self._batch(batch, there)
+            size = sum(entry.size or 0 for entry in batch)
+            yield Task(_batch_id(batch), work, size, paths.show(paths.join("", batch[0].key)))
+
+    def _values(self) -> Iterator[Entry]:
+        """Yield the keys of all values but metadata, which are noted."""
+        self.metadata, self.seen = [], array("Q")
+        for entry in self.entries():
+            if self.erases:
+                self.seen.append(_key_id(entry.key))
+            if _is_document(entry.key):
+                self.metadata.append(entry)
+            else:
+                yield entry
+
+    def _destination_entries(self) -> KnownEntries | None:
+        """Return a listing of the destination, where asking for each key would be slow."""
+        lists = self.job.update and not is_quick(self.store) and can_list(self.store)
+        if not lists:
+            return None
+        skip = len(paths.prefix(self.end))
+        listed = list_entries(self.store, paths.prefix(self.end))
+        return KnownEntries(entry._replace(key=entry.key[skip:]) for entry in listed)
+
+    def _batch(self, batch: tuple[Entry, ...], there: KnownEntries | None) -> CopyBatch:
+        job = self.job
+        return CopyBatch(
+            self._transfer,
+            batch,
+            None if there is None else there.find(batch),
+            job.compare if job.update else None,
+            job.verify,
+            job.dry_run,
+            not self.listed,
+            os.getpid() if self._in_one_process else None,
+        )
+
+    @property
+    def _in_one_process(self) -> bool:
+        """True if no other process can read the source or write the destination."""
+        archive = hasattr(self.store, "compact")  # a ZIP file has one writer
+        return archive or is_process_local(self.source) or is_process_local(self.store)
+
+    def _metadata_tasks(self) -> Iterator[Task[Copied]]:
+        """Yield one task, since the order matters: inner nodes first, the node's own key last."""
+        there = self._destination_entries()
+        ordered = sorted(self.metadata, key=_order)
+        levels = (level for _, level in itertools.groupby(ordered, lambda e: _order(e)[:2]))
+        batches = (self._batch(some, there) for level in levels for some in self._batches(level))
+        extra = tuple(sorted(filter(_is_document, self._extra()), key=lambda key: key.count("/")))
+        work = CopyMetadata(tuple(batches), self.output.target, extra, self.job.dry_run)
+        yield Task(_batch_id([*ordered, *map(Entry, extra)]), work, 0, "metadata")
+
+    def _erase_tasks(self) -> Iterator[Task[Copied]]:
+        keys = self._extra()
+        while some := tuple(itertools.islice(keys, BATCH)):
+            yield Task(_batch_id(map(Entry, some)), self._erase(some))
+
+    def _erase(self, keys: tuple[str, ...]) -> EraseBatch:
+        return EraseBatch(self.output.target, keys, self.job.dry_run)
+
+    def _extra(self) -> Iterator[str]:
+        """Yield the keys to erase: the source does not have them.
+
+        A chunk that an array no longer has is a change of its values: it is erased even if other
+        keys stay.
+        """
+        if not self.erases:
+            return iter(())
+        check_whole(self.source, self.path)  # again: what is absent may be about to come back
+        prefix, seen = paths.prefix(self.end), TaskIds(np.frombuffer(self.seen, np.uint64))
+
+        def is_extra(key: str) -> bool:
+            name = key[len(prefix) :]
+            if is_ours(key) or _key_id(name) in seen:
+                return False
+            return self.job.delete or (self._is_chosen(name) and is_below(name, self.arrays))
+
+        return iter([key for key in list_prefix(self.store, prefix) if is_extra(key)])
+
+    def _is_chosen(self, key: str) -> bool:
+        return self.selection is None or self.selection.has(key)
 
 
-def _copy_array(
-    source: Any, dest: Group, name: str, without_attrs: bool, options: dict[str, Any]
-) -> int:
-    own = {} if without_attrs else dict(getattr(source, "attrs", {}))
-    attributes = without_invalid_names(own, len(source.shape))
-    wanted = {"zarr_format": dest.zarr_format, "attributes": attributes, **options}
-    found = options_like(source, wanted)
-    found.pop("zarr_format")
-    return copy_array(source, dest._location.child(name), True, found)[1]
+def _is_document(key: str) -> bool:
+    """Return True if a key is that of metadata; most keys are chunks, and end in a digit."""
+    return not key[-1].isdigit() and is_metadata(key)
 
 
-def copy_all(
-    source: Group,
-    dest: Group | None,
-    *,
-    shallow: bool = False,
-    without_attrs: bool = False,
-    log: Log = None,
-    if_exists: IfExists = "raise",
-    dry_run: bool = False,
-    **create_kws: Any,
-) -> tuple[int, int, int]:
-    """Copy all members of a group into another; see `copy`.
+def _order(entry: Entry) -> tuple[int, bool, str]:
+    """Return the order of metadata: inner nodes first, and attributes before what makes a node."""
+    return -entry.key.count("/"), makes_node(entry.key), entry.key
 
-    Args:
-        source: A group of this library or another.
-        dest: The group to copy into; may be None in a dry run.
-        shallow: True to copy only the arrays directly in the group.
-        without_attrs: True to leave out attributes.
-        log: A function that is called with a line for every node.
-        if_exists: The treatment of existing members: ``"raise"``, ``"replace"`` or ``"skip"``.
-        dry_run: True to write nothing and only count.
-        **create_kws: Options of `create_array` for the new arrays.
+
+def _batch_id(entries: Iterable[Entry]) -> int:
+    """Return a digest of keys, and of what is known of their values."""
+    columns = [*zip(*entries, strict=True)] or [(), (), (), ()]
+    digest = blake2b(digest_size=8)
+    digest.update("\0".join(columns[0]).encode("utf-8", "surrogatepass"))
+    digest.update(repr(columns[1:]).encode())
+    return int.from_bytes(digest.digest())
+
+
+def _key_id(key: str) -> int:
+    return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
+@takes(CopyArguments)
+def copy(given: CopyArguments) -> Copied:
+    """Copy a hierarchy from any store to any other, byte for byte, with all keys that it has.
+
+    The destination becomes visible when it is complete; a copy that was interrupted is finished by
+    the same call with ``resume=True``. With a `zarr_format` that is not that of the source, nodes
+    are converted as by `convert`, and other keys are left out.
+
+    `update` copies only what differs into an existing copy, which stays visible meanwhile. Values
+    are compared as `compare` says: ``"time"`` takes those of the same size for the same whose
+    modification times agree (a copy in a directory has one that tells the time and ETag of its
+    source; in a bucket, it is newer by a minute) or whose ETags do, and reads both where a store
+    has neither; ``"size"`` looks at the size alone; ``"checksum"`` reads both. Chunks that an array
+    of the source no longer has are erased.
 
     Returns:
-        The number of arrays copied, the number skipped, and the number of bytes.
+        The numbers of values and bytes that were copied, and of values that were the same or
+        erased.
 
     Raises:
-        NodeExists: If there is a member of the same name.
+        NodeNotFound: If there is nothing at the source.
+        NodeExists: If there is something at the destination.
 
     Examples:
-        >>> oz.save("run.zarr", a=np.arange(3, dtype="i1"), b=np.ones(2, dtype="i1"))
-        >>> oz.copy_all(oz.open("run.zarr"), oz.open("copy.zarr", "a"))
-        (2, 0, 5)
+        >>> oz.save("run.zarr", a=np.arange(3), b=np.ones(2))
+        >>> oz.copy("run.zarr", "copy.zarr").copied
+        5
+        >>> oz.copy("run.zarr", "copy.zarr", update=True).same
+        5
     """
-    _check_nodes(source, dest)
-    if dest is not None:
-        check_not_inside(source, dest._location)
-    if isinstance(source, Group):
-        check_whole(source.store, source.path)
-        _warn_of_foreign(source)
-    copied = skipped = size = 0
-    members = [*source.members()]
-    if dest is not None:
-        for name, _ in members:
-            dest._location.format.check_name(name)
-    for name, member in members:
-        if shallow and isinstance(member, Group):
-            continue
-        one = copy(
-            member,
-            dest,
-            name,
-            without_attrs=without_attrs,
-            log=log,
-            if_exists=if_exists,
-            dry_run=dry_run,
-            **create_kws,
-        )
-        copied, skipped, size = copied + one[0], skipped + one[1], size + one[2]
-    return copied, skipped, size
+    options = {each.name: getattr(given, each.name) for each in fields(CopyOptions)}
+    runs: Any = {each.name: getattr(given, each.name) for each in fields(RunOptions)}
+    job = Copy(**options)
+    if given.zarr_format is not None and job.converts(given.zarr_format):
+        return _convert(job, given.zarr_format, runs)
+    job = job.opened()
+    try:
+        return run(job, **runs)
+    finally:
+        complete(job.destination, given.destination)
 
 
-def _warn_of_foreign(group: Group) -> None:
-    """Warn about keys in a group that belong to no node; members are checked when copied."""
-    location = group._location
-    if can_list(location.store):
-        warn_of_other_keys(location, {"": group._model, **group._nodes()}, members=False)
+def _convert(job: Copy, zarr_format: int | str, options: dict[str, Any]) -> Copied:
+    """Convert the source, since it has another format."""
+    report = run(job.conversion(zarr_format), **options)
+    return Copied(report.chunks_copied + report.chunks_encoded, bytes_copied=report.bytes_written)
+
+
+def complete(store: Any, given: Any) -> None:
+    """Complete a ZIP file; close a store that was opened here, not one that is, or has, `given`."""
+    own = given.store if has_store_path(given) else given
+    end = getattr(store, "flush" if store is own else "close", None)
+    if end is not None:
+        end()
+
+
+def _several(patterns: Iterable[str] | str) -> tuple[str, ...]:
+    return (patterns,) if isinstance(patterns, str) else tuple(patterns)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from omnizarr.bulk.job import Outcome
+from omnizarr.bulk.journal import Outcome
 from omnizarr.bulk.options import Compare
 from omnizarr.errors import StoreError
 from omnizarr.extension import Entry, Store, ValueCopy, erase_values
@@ -18,8 +18,6 @@ COMPARED = {
     "time": "size and modification time or ETag, or by their bytes where a store has none",
     "size": "size alone",
     "checksum": "their bytes",
-    "exists": "the presence of their keys",
-    "never": "nothing: all are copied",
 }
 
 
@@ -72,7 +70,7 @@ class CopyBatch:
     transfer: ValueCopy
     entries: tuple[Entry, ...]
     known: tuple[Entry | None, ...] | None  # the destination's; None: to be asked for
-    compare: Compare
+    compare: Compare | None  # None: all are copied
     verify: bool
     dry_run: bool  # compare and count only
     may_be_missing: bool  # keys were not listed, so that some may have no value
@@ -104,7 +102,7 @@ class CopyBatch:
         return result
 
     def _differing(self) -> Sequence[Entry]:
-        if self.compare == "never":
+        if self.compare is None:
             return self.entries
         known = self.known
         if known is None:

@@ -7,7 +7,7 @@ these is stored once, and no task needs what another one stores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from omnizarr import Array
 from omnizarr.bulk.boxes import Box, corners, item_bytes, show_box, stored_axes
-from omnizarr.bulk.job import Outcome, Stage, Task, task_id
+from omnizarr.bulk.journal import Outcome, Task, task_id
 from omnizarr.bulk.output import HierarchyOutput
 from omnizarr.errors import InvalidArgument
 from omnizarr.extension import (
@@ -144,10 +144,3 @@ def items_for(memory: int, dtype: Any, copies: int = COPIES) -> int:
     """Return how many elements a task may handle within its share of memory."""
     nbytes = item_bytes(dtype)
     return max(1, min(TASK_BYTES, memory // copies) // nbytes)
-
-
-def fill_stage(
-    name: str, tasks: Callable[[], Iterator[Task[Filled]]], count: int, nbytes: int
-) -> Stage[Filled]:
-    """Return a stage of tasks that read and write so many bytes."""
-    return Stage(name, tasks, count, nbytes, bytes_read=nbytes)

@@ -1,6 +1,6 @@
 """Bulk operations as jobs: described once, planned before anything is written, run anywhere.
 
-A `Job` is a description that can be pickled. Its `Plan` has stages, which run one after the other,
+A `Job` is a description that can be pickled. Its `Plan` has phases, which run one after the other,
 each of independent tasks that run in any order, on threads, processes or a cluster. A task can be
 repeated without harm. A journal of the tasks that are done is kept beside the output, so that a job
 that was killed is finished by the same call with ``resume=True``; what a job writes is not visible
@@ -9,155 +9,53 @@ as a node before it is complete.
 
 from __future__ import annotations
 
-import base64
 import copy
 import dataclasses
-import json
 import os
-import shutil
-import sys
-import time
 from abc import ABC, abstractmethod
-from array import array
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from hashlib import blake2b
-from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Generic
 
 from omnizarr import config
 from omnizarr.bulk.checks.checksums import write_checksums
+from omnizarr.bulk.journal import (
+    NONE,
+    Journal,
+    O,
+    Outcome,
+    Task,
+    TaskIds,
+    kept_journals,
+    user_journal,
+)
 from omnizarr.bulk.options import RunOptions, option_help
 from omnizarr.bulk.output import Output, join_above
 from omnizarr.errors import InvalidArgument, NodeExists, OmnizarrError, StoreError, warn
 from omnizarr.extension import (
     Begun,
-    LocalStore,
-    MemoryStore,
     On,
     Part,
-    Store,
     can_list,
     card,
     counted,
-    erase_prefix,
     for_each_on,
-    get_many,
     is_process_local,
-    key_digest,
-    list_prefix,
     marker,
     preformatted,
     publication,
     redact_urls,
-    report_card,
     runs_in_process,
     size_text,
     tasks_at_once,
 )
 
 MEMORY = "512MB"  # of one process, unless the user says otherwise
-FLUSH, MAX_FLUSH = 1.0, 60.0  # seconds between two entries of a journal
-EXPIRES = 30 * 86400  # seconds after which nobody resumes a job that only reads
 
 
 @dataclass
-class Outcome:
-    """The result of a task or of a job: numbers are added, lists and dictionaries are joined.
-
-    Every field has a default, so that there is an empty result.
-
-    Examples:
-        >>> oz.run(oz.jobs.Stats(oz.create_array(shape=3, fill_value=1))).to_json()["errors"]
-        {}
-    """
-
-    def merge(self, other: Self) -> None:
-        """Add the result of another part of the same job.
-
-        Args:
-            other: The other result.
-
-        Examples:
-            >>> from dataclasses import dataclass
-            >>> @dataclass
-            ... class Count(oz.jobs.Outcome):
-            ...     done: int = 0
-            >>> count = Count(2)
-            >>> count.merge(Count(3))
-            >>> count.done
-            5
-        """
-        for each in dataclasses.fields(other):
-            mine, theirs = getattr(self, each.name), getattr(other, each.name)
-            if isinstance(mine, dict):
-                mine.update(theirs)
-            elif isinstance(mine, list):
-                mine.extend(theirs)
-            elif isinstance(mine, (int, float)) and not isinstance(mine, bool):
-                setattr(self, each.name, mine + theirs)
-
-    def _repr_html_(self) -> str:
-        shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.repr}
-        return report_card(type(self).__name__, shown)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON; `from_json` reads it.
-
-        Examples:
-            >>> oz.save("a.zarr", np.arange(3))
-            >>> oz.verify("a.zarr").to_json()["arrays"]
-            1
-        """
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Return the result that `to_json` wrote.
-
-        Args:
-            stored: The JSON.
-
-        Examples:
-            >>> oz.save("a.zarr", np.arange(3))
-            >>> report = oz.verify("a.zarr")
-            >>> type(report).from_json(report.to_json()) == report
-            True
-        """
-        return cls(**stored)
-
-
-O = TypeVar("O", bound=Outcome)  # noqa: E741 - the outcome of one kind of job
-
-
-@dataclass(frozen=True, slots=True)
-class Task(Generic[O]):
-    """An independent part of a job, which can be pickled, run anywhere, and be repeated."""
-
-    id: int  # a digest of what it does, see `task_id`
-    work: Callable[[], O]
-    size: int = 0  # bytes that it handles, for the progress
-    label: str = ""  # the path of the array, for the progress
-
-
-def task_id(*parts: Any) -> int:
-    """Return the id of a task from everything that distinguishes it from others of its job."""
-    try:
-        text = json.dumps(parts, separators=(",", ":")).encode()  # quick, also for 1,000 keys
-    except TypeError:
-        return int(key_digest(*parts)[:16], 16)
-    return int.from_bytes(blake2b(text, digest_size=8).digest())
-
-
-@dataclass
-class Stage(Generic[O]):
+class Phase(Generic[O]):
     """Tasks that are independent of each other; None stands for what is not known beforehand."""
 
     name: str
@@ -185,7 +83,7 @@ class Stage(Generic[O]):
 
         Examples:
             >>> plan = oz.jobs.Rechunk(oz.create_array(shape=6), "b.zarr", chunks=3).plan()
-            >>> plan.stages[0].to_json()["name"]
+            >>> plan.phases[0].to_json()["name"]
             'rechunk'
         """
         names = "name", "count", "size", "reads", "writes", "bytes_read", "bytes_written"
@@ -194,13 +92,13 @@ class Stage(Generic[O]):
 
 @dataclass
 class Plan(Generic[O]):
-    """The stages of a job, what was decided and why, and its output.
+    """The phases of a job, what was decided and why, and its output.
 
     Attributes:
         operation: The operation, such as "rechunk a.zarr to b.zarr".
         digest: A digest of everything that the job depends on; a job is resumed by the same plan
             only.
-        stages: The stages, which run one after another.
+        phases: The phases, which run one after another.
         outcome: The result so far: what is known without running the tasks.
         output: The output; None for a job that only reads.
         decisions: The choices that were made, and the reasons.
@@ -209,7 +107,7 @@ class Plan(Generic[O]):
 
     operation: str  # such as "rechunk a.zarr to b.zarr"
     digest: str  # of everything that the job depends on; a job is resumed by the same plan only
-    stages: list[Stage[O]]
+    phases: list[Phase[O]]
     outcome: O  # the result so far: what is known without running the tasks
     output: Output | None = None  # None for a job that only reads
     decisions: list[str] = field(default_factory=list)  # what was chosen, and the reason
@@ -218,9 +116,9 @@ class Plan(Generic[O]):
     def __str__(self) -> str:
         """Return the plan as text, as ``--dry-run`` prints it."""
         lines = [self.operation, *(f"  {line}" for line in self.decisions)]
-        numbered = len(self.stages) > 1
-        for number, stage in enumerate(self.stages, 1):
-            lines.append(f"  {f'stage {number}: ' if numbered else ''}{stage}")
+        numbered = len(self.phases) > 1
+        for number, phase in enumerate(self.phases, 1):
+            lines.append(f"  {f'phase {number}: ' if numbered else ''}{phase}")
         if self.memory is not None:
             lines.append(f"  memory: at most {size_text(self.memory)} for each process")
         return "\n".join(lines)
@@ -236,13 +134,13 @@ class Plan(Generic[O]):
 
         Examples:
             >>> plan = oz.jobs.Rechunk(oz.create_array(shape=6), "b.zarr", chunks=3).plan()
-            >>> len(plan.to_json()["stages"])
+            >>> len(plan.to_json()["phases"])
             1
         """
         return {
             "operation": self.operation,
             "decisions": self.decisions,
-            "stages": [stage.to_json() for stage in self.stages],
+            "phases": [phase.to_json() for phase in self.phases],
             "memory": self.memory,
         }
 
@@ -289,123 +187,14 @@ class Progress:
     """The state of a running job."""
 
     operation: str
-    stage: int  # from 1
-    stages: int
+    phase: int  # from 1
+    phases: int
     label: str  # the array of the last task
-    tasks: int  # of this stage, done
+    tasks: int  # of this phase, done
     tasks_total: int | None
-    size: int  # bytes of this stage, done
+    size: int  # bytes of this phase, done
     size_total: int | None
     outcome: Outcome  # the result so far
-
-
-class TaskIds:
-    """A set of ids of tasks: eight bytes for each of them, where a set of integers needs 70."""
-
-    def __init__(self, ids: NDArray[np.uint64]) -> None:
-        self._sorted = memoryview(np.unique(ids).data)  # whose items are integers
-
-    def __contains__(self, id: int) -> bool:
-        at = bisect_left(self._sorted, id)
-        return at < len(self._sorted) and self._sorted[at] == id
-
-    def __len__(self) -> int:
-        return len(self._sorted)
-
-
-NONE = TaskIds(np.empty(0, np.uint64))
-
-
-class Journal(Generic[O]):
-    """The tasks of a job that are done, and their merged result, as small values in a store.
-
-    Each process that runs a part of a job writes entries of its own, so that none waits for
-    another. An entry is written every second, later every minute; tasks after the last one are
-    repeated on resume. `outcome` is the result before the first task.
-    """
-
-    def __init__(self, store: Store, prefix: str, outcome: O, *, optional: bool = False) -> None:
-        self.store, self.prefix, self.outcome = store, prefix, outcome
-        self.optional = optional  # a job that only reads goes on where no journal can be written
-        self._writer = f"{os.getpid()}-{os.urandom(4).hex()}"
-        self._number = 0
-        self.used = False  # there is an entry
-        self._new = array("Q")
-        self._result = type(outcome)()
-        self._began = self._written = time.monotonic()
-
-    def read(self) -> tuple[TaskIds, O]:
-        """Return the ids of all tasks that are done, and the result of the job so far."""
-        keys = sorted(list_prefix(self.store, self.prefix)) if can_list(self.store) else []
-        entries = []
-        for key, text in zip(keys, get_many(self.store, [(k, None) for k in keys]), strict=True):
-            try:
-                entry = json.loads(text or b"")
-                ids = np.frombuffer(base64.b64decode(entry["tasks"]), "<u8").astype(np.uint64)
-                entries.append((ids, type(self.outcome).from_json(entry["outcome"])))
-            except (ValueError, KeyError, TypeError) as e:
-                raise StoreError(f"the journal entry {key!r} in {self.store!r} is damaged") from e
-        self.used = bool(entries)
-        done = TaskIds(np.concatenate([np.empty(0, np.uint64), *(ids for ids, _ in entries)]))
-        if len(done) < sum(len(ids) for ids, _ in entries):
-            entries = _without_repeated(entries)
-        total = copy.deepcopy(self.outcome)
-        for _, result in entries:
-            total.merge(result)
-        return done, total
-
-    def add(self, task: Task[O], result: O) -> None:
-        """Note that a task is done."""
-        self._new.append(task.id)
-        self._result.merge(result)
-        now = time.monotonic()
-        # So a day of work has hundreds of entries rather than 86,400.
-        if now - self._written >= min(max(FLUSH, (now - self._began) / 100), MAX_FLUSH):
-            self.flush()
-
-    def flush(self, quiet: bool = False) -> None:
-        """Store what was noted since the last entry; `quiet` where nobody may need it."""
-        if self._new:
-            self.used = True
-            ids = np.array(self._new, "<u8").tobytes()
-            entry = {"tasks": base64.b64encode(ids).decode(), "outcome": self._result.to_json()}
-            key = f"{self.prefix}{self._writer}-{self._number:06d}"
-            try:
-                self.store.set(key, json.dumps(entry).encode())
-            except OmnizarrError as e:
-                if not self.optional:
-                    raise
-                if not quiet:
-                    warn(f"the job cannot be resumed if it is interrupted: {e}")
-                self.store = MemoryStore()
-            self._number += 1
-            self._new, self._result = array("Q"), type(self.outcome)()
-        self._written = time.monotonic()
-
-    def end_part(self, part: Part, rounds: int) -> bool:
-        """Note that a part of a job has ended; return True if all have, in so many rounds."""
-        entry = {"tasks": "", "outcome": type(self.outcome)().to_json()}
-        key = f"{self.prefix}part-{part[0]}-of-{part[1]}-{self._writer}"
-        self.store.set(key, json.dumps(entry).encode())
-        keys = list_prefix(self.store, self.prefix) if can_list(self.store) else ()
-        runs = Counter(key[len(self.prefix) :].split("-of-")[0] for key in keys)
-        return all(runs[f"part-{number}"] >= rounds for number in range(1, part[1] + 1))
-
-    def erase(self) -> None:
-        """Erase all entries."""
-        if can_list(self.store):
-            erase_prefix(self.store, self.prefix)
-
-
-def _without_repeated(entries: list[tuple[NDArray[np.uint64], O]]) -> list[Any]:
-    """Leave out entries with tasks that another one has: results count once."""
-    seen: set[int] = set()
-    kept = []
-    for ids, result in entries:
-        if seen.isdisjoint(ids.tolist()):
-            kept.append((ids, result))
-        seen.update(ids.tolist())
-    return kept
 
 
 def run(
@@ -422,7 +211,7 @@ def run(
 
     With ``part=(3, 100)`` this call runs the third of a hundred parts, as one of the jobs of a
     batch system may do; the part that completes the job makes its result visible. A job of several
-    stages needs one round of all parts for each stage.
+    phases needs one round of all parts for each phase.
 
     Args:
         job: A job of `omnizarr.jobs`.
@@ -454,27 +243,6 @@ def run(
     job.settle(resume)
     plan = job.plan(tasks_at_once(on, workers))
     return _Run(plan, on, workers, part, progress, checksums).run(resume)
-
-
-_kept: ContextVar[list[Journal[Any]] | None] = ContextVar("kept", default=None)
-
-
-@contextmanager
-def keep_journals() -> Iterator[list[Journal[Any]]]:
-    """Keep the journals of jobs that only read until all jobs of the block have ended.
-
-    If the block is interrupted, or removes them from the list, ``resume`` repeats none of the jobs
-    that were complete.
-    """
-    kept: list[Journal[Any]] = []
-    token = _kept.set(kept)
-    try:
-        yield kept
-    finally:
-        _kept.reset(token)
-    for journal in kept:
-        if journal.used:
-            journal.erase()
 
 
 def launch(describe: Callable[..., Job[O]], given: RunOptions, **more: Any) -> O:
@@ -509,8 +277,8 @@ class _Run(Generic[O]):
             journal = Journal(store, prefix, self.plan.outcome, optional=True)
             if not begun:
                 journal.erase()
-            total, complete = self._run_stages(journal, begun)
-            kept = _kept.get()
+            total, complete = self._run_phases(journal, begun)
+            kept = kept_journals.get()
             if complete and kept is not None:
                 journal.flush(quiet=True)
                 kept.append(journal)
@@ -540,7 +308,7 @@ class _Run(Generic[O]):
             total = journal.read()[1]
         else:
             try:
-                total, complete = self._run_stages(journal, state == "resumed")
+                total, complete = self._run_phases(journal, state == "resumed")
                 if complete:
                     output.finish()
             except BaseException:
@@ -580,7 +348,7 @@ class _Run(Generic[O]):
                 write_checksums(self.checksums, *output.written(), self.on, self.workers)
         if self.part is None:
             output.clear()
-        elif journal.end_part(self.part, len(self.plan.stages)):
+        elif journal.end_part(self.part, len(self.plan.phases)):
             output.clear()
             journal.erase()  # again: another run of a part may have added to it before it could see
         elif output.is_cleared():
@@ -600,31 +368,31 @@ class _Run(Generic[O]):
         if not os.path.isdir(folder):
             raise InvalidArgument(f"checksums: there is no directory {folder!r} to write to")
 
-    def _run_stages(self, journal: Journal[O], begun: bool) -> tuple[O, bool]:
+    def _run_phases(self, journal: Journal[O], begun: bool) -> tuple[O, bool]:
         """Return the result, and True if all tasks are done, also those of other parts."""
-        part, count = self.part, len(self.plan.stages)
+        part, count = self.part, len(self.plan.phases)
         done, total = journal.read() if begun else (NONE, copy.deepcopy(self.plan.outcome))
-        for number, stage in enumerate(self.plan.stages, 1):
-            if part is not None and number < count and self._is_complete(stage, done):
+        for number, phase in enumerate(self.plan.phases, 1):
+            if part is not None and number < count and self._is_complete(phase, done):
                 continue
-            self._run_stage(number, stage, journal, done, total)
+            self._run_phase(number, phase, journal, done, total)
             if part is None:
                 continue
             done, total = journal.read()
-            complete = number == count and self._is_complete(stage, done)
+            complete = number == count and self._is_complete(phase, done)
             if not complete:
                 journal.end_part(part, count)
             if number < count:
                 warn(
-                    f"part {part[0]} of {part[1]} has done its share of stage {number} of {count}:"
-                    " when all parts have, run all of them again for the next stage"
+                    f"part {part[0]} of {part[1]} has done its share of phase {number} of {count}:"
+                    " when all parts have, run all of them again for the next phase"
                 )
             if not complete:
                 return total, False
         return total, True
 
-    def _run_stage(
-        self, number: int, stage: Stage[O], journal: Journal[O], done: TaskIds, total: O
+    def _run_phase(
+        self, number: int, phase: Phase[O], journal: Journal[O], done: TaskIds, total: O
     ) -> None:
         tasks = sizes = 0
 
@@ -632,14 +400,14 @@ class _Run(Generic[O]):
             if self.progress is not None:
                 self.progress(
                     Progress(
-                        self.plan.operation, number, len(self.plan.stages), label,
-                        tasks, stage.count, sizes, stage.size, total,
+                        self.plan.operation, number, len(self.plan.phases), label,
+                        tasks, phase.count, sizes, phase.size, total,
                     )
                 )  # fmt: skip
 
         def pending() -> Iterator[Task[O]]:
             nonlocal tasks, sizes
-            for task in stage.tasks():
+            for task in phase.tasks():
                 if task.id in done:
                     tasks += 1
                     sizes += task.size
@@ -658,7 +426,7 @@ class _Run(Generic[O]):
         tell("")
         try:
             waits = self.plan.output is not None
-            workers = self._workers(stage)
+            workers = self._workers(phase)
             for_each_on(self.on, workers, pending(), _run_task, note, waits=waits)
         except BaseException:
             with suppress(OmnizarrError):  # the first error is the one to raise
@@ -666,37 +434,24 @@ class _Run(Generic[O]):
             raise
         if waits or self.part is not None:
             # At the end, too: a job that is killed there has all results on resume.
-            last = self.part is None and number == len(self.plan.stages)
+            last = self.part is None and number == len(self.plan.phases)
             with suppress(OmnizarrError) if last else nullcontext():
                 journal.flush()
         tell("")
 
-    def _workers(self, stage: Stage[O]) -> int | None:
-        """Return the number of workers: of threads, no more than the stage has memory for."""
-        if stage.at_once is None or self.on not in (None, "threads"):
+    def _workers(self, phase: Phase[O]) -> int | None:
+        """Return the number of workers: of threads, no more than the phase has memory for."""
+        if phase.at_once is None or self.on not in (None, "threads"):
             return self.workers
-        return min(stage.at_once, tasks_at_once(self.on, self.workers))
+        return min(phase.at_once, tasks_at_once(self.on, self.workers))
 
-    def _is_complete(self, stage: Stage[O], done: TaskIds) -> bool:
-        """Return True if all parts of a stage are done."""
-        return all(task.id in done for task in stage.tasks())
+    def _is_complete(self, phase: Phase[O], done: TaskIds) -> bool:
+        """Return True if all parts of a phase are done."""
+        return all(task.id in done for task in phase.tasks())
 
 
 def _run_task(task: Task[O]) -> O:
     return task.work()
-
-
-def user_journal(digest: str) -> tuple[Store, str]:
-    """Return the place of a journal that is not beside an output: a folder of the user's."""
-    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    if sys.platform == "win32":
-        home = os.environ.get("LOCALAPPDATA") or home
-    folder = Path(home) / "omnizarr" / "jobs"
-    with suppress(OSError):
-        for old in folder.iterdir():
-            if time.time() - old.stat().st_mtime > EXPIRES:
-                shutil.rmtree(old, ignore_errors=True)
-    return LocalStore(folder), f"{digest[:20]}/"
 
 
 def memory_of(given: int | str | None, tasks: int) -> int:

@@ -1,19 +1,13 @@
-"""The keys of a hierarchy: listed, or made from its metadata; all of them, or some by patterns.
-
-A pattern without a slash matches the name of a node, anywhere in the hierarchy, or of a file that
-is no chunk. A pattern with a slash matches the path of a node, or a whole key. ``*`` and ``?`` do
-not match a slash, ``**`` does. A node that matches comes with everything below it.
-"""
+"""The keys of a hierarchy: listed, or made from its metadata; all of them, or some by patterns."""
 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, warn
+from omnizarr.errors import InvalidMetadata, NodeNotFound, warn
 from omnizarr.extension import (
     FOLDER,
     PLAN,
@@ -23,6 +17,7 @@ from omnizarr.extension import (
     GroupModel,
     Location,
     Node,
+    Patterns,
     PrefixStore,
     Store,
     can_list,
@@ -107,68 +102,6 @@ def _possible_keys(store: Store, path: str, documents: bool = True) -> Iterator[
             if key != last:  # several chunks of the draft may be in one value
                 yield key, location.path
             last = key
-
-
-_PIECE = re.compile(r"\*\*/?|\*|\?|\[[^]]+\]|[^*?[]+|\[")
-
-
-def pattern_regex(pattern: str) -> re.Pattern[str]:
-    """Return the regular expression of a pattern, for a whole name, path or key."""
-    text = ""
-    for piece in _PIECE.findall(pattern):
-        if piece == "**/":
-            text += "(?:.*/)?"
-        elif piece == "**":
-            text += ".*"
-        elif piece in ("*", "?"):
-            text += "[^/]*" if piece == "*" else "[^/]"
-        elif piece.startswith("[") and len(piece) > 1:
-            inside = piece[1:-1].replace("\\", "\\\\")
-            text += f"[{'^' + inside[1:] if inside[0] == '!' else inside}]"
-        else:
-            text += re.escape(piece)
-    try:
-        return re.compile(text, re.DOTALL)
-    except re.error as e:
-        raise InvalidArgument(f"the pattern {pattern!r} is not valid: {e}") from e
-
-
-@dataclass(frozen=True)
-class Patterns:
-    """Several patterns; those of names and those of paths and keys."""
-
-    names: tuple[re.Pattern[str], ...]
-    paths: tuple[re.Pattern[str], ...]
-
-    @classmethod
-    def of(cls, patterns: Iterable[str]) -> Patterns:
-        """Return the patterns in a sequence of texts."""
-        given = [patterns] if isinstance(patterns, str) else [*patterns]
-        cleaned = [pattern.strip("/") if pattern != "/" else pattern for pattern in given]
-        if not all(cleaned):
-            raise InvalidArgument("a pattern must not be empty; '**' matches everything")
-        slashed = ["/" in pattern or "**" in pattern or other.startswith("/")
-                   for pattern, other in zip(cleaned, given, strict=True)]  # fmt: skip
-        pairs = [*zip(map(pattern_regex, cleaned), slashed, strict=True)]
-        return cls(
-            tuple(regex for regex, slash in pairs if not slash),
-            tuple(regex for regex, slash in pairs if slash),
-        )
-
-    def match_node(self, path: str) -> bool:
-        """Return True if a node, or one above it, matches."""
-        return any(
-            any(regex.fullmatch(paths.name(each)) for regex in self.names)
-            or any(regex.fullmatch(each) for regex in self.paths)
-            for each in (*paths.ancestors(path), path)
-            if each
-        )
-
-    def match_key(self, key: str, is_chunk: bool) -> bool:
-        """Return True if the key itself matches."""
-        if any(regex.fullmatch(key) for regex in self.paths):
-            return True
-        return not is_chunk and any(regex.fullmatch(paths.name(key)) for regex in self.names)
 
 
 @dataclass

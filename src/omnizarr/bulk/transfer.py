@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.bulk.job import Outcome, Task, task_id
+from omnizarr.bulk.journal import Outcome, Task, task_id
 from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.extension import (
     BoundArray,

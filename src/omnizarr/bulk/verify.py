@@ -23,7 +23,8 @@ from omnizarr.bulk.checks.documents import Hierarchy
 from omnizarr.bulk.checks.findings import Finding, FindingsFile, Level, VerifyReport
 from omnizarr.bulk.checks.keys import Listing, chunk_bytes
 from omnizarr.bulk.checks.shards import BATCH_BYTES
-from omnizarr.bulk.job import Job, Plan, Stage, Task, task_id
+from omnizarr.bulk.job import Job, Phase, Plan
+from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import Depth, Missing, VerifyArguments, VerifyOptions, takes
 from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, StoreError
 from omnizarr.extension import (
@@ -100,11 +101,11 @@ class Verify(VerifyOptions, Job[VerifyReport]):
         missing = None if self.missing == "count" else level
         listing = Listing(hierarchy, self.depth, missing, self.sample)
         size = sum(map(_grid_bytes, hierarchy.bound()))
-        stages = [Stage("check chunks", partial(self._tasks, listing), size=size)]
+        phases = [Phase("check chunks", partial(self._tasks, listing), size=size)]
         return Plan(
             operation,
             digest,
-            stages,
+            phases,
             self._listened(report),
             decisions=self._decisions(hierarchy),
             memory=tasks_at_once * max(map(_task_memory, hierarchy.bound()), default=0),

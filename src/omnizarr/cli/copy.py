@@ -26,11 +26,11 @@ from omnizarr.cli.terminal import confirm, counted, examples, listed, say, show_
 from omnizarr.extension import size_text
 
 if TYPE_CHECKING:  # slow to import, and not needed for the help
-    from omnizarr.bulk.convert import Report as ConvertReport
+    from omnizarr.bulk.convert import ConvertReport as ConvertReport
+    from omnizarr.bulk.copy import Copy
     from omnizarr.bulk.copy_batches import Copied
-    from omnizarr.bulk.copy_store import Copy
     from omnizarr.bulk.job import Job
-    from omnizarr.bulk.rechunk.tasks import Report as RechunkReport
+    from omnizarr.bulk.rechunk.tasks import RechunkReport as RechunkReport
 
 no_shards_option = click.option("--no-shards", is_flag=True, help="Store chunks without shards.")
 
@@ -124,7 +124,7 @@ def _below(destination: str, source: str) -> str:
 
 
 def _run_copy(job: Copy, where: Where) -> Copied:
-    from omnizarr.bulk.copy_store import complete  # noqa: PLC0415 - loaded when a job runs
+    from omnizarr.bulk.copy import complete  # noqa: PLC0415 - loaded when a job runs
 
     opened = job.opened()
     try:

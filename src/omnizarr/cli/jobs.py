@@ -74,7 +74,8 @@ from omnizarr.extension import (
 )
 
 if TYPE_CHECKING:
-    from omnizarr.bulk.job import Job, Outcome, Progress
+    from omnizarr.bulk.job import Job, Progress
+    from omnizarr.bulk.journal import Outcome
 
 O = TypeVar("O", bound="Outcome")  # noqa: E741 - the outcome of one kind of job
 F = TypeVar("F", bound=Callable[..., Any])
@@ -131,7 +132,7 @@ _OPTIONS = (
     ),
     click.option("--resume", is_flag=True, help="Go on with an interrupted run."),
     dry_run_option,
-    click.option("--log", metavar="FILE", help="Append the plan and each stage to FILE, as JSON."),
+    click.option("--log", metavar="FILE", help="Append the plan and each phase to FILE, as JSON."),
 )  # fmt: skip
 _CHECKSUMS = click.option(
     "--checksums", metavar="FILE",
@@ -206,10 +207,10 @@ def run_job(job: Job[O], where: Where, given: Job[O] | None = None) -> O:
 
         def step(now: Progress) -> None:
             if bar is not None:
-                stage = f" ({now.stage} of {now.stages})" if now.stages > 1 else ""
-                bar(now.size, now.size_total or 0, f"{now.label or now.operation}{stage}")
+                phase = f" ({now.phase} of {now.phases})" if now.phases > 1 else ""
+                bar(now.size, now.size_total or 0, f"{now.label or now.operation}{phase}")
             if log is not None and now.tasks in (0, now.tasks_total):
-                log({"event": "progress", "stage": now.stage, "tasks": now.tasks})
+                log({"event": "progress", "phase": now.phase, "tasks": now.tasks})
 
         def work() -> O:
             return omnizarr.run(
@@ -239,7 +240,7 @@ class _Record(Generic[O]):
     warned: ClassVar[bool] = False
 
     def __init__(self, job: Any) -> None:
-        from omnizarr.bulk.job import user_journal  # noqa: PLC0415 - loaded when a job runs
+        from omnizarr.bulk.journal import user_journal  # noqa: PLC0415 - loaded when a job runs
 
         self.job = job
         told = {name: value for name, value in vars(job).items() if name not in _IGNORED}
@@ -354,7 +355,7 @@ def resumed_together() -> Iterator[Callable[[int], int]]:
 
     The exit code of all of them goes through the function that is provided.
     """
-    from omnizarr.bulk.job import keep_journals  # noqa: PLC0415 - loaded when a job runs
+    from omnizarr.bulk.journal import keep_journals  # noqa: PLC0415 - loaded when a job runs
 
     with keep_journals() as kept:
 

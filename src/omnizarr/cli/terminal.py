@@ -42,7 +42,7 @@ OPTIONS = {
     "call consolidate_metadata again": "run omnizarr consolidate PATH",
     "Call consolidate_metadata again": "Run omnizarr consolidate PATH",
     "with consolidate_metadata": "with omnizarr consolidate PATH",
-    "with copy_hierarchy": "with omnizarr copy",
+    "with omnizarr.copy": "with omnizarr copy",
     "give the path of one": "give one with --node",
     "rules: no array matches": "no array matches",
     "The same call with resume=True": "The same command with --resume",

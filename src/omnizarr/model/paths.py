@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
 
 from omnizarr.errors import InvalidName
 
@@ -86,8 +85,3 @@ def ancestors(path: str) -> list[str]:
 def show(path: str) -> str:
     """Return the path with a leading slash, for messages."""
     return f"/{path}"
-
-
-def matches(path: str, pattern: str) -> bool:
-    """Return True if a path is the same as a pattern, whatever characters it has, or matches it."""
-    return path == pattern or fnmatchcase(path, pattern)

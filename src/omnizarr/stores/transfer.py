@@ -50,7 +50,7 @@ MARK = 1000  # nanoseconds that the copy of a file is older that may have change
 CLOCKS = 60 * 10**9  # nanoseconds by which the clocks of two stores may differ
 ATTEMPTS = 5  # to copy a value that is changed meanwhile
 
-Compare: TypeAlias = Literal["time", "size", "checksum", "exists", "never"]
+Compare: TypeAlias = Literal["time", "size", "checksum"]
 
 
 class MissingValue(StoreError):
@@ -243,8 +243,8 @@ class ValueCopy:
         A copy in a directory has a time that tells the state of its source. Elsewhere it is newer
         by so much that the source has not changed while it was stored, if the clocks agree roughly.
         """
-        if target is None or compare in ("exists", "never"):
-            return target is not None and compare == "exists"
+        if target is None:
+            return False
         sized = source.size is not None and target.size is not None
         if sized and source.size != target.size:
             return False

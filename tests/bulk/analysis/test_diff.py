@@ -245,7 +245,7 @@ def test_the_job_can_be_sent_elsewhere(tmp_path: Path) -> None:
     make(tmp_path / "b")
     job = pickle.loads(pickle.dumps(Diff(str(tmp_path / "a"), str(tmp_path / "b"))))
     plan = job.plan()
-    for task in plan.stages[0].tasks():
+    for task in plan.phases[0].tasks():
         pickle.loads(pickle.dumps(task))
     assert oz.run(job).equal
     assert "/a: by values" in str(plan)

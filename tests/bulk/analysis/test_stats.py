@@ -231,8 +231,8 @@ def test_the_job_can_be_sent_elsewhere(hierarchy: oz.Group) -> None:
     with ThreadPoolExecutor(2) as pool:
         assert oz.run(job, on=pool).to_json() == expected.to_json()
     plan = job.plan()
-    for stage in plan.stages:
-        for task in stage.tasks():
+    for phase in plan.phases:
+        for task in phase.tasks():
             pickle.loads(pickle.dumps(task))
     assert "/a" in str(plan)
 

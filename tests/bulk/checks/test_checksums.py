@@ -53,9 +53,9 @@ def _pyramid(source: Path, out: Path, **options: Any) -> None:
 
 
 WHOLE: dict[str, Callable[..., Any]] = {
-    "copy": oz.copy_hierarchy,
+    "copy": oz.copy,
     "convert": oz.convert,
-    "copy to another format": lambda a, b, **o: oz.copy_hierarchy(a, b, zarr_format=3, **o),
+    "copy to another format": lambda a, b, **o: oz.copy(a, b, zarr_format=3, **o),
     "rechunk": lambda a, b, **o: oz.rechunk(a, b, chunks=(-1, 3), **o),
     "import": _import,
     "pyramid": _pyramid,
@@ -115,7 +115,7 @@ def test_an_update_has_the_checksums_of_all_that_the_source_has(
 ) -> None:
     out = tmp_path / "b.zarr"
     for sums in (tmp_path / "sums", out / "SHA256SUMS", out / "SHA256SUMS"):
-        oz.copy_hierarchy(source, out, update=True, checksums=sums)
+        oz.copy(source, out, update=True, checksums=sums)
         assert checked(out, sums) == stored(source)
         assert checked(source, sums) == stored(source)
 
@@ -177,7 +177,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is(source: Path, tmp_
     with pytest.raises(InvalidArgument, match="only reads"):
         oz.stats(source, checksums=tmp_path / "sums")
     with pytest.raises(InvalidArgument, match="cannot list what was written"):
-        oz.copy_hierarchy(source, Unlisted(MemoryStore()), checksums=tmp_path / "sums")
+        oz.copy(source, Unlisted(MemoryStore()), checksums=tmp_path / "sums")
 
 
 class Unlisted:

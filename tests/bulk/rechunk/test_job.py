@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.bulk import job as jobs
+from omnizarr.bulk import journal
 from omnizarr.engine import dispatch
 from omnizarr.errors import (
     Conflict,
@@ -432,7 +432,7 @@ def test_a_killed_run_is_resumed(in_place: bool, memory: str, tmp_path: Path) ->
 
         def work() -> None:
             dispatch._store = store_or_die
-            jobs.FLUSH = 0
+            journal.FLUSH = 0
             with oz.configure(threads=2):
                 oz.rechunk(
                     source, None if in_place else target, in_place=in_place, chunks=(-1, 16, 16),
@@ -442,8 +442,8 @@ def test_a_killed_run_is_resumed(in_place: bool, memory: str, tmp_path: Path) ->
 
         return in_child(work)
 
-    stages = Rechunk(source, target, chunks=(-1, 16, 16), memory=memory).plan(2).stages
-    tasks, total = sum(stage.count or 0 for stage in stages), 0
+    phases = Rechunk(source, target, chunks=(-1, 16, 16), memory=memory).plan(2).phases
+    tasks, total = sum(phase.count or 0 for phase in phases), 0
     for number, last in enumerate((1, 2, 4, 4) if tasks > 1 else (1,)):
         assert rechunk(number > 0, last) == -signal.SIGKILL
         total += last
@@ -476,7 +476,7 @@ def test_a_plan_says_what_it_reads_and_writes_and_why(climate: Path, tmp_path: P
     text = str(plan)
     assert "two passes through chunks" in text
     assert "6 arrays copied byte for byte" in text
-    assert plan.to_json()["stages"][-1]["writes"] == 4
+    assert plan.to_json()["phases"][-1]["writes"] == 4
     assert plan.memory is not None
     assert plan.memory <= 18_000
     assert not (tmp_path / "b").exists()

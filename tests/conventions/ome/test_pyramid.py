@@ -132,6 +132,6 @@ def test_dimension_names_are_axes_and_a_plan_shows_the_levels(tmp_path: Path) ->
     job = BuildPyramid(str(tmp_path / "a.zarr"), str(tmp_path / "b.zarr"))
     text = str(job.plan())
     assert "/1: (3, 300, 300), mean" in text
-    assert "stage 2: level 1: 1 task" in text
+    assert "phase 2: level 1: 1 task" in text
     oz.run(job)
     assert [a.name for a in oz.ome.open(tmp_path / "b.zarr").axes] == ["c", "y", "x"]

@@ -145,7 +145,7 @@ def test_memory_stays_within_the_bound(tmp_path: Path) -> None:
 
 SOME = """
 import sys
-from omnizarr.bulk import job
+from omnizarr.bulk import journal
 from omnizarr.bulk import fill
 from omnizarr.interop.files.importing import import_file
 call = fill.FillBox.__call__
@@ -156,7 +156,7 @@ def some(self):
         sys.stdin.read()  # until it is killed
     return call(self)
 fill.FillBox.__call__ = some
-job.FLUSH = 0  # every task that is done is entered in the journal
+journal.FLUSH = 0  # every task that is done is entered in the journal
 import_file(sys.argv[1], sys.argv[2], memory=300_000, workers=1, overwrite=len(sys.argv) > 3)
 """
 

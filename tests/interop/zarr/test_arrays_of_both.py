@@ -9,6 +9,7 @@ import pytest
 import zarr as plain_zarr
 
 import omnizarr
+from omnizarr.interop.zarr import copying
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_an_async_array_of_zarr_python_becomes_ours(theirs: Any, zarr: Any) -> N
 
 def test_omnizarr_takes_arrays_of_zarr(zarr: Any) -> None:
     array = zarr.array(np.arange(4), chunks=(2,))
-    assert omnizarr.from_array(data=array)[:].tolist() == [0, 1, 2, 3]
+    assert copying.from_array(data=array)[:].tolist() == [0, 1, 2, 3]
     assert omnizarr.copy(array, omnizarr.create_group(), name="x")[0] == 1
     assert omnizarr.open(array.store)[:].tolist() == [0, 1, 2, 3]
     assert array.view[1:].read().tolist() == [1, 2, 3]

@@ -98,7 +98,7 @@ def test_chunks_that_a_store_does_not_list_are_copied_and_counted() -> None:
     report = oz.verify(store)
     assert (report.chunks, report.absent, report.findings) == (80, 4, [])
     copied = oz.storage.MemoryStore()
-    oz.copy_store(store, copied)
+    oz.copy(store, copied)
     assert oz.diff(store, copied).equal
     wrapped = oz.storage.ReadOnlyStore(oz.open(store).store)
     assert oz.convert(wrapped, oz.storage.MemoryStore()).chunks_copied == 20

@@ -17,6 +17,7 @@ from hypothesis.stateful import precondition, rule
 
 import omnizarr as oz
 from omnizarr import ome
+from omnizarr.interop.zarr import copying
 from omnizarr.stores.wrappers import WrapperStore
 from tests.property.machine.model import Model, Node, Values
 from tests.property.machine.state import SETTINGS, Settings, State
@@ -93,7 +94,7 @@ class Interrupted(State):
         self.stores.append(inner)
         with self.configured(settings):
             if work.old.nodes:
-                oz.copy_store(self.store, inner)
+                copying.copy_store(self.store, inner)
             store = StoppingStore(inner, after, error, for_good)
             try:
                 work.do(store)
@@ -170,7 +171,7 @@ class Interrupted(State):
 
         def do(store: Any) -> None:
             source = oz.open(self.store, path=path, zarr_format=self.format)
-            oz.copy(source, oz.open(store, "r+"), other, if_exists="replace")
+            copying.copy(source, oz.open(store, "r+"), other, if_exists="replace")
 
         return Work("copy", self.model, new, do, do, exact=False)
 

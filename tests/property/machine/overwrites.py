@@ -15,6 +15,7 @@ from hypothesis.stateful import precondition, rule
 
 import omnizarr as oz
 from omnizarr import ome
+from omnizarr.interop.zarr import copying
 from tests.property.machine.model import Node, Values, check_values, plain
 from tests.property.machine.state import FORMATS, HANDLES, SETTINGS, Settings, State
 from tests.property.strategies import filled
@@ -45,10 +46,12 @@ SINKS: dict[str, Sink] = {
     ),
     "array": lambda at, group, path, x: oz.create_array(at, data=x, path=path, overwrite=True),
     "open_array": lambda at, group, path, x: oz.open(at, "w", path=path, data=x),
-    "from_array": lambda at, group, path, x: oz.from_array(at, name=path, data=x, overwrite=True),
+    "from_array": lambda at, group, path, x: copying.from_array(
+        at, name=path, data=x, overwrite=True
+    ),
     "save": lambda at, group, path, x: oz.save(at, x, path=path, overwrite=True),
     "save_array": lambda at, group, path, x: oz.save(at, x, path=path, overwrite=True),
-    "copy": lambda at, group, path, x: oz.copy(x, _group(group), path, if_exists="replace"),
+    "copy": lambda at, group, path, x: copying.copy(x, _group(group), path, if_exists="replace"),
     "from_dask": lambda at, group, path, x: oz.from_dask(x, at, path=path, overwrite=True),
     "into itself": lambda at, group, path, x: _into(oz.open(at, "r+", path=path), x),
     "from_dask into itself": lambda at, group, path, x: _dask_into(oz.open(at, "r+", path=path), x),
@@ -191,13 +194,13 @@ class Overwrites(State):
         with self.configured(settings):
             try:
                 if how == "copy_all":
-                    oz.copy_all(
+                    copying.copy_all(
                         oz.open(source, zarr_format=self.format),
                         self.handles[handle],
                         if_exists="replace",
                     )
                 elif how == "copy_store":
-                    oz.copy_store(source, target, if_exists="replace")
+                    copying.copy_store(source, target, if_exists="replace")
                 else:
                     oz.convert(source, target, zarr_format=zarr_format, overwrite=True)
             except oz.OmnizarrError:

@@ -38,7 +38,7 @@ READS: dict[str, Callable[[oz.Array], Any]] = {
     "one": lambda array: array[250],
     "some": lambda array: array.oindex[[1, 250, 999]],
     "part written": lambda array: array.__setitem__(250, 7),
-    "copy": lambda array: oz.copy_hierarchy(array.store, {}),
+    "copy": lambda array: oz.copy(array.store, {}),
 }
 
 

@@ -185,7 +185,7 @@ def test_references_cannot_be_changed(refs: Path) -> None:
 
 
 def test_references_are_copied_converted_and_compared(refs: Path, tmp_path: Path) -> None:
-    oz.copy_store(refs, tmp_path / "copy.zarr")
+    oz.copy(refs, tmp_path / "copy.zarr")
     oz.convert(refs, tmp_path / "three.zarr", zarr_format=3)
     for name in ("copy.zarr", "three.zarr"):
         np.testing.assert_array_equal(oz.open(tmp_path / name, path="deep/t")[...], VALUES)

@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal["numbers", "lengths", "none"]
 
 @dataclass(frozen=True)
 class Counting:
-    """What `stats` counts: the values, and the bins of a histogram."""
+    """The values that `stats` counts, and the bins of a histogram."""
 
     bins: int | None = None
     range: tuple[Number, Number] | None = None

@@ -36,7 +36,8 @@ from omnizarr.bulk.boxes import (
     tiles,
     tiling,
 )
-from omnizarr.bulk.job import Job, Outcome, Plan, Stage, Task, launch, memory_of, task_id
+from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
+from omnizarr.bulk.journal import Outcome, Task, task_id
 from omnizarr.bulk.options import SHOW, DiffArguments, DiffOptions, takes
 from omnizarr.errors import InvalidArgument, OmnizarrError
 from omnizarr.extension import (
@@ -291,7 +292,7 @@ class Diff(DiffOptions, Job[DiffReport]):
                 "diff", unique_key(a.store), unique_key(b.store), settings, shapes, repr(grids)
             ),
             [
-                Stage(
+                Phase(
                     "compare",
                     lambda: _tasks(pairs, tolerance, self.show),
                     size=sum(p.size * item_bytes(p.a.dtype) for p in pairs),

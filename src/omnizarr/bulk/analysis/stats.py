@@ -26,7 +26,8 @@ from omnizarr.bulk.boxes import (
     tiles,
     tiling,
 )
-from omnizarr.bulk.job import Job, Outcome, Plan, Stage, Task, launch, memory_of, task_id
+from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
+from omnizarr.bulk.journal import Outcome, Task, task_id
 from omnizarr.bulk.options import StatsArguments, StatsOptions, takes
 from omnizarr.errors import OmnizarrError
 from omnizarr.extension import (
@@ -170,7 +171,7 @@ class Stats(StatsOptions, Job[StatsReport]):
         return Plan(
             f"statistics of {paths.show(path)} in {store!r}",
             key_digest("stats", unique_key(store), repr(options), nbytes, names, models),
-            [Stage("read", lambda: _tasks(work, options), count, total)],
+            [Phase("read", lambda: _tasks(work, options), count, total)],
             outcome,
             decisions=lines,
             memory=max(sizes, default=0) * COPIES * tasks_at_once,

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
-from omnizarr.bulk.job import Job, Outcome, Plan, Stage, Task, launch, task_id
+from omnizarr.bulk.job import Job, Phase, Plan, launch
+from omnizarr.bulk.journal import Outcome, Task, task_id
 from omnizarr.bulk.options import UsageArguments, UsageOptions, takes
 from omnizarr.errors import OmnizarrError
 from omnizarr.extension import (
@@ -271,7 +272,7 @@ class DiskUsage(UsageOptions, Job[UsageReport]):
         return Plan(
             f"disk usage of {paths.show(path)} in {store!r}",
             key_digest("usage", unique_key(store), path),
-            [Stage("list", tasks)],
+            [Phase("list", tasks)],
             outcome,
         )
 

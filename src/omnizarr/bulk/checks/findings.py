@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal, Self, TypeAlias, get_args
 
-from omnizarr.bulk.job import Outcome
+from omnizarr.bulk.journal import Outcome
 from omnizarr.bulk.options import Depth
 from omnizarr.errors import InvalidArgument, Problem, StoreError, known_names
 from omnizarr.extension import counted, paths, section_of

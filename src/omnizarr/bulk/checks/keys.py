@@ -18,7 +18,7 @@ import numpy as np
 from omnizarr.bulk.checks.chunks import CheckChunks, ReportMissing, inner_count, missing_chunk
 from omnizarr.bulk.checks.documents import Hierarchy
 from omnizarr.bulk.checks.findings import Coords, Finding, Kind, Level, VerifyReport
-from omnizarr.bulk.job import Task, task_id
+from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import Depth
 from omnizarr.errors import OmnizarrError
 from omnizarr.extension import (

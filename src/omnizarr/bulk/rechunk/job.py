@@ -8,7 +8,6 @@ wrote.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -19,7 +18,8 @@ import numpy as np
 
 from omnizarr import Array, config, registry
 from omnizarr.bulk.adaptation import Options, adapt_array, other_fill_note
-from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, launch, task_id
+from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch
+from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import RechunkArguments, RechunkOptions, takes
 from omnizarr.bulk.output import (
     EachArray,
@@ -29,7 +29,13 @@ from omnizarr.bulk.output import (
     Output,
     settle_stages,
 )
-from omnizarr.bulk.rechunk.layout import intermediate_model, read_layout, write_layout
+from omnizarr.bulk.rechunk.layout import (
+    intermediate_model,
+    layout_text,
+    passes_text,
+    read_layout,
+    write_layout,
+)
 from omnizarr.bulk.rechunk.plan import Passes, plan_passes, usable_memory
 from omnizarr.bulk.rechunk.rules import (
     KEEP,
@@ -44,8 +50,7 @@ from omnizarr.bulk.rechunk.tasks import (
     CopyBox,
     CopyChunks,
     Limit,
-    Report,
-    Side,
+    RechunkReport,
     box_bytes,
     stored_batches,
 )
@@ -74,21 +79,18 @@ from omnizarr.extension import (
     file_root,
     find_node,
     format_for,
-    inner_chunk_shape,
     interrupted,
     key_digest,
     list_prefix,
     options_for_two,
     overlap,
     paths,
-    pipeline,
     portable_key,
     publication,
     readable_nodes,
     require_readable_nodes,
     resolve,
     resolve_store_path,
-    size_text,
     storage_identity,
     stored_keys,
     unique_key,
@@ -97,7 +99,7 @@ from omnizarr.extension import (
 
 
 @takes(RechunkArguments)
-def rechunk(given: RechunkArguments) -> Report:
+def rechunk(given: RechunkArguments) -> RechunkReport:
     """Write an array or a hierarchy with other chunks, shards, codecs or types.
 
     Attributes, groups and the bytes of arrays that do not change are carried over.
@@ -130,19 +132,19 @@ class Change:
     target: BoundArray  # where it is in the end; it may be written elsewhere
     passes: Passes
     digest: str  # of the source's place and the new metadata
-    middle: Side | None = None
+    middle: BoundArray | None = None
     append: Append | None = None
 
-    def tasks(self, output: Output, number: int, casting: str) -> Iterator[Task[Report]]:
+    def tasks(self, output: Output, number: int, casting: str) -> Iterator[Task[RechunkReport]]:
         """Yield the tasks of one pass, from 0."""
         last = number == len(self.passes.passes) - 1
         there = self.target
-        final = Side(output.store_of(there.path), there.path, there.prefix, there.model)
-        source = Side.of(self.source) if number == 0 or self.middle is None else self.middle
+        final = BoundArray(output.store_of(there.path), there.path, there.prefix, there.model)
+        source = self.source if number == 0 or self.middle is None else self.middle
         target = final if last or self.middle is None else self.middle
         append = self.append if last else None
         begun = None if append is None else append.length
-        item = max(1, target.bound.dtype.itemsize)
+        item = max(1, target.dtype.itemsize)
         limit = Limit(self.digest, self.passes.tasks, self.passes.threads)
         for box in self.passes.passes[number].boxes:
             corners = [(s.start, s.stop) for s in box]
@@ -160,7 +162,7 @@ Arrays: TypeAlias = dict[str, tuple[BoundArray, BoundArray, tuple[int, ...] | No
 
 
 @dataclass
-class Rechunk(RechunkOptions, Job[Report]):
+class Rechunk(RechunkOptions, Job[RechunkReport]):
     """The job of `rechunk`, which explains the options.
 
     Examples:
@@ -181,7 +183,7 @@ class Rechunk(RechunkOptions, Job[Report]):
                 with publication.locked_destination(store, path, "resume", None):
                     settle_stages(store, resume)
 
-    def plan(self, tasks_at_once: int = 1) -> Plan[Report]:
+    def plan(self, tasks_at_once: int = 1) -> Plan[RechunkReport]:
         """Decide about every array, and count what will be read and written."""
         _check_options(self)
         here, there = options_for_two(
@@ -249,7 +251,7 @@ class _Planner:
         self.unfit: dict[str, str] = {}  # arrays that shapes do not fit, with these
         self.notes: dict[str, str] = {}  # on arrays of which other values are missing than before
 
-    def plan(self, root: Node) -> Plan[Report]:
+    def plan(self, root: Node) -> Plan[RechunkReport]:
         """Return the plan for a node of the source and all below it."""
         nodes = require_readable_nodes(self.start, root)
         arrays = self._longer(nodes) if self.job.append_dim else self._rechunked(nodes)
@@ -279,15 +281,15 @@ class _Planner:
                 )
             output.intermediate = self.temp, prefix
         groups = sum(isinstance(node, GroupModel) for node in self.nodes.values())
-        report = Report(len(arrays), groups)
+        report = RechunkReport(len(arrays), groups)
         for change in self.changes:
             report.rechunked[paths.show(change.path)] = layout_text(change.target)
         report.kept = {paths.show(path): why for path, why in self.unfit.items()}
         report.notes = self.notes
         peaks = [p.memory * c.passes.tasks for c in self.changes for p in c.passes.passes]
         used = max(peaks, default=0) + self.memory - usable_memory(self.memory)
-        stages = self._stages(output)
-        return Plan(self._operation(), digest, stages, report, output, self.decisions, used)
+        phases = self._phases(output)
+        return Plan(self._operation(), digest, phases, report, output, self.decisions, used)
 
     def _operation(self) -> str:
         if self.job.in_place:
@@ -469,21 +471,21 @@ class _Planner:
         if passes.intermediate is not None:
             model = intermediate_model(source, target, passes.intermediate)
             shape = "-".join(map(str, ("chunks", *passes.intermediate)))
-            middle = Side(self.temp, target.path, f"{prefix}{shape}/", model)
+            middle = BoundArray(self.temp, target.path, f"{prefix}{shape}/", model)
         if begin is not None:
             axis = next(i for i, n in enumerate(begin) if n)
             lengths = tuple(b or n for b, n in zip(begin, target.model.shape, strict=True))
             old = target.reshaped(target.model.with_(shape=lengths))
-            append = Append(Side.of(old), axis, begin[axis])
+            append = Append(old, axis, begin[axis])
         change = Change(path, source, target, passes, self._node_digest(path), middle, append)
         self.changes.append(change)
-        self.decisions.append(f"{paths.show(path)}: {passes_text(change)}")
+        self.decisions.append(f"{paths.show(path)}: {passes_text(source, target, passes)}")
 
-    def _stages(self, output: Output) -> list[Stage[Report]]:
-        """Return the stages: arrays with as many tasks at a time together, first passes first."""
-        stages: list[Stage[Report]] = []
+    def _phases(self, output: Output) -> list[Phase[RechunkReport]]:
+        """Return the phases: arrays with as many tasks at a time together, first passes first."""
+        phases: list[Phase[RechunkReport]] = []
         if self.kept:
-            stages.append(Stage("copy chunks", partial(self._copies, output)))
+            phases.append(Phase("copy chunks", partial(self._copies, output)))
         keys = {
             (number, change.passes.tasks, len(change.passes.passes))
             for change in self.changes
@@ -497,8 +499,8 @@ class _Planner:
             ]
             name = "rechunk" if count == 1 else f"rechunk, pass {number + 1} of {count}"
             some = [change.passes.passes[number] for change in chosen]
-            stages.append(
-                Stage(
+            phases.append(
+                Phase(
                     name,
                     partial(_tasks, chosen, output, number, self.job.casting),
                     sum(each.boxes.count for each in some),
@@ -510,9 +512,9 @@ class _Planner:
                     at_once,
                 )
             )
-        return stages
+        return phases
 
-    def _copies(self, output: Output) -> Iterator[Task[Report]]:
+    def _copies(self, output: Output) -> Iterator[Task[RechunkReport]]:
         for path, source in self.kept:
             where = paths.join(self.goal.path, path)
             prefix = self.goal.format.chunk_prefix(where)
@@ -580,43 +582,6 @@ def _is_consolidated(group: Location) -> bool:
 
 def _tasks(
     changes: Iterable[Change], output: Output, number: int, casting: str
-) -> Iterator[Task[Report]]:
+) -> Iterator[Task[RechunkReport]]:
     for change in changes:
         yield from change.tasks(output, number, casting)
-
-
-# Text
-
-
-def layout_text(array: BoundArray) -> str:
-    """Return the chunks, shards, type and codecs of an array as text."""
-    inner = inner_chunk_shape(array.model)
-    grid = array.grid.regular
-    stored = "rectilinear" if grid is None else grid
-    parts = [f"chunks {stored}" if inner is None else f"chunks {inner} in shards {stored}"]
-    known = pipeline(array.model)
-    codecs = ", ".join(codec.name for codec in known.compressors) or "no compression"
-    return f"{'; '.join(parts)}, {array.dtype}, {codecs}"
-
-
-def passes_text(change: Change) -> str:
-    """Return what a plan does with an array, and why."""
-    passes = change.passes
-    size = math.prod(change.source.model.shape) * max(1, change.source.dtype.itemsize)
-    text = f"{layout_text(change.source)} to {layout_text(change.target)}"
-    first = passes.passes[0]
-    boxes = tuple(cuts.part(0).stop - cuts.part(0).start for cuts in first.boxes.cuts if cuts.count)
-    at_once = counted(passes.tasks, "task") + " at a time"
-    if passes.intermediate is None:
-        again = first.bytes_read / size if size else 1
-        times = "" if again < 1.01 else f", {again:.1f} times what there is"
-        read = f"{size_text(first.bytes_read)}{times}"
-        return f"{text}; one pass of boxes {boxes} reads {read}; {at_once}"
-    moved = size_text(passes.moved)
-    why = ""
-    if passes.other is not None:
-        why = f", not the {size_text(passes.other)} of one pass"
-    return (
-        f"{text}; two passes through chunks {passes.intermediate} without compression move"
-        f" {moved}{why}; {at_once}"
-    )

@@ -6,7 +6,8 @@ import math
 import struct
 from collections.abc import Sequence
 
-from omnizarr.bulk.rechunk.plan import Chunking
+from omnizarr.bulk.boxes import chunk_axes, stored_axes
+from omnizarr.bulk.rechunk.plan import Chunking, Passes
 from omnizarr.extension import (
     ArrayModel,
     Axis,
@@ -14,11 +15,12 @@ from omnizarr.extension import (
     Named,
     Range,
     RegularAxis,
+    counted,
     direct_file_root,
     direct_values,
     inner_chunk_shape,
-    packed_shard_shape,
     pipeline,
+    size_text,
     stored_keys,
 )
 
@@ -31,9 +33,7 @@ IN_FLIGHT = 2**25  # bytes of requests to other stores than directories
 
 def read_layout(array: BoundArray) -> Chunking:
     """Return how an array is read: by chunks, also inside shards, or by parts of chunks."""
-    inner = inner_chunk_shape(array.model)
-    axes = array.grid.axes if inner is None else _regular(array.model.shape, inner)
-    item = _itemsize(array)
+    axes, item = chunk_axes(array), _itemsize(array)
     chunk = math.prod(_largest(axis) for axis in axes) * item
     unit = _unit(array)
     if unit is not None:
@@ -44,9 +44,7 @@ def read_layout(array: BoundArray) -> Chunking:
 
 def write_layout(array: BoundArray) -> Chunking:
     """Return how an array is written: by stored values, which are shards or chunks."""
-    packed = packed_shard_shape(array.model)
-    axes = array.grid.axes if packed is None else _regular(array.model.shape, packed)
-    item = _itemsize(array)
+    axes, item = stored_axes(array), _itemsize(array)
     stored = math.prod(_largest(axis) for axis in axes) * item
     inner = inner_chunk_shape(array.model)
     direct = direct_file_root(array.store) is not None
@@ -70,10 +68,6 @@ def intermediate_model(source: BoundArray, target: BoundArray, chunks: Sequence[
         storage_transformers=(),
         attributes={},
     )
-
-
-def _regular(shape: Sequence[int], chunks: Sequence[int]) -> tuple[Axis, ...]:
-    return tuple(map(RegularAxis, shape, chunks))
 
 
 def _itemsize(array: BoundArray) -> int:
@@ -124,3 +118,36 @@ def _part(chunks: tuple[int, ...], itemsize: int, block: int) -> tuple[int, ...]
             return tuple(part)
         size *= chunks[axis]
     return None
+
+
+def layout_text(array: BoundArray) -> str:
+    """Return the chunks, shards, type and codecs of an array as text."""
+    inner = inner_chunk_shape(array.model)
+    grid = array.grid.regular
+    stored = "rectilinear" if grid is None else grid
+    parts = [f"chunks {stored}" if inner is None else f"chunks {inner} in shards {stored}"]
+    known = pipeline(array.model)
+    codecs = ", ".join(codec.name for codec in known.compressors) or "no compression"
+    return f"{'; '.join(parts)}, {array.dtype}, {codecs}"
+
+
+def passes_text(source: BoundArray, target: BoundArray, passes: Passes) -> str:
+    """Return what a plan does with an array, and why."""
+    size = math.prod(source.model.shape) * max(1, source.dtype.itemsize)
+    text = f"{layout_text(source)} to {layout_text(target)}"
+    first = passes.passes[0]
+    boxes = tuple(cuts.part(0).stop - cuts.part(0).start for cuts in first.boxes.cuts if cuts.count)
+    at_once = counted(passes.tasks, "task") + " at a time"
+    if passes.intermediate is None:
+        again = first.bytes_read / size if size else 1
+        times = "" if again < 1.01 else f", {again:.1f} times what there is"
+        read = f"{size_text(first.bytes_read)}{times}"
+        return f"{text}; one pass of boxes {boxes} reads {read}; {at_once}"
+    moved = size_text(passes.moved)
+    why = ""
+    if passes.other is not None:
+        why = f", not the {size_text(passes.other)} of one pass"
+    return (
+        f"{text}; two passes through chunks {passes.intermediate} without compression move"
+        f" {moved}{why}; {at_once}"
+    )

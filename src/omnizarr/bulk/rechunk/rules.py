@@ -21,6 +21,7 @@ from omnizarr.extension import (
     GroupModel,
     Named,
     Node,
+    Patterns,
     as_type,
     chunk_grid,
     data_types,
@@ -77,26 +78,27 @@ def choose_rules(
 ) -> tuple[dict[str, Rule], dict[str, str]]:
     """Return the rule of every array: the first whose pattern matches, completed by the default.
 
-    A pattern matches the path of an array, or its name. Raises for a pattern that matches no
-    array, and for a dimension that no array has. The second value has the arrays that keep a part
-    of their layout because a shape is for arrays of another number of axes, with the reason.
+    Raises for a pattern that matches no array, and for a dimension that no array has. The second
+    value has the arrays that keep a part of their layout because a shape is for arrays of another
+    number of axes, with the reason.
     """
     patterns = [(p, Rule.of(rule, f"rules[{p!r}]")) for p, rule in (rules or {}).items()]
     arrays = {path: node for path, node in nodes.items() if isinstance(node, ArrayModel)}
+    known = {pattern: Patterns.of(pattern or "/") for pattern, _ in patterns}
     found: dict[str, Rule] = {}
     used = set[str]()
     for path in arrays:
         for pattern, rule in patterns:
-            if _matches(path, pattern):
+            if known[pattern].match_node(path):
                 found[path] = rule.over(default)
                 used.add(pattern)
                 break
         else:
             found[path] = default
     for pattern, _ in patterns:
-        if pattern not in used and not any(_matches(path, pattern) for path in arrays):
-            known = known_names(pattern, sorted(map(paths.show, arrays)))
-            raise InvalidArgument(f"rules: no array matches {pattern!r}; {known}")
+        if pattern not in used and not any(map(known[pattern].match_node, arrays)):
+            hint = known_names(pattern, sorted(map(paths.show, arrays)))
+            raise InvalidArgument(f"rules: no array matches {pattern!r}; {hint}")
     _check_dimensions(nodes, found)
     chosen: dict[str, Rule] = {}
     kept: dict[str, str] = {}
@@ -141,11 +143,6 @@ def _is_labels(nodes: Mapping[str, Node], path: str) -> bool:
     parent = nodes.get(path.rpartition("/")[0])
     axes = [*_image_axes(parent)] if isinstance(parent, GroupModel) else []
     return "labels" in path.split("/") and bool(axes) and None not in axes
-
-
-def _matches(path: str, pattern: str) -> bool:
-    wanted = pattern.strip("/")
-    return paths.matches(path, wanted) or paths.matches(paths.name(path), wanted)
 
 
 def _check_dimensions(nodes: Mapping[str, Node], rules: Mapping[str, Rule]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,10 @@ import numpy.typing as npt
 
 from omnizarr import config
 from omnizarr.bulk.boxes import show_box
-from omnizarr.bulk.job import Outcome
+from omnizarr.bulk.journal import Outcome
 from omnizarr.extension import (
-    ArrayModel,
     BoundArray,
     Entry,
-    Store,
     ValueCopy,
     as_type,
     axis_plan,
@@ -38,7 +35,7 @@ BATCH_BYTES = 2**24  # of the chunks of one task
 
 
 @dataclass
-class Report(Outcome):
+class RechunkReport(Outcome):
     """The result of rechunking."""
 
     arrays: int = 0
@@ -59,39 +56,10 @@ class Report(Outcome):
 
 
 @dataclass(frozen=True)
-class Side:
-    """An array that tasks read or write; it can be pickled."""
-
-    store: Store
-    path: str
-    prefix: str
-    model: ArrayModel
-
-    @classmethod
-    def of(cls, array: BoundArray) -> Side:
-        """Return the side of an array that is bound already."""
-        made = cls(array.store, array.path, array.prefix, array.model)
-        made.__dict__["bound"] = array
-        return made
-
-    @cached_property
-    def bound(self) -> BoundArray:
-        """The array, bound once in each process."""
-        return BoundArray(self.store, self.path, self.prefix, self.model)
-
-    def __getstate__(self) -> dict[str, Any]:
-        model = self.model.with_(attributes={}, extra={})
-        return {"store": self.store, "path": self.path, "prefix": self.prefix, "model": model}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
-
-@dataclass(frozen=True)
 class Append:
     """The old part of an array that is appended to: chunks at the border keep its values."""
 
-    side: Side  # the array as it was
+    array: BoundArray  # as it was
     axis: int
     length: int  # along the axis
 
@@ -109,20 +77,20 @@ class Limit:
 class CopyBox:
     """Copy a box from one array to another, as whole chunks of the target."""
 
-    source: Side
-    target: Side
+    source: BoundArray
+    target: BoundArray
     box: Box
     limit: Limit
     casting: str = "same_kind"
     append: Append | None = None
 
-    def __call__(self) -> Report:
+    def __call__(self) -> RechunkReport:
         threads = self.limit.tasks * self.limit.threads
         with task_of(self.limit.job, self.limit.tasks), config.configure(threads=threads):
             return self._copy()
 
-    def _copy(self) -> Report:
-        source, target = self.source.bound, self.target.bound
+    def _copy(self) -> RechunkReport:
+        source, target = self.source, self.target
         append = self.append
         missing: list[Coords] | None = None if source.fill_defined else []
         if append is not None and self.box[append.axis].start < append.length:
@@ -134,7 +102,7 @@ class CopyBox:
         else:
             engine.write(target, axis_plan(target.grid, self.box), values)
         nbytes = values.size * source.dtype.itemsize
-        return Report(boxes=1, bytes_read=nbytes, bytes_written=values.nbytes)
+        return RechunkReport(boxes=1, bytes_read=nbytes, bytes_written=values.nbytes)
 
     def _read(
         self,
@@ -165,7 +133,7 @@ class CopyBox:
         axis, whole = append.axis, self.box[append.axis]
         out = engine.empty(tuple(s.stop - s.start for s in self.box), target.dtype)
         border = min(append.length, whole.stop)
-        parts = (append.side.bound, whole.start, border), (source, border, whole.stop)
+        parts = (append.array, whole.start, border), (source, border, whole.stop)
         for array, start, stop in parts:
             if start == stop:
                 continue
@@ -192,9 +160,9 @@ class CopyChunks:
     transfer: ValueCopy
     entries: tuple[Entry, ...]
 
-    def __call__(self) -> Report:
+    def __call__(self) -> RechunkReport:
         done = self.transfer.copy(self.entries)
-        return Report(chunks_copied=done.values, bytes_copied=done.nbytes)
+        return RechunkReport(chunks_copied=done.values, bytes_copied=done.nbytes)
 
 
 def stored_batches(source: BoundArray) -> Iterator[tuple[Entry, ...]]:

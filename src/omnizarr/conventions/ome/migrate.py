@@ -14,7 +14,7 @@ from typing import Any
 
 from omnizarr import Group
 from omnizarr.bulk.adaptation import cannot_convert
-from omnizarr.bulk.convert import ChunkProgress, Convert, Report, show_chunks
+from omnizarr.bulk.convert import ChunkProgress, Convert, ConvertReport, show_chunks
 from omnizarr.bulk.in_place import (
     InPlaceOutput,
     find_source,
@@ -84,7 +84,7 @@ class Migration:
     target: str  # the version after
     documents: tuple[str, ...]  # keys of the new metadata, if chunks were kept in place
     removed: tuple[str, ...]  # keys of old metadata that were erased
-    report: Report
+    report: ConvertReport
     dry_run: bool
 
 

@@ -1,6 +1,6 @@
 """Jobs that write images: first the finest level, then each coarser one from the one before it.
 
-Each level is a stage of tasks over boxes of whole chunks, so that they run anywhere, and an
+Each level is a phase of tasks over boxes of whole chunks, so that they run anywhere, and an
 interrupted job is resumed. `BuildPyramid` makes an image from an array, or adds coarser levels to
 an image that has too few; the image keeps its old levels until the new ones are complete.
 """
@@ -21,7 +21,8 @@ from omnizarr.bulk.fill import (
     items_for,
     target_array,
 )
-from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of
+from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch, memory_of
+from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import RunOptions, WriteOptions, option, takes, told
 from omnizarr.bulk.output import HierarchyOutput, SeveralNodes
 from omnizarr.bulk.pyramid import (
@@ -94,10 +95,10 @@ class ImageOutput(HierarchyOutput):
         super().finish()
 
 
-def level_stages(
+def level_phases(
     images: Sequence[NewImage], output: HierarchyOutput, memory: int
-) -> list[Stage[Filled]]:
-    """Return one stage for each coarser level; a stage has that level of all images."""
+) -> list[Phase[Filled]]:
+    """Return one phase for each coarser level; a phase has that level of all images."""
 
     def tasks(level: int) -> Iterator[Task[Filled]]:
         for image in images:
@@ -114,21 +115,21 @@ def level_stages(
                 yield array, image.steps[level - 1], image.method, image_packing(array)
 
     count = max((len(image.steps) for image in images), default=0)
-    return [_level_stage(n, planned(n), partial(tasks, n), memory) for n in range(1, count + 1)]
+    return [_level_phase(n, planned(n), partial(tasks, n), memory) for n in range(1, count + 1)]
 
 
-def _level_stage(
+def _level_phase(
     number: int,
     planned: Iterator[tuple[Array, Factors, str, Packing]],
     tasks: Callable[[], Iterator[Task[Filled]]],
     memory: int,
-) -> Stage[Filled]:
-    """Return the stage of the tasks of a level, of arrays with their step, method and packing."""
+) -> Phase[Filled]:
+    """Return the phase of the tasks of a level, of arrays with their step, method and packing."""
     count = size = 0
     for array, step, method, packing in planned:
         count += level_task_count(array, step, method, memory, packing)
         size += array.nbytes
-    return Stage(f"level {number}", tasks, count, size, bytes_written=size)
+    return Phase(f"level {number}", tasks, count, size, bytes_written=size)
 
 
 def image_packing(level: Array) -> Packing:
@@ -266,8 +267,8 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
             operation,
             digest,
             [
-                Stage("level 0", copy, count, size, bytes_read=size),
-                *level_stages(images, output, memory),
+                Phase("level 0", copy, count, size, bytes_read=size),
+                *level_phases(images, output, memory),
             ],
             Filled(arrays=arrays, groups=len(nodes) - arrays, skipped=skipped),
             output,
@@ -307,8 +308,8 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
                     array = planned_array(location_of(group), *[*each.models.items()][number])
                     yield array, each.steps[number], each.method, each.packing
 
-        stages = [
-            _level_stage(have + n, planned(n), partial(output.tasks, n, memory), memory)
+        phases = [
+            _level_phase(have + n, planned(n), partial(output.tasks, n, memory), memory)
             for n in range(max(len(each.steps) for each in several))
         ]
         decisions = [
@@ -317,7 +318,7 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
             for path, model in each.models.items()
         ] or [f"the image has {have} levels already, down to {last.shape}"]
         return Plan(
-            operation, digest, stages, Filled(arrays=len(output.outputs)), output, decisions,
+            operation, digest, phases, Filled(arrays=len(output.outputs)), output, decisions,
             config.byte_size(self.memory or MEMORY, "memory"),
         )  # fmt: skip
 

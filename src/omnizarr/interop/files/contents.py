@@ -18,7 +18,7 @@ from omnizarr import registry
 from omnizarr.bulk.boxes import Box
 from omnizarr.bulk.fill import Source
 from omnizarr.errors import CannotExpress, InvalidArgument, NodeNotFound, known_names
-from omnizarr.extension import DEFAULT_FILL, paths
+from omnizarr.extension import DEFAULT_FILL, Patterns
 
 __all__ = ["ArrayEntry", "Box", "Contents", "ImageEntry", "Source", "detect", "read_contents"]
 HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -155,8 +155,7 @@ def raise_if_skipped(skipped: Mapping[str, str], verb: str) -> None:
 
 def is_below_any(path: str, patterns: Iterable[str]) -> bool:
     """Return True if a path, or a group above it, matches one of some patterns."""
-    places = [*paths.ancestors(path)[1:], path]
-    return any(paths.matches(each, p.strip("/")) for p in patterns for each in places)
+    return Patterns.of(patterns).match_node(path)
 
 
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:

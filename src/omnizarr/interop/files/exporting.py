@@ -26,7 +26,8 @@ from omnizarr import Array, Group, config, registry
 from omnizarr import open as open_zarr
 from omnizarr.bulk.boxes import item_bytes
 from omnizarr.bulk.fill import Filled, check_cast, check_sign
-from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, launch, memory_of
+from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch, memory_of
+from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import SOURCE, MemoryOptions, RunOptions, option, takes, told
 from omnizarr.bulk.output import Output
 from omnizarr.errors import (
@@ -245,7 +246,7 @@ class Export(ExportOptions, Job[Filled]):
             reasons = "; ".join(f"{k}: {v}" for k, v in writer.skipped.items())
             raise CannotExpress(f"nothing of {node.name} can be written to {file!r}: {reasons}")
         output = FileOutput(file, writer, self.overwrite)
-        stage: Stage[Filled] = Stage(
+        phase: Phase[Filled] = Phase(
             "write the file",
             lambda: writer.tasks(output.temporary),
             writer.count,
@@ -258,7 +259,7 @@ class Export(ExportOptions, Job[Filled]):
         return Plan(
             f"export {node.name} of {node.store!r} to {file}",
             key_digest("export", os.path.abspath(file)),
-            [stage],
+            [phase],
             Filled(len(writer.arrays), len(groups), 0, writer.skipped, writer.notes),
             output,
             decisions,

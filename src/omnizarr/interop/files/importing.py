@@ -25,7 +25,8 @@ from omnizarr.bulk.fill import (
     items_for,
     target_array,
 )
-from omnizarr.bulk.job import MEMORY, Job, Plan, Stage, Task, memory_of, run
+from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, memory_of, run
+from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import MemoryOptions, RunOptions, option, told
 from omnizarr.conventions.cf.packing import FILL, NAMES, find_word, mark_missing
 from omnizarr.conventions.ome.levels import NewImage, image_name, plan_image
@@ -33,7 +34,7 @@ from omnizarr.conventions.ome.model import Metadata, to_json
 from omnizarr.conventions.ome.pyramid import (
     ImageOutput,
     describe_image,
-    level_stages,
+    level_phases,
     node_documents,
     planned_array,
 )
@@ -144,7 +145,7 @@ class Import(MemoryOptions, Job[Filled]):
         return Plan(
             operation,
             digest,
-            [planned.first_stage(output, memory), *level_stages(planned.images, output, memory)],
+            [planned.first_phase(output, memory), *level_phases(planned.images, output, memory)],
             Filled(len(planned.nodes) - groups, groups, 0, contents.skipped, contents.notes),
             output,
             planned.decisions(),
@@ -402,8 +403,8 @@ class _Nodes:
         self.nodes[start] = GroupModel({**self.nodes[start].attributes, **root})
         self.nodes[paths.join(start, "OME")] = GroupModel(listed)
 
-    def first_stage(self, output: ImageOutput, memory: int) -> Stage[Filled]:
-        """Return the stage that reads the files."""
+    def first_phase(self, output: ImageOutput, memory: int) -> Phase[Filled]:
+        """Return the phase that reads the files."""
         models = {path: self.nodes[path] for path in self.sources}
 
         def tasks() -> Iterator[Task[Filled]]:
@@ -420,7 +421,7 @@ class _Nodes:
                 target = planned_array(output.location, path, model)
                 count += cut(target, _items_per_task(entry, memory)).count
                 size += int(np.prod(entry.shape, dtype=object)) * item_bytes(entry.dtype)
-        return Stage("read the files", tasks, count, size, bytes_read=size)
+        return Phase("read the files", tasks, count, size, bytes_read=size)
 
     def decisions(self) -> list[str]:
         """Return lines about what was chosen."""

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from omnizarr import Array, errors
-from omnizarr.bulk import copy as copying
 from omnizarr.errors import InvalidArgument
 from omnizarr.formats import by_name
 from omnizarr.hierarchy import create as hierarchy
@@ -23,7 +22,7 @@ from omnizarr.hierarchy.group import make_group
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import node_from_description
 from omnizarr.hierarchy.selection import ArrayConfig, as_source
-from omnizarr.interop.zarr import config, library
+from omnizarr.interop.zarr import config, copying, library
 from omnizarr.interop.zarr.arrays import ZarrArray
 from omnizarr.interop.zarr.codecs import to_zarr
 from omnizarr.interop.zarr.config import one_version, own_options

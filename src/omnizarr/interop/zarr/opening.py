@@ -7,8 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from omnizarr import Array, Group
-from omnizarr.bulk import copy as copying
-from omnizarr.bulk import copy_store as store_copying
 from omnizarr.errors import (
     InvalidArgument,
     NodeExists,
@@ -22,7 +20,7 @@ from omnizarr.hierarchy import open as hierarchy
 from omnizarr.hierarchy.group import make_group, open_node
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.lookup import find_node
-from omnizarr.interop.zarr import config, library
+from omnizarr.interop.zarr import config, copying, library
 from omnizarr.interop.zarr.arrays import ZarrArray
 from omnizarr.interop.zarr.config import one_version, warn_of_unused
 from omnizarr.interop.zarr.creation import (
@@ -410,7 +408,7 @@ def _copied(function: Callable[..., Any]) -> Callable[..., Any]:
 
 copy = _copied(copying.copy)
 copy_all = _copied(copying.copy_all)
-copy_store = _copied(store_copying.copy_store)
+copy_store = _copied(copying.copy_store)
 
 # The functions that take the place of zarr-python's.
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnizarr.bulk.batches import order
-from omnizarr.bulk.batches.order import Blocks, equal_blocks, find_blocks, shuffle
+from omnizarr.bulk import batches as order
+from omnizarr.bulk.batches import Blocks, equal_blocks, find_blocks, shuffle
 from omnizarr.chunk_grids import ListedAxis, RegularAxis
 
 

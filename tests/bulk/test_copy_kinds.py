@@ -18,7 +18,7 @@ from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
 from omnizarr.stores.zip.store import ZipStore
-from tests.bulk.test_copy_store import Failing, change, fill, values
+from tests.bulk.test_copy import Failing, change, fill, values
 from tests.servers.fixtures import Cloud
 from tests.servers.redis import redis_server
 
@@ -83,27 +83,27 @@ def test_a_copy_has_the_same_values_after_errors_updates_and_a_replacement(
     failing = Failing(target)
     failing.left = count // 2
     with pytest.raises(StoreError, match="no space left"):
-        oz.copy_hierarchy(source, failing)
+        oz.copy(source, failing)
     with pytest.raises(oz.NodeNotFound):
         oz.open(target)
     failing.left = 10**9
-    resumed = oz.copy_hierarchy(source, failing, resume=True, verify=True)
+    resumed = oz.copy(source, failing, resume=True, verify=True)
     assert values(target) == values(source)
     assert (resumed.copied, resumed.same) == (count, 0)
     np.testing.assert_array_equal(oz.open(target, path="data")[...], data)
 
-    again = oz.copy_hierarchy(source, target, update=True, compare="checksum")
+    again = oz.copy(source, target, update=True, compare="checksum")
     assert (again.copied, again.same) == (0, count)
     before = values(source)
     change(source, 5, seed)
     after = values(source)
-    updated = oz.copy_hierarchy(source, target, update=True, delete=True, verify=True)
+    updated = oz.copy(source, target, update=True, delete=True, verify=True)
     assert values(target) == after
     assert updated.erased == len(before.keys() - after.keys())
     assert updated.verified == updated.copied
 
     other = make(new)
     oz.create_array(other, path="old/data", data=data)
-    replaced = oz.copy_hierarchy(source, other, overwrite=True)
+    replaced = oz.copy(source, other, overwrite=True)
     assert values(other) == after
     assert replaced.copied == len(after)

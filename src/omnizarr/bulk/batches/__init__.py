@@ -1,1 +1,0 @@
-"""Shuffled batches of rows, as machine learning reads."""
