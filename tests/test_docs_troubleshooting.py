@@ -156,7 +156,7 @@ CASES: list[Callable[[], object]] = [
     lambda: oz.open("run.zarr")["tmep"],
     replaced,
     lambda: oz.create_array("ocean.zarr", shape=3),
-    lambda: oz.open("ocean.zarr"),
+    lambda: oz.open("ocean.zarr", kind="group"),
     lambda: oz.open("ocean.zarr").__setitem__(0, 1),
     damaged,
     lambda: oz.open("run.zarr/temp").read(missing="raise"),

@@ -281,7 +281,12 @@ def test_the_metadata_and_not_the_store_determines_the_separator(
 ) -> None:
     with oz.storage.ZipStore(tmp_path / "x.zip", mode="w") as store:
         made = oz.create_array(
-            store, shape=(4, 4), chunks=(2, 2), dtype="i4", chunk_key_encoding=separator
+            store,
+            shape=(4, 4),
+            chunks=(2, 2),
+            dtype="i4",
+            chunk_key_encoding=separator,
+            zarr_format=2,
         )
         made[...] = 5
         assert f"1{separator}1" in list(store.list())

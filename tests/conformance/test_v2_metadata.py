@@ -85,7 +85,7 @@ def test_each_of_the_eight_names_is_required(name: str) -> None:
     "options",
     [
         {},
-        {"compressor": None},
+        {"compressors": None},
         {"fill_value": None},
         {"filters": [{"id": "delta", "dtype": "<f8"}]},
         {"order": "F", "attributes": {"a": 1}, "dimension_names": ["x"]},

@@ -263,7 +263,7 @@ def test_an_inexpressible_array_is_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     ("options", "name"),
     [
-        ({"compressor": {"id": "zlib", "level": 4}}, "numcodecs.zlib"),
+        ({"compressors": {"id": "zlib", "level": 4}}, "numcodecs.zlib"),
         ({"filters": [{"id": "delta", "dtype": "<i4"}]}, "numcodecs.delta"),
     ],
 )

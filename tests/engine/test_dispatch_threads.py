@@ -90,7 +90,7 @@ def test_a_shorter_shard_after_the_index_was_read_is_no_damage(
 ) -> None:
     if name == "LMDBStore":
         pytest.importorskip("lmdb")
-    made: Any = getattr(oz, name)
+    made: Any = getattr(oz.storage, name)
     later: list[bytes] = []
 
     class Replaced(made):  # type: ignore[misc]

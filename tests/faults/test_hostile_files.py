@@ -150,8 +150,9 @@ def test_an_array_with_2_to_the_62_chunks_is_inspected_quickly(inner: bool, tmp_
     assert 2**62 - report.absent <= 1
     with pytest.raises(oz.SelectionError, match="too many to list"):
         array.chunks_present()
-    with pytest.raises(oz.InvalidMetadata, match="along one axis"):
-        _ = array.write_chunk_sizes
+    if not inner:
+        with pytest.raises(oz.InvalidMetadata, match="along one axis"):
+            _ = array.write_chunk_sizes
     if inner:
         with pytest.raises(oz.ChunkError, match="shorter than its index"):
             _ = array.nchunks_initialized

@@ -131,8 +131,8 @@ def test_waiting_for_another_process_can_be_interrupted(location: Path) -> None:
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        from omnizarr.concurrency.file_locks import locked
-        with locked(location, ["c/0/0"], "chunks"):
+        from omnizarr.concurrency.file_locks import locked_files
+        with locked_files(location, ["c/0/0"], "chunks"):
             os.write(writing, b"!")
             time.sleep(30)
         os._exit(0)

@@ -88,7 +88,7 @@ def functions() -> dict[str, list[Call]]:
             lambda at, to: oz.copy(at, to),
             lambda at, _: copying.copy_store(at, at),
             lambda at, to: copying.copy_store(_filled(to).store, at),
-            lambda at, to: copying.copy_all(oz.open(at), _filled(to)),
+            lambda at, to: copying.copy_all(oz.open(at, kind="group"), _filled(to)),
             lambda at, _: copying.from_array(at, data=OTHER, name="a"),
             lambda at, _: copying.copy(oz.open(at, path="g/b"), oz.open(at, "r+"), "a"),
             lambda at, _: copying.copy(oz.open(at, path="g"), oz.open(at, "r+"), "a"),
@@ -143,7 +143,7 @@ def functions() -> dict[str, list[Call]]:
             lambda at, _: oz.open(at, "w-", path="a", **new, kind="array"),
             lambda at, _: oz.open(at, path="g", **new, kind="array"),
             lambda at, _: oz.open(at, "a", path="a"),
-            lambda at, _: oz.open(at, "w-"),
+            lambda at, _: oz.open(at, "w-", kind="group"),
         ],
     }
     return calls
@@ -170,7 +170,7 @@ def methods() -> dict[str, list[Call]]:
             return oz.open(at, "r+")
 
     def group(at: Path) -> Any:
-        return oz.open(at, "r+")
+        return oz.open(at, "r+", kind="group")
 
     calls: dict[str, list[Call]] = {
         "resize": [lambda at, _: array(at).resize((5, 5)), lambda at, _: array(at).resize((0, 9))],

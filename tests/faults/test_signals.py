@@ -53,8 +53,8 @@ def test_waiting_for_a_lock_of_another_process_continues_after_signals(tmp_path:
     array = oz.create_array(tmp_path / "x", data=DATA, chunks=DATA.shape)
     code = """
     import sys
-    from omnizarr.concurrency.file_locks import locked
-    with locked(sys.argv[1], ["c/0/0"], "chunks"):
+    from omnizarr.concurrency.file_locks import locked_files
+    with locked_files(sys.argv[1], ["c/0/0"], "chunks"):
         print("locked", flush=True)
         sys.stdin.readline()
     """

@@ -369,13 +369,13 @@ def described(
         options["codecs"] = draw(codecs(dtype, len(shape)))
     else:
         options["order"] = draw(st.sampled_from("CF"))
-        options["compressor"] = draw(old_compressors(format))
+        options["compressors"] = draw(old_compressors(format))
     if shards and format in (3, "3-draft") and shape and draw(st.booleans()):
         options["shards"] = tuple(n * draw(st.integers(1, 3)) for n in chunks)
     if format == 2:
         options["filters"] = draw(filters(dtype)) or None
     if format != 1:
-        options["dimension_separator"] = draw(st.sampled_from("./"))
+        options["chunk_key_encoding"] = draw(st.sampled_from("./"))
     if format in (3, "3-draft") and dtype.kind not in "TO":
         dtype = dtype.newbyteorder("<")  # their byte order is a matter of the codecs
     fill = draw(fills(format, dtype))

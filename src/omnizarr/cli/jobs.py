@@ -232,7 +232,7 @@ def run_job(job: Job[O], where: Where, given: Job[O] | None = None) -> O:
 
 
 class _Record(Generic[O]):
-    """What is known about a job that writes, in a folder of the user's, for ``--resume``.
+    """Remember a job that writes in a folder of the user's, for ``--resume``.
 
     A job that is complete is not run again, unless its source or its result has changed since.
     """

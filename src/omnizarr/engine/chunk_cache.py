@@ -206,7 +206,7 @@ _lock = fork.lock()
 
 
 class _Nesting(threading.local):
-    """Whether this thread is in the middle of a read through a cache."""
+    """True while this thread is in the middle of a read through a cache."""
 
     inside = False
 

@@ -345,14 +345,14 @@ def key_encoding(format: Format, options: ArrayOptions) -> Named:
         given = given.to_dict()
     if given in ("/", "."):
         return format.key_encoding(given)
-    if isinstance(given, str):
+    if isinstance(given, str) and len(given) > 1:  # one character is meant as a separator
         return with_defaults("chunk_key_encoding", Named(given))
     if isinstance(given, dict) and isinstance(given.get("name"), str):
         config = dict(given.get("configuration", {}))
         if "separator" in given:
             config["separator"] = given["separator"]
         return with_defaults("chunk_key_encoding", Named(given["name"], config))
-    raise InvalidArgument(f"chunk_key_encoding: expected '/', '.' or its JSON, got {given!r}")
+    raise InvalidArgument(f"chunk_key_encoding: expected '/', '.', a name or its JSON, got {given!r}")
 
 
 def _fill(options: ArrayOptions, data_type: DataType, format: Format) -> FillValue:

@@ -1,4 +1,4 @@
-"""What the stores in databases share; `TransactionStore` is all of a store but its transactions.
+"""Share what stores in databases have in common: all of a store but its transactions.
 
 A generation is a digest of the value, so that data of other programs has one too.
 """

@@ -1,4 +1,4 @@
-"""Who is let in: requests are checked by host, method, size, rate, number and token."""
+"""Check requests before they are answered: by host, method, size, rate, number and token."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ServerLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """Who may read what of a store that is served; see `omnizarr.serving`."""
+    """Say who may read what of a store that is served; see `omnizarr.serving`."""
 
     token: str | None = None
     listing: bool = True

@@ -75,7 +75,7 @@ class Served:
     def __init__(self, store: Store, options: ServerOptions) -> None:
         limits, origins = options.limits, options.origins
         self._memory = AnswerMemory(lambda: limits.memory, limits.share, limits.wait_seconds)
-        self._turns = FairShare(self._at_once, 1.0, limits.wait_seconds)
+        self._running = FairShare(self._at_once, 1.0, limits.wait_seconds)
         self._stored = keys.StoredValues(self._memory)
         # Notebooks have another origin; who may read the values may also show the page.
         around = ("*", "vscode-webview:") if "*" in origins else ("'self'", *origins)
@@ -99,7 +99,7 @@ class Served:
 
         Clients take turns, so that one with many requests does not hold up others.
         """
-        with await self._turns.take(client, 1):
+        with await self._running.take(client, 1):
             if has_low_latency(self.store):
                 return await aio.run(function, *args)
             return await asyncio.wrap_future(_requests.submit(function, *args))

@@ -148,6 +148,7 @@ def preview(node: Any, *, at: Mapping[str, int] | None = None, pixels: int = PIX
         pixels: The least number of pixels along the longer side, if there are as many elements.
 
     Raises:
+        InvalidArgument: If `pixels` is less than 1.
         NodeNotFound: If there is nothing at the path.
         WrongNode: If there are no numbers to show.
 

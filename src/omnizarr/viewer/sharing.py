@@ -1,4 +1,4 @@
-"""What clients share: memory for answers, and turns to decode."""
+"""Share memory for answers, and the right to decode, among clients."""
 
 from __future__ import annotations
 

@@ -337,7 +337,7 @@ def test_convert_in_place_gives_an_image_the_metadata_of_the_other_zarr() -> Non
 def test_convert_refuses_results_that_are_no_longer_images(change: str) -> None:
     """B2, B3: other chunk keys, and a Zarr version that no OME-Zarr version is based on."""
     there: dict[str, bytes] = {}
-    options = {"dots": {"zarr_format": 2, "chunk_key_encoding": "."},
+    options = {"dots": {"zarr_format": 2, "dimension_separator": "."},
                "draft": {"zarr_format": "3-draft"}}[change]  # fmt: skip
     for version in ("0.4", "0.5"):
         with pytest.raises((oz.InvalidArgument, oz.CannotExpress), match=r"OME-Zarr"):

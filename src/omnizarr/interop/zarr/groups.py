@@ -225,7 +225,7 @@ class ZarrGroup(nodes.ZarrNode, Group):
         if data is not None:
             values = np.asanyarray(data) if not hasattr(data, "dtype") else data
             options = {"shape": values.shape, "dtype": values.dtype, **options}
-        made = self.create_array(name, **options)
+        made = self.create_array(name, **{"dtype": "f8", **options})
         if data is not None:
             made[...] = data
         return made
