@@ -41,7 +41,6 @@ from omnizarr.stores import (
     can_list,
     file_root,
     get_existing,
-    has_cheap_requests,
     has_low_latency,
     list_dir,
     list_prefix,
@@ -167,15 +166,17 @@ def find_node(
     Consolidated metadata that do not exist are an error if they are used, and `need_consolidated`.
     `again`: look twice, as the node may just be absent while it is replaced.
     """
-    one_by_one = has_cheap_requests(store) and kind is None and not prefer_group
+    facts = traits(store)
+    separator = separator or facts.separator
+    one_by_one = facts.cheap_requests and kind is None and not prefer_group
     if one_by_one and zarr_format is None:
-        own = own_documents(path, store.get, separator or default_separator(store))
+        own = own_documents(path, store.get, separator)
         if own is not None:
             location = Location(store, path, own[0], read_only, missing=missing)
             if (array := _read_array(location, own[1])) is not None:
                 return location, array
     wanted = None if zarr_format is None else by_name(zarr_format).name
-    probe = Probe(path, wanted, separator or default_separator(store), kind)
+    probe = Probe(path, wanted, separator, kind)
     name = use_consolidated if isinstance(use_consolidated, str) else None
     more = partial(consolidated.probe_keys, path=path, name=name) if use_consolidated else _no_keys
     metadata = _fetch_likely(store, probe, more)

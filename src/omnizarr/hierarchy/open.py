@@ -163,7 +163,7 @@ def open(
         '/a'
     """
     check_missing(missing)
-    given: dict[str, Any] = {k: options.get(k) for k in _NEW}
+    given: dict[str, Any] = {k: options.get(k) for k in _NEW} if options else dict.fromkeys(_NEW)
     rest: Any = {k: v for k, v in options.items() if k not in _NEW} if options else {}
     if kind not in (None, "array", "group"):
         raise InvalidArgument(f"kind must be 'array' or 'group', got {kind!r}")

@@ -352,7 +352,7 @@ def key_encoding(format: Format, options: ArrayOptions) -> Named:
         if "separator" in given:
             config["separator"] = given["separator"]
         return with_defaults("chunk_key_encoding", Named(given["name"], config))
-    raise InvalidArgument(f"chunk_key_encoding: expected '/', '.', a name or its JSON, got {given!r}")
+    raise InvalidArgument(f"chunk_key_encoding: expected '/', '.' or JSON, got {given!r}")
 
 
 def _fill(options: ArrayOptions, data_type: DataType, format: Format) -> FillValue:
