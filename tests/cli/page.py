@@ -1,4 +1,4 @@
-"""The commands in docs/command-line.md, made from their own help and output.
+"""The commands in docs/generated/commands.md, made from their own help and output.
 
 After a change of a command, run ``python -m tests.cli.page`` from the top of the project. The JSON
 of a command is shown as the types of what it prints for the data that `make_samples` writes.
@@ -27,7 +27,7 @@ import omnizarr as oz
 from omnizarr.cli.main import COMMANDS, main
 from omnizarr.stores.local.atomic_files import PARTIAL
 
-PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
+PAGE = Path(__file__).parents[2] / "docs" / "generated" / "commands.md"
 MARK = "<!-- What follows is made by `python -m tests.cli.page` from the commands themselves. -->\n"
 
 # Objects whose members depend on the data.

@@ -1,4 +1,4 @@
-"""docs/command-line.md, and what every command has."""
+"""docs/generated/commands.md, and what every command has."""
 
 from __future__ import annotations
 
