@@ -2,8 +2,8 @@
 
 Every cell is one action on one array: read or write all of it, read a box, or change one. The
 pipelines take turns within a cell, first one then the other, and the best of each counts.
-``python -m benchmarks.zarr_pipeline`` writes the table of ``docs/zarr-python.md`` in about 15
-minutes; ``--quick`` takes fewer chunk sizes and less data, and prints it only. Files are below
+``python -m benchmarks.zarr_pipeline`` writes docs/generated/pipeline.md in about 15 minutes;
+``--quick`` takes fewer chunk sizes and less data, and prints it only. Files are below
 ``TMPDIR``.
 """
 
@@ -47,7 +47,7 @@ CODECS: dict[str, Any] = {
     "blosc": BloscCodec(cname="lz4", clevel=5, shuffle="shuffle"),
 }
 ACTIONS = ("read", "read part", "write", "write part")
-PAGE = Path(__file__).parents[1] / "docs" / "zarr-python.md"
+PAGE = Path(__file__).parents[1] / "docs" / "generated" / "pipeline.md"
 MARKS = "<!-- pipelines: begin -->", "<!-- pipelines: end -->"
 LATENCY = 0.002  # seconds, of the server on this machine
 RUNS, SECONDS = 12, 2.0  # of one cell at most, but three runs of each pipeline

@@ -1,4 +1,4 @@
-"""The table of docs/zarr-python.md, from the names of the newest zarr-python and omnizarr.
+"""The table of docs/generated/zarr-names.md, from the names of the newest zarr-python and omnizarr.
 
 ``python -m tests.compatibility.table`` writes it. A name or parameter that we lack needs a
 reason in `reasons.py`; so does one that means something else here.
@@ -18,7 +18,7 @@ import omnizarr.storage
 from omnizarr import zarr
 from tests.compatibility import names, reasons
 
-PAGE = Path(__file__).parents[2] / "docs" / "zarr-python.md"
+PAGE = Path(__file__).parents[2] / "docs" / "generated" / "zarr-names.md"
 START, END = "<!-- table -->\n", "<!-- /table -->"
 
 

@@ -1,4 +1,4 @@
-"""docs/zarr-python.md describes every name of zarr-python correctly."""
+"""docs/generated/zarr-names.md describes every name of zarr-python correctly."""
 
 from __future__ import annotations
 
