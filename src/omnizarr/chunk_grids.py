@@ -27,9 +27,9 @@ from omnizarr.model.fields import Fields
 from omnizarr.model.node import check_members, invalid
 
 __all__ = [
-    "Axis",
     "AxisIntersection",
     "Grid",
+    "GridAxis",
     "ListedAxis",
     "RegularAxis",
     "bind",
@@ -72,7 +72,7 @@ def covering(named: Named, shape: tuple[int, ...], unit: tuple[int, ...] | None 
 # Axes and grids
 
 
-class Axis(Protocol):
+class GridAxis(Protocol):
     """One axis of an array, cut into chunks."""
 
     @property
@@ -153,7 +153,7 @@ class ListedAxis:
 class Grid:
     """The chunks of an array."""
 
-    axes: tuple[Axis, ...]
+    axes: tuple[GridAxis, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -232,7 +232,7 @@ class AxisIntersection:
         ]
 
 
-def intersect(axis: Axis, start: int, size: int, step: int) -> AxisIntersection:
+def intersect(axis: GridAxis, start: int, size: int, step: int) -> AxisIntersection:
     """Return where `size` positions from `start` on, `step` apart, meet the chunks of an axis."""
     chunks = _chunks(axis, start, size, step)
     if len(chunks) == 1:  # most small reads
@@ -253,7 +253,7 @@ def intersect(axis: Axis, start: int, size: int, step: int) -> AxisIntersection:
     return AxisIntersection(*kept_rows, step)
 
 
-def _chunks(axis: Axis, start: int, size: int, step: int) -> Integers:
+def _chunks(axis: GridAxis, start: int, size: int, step: int) -> Integers:
     """Return the chunks from the first position to the last, or, of very many, those with one."""
     if not size:
         return np.zeros(0, np.int64)
@@ -304,7 +304,7 @@ def bind_rectilinear(named: Named, shape: tuple[int, ...]) -> Grid:
     )
 
 
-def _axis(named: Named, number: int, length: int, stated: Any) -> Axis:
+def _axis(named: Named, number: int, length: int, stated: Any) -> GridAxis:
     where = f"chunk_shapes[{number}]"
 
     def positive(value: Any, place: str) -> int:

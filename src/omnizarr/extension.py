@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from omnizarr._json import dumps as dumps
     from omnizarr._json import kind_of as kind_of
     from omnizarr._json import load_object as load_object
-    from omnizarr.chunk_grids import Axis as Axis
     from omnizarr.chunk_grids import Grid as Grid
+    from omnizarr.chunk_grids import GridAxis as GridAxis
     from omnizarr.chunk_grids import Integers as Integers
     from omnizarr.chunk_grids import RegularAxis as RegularAxis
     from omnizarr.chunk_key_encodings import ChunkKeyEncoding as ChunkKeyEncoding
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from omnizarr.engine import chunk_context as chunk_context
     from omnizarr.engine import kernel as kernel
     from omnizarr.engine.kernel import empty as empty
-    from omnizarr.engine.missing_chunks import Filled as Filled
+    from omnizarr.engine.missing_chunks import FilledParts as FilledParts
     from omnizarr.formats import Documents as Documents
     from omnizarr.formats import Format as Format
     from omnizarr.formats import Probe as Probe
@@ -311,7 +311,7 @@ _LATER = {
     "dumps": "_json:dumps",
     "kind_of": "_json:kind_of",
     "load_object": "_json:load_object",
-    "Axis": "chunk_grids:Axis",
+    "GridAxis": "chunk_grids:GridAxis",
     "Grid": "chunk_grids:Grid",
     "Integers": "chunk_grids:Integers",
     "RegularAxis": "chunk_grids:RegularAxis",
@@ -356,7 +356,7 @@ _LATER = {
     "chunk_context": "engine:chunk_context",
     "kernel": "engine.kernel",
     "empty": "engine.kernel:empty",
-    "Filled": "engine.missing_chunks:Filled",
+    "FilledParts": "engine.missing_chunks:FilledParts",
     "Documents": "formats:Documents",
     "Format": "formats:Format",
     "Probe": "formats:Probe",

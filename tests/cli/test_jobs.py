@@ -102,17 +102,17 @@ def test_resume_finds_what_was_complete_when_a_run_was_killed(
     lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed when a result was visible, before that was noted."""
-    note = jobs._Record._write
+    note = jobs._JobRecord._write
 
     def killed(self: Any, source: Any, result: Any = None, outcome: Any = None) -> None:
         if result is not None and self.job.source == "lake/b.zarr":
             raise KeyboardInterrupt
         note(self, source, result, outcome)
 
-    monkeypatch.setattr(jobs._Record, "_write", killed)
+    monkeypatch.setattr(jobs._JobRecord, "_write", killed)
     assert run("rechunk", "lake", "out", "--chunks", "5,5").exit_code == 4
     assert not Path("out/sub").exists()
-    monkeypatch.setattr(jobs._Record, "_write", note)
+    monkeypatch.setattr(jobs._JobRecord, "_write", note)
     before = modified("out/b.zarr/t/.zarray")
     result = run("rechunk", "lake", "out", "--chunks", "5,5", "--resume")
     assert result.exit_code == 0, result.output

@@ -48,7 +48,9 @@ def test_a_card_shows_every_text_as_it_is(
 def test_a_drawing_of_any_grid_is_small_and_stays_inside(shape: list[int], data: Any) -> None:
     chunks = [data.draw(st.integers(1, n)) for n in shape]
     shards = [data.draw(st.sampled_from([c, c * 2])) for c in chunks]
-    drawn = info.drawing(info.Grid(shape, chunks, data.draw(st.sampled_from([None, shards]))))
+    drawn = info.drawing(
+        info.GridSummary(shape, chunks, data.draw(st.sampled_from([None, shards])))
+    )
     assert len(drawn) < 20_000
     svg = parsed(drawn).find("svg")
     assert svg is not None

@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnizarr.chunk_grids import Axis, ListedAxis, RegularAxis
+from omnizarr.chunk_grids import GridAxis, ListedAxis, RegularAxis
 from omnizarr.indexing import boxes
 
 
 @st.composite
-def axes_of_chunks(draw: st.DrawFn) -> Axis:
+def axes_of_chunks(draw: st.DrawFn) -> GridAxis:
     """Return an axis of up to 20 elements, in chunks of one length or of several."""
     length = draw(st.integers(0, 20))
     if draw(st.booleans()):
@@ -24,7 +24,7 @@ def axes_of_chunks(draw: st.DrawFn) -> Axis:
 
 @given(st.data(), st.lists(axes_of_chunks(), max_size=3), st.integers(1, 400))
 def test_boxes_cover_a_region_once_and_split_no_chunk(
-    data: st.DataObject, axes: list[Axis], items: int
+    data: st.DataObject, axes: list[GridAxis], items: int
 ) -> None:
     shape = [axis.length for axis in axes]
     ends = [sorted((data.draw(st.integers(0, n)), data.draw(st.integers(0, n)))) for n in shape]

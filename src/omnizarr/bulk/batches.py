@@ -26,8 +26,8 @@ from omnizarr import Array, Group, View
 from omnizarr.bulk.boxes import chunk_axes, stored_axes
 from omnizarr.errors import InvalidArgument, WrongType
 from omnizarr.extension import (
-    Axis,
     AxisSelection,
+    GridAxis,
     Integers,
     RegularAxis,
     ThreadPool,
@@ -324,7 +324,7 @@ class Blocks:
         return int(self.bounds[-1])
 
 
-def find_blocks(pick: Pick, stored: Axis, chunks: Axis, most: int) -> Blocks:
+def find_blocks(pick: Pick, stored: GridAxis, chunks: GridAxis, most: int) -> Blocks:
     """Return the blocks of the rows at some positions of an axis.
 
     `stored` is the partition of the axis into shards, `chunks` that into chunks; a block has at
@@ -348,7 +348,7 @@ def equal_blocks(count: int, most: int) -> Blocks:
     return Blocks(_cut(np.empty(0, np.int64), count, size))
 
 
-def _limited(stored: Axis, chunks: Axis, most: int, count: int) -> Axis:
+def _limited(stored: GridAxis, chunks: GridAxis, most: int, count: int) -> GridAxis:
     """Return the partition into shards, or into fewer rows where those are more than `most`."""
     if not isinstance(stored, RegularAxis):
         return stored

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from omnizarr import Array
 from omnizarr.extension import (
-    Axis,
     BoundArray,
     Boxes,
+    GridAxis,
     RegularAxis,
     bound_array,
     boxes,
@@ -61,13 +61,13 @@ def corners(box: Box) -> tuple[tuple[int, int], ...]:
     return tuple((side.start, side.stop) for side in box)
 
 
-def stored_axes(array: Array | BoundArray) -> tuple[Axis, ...]:
+def stored_axes(array: Array | BoundArray) -> tuple[GridAxis, ...]:
     """Return the partition of each axis into stored values: shards, or chunks if not sharded."""
     bound = _bound(array)
     return _regular(bound, packed_shard_shape(bound.model))
 
 
-def chunk_axes(array: Array | BoundArray) -> tuple[Axis, ...]:
+def chunk_axes(array: Array | BoundArray) -> tuple[GridAxis, ...]:
     """Return the partition of each axis into chunks: inner chunks if sharded."""
     bound = _bound(array)
     return _regular(bound, inner_chunk_shape(bound.model))
@@ -77,7 +77,7 @@ def _bound(array: Array | BoundArray) -> BoundArray:
     return array if isinstance(array, BoundArray) else bound_array(array)
 
 
-def _regular(array: BoundArray, chunks: tuple[int, ...] | None) -> tuple[Axis, ...]:
+def _regular(array: BoundArray, chunks: tuple[int, ...] | None) -> tuple[GridAxis, ...]:
     return array.grid.axes if chunks is None else tuple(map(RegularAxis, array.model.shape, chunks))
 
 

@@ -43,7 +43,7 @@ Progress = Callable[[int, int, str], None]
 UNIT_BYTES = 2**24
 
 
-class Packing(Protocol):
+class LevelPacking(Protocol):
     """The meaning of stored numbers: which of them are missing, and their sign."""
 
     @property
@@ -61,7 +61,7 @@ class Packing(Protocol):
         """Return a mask of the stored numbers that mark missing values."""
 
 
-def check_packing(method: str, packing: Packing | None) -> Packing | None:
+def check_packing(method: str, packing: LevelPacking | None) -> LevelPacking | None:
     """Return the packing if a method must heed it, else None; raise if the method cannot."""
     if packing is None or not (packing.leaves_out or packing.signed is not None):
         return None
@@ -78,7 +78,7 @@ def downsample(
     factors: Sequence[int],
     method: str,
     out: Values | None = None,
-    packing: Packing | None = None,
+    packing: LevelPacking | None = None,
 ) -> Values:
     """Return `values` downsampled, in `out` if given; `gaussian` repeats the border elements."""
     packing = check_packing(method, packing)
@@ -100,7 +100,7 @@ def downsample(
 
 
 def _of_present(
-    values: Values, factors: Factors, method: str, out: Values, packing: Packing
+    values: Values, factors: Factors, method: str, out: Values, packing: LevelPacking
 ) -> None:
     """Fill `out` with the mean or maximum of the numbers in each block that are not missing."""
     absent = packing.is_missing(values)
@@ -350,7 +350,7 @@ def _in_threads(
     factors: tuple[int, ...],
     method: str,
     out: Values,
-    packing: Packing | None = None,
+    packing: LevelPacking | None = None,
 ) -> None:
     """Downsample `values` into `out`, in as many threads as reads and writes may use.
 
@@ -385,7 +385,7 @@ class Pyramid:
     unit: tuple[int, ...]
     progress: Progress | None = None
     stored: bool = False  # True if the source is the first level itself
-    packing: Packing | None = None
+    packing: LevelPacking | None = None
     _done: int = field(default=0, init=False)
 
     def run(self) -> None:
@@ -484,7 +484,7 @@ def fill_levels(
     steps: Sequence[tuple[int, ...]],
     method: str,
     progress: Progress | None,
-    packing: Packing | None = None,
+    packing: LevelPacking | None = None,
 ) -> None:
     """Store a source in the first array and its coarser levels in the others."""
     packing = check_packing(method, packing) if steps else None
@@ -525,7 +525,7 @@ class ReduceBox:
     factors: tuple[int, ...]
     method: str
     box: tuple[tuple[int, int], ...]
-    packing: Packing | None = None
+    packing: LevelPacking | None = None
 
     def __call__(self) -> Filled:
         gaussian_border = gaussian_reach(self.factors) if self.method == "gaussian" else None
@@ -553,7 +553,7 @@ def level_tasks(
     factors: Sequence[int],
     method: str,
     memory: int,
-    packing: Packing | None = None,
+    packing: LevelPacking | None = None,
 ) -> Iterator[Task[Filled]]:
     """Yield the tasks that compute one level from the next finer one, which is complete."""
     packing = check_packing(method, packing)
@@ -569,7 +569,11 @@ def level_tasks(
 
 
 def level_task_count(
-    target: Array, factors: Sequence[int], method: str, memory: int, packing: Packing | None = None
+    target: Array,
+    factors: Sequence[int],
+    method: str,
+    memory: int,
+    packing: LevelPacking | None = None,
 ) -> int:
     """Return the number of tasks that `level_tasks` yields."""
     packing = check_packing(method, packing)
@@ -577,7 +581,7 @@ def level_task_count(
 
 
 def _items(
-    target: Array, factors: Sequence[int], method: str, memory: int, packing: Packing | None
+    target: Array, factors: Sequence[int], method: str, memory: int, packing: LevelPacking | None
 ) -> int:
     """Return how many elements of a level a task may compute: it reads several times as many."""
     compiled = packing is None and (method in _COMPILED or method == "nearest")

@@ -21,7 +21,7 @@ from omnizarr.bulk import job
 from omnizarr.bulk.checks.chunks import RUN_BYTES, SLAB_BYTES
 from omnizarr.bulk.checks.documents import Hierarchy
 from omnizarr.bulk.checks.findings import Finding, FindingsFile, Level, VerifyReport
-from omnizarr.bulk.checks.keys import Listing, chunk_bytes
+from omnizarr.bulk.checks.keys import KeyListing, chunk_bytes
 from omnizarr.bulk.checks.shards import BATCH_BYTES
 from omnizarr.bulk.job import Job, Phase, Plan
 from omnizarr.bulk.journal import Task, task_id
@@ -99,7 +99,7 @@ class Verify(VerifyOptions, Job[VerifyReport]):
         digest = key_digest("verify", identity, path, hierarchy.digest, *options)
         level: Level = "error" if self.missing == "error" else "warning"
         missing = None if self.missing == "count" else level
-        listing = Listing(hierarchy, self.depth, missing, self.sample)
+        listing = KeyListing(hierarchy, self.depth, missing, self.sample)
         size = sum(map(_grid_bytes, hierarchy.bound()))
         phases = [Phase("check chunks", partial(self._tasks, listing), size=size)]
         return Plan(
@@ -111,7 +111,7 @@ class Verify(VerifyOptions, Job[VerifyReport]):
             memory=tasks_at_once * max(map(_task_memory, hierarchy.bound()), default=0),
         )
 
-    def _tasks(self, listing: Listing) -> Iterator[Task[VerifyReport]]:
+    def _tasks(self, listing: KeyListing) -> Iterator[Task[VerifyReport]]:
         """Yield all tasks, and a last one that knows their number."""
         start, number = listing.start, 0
         conventions = _conventions(start, self.depth) if self.conventions else ()

@@ -13,7 +13,7 @@ import omnizarr
 from omnizarr.bulk.options import ConvertOptions, CopyOptions, RechunkOptions
 from omnizarr.cli.answers import Answer, run_each
 from omnizarr.cli.jobs import (
-    Pair,
+    PathPair,
     Where,
     find_pairs,
     planned,
@@ -80,9 +80,9 @@ def copy(
         target = destination if len(sources) == 1 else _below(destination, source)
         found = None if zarr_format is None else find_pairs(source, target, storage_options, there)
         several = several or found is not None
-        pairs += [Pair(source, target)] if found is None else found
+        pairs += [PathPair(source, target)] if found is None else found
 
-    def describe(pair: Pair, replaces: bool) -> Job[Any]:
+    def describe(pair: PathPair, replaces: bool) -> Job[Any]:
         job = omnizarr.jobs.Copy(
             pair.source,
             pair.destination,
@@ -93,7 +93,7 @@ def copy(
         converts = zarr_format is not None and job.converts(zarr_format)
         return job.conversion(str(zarr_format)) if converts else job
 
-    def work(job: Any, pair: Pair) -> Answer:
+    def work(job: Any, pair: PathPair) -> Answer:
         if not isinstance(job, omnizarr.jobs.Copy):
             if where.dry_run:
                 return planned(job, where, alone=not several)
@@ -238,7 +238,7 @@ def convert(
             overwrite,
         )
 
-    def describe(pair: Pair, replaces: bool) -> Job[Any]:
+    def describe(pair: PathPair, replaces: bool) -> Job[Any]:
         options: dict[str, Any] = {"storage_options": storage_options, "overwrite": replaces}
         if layout:
             names = ("zarr_format", "memory", "destination_options")
@@ -250,7 +250,7 @@ def convert(
             pair.source, pair.destination, measure=measure, **given, **options
         )
 
-    def work(job: Job[Any], pair: Pair) -> Answer:
+    def work(job: Job[Any], pair: PathPair) -> Answer:
         if where.dry_run:
             return planned(job, where, alone=pairs is None)
         report: Any = run_job(job, where)
@@ -259,13 +259,13 @@ def convert(
         return _converted(report, str(zarr_format), pair, where, brief=pairs is not None)
 
     return run_pairs(
-        pairs or [Pair(source, destination)], describe, work, where,
+        pairs or [PathPair(source, destination)], describe, work, where,
         verb="converted", overwrite=overwrite, several=pairs is not None,
         options=there or storage_options,
     )  # fmt: skip
 
 
-def _all_of(pairs: list[Pair] | None) -> str:
+def _all_of(pairs: list[PathPair] | None) -> str:
     return "" if pairs is None else f" the {counted(len(pairs), 'hierarchy')} in"
 
 
@@ -325,7 +325,7 @@ def _undo(
 
 
 def _converted(
-    report: ConvertReport, zarr_format: str, pair: Pair, where: Where, *, brief: bool = False
+    report: ConvertReport, zarr_format: str, pair: PathPair, where: Where, *, brief: bool = False
 ) -> Answer:
     """Return the result of a conversion; a brief one says only which chunks are damaged."""
 
@@ -422,7 +422,7 @@ def rechunk(
             overwrite,
         )
 
-    def describe(pair: Pair, replaces: bool) -> Job[Any]:
+    def describe(pair: PathPair, replaces: bool) -> Job[Any]:
         return omnizarr.jobs.Rechunk(
             pair.source,
             pair.destination,
@@ -431,13 +431,13 @@ def rechunk(
             **given,
         )
 
-    def work(job: Job[Any], pair: Pair) -> Answer:
+    def work(job: Job[Any], pair: PathPair) -> Answer:
         if where.dry_run:
             return planned(job, where, alone=pairs is None)
         return _rechunked(run_job(job, where), pair, where, pairs is not None)
 
     return run_pairs(
-        pairs or [Pair(source, destination)], describe, work, where,
+        pairs or [PathPair(source, destination)], describe, work, where,
         verb="rechunked", overwrite=overwrite, several=pairs is not None,
         asks=given["append_dim"] is None and not given["merge"], options=there or storage_options,
     )  # fmt: skip
@@ -447,7 +447,7 @@ _LAYOUT = ("chunks", "shards", "codecs", "dtype", "fill_value")
 
 
 def _rechunked(
-    report: RechunkReport, pair: Pair, where: Where, brief: bool, zarr_format: str | None = None
+    report: RechunkReport, pair: PathPair, where: Where, brief: bool, zarr_format: str | None = None
 ) -> Answer:
     """Return the result: in one line if it is brief, else with the layout of each array."""
     about = {"source": pair.source, "destination": pair.target}

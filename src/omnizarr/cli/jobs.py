@@ -225,13 +225,13 @@ def run_job(job: Job[O], where: Where, given: Job[O] | None = None) -> O:
 
         # A job that only reads, or a part of one, has its journal elsewhere.
         writes = hasattr(job, "destination") and where.part is None
-        result = _Record[O](given or job).run(work, where) if writes else work()
+        result = _JobRecord[O](given or job).run(work, where) if writes else work()
         if log is not None:
             log({"event": "end", "outcome": result.to_json()})
     return result
 
 
-class _Record(Generic[O]):
+class _JobRecord(Generic[O]):
     """Remember a job that writes in a folder of the user's, for ``--resume``.
 
     A job that is complete is not run again, unless its source or its result has changed since.
@@ -297,9 +297,9 @@ class _Record(Generic[O]):
         try:
             self.store.set(self.key, json.dumps(entry, default=str).encode())
         except (OmnizarrError, OSError) as e:
-            if not _Record.warned:
+            if not _JobRecord.warned:
                 remark(f"--resume will not know what is complete: {e}", label="warning")
-            _Record.warned = True
+            _JobRecord.warned = True
 
 
 # What does not change the values of the result, or is for one run only.
@@ -371,7 +371,7 @@ def resumed_together() -> Iterator[Callable[[int], int]]:
 
 
 @dataclass(frozen=True)
-class Pair:
+class PathPair:
     """A hierarchy, and where a job writes to; None in place."""
 
     source: str
@@ -385,7 +385,7 @@ class Pair:
 
 def find_pairs(
     source: str, destination: str | None, options: Options, destination_options: Options
-) -> list[Pair] | None:
+) -> list[PathPair] | None:
     """Return the hierarchies in a folder, each with its place below the destination.
 
     None if the source is a hierarchy itself, or has none below.
@@ -394,7 +394,7 @@ def find_pairs(
     if found is None:
         return None
     if destination is None:
-        return [Pair(path, None) for path in found.values()]
+        return [PathPair(path, None) for path in found.values()]
     there = destination_options or options
     file = is_archive(destination) or os.path.isfile(destination)
     if file or is_complete(destination, there):
@@ -408,13 +408,13 @@ def find_pairs(
         resolve(destination, read_only=True, storage_options=there),
     )
     start = destination.rstrip("/") or "/"
-    return [Pair(path, f"{start}/{name}") for name, path in found.items()]
+    return [PathPair(path, f"{start}/{name}") for name, path in found.items()]
 
 
 def run_pairs(
-    pairs: Sequence[Pair],
-    describe: Callable[[Pair, bool], Job[Any]],
-    work: Callable[[Any, Pair], Answer],
+    pairs: Sequence[PathPair],
+    describe: Callable[[PathPair, bool], Job[Any]],
+    work: Callable[[Any, PathPair], Answer],
     where: Where,
     *,
     verb: str,
@@ -469,7 +469,7 @@ def run_pairs(
 
 
 def _may_replace_some(
-    pairs: Sequence[Pair], overwrite: bool, where: Where, options: Options
+    pairs: Sequence[PathPair], overwrite: bool, where: Where, options: Options
 ) -> bool:
     """Return `overwrite`, or True if the user agrees to replace the destinations that exist."""
     if not where.begins or not (where.dry_run or (is_interactive() and not overwrite)):

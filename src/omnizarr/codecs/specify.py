@@ -233,7 +233,7 @@ def inner_chunk_shape(array: ArrayModel) -> tuple[int, ...] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class PipelineSpec:
     """Codecs on arrays, the one from array to bytes, and those on bytes; inside shards, if any."""
 
     filters: tuple[Named, ...]
@@ -241,12 +241,12 @@ class Pipeline:
     compressors: tuple[Named, ...]
 
 
-def pipeline(array: ArrayModel) -> Pipeline:
+def pipeline(array: ArrayModel) -> PipelineSpec:
     """Return the codecs of an array in groups; of a sharded one those of its inner chunks."""
     return _grouped(array.codecs)
 
 
-def _grouped(codecs: tuple[Named, ...]) -> Pipeline:
+def _grouped(codecs: tuple[Named, ...]) -> PipelineSpec:
     kinds = [kind(codec) for codec in codecs]
     middle = [c for c, k in zip(codecs, kinds, strict=True) if k == "array->bytes"]
     serializer = middle[0] if middle else None
@@ -254,9 +254,9 @@ def _grouped(codecs: tuple[Named, ...]) -> Pipeline:
     inner = None if serializer is None else serializer.configuration.get("codecs")
     if isinstance(inner, (list, tuple)) and inner:
         found = _grouped(tuple(to_named(codec, None) for codec in inner))
-        return Pipeline((*filters, *found.filters), found.serializer, found.compressors)
+        return PipelineSpec((*filters, *found.filters), found.serializer, found.compressors)
     compressors = tuple(c for c, k in zip(codecs, kinds, strict=True) if k == "bytes->bytes")
-    return Pipeline(filters, serializer, compressors)
+    return PipelineSpec(filters, serializer, compressors)
 
 
 def memory_order(array: ArrayModel) -> str:

@@ -39,7 +39,7 @@ from omnizarr.concurrency.pool import for_each, in_parallel, sends_requests
 from omnizarr.config import ByteBudget
 from omnizarr.engine import kernel, reference
 from omnizarr.engine.binding import BoundArray, chunk_context
-from omnizarr.engine.missing_chunks import Filled
+from omnizarr.engine.missing_chunks import FilledParts
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, Row, axis_plan
 from omnizarr.stores import Range, Versioned, file_root, get_many, has_low_latency
@@ -346,7 +346,7 @@ def read(
     array: BoundArray,
     plan: Plan,
     out: npt.NDArray[Any],
-    filled: Filled | None = None,
+    filled: FilledParts | None = None,
 ) -> None:
     """Fill `out`, of the plan's full shape, from chunks in the cache or in the store."""
     _ = array.fill  # bound before threads ask for it
@@ -434,7 +434,7 @@ def _read_row(
     row: Row,
     known: Known,
     out: Values,
-    filled: Filled | None,
+    filled: FilledParts | None,
 ) -> None:
     key, store = array.key(row.coords), cast(Versioned, array.chunk_store)
     generations, ahead = known
@@ -469,7 +469,7 @@ def _read_value(
     generation: str | None,
     fetched: Fetched | None,
     out: Values,
-    filled: Filled | None,
+    filled: FilledParts | None,
 ) -> None:
     """Fill the part of `out` from a value, of which the generation is known or a part fetched."""
     pipeline, key = array.pipeline_at(row.coords), array.key(row.coords)
@@ -539,7 +539,9 @@ def _read_uncached(array: BoundArray, plan: Plan, out: Values) -> None:
         reference.read_row(array, row, out)
 
 
-def _read_uncached_row(array: BoundArray, row: Row, out: Values, filled: Filled | None) -> None:
+def _read_uncached_row(
+    array: BoundArray, row: Row, out: Values, filled: FilledParts | None
+) -> None:
     """Read one row with the kernel, where that reads less."""
     index: Any = (*row.outer, ...)
     if filled is None and row.pick is None and kernel.reads(array):

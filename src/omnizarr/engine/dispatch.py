@@ -21,7 +21,7 @@ from omnizarr.concurrency import key_locks
 from omnizarr.config import Config
 from omnizarr.engine import chunk_cache, kernel, reference
 from omnizarr.engine.binding import BoundArray
-from omnizarr.engine.missing_chunks import Coords, Filled, Missing
+from omnizarr.engine.missing_chunks import Coords, FilledParts, Missing
 from omnizarr.engine.watch import ATTEMPTS, RECENT
 from omnizarr.errors import ChunkError, Conflict
 from omnizarr.indexing import Plan, ProductPlan, Row, axis_plan
@@ -114,7 +114,7 @@ def _read_with_options(
     filled: list[Coords] | None,
 ) -> None:
     """Read through the chunk cache, or take note of missing chunks."""
-    found = None if missing == "fill" and filled is None else Filled(array, missing)
+    found = None if missing == "fill" and filled is None else FilledParts(array, missing)
     recorded = found is not None
     with chunk_cache.entered() as cache:
         if (

@@ -32,7 +32,7 @@ def check_missing(missing: object) -> None:
         raise InvalidArgument(f"missing must be one of {CHOICES}, got {missing!r}")
 
 
-class Filled:
+class FilledParts:
     """The chunks of one read that got the fill value, or an error for the first of them."""
 
     def __init__(self, array: BoundArray, missing: Missing) -> None:

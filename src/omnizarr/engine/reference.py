@@ -19,7 +19,7 @@ from omnizarr.concurrency.limits import thread_slots
 from omnizarr.concurrency.pool import for_each, in_parallel, useful_threads
 from omnizarr.concurrency.retry import CONFLICTS, Overtaken, retry_conflicts
 from omnizarr.engine.binding import BoundArray, chunk_context
-from omnizarr.engine.missing_chunks import Coords, Filled
+from omnizarr.engine.missing_chunks import Coords, FilledParts
 from omnizarr.engine.prefetch import fetch_ahead
 from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
@@ -47,7 +47,7 @@ UNKNOWN = 2**20  # bytes of a chunk, where items of variable length leave that o
 
 
 def read(
-    array: BoundArray, plan: Plan, out: npt.NDArray[Any], filled: Filled | None = None
+    array: BoundArray, plan: Plan, out: npt.NDArray[Any], filled: FilledParts | None = None
 ) -> None:
     """Fill `out`, of the plan's full shape, from the chunks."""
     _ = array.fill  # bound before threads ask for it
@@ -110,7 +110,7 @@ def in_batches(
 
 
 def _read_some(
-    array: BoundArray, rows: list[Row], out: npt.NDArray[Any], filled: Filled | None
+    array: BoundArray, rows: list[Row], out: npt.NDArray[Any], filled: FilledParts | None
 ) -> None:
     """Fill the parts of `out` that come from some chunks, which are fetched in one call."""
     keys = [array.key(row.coords) for row in rows]
@@ -127,7 +127,7 @@ def _read_some(
 
 
 def read_row(
-    array: BoundArray, row: Row, out: npt.NDArray[Any], filled: Filled | None = None
+    array: BoundArray, row: Row, out: npt.NDArray[Any], filled: FilledParts | None = None
 ) -> None:
     """Fill the part of `out` that comes from one chunk."""
     fill_row(array, row, _decoder(array, row.coords, row.region), out, filled)
@@ -138,7 +138,7 @@ def fill_row(
     row: Row,
     decode: Decode | None,
     out: npt.NDArray[Any],
-    filled: Filled | None = None,
+    filled: FilledParts | None = None,
 ) -> None:
     """Put one chunk's part into `out`; no decoder: the fill value."""
     index: Any = (*row.outer, ...)  # without the ellipsis an object would hold the array

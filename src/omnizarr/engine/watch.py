@@ -54,7 +54,7 @@ _meaning = attrgetter(
 )
 
 
-class Place(Protocol):
+class ArrayPlace(Protocol):
     """The location of an array: its store, path and format; named in messages."""
 
     @property
@@ -75,7 +75,7 @@ class ArrayWatch:
         *("is_remote", "metadata", "missed", "signature", "stored"),
     )
 
-    def __init__(self, location: Place, model: ArrayModel, read_at: float) -> None:
+    def __init__(self, location: ArrayPlace, model: ArrayModel, read_at: float) -> None:
         """Watch an array whose metadata were read, or written, at a monotonic time."""
         self._location, self._model = location, model
         self.signature: Any = None  # of the metadata that were last seen
@@ -306,7 +306,7 @@ def _file_identity(path: bytes) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def check_same_array(where: Place, known: ArrayModel, stored: Node | None) -> ArrayModel:
+def check_same_array(where: ArrayPlace, known: ArrayModel, stored: Node | None) -> ArrayModel:
     """Return a stored array; raise NodeChanged if its chunks have another meaning than known."""
     if not isinstance(stored, ArrayModel):
         what = "was deleted or moved" if stored is None else "was replaced by a group"

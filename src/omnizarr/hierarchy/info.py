@@ -48,7 +48,7 @@ LONG_NAME = 24  # characters of the name of a row, above which it may be wrapped
 _Place = Callable[[float, float], tuple[float, float]]
 
 
-class Grid(NamedTuple):
+class GridSummary(NamedTuple):
     """The sizes of an array, and of its chunks and shards, along each axis."""
 
     shape: Sequence[int]
@@ -64,7 +64,7 @@ class Info(dict[str, str]):
     """
 
     attributes: Mapping[str, Any] = MappingProxyType({})
-    grid: Grid | None = None
+    grid: GridSummary | None = None
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
@@ -271,7 +271,7 @@ def grid_lengths(lengths: Sequence[Any], itemsize: int) -> tuple[str, int]:
     return f"lengths {' × '.join(axes)}", 0
 
 
-def drawn_grid(array: ArrayModel) -> Grid | None:
+def drawn_grid(array: ArrayModel) -> GridSummary | None:
     """Return the grid of an array for a drawing, if its chunks are regular."""
     outer = array.chunk_grid.configuration.get("chunk_shape")
     if not isinstance(outer, list) or len(outer) != len(array.shape):
@@ -280,7 +280,7 @@ def drawn_grid(array: ArrayModel) -> Grid | None:
     chunks, shards = (outer, None) if inner is None else (inner, outer)
     if not all(type(size) is int and size > 0 for size in (*chunks, *outer)):
         return None
-    return Grid(array.shape, chunks, shards, array.dimension_names)
+    return GridSummary(array.shape, chunks, shards, array.dimension_names)
 
 
 def grid_text(shape: str, nbytes: int, counts: tuple[int, ...]) -> str:
@@ -413,7 +413,7 @@ def card(
     title: str,
     rows: Mapping[str, str],
     *,
-    grid: Grid | None = None,
+    grid: GridSummary | None = None,
     folded: Mapping[str, str] | None = None,
     opened: bool = False,
 ) -> str:
@@ -478,7 +478,7 @@ def report_card(title: str, values: Mapping[str, object]) -> str:
     return card(title, rows, folded=folded)
 
 
-def drawing(grid: Grid) -> str:
+def drawing(grid: GridSummary) -> str:
     """Return the last three axes of a chunk grid as SVG; nothing for an array without elements."""
     if not grid.shape or not all(grid.shape):
         return ""
@@ -521,7 +521,7 @@ class _Axis(NamedTuple):
     label: str
 
     @classmethod
-    def of(cls, grid: Grid, axis: int, edge: float) -> _Axis:
+    def of(cls, grid: GridSummary, axis: int, edge: float) -> _Axis:
         size = grid.shape[axis]
         name = (grid.names[axis] if grid.names else None) or ""
         shards = [] if grid.shards is None else _borders(size, grid.shards[axis], edge)

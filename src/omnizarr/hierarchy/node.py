@@ -126,9 +126,9 @@ class NodeHandle(Generic[M]):
         return int(name) if name.isdigit() else name
 
     @property
-    def metadata(self) -> Metadata:
+    def metadata(self) -> NodeMetadata:
         """The node's metadata: its model, and the JSON as it is stored."""
-        return Metadata(self._model, self._location.format, self.path)
+        return NodeMetadata(self._model, self._location.format, self.path)
 
     @property
     def attrs(self) -> Attributes:
@@ -249,7 +249,7 @@ def location_of(node: NodeHandle[Any]) -> Location:
     return node._location
 
 
-class Metadata:
+class NodeMetadata:
     """A node's model, with its fields as attributes, and the metadata as they are stored.
 
     Changes here do not change the node: the dictionaries of `attributes`, `documents` and
@@ -303,7 +303,7 @@ class Metadata:
         return freeze(getattr(self._model, name))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Metadata):
+        if not isinstance(other, NodeMetadata):
             return bool(self._model == other)
         return (self.zarr_format, self._model) == (other.zarr_format, other._model)
 
@@ -323,7 +323,7 @@ def frozen(model: Node) -> Node:
 
 def node_from_description(path: str, given: Any) -> tuple[Node, str | None]:
     """Return the model of a described node, and its format if the description has one."""
-    if isinstance(given, Metadata):
+    if isinstance(given, NodeMetadata):
         return given.model, str(given.zarr_format)
     if isinstance(given, (ArrayModel, GroupModel)):
         return frozen(given), None

@@ -433,7 +433,7 @@ def split_fields(selection: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return chosen, rest if rest else ...
 
 
-class Source(Protocol):
+class ReadSource(Protocol):
     """An object that is read and written by plans."""
 
     def _read(self, planner: Planner, selection: Any) -> Any: ...
@@ -443,7 +443,7 @@ class Source(Protocol):
 class Selector:
     """Another kind of selection: ``array.oindex``, ``array.vindex``, ``array.blocks``."""
 
-    def __init__(self, source: Source, planner: Planner, name: str) -> None:
+    def __init__(self, source: ReadSource, planner: Planner, name: str) -> None:
         self._source = source
         self._planner = planner
         self._name = name

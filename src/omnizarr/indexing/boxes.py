@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from omnizarr.chunk_grids import Axis, RegularAxis
+from omnizarr.chunk_grids import GridAxis, RegularAxis
 
 Box: TypeAlias = tuple[slice, ...]
 Coords: TypeAlias = tuple[int, ...]
@@ -24,7 +24,7 @@ Coords: TypeAlias = tuple[int, ...]
 class Cuts:
     """An axis, or a stretch of it, cut into parts of `step` whole chunks."""
 
-    axis: Axis
+    axis: GridAxis
     step: int = 1
     begin: int = 0
     end: int | None = None  # of the stretch; None for that of the axis
@@ -90,7 +90,7 @@ class Boxes:
         return math.prod(self.counts)
 
     @property
-    def axes(self) -> tuple[Axis, ...]:
+    def axes(self) -> tuple[GridAxis, ...]:
         """The axes that are cut."""
         return tuple(cuts.axis for cuts in self.cuts)
 
@@ -116,7 +116,7 @@ class Boxes:
 
 
 def cut(
-    axes: Sequence[Axis], items: int, region: Box | None = None, chunks: int | None = None
+    axes: Sequence[GridAxis], items: int, region: Box | None = None, chunks: int | None = None
 ) -> Boxes:
     """Cut an array, or a region of it, into boxes of at most `items` elements, or of one chunk.
 
@@ -135,7 +135,7 @@ def cut(
     return Boxes(tuple(reversed(found)))
 
 
-def box_of(axes: Sequence[Axis], chunks: Sequence[range]) -> Box:
+def box_of(axes: Sequence[GridAxis], chunks: Sequence[range]) -> Box:
     """Return the elements of a box of chunks, without what reaches over the end of the array."""
     return tuple(
         slice(int(a.start(r.start)), min(int(a.start(r[-1]) + a.size(r[-1])), a.length))

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.chunk_grids import Axis, AxisIntersection, Grid, Integers, intersect
+from omnizarr.chunk_grids import AxisIntersection, Grid, GridAxis, Integers, intersect
 
 Part: TypeAlias = "slice | Integers"
 AxisRow: TypeAlias = "tuple[int, slice, Integers | None, Part, bool]"
@@ -44,7 +44,7 @@ class Run(NamedTuple):
     step: int
     length: int  # of the axis
 
-    def whole(self, axis: Axis) -> bool:
+    def whole(self, axis: GridAxis) -> bool:
         """Return True if every chunk touched is selected in full."""
         start, size, step, length = self
         if step != 1 or not axis.begins(start):

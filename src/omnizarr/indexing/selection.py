@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from omnizarr.chunk_grids import MAX_RUN, Axis, Grid, Integers, RegularAxis
+from omnizarr.chunk_grids import MAX_RUN, Grid, GridAxis, Integers, RegularAxis
 from omnizarr.errors import SelectionError
 from omnizarr.indexing.plan import ListedAxisPlan, Plan, PointPlan, ProductPlan, Run
 
@@ -103,7 +103,7 @@ def means_points(selection: Any, rank: int) -> bool:
     return True
 
 
-def axis_items(axes: Sequence[Axis], selection: Any) -> list[int | slice | Integers]:
+def axis_items(axes: Sequence[GridAxis], selection: Any) -> list[int | slice | Integers]:
     """Return a position, slice or list of positions for each axis; masks become positions."""
     items = _expand(selection, len(axes))
     for number, item in enumerate(items):
@@ -119,7 +119,9 @@ def point_plan(grid: Grid, selection: Any) -> PointPlan:
     return _points(grid, positions, shape)
 
 
-def point_positions(axes: Sequence[Axis], selection: Any) -> tuple[list[Integers], tuple[int, ...]]:
+def point_positions(
+    axes: Sequence[GridAxis], selection: Any
+) -> tuple[list[Integers], tuple[int, ...]]:
     """Return the position of every point along each axis in one row, and the shape they had."""
     items = _items(selection)
     if len(items) == 1 and _is_mask(items[0]):
@@ -146,7 +148,7 @@ def mask_plan(grid: Grid, mask: Any) -> PointPlan:
     return _points(grid, *_mask_positions(grid.axes, mask))
 
 
-def _mask_positions(axes: Sequence[Axis], mask: Any) -> tuple[list[Integers], tuple[int, ...]]:
+def _mask_positions(axes: Sequence[GridAxis], mask: Any) -> tuple[list[Integers], tuple[int, ...]]:
     """Return the points where a mask of the array's shape is true."""
     found, whole = np.asarray(mask), tuple(axis.length for axis in axes)
     if found.dtype != bool or found.shape != whole:
@@ -181,7 +183,7 @@ def block_plan(grid: Grid, selection: Any) -> ProductPlan:
     return axis_plan(grid, tuple(slices))
 
 
-def _check_chunks(axis: Axis, start: int, count: int, step: int) -> None:
+def _check_chunks(axis: GridAxis, start: int, count: int, step: int) -> None:
     """Raise if a run along one axis touches too many chunks."""
     last = start + (count - 1) * step
     chunks = int(axis.chunk_of(last)) - int(axis.chunk_of(start)) + 1
@@ -192,7 +194,7 @@ def _check_chunks(axis: Axis, start: int, count: int, step: int) -> None:
         )
 
 
-def _listed(axis: Axis, positions: Integers) -> Run | ListedAxisPlan:
+def _listed(axis: GridAxis, positions: Integers) -> Run | ListedAxisPlan:
     """Return positions as a run if they are equally spaced, else sorted."""
     if len(positions) == 1:
         return Run(int(positions[0]), 1, 1, axis.length)
@@ -282,7 +284,7 @@ def _integers(item: Any) -> Integers:
     return found.astype(np.int64)
 
 
-def _positions(item: Any, axis: Axis, number: int) -> Integers:
+def _positions(item: Any, axis: GridAxis, number: int) -> Integers:
     """Return the positions of a list or a mask for one axis."""
     if _is_mask(item):
         mask = np.asarray(item)
@@ -297,7 +299,7 @@ def _positions(item: Any, axis: Axis, number: int) -> Integers:
     return _wrapped(found, axis, number)
 
 
-def _position(item: Any, axis: Axis, number: int) -> int:
+def _position(item: Any, axis: GridAxis, number: int) -> int:
     """Return one position, counted from the end if it is negative."""
     position = int(item.__index__())
     if not -axis.length <= position < axis.length:
@@ -305,13 +307,13 @@ def _position(item: Any, axis: Axis, number: int) -> int:
     return position + axis.length if position < 0 else position
 
 
-def _out_of_bounds(position: int, axis: Axis, number: int) -> SelectionError:
+def _out_of_bounds(position: int, axis: GridAxis, number: int) -> SelectionError:
     return SelectionError(
         f"index {position} is out of bounds for axis {number} with length {axis.length}"
     )
 
 
-def _wrapped(positions: Integers, axis: Axis, number: int) -> Integers:
+def _wrapped(positions: Integers, axis: GridAxis, number: int) -> Integers:
     """Return positions with negative ones counted from the end; raise if one is outside."""
     length = axis.length
     bad = (positions < -length) | (positions >= length)
@@ -453,7 +455,7 @@ def everything(shape: Iterable[int]) -> AxisSelection:
     return AxisSelection(picks, tuple(range(len(picks))))
 
 
-def _axes(shape: tuple[int, ...]) -> list[Axis]:
+def _axes(shape: tuple[int, ...]) -> list[GridAxis]:
     """Return the axes of a result, which has no chunks of its own."""
     return [RegularAxis(n, max(n, 1)) for n in shape]
 

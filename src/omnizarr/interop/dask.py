@@ -30,8 +30,8 @@ from omnizarr.errors import (
     WrongType,
 )
 from omnizarr.extension import (
-    Axis,
     CreateOptions,
+    GridAxis,
     HasIdentity,
     Location,
     StorageIdentity,
@@ -354,7 +354,7 @@ def writes(x: Any, array: Array, start: tuple[int, ...], encode: Encode | None =
     return Writes(HighLevelGraph.from_collections(name, layer, dependencies=[x]), list(layer))
 
 
-def axis_spans(axis: Axis, start: int, blocks: tuple[int, ...]) -> Iterator[Span]:
+def axis_spans(axis: GridAxis, start: int, blocks: tuple[int, ...]) -> Iterator[Span]:
     """Yield the ranges of one axis, for consecutive blocks that begin at a position."""
     borders = [start, *(int(b) for b in start + np.cumsum(blocks, dtype=np.int64))]
     end = borders[-1]

@@ -76,7 +76,7 @@ class Served:
         limits, origins = options.limits, options.origins
         self._memory = AnswerMemory(lambda: limits.memory, limits.share, limits.wait_seconds)
         self._running = FairShare(self._at_once, 1.0, limits.wait_seconds)
-        self._stored = keys.StoredValues(self._memory)
+        self._stored = keys.ServedValues(self._memory)
         # Notebooks have another origin; who may read the values may also show the page.
         around = ("*", "vscode-webview:") if "*" in origins else ("'self'", *origins)
         self._policy = _POLICY + " ".join(around)

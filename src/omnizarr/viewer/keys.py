@@ -179,7 +179,7 @@ def _read(value: OpenValue, start: int, length: int) -> bytes:
     return data
 
 
-class StoredValues:
+class ServedValues:
     """Answers requests for values of keys; large ones count as memory until they are taken."""
 
     def __init__(self, memory: AnswerMemory) -> None:

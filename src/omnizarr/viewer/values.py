@@ -24,10 +24,10 @@ from omnizarr.conventions.cf.times import is_time
 from omnizarr.conventions.cf.variable import Decoding, decode
 from omnizarr.errors import OmnizarrError, SelectionError
 from omnizarr.extension import (
-    Axis,
     BoundArray,
     EnclosesFiles,
     Grid,
+    GridAxis,
     RegularAxis,
     Versioned,
     as_plain,
@@ -138,7 +138,7 @@ def decoded_grid(array: Array) -> Grid:
     return Grid(tuple(map(RegularAxis, array.shape, largest_sizes(array.chunks))))
 
 
-def _touched(axis: Axis, places: range) -> int:
+def _touched(axis: GridAxis, places: range) -> int:
     """Return the number of chunks that have one of the places; at most that, if sizes differ."""
     if not places:
         return 0
@@ -170,7 +170,7 @@ def _split(array: Array, ranges: Ranges, nbytes: int) -> Iterator[Ranges]:
     return _halve(decoded_grid(array).axes, ranges, most) if all(ranges) else iter(())
 
 
-def _halve(axes: tuple[Axis, ...], ranges: Ranges, most: int) -> Iterator[Ranges]:
+def _halve(axes: tuple[GridAxis, ...], ranges: Ranges, most: int) -> Iterator[Ranges]:
     counts = [*map(_touched, axes, ranges)]
     if math.prod(counts) <= most:
         yield ranges

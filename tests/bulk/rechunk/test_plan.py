@@ -17,12 +17,12 @@ from omnizarr.bulk.rechunk.plan import (
     smallest_memory,
     usable_memory,
 )
-from omnizarr.chunk_grids import Axis, ListedAxis, RegularAxis
+from omnizarr.chunk_grids import GridAxis, ListedAxis, RegularAxis
 from omnizarr.errors import InvalidArgument
 
 
 @st.composite
-def axes(draw: st.DrawFn, length: int) -> Axis:
+def axes(draw: st.DrawFn, length: int) -> GridAxis:
     if draw(st.booleans()) or not length:
         return RegularAxis(length, draw(st.integers(1, length + 3)))
     ends = draw(st.sets(st.integers(1, length - 1)) if length > 1 else st.just(set[int]()))
@@ -40,7 +40,7 @@ def layouts(draw: st.DrawFn) -> tuple[Chunking, Chunking, tuple[int, ...]]:
     return sides[0], sides[1], begin
 
 
-def chunks_in(axis: Axis, part: slice) -> set[int]:
+def chunks_in(axis: GridAxis, part: slice) -> set[int]:
     return {int(axis.chunk_of(i)) for i in range(part.start, part.stop)}
 
 

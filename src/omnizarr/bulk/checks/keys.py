@@ -75,7 +75,7 @@ class ReportFindings:
         return report
 
 
-class Listing:
+class KeyListing:
     """One listing of a store as tasks: batches of stored chunks, and what else is there."""
 
     def __init__(

@@ -10,8 +10,8 @@ from omnizarr.bulk.boxes import chunk_axes, stored_axes
 from omnizarr.bulk.rechunk.plan import Chunking, Passes
 from omnizarr.extension import (
     ArrayModel,
-    Axis,
     BoundArray,
+    GridAxis,
     Named,
     Range,
     RegularAxis,
@@ -74,7 +74,7 @@ def _itemsize(array: BoundArray) -> int:
     return VARIABLE_ITEM if array.data_type.variable else max(1, array.dtype.itemsize)
 
 
-def _largest(axis: Axis) -> int:
+def _largest(axis: GridAxis) -> int:
     """Return the length of the longest chunk, including what reaches over the edge."""
     if isinstance(axis, RegularAxis):
         return axis.chunk

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from omnizarr.errors import InvalidArgument
-from omnizarr.extension import Axis, Boxes, Cuts, Integers, RegularAxis
+from omnizarr.extension import Boxes, Cuts, GridAxis, Integers, RegularAxis
 
 RESERVE = 64_000_000  # bytes for the interpreter and libraries, or half of a smaller memory
 TASK_BYTES = 2**25  # boxes grow up to this size if that costs nothing
@@ -32,7 +32,7 @@ KEPT = 256  # combinations of cuts that are considered further after each axis
 class Chunking:
     """One side of a pass: how an array is cut, and what reading or writing needs."""
 
-    axes: tuple[Axis, ...]  # of chunks for a source, of stored values (shards) for a target
+    axes: tuple[GridAxis, ...]  # of chunks for a source, of stored values (shards) for a target
     itemsize: int  # bytes of an item in memory
     scratch: int = 0  # bytes that a thread needs besides the values
     # The smallest part of a chunk that can be decoded, if that is less than a chunk.
@@ -49,7 +49,7 @@ class Chunking:
         return math.prod(self.shape) * self.itemsize
 
     @property
-    def decoded(self) -> tuple[Axis, ...]:
+    def decoded(self) -> tuple[GridAxis, ...]:
         """The axes cut into what is decoded at once."""
         if self.unit is None:
             return self.axes
@@ -226,30 +226,30 @@ def _pass(
     )
 
 
-def _cut(axes: Sequence[Axis], steps: Sequence[int] = (), begin: Sequence[int] = ()) -> Boxes:
+def _cut(axes: Sequence[GridAxis], steps: Sequence[int] = (), begin: Sequence[int] = ()) -> Boxes:
     """Return boxes of all chunks that have elements from a position on."""
     none = (0,) * len(axes)
     triples = zip(axes, steps or (1,) * len(axes), begin or none, strict=True)
     return Boxes(tuple(_cuts(*each) for each in triples))
 
 
-def _cuts(axis: Axis, step: int, begin: int) -> Cuts:
+def _cuts(axis: GridAxis, step: int, begin: int) -> Cuts:
     return Cuts(axis, step, int(axis.start(int(axis.chunk_of(begin)))) if begin else 0)
 
 
-def _decoded(axes: Sequence[Axis], boxes: Boxes) -> int:
+def _decoded(axes: Sequence[GridAxis], boxes: Boxes) -> int:
     """Return the number of elements that are decoded to read all boxes."""
     pairs = zip(axes, boxes.cuts, strict=True)
     return math.ceil(math.prod(_meetings(axis, c) * _mean_length(axis) for axis, c in pairs))
 
 
-def _mean_length(axis: Axis) -> float:
+def _mean_length(axis: GridAxis) -> float:
     if isinstance(axis, RegularAxis):
         return min(axis.chunk, axis.length)
     return axis.length / max(1, axis.count)
 
 
-def _meetings(axis: Axis, cuts: Cuts) -> int:
+def _meetings(axis: GridAxis, cuts: Cuts) -> int:
     """Return how many pairs of a chunk of an axis and a part of the cuts have elements in common.
 
     Boundaries of either cut the axis into segments, and each segment is such a pair.
@@ -280,7 +280,7 @@ def _common_boundaries(start: int, period: int, count: int, chunk: int) -> int:
     return count // every if first == 0 else max(0, (count - first) // every + 1)
 
 
-def _boundaries(axis: Axis, step: int, lowest: int) -> Integers:
+def _boundaries(axis: GridAxis, step: int, lowest: int) -> Integers:
     """Return the positions above `lowest` at which every `step`-th chunk begins, from there on."""
     first = int(axis.chunk_of(lowest))
     found = np.asarray(axis.start(np.arange(first, axis.count, step)), np.int64)
@@ -288,7 +288,7 @@ def _boundaries(axis: Axis, step: int, lowest: int) -> Integers:
 
 
 def _best_steps(
-    source: Sequence[Axis], target: Sequence[Axis], most: int, begin: tuple[int, ...]
+    source: Sequence[GridAxis], target: Sequence[GridAxis], most: int, begin: tuple[int, ...]
 ) -> tuple[int, ...] | None:
     """Return how many target chunks make a box of at most `most` elements, so that least is read.
 
@@ -316,7 +316,7 @@ def _best_steps(
     return kept[-1][2]
 
 
-def _steps(source: Axis, target: Axis) -> list[int]:
+def _steps(source: GridAxis, target: GridAxis) -> list[int]:
     """Return numbers of target chunks worth trying: round ones, equal parts, aligned ones."""
     count = max(1, target.count)
     powers = [2**i for i in range(count.bit_length())]
@@ -329,8 +329,8 @@ def _steps(source: Axis, target: Axis) -> list[int]:
 
 def _grown(
     steps: tuple[int, ...],
-    source: Sequence[Axis],
-    target: Sequence[Axis],
+    source: Sequence[GridAxis],
+    target: Sequence[GridAxis],
     most: int,
     begin: tuple[int, ...],
 ) -> tuple[int, ...]:

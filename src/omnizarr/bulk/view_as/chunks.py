@@ -18,7 +18,7 @@ from omnizarr.bulk.adaptation import Adaptation
 from omnizarr.bulk.transfer import Transfer, chunk_box, cut_chunk, recode
 from omnizarr.extension import (
     BoundArray,
-    Filled,
+    FilledParts,
     Format,
     IndexedShards,
     Named,
@@ -166,7 +166,7 @@ class ViewedArray:
         values = np.empty(part.full_shape, self.source.dtype)
         missing: list[Coords] = []
         engine.read(self.source, part, values, filled=missing)
-        every = Filled(self.source, "fill")
+        every = FilledParts(self.source, "fill")
         for row in part.rows():
             every.add_chunk(row)
         if every.coords == set(missing):

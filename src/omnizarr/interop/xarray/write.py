@@ -199,7 +199,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class DatasetOptions:
     """Options for writing a dataset."""
 
     mode: WriteMode
@@ -261,7 +261,9 @@ def write(
         >>> list(oz.xarray.write(dataset, "ocean.zarr"))
         ['salt']
     """
-    options = WriteOptions(_mode(mode, append_dim, region), append_dim, region, write_empty_chunks)
+    options = DatasetOptions(
+        _mode(mode, append_dim, region), append_dim, region, write_empty_chunks
+    )
     if isinstance(data, xr.DataArray):
         data = dataset_of(data)
     if isinstance(data, xr.DataTree):
@@ -300,7 +302,7 @@ def write(
 def _write_new(
     new: Mapping[str, Encoded],
     location: Location,
-    options: WriteOptions,
+    options: DatasetOptions,
     compute: bool,
     consolidated: bool | None,
 ) -> Any:
@@ -371,7 +373,7 @@ def _nodes(
 def _opened(
     store: Any,
     group: str | None,
-    options: WriteOptions,
+    options: DatasetOptions,
     zarr_format: int | str | None,
     storage_options: Mapping[str, Any] | None,
 ) -> Group:
@@ -403,7 +405,7 @@ def _explained(error: NodeExists) -> NodeExists:
     )
 
 
-def _below(top: Group, path: str, options: WriteOptions) -> Group:
+def _below(top: Group, path: str, options: DatasetOptions) -> Group:
     if not path:
         return top
     if options.mode != "r+":
@@ -415,7 +417,10 @@ def _below(top: Group, path: str, options: WriteOptions) -> Group:
 
 
 def _create(
-    stored: Mapping[str, Coded], attributes: Mapping[str, Any], group: Group, options: WriteOptions
+    stored: Mapping[str, Coded],
+    attributes: Mapping[str, Any],
+    group: Group,
+    options: DatasetOptions,
 ) -> list[Piece]:
     """Create arrays for encoded variables; their values are not stored yet."""
     for name in stored:
@@ -440,7 +445,10 @@ def _create(
 
 
 def _change(
-    dataset: xr.Dataset, encoding: Mapping[str, Any] | None, group: Group, options: WriteOptions
+    dataset: xr.Dataset,
+    encoding: Mapping[str, Any] | None,
+    group: Group,
+    options: DatasetOptions,
 ) -> list[Piece]:
     """Return the pieces to write to existing arrays, and create new arrays; store no values."""
     region: dict[str, slice] = {}
@@ -470,7 +478,7 @@ def _check_names(
     variables: Mapping[str, Any],
     old: Mapping[str, Array],
     existing: Mapping[str, Array],
-    options: WriteOptions,
+    options: DatasetOptions,
     given: set[str],
 ) -> None:
     new = [name for name in variables if name not in old]
@@ -509,7 +517,7 @@ def _check_lengths(arrays: Mapping[str, Array], dim: str | None) -> None:
 
 
 def _piece(
-    name: str, var: Coded, array: Array, region: Mapping[str, slice], options: WriteOptions
+    name: str, var: Coded, array: Array, region: Mapping[str, slice], options: DatasetOptions
 ) -> Piece | None:
     """Return the values and box to write to an existing array; None if it is not changed."""
     grows = options.append_dim in var.dims

@@ -61,7 +61,11 @@ class _Registered:
 
     def bind(self, named: Named) -> Any:
         """Return the codec with that configuration."""
-        made = {"array->array": ArrayArray, "array->bytes": ArrayBytes, "bytes->bytes": BytesBytes}
+        made = {
+            "array->array": ZarrArrayArray,
+            "array->bytes": ZarrArrayBytes,
+            "bytes->bytes": ZarrBytesBytes,
+        }
         document: dict[str, Any] = {"name": self.name}
         if named.configuration:
             document["configuration"] = dict(named.configuration)
@@ -85,7 +89,7 @@ class _Codec:
         return next(iter(library.sync(getattr(codec, method)([(data, spec)]))))
 
 
-class ArrayArray(_Codec):
+class ZarrArrayArray(_Codec):
     """A codec of zarr-python that turns arrays into arrays."""
 
     kind: ClassVar[Kind] = "array->array"
@@ -106,7 +110,7 @@ class ArrayArray(_Codec):
         return _as_array(self._run("decode", _as_nd_buffer(array), _array_spec(spec)))
 
 
-class ArrayBytes(_Codec):
+class ZarrArrayBytes(_Codec):
     """A codec of zarr-python that turns arrays into bytes."""
 
     kind: ClassVar[Kind] = "array->bytes"
@@ -125,7 +129,7 @@ class ArrayBytes(_Codec):
         return found.astype(spec.data_type.dtype, copy=False).reshape(spec.shape)
 
 
-class BytesBytes(_Codec):
+class ZarrBytesBytes(_Codec):
     """A codec of zarr-python that turns bytes into bytes."""
 
     kind: ClassVar[Kind] = "bytes->bytes"

@@ -21,7 +21,7 @@ from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidMetadata
 from omnizarr.formats import Format
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.node import Metadata
+from omnizarr.hierarchy.node import NodeMetadata
 from omnizarr.interop.zarr import config, library
 from omnizarr.model import ArrayModel, GroupModel, Node
 
@@ -66,7 +66,7 @@ def consolidated_nodes(location: Location) -> dict[str, Node] | None:
 
 def _document(format: Format, path: str, node: Node) -> dict[str, Any]:
     """Return the document of a node with its attributes, as JSON."""
-    return Metadata(node, format, path).to_dict()
+    return NodeMetadata(node, format, path).to_dict()
 
 
 def _parsed(document: dict[str, Any]) -> Any:
@@ -114,7 +114,7 @@ def parse(document: Mapping[str, Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class Fields:
+class ZarrFields:
     """Functions that return what arrays show, from zarr-python's metadata of one version."""
 
     filters: Callable[[Any], tuple[Any, ...]]
@@ -133,15 +133,15 @@ def _codecs(metadata: Any, kind: str) -> tuple[Any, ...]:
     return tuple(codec for codec in codecs if isinstance(codec, wanted))
 
 
-FIELDS: dict[Any, Fields] = {
-    2: Fields(
+FIELDS: dict[Any, ZarrFields] = {
+    2: ZarrFields(
         lambda metadata: tuple(metadata.filters or ()),
         lambda metadata: None,
         lambda metadata: () if metadata.compressor is None else (metadata.compressor,),
         lambda metadata: metadata.dtype,
         has_order=True,
     ),
-    3: Fields(
+    3: ZarrFields(
         lambda metadata: _codecs(metadata, "ArrayArrayCodec"),
         lambda metadata: _codecs(metadata, "ArrayBytesCodec")[0],
         lambda metadata: _codecs(metadata, "BytesBytesCodec"),

@@ -20,8 +20,8 @@ from omnizarr import aio
 from omnizarr.engine import rows
 from omnizarr.errors import warn
 from omnizarr.interop.zarr.pipeline import boxes, chunks, layouts, places
-from omnizarr.interop.zarr.pipeline.layouts import Layout
-from omnizarr.interop.zarr.pipeline.places import Place
+from omnizarr.interop.zarr.pipeline.layouts import PipelineLayout
+from omnizarr.interop.zarr.pipeline.places import ChunkPlace
 
 T = TypeVar("T")
 Batch: TypeAlias = list[Any]
@@ -59,7 +59,12 @@ async def read(pipeline: Any, batch: Batch, out: Any, drop_axes: Axes) -> Any:
 
 
 async def _read(
-    pipeline: Any, batch: Batch, layout: Layout, array: npt.NDArray[Any], out: Any, drop_axes: Axes
+    pipeline: Any,
+    batch: Batch,
+    layout: PipelineLayout,
+    array: npt.NDArray[Any],
+    out: Any,
+    drop_axes: Axes,
 ) -> Any:
     place = await places.find(batch)
     if layout.sharded and place.waits and not all(_covers(row[2], layout.shape) for row in batch):
@@ -112,7 +117,12 @@ async def write(pipeline: Any, batch: Batch, value: Any, drop_axes: Axes) -> Non
 
 
 async def _write(
-    pipeline: Any, batch: Batch, layout: Layout, array: npt.NDArray[Any], value: Any, axes: Axes
+    pipeline: Any,
+    batch: Batch,
+    layout: PipelineLayout,
+    array: npt.NDArray[Any],
+    value: Any,
+    axes: Axes,
 ) -> None:
     place = await places.find(batch)
     if place.root is not None:
@@ -131,8 +141,8 @@ async def _write(
 def _steps(
     pipeline: Any,
     batch: Batch,
-    layout: Layout,
-    place: Place,
+    layout: PipelineLayout,
+    place: ChunkPlace,
     changed: list[int],
     array: npt.NDArray[Any],
     value: Any,
@@ -181,7 +191,7 @@ async def _drive(steps: Steps, inline: bool) -> None:
         result = await step if asyncio.iscoroutine(step) else await _run(step, inline)
 
 
-async def _drive_locked(steps: Steps, place: Place, changed: list[int]) -> None:
+async def _drive_locked(steps: Steps, place: ChunkPlace, changed: list[int]) -> None:
     """Do the steps of a write in a thread that holds the locks; the event loop does not wait."""
     loop = asyncio.get_running_loop()
 
@@ -208,7 +218,7 @@ async def _run(call: Callable[[], T], inline: bool) -> T:
 # Arguments
 
 
-def _memory(out: Any, layout: Layout) -> npt.NDArray[Any] | None:
+def _memory(out: Any, layout: PipelineLayout) -> npt.NDArray[Any] | None:
     """Return the memory of a buffer with the items that chunks have, or None."""
     data = out.as_ndarray_like()
     if not isinstance(data, np.ndarray) or data.dtype != layout.dtype:
@@ -216,7 +226,7 @@ def _memory(out: Any, layout: Layout) -> npt.NDArray[Any] | None:
     return np.asarray(data)
 
 
-def _converted(value: Any, layout: Layout) -> npt.NDArray[Any] | None:
+def _converted(value: Any, layout: PipelineLayout) -> npt.NDArray[Any] | None:
     """Return a value with the items that chunks have, or None if they are of another kind."""
     data = value.as_ndarray_like()
     if not isinstance(data, np.ndarray) or layout.unreadable is not None:
@@ -258,7 +268,7 @@ def _covers(index: Any, shape: tuple[int, ...]) -> bool:
     return True
 
 
-def _groups(batch: Batch, layout: Layout) -> list[list[int]]:
+def _groups(batch: Batch, layout: PipelineLayout) -> list[list[int]]:
     """Return the numbers of rows that are read or written together; one list: all of them.
 
     They have equal specifications. Where stored values are held in memory between the store and

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from omnizarr.engine import rows
 from omnizarr.engine.rows import Buffers, Source
-from omnizarr.interop.zarr.pipeline.layouts import Layout
+from omnizarr.interop.zarr.pipeline.layouts import PipelineLayout
 
 LIMIT = 2**26  # bytes of boxes at a time; a row with a larger one is left
 
@@ -33,7 +33,7 @@ class _Box:
 
 
 def read(
-    layout: Layout,
+    layout: PipelineLayout,
     batch: list[Any],
     source: Source,
     array: npt.NDArray[Any],
@@ -65,7 +65,7 @@ def read(
 
 
 def write(
-    layout: Layout,
+    layout: PipelineLayout,
     batch: list[Any],
     source: Source,
     array: npt.NDArray[Any],
@@ -96,7 +96,7 @@ def write(
 
 
 def _fill(
-    layout: Layout,
+    layout: PipelineLayout,
     batch: list[Any],
     boxes: list[_Box],
     source: Source,
@@ -114,7 +114,7 @@ def _fill(
 
 
 def _groups(
-    layout: Layout, batch: list[Any], left: list[int], *, whole: bool
+    layout: PipelineLayout, batch: list[Any], left: list[int], *, whole: bool
 ) -> Iterator[tuple[list[_Box], npt.NDArray[Any]]]:
     """Yield the boxes of some rows at a time, with memory for them one above the other.
 
@@ -140,7 +140,7 @@ def _groups(
 
 
 def _placed(
-    layout: Layout, group: list[tuple[int, Any]], height: int, widths: list[int]
+    layout: PipelineLayout, group: list[tuple[int, Any]], height: int, widths: list[int]
 ) -> tuple[list[_Box], npt.NDArray[Any]]:
     boxes: list[_Box] = []
     at = 0

@@ -18,11 +18,11 @@ from omnizarr.concurrency.pool import for_each
 from omnizarr.engine.rows import Buffers, Source
 from omnizarr.errors import ChunkError
 from omnizarr.interop.zarr.pipeline.boxes import Found
-from omnizarr.interop.zarr.pipeline.layouts import Layout
+from omnizarr.interop.zarr.pipeline.layouts import PipelineLayout
 
 
 def read(
-    layout: Layout,
+    layout: PipelineLayout,
     batch: list[Any],
     source: Source,
     array: npt.NDArray[Any],
@@ -50,7 +50,7 @@ def read(
 
 
 def write(
-    layout: Layout,
+    layout: PipelineLayout,
     batch: list[Any],
     source: Source,
     array: npt.NDArray[Any],
@@ -75,7 +75,7 @@ def write(
     return _each(layout, batch, write_row)
 
 
-def _each(layout: Layout, batch: list[Any], do: Callable[[int], None]) -> list[int]:
+def _each(layout: PipelineLayout, batch: list[Any], do: Callable[[int], None]) -> list[int]:
     """Call a function with the number of each row; return those that it failed for."""
     left: list[int] = []
 
@@ -122,12 +122,12 @@ def _setter(source: Source) -> Callable[[int, Any], None]:
     return save
 
 
-def _decode(layout: Layout, data: Any) -> npt.NDArray[Any]:
+def _decode(layout: PipelineLayout, data: Any) -> npt.NDArray[Any]:
     chunk: npt.NDArray[Any] = layout.pipeline.decode(data)
     return chunk if chunk.dtype == layout.dtype else np.ascontiguousarray(chunk).view(layout.dtype)
 
 
-def _items(layout: Layout, chunk: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _items(layout: PipelineLayout, chunk: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the chunk in the type that its codecs were bound to."""
     return chunk.view(layout.pipeline.spec.data_type.dtype)
 

@@ -33,11 +33,11 @@ _COMPRESSORS = {f"numcodecs.{name}" for name in _COMPRESSOR_IDS}
 _FILTERS = {f"numcodecs.{name}" for name in ("delta", "fixedscaleoffset", "shuffle")}
 _NONE = np.dtype("V0")
 _KEPT = 8  # layouts of one pipeline; those of another chunk shape or fill value are made again
-_layouts: Cache[Any, Layout] = Cache(256)
+_layouts: Cache[Any, PipelineLayout] = Cache(256)
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PipelineLayout:
     """A chunk as the kernel knows it, or why it does not."""
 
     capsule: Any = None
@@ -51,7 +51,7 @@ class Layout:
     pipeline: Any = None  # of codecs in Python, where there is no capsule
 
 
-def find(pipeline: Any, spec: Any) -> Layout:
+def find(pipeline: Any, spec: Any) -> PipelineLayout:
     """Return the layout of the chunks that an `ArraySpec` describes."""
     known = pipeline.__dict__.get("layouts")
     if known is None:
@@ -72,7 +72,7 @@ def find(pipeline: Any, spec: Any) -> Layout:
     return layout
 
 
-def _find(codecs: tuple[Any, ...], spec: Any) -> Layout:
+def _find(codecs: tuple[Any, ...], spec: Any) -> PipelineLayout:
     """Look a layout up that another pipeline has found; those of shards are short-lived."""
     try:
         dtype = spec.dtype.to_native_dtype()
@@ -96,25 +96,25 @@ def _fill(spec: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return fill
 
 
-def _make(codecs: tuple[Any, ...], spec: Any) -> Layout:
+def _make(codecs: tuple[Any, ...], spec: Any) -> PipelineLayout:
     if not rows.available():
-        return Layout(unreadable="the compiled kernel is missing")
+        return PipelineLayout(unreadable="the compiled kernel is missing")
     dtype = spec.dtype.to_native_dtype()
     foreign = next(filter(_is_foreign, _all(codecs)), None)
     if foreign is not None:
-        return Layout(unreadable=f"codec {_name(foreign)}")
+        return PipelineLayout(unreadable=f"codec {_name(foreign)}")
     if dtype.hasobject or dtype.kind not in "biufcmMSUV":
-        return Layout(unreadable=f"data type {dtype}")
+        return PipelineLayout(unreadable=f"data type {dtype}")
     items = _items(codecs, dtype)
     if items is None:
-        return Layout(unreadable=f"data type {dtype} in another byte order")
+        return PipelineLayout(unreadable=f"data type {dtype} in another byte order")
     try:
         data_type = data_types.bind(data_types.describe(items))
         fill = _fill(spec, dtype).reshape(1).view(data_type.dtype).reshape(())
         names = _names(codecs, spec, data_type.named)
         pipeline = bind_pipeline(names, Spec(spec.shape, data_type, fill))
     except (OmnizarrError, TypeError, ValueError) as e:
-        return Layout(unreadable=f"{_text(codecs)} of {dtype}: {e}")
+        return PipelineLayout(unreadable=f"{_text(codecs)} of {dtype}: {e}")
     keep_empty = bool(spec.config.write_empty_chunks)
     parts, unwritable = _fill_parts(dtype, fill)
     if keep_empty:
@@ -125,15 +125,15 @@ def _make(codecs: tuple[Any, ...], spec: Any) -> Layout:
     stored = _fill(spec, dtype)
     if capsule is None and shards is None and _can_decode(names, items.kind):
         nbytes = math.prod(spec.shape) * dtype.itemsize
-        return Layout(None, dtype, spec.shape, stored, nbytes, pipeline=pipeline)
+        return PipelineLayout(None, dtype, spec.shape, stored, nbytes, pipeline=pipeline)
     if capsule is None:
-        return Layout(unreadable=f"{_text(codecs)} of {dtype}")
+        return PipelineLayout(unreadable=f"{_text(codecs)} of {dtype}")
     if not kernel.can_write(pipeline):
         unwritable = _text(codecs)
     smallest = shards.inner.spec.shape if shards is not None else spec.shape
     unit = math.prod(smallest) * dtype.itemsize
     sharded = shards is not None
-    return Layout(capsule, dtype, spec.shape, stored, unit, sharded, None, unwritable)
+    return PipelineLayout(capsule, dtype, spec.shape, stored, unit, sharded, None, unwritable)
 
 
 def _can_decode(names: Iterable[Named], kind: str) -> bool:

@@ -28,7 +28,7 @@ _prefixes: Cache[tuple[str, str], str] = Cache(1024)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChunkPlace:
     """The stored values of a batch."""
 
     getters: list[Any]  # of zarr-python, one for each row
@@ -99,24 +99,24 @@ class Place:
             yield
 
 
-async def find(batch: list[Any]) -> Place:
+async def find(batch: list[Any]) -> ChunkPlace:
     """Return where the chunks of a batch are stored."""
     getters = [row[0] for row in batch]
     first, prototype = getters[0], batch[0][1].prototype
     if type(first) is not StorePath:
-        return Place(getters, prototype, waits=any(isinstance(g, StorePath) for g in getters))
+        return ChunkPlace(getters, prototype, waits=any(isinstance(g, StorePath) for g in getters))
     store = first.store
     for getter in getters:
         if type(getter) is not StorePath or getter.store is not store:
-            return Place(getters, prototype)
+            return ChunkPlace(getters, prototype)
     keys = [getter.path for getter in getters]
     if type(store) is LocalStore and _UTF8:
         if not store._is_open:
             await store._ensure_open()
         root = os.fsencode(f"{store.root}/")
-        return Place(getters, prototype, keys, store, root, waits=False)
+        return ChunkPlace(getters, prototype, keys, store, root, waits=False)
     waits = type(store) not in (MemoryStore, ZipStore)
-    return Place(getters, prototype, keys, store, waits=waits)
+    return ChunkPlace(getters, prototype, keys, store, waits=waits)
 
 
 def hands_over_values(getter: Any) -> bool:
