@@ -83,7 +83,7 @@ class Omnizarr(Peer):
 
     def count_calls(self, path: Path, layout: Layout, data: Any) -> int:
         testing = importlib.import_module("omnizarr.testing")
-        store = testing.RecordingStore(self.module.LocalStore(path))
+        store = testing.RecordingStore(self.module.storage.LocalStore(path))
         array = self.module.open(store, mode="r+")
         store.calls.clear()
         array[...] = data

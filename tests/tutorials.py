@@ -172,7 +172,7 @@ class Session:
             "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # of all packages that are installed for tests
-            "XDG_STATE_HOME": str(commands),
+            "XDG_STATE_HOME": str(commands / "state"),
         }
         done = subprocess.run(
             ["bash", "-c", command],

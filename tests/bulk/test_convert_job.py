@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.bulk import transfer
-from omnizarr.bulk.convert import Report
+from omnizarr.bulk.convert import ConvertReport
 from omnizarr.errors import StoreError
 from omnizarr.publish.mark import marker
 from omnizarr.stores import LocalStore, MemoryStore
@@ -468,8 +468,8 @@ def test_a_conversion_to_the_same_version_keeps_unknown_fields() -> None:
 
 
 def test_results_can_be_written_as_json() -> None:
-    report = Report(arrays=3, damaged={"c/0": "broken"}, foreign=["x"])
-    assert Report.from_json(report.to_json()) == report
+    report = ConvertReport(arrays=3, damaged={"c/0": "broken"}, foreign=["x"])
+    assert ConvertReport.from_json(report.to_json()) == report
 
 
 def test_a_thousand_small_arrays_are_quick(tmp_path: Path) -> None:

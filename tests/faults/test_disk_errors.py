@@ -31,6 +31,7 @@ import os, sys, warnings
 import numpy as np
 import omnizarr as oz
 from omnizarr import ome
+from omnizarr.interop.zarr import copying
 location, engine = sys.argv[1:]
 oz.config.set(engine=engine, threads=4)
 data = np.random.default_rng(0).integers(1, 2**30, (128, 128), dtype="i4")

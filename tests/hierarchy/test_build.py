@@ -467,6 +467,7 @@ RACE = """
 import sys
 import numpy as np
 import omnizarr as oz
+from omnizarr.interop.zarr import copying
 
 place, number, new = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "new"
 rng = np.random.default_rng(number)

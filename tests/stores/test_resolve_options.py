@@ -137,7 +137,6 @@ def test_every_command_reaches_a_bucket_by_options(s3: Cloud, tmp_path: Path) ->
         ("create",): [f"{url}/new", "--shape", "3"],
         ("attrs",): [f"{url}/a", "--set", "a=1"],
         ("consolidate",): [f"{url}/c"],
-        ("bench",): [f"{url}/a"],
         ("copy",): [f"{url}/a", f"{url}/copied"],
         ("rechunk",): [f"{url}/a", f"{url}/rechunked", "--chunks", "2,8"],
         ("import",): [str(tmp_path / "a.npy"), f"{url}/imported"],
@@ -156,7 +155,7 @@ def test_every_command_reaches_a_bucket_by_options(s3: Cloud, tmp_path: Path) ->
         ("geo", "info"): [f"{url}/m"],
     }
     # Which have no store, or read from local folders.
-    local = {("ome", "versions"), ("ome", "conformance"), ("conformance",), ("completion",)}
+    local = {("ome", "versions"), ("completion",)}
     assert words.keys() | local == commands(main).keys()
     np.save(tmp_path / "a.npy", DATA)
     given = [w for k, v in s3.options.items() for w in ("--storage-option", f"{k}={v}")]

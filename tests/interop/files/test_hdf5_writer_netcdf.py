@@ -333,7 +333,7 @@ def test_attributes_have_the_type_of_the_values_if_it_holds_them(
 
     with h5py.File(folder / f"a.{suffix}") as file:
         found = file["v"].attrs[name]
-    if all(map(fits, values)):
+    if all(map(fits, values)) and not isinstance(found, str):
         assert found.dtype == dtype
         assert report.notes == []
     if not isinstance(found, str):  # JSON text, of numbers of more than 64 bits
