@@ -91,8 +91,7 @@ class ReturnedObjects(State):
     def _change_array(self, array: oz.Array) -> None:
         for name in ("fill_value", "shape", "chunks", "shards", "dimension_names", "codecs"):
             change_in_place(getattr(array, name))
-        for name in ("filters", "serializer", "compressors", "write_chunk_sizes"):
-            change_in_place(getattr(array, name))
+        change_in_place(array.write_chunk_sizes)
         metadata = array.metadata
         for name in ("data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "extra"):
             change_in_place(_configuration(getattr(metadata, name)))
