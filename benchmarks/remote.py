@@ -4,7 +4,7 @@ A server in its own process answers every request after a delay (`benchmarks.ser
 and as S3. All libraries answer a question one after the other, several times, each run with new
 stores and new connections; the best run counts. A ratio above 1 says that omnizarr takes less time
 than the fastest of the others. ``python -m benchmarks.remote`` writes the table of
-``docs/remote-stores.md``; ``--only WORDS`` answers some questions and writes nothing.
+``docs/generated/remote.md``; ``--only WORDS`` answers some questions and writes nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ except ImportError:
 
 RUNS = 5
 SLOW = 10.0  # seconds of a run that is not repeated
-PAGE = Path(__file__).parents[1] / "docs" / "remote-stores.md"
+PAGE = Path(__file__).parents[1] / "docs" / "generated" / "remote.md"
 MARKS = "<!-- remote: begin -->", "<!-- remote: end -->"
 OURS, OURS_MANY = "omnizarr", "omnizarr, 512 requests"
 MEDIUM, TINY = "read 512 × 64 KiB", "10,000 tiny chunks"  # asked with more requests at a time, too

@@ -2,7 +2,7 @@
 
 Stores of zarr-python are measured too, if it has one of that kind. The runs of one row are
 interleaved, and the best of each counts. ``python -m benchmarks.stores``, in the environment of the
-tests, writes the table of ``docs/stores.md``.
+tests, writes the table of ``docs/generated/operations.md``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from omnizarr.stores import resolve
 RUNS = 3
 SHAPE, CHUNKS = (256, 256, 256), (64, 64, 64)
 BOX = (slice(20, 60), slice(50, 90), slice(100, 140))
-PAGE = Path(__file__).parents[1] / "docs" / "stores.md"
+PAGE = Path(__file__).parents[1] / "docs" / "generated" / "operations.md"
 MARKS = "<!-- stores: begin -->", "<!-- stores: end -->"
 ZARR: dict[str, Callable[[Path], Any]] = {
     "directory": lambda p: zarr.storage.LocalStore(p / "z"),
