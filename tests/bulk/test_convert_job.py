@@ -22,7 +22,7 @@ import omnizarr as oz
 from omnizarr.bulk import transfer
 from omnizarr.bulk.convert import ConvertReport
 from omnizarr.errors import StoreError
-from omnizarr.publish.mark import marker
+from omnizarr.publish.stage import marker
 from omnizarr.stores import LocalStore, MemoryStore
 from tests.servers.web import Web
 from tests.soak.jobs import in_child

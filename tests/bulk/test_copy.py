@@ -27,7 +27,7 @@ from omnizarr.bulk import copy as module
 from omnizarr.bulk import copy_batches
 from omnizarr.bulk.copy_batches import Copied, CopyBatch
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
-from omnizarr.publish.mark import MARKER, Kind, Mark, marker
+from omnizarr.publish.stage import MARKER, Kind, Mark, marker
 from omnizarr.stores import Entry, LocalStore, MemoryStore, Store, WrapperStore, _files, transfer
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.object.store import ObjectStore

@@ -25,9 +25,8 @@ from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreErro
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import GroupModel
-from omnizarr.publish.mark import JOURNAL
 from omnizarr.publish.publication import Publication
-from omnizarr.publish.stage import FOLDER
+from omnizarr.publish.stage import FOLDER, JOURNAL
 from omnizarr.stores import LocalStore, MemoryStore, list_prefix
 
 

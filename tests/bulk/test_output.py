@@ -17,7 +17,7 @@ from omnizarr import jobs as jobs_
 from omnizarr.bulk import job as jobs
 from omnizarr.bulk.job import Job, run
 from omnizarr.errors import StoreError
-from omnizarr.publish.mark import MARKER, Kind, Mark
+from omnizarr.publish.stage import MARKER, Kind, Mark
 from omnizarr.stores import MemoryStore, Range, leases, list_prefix
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.testing import FaultyStore

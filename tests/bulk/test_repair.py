@@ -16,7 +16,7 @@ from omnizarr.cli.main import main
 from omnizarr.concurrency import file_locks
 from omnizarr.errors import NodeExists, NodeNotFound, StoreError
 from omnizarr.interop.zarr import copying
-from omnizarr.publish.mark import INTERMEDIATE, MARKER, Kind, Mark, marker
+from omnizarr.publish.stage import INTERMEDIATE, MARKER, Kind, Mark, marker
 from omnizarr.stores import LocalStore, leases
 from omnizarr.stores.local.atomic_files import PARTIAL
 from omnizarr.stores.sqlite import SQLiteStore
@@ -219,7 +219,7 @@ def test_a_replacement_that_was_interrupted_is_kept_unless_told_otherwise(
         )  # fmt: skip
     [found] = oz.repair(tmp_path / "b.zarr", dry_run=False)
     assert found.state == "in use"  # by this process, for all that is known
-    monkeypatch.setattr("omnizarr.publish.mark.is_running", lambda process: False)
+    monkeypatch.setattr("omnizarr.publish.stage.is_running", lambda process: False)
     [found] = oz.repair(tmp_path / "b.zarr", dry_run=False)
     assert (found.kind, found.state) == ("interrupted job", "resumable")
     [found] = oz.repair(tmp_path / "b.zarr", dry_run=False, remove_jobs=True)

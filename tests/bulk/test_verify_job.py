@@ -18,7 +18,7 @@ from omnizarr import cf, ome
 from omnizarr.bulk.checks import keys
 from omnizarr.bulk.verify import Verify
 from omnizarr.concurrency import file_locks
-from omnizarr.publish.mark import JOURNAL, MARKER
+from omnizarr.publish.stage import JOURNAL, MARKER
 from omnizarr.stores import MemoryStore
 from omnizarr.stores.local import atomic_files
 from omnizarr.stores.local.atomic_files import PARTIAL

@@ -13,7 +13,7 @@ from omnizarr.bulk.checks import keys
 from omnizarr.bulk.checks.findings import KINDS, VerifyReport
 from omnizarr.cli.check import EXIT_CODES
 from omnizarr.cli.terminal import FAILED, PROBLEMS
-from omnizarr.publish.mark import JOURNAL, MARKER, Kind, Mark
+from omnizarr.publish.stage import JOURNAL, MARKER, Kind, Mark
 from tests.cli.conftest import run
 
 

@@ -22,8 +22,8 @@ from omnizarr.formats import by_name
 from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.location import Location
 from omnizarr.interop.zarr import copying
-from omnizarr.publish.mark import MARKER, Mark, begin_writing, end_writing, marker
-from omnizarr.publish.stage import FOLDER, interrupted, stage
+from omnizarr.publish.publication import interrupted
+from omnizarr.publish.stage import FOLDER, MARKER, Mark, begin_writing, end_writing, marker, stage
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore
 from omnizarr.testing import FaultyStore
 

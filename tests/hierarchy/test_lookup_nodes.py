@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.publish.mark import Mark, marker
-from omnizarr.publish.stage import FOLDER, PLAN
+from omnizarr.publish.stage import FOLDER, PLAN, Mark, marker
 from omnizarr.storage import LocalStore, MemoryStore, StorePath
 
 VALUES = np.arange(6)

@@ -17,7 +17,8 @@ from omnizarr.bulk import transfer
 from omnizarr.interop.zarr import copying
 from omnizarr.model.paths import is_ours
 from omnizarr.publish.directory import DirectoryStage
-from omnizarr.publish.stage import FOLDER, Extent, interrupted, stage
+from omnizarr.publish.publication import interrupted
+from omnizarr.publish.stage import FOLDER, Extent, stage
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.testing import FaultyStore
 from tests.hierarchy.test_build import STORES, VALUES, Killed
@@ -176,7 +177,7 @@ def test_repair_does_not_replace_a_newer_node_by_remains(
     _killed_stage(store)
     with suppress(oz.NodeExists):  # where the old node has gone
         oz.create_array(store, data=VALUES * 2, chunks=(3, 3), overwrite=True)
-    monkeypatch.setattr("omnizarr.publish.mark.is_running", lambda process: False)
+    monkeypatch.setattr("omnizarr.publish.stage.is_running", lambda process: False)
     with pytest.warns(oz.OmnizarrWarning, match="made again"):
         found = oz.repair(store, dry_run=False)
     assert [f.state for f in found if f.kind == "unfinished node"] == ["in the way"]
@@ -355,7 +356,7 @@ def test_a_copy_of_a_directory_whose_writer_was_killed_after_the_swap_is_repaire
         killed.setattr(DirectoryStage, "_finish", kill)
         with pytest.raises(KeyboardInterrupt):
             oz.rechunk(tmp_path / "a.zarr", **options)
-    monkeypatch.setattr("omnizarr.publish.mark.is_running", lambda process: False)
+    monkeypatch.setattr("omnizarr.publish.stage.is_running", lambda process: False)
     for name in ("again", "repaired"):
         copied = shutil.copytree(tmp_path / "a.zarr", tmp_path / name)
         if name == "again":

@@ -12,7 +12,7 @@ from typing import Any
 
 import omnizarr as oz
 from omnizarr.model.paths import OURS
-from omnizarr.publish.mark import JOURNAL, MARKER  # which a conversion leaves, to be resumed
+from omnizarr.publish.stage import JOURNAL, MARKER  # which a conversion leaves, to be resumed
 from tests.soak.operations import ERASING, OPERATIONS, elements, finish, torn
 
 HANDFUL = 5

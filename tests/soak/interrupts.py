@@ -29,7 +29,7 @@ from omnizarr import ome
 from omnizarr.concurrency import limits
 from omnizarr.interop.zarr import copying
 from omnizarr.model.paths import OURS
-from omnizarr.publish.mark import MARKER  # which a conversion leaves, to be resumed
+from omnizarr.publish.stage import MARKER  # which a conversion leaves, to be resumed
 
 ENGINES = ("auto", "reference")
 CHUNKS = {"64 KiB": 2**16, "4 MiB": 2**22}

@@ -31,7 +31,8 @@ from omnizarr.errors import ChunkError, Conflict, InvalidMetadata, NodeChanged, 
 from omnizarr.formats import Format
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.model.node import FillValue
-from omnizarr.publish.stage import epoch, last_replacement, wait_for_replacement
+from omnizarr.publish.publication import wait_for_replacement
+from omnizarr.publish.stage import epoch, last_replacement
 from omnizarr.stores import (
     Store,
     direct_file_root,

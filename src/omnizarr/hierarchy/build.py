@@ -41,15 +41,21 @@ from omnizarr.hierarchy.lookup import check_erasable, readable_nodes
 from omnizarr.hierarchy.options import ArrayOptions, array_model, check_options, runtime_config
 from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, as_source, write_all
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.publish.mark import Mark, begin_writing, end_writing, marker
-from omnizarr.publish.publication import DeferredMetadataStore, Publication
+from omnizarr.publish.publication import (
+    DeferredMetadataStore,
+    Publication,
+    lock_replacement,
+    recover_interrupted,
+    settle_replacements,
+)
 from omnizarr.publish.stage import (
     PROBE,
     Extent,
-    lock_replacement,
+    Mark,
+    begin_writing,
+    end_writing,
+    marker,
     publication_order,
-    recover_interrupted,
-    settle_replacements,
     stage,
     stages_quickly,
 )

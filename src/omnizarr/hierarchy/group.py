@@ -45,7 +45,7 @@ from omnizarr.hierarchy.options import (
 )
 from omnizarr.hierarchy.selection import S
 from omnizarr.model import ArrayModel, GroupModel, Node
-from omnizarr.publish.stage import lock_replacement, settle_replacements, wait_for_replacement
+from omnizarr.publish.publication import lock_replacement, settle_replacements, wait_for_replacement
 from omnizarr.stores import has_low_latency
 
 

@@ -31,15 +31,8 @@ from omnizarr.hierarchy.consolidated import (
     update_consolidated,
 )
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.publish.mark import Kind, Mark, marker
-from omnizarr.publish.stage import (
-    PROBE,
-    Extent,
-    interrupted,
-    publication_order,
-    stage,
-    warn_of_replacement,
-)
+from omnizarr.publish.publication import interrupted, warn_of_replacement
+from omnizarr.publish.stage import PROBE, Extent, Kind, Mark, marker, publication_order, stage
 from omnizarr.stores import (
     Store,
     can_list,

@@ -33,8 +33,8 @@ from omnizarr.formats.format import title
 from omnizarr.hierarchy.consolidated import ConsolidatedMetadata
 from omnizarr.hierarchy.location import Location, default_separator
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.publish.mark import MARKER, Mark, marker
-from omnizarr.publish.stage import check_whole, replaced, wait_for_replacement
+from omnizarr.publish.publication import check_whole, replaced, wait_for_replacement
+from omnizarr.publish.stage import MARKER, Mark, marker
 from omnizarr.stores import (
     HasParents,
     Store,

@@ -29,7 +29,7 @@ from omnizarr.hierarchy.options import (
 )
 from omnizarr.hierarchy.selection import S
 from omnizarr.model import paths
-from omnizarr.publish.stage import lock_replacement, replaced, settle_replacements
+from omnizarr.publish.publication import lock_replacement, replaced, settle_replacements
 from omnizarr.stores import Store, update_value
 
 _NEW = ("shape", "dtype", "data")  # any of them describes a new array

@@ -1,6 +1,6 @@
 """The one way in which something new becomes visible in a store.
 
-`mark` says that a node is incomplete, and who writes it. `stage` and `directory` keep new values
-beside the old ones and swap the two. `publication` is what all writers use: staged, or in place
-with the metadata held back. See docs/design/publishing.md.
+`stage` has the marks of incomplete nodes, and the stages (`directory` for files) that keep new
+values beside the old ones and swap the two. `publication` is what all writers use: staged, or in
+place with the metadata held back. See docs/design/publishing.md.
 """

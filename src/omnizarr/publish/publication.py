@@ -18,12 +18,23 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from omnizarr.concurrency import file_locks, fork
+from omnizarr.concurrency import file_locks, fork, key_locks
 from omnizarr.concurrency.file_locks import Taken
-from omnizarr.errors import Conflict, NodeExists, OmnizarrError
+from omnizarr.concurrency.retry import REPLACEMENT
+from omnizarr.errors import Conflict, NodeExists, OmnizarrError, StoreError, warn
 from omnizarr.model import paths
-from omnizarr.publish.mark import MARKER, Kind, Mark, marker
-from omnizarr.publish.stage import Extent, Stage, interrupted, lock_replacement, publication_order
+from omnizarr.publish.stage import (
+    FOLDER,
+    MARKER,
+    Extent,
+    Kind,
+    Mark,
+    Stage,
+    WriterProcess,
+    marker,
+    publication_order,
+    stage,
+)
 from omnizarr.stores import leases
 from omnizarr.stores.base import Bytes, ChangesIf, Range, Store, Traits, flat
 from omnizarr.stores.identity import StorageIdentity, storage_identity, unique_key
@@ -35,8 +46,11 @@ from omnizarr.stores.operations import (
     erase_prefix,
     file_root,
     get_many,
+    has_low_latency,
     is_process_local,
+    list_dir,
     list_prefix,
+    lock_prefix,
     set_many,
     set_new,
     sizes,
@@ -240,10 +254,10 @@ def find(
 def find_staged(store: Store) -> dict[str, Publication]:
     """Return the publications of jobs that have staged something, by plan."""
     found: dict[str, Publication] = {}
-    for stage in interrupted(store) if not is_process_local(store) else ():
-        mark = stage.mark
+    for left in interrupted(store) if not is_process_local(store) else ():
+        mark = left.mark
         if mark is not None:
-            found[mark.plan] = Publication(store, stage.prefix + MARKER, mark, stage)
+            found[mark.plan] = Publication(store, left.prefix + MARKER, mark, left)
     return found
 
 
@@ -295,15 +309,93 @@ def settle_staged(store: Store, resume: bool = True) -> None:
 
     Without `resume`, only those of processes that are known to have ended.
     """
-    for stage in interrupted(store):
-        if stage.writer.is_alive and not resume:
+    for left in interrupted(store):
+        if left.writer.is_alive and not resume:
             continue
-        if stage.pending:
+        if left.pending:
             with lock_replacement(store):
-                stage.settle(overwrite=resume)
-        if stage.finished:
-            stage.discard()
+                left.settle(overwrite=resume)
+        if left.finished:
+            left.discard()
 
+
+# What writers have staged, and are replacing
+
+
+def interrupted(store: Store) -> list[Stage]:
+    """Return what writers have staged in a store that can list, those at work among them."""
+    listed = list_dir(store, f"{FOLDER}/")[1] if can_list(store) else ()
+    names = (prefix[len(FOLDER) + 1 : -1] for prefix in listed)
+    return [stage(store, name=name) for name in names if WriterProcess.named(name) is not None]
+
+
+def replaced(store: Store, path: str) -> Stage | None:
+    """Return a stage whose node, at, above or below a path, is or was being put in its place."""
+    return next((each for each in interrupted(store) if each.concerns(path)), None)
+
+
+def warn_of_replacement(store: Store, listed: Iterable[str]) -> None:
+    """Warn if prefixes in the root of a store show that a node was being replaced by a writer."""
+    found = replaced(store, "") if f"{FOLDER}/" in listed else None
+    if found is not None and not (found.writer.here and found.writer.is_alive):
+        warn(found.message())
+
+
+def _is_replacing(store: Store) -> bool:
+    """Return True if a writer, which may be alive, is putting values in their place."""
+    return any(each.writer.is_alive and each.pending for each in interrupted(store))
+
+
+def wait_for_replacement(store: Store) -> bool:
+    """Wait while a writer is putting values in their place; return True if one was.
+
+    For stores with a low latency only, and not longer than some seconds.
+    """
+    if not has_low_latency(store) or not _is_replacing(store):
+        return False
+    for _ in REPLACEMENT.tries():
+        if not _is_replacing(store):
+            break
+    return True
+
+
+@contextmanager
+def lock_replacement(store: Store) -> Iterator[None]:
+    """Keep other threads and processes from replacing nodes in a store."""
+    key = str(hash(storage_identity(store)[0]))  # two stores with the same hash only wait longer
+    with key_locks.locked(key_locks.NODES, [key]), lock_prefix(store, "", [MARKER], "replace"):
+        yield
+
+
+def recover_interrupted(store: Store) -> None:
+    """Finish, or undo, what writers that are known to be dead were putting in its place."""
+    for each in interrupted(store):
+        if each.pending and not each.writer.is_alive:
+            each.settle()
+
+
+def check_whole(store: Store, path: str) -> None:
+    """Raise if a node at or below a path may be absent, since a writer is, or was, replacing it.
+
+    For all that must not take such a node for one that was erased.
+    """
+    wait_for_replacement(store)
+    found = replaced(store, path)
+    if found is not None:
+        raise StoreError(found.message())
+
+
+def settle_replacements(store: Store, path: str) -> None:
+    """Finish, or undo, what dead writers were replacing; raise if a node may still be absent.
+
+    The caller has locked replacement.
+    """
+    if replaced(store, path) is not None:
+        recover_interrupted(store)
+        check_whole(store, path)
+
+
+# The destinations of jobs
 
 Part: TypeAlias = tuple[int, int]  # the number of this part, from 1, and of all parts
 

@@ -13,21 +13,21 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import os
+import re
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from omnizarr.concurrency import key_locks
-from omnizarr.concurrency.retry import REPLACEMENT
-from omnizarr.errors import StoreError, warn
+from omnizarr.errors import StoreError
 from omnizarr.model import paths
 from omnizarr.model.paths import OURS, is_ours
-from omnizarr.publish.mark import JOURNAL, MARKER, Mark, WriterProcess, new_name
 from omnizarr.stores.base import ChangesKeys, ExcludesThreads, KeyChanges, ListKeys, Store
-from omnizarr.stores.identity import storage_identity
 from omnizarr.stores.leases import lease_key
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.operations import (
@@ -35,11 +35,171 @@ from omnizarr.stores.operations import (
     commits_changes,
     erase_prefix,
     erase_values,
-    has_low_latency,
     list_dir,
     list_prefix,
-    lock_prefix,
 )
+
+JOURNAL = f"{OURS}journal__"  # in the root of a store: one prefix for each attempt of a job
+INTERMEDIATE = f"{OURS}rechunk__"  # in the root of a store: chunks between two passes of a job
+MARKER = f"{OURS}incomplete__"  # the name of a key beside chunks whose metadata is stored last
+_NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
+
+
+def is_running(process: int) -> bool:
+    """Return True if a process of this machine has this number, or may have it."""
+    if sys.platform == "win32":
+        return True  # os.kill would end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+class WriterProcess(NamedTuple):
+    """A process that writes, as its name tells."""
+
+    process: int = 0  # 0 if it is not known
+    here: bool = False  # the process is one of this machine
+    began: int = 0  # seconds since 1970
+
+    @classmethod
+    def named(cls, name: str) -> WriterProcess | None:
+        """Return the writer with a name; None if it is no name of a writer."""
+        parts = _NAME.fullmatch(name)
+        return None if parts is None else cls(int(parts[1]), parts[2] == _machine(), int(parts[3]))
+
+    @property
+    def is_alive(self) -> bool:
+        """True unless the process is known to have ended."""
+        return not self.here or is_running(self.process)
+
+
+def new_name() -> str:
+    """Return a unique name for a writer or a stage, made of process, machine and time."""
+    return f"{os.getpid()}_{_machine()}_{int(time.time())}_{os.urandom(4).hex()}"
+
+
+def _machine() -> str:
+    """Return a digest of the name of this machine."""
+    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    return blake2b(name.encode(), digest_size=4).hexdigest()
+
+
+_writing: set[str] = set()  # the writers of this process that are at work
+
+
+def begin_writing() -> str:
+    """Return a name for a writer, which is at work until `end_writing`, or its process ends."""
+    name = new_name()
+    _writing.add(name)
+    return name
+
+
+def end_writing(name: str) -> None:
+    """Take note that a writer has finished, or failed."""
+    _writing.discard(name)
+
+
+def marker(path: str) -> str:
+    """Return the key whose presence means that the node at a path is incomplete."""
+    return f"{path}/{MARKER}" if path else MARKER
+
+
+class Kind(StrEnum):
+    """The effect that an operation has on the node that it marks, until it is finished."""
+
+    DELETE = "delete"  # there is none: what is left of the old one is to be erased
+    CREATE = "create"  # there is none: the chunks and metadata of a new one are being written
+    COPY = "copy"  # there is none: all that is below the path belongs to the operation
+    UPDATE = "update"  # it holds old and new values
+    EXTEND = "extend"  # it stays as it was: what changes it is not visible before the end
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The value of a marker: the operation that writes the node, and a digest of its plan."""
+
+    operation: str  # for messages only
+    plan: str = ""
+    attempt: str = ""  # differs each time that the operation starts again
+    finished: bool = False  # the node is visible, and only the marker is left to be erased
+    kind: Kind = Kind.CREATE
+    writer: str = ""  # of `begin_writing`, if it is known who writes
+
+    def write(self, **more: str | None) -> bytes:
+        """Return the stored form, with other members."""
+        return json.dumps({**dataclasses.asdict(self), **more}).encode()
+
+    @classmethod
+    def read(cls, value: bytes | None) -> Mark:
+        """Return a stored marker; one of another program is just "a writer"."""
+        try:
+            stored = json.loads(value or b"")
+            operation, plan = str(stored["operation"]), str(stored["plan"])
+            finished, kind = stored.get("finished") is True, Kind(stored.get("kind", Kind.CREATE))
+            attempt, writer = (str(stored.get(name, "")) for name in ("attempt", "writer"))
+            return cls(operation, plan, attempt, finished, kind, writer)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return cls("a writer")
+
+    @property
+    def cannot_resume(self) -> bool:
+        """True if the operation was interrupted, and was no job that can be continued."""
+        ours = self.kind in (Kind.CREATE, Kind.DELETE)
+        return ours and not self.attempt and not self.finished
+
+    @property
+    def process(self) -> int:
+        """The number of the process that writes; 0 if it is not known."""
+        return (WriterProcess.named(self.writer) or WriterProcess()).process
+
+    @property
+    def is_being_written(self) -> bool:
+        """True if the writer is known to be at work, on this machine."""
+        found = WriterProcess.named(self.writer)
+        if found is None or not found.here:
+            return False
+        if found.process == os.getpid():
+            return self.writer in _writing
+        return is_running(found.process)
+
+    @property
+    def journal(self) -> str:
+        """The prefix of the journal of this attempt."""
+        return f"{JOURNAL}/{self.attempt}/"
+
+    def message(self, where: object) -> str:
+        """Return the message for a node whose writer is at work, or was interrupted."""
+        if self.is_being_written:
+            by = f"is being written by process {self.process}"
+            return f"{where} {by}; try again when it is complete"
+        finish = "resume=True to finish it, or " if self.attempt else ""  # jobs have an attempt
+        return (
+            f"{where} is incomplete: {self} was interrupted, or is still writing; give {finish}"
+            "overwrite=True to start again"
+        )
+
+    @property
+    def keeps_node(self) -> bool:
+        """True if the node is as it was before the operation, while that is not finished.
+
+        Unless the operation is just replacing a part of it (`replaced`).
+        """
+        return self.kind is Kind.EXTEND
+
+    @property
+    def effect(self) -> str:
+        """The state of the node while the operation is not finished, for messages."""
+        if self.kind is Kind.UPDATE:
+            return "holds old and new values"
+        return "is as it was" if self.keeps_node else "is incomplete"
+
+    def __str__(self) -> str:
+        return self.operation
+
 
 FOLDER = f"{OURS}staged__"  # in the root of a store: one prefix for each node that is being written
 PROBE = f"{OURS}probe__"  # a key that never exists: erasing it shows if a store can erase
@@ -448,28 +608,6 @@ def stage(store: Store, path: str | None = None, name: str | None = None) -> Sta
     return Stage(store, path, name)
 
 
-# What writers have staged, and are replacing
-
-
-def interrupted(store: Store) -> list[Stage]:
-    """Return what writers have staged in a store that can list, those at work among them."""
-    listed = list_dir(store, f"{FOLDER}/")[1] if can_list(store) else ()
-    names = (prefix[len(FOLDER) + 1 : -1] for prefix in listed)
-    return [stage(store, name=name) for name in names if WriterProcess.named(name) is not None]
-
-
-def replaced(store: Store, path: str) -> Stage | None:
-    """Return a stage whose node, at, above or below a path, is or was being put in its place."""
-    return next((each for each in interrupted(store) if each.concerns(path)), None)
-
-
-def warn_of_replacement(store: Store, listed: Iterable[str]) -> None:
-    """Warn if prefixes in the root of a store show that a node was being replaced by a writer."""
-    found = replaced(store, "") if f"{FOLDER}/" in listed else None
-    if found is not None and not (found.writer.here and found.writer.is_alive):
-        warn(found.message())
-
-
 # The number of the last change of metadata by this process, in any store.
 epoch = [0]
 _replacements = itertools.count(1)
@@ -487,57 +625,3 @@ def last_replacement() -> int:
     Not in directories and in memory, where the metadata themselves show it.
     """
     return _last_replacement
-
-
-def _is_replacing(store: Store) -> bool:
-    """Return True if a writer, which may be alive, is putting values in their place."""
-    return any(each.writer.is_alive and each.pending for each in interrupted(store))
-
-
-def wait_for_replacement(store: Store) -> bool:
-    """Wait while a writer is putting values in their place; return True if one was.
-
-    For stores with a low latency only, and not longer than some seconds.
-    """
-    if not has_low_latency(store) or not _is_replacing(store):
-        return False
-    for _ in REPLACEMENT.tries():
-        if not _is_replacing(store):
-            break
-    return True
-
-
-@contextlib.contextmanager
-def lock_replacement(store: Store) -> Iterator[None]:
-    """Keep other threads and processes from replacing nodes in a store."""
-    key = str(hash(storage_identity(store)[0]))  # two stores with the same hash only wait longer
-    with key_locks.locked(key_locks.NODES, [key]), lock_prefix(store, "", [MARKER], "replace"):
-        yield
-
-
-def recover_interrupted(store: Store) -> None:
-    """Finish, or undo, what writers that are known to be dead were putting in its place."""
-    for each in interrupted(store):
-        if each.pending and not each.writer.is_alive:
-            each.settle()
-
-
-def check_whole(store: Store, path: str) -> None:
-    """Raise if a node at or below a path may be absent, since a writer is, or was, replacing it.
-
-    For all that must not take such a node for one that was erased.
-    """
-    wait_for_replacement(store)
-    found = replaced(store, path)
-    if found is not None:
-        raise StoreError(found.message())
-
-
-def settle_replacements(store: Store, path: str) -> None:
-    """Finish, or undo, what dead writers were replacing; raise if a node may still be absent.
-
-    The caller has locked replacement.
-    """
-    if replaced(store, path) is not None:
-        recover_interrupted(store)
-        check_whole(store, path)

@@ -1,0 +1,195 @@
+"""The door: what annexes may use of the core besides its public names.
+
+Bulk work, conventions, other libraries, the viewer and the command line import from here, from
+`omnizarr`, `omnizarr.errors` and `omnizarr.registry`; nothing else of the core is theirs to use.
+The names in `arrays` are found here, too, and imported on first use: NumPy is slow to import.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from omnizarr import chunk_key_encodings, stores
+from omnizarr._json import dumps, kind_of
+from omnizarr.chunk_key_encodings import ChunkKeyEncoding
+from omnizarr.codecs.specify import (
+    inner_chunk_shape,
+    kind,
+    memory_order,
+    pipeline,
+    plain_member,
+    to_named,
+    with_bytes,
+)
+from omnizarr.concurrency import file_locks, fork
+from omnizarr.concurrency.executors import On, for_each_on, runs_in_process, tasks_at_once
+from omnizarr.concurrency.file_locks import NAME
+from omnizarr.concurrency.limits import task_of
+from omnizarr.concurrency.pool import ThreadPool, for_each, in_parallel, start_thread
+from omnizarr.config import byte_size
+from omnizarr.formats import (
+    Documents,
+    Format,
+    Probe,
+    by_name,
+    consolidated,
+    is_metadata,
+    makes_node,
+    title,
+)
+from omnizarr.formats.codec_names import (
+    N5_BLOCKS,
+    split_compressor,
+    to_ids,
+    to_names,
+    without_checksums,
+)
+from omnizarr.formats.detect import NAMES
+from omnizarr.formats.draft.extensions import packed_shard_shape
+from omnizarr.formats.format import (
+    ARRAY_DIMENSIONS,
+    is_nczarr,
+    without_duplicate_names,
+    without_invalid_names,
+)
+from omnizarr.formats.sections import section_of
+from omnizarr.hierarchy import info
+from omnizarr.hierarchy.attributes import lock_shape, update_metadata
+from omnizarr.hierarchy.consolidated import mark_changed
+from omnizarr.hierarchy.info import (
+    Info,
+    attributes_section,
+    card,
+    codec_names,
+    counted,
+    decoded_bytes,
+    grid_lengths,
+    grid_text,
+    number_text,
+    preformatted,
+    report_card,
+    size_text,
+    stored_text,
+    type_name,
+    value_text,
+)
+from omnizarr.hierarchy.location import Location, default_separator, existing_node, node_extent
+from omnizarr.hierarchy.lookup import (
+    all_formats,
+    check_erasable,
+    check_node_writable,
+    fetch_probe,
+    find_node,
+    format_for,
+    has_store_path,
+    hierarchies_above,
+    is_hierarchy,
+    is_link,
+    list_folder,
+    readable_nodes,
+    require_readable_nodes,
+    resolve_root,
+    resolve_store_path,
+    walk_nodes,
+)
+from omnizarr.hierarchy.node import location_of
+from omnizarr.model import ArrayModel, FillValue, GroupModel, Named, Node, paths
+from omnizarr.model.node import CHECKSUMS, OBJECT_CODECS, PREFIX
+from omnizarr.model.paths import is_ours
+from omnizarr.model.patterns import Patterns
+from omnizarr.publish import publication
+from omnizarr.publish.publication import (
+    Begun,
+    Part,
+    Publication,
+    check_whole,
+    interrupted,
+    lock_replacement,
+    recover_interrupted,
+    replaced,
+)
+from omnizarr.publish.stage import (
+    FOLDER,
+    INTERMEDIATE,
+    JOURNAL,
+    MARKER,
+    PLAN,
+    Extent,
+    Kind,
+    Mark,
+    is_running,
+    marker,
+    stage,
+)
+from omnizarr.stores import (
+    Entry,
+    LocalStore,
+    MemoryStore,
+    PrefixStore,
+    Range,
+    Store,
+    Versioned,
+    can_list,
+    check_disjoint,
+    check_writable,
+    commits_changes,
+    direct_file_root,
+    direct_values,
+    erase_prefix,
+    erase_values,
+    file_root,
+    get_existing,
+    get_many,
+    has_cheap_requests,
+    has_low_latency,
+    is_process_local,
+    leases,
+    list_dir,
+    list_entries,
+    list_prefix,
+    list_sizes,
+    overlap,
+    set_many,
+    set_new,
+    sizes,
+    storage_identity,
+    supports_compare_and_set,
+)
+from omnizarr.stores.base import (
+    Bytes,
+    Closeable,
+    CompareAndSetStore,
+    EnclosesFiles,
+    HasSizes,
+    LeadsOutside,
+    LinksFiles,
+    ListsEntries,
+    OpensValues,
+    OpenValue,
+    absolute_path,
+    redact_urls,
+    split_path,
+    traits,
+    value_digest,
+)
+from omnizarr.stores.byte_ranges import coalesce
+from omnizarr.stores.identity import (
+    HasIdentity,
+    StorageIdentity,
+    directory,
+    inside,
+    key_digest,
+    portable_key,
+    unique_key,
+)
+from omnizarr.stores.local.atomic_files import PARTIAL, replace_file
+from omnizarr.stores.operations import check_key, check_prefix, one_level
+from omnizarr.stores.resolve import is_archive, options_for_two, resolve
+from omnizarr.stores.transfer import MissingValue, ValueCopy, is_quick, read_parts
+from omnizarr.stores.wrappers import WrapperStore
+
+if TYPE_CHECKING:
+    from omnizarr.extension.arrays import *
+else:
+
+    def __getattr__(name: str) -> Any:
+        return getattr(importlib.import_module("omnizarr.extension.arrays"), name)

@@ -1,0 +1,75 @@
+"""The names of the door whose modules need NumPy."""
+
+from omnizarr import data_types, engine
+from omnizarr.chunk_grids import Grid, GridAxis, Integers, RegularAxis
+from omnizarr.codecs import CodecPipeline, bind_codec
+from omnizarr.codecs.codec import Buffer
+from omnizarr.codecs.sharding import (
+    Index,
+    ShardingIndexed,
+    Shards,
+    check_length,
+    chunk_range,
+    present,
+)
+from omnizarr.data_types import DataType, as_type
+from omnizarr.data_types.cast import cast, is_complex_pair, is_masked_array
+from omnizarr.data_types.data_type import as_plain, old
+from omnizarr.engine import BoundArray, chunk_context, kernel
+from omnizarr.engine.kernel import empty
+from omnizarr.engine.missing_chunks import FilledParts
+from omnizarr.hierarchy.array import CODEC_OPTIONS, bound_array, options_like, unpublished
+from omnizarr.hierarchy.build import (
+    Build,
+    begin_deferred,
+    begin_stage,
+    build,
+    check_new,
+    make_array,
+    update_consolidated_above,
+)
+from omnizarr.hierarchy.chunk_shapes import (
+    SHARD_BYTES,
+    TARGET_BYTES,
+    chunk_grid,
+    guess_chunks,
+    halve,
+    item_bytes,
+    shard_options,
+    shard_shape,
+)
+from omnizarr.hierarchy.chunks import (
+    check_encoded_chunk,
+    chunk_counts,
+    decoded_size,
+    encoded_chunk,
+    missing_chunk_keys,
+    present_chunks,
+    probe_stored_keys,
+    stored_chunks,
+    stored_keys,
+    with_shape,
+)
+from omnizarr.hierarchy.create import new_location
+from omnizarr.hierarchy.group import make_group, open_node
+from omnizarr.hierarchy.open import consolidated_is_stale, open_group
+from omnizarr.hierarchy.options import (
+    DEFAULT_FILL,
+    ArrayOptions,
+    CreateOptions,
+    array_model,
+    check_separator,
+    default_codecs,
+    document_options,
+    key_encoding,
+    lengths_of,
+    named_codecs,
+)
+from omnizarr.hierarchy.selection import Shaped, as_source
+from omnizarr.hierarchy.validate import CheckedNode, check_consolidated, walk_checked
+from omnizarr.indexing import AxisSelection, axis_plan, boxes, everything
+from omnizarr.indexing.boxes import Boxes, Cuts
+from omnizarr.indexing.plan import Row
+from omnizarr.indexing.selection import plan
+from omnizarr.storage_transformers import stored_key
+from omnizarr.storage_transformers.sharding import IndexedShards
