@@ -68,12 +68,9 @@ SAMPLES: dict[str, list[str]] = {
     "cf info": ["cf info ocean.zarr"],
     "cf validate": ["cf validate ocean.zarr wrong.zarr"],
     "geo info": ["geo info map.zarr"],
-    "ome versions": ["ome versions"],
     "ome info": ["ome info image.zarr plate.zarr"],
     "ome validate": ["ome validate image.zarr"],
-    "ome write": ["ome write sharded.zarr image2.zarr"],
     "ome migrate": ["ome migrate image.zarr old-image.zarr --to 0.4"],
-    "completion": ["completion bash"],
 }
 
 

@@ -174,7 +174,7 @@ def test_a_new_format_with_chunks_shards_and_codecs_in_one_command(
     assert (new["t"].chunks, new["t"].shards) == ((5, 5), (20, 30))
     assert run("diff", "old.zarr", "new.zarr").exit_code == 0
     assert run("verify", "new.zarr").exit_code == 0
-    back = run(command, "new.zarr", "back.zarr", "--zarr-format", "2", "--no-shards", "--json")
+    back = run(command, "new.zarr", "back.zarr", "--zarr-format", "2", "--shards", "none", "--json")
     assert back.exit_code == 0, back.output
     assert json.loads(back.stdout)["arrays"] == 2
     assert run("diff", "old.zarr", "back.zarr").exit_code == 0
@@ -186,7 +186,10 @@ def test_a_new_format_with_chunks_shards_and_codecs_in_one_command(
         (["convert", "ocean.zarr", "--in-place", "--shards", "20,30"], "--shards writes all"),
         (["convert", "ocean.zarr", "n.zarr", "--link", "--codecs", "zstd"], "--codecs writes all"),
         (["convert", "ocean.zarr", "n.zarr", "--to", "2", "--shards", "20,30"], "give --zarr-f"),
-        (["rechunk", "ocean.zarr", "--in-place", "--zarr-format", "2"], "needs a DESTINATION"),
+        (
+            ["rechunk", "ocean.zarr", "--in-place", "--zarr-format", "2", "--yes"],
+            "needs a new dest",
+        ),
     ],
 )
 def test_what_excludes_a_new_layout_is_named(

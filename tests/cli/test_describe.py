@@ -1,4 +1,4 @@
-"""Descriptions of nodes without the engine, and grids in characters."""
+"""Descriptions of nodes without the engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.cli.describe import _any_grid, _simple_grid, describe, draw_grid, summary
+from omnizarr.cli.describe import _any_grid, _simple_grid, describe, summary
 
 
 def facts_of(array: oz.Array) -> dict[str, Any]:
@@ -78,57 +78,9 @@ def test_what_is_not_understood_is_said(in_tmp: Any) -> None:
     facts = describe(array._location, model)
     assert "crc99" in facts["not_understood"]
     assert "crc99" in summary(facts)["not understood"]
-    assert draw_grid(facts) == []
-
-
-def test_a_grid_is_drawn_with_what_is_stored() -> None:
-    array = oz.create_array(shape=(20, 30), chunks=(10, 10), dtype="i4", dimension_names=["y", "x"])
-    array[10:, 20:] = 1
-    assert draw_grid(facts_of(array)) == [
-        "chunks along y and x (▓ stored)",
-        "·· ·· ··",
-        "·· ·· ▓▓",
-    ]
-
-
-def test_shards_have_lines_between_them() -> None:
-    array = oz.create_array(shape=(3, 5), chunks=(1, 1), shards=(2, 2), dtype="i4")
-    array[:2, :2] = 1
-    assert draw_grid(facts_of(array))[1:] == [
-        "▓▓ ▓▓│·· ··│··",
-        "▓▓ ▓▓│·· ··│··",
-        "─────┼─────┼──",
-        "·· ··│·· ··│··",
-    ]
-
-
-def test_other_axes_are_shown_by_shades() -> None:
-    array = oz.create_array(shape=(4, 1, 3), chunks=(1, 1, 1), dtype="i4")
-    array[0, 0, 0] = array[:3, 0, 1] = array[:, 0, 2] = 1
-    title, cells = draw_grid(facts_of(array))
-    assert title.startswith("chunks along axis 1 and axis 2, 4 deep along axis 0")
-    assert cells == "░░ ▒▒ ▓▓"
-
-
-def test_large_grids_are_cut() -> None:
-    array = oz.create_array(shape=(10**6, 10**6), chunks=(10, 10), dtype="i4")
-    lines = draw_grid(facts_of(array), width=60, height=4)
-    assert len(lines) == 6
-    assert all(len(line) <= 60 for line in lines[1:])
-    assert lines[1].endswith(" …")
-    assert lines[-1] == "…"
-
-
-@given(arrays())
-def test_any_grid_can_be_drawn(array: oz.Array) -> None:
-    lines = draw_grid(facts_of(array), width=50)[1:]
-    assert all(len(line) <= 50 for line in lines)
-    whole = [line for line in lines if not line.endswith("…")]
-    assert len({len(line) for line in whole}) <= 1
 
 
 def test_an_array_without_axes_is_described() -> None:
     facts = facts_of(oz.create_array(data=np.float32(3)))
     assert facts["shape"] == []
     assert facts["chunk_grid"] == []
-    assert draw_grid(facts) == []

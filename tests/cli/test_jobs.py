@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.cli import answers, jobs, terminal
 from tests.cli.conftest import run
 
 VALUES = np.arange(600, dtype="i4").reshape(20, 30)
 
 
 @pytest.fixture
-def lake(in_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three hierarchies at two depths, among other files, and a state folder of the test."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(in_tmp / "state"))
+def lake(in_tmp: Path) -> Path:
+    """Three hierarchies at two depths, among other files."""
     for number, (name, format_) in enumerate({"a.zarr": 2, "b.zarr": 2, "sub/c.zarr": 3}.items()):
         group = oz.create_group(f"lake/{name}", zarr_format=format_)
         group.create_array(
@@ -90,137 +86,30 @@ def test_a_failing_hierarchy_does_not_stop_the_others_and_resume_repeats_none(la
     refused = run("convert", "lake/", "out/", "--resume")
     assert refused.exit_code == 3
     assert "the source has changed since; give --overwrite to start again" in refused.output
+    assert "out/a.zarr: exists already, not written again\n" in refused.output
+    assert refused.output.endswith(
+        "; 2 existed already; 1 failed: --resume tries only these again\n"
+    )
+    assert modified(*keys) == before
     again = run("convert", "lake/", "out/", "--resume", "--overwrite")
     assert again.exit_code == 0, again.output
-    assert "out/a.zarr: complete from before\n" in again.output
-    assert again.output.endswith("; 2 complete from before\n")
-    assert modified(*keys) == before
     assert run("diff", "lake", "out").exit_code == 0
 
 
-def test_resume_finds_what_was_complete_when_a_run_was_killed(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed when a result was visible, before that was noted."""
-    note = jobs._JobRecord._write
-
-    def killed(self: Any, source: Any, result: Any = None, outcome: Any = None) -> None:
-        if result is not None and self.job.source == "lake/b.zarr":
-            raise KeyboardInterrupt
-        note(self, source, result, outcome)
-
-    monkeypatch.setattr(jobs._JobRecord, "_write", killed)
-    assert run("rechunk", "lake", "out", "--chunks", "5,5").exit_code == 4
-    assert not Path("out/sub").exists()
-    monkeypatch.setattr(jobs._JobRecord, "_write", note)
-    before = modified("out/b.zarr/t/.zarray")
-    result = run("rechunk", "lake", "out", "--chunks", "5,5", "--resume")
-    assert result.exit_code == 0, result.output
-    assert result.output.count("complete from before") == 3
-    assert modified("out/b.zarr/t/.zarray") == before
-    assert oz.open("out/sub/c.zarr", path="t").chunks == (5, 5)
-
-
-@pytest.mark.parametrize("target", ["b.zarr", "b.zip"])
-@pytest.mark.parametrize("command", ["copy", "convert", "rechunk", "import"])
-def test_a_job_that_is_complete_resumes_to_the_same_result(
-    lake: Path, command: str, target: str
-) -> None:
-    np.save("in.npy", np.arange(6))
-    source = "in.npy" if command == "import" else "lake/a.zarr"
-    more = ["--chunks", "5"] if command == "rechunk" else []
-    first = run(command, source, target, *more)
-    assert first.exit_code == 0, first.output
-    files = [str(each) for each in (Path(target), *Path(target).rglob("*")) if each.is_file()]
-    before = modified(*files)
-    again = run(command, source, target, *more, "--resume")
-    assert (again.exit_code, again.output) == (0, f"complete from before\n{first.output}")
-    assert modified(*files) == before
-    time.sleep(0.02)
-    if command == "import":
-        np.save("in.npy", np.arange(7))
-    else:
-        oz.open(source, path="t", mode="r+")[0, 0] += 1
-    assert run(command, source, target, *more, "--resume").exit_code == 3
-
-
-@pytest.mark.parametrize("command", ["copy", "convert", "rechunk"])
-def test_what_others_wrote_after_a_kill_is_not_taken_for_the_result(
-    lake: Path, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(*given: Any, **options: Any) -> None:
-        raise KeyboardInterrupt
-
-    words = (
-        command,
-        "lake/a.zarr",
-        "b.zarr",
-        *(["--chunks", "5,5"] if command == "rechunk" else []),
-    )
-    with monkeypatch.context() as patch:
-        patch.setattr(oz, "run", killed)
-        assert run(*words).exit_code == 4
-    oz.create_array("b.zarr", data=[99])
-    again = run(*words, "--resume")
-    assert (again.exit_code, "complete from before" in again.output) == (3, False), again.output
-
-
-def test_a_source_without_times_is_never_known_to_be_unchanged(lake: Path) -> None:
-    with oz.storage.SQLiteStore("a.sqlite") as store:
-        oz.create_array(store, data=np.arange(6))
-    assert run("copy", "sqlite://a.sqlite", "b.zarr").exit_code == 0
-    with oz.storage.SQLiteStore("a.sqlite") as store:
-        oz.open(store, mode="r+")[0] = 9
-    again = run("copy", "sqlite://a.sqlite", "b.zarr", "--resume")
-    assert (again.exit_code, "complete from before" in again.output) == (3, False), again.output
-
-
-@pytest.mark.parametrize("changed", ["lake/a.zarr", "out/a.zarr"])
-def test_resume_does_not_take_for_complete_what_has_changed_since(lake: Path, changed: str) -> None:
-    stored = damage("lake/b.zarr/t/0.0")
-    assert run("convert", "lake", "out").exit_code == 3
-    Path("lake/b.zarr/t/0.0").write_bytes(stored)
-    oz.open(changed, path="t", mode="r+")[0, 0] += 1
-    again = run("convert", "lake", "out", "--resume")
-    assert again.exit_code == 3
-    assert "out/a.zarr was complete, but it or its source has changed since" in again.output
-    assert "out/sub/c.zarr: complete from before" in again.output
-    assert run("convert", "lake", "out", "--resume", "--overwrite").exit_code == 0
-    assert run("diff", "lake", "out").exit_code == 0
-
-
-def test_what_another_run_has_written_is_not_taken_for_complete(lake: Path) -> None:
+def test_what_another_run_has_written_is_neither_replaced_nor_called_written(lake: Path) -> None:
     oz.create_group("out/b.zarr")
-    assert run("convert", "lake", "out").exit_code == 3
-    again = run("convert", "lake", "out", "--resume")
-    assert again.exit_code == 3
-    assert "lake/b.zarr: there is already a zarr 3 group" in again.output
-    assert again.output.endswith("; 2 complete from before; 1 not replaced\n")
-    other = run("convert", "lake", "out", "--resume", "--zarr-format", "2")
-    assert "0 of 3 hierarchies converted" in other.output
+    dry = run("convert", "lake", "out", "--dry-run")
+    assert "out/b.zarr exists, and is replaced only with --overwrite" in dry.output
+    first = run("convert", "lake", "out")
+    assert (first.exit_code, first.output.endswith("; 1 not replaced\n")) == (3, True)
+    assert "lake/b.zarr: there is already a zarr 3 group" in first.output
+    again = json.loads(run("convert", "lake", "out", "--resume", "--json").stdout)
+    assert [each["existed"] for each in again["results"]] == [True] * 3
+    assert (again["summary"]["ok"], again["summary"]["existed"]) == (0, 3)
+    assert run("convert", "lake/b.zarr", "out/b.zarr", "--resume").exit_code == 3
     replaced = run("convert", "lake", "out", "--resume", "--overwrite")
     assert replaced.exit_code == 0, replaced.output
     assert "t" in oz.open("out/b.zarr")
-
-
-def test_what_exists_in_a_folder_is_replaced_after_one_question(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    oz.create_group("out/a.zarr")
-    dry = run("convert", "lake", "out", "--dry-run")
-    assert "out/a.zarr exists, and is replaced only with --overwrite" in dry.output
-    asked = []
-    monkeypatch.setattr(jobs, "is_interactive", lambda: True)
-    for module in (answers, terminal):
-        monkeypatch.setattr(module, "is_interactive", lambda: True)
-
-    def confirm(question: str, **_: Any) -> None:
-        asked.append(question)
-
-    monkeypatch.setattr(terminal.click, "confirm", confirm)
-    assert run("convert", "lake", "out").exit_code == 0
-    assert asked == ["1 of 3 destinations exists: out/a.zarr. Replace it?"]
-    assert "t" in oz.open("out/a.zarr")
 
 
 def test_hierarchies_of_a_folder_are_changed_in_place(lake: Path) -> None:

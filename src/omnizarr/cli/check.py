@@ -23,7 +23,7 @@ from omnizarr.cli.answers import (
     run_each,
     show_findings,
 )
-from omnizarr.cli.jobs import Where, job_options, planned, resumed_together, run_job
+from omnizarr.cli.jobs import Where, job_options, planned, run_each_resumable, run_job
 from omnizarr.cli.options import (
     Options,
     json_option,
@@ -33,7 +33,6 @@ from omnizarr.cli.options import (
     storage_option,
 )
 from omnizarr.cli.terminal import (
-    PROBLEMS,
     command_text,
     counted,
     examples,
@@ -50,7 +49,6 @@ if TYPE_CHECKING:  # slow to import, and not needed for the help
     from omnizarr.bulk.analysis.diff import DiffReport
     from omnizarr.bulk.analysis.stats import StatsReport
     from omnizarr.bulk.analysis.usage import NodeUsage, UsageReport
-    from omnizarr.bulk.checks.findings import FindingsFile
     from omnizarr.bulk.job import Job
 
 INCOMPLETE = "this is not the whole result; run the other parts, too (--part)"
@@ -93,20 +91,12 @@ def validate(path: str, storage_options: Options) -> Answer:
 
 # verify
 
-# In the order of importance: the first kind with an error decides with --exit-by-kind.
-EXIT_CODES = {
-    "metadata": 10,
-    "unsupported": 11,
-    "damaged-chunk": 12,
-    "missing-chunk": 13,
-    "incomplete": 14,
-    "stale-consolidated": 15,
-    "convention": 16,
-    "orphan": 17,
-    "leftover": 18,
-    "outside-chunk": 19,
-}
-_KIND = click.Choice(list(EXIT_CODES))
+_KIND = click.Choice(
+    [
+        *("metadata", "unsupported", "damaged-chunk", "missing-chunk", "outside-chunk"),
+        *("incomplete", "stale-consolidated", "convention", "orphan", "leftover"),
+    ]
+)
 
 
 @click.command(
@@ -122,14 +112,12 @@ _KIND = click.Choice(list(EXIT_CODES))
 @options_of(VerifyOptions)
 @click.option("--error", "errors", type=_KIND, multiple=True, help="Findings that are errors, too.")
 @click.option("--ignore", type=_KIND, multiple=True, help="Findings to leave out.")
-@click.option("--exit-by-kind", is_flag=True, help="Exit codes 10 to 19 by the kind of error.")
 @job_options
 def verify(
     paths: tuple[str, ...],
     report: str | None,
     errors: tuple[str, ...],
     ignore: tuple[str, ...],
-    exit_by_kind: bool,
     where: Where,
     storage_options: Options,
     **given: Any,
@@ -141,8 +129,11 @@ def verify(
     incomplete nodes, outdated consolidated metadata. Keys that belong to no node, leftovers of
     killed writers and chunks outside the shape are warnings; --error KIND makes them errors.
     """
-    file = _findings_file(report, where)
-    kinds: set[str] = set()
+    from omnizarr.bulk.checks.findings import FindingsFile  # noqa: PLC0415 - loaded where needed
+
+    file = None
+    if report is not None and not where.dry_run:
+        file = FindingsFile(report, resume=not where.begins)
 
     def work(path: str) -> Answer:
         job = omnizarr.jobs.Verify(
@@ -157,7 +148,6 @@ def verify(
             found = run_job(job, replace(where, resume=False))
         found.finish()
         found = found.select(errors, ignore)
-        kinds.update(found.error_counts)
         data = found.to_json()
         for finding in data["findings"]:
             finding["message"] = command_text(finding["message"])
@@ -169,19 +159,7 @@ def verify(
         return Answer(data, show, not found.ok, found)
 
     summary = None if where.dry_run else _verify_summary
-    with resumed_together() as ended:
-        code = ended(run_each(paths, work, summary=summary, storage_options=storage_options))
-    if code == PROBLEMS and exit_by_kind:
-        return next(number for kind, number in EXIT_CODES.items() if kind in kinds)
-    return code
-
-
-def _findings_file(path: str | None, where: Where) -> FindingsFile | None:
-    if path is None or where.dry_run:
-        return None
-    from omnizarr.bulk.checks.findings import FindingsFile  # noqa: PLC0415 - loaded where needed
-
-    return FindingsFile(path, resume=where.resume or where.part is not None)
+    return run_each_resumable(paths, work, summary=summary, storage_options=storage_options)
 
 
 def _verify_summary(every: list[Answer]) -> tuple[Any, str]:
@@ -295,8 +273,7 @@ def stats(paths: tuple[str, ...], where: Where, storage_options: Options, **give
         report = run_job(job, where)
         return Answer(report.summary(), partial(_show_stats, report), bool(report.errors))
 
-    with resumed_together() as ended:
-        return ended(run_each(paths, work, storage_options=storage_options))
+    return run_each_resumable(paths, work, storage_options=storage_options)
 
 
 def _show_stats(report: StatsReport) -> None:
@@ -382,7 +359,7 @@ def diff(
 def _compared(
     job: Job[DiffReport], places: dict[str, Any], where: Where, storage: bool, name: str = ""
 ) -> Answer:
-    """Compare two hierarchies, or return the plan; `name` is that of both in two folders."""
+    """Compare two hierarchies, or return the plan; in two folders, both have the `name`."""
     if where.dry_run:
         return planned(job, where, alone=not name)
     report = run_job(job, where)
@@ -430,17 +407,14 @@ def _diff_folders(
         counts = {"equal": equal, "only_a": only_a, "only_b": only_b}
         return {"hierarchies": len(every), **counts}, text
 
-    with resumed_together() as ended:
-        return ended(
-            run_each(
-                names,
-                work,
-                summary=None if where.dry_run else summary,
-                folders=False,
-                several=True,
-                headed=where.dry_run,
-            )
-        )
+    return run_each_resumable(
+        names,
+        work,
+        summary=None if where.dry_run else summary,
+        folders=False,
+        several=True,
+        headed=where.dry_run,
+    )
 
 
 @click.command(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import omnizarr
-from omnizarr.bulk.pyramid import NAMES, level_shapes
 from omnizarr.cli.answers import (
     Answer,
     answer,
@@ -27,12 +26,10 @@ from omnizarr.cli.options import (
 )
 from omnizarr.cli.terminal import counted, examples, progress_bar, say, show_left_out
 from omnizarr.conventions.ome.image import Image
-from omnizarr.conventions.ome.levels import image_name, new_metadata
 from omnizarr.conventions.ome.migrate import Migration
 from omnizarr.conventions.ome.plate import Plate
 from omnizarr.conventions.ome.versions import NEWEST, VERSIONS
-from omnizarr.conventions.ome.write import open_source
-from omnizarr.extension import options_for_two, size_text
+from omnizarr.extension import size_text
 
 if TYPE_CHECKING:
     from omnizarr.conventions.cf.dataset import Dataset
@@ -146,24 +143,10 @@ geo.add_command(geo_info)
 
 # OME-Zarr
 
-written = click.Choice([v.name for v in VERSIONS if v.writes])
-
 
 @click.group(cls=CommandGroup)
 def ome() -> None:
-    """Inspect, check, write and migrate OME-Zarr."""
-
-
-@ome.command(epilog=examples("omnizarr ome versions", "omnizarr ome versions --json"))
-@json_option
-def versions() -> int:
-    """List the supported versions of OME-Zarr."""
-    listed = [
-        {"version": v.name, "zarr_format": v.zarr_format, "writable": v.writes} for v in VERSIONS
-    ]
-    return answer(
-        {"versions": listed}, say_lines(*(f"{v}, on zarr {v.zarr_format}" for v in VERSIONS))
-    )
+    """Inspect, check and migrate OME-Zarr."""
 
 
 @path_command(
@@ -225,85 +208,6 @@ def ome_validate(path: str, node: str, storage_options: Options) -> Answer:
 
 @ome.command(
     epilog=examples(
-        "omnizarr ome write raw.zarr cell.zarr --axes zyx --scale 0.5,0.1,0.1 --unit micrometer",
-        "omnizarr ome write raw.zarr cell.zarr --levels 4 --method median --shards 64MB",
-    )
-)
-@click.argument("source")
-@click.argument("destination")
-@click.option("--axes", help="Axes, such as zyx; by default those usual for the number of axes.")
-@shared_option("scale", help="Pixel size along each axis, such as 0.5,0.1,0.1.")
-@click.option("--unit", help="Unit of the spatial axes, such as micrometer.")
-@shared_option("levels", help="Number of levels, including full resolution.")
-@click.option(
-    "--method", type=click.Choice(NAMES), default="mean", show_default=True,
-    help="Downsampling method.",
-)  # fmt: skip
-@shared_option("chunks")
-@shared_option("shards")
-@click.option(
-    "--version", type=written, default=NEWEST, show_default=True, help="OME-Zarr version to write."
-)
-@shared_option("overwrite")
-@dry_run_option
-@json_option
-@storage_option
-@shared_option("destination_options")
-def write(
-    source: str,
-    destination: str,
-    overwrite: bool,
-    dry_run: bool,
-    storage_options: Options,
-    destination_options: Options,
-    **given: Any,
-) -> int:
-    """Write SOURCE as an OME-Zarr image with downsampled levels.
-
-    SOURCE is a Zarr array or an OME-Zarr image.
-    """
-    here, there = options_for_two(source, destination, storage_options, destination_options)
-    array, image = open_source(source, here)
-    if dry_run:
-        return _show_planned_levels(destination, array, image, given)
-    overwrite = may_overwrite(destination, overwrite, dict(there) if there else None)
-    given = {k: v for k, v in given.items() if v is not None or k not in _LAYOUT}
-    with progress_bar() as step:
-        image = omnizarr.ome.write(
-            destination, image or array, overwrite=overwrite, progress=step,
-            storage_options=there, **given,
-        )  # fmt: skip
-    return answer({"path": destination, **_ome_json(image)}, partial(say, image.info))
-
-
-_LAYOUT = ("scale", "chunks", "shards")  # which have a meaning of their own if they are None
-
-
-def _show_planned_levels(
-    destination: str, array: Any, image: Image | None, given: dict[str, Any]
-) -> int:
-    """Print the levels that would be written."""
-    axes = given["axes"] if image is None or given["axes"] is not None else image.axes
-    scale = image.scale if image is not None and given["scale"] is None else given["scale"]
-    metadata, steps = new_metadata(
-        array.shape, axes=axes, scale=scale, unit=given["unit"], levels=given["levels"],
-        method=given["method"], name=image_name(destination, None),
-    )  # fmt: skip
-    (multiscale,) = metadata.multiscales
-    shapes = level_shapes(array.shape, steps)
-    pairs = [*zip((dataset.path for dataset in multiscale.datasets), shapes, strict=True)]
-    labels = [] if image is None else [*image.labels]
-    levels = [{"path": name, "shape": shape} for name, shape in pairs]
-    lines = [f"would write {counted(len(shapes), 'level')} to {destination}"]
-    lines += [f"  {name}: {shape}, {array.dtype}" for name, shape in pairs]
-    if labels:
-        lines.append(f"  labels, with as many levels: {', '.join(labels)}")
-    data = {"path": destination, "dry_run": True, "levels": levels, "labels": labels}
-    return answer(data, say_lines(*lines))
-
-
-@ome.command(
-    epilog=examples(
         "omnizarr ome migrate cell.zarr new.zarr --to 0.5",
         "omnizarr ome migrate cell.zarr --in-place --dry-run",
     )
@@ -311,8 +215,9 @@ def _show_planned_levels(
 @click.argument("source")
 @click.argument("destination", required=False)
 @click.option(
-    "--to", "to", type=written, default=NEWEST, show_default=True, help="OME-Zarr version to write."
-)
+    "--to", type=click.Choice([version.name for version in VERSIONS if version.writes]),
+    default=NEWEST, show_default=True, help="OME-Zarr version to write.",
+)  # fmt: skip
 @click.option("--in-place", is_flag=True, help="Add metadata of the new version; keep chunks.")
 @click.option("--remove-old", is_flag=True, help="With --in-place: delete the old metadata.")
 @dry_run_option

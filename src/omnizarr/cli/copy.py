@@ -21,19 +21,15 @@ from omnizarr.cli.jobs import (
     run_pairs,
     writing_job_options,
 )
-from omnizarr.cli.options import Options, options_of, shared_option
+from omnizarr.cli.options import SHARDS_OR_NONE, Options, options_of, shared_option
 from omnizarr.cli.terminal import confirm, counted, examples, listed, say, show_left_out
 from omnizarr.extension import size_text
 
 if TYPE_CHECKING:  # slow to import, and not needed for the help
-    from omnizarr.bulk.convert import ConvertReport as ConvertReport
+    from omnizarr.bulk.convert import ConvertReport
     from omnizarr.bulk.copy import Copy
     from omnizarr.bulk.copy_batches import Copied
-    from omnizarr.bulk.job import Job
-    from omnizarr.bulk.rechunk.tasks import RechunkReport as RechunkReport
-
-no_shards_option = click.option("--no-shards", is_flag=True, help="Store chunks without shards.")
-
+    from omnizarr.bulk.rechunk.tasks import RechunkReport
 
 # copy
 
@@ -82,7 +78,7 @@ def copy(
         several = several or found is not None
         pairs += [PathPair(source, target)] if found is None else found
 
-    def describe(pair: PathPair, replaces: bool) -> Job[Any]:
+    def work(pair: PathPair, replaces: bool) -> Answer:
         job = omnizarr.jobs.Copy(
             pair.source,
             pair.destination,
@@ -90,14 +86,11 @@ def copy(
             storage_options=storage_options,
             **given,
         )
-        converts = zarr_format is not None and job.converts(zarr_format)
-        return job.conversion(str(zarr_format)) if converts else job
-
-    def work(job: Any, pair: PathPair) -> Answer:
-        if not isinstance(job, omnizarr.jobs.Copy):
+        if zarr_format is not None and job.converts(zarr_format):
+            conversion = job.conversion(zarr_format)
             if where.dry_run:
-                return planned(job, where, alone=not several)
-            return _converted(run_job(job, where), str(zarr_format), pair, where)
+                return planned(conversion, where, alone=not several)
+            return _converted(run_job(conversion, where), zarr_format, pair, where)
         if where.dry_run:
             return _compared(job, alone=not several)
         if given["delete"] and not where.resume:
@@ -105,13 +98,16 @@ def copy(
             if extra:
                 confirm(f"{counted(extra, 'key')} of {pair.target} will be erased.", overwrite)
         result = _run_copy(job, where)
+        others = ((result.same, "were the same"), (result.erased, "erased"),
+                  (result.verified, "verified"))  # fmt: skip
+        parts = [_amount(result), *(f"{number} {what}" for number, what in others if number)]
+        text = f"{where.title}copied to {pair.target}: {', '.join(parts)}"
         data = {"source": pair.source, "destination": pair.target, **result.to_json()}
-        return Answer(data, partial(_show_copy, result, pair.target, where))
+        return Answer(data, partial(say, text))
 
     return run_pairs(
-        pairs, describe, work, where, verb="copied",
-        overwrite=overwrite, several=several, asks=not given["update"],
-        options=there or storage_options,
+        pairs, work, where, verb="copied", overwrite=overwrite, several=several,
+        asks=not given["update"], options=there or storage_options,
     )  # fmt: skip
 
 
@@ -128,7 +124,7 @@ def _run_copy(job: Copy, where: Where) -> Copied:
 
     opened = job.opened()
     try:
-        return run_job(opened, where, job)
+        return run_job(opened, where)
     finally:
         complete(opened.destination, job.destination)
 
@@ -156,13 +152,6 @@ def _amount(found: Copied) -> str:
     return f"{counted(found.copied, 'value')}, {size_text(found.bytes_copied)}"
 
 
-def _show_copy(result: Copied, target: str, where: Where) -> None:
-    others = ((result.same, "were the same"), (result.erased, "erased"),
-              (result.verified, "verified"))  # fmt: skip
-    parts = [_amount(result), *(f"{number} {what}" for number, what in others if number)]
-    say(f"{where.title}copied to {target}: {', '.join(parts)}")
-
-
 # convert
 
 # Options that keep or check stored chunks, which --chunks, --shards and --codecs write anew.
@@ -187,8 +176,7 @@ _WITH_CHUNKS = ("in_place", "link", "checksum", "skip_damaged", "verify")
     zarr_format={"opts": ("--zarr-format", "--to", "zarr_format")},
 )
 @shared_option("chunks")
-@shared_option("shards")
-@no_shards_option
+@shared_option("shards", **SHARDS_OR_NONE)
 @shared_option("codecs")
 @click.option(
     "--undo", is_flag=True,
@@ -200,7 +188,6 @@ def convert(
     destination: str | None,
     chunks: Any,
     shards: Any,
-    no_shards: bool,
     codecs: list[Any] | None,
     overwrite: bool,
     undo: bool,
@@ -226,7 +213,7 @@ def convert(
     """
     if undo:
         return _undo(source, destination, given["zarr_format"], where, storage_options)
-    layout = {"chunks": chunks, "shards": _shards(shards, no_shards), "codecs": codecs}
+    layout = {"chunks": chunks, "shards": shards, "codecs": codecs}
     layout = {name: value for name, value in layout.items() if value is not None}
     _check_convert(destination, layout, given)
     there, zarr_format = given["destination_options"], given["zarr_format"]
@@ -238,42 +225,31 @@ def convert(
             overwrite,
         )
 
-    def describe(pair: PathPair, replaces: bool) -> Job[Any]:
+    def work(pair: PathPair, replaces: bool) -> Answer:
         options: dict[str, Any] = {"storage_options": storage_options, "overwrite": replaces}
+        job: Any
         if layout:
             names = ("zarr_format", "memory", "destination_options")
             options |= {name: given[name] for name in names}
-            return omnizarr.jobs.Rechunk(pair.source, pair.destination, **layout, **options)
-        measure = where.dry_run or where.log is not None or sys.stderr.isatty()
-        options["overwrite"] = replaces and pair.destination is not None
-        return omnizarr.jobs.Convert(
-            pair.source, pair.destination, measure=measure, **given, **options
-        )
-
-    def work(job: Job[Any], pair: PathPair) -> Answer:
+            job = omnizarr.jobs.Rechunk(pair.source, pair.destination, **layout, **options)
+        else:
+            options["overwrite"] = replaces and pair.destination is not None
+            options["measure"] = where.dry_run or sys.stderr.isatty()
+            job = omnizarr.jobs.Convert(pair.source, pair.destination, **given, **options)
         if where.dry_run:
             return planned(job, where, alone=pairs is None)
         report: Any = run_job(job, where)
-        if layout:
-            return _rechunked(report, pair, where, pairs is not None, str(zarr_format))
-        return _converted(report, str(zarr_format), pair, where, brief=pairs is not None)
+        show = _rechunked if layout else _converted
+        return show(report, str(zarr_format), pair, where, brief=pairs is not None)
 
     return run_pairs(
-        pairs or [PathPair(source, destination)], describe, work, where,
-        verb="converted", overwrite=overwrite, several=pairs is not None,
-        options=there or storage_options,
+        pairs or [PathPair(source, destination)], work, where, verb="converted",
+        overwrite=overwrite, several=pairs is not None, options=there or storage_options,
     )  # fmt: skip
 
 
 def _all_of(pairs: list[PathPair] | None) -> str:
     return "" if pairs is None else f" the {counted(len(pairs), 'hierarchy')} in"
-
-
-def _shards(shards: Any, no_shards: bool) -> Any:
-    """Return the shards, or False for none of them."""
-    if no_shards and shards is not None:
-        raise click.UsageError("give --shards or --no-shards, not both")
-    return False if no_shards else shards
 
 
 def _check_place(destination: str | None, in_place: bool) -> None:
@@ -292,11 +268,10 @@ def _check_convert(destination: str | None, layout: dict[str, Any], given: dict[
         raise click.UsageError("give --link or --in-place, not both")
     wrong = [name for name in _WITH_CHUNKS if given[name]]
     if layout and (wrong or given["consolidated"] is not None):
-        option = "--no-shards" if layout.get("shards") is False else f"--{next(iter(layout))}"
         other = wrong[0].replace("_", "-") if wrong else "consolidated"
         raise click.UsageError(
-            f"{option} writes all chunks anew, which --{other} is not for; give one of them, and"
-            " run two commands if both are needed"
+            f"--{next(iter(layout))} writes all chunks anew, which --{other} is not for; give one"
+            " of them, and run two commands if both are needed"
         )
 
 
@@ -312,8 +287,7 @@ def _undo(
         keys = omnizarr.undo_conversion(
             path, zarr_format=zarr_format, dry_run=where.dry_run, storage_options=options
         )
-        documents = counted(len(keys), "document")
-        text = f"{verb} {documents} of zarr {zarr_format} from {path}"
+        text = f"{verb} {counted(len(keys), 'document')} of zarr {zarr_format} from {path}"
         data = {"source": path, "erased": keys, "dry_run": where.dry_run}
         return Answer(data, partial(say, text))
 
@@ -379,8 +353,7 @@ def _show_decisions(report: ConvertReport) -> None:
 )
 @click.argument("source")
 @click.argument("destination", required=False)
-@options_of(RechunkOptions)
-@no_shards_option
+@options_of(RechunkOptions, shards=SHARDS_OR_NONE)
 @click.option(
     "--array", "patterns", multiple=True, metavar="PATTERN",
     help="Apply the options to these arrays only; may be repeated.",
@@ -389,7 +362,6 @@ def _show_decisions(report: ConvertReport) -> None:
 def rechunk(
     source: str,
     destination: str | None,
-    no_shards: bool,
     patterns: tuple[str, ...],
     overwrite: bool,
     where: Where,
@@ -407,9 +379,6 @@ def rechunk(
     """
     in_place, there = given["in_place"], given["destination_options"]
     _check_place(destination, in_place)
-    if in_place and given["zarr_format"] is not None:
-        raise click.UsageError("--zarr-format needs a DESTINATION; leave out --in-place")
-    given["shards"] = _shards(given["shards"], no_shards)
     if patterns:
         layout = {name: given.pop(name) for name in _LAYOUT}
         chosen = {name: value for name, value in layout.items() if value is not None}
@@ -422,23 +391,21 @@ def rechunk(
             overwrite,
         )
 
-    def describe(pair: PathPair, replaces: bool) -> Job[Any]:
-        return omnizarr.jobs.Rechunk(
+    def work(pair: PathPair, replaces: bool) -> Answer:
+        job = omnizarr.jobs.Rechunk(
             pair.source,
             pair.destination,
             overwrite=replaces and not in_place,
             storage_options=storage_options,
             **given,
         )
-
-    def work(job: Job[Any], pair: PathPair) -> Answer:
         if where.dry_run:
             return planned(job, where, alone=pairs is None)
-        return _rechunked(run_job(job, where), pair, where, pairs is not None)
+        return _rechunked(run_job(job, where), None, pair, where, brief=pairs is not None)
 
     return run_pairs(
-        pairs or [PathPair(source, destination)], describe, work, where,
-        verb="rechunked", overwrite=overwrite, several=pairs is not None,
+        pairs or [PathPair(source, destination)], work, where, verb="rechunked",
+        overwrite=overwrite, several=pairs is not None,
         asks=given["append_dim"] is None and not given["merge"], options=there or storage_options,
     )  # fmt: skip
 
@@ -447,7 +414,7 @@ _LAYOUT = ("chunks", "shards", "codecs", "dtype", "fill_value")
 
 
 def _rechunked(
-    report: RechunkReport, pair: PathPair, where: Where, brief: bool, zarr_format: str | None = None
+    report: RechunkReport, zarr_format: str | None, pair: PathPair, where: Where, *, brief: bool
 ) -> Answer:
     """Return the result: in one line if it is brief, else with the layout of each array."""
     about = {"source": pair.source, "destination": pair.target}

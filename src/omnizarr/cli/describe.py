@@ -1,4 +1,4 @@
-"""Descriptions of nodes for `info` and `ls`: facts as JSON, a summary as text, the grid drawn.
+"""Descriptions of nodes for `info` and `ls`: facts as JSON, and a summary as text.
 
 NumPy and the engine take longer to import than most metadata to describe. So this module knows the
 regular grid and the common data types itself, and asks the library about any other.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import omnizarr
@@ -41,8 +41,6 @@ from omnizarr.extension import (
     type_name,
 )
 
-Coords = tuple[int, ...]
-
 # Bytes of an item.
 _SIZES = {
     "bool": 1,
@@ -52,7 +50,7 @@ _SIZES = {
     **{"numpy.datetime64": 8, "numpy.timedelta64": 8},
 }
 _VARIABLE = ("string", "bytes", "variable_length_bytes", "object")
-# Common codecs that are known to lose nothing.
+# Codecs that lose nothing, and need not be asked.
 _LOSSLESS = frozenset(
     {
         *("bytes", "endian", "transpose", "reshape", "sharding_indexed", "vlen-utf8", "vlen-bytes"),
@@ -101,8 +99,6 @@ def _array_facts(location: Location, array: ArrayModel) -> dict[str, Any]:
         facts["storage_transformers"] = plain_member(list(array.storage_transformers))
     try:
         facts |= _simple_grid(array) or _any_grid(location, array)
-        if lossy := _lossy_codecs(location, array):
-            facts["lossy_codecs"] = lossy
     except OmnizarrError as e:
         facts["not_understood"] = str(e)
     return facts
@@ -112,7 +108,9 @@ def _simple_grid(array: ArrayModel) -> dict[str, Any] | None:
     """Return chunks, counts and size of a regular grid of a common type; None for others."""
     grid, type = array.chunk_grid, array.data_type
     whole = grid.configuration.get("chunk_shape")
-    if grid.name != "regular" or array.storage_transformers or not _is_known(array.codecs):
+    if grid.name != "regular" or array.storage_transformers:
+        return None
+    if not _codec_names(array.codecs) <= _LOSSLESS:
         return None
     if not isinstance(whole, (list, tuple)) or len(whole) != len(array.shape):
         return None
@@ -135,27 +133,13 @@ def _simple_grid(array: ArrayModel) -> dict[str, Any] | None:
     }
 
 
-def _is_known(codecs: Sequence[Named]) -> bool:
-    """Return True if this package has all of these codecs."""
-    names = {*registry.names("codec")}
+def _codec_names(codecs: Sequence[Named]) -> set[str]:
+    """Return the names of codecs and of those inside shards."""
+    names = {codec.name for codec in codecs}
     for codec in codecs:
-        if codec.name not in names and not codec.name.startswith("numcodecs."):
-            return False
-        inner = codec.configuration.get("codecs", [])
-        if not all(isinstance(c, dict) and isinstance(c.get("name"), str) for c in inner):
-            return False
-        if not _is_known([Named(c["name"], c.get("configuration") or {}) for c in inner]):
-            return False
-    return True
-
-
-def _lossy_codecs(location: Location, array: ArrayModel) -> list[str]:
-    """Return the names of codecs that lose something; common ones are not asked."""
-    names = {codec.name for codec in array.codecs}
-    for codec in array.codecs:
-        inner = codec.configuration.get("codecs", [])
-        names |= {str(c.get("name") if isinstance(c, dict) else c) for c in inner}
-    return [] if names <= _LOSSLESS else omnizarr.Array.at(location, array)._bound.lossy_codecs
+        for inner in codec.configuration.get("codecs", []):
+            names.add(str(inner.get("name") if isinstance(inner, dict) else inner))
+    return names
 
 
 def _counts(shape: Sequence[int], chunks: Sequence[int]) -> list[int]:
@@ -168,39 +152,31 @@ def _any_grid(location: Location, array: ArrayModel) -> dict[str, Any]:
     for codec in array.codecs:
         if not codec.name.startswith("numcodecs."):
             registry.lookup("codec", codec.name)
-    variable = opened.dtype.kind in "OT"
+    variable, lossy = opened.dtype.kind in "OT", opened._bound.lossy_codecs
     return {
         "chunks": [list(n) if isinstance(n, tuple) else n for n in opened.chunks],
         "shards": None if opened.shards is None else list(opened.shards),
         "chunk_grid": list(opened.cdata_shape),
         "shard_grid": None if opened.shards is None else list(opened._bound.grid.shape),
         "nbytes": None if variable else opened.nbytes,
+        **({"lossy_codecs": lossy} if lossy else {}),
     }
-
-
-def stored_chunks(location: Location, array: ArrayModel) -> Iterator[tuple[Coords, int]]:
-    """Yield the coordinates and bytes of all stored chunks or shards; the keys are listed."""
-    prefix, rank = location.format.chunk_prefix(location.path), len(array.shape)
-    encoding = chunk_key_encodings.bind(array.chunk_key_encoding)
-    for key, size in list_sizes(location.store, prefix):
-        coords = encoding.coords(key[len(prefix) :], rank)
-        if coords is not None:
-            yield coords, size
 
 
 def _stored(location: Location, array: ArrayModel, facts: dict[str, Any]) -> dict[str, Any] | None:
     """Count the stored chunks or shards; None if the store cannot list its keys."""
     if not can_list(location.store) or not traits(location.store).lists_all:
         return None
+    prefix, rank = location.format.chunk_prefix(location.path), len(array.shape)
+    encoding = chunk_key_encodings.bind(array.chunk_key_encoding)
+    sizes = [
+        size
+        for key, size in list_sizes(location.store, prefix)
+        if encoding.coords(key[len(prefix) :], rank) is not None
+    ]
     grid = facts.get("shard_grid") or facts.get("chunk_grid")
-    count = size = 0
-    present: Counter[Coords] = Counter()
-    for coords, length in stored_chunks(location, array):
-        count, size = count + 1, size + length
-        if len(present) < _MOST_CELLS:
-            present[coords[-2:]] += 1
-    facts["_present"] = present
-    return {"values": count, "of": None if grid is None else math.prod(grid), "bytes": size}
+    of = None if grid is None else math.prod(grid)
+    return {"values": len(sizes), "of": of, "bytes": sum(sizes)}
 
 
 def _members(location: Location) -> dict[str, Any] | None:
@@ -291,58 +267,3 @@ def codec_text(codec: dict[str, Any]) -> str:
     if inner:
         parts.append("codecs=[" + " -> ".join(map(codec_text, inner)) + "]")
     return f"{codec['name']}({', '.join(parts)})" if parts else str(codec["name"])
-
-
-# The grid in characters
-
-_MOST_CELLS = 100_000  # of the last two axes, whose chunks are counted for the drawing
-_SHADES = "·░▒▓"  # no chunk stored, few, most, all
-
-
-def draw_grid(facts: dict[str, Any], width: int = 80, height: int = 12) -> list[str]:
-    """Draw the chunks of the last two axes, with lines between shards; stored ones are shaded.
-
-    Other axes are put on top of each other: a lighter shade means that some of them are missing.
-    """
-    counts, shards = facts.get("chunk_grid"), facts.get("shard_grid")
-    if not counts or 0 in counts or any(isinstance(n, list) for n in facts["chunks"]):
-        return []
-    steps = [1] * len(counts)
-    if shards is not None:
-        steps = [s // c for s, c in zip(facts["shards"], facts["chunks"], strict=True)]
-    rows, columns = ([1, *counts])[-2:]
-    row_step, column_step = ([1, *steps])[-2:]
-    shown = range(min(columns, max(1, (width - 3) // 3)))
-    present: Counter[Coords] = facts.get("_present") or Counter()
-    depth = math.prod((shards or counts)[:-2])
-
-    def joined(cells: Iterator[str], line: str) -> str:
-        ends = (line if shards and (c + 1) % column_step == 0 else " " for c in shown)
-        text = "".join(cell + end for cell, end in zip(cells, ends, strict=True))[:-1]
-        return text + (" …" if len(shown) < columns else "")
-
-    def cell(row: int, column: int) -> str:
-        where = (row // row_step, column // column_step)[-min(len(counts), 2) :]
-        share = present[where] / depth
-        return 2 * _SHADES[0 if not share else 3 if share >= 1 else 1 if share < 0.5 else 2]
-
-    lines = [_title(facts)]
-    for row in range(min(rows, height)):
-        if shards and row and row % row_step == 0:
-            lines.append(joined(("──" for _ in shown), "┼").replace(" ", "─"))
-        lines.append(joined((cell(row, column) for column in shown), "│"))
-    return lines if rows <= height else [*lines, "…"]
-
-
-def _title(facts: dict[str, Any]) -> str:
-    """Return the line above the drawing: which axes, how many chunks, which shades."""
-    rank = len(facts["shape"])
-    names = facts["dimension_names"] or [None] * rank
-    labels = [name or f"axis {i}" for i, name in enumerate(names)]
-    title = f"chunks along {' and '.join(labels[-2:])}"
-    if rank > 2:
-        pairs = zip(labels[:-2], facts["chunk_grid"][:-2], strict=True)
-        title += ", " + ", ".join(f"{n} deep along {label}" for label, n in pairs)
-    if facts.get("stored") is not None:
-        title += " (▓ stored, ░ and ▒ in part)" if rank > 2 else " (▓ stored)"
-    return title

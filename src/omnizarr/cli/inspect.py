@@ -16,7 +16,7 @@ import click
 
 import omnizarr
 from omnizarr.cli.answers import Answer, answer, path_command
-from omnizarr.cli.describe import chunk_text, describe, draw_grid, find, shape_text, summary
+from omnizarr.cli.describe import chunk_text, describe, find, shape_text, summary
 from omnizarr.cli.options import (
     Options,
     json_option,
@@ -53,8 +53,7 @@ if TYPE_CHECKING:
 def info(path: str, node: str, no_listing: bool, storage_options: Options) -> Answer:
     """Show the metadata, codecs, sizes and attributes of PATH.
 
-    Arrays are drawn as a grid of their chunks and shards, in which those that are stored are
-    shaded. With many millions of chunks, --no-listing is quicker.
+    With many millions of chunks, --no-listing is quicker.
     """
     facts = describe(*find(path, node, storage_options), listing=not no_listing)
 
@@ -62,10 +61,8 @@ def info(path: str, node: str, no_listing: bool, storage_options: Options) -> An
         say(summary(facts))
         if facts["attributes"]:
             say(json.dumps(facts["attributes"], indent=2, ensure_ascii=False))
-        for line in draw_grid(facts, shutil.get_terminal_size().columns):
-            say(line)
 
-    return Answer({name: v for name, v in facts.items() if not name.startswith("_")}, show)
+    return Answer(facts, show)
 
 
 @path_command("omnizarr ls ocean.zarr", "omnizarr ls --long --recursive lake/a.zarr")

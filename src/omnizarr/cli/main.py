@@ -18,7 +18,7 @@ import click
 
 from omnizarr import __version__ as VERSION
 from omnizarr import registry
-from omnizarr.cli.options import COMMAND, JSON, CommandGroup, json_option, suggest_option
+from omnizarr.cli.options import COMMAND, JSON, CommandGroup
 from omnizarr.cli.terminal import (
     BROKEN_PIPE,
     FAILED,
@@ -29,12 +29,9 @@ from omnizarr.cli.terminal import (
     command_text,
     error_json,
     error_message,
-    examples,
     remark,
-    say,
     say_json,
     show_error,
-    wants_json,
 )
 from omnizarr.errors import InvalidArgument, OmnizarrError, StoreError
 
@@ -74,10 +71,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Conventions": {
         "cf": ("conventions:cf", "Inspect CF and NetCDF datasets."),
         "geo": ("conventions:geo", "Inspect maps: reference system, bounds, levels."),
-        "ome": ("conventions:ome", "Inspect, check, write and migrate OME-Zarr."),
-    },
-    "Tools": {
-        "completion": ("main:completion", "Print the completion of a shell."),
+        "ome": ("conventions:ome", "Inspect, check and migrate OME-Zarr."),
     },
 }
 TARGETS = {name: target for rows in COMMANDS.values() for name, (target, _) in rows.items()}
@@ -191,8 +185,6 @@ def _fail(ctx: click.Context, error: BaseException) -> NoReturn:
 
 def _show(ctx: click.Context, error: BaseException) -> tuple[int, BaseException]:
     """Print an error to standard error; return the exit code, and the error for JSON."""
-    if isinstance(error, click.NoSuchOption):
-        suggest_option(error)
     if isinstance(error, click.ClickException):
         with suppress(OSError):
             error.show()
@@ -272,23 +264,3 @@ _FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 @click.option("--debug", is_flag=True, envvar="OMNIZARR_DEBUG", help="Show tracebacks of errors.")
 def main(debug: bool) -> None:
     """Inspect, check, copy and convert Zarr data of version 1, 2, the draft of 3, and 3."""
-
-
-@click.command(
-    epilog=examples(
-        'eval "$(omnizarr completion bash)"   # in ~/.bashrc',
-        "omnizarr completion fish > ~/.config/fish/completions/omnizarr.fish",
-    )
-)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@json_option
-def completion(shell: str) -> None:
-    """Print the script by which SHELL completes commands, options and paths."""
-    from click.shell_completion import get_completion_class  # noqa: PLC0415 - rarely needed
-
-    kind: Any = get_completion_class(shell)
-    script = kind(main, {}, "omnizarr", "_OMNIZARR_COMPLETE").source().strip()
-    if wants_json():
-        say_json({"shell": shell, "script": script})
-    else:
-        say(script)

@@ -37,44 +37,6 @@ Options: TypeAlias = dict[str, Any] | None
 Chunks: TypeAlias = "int | str | tuple[int, ...] | dict[str, int] | None"
 
 
-# Names that other tools have for commands and options.
-_COMMANDS = {
-    "cp": "copy", "sync": "copy", "rsync": "copy", "mirror": "copy", "backup": "copy",
-    "migrate": "convert", "upgrade": "convert", "translate": "convert",
-    "recompress": "rechunk", "compress": "rechunk", "reshard": "rechunk", "shard": "rechunk",
-    "repack": "rechunk", "cast": "rechunk", "astype": "rechunk",
-    "check": "verify", "fsck": "verify", "scrub": "verify", "test": "verify", "lint": "validate",
-    "fix": "repair", "clean": "repair", "gc": "repair", "list": "ls", "dir": "ls",
-    "describe": "info", "inspect": "info", "stat": "info", "dump": "cat", "print": "cat",
-    "size": "du", "usage": "du", "compare": "diff", "cmp": "diff", "attributes": "attrs",
-    "metadata": "info", "meta": "info", "summary": "stats", "view": "serve", "browse": "serve",
-    "plot": "preview", "show": "preview", "new": "create", "init": "create",
-    "multiscale": "pyramid", "downsample": "pyramid",
-}  # fmt: skip
-_OPTIONS = {
-    "--force": "--overwrite", "--clobber": "--overwrite", "--replace": "--overwrite",
-    "--format": "--zarr-format", "--zarr-version": "--zarr-format", "--version": "--zarr-format",
-    "--to": "--zarr-format", "--compressor": "--codecs", "--compression": "--codecs",
-    "--compress": "--codecs", "--codec": "--codecs", "--chunk-shape": "--chunks",
-    "--chunk-size": "--chunks", "--chunksize": "--chunks", "--shard-shape": "--shards",
-    "--shard-size": "--shards", "--threads": "--workers", "--jobs": "--workers",
-    "--processors": "--workers", "--mem": "--memory", "--max-mem": "--memory",
-    "--max-memory": "--memory", "--variable": "--array", "--var": "--array", "--path": "--node",
-    "--group": "--node", "--continue": "--resume", "--restart": "--resume",
-    "--check": "--verify", "--simulate": "--dry-run", "--plan": "--dry-run", "--silent": "--quiet",
-    "--inplace": "--in-place", "--in-situ": "--in-place", "--type": "--dtype",
-    "--data-type": "--dtype", "--sharding": "--shards", "--storage-options": "--storage-option",
-}  # fmt: skip
-
-
-def suggest_option(error: click.NoSuchOption) -> None:
-    """Suggest our name for an option that other tools call differently."""
-    meant = _OPTIONS.get(error.option_name)
-    command = None if error.ctx is None else error.ctx.command
-    if meant is not None and command is not None and any(meant in p.opts for p in command.params):
-        vars(error)["possibilities"] = [meant]
-
-
 class CommandGroup(click.Group):
     """A group that suggests a name for one that it does not know."""
 
@@ -84,8 +46,7 @@ class CommandGroup(click.Group):
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             names = self.list_commands(ctx)
-            meant = _COMMANDS.get(name.lower())
-            meant = meant if meant in names else closest_name(name, names)
+            meant = closest_name(name, names)
             hint = f"did you mean {meant!r}?" if meant else f"known: {', '.join(names)}"
             ctx.fail(f"there is no command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
@@ -181,6 +142,11 @@ def parse_chunks(text: str) -> Chunks:
         return named
     lengths = tuple(_length(part) for part in parts)
     return lengths[0] if len(lengths) == 1 and "," not in text else lengths
+
+
+def parse_shards(text: str) -> Chunks | Literal[False]:
+    """Parse a shape like that of chunks, or ``none``."""
+    return False if text.strip() == "none" else parse_chunks(text)
 
 
 def _length(text: str) -> int:
@@ -281,7 +247,7 @@ def _parse_rules(text: str) -> dict[str, Any]:
     rules = json.loads(given)
     if not isinstance(rules, dict) or not all(isinstance(r, dict) for r in rules.values()):
         raise ValueError('expected an object such as {"temp": {"chunks": {"time": -1}}}')
-    parsers = {"chunks": parse_chunks, "shards": parse_chunks, "codecs": parse_codecs}
+    parsers = {"chunks": parse_chunks, "shards": parse_shards, "codecs": parse_codecs}
     return {
         pattern: {
             name: parsers[name](value) if name in parsers and isinstance(value, str) else value
@@ -417,6 +383,11 @@ FIELDS: dict[str, dict[str, Any]] = {
     "rtol": {"type": click.FloatRange(0)},
     "atol": {"type": click.FloatRange(0)},
     "sample": {"type": click.FloatRange(0, 1, min_open=True)},
+}
+# The settings of --shards for commands that can also remove shards.
+SHARDS_OR_NONE = {
+    "callback": _parsed(parse_shards),
+    "help": "Shard shape, or a size such as 64MB; none for no shards.",
 }
 _PATTERNS = {"multiple": True, "metavar": "PATTERN"}
 _BY_TYPE: dict[str, dict[str, Any]] = {
