@@ -10,7 +10,7 @@
 (8, 40, 40)
 """
 
-from omnizarr.conventions.ome.image import Image, Labels
+from omnizarr.conventions.ome.image import Image, Labels, Plate, Series, Well, open
 from omnizarr.conventions.ome.migrate import Migration, migrate, undo_migration
 from omnizarr.conventions.ome.model import (
     Acquisition,
@@ -21,10 +21,9 @@ from omnizarr.conventions.ome.model import (
     Multiscale,
     Transform,
 )
-from omnizarr.conventions.ome.plate import Plate, Series, Well, open
-from omnizarr.conventions.ome.validate import validate
 from omnizarr.conventions.ome.versions import VERSIONS, Version
 from omnizarr.conventions.ome.write import write, write_labels, write_plate
+from omnizarr.conventions.validate import validate
 
 __all__ = [
     "VERSIONS",

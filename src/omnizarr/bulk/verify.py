@@ -47,7 +47,7 @@ MISSING = get_args(Missing)
 # Conventions are above this module in the layers, so their checks are found by registered names.
 CONVENTIONS = ("ome", "cf", "geo")
 for _name in CONVENTIONS:
-    registry.register("integration", f"check-{_name}", f"omnizarr.conventions.declared:{_name}")
+    registry.register("integration", f"check-{_name}", f"omnizarr.conventions.validate:{_name}")
 
 
 @dataclass

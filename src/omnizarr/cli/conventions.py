@@ -25,9 +25,8 @@ from omnizarr.cli.options import (
     storage_option,
 )
 from omnizarr.cli.terminal import counted, examples, progress_bar, say, show_left_out
-from omnizarr.conventions.ome.image import Image
+from omnizarr.conventions.ome.image import Image, Plate
 from omnizarr.conventions.ome.migrate import Migration
-from omnizarr.conventions.ome.plate import Plate
 from omnizarr.conventions.ome.versions import NEWEST, VERSIONS
 from omnizarr.extension import size_text
 

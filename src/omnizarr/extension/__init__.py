@@ -57,7 +57,6 @@ from omnizarr.hierarchy.attributes import lock_shape, update_metadata
 from omnizarr.hierarchy.consolidated import mark_changed
 from omnizarr.hierarchy.info import (
     Info,
-    attributes_section,
     card,
     codec_names,
     counted,

@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from omnizarr import Array, View, config, ome
 from omnizarr import open as open_zarr
-from omnizarr.conventions.ome.model import is_colour
-from omnizarr.conventions.ome.region import unit_kind, unit_name
+from omnizarr.conventions.ome.model import is_colour, unit_kind, unit_name
 from omnizarr.conventions.ome.versions import find_metadata
 from omnizarr.errors import OmnizarrError, SelectionError
 from omnizarr.extension import Shaped

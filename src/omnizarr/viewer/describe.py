@@ -27,7 +27,8 @@ from omnizarr.conventions.geo.crs import parent_group, sibling
 from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.map import open as open_map
 from omnizarr.conventions.geo.transform import Affine, read_transform, spatial_axes
-from omnizarr.conventions.ome.image import Image, OmeGroup, load
+from omnizarr.conventions.ome.image import Image, OmeGroup
+from omnizarr.conventions.ome.rules import load
 from omnizarr.conventions.ome.versions import is_image
 from omnizarr.errors import InvalidMetadata, NodeNotFound, OmnizarrError, TargetError, WrongNode
 from omnizarr.extension import (

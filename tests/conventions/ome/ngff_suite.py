@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from omnizarr.conventions.ome.rules import ADVICE
-from omnizarr.conventions.ome.validate import validate_attributes
+from omnizarr.conventions.validate import validate_attributes
 
 MEMBER = {"image": "multiscales", "label": "image-label", "plate": "plate", "well": "well"}
 

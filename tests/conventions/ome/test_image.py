@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.conventions.ome.region import unit_factor, unit_kind
+from omnizarr.conventions.ome.model import unit_factor, unit_kind
 
 
 def example(**options: object) -> oz.ome.Image:

@@ -35,14 +35,7 @@ from omnizarr.errors import (
     WrongNode,
     known_names,
 )
-from omnizarr.extension import (
-    ArrayOptions,
-    MemoryStore,
-    attributes_section,
-    card,
-    document_options,
-    type_name,
-)
+from omnizarr.extension import ArrayOptions, MemoryStore, document_options
 
 
 class Dataset(Mapping[str, Variable]):
@@ -367,18 +360,6 @@ class Dataset(Mapping[str, Variable]):
     def __repr__(self) -> str:
         sizes = ", ".join(f"{n}: {s}" for n, s in self.dimensions.items())
         return f"<Dataset {self.group.name}  ({sizes})  {', '.join(self) or 'no variables'}>"
-
-    def _repr_html_(self) -> str:
-        rows = {"dimensions": ", ".join(f"{n}: {s}" for n, s in self.dimensions.items())}
-        for name, array in self._arrays.items():
-            axes = ", ".join(n or "-" for n in array.dimension_names or ()) or str(array.shape)
-            about = [array.attrs.get(key) for key in ("long_name", "units")]
-            type_ = type_name(array.metadata.data_type)
-            rows[name] = "  ·  ".join([axes, type_, *(str(a) for a in about if a)])
-        if self.groups:
-            rows["groups"] = ", ".join(self.groups)
-        title = f"{self.group.name} in {self.group.store!r}  ·  dataset"
-        return card(title, rows, folded=attributes_section(self.attributes))
 
 
 def open(

@@ -25,8 +25,6 @@ from omnizarr.extension import (
     Shaped,
     as_plain,
     as_type,
-    attributes_section,
-    card,
     cast,
     is_masked_array,
     is_nczarr,
@@ -439,17 +437,6 @@ class Variable(Shaped):
 
     def __repr__(self) -> str:
         return f"<Variable {self.array.name}  ({self._axes()}) {self.dtype}>"
-
-    def _repr_html_(self) -> str:
-        about = {key: self.attributes.get(key) for key in ("long_name", "units")}
-        rows = {
-            "shape": str(self.shape),
-            "dimensions": self._axes(),
-            "data type": str(self.dtype),
-            **{key.replace("_", " "): str(text) for key, text in about.items() if text},
-        }
-        title = f"{self.array.name} in {self.array.store!r}  ·  variable"
-        return card(title, rows, folded=attributes_section(self.array.attrs.asdict()))
 
 
 def _kept(names: tuple[str | None, ...] | None, selection: Any) -> tuple[str | None, ...] | None:

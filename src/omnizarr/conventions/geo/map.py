@@ -42,7 +42,7 @@ from omnizarr.errors import (
     error_context,
     warn,
 )
-from omnizarr.extension import as_plain, attributes_section, card, paths
+from omnizarr.extension import as_plain, paths
 
 SET = "tile_matrix_set"
 MATRIX_TRANSFORM = "tile matrix"  # the key of a level's transform from its tile matrix
@@ -279,15 +279,6 @@ class Map:
         shapes = ", ".join("×".join(map(str, level.shape)) for level in self.levels)
         name = self.levels[0].array.name
         return f"<Map {name}  {self.crs or 'no CRS'}  {len(self.levels)} levels: {shapes}>"
-
-    def _repr_html_(self) -> str:
-        finest = self.levels[0].array
-        rows = {"CRS": str(self.crs or "none"), "data type": str(finest.dtype)}
-        for number, level in enumerate(self.levels):
-            rows[f"level {number}"] = f"{level.shape}, chunks {level.array.chunks}"
-        title = f"{finest.name} in {finest.store!r}  ·  map"
-        folded = attributes_section(finest.attrs.asdict())
-        return card(title, rows, grid=finest.info.grid, folded=folded)
 
 
 def open(

@@ -1,55 +1,34 @@
-"""OME-Zarr images with their levels and labels, and the loading of any group's metadata."""
+"""OME-Zarr images with levels and labels, plates, wells and series, and `open` for any of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
 from omnizarr import Array, Group, registry
+from omnizarr import open as open_zarr
 from omnizarr.conventions.ome.model import (
     Axis,
     Channel,
     ImageLabel,
     Metadata,
     Multiscale,
+    PlateLayout,
     Transform,
-    from_json,
+    WellLayout,
+    axis_factor,
+    select,
 )
-from omnizarr.conventions.ome.region import axis_factor, select
-from omnizarr.conventions.ome.rules import check
-from omnizarr.conventions.ome.versions import (
-    RawMetadata,
-    Version,
-    find_metadata,
-    get_version,
-    upgrade,
-)
-from omnizarr.errors import InvalidMetadata, NodeNotFound, Problem, SelectionError, WrongNode, warn
-from omnizarr.extension import Info, Store, attributes_section, card, existing_node, paths, title
+from omnizarr.conventions.ome.rules import Loaded, load
+from omnizarr.errors import InvalidMetadata, NodeNotFound, SelectionError, WrongNode
+from omnizarr.extension import Info, Store, can_list, existing_node, paths, title
 
 N = TypeVar("N", Array, Group)
 M = TypeVar("M")
 Unit = str | Mapping[str, str] | None
-
-# Members without which an image can still be read.
-_OPTIONAL = ("omero", "image-label", "labels", "series")
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A group with its OME-Zarr metadata and their version."""
-
-    group: Group
-    version: Version
-    version_name: str
-    metadata: Metadata
-
-    def __str__(self) -> str:
-        return f"{self.group.name} in {self.group.store!r}"
 
 
 class OmeGroup:
@@ -85,72 +64,17 @@ class OmeGroup:
         """All metadata of the group, in the form of the newest version."""
         return self._loaded.metadata
 
-    def _repr_html_(self) -> str:
-        kind = f"OME-Zarr {self.version} {type(self).__name__.lower()}"
-        title = f"{self.group.name} in {self.group.store!r}  ·  {kind}"
-        return card(title, self._rows(), folded=attributes_section(self.group.attrs.asdict()))
-
-    def _rows(self) -> dict[str, str]:
-        """Return what notebooks show besides the attributes."""
-        return {}
-
-
-def load(group: Group, parent: Loaded | None = None) -> Loaded | None:
-    """Load the metadata of a group, or return None if it is not OME-Zarr.
-
-    The version must be that of `parent`.
-    """
-    found = find_metadata(group.attrs)
-    if found is None:
+    def _name(self) -> str | None:
         return None
-    where = f"{group.name} in {group.store!r}"
-    name = found.version or (parent.version_name if parent else found.implied_version.name)
-    try:
-        version = get_version(name)
-    except InvalidMetadata as e:
-        raise InvalidMetadata(f"{where}: {e}") from None
-    if parent is not None and version != parent.version:
-        raise InvalidMetadata(
-            f"{where} is OME-Zarr {name}, but its parent {parent.group.name} is"
-            f" {parent.version_name}; an image or plate must have a single version"
-        )
-    _check_zarr(group, found, version, where)
-    members = _valid_members(found, version, where)
-    return Loaded(group, version, name, from_json(members))
 
+    def _summary(self) -> str:
+        """Return what the representation shows besides name, version and store."""
+        return ""
 
-def _check_zarr(group: Group, found: RawMetadata, version: Version, where: str) -> None:
-    if version.stands_on(group.zarr_format):
-        return
-    message = (
-        f"{where}: OME-Zarr {version.name} requires zarr {version.zarr_format},"
-        f" but this is {title(group.zarr_format, '')}"
-    )
-    if found.namespaced:
-        raise InvalidMetadata(message)
-    warn(f"{message}; reading it anyway")
-
-
-def _valid_members(found: RawMetadata, version: Version, where: str) -> dict[str, object]:
-    """Return the members in the form of the newest version; raise if a required one is invalid.
-
-    Invalid optional members are dropped with a warning.
-    """
-    members = upgrade(found.members, version)
-    bad: list[Problem] = []
-    for problem in check(found, ""):
-        unusable = "entries, but there are" in problem.message
-        if problem.level != "error" and not unusable:
-            continue
-        member = problem.field.removeprefix(found.field).partition("[")[0].partition(".")[0]
-        if member in _OPTIONAL:
-            warn(f"{where}: {problem}")
-            members = {k: v for k, v in members.items() if k != member}
-        elif member != "version" and problem.field != found.field.rstrip("."):
-            bad.append(Problem(problem.key, problem.field, problem.message))
-    if bad:
-        raise InvalidMetadata.of(bad, f"{where} is not valid OME-Zarr {version.name}")
-    return members
+    def __repr__(self) -> str:
+        kind, name = type(self).__name__, self._name() or self.group.name
+        about = f"OME-Zarr {self.version}  {self._summary()}"
+        return f"<{kind} {name}  {about}  on {self.group.store!r}>"
 
 
 def member(parent: Loaded, path: str, kind: type[N]) -> N:
@@ -384,11 +308,12 @@ class Image(OmeGroup):
             if a.type != "channel"
         )
 
-    def __repr__(self) -> str:
+    def _name(self) -> str | None:
+        return self.name
+
+    def _summary(self) -> str:
         count = len(self.multiscale.datasets)
         parts = [
-            f"<Image {self.name or self.group.name}",
-            f"OME-Zarr {self.version}",
             f"({self._sizes()}) {self.dtype}",
             f"pixel ({self._pixel(0)})",
             f"{count} level{'s' if count > 1 else ''}",
@@ -397,7 +322,7 @@ class Image(OmeGroup):
             parts.append(f"channels {', '.join(c.label or '?' for c in self.channels)}")
         if len(self.labels):
             parts.append(f"labels {', '.join(self.labels)}")
-        return "  ".join(parts) + f"  on {self.group.store!r}>"
+        return "  ".join(parts)
 
     @property
     def info(self) -> Info:
@@ -486,3 +411,158 @@ def image_at(parent: Loaded, path: str) -> Image:
             f" metadata of {parent.group.name} lists it as an image"
         )
     return Image(loaded)
+
+
+class Well(OmeGroup, ByName[Image]):
+    """The fields of view of a well by path, or by number: ``well[0]``."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        if loaded.metadata.well is None:
+            raise WrongNode(f"{loaded} is not a well")
+        self._loaded = loaded
+        self.layout: WellLayout = loaded.metadata.well
+        self._names = tuple(f.path for f in self.layout.fields)
+
+    def __getitem__(self, field: str | int) -> Image:
+        names = self._names
+        if isinstance(field, int) and -len(names) <= field < len(names):
+            field = names[field]
+        if field not in names:
+            raise NodeNotFound(f"{self._loaded} has no field {field!r}; fields: {', '.join(names)}")
+        return image_at(self._loaded, str(field))
+
+    def _summary(self) -> str:
+        return f"fields {', '.join(self)}"
+
+
+class Plate(OmeGroup, ByName[Well]):
+    """The wells of a plate by path, such as ``"A/1"``."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        if loaded.metadata.plate is None:
+            raise WrongNode(f"{loaded} is not a plate")
+        self._loaded = loaded
+        self.layout: PlateLayout = loaded.metadata.plate
+        self._names = tuple(w.path for w in self.layout.wells)
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The names of the rows, including empty ones."""
+        return self.layout.rows
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, including empty ones."""
+        return self.layout.columns
+
+    def __getitem__(self, well: str) -> Well:
+        if well not in self._names:
+            some = ", ".join(self._names[:10]) + (", …" if len(self) > 10 else "")
+            raise NodeNotFound(f"{self._loaded} has no well {well!r}; wells: {some}")
+        group = member(self._loaded, well, Group)
+        loaded = load(group, self._loaded)
+        if loaded is None:
+            raise InvalidMetadata(f"{group.name} in {group.store!r} has no OME-Zarr metadata")
+        return Well(loaded)
+
+    def _name(self) -> str | None:
+        return self.layout.name
+
+    def _summary(self) -> str:
+        sizes = f"{len(self.rows)} rows × {len(self.columns)} columns  {len(self)} wells"
+        runs = len(self.layout.acquisitions)
+        return f"{sizes}  {runs} acquisitions" if runs else sizes
+
+
+class Series(OmeGroup, Sequence[Image]):
+    """The images of a file that bioformats2raw converted, in the file's order."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """The images' paths: those listed in the group OME, or 0, 1, 2, …"""
+        described = self.group.get("OME")
+        if isinstance(described, Group):
+            loaded = load(described, self._loaded)
+            if loaded is not None and loaded.metadata.series is not None:
+                return loaded.metadata.series
+        found: list[str] = []
+        while str(len(found)) in self.group:
+            found.append(str(len(found)))
+        return tuple(found)
+
+    @overload
+    def __getitem__(self, index: int) -> Image: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Image]: ...
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [image_at(self._loaded, path) for path in self.paths[index]]
+        return image_at(self._loaded, self.paths[index])
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def _summary(self) -> str:
+        more = ", …" if len(self) > 5 else ""
+        return f"{len(self)} images ({', '.join(self.paths[:5])}{more})"
+
+
+def open(
+    store: Any,
+    mode: Literal["r", "r+"] = "r",
+    *,
+    path: str | None = None,
+    multiscale: int | str = 0,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Open an image, plate, well, series or labels of any version of OME-Zarr.
+
+    For type checkers, annotate the result: ``image: Image = open(…)``.
+
+    Args:
+        store: A path, URL, dict, store or `StorePath`.
+        mode: ``"r"`` to read, ``"r+"`` to read and write.
+        path: The path of the node in the store; by default the root.
+        multiscale: The number or name of one of several multiscales of an image.
+        storage_options: Options for the store of a URL, such as credentials.
+
+    Returns:
+        An `Image`, `Plate`, `Well`, `Series` or `Labels`.
+
+    Raises:
+        NodeNotFound: If there is no such node.
+        WrongNode: If it is an array, or a group of another kind.
+        InvalidMetadata: If its OME-Zarr metadata are missing or not valid.
+
+    Examples:
+        >>> image = oz.ome.write("cell.zarr", np.ones((8, 8)), axes="yx")
+        >>> oz.ome.open("cell.zarr").shape
+        (8, 8)
+    """
+    group = open_zarr(store, mode, path=path, storage_options=storage_options)
+    if not isinstance(group, Group):
+        raise WrongNode(f"{group.name} in {group.store!r} is an array; open its parent group")
+    loaded = load(group)
+    if loaded is None:
+        names = ", ".join(group.attrs) or "none"
+        arrays = [] if group.attrs or not can_list(group.store) else [n for n, _ in group.arrays()]
+        inside = f"; its arrays: {', '.join(arrays[:8])}" if arrays else ""
+        raise InvalidMetadata(
+            f"{group.name} in {group.store!r} has no OME-Zarr metadata; its attributes: {names}"
+            f"{inside}"
+        )
+    found = loaded.metadata
+    if found.plate is not None:
+        return Plate(loaded)
+    if found.well is not None:
+        return Well(loaded)
+    if found.multiscales:
+        return Image(loaded, multiscale)
+    if found.bioformats2raw is not None:
+        return Series(loaded)
+    if found.labels is not None:
+        return Labels(loaded)
+    raise WrongNode(f"{loaded} has OME-Zarr metadata, but no image, plate, well or labels")

@@ -27,8 +27,11 @@ from omnizarr.conventions.ome.model import (
     Transform,
     is_colour,
     to_json,
+    unit_factor,
+    unit_kind,
+    unit_name,
+    unknown_unit,
 )
-from omnizarr.conventions.ome.region import unit_factor, unit_kind, unit_name, unknown_unit
 from omnizarr.conventions.ome.rules import check
 from omnizarr.conventions.ome.versions import (
     NEWEST,

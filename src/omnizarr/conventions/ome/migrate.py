@@ -23,9 +23,9 @@ from omnizarr.bulk.in_place import (
     undo_conversion,
 )
 from omnizarr.bulk.job import run
-from omnizarr.conventions.ome.image import Image, Loaded, load
+from omnizarr.conventions.ome.image import Image
 from omnizarr.conventions.ome.model import Metadata, to_json
-from omnizarr.conventions.ome.rules import check
+from omnizarr.conventions.ome.rules import Loaded, check, load
 from omnizarr.conventions.ome.versions import (
     NEWEST,
     RawMetadata,

@@ -37,6 +37,7 @@ from omnizarr.bulk.source_keys import source_state
 from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.variable import described_values, plain_attributes
 from omnizarr.conventions.ome.image import Image
+from omnizarr.conventions.ome.image import open as open_ome
 from omnizarr.conventions.ome.levels import (
     Factors,
     NewImage,
@@ -51,7 +52,6 @@ from omnizarr.conventions.ome.levels import (
     step_ratios,
 )
 from omnizarr.conventions.ome.model import ImageLevel, Metadata, Transform, to_json
-from omnizarr.conventions.ome.plate import open as open_ome
 from omnizarr.conventions.ome.versions import edit_members, version_on, writable_version
 from omnizarr.conventions.ome.write import open_source
 from omnizarr.errors import InvalidArgument, NodeNotFound

@@ -1,32 +1,32 @@
-"""Check the OME-Zarr metadata of one group and list every problem.
+"""Check the OME-Zarr metadata of one group, list every problem, and load what is valid.
 
 Violations of requirements ("must") are errors, those of recommendations ("should") are warnings.
-The rules of `check`, which every reader applies, are those of 0.4 and 0.5, which differ only in the
-position of the version; `check_all` adds those for the transformations of 0.6.
+The rules are those of 0.4 and 0.5, which differ only in the position of the version; those of 0.6
+are checked as far as they are read: one scale and translation for each level.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from omnizarr.conventions.ome.model import is_colour
-from omnizarr.conventions.ome.region import unit_kind
+from omnizarr import Group
+from omnizarr.conventions.ome.model import Metadata, from_json, is_colour, unit_kind
 from omnizarr.conventions.ome.versions import (
     MEMBERS,
     NEWEST,
     VERSIONED,
     RawMetadata,
     Version,
+    find_metadata,
     get_version,
     upgrade,
 )
-from omnizarr.errors import InvalidMetadata, Problem
-from omnizarr.extension import dumps, kind_of
+from omnizarr.errors import InvalidMetadata, Problem, warn
+from omnizarr.extension import dumps, kind_of, title
 
 Json = dict[str, Any]
 ADVICE = "advice: "
@@ -156,21 +156,6 @@ def check(raw: RawMetadata, key: str) -> list[Problem]:
         message = f"OME-Zarr {raw.version} is checked only as far as it can be read"
         at.advise("version", message)
     return at.problems
-
-
-def check_all(raw: RawMetadata, key: str) -> list[Problem]:
-    """Return all problems of metadata, including those of transformations that no reader uses."""
-    at = Inspector(key, raw.field, check(raw, key))
-    with suppress(InvalidMetadata):  # an unknown version is among the problems already
-        if get_version(raw.version).name > NEWEST:
-            for inner, item in _multiscales_of(at, raw.members):
-                levels = item.get("datasets")
-                for i, level in enumerate(levels if isinstance(levels, list) else ()):
-                    if isinstance(level, dict):
-                        _connected(inner.inside(f"datasets[{i}]"), level, "path")
-                if _TRANSFORMS in item:
-                    _connected(inner, item, "name")
-    return [*dict.fromkeys(at.problems)]
 
 
 def _multiscales_of(at: Inspector, members: Json) -> Iterator[tuple[Inspector, Json]]:
@@ -442,113 +427,73 @@ _RULES: dict[str, Callable[[Inspector, Any, Version], None]] = {
 }
 
 
-# Transformations of 0.6
+# Loading
+
+# Members without which an image can still be read.
+_OPTIONAL = ("omero", "image-label", "labels", "series")
 
 
-def _connected(at: Inspector, owner: Json, source: str) -> None:
-    """Check transformations with their input, by name or path, and output coordinate system."""
-    for inner, item in at.objects(_TRANSFORMS, owner.get(_TRANSFORMS), least=1):
-        for end, member in (("input", source), ("output", "name")):
-            if end not in item:
-                inner.error(end, MISSING)
-            elif inner.is_object(end, item[end]):
-                inner.inside(end).text(member, item[end], required=True)
-        _transform(inner, item)
+@dataclass(frozen=True)
+class Loaded:
+    """A group with its OME-Zarr metadata and their version."""
+
+    group: Group
+    version: Version
+    version_name: str
+    metadata: Metadata
+
+    def __str__(self) -> str:
+        return f"{self.group.name} in {self.group.store!r}"
 
 
-def _transform(at: Inspector, item: Json) -> None:
-    kind = at.text("type", item, required=True)
-    if kind is not None and kind not in _TRANSFORM_RULES:
-        at.error("type", f"expected one of {', '.join(_TRANSFORM_RULES)}, got {kind!r}")
-    elif kind is not None:
-        _TRANSFORM_RULES[kind](at, item)
+def load(group: Group, parent: Loaded | None = None) -> Loaded | None:
+    """Load the metadata of a group, or return None if it is not OME-Zarr.
+
+    The version must be that of `parent`.
+    """
+    found = find_metadata(group.attrs)
+    if found is None:
+        return None
+    where = f"{group.name} in {group.store!r}"
+    name = found.version or (parent.version_name if parent else found.implied_version.name)
+    try:
+        version = get_version(name)
+    except InvalidMetadata as e:
+        raise InvalidMetadata(f"{where}: {e}") from None
+    if parent is not None and version != parent.version:
+        raise InvalidMetadata(
+            f"{where} is OME-Zarr {name}, but its parent {parent.group.name} is"
+            f" {parent.version_name}; an image or plate must have a single version"
+        )
+    if not version.stands_on(group.zarr_format):
+        message = (
+            f"{where}: OME-Zarr {version.name} requires zarr {version.zarr_format},"
+            f" but this is {title(group.zarr_format, '')}"
+        )
+        if found.namespaced:
+            raise InvalidMetadata(message)
+        warn(f"{message}; reading it anyway")
+    members = _valid_members(found, version, where)
+    return Loaded(group, version, name, from_json(members))
 
 
-def _scale(at: Inspector, item: Json) -> None:
-    numbers = at.numbers("scale", item.get("scale"))
-    if numbers is not None and any(n <= 0 for n in numbers):
-        at.error("scale", f"expected numbers above 0, got {numbers}")
+def _valid_members(found: RawMetadata, version: Version, where: str) -> dict[str, object]:
+    """Return the members in the form of the newest version; raise if a required one is invalid.
 
-
-def _translation(at: Inspector, item: Json) -> None:
-    at.numbers("translation", item.get("translation"))
-
-
-def _map_axis(at: Inspector, item: Json) -> None:
-    _axis_numbers(at, "mapAxis", item.get("mapAxis"), range(2, 6))
-
-
-def _project_axis(at: Inspector, item: Json) -> None:
-    names = [n for n in ("droppedInputs", "createdOutputs") if n in item]
-    if not names:
-        at.error("", "has neither droppedInputs nor createdOutputs")
-    for name in names:
-        _axis_numbers(at, name, item[name], range(1, 4))
-
-
-def _axis_numbers(at: Inspector, name: str, value: Any, lengths: range) -> None:
-    """Check a list of distinct axis numbers."""
-    good = isinstance(value, list) and all(type(n) is int and 0 <= n <= 4 for n in value)
-    if not good or len(value) not in lengths or len(set(value)) < len(value):
-        what = f"{lengths.start} to {lengths.stop - 1} different integers from 0 to 4"
-        at.error(name, f"expected {what}, got {value!r}")
-
-
-def _matrix(at: Inspector, item: Json) -> None:
-    """Check an affine transformation or a rotation: a matrix, or the path of an array with it."""
-    name = item["type"]
-    if ("path" in item) == (name in item):
-        at.error(name, f"expected either {name} or path")
-    at.text("path", item)
-    rows = item.get(name, [])
-    if not at.expect(isinstance(rows, list), name, "a list of rows", rows):
-        return
-    found = [at.numbers(f"{name}[{i}]", row) for i, row in enumerate(rows)]
-    sizes = {len(row) for row in found if row is not None}
-    square = len(rows) in range(2, 6) and sizes == {len(rows)}
-    if name in item and name == "rotation" and not square:
-        at.error(name, "expected as many rows as columns, 2 to 5")
-
-
-def _vectors(at: Inspector, item: Json) -> None:
-    at.text("path", item, required=True)
-    known = ("nearest", "linear", "cubic")
-    if item.get("interpolation", "linear") not in known:
-        at.error("interpolation", f"expected one of {', '.join(known)}")
-
-
-def _bijection(at: Inspector, item: Json) -> None:
-    for name in ("forward", "inverse"):
-        if name not in item:
-            at.error(name, MISSING)
-        elif at.is_object(name, item[name]):
-            _transform(at.inside(name), item[name])
-
-
-def _sequence(at: Inspector, item: Json) -> None:
-    for inner, part in at.objects("transformations", item.get("transformations")):
-        _transform(inner, part)
-
-
-def _by_dimension(at: Inspector, item: Json) -> None:
-    for inner, part in at.objects("transformations", item.get("transformations")):
-        for name in ("inputAxes", "outputAxes"):
-            inner.numbers(name, part.get(name))
-        if inner.is_object("transformation", part.get("transformation")):
-            _transform(inner.inside("transformation"), part["transformation"])
-
-
-_TRANSFORM_RULES: dict[str, Callable[[Inspector, Json], None]] = {
-    "identity": lambda at, item: None,
-    "mapAxis": _map_axis,
-    "projectAxis": _project_axis,
-    "scale": _scale,
-    "translation": _translation,
-    "affine": _matrix,
-    "rotation": _matrix,
-    "bijection": _bijection,
-    "sequence": _sequence,
-    "byDimension": _by_dimension,
-    "displacements": _vectors,
-    "coordinates": _vectors,
-}
+    Invalid optional members are dropped with a warning.
+    """
+    members = upgrade(found.members, version)
+    bad: list[Problem] = []
+    for problem in check(found, ""):
+        unusable = "entries, but there are" in problem.message
+        if problem.level != "error" and not unusable:
+            continue
+        member = problem.field.removeprefix(found.field).partition("[")[0].partition(".")[0]
+        if member in _OPTIONAL:
+            warn(f"{where}: {problem}")
+            members = {k: v for k, v in members.items() if k != member}
+        elif member != "version" and problem.field != found.field.rstrip("."):
+            bad.append(Problem(problem.key, problem.field, problem.message))
+    if bad:
+        raise InvalidMetadata.of(bad, f"{where} is not valid OME-Zarr {version.name}")
+    return members

@@ -13,7 +13,8 @@ from omnizarr import Array, Group
 from omnizarr import open as open_zarr
 from omnizarr.bulk.pyramid import Progress, fill_levels
 from omnizarr.conventions.cf.variable import described_values
-from omnizarr.conventions.ome.image import Image, Loaded, load
+from omnizarr.conventions.ome.image import Image, Plate
+from omnizarr.conventions.ome.image import open as open_ome
 from omnizarr.conventions.ome.levels import (
     Factors,
     NewImage,
@@ -39,8 +40,7 @@ from omnizarr.conventions.ome.model import (
     WellPlace,
     to_json,
 )
-from omnizarr.conventions.ome.plate import Plate
-from omnizarr.conventions.ome.plate import open as open_ome
+from omnizarr.conventions.ome.rules import Loaded, load
 from omnizarr.conventions.ome.versions import (
     NEWEST,
     edit_members,

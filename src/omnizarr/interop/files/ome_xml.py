@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree
 
-from omnizarr.conventions.ome.model import Channel
-from omnizarr.conventions.ome.region import unit_name
+from omnizarr.conventions.ome.model import Channel, unit_name
 from omnizarr.interop.files.contents import ImageEntry
 
 _PREFIXES = {

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.conventions.ome.region import unit_name
+from omnizarr.conventions.ome.model import unit_name
 from omnizarr.errors import InvalidArgument, MissingModule, OmnizarrError
 from omnizarr.extension import DEFAULT_FILL
 from omnizarr.interop.files.contents import (

@@ -28,8 +28,9 @@ from omnizarr.bulk.fill import COPIES, Filled, cast
 from omnizarr.bulk.journal import Task, task_id
 from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.map import open as open_map
-from omnizarr.conventions.ome.image import Image, load
-from omnizarr.conventions.ome.plate import open as open_ome
+from omnizarr.conventions.ome.image import Image
+from omnizarr.conventions.ome.image import open as open_ome
+from omnizarr.conventions.ome.rules import load
 from omnizarr.conventions.ome.versions import NEWEST, is_image, to_attributes
 from omnizarr.errors import CannotExpress, MissingModule
 from omnizarr.extension import as_plain, paths

@@ -11,7 +11,7 @@ import pytest
 import omnizarr as oz
 from omnizarr import cf as cf_door
 from omnizarr import ome as ome_door
-from omnizarr.conventions import declared
+from omnizarr.conventions import validate as declared
 from omnizarr.stores import LocalStore
 
 FORMATS = [2, 3]
