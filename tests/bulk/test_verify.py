@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.cli.main import main
-from omnizarr.codecs.crc32c import Crc32c
+from omnizarr.codecs.compressors import Crc32c
 from omnizarr.stores import MemoryStore, list_prefix
 from omnizarr.stores.local.atomic_files import PARTIAL
 

@@ -12,7 +12,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.codecs.blosc import Blosc
-from omnizarr.codecs.bytes import Bytes
+from omnizarr.codecs.serializers import Bytes
 
 SHAPE = (12, 16)
 # What codecs were given, and what it held then.

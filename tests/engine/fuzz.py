@@ -46,7 +46,7 @@ def compressor(r: random.Random, size: int) -> dict[str, Any]:
     if kind == "lz4":
         return {"name": "numcodecs.lz4", "configuration": {"acceleration": r.choice((0, 1, 9))}}
     config = {
-        "cname": r.choice(("lz4", "lz4", "lz4hc", "zstd", "blosclz", "zlib", "snappy")),
+        "cname": r.choice(("lz4", "lz4", "lz4hc", "zstd", "blosclz", "zlib")),
         "clevel": r.randint(0, 9),
         "shuffle": r.choice(("noshuffle", "shuffle", "bitshuffle")),
         "typesize": r.choice((size, size, size, 1, 3, 17, 255, 300)),

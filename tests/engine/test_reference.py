@@ -39,7 +39,6 @@ CODECS: dict[str, list[Any]] = {
     "lz4-shuffle": [blosc("lz4", 5, "shuffle")],
     "zstd-bits-crc": [blosc("zstd", 3, "bitshuffle"), "crc32c"],
     "lz4hc-blocks": [blosc("lz4hc", 9, "noshuffle", 256)],
-    "snappy": [blosc("snappy", 5, "shuffle")],
     "level-0": [blosc("lz4", 0, "shuffle")],
     "zstd": [ZSTD],
     "crc-zstd-crc": ["crc32c", ZSTD, "crc32c"],

@@ -75,7 +75,7 @@ def test_a_codec_that_becomes_known_is_used_by_arrays_that_are_opened_then(
     store["zarr.json"] = store["zarr.json"].replace(b"crc32c", b"test.sum")
     with pytest.raises(oz.UnknownExtension, match=r"test\.sum"):
         oz.open(store)[...]
-    oz.register("codec", "test.sum", "omnizarr.codecs.crc32c:Crc32c")
+    oz.register("codec", "test.sum", "omnizarr.codecs.compressors:Crc32c")
     assert oz.open(store)[...].tolist() == [0, 1, 2]
 
 

@@ -8,7 +8,6 @@ from omnizarr.model.node import IMAGE_ARRAYS, IMAGE_COMPRESSORS, IMAGE_FILTERS, 
 if TYPE_CHECKING:
     from omnizarr.codecs.blosc import Blosc as BloscCodec
     from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
-    from omnizarr.codecs.bytes import Bytes as BytesCodec
     from omnizarr.codecs.cast_value import CastValue
     from omnizarr.codecs.codec import (
         ArrayArrayCodec,
@@ -20,21 +19,22 @@ if TYPE_CHECKING:
         as_bytes_array,
     )
     from omnizarr.codecs.compressors import Bz2 as BZ2
+    from omnizarr.codecs.compressors import Crc32c as Crc32cCodec
     from omnizarr.codecs.compressors import Gzip as GZip
     from omnizarr.codecs.compressors import Lzma as LZMA
     from omnizarr.codecs.compressors import StrictGzip as GzipCodec
     from omnizarr.codecs.compressors import Zlib
-    from omnizarr.codecs.crc32c import Crc32c as Crc32cCodec
+    from omnizarr.codecs.compressors import Zstd as ZstdCodec
+    from omnizarr.codecs.filters import Transpose as TransposeCodec
     from omnizarr.codecs.pipeline import CodecPipeline, bind_codec, bind_pipeline
     from omnizarr.codecs.pipeline import CodecPipeline as Chain
     from omnizarr.codecs.pipeline import bind_pipeline as bind_chain
     from omnizarr.codecs.scale_offset import ScaleOffset
+    from omnizarr.codecs.serializers import Bytes as BytesCodec
+    from omnizarr.codecs.serializers import VlenBytes as VLenBytesCodec
+    from omnizarr.codecs.serializers import VlenUtf8 as VLenUTF8Codec
     from omnizarr.codecs.sharding import ShardingIndexed as ShardingCodec
     from omnizarr.codecs.specify import BloscCname, BloscShuffle, Endian, ShardingCodecIndexLocation
-    from omnizarr.codecs.transpose import Transpose as TransposeCodec
-    from omnizarr.codecs.vlen import VlenBytes as VLenBytesCodec
-    from omnizarr.codecs.vlen import VlenUtf8 as VLenUTF8Codec
-    from omnizarr.codecs.zstd import Zstd as ZstdCodec
 
 __all__ = [
     "BZ2",
@@ -73,31 +73,31 @@ __all__ = [
 
 registry.check_with("codec", "omnizarr.codecs.codec:check_target")
 for _name, _target in {
-    "bytes": "bytes:Bytes",
-    "endian": "bytes:Bytes",
-    "transpose": "transpose:Transpose",
+    "bytes": "serializers:Bytes",
+    "endian": "serializers:Bytes",
+    "transpose": "filters:Transpose",
     "gzip": "compressors:StrictGzip",
     "numcodecs.gzip": "compressors:Gzip",
     "numcodecs.zlib": "compressors:Zlib",
     "numcodecs.bz2": "compressors:Bz2",
     "numcodecs.lzma": "compressors:Lzma",
-    "zstd": "zstd:Zstd",
-    "numcodecs.zstd": "zstd:Zstd",
+    "zstd": "compressors:Zstd",
+    "numcodecs.zstd": "compressors:Zstd",
     "numcodecs.lz4": "compressors:Lz4",
     "blosc": "blosc:Blosc",
     "numcodecs.blosc": "blosc:NumcodecsBlosc",
-    "crc32c": "crc32c:Crc32c",
-    "vlen-utf8": "vlen:VlenUtf8",
-    "numcodecs.vlen-utf8": "vlen:VlenUtf8",
-    "vlen-bytes": "vlen:VlenBytes",
-    "numcodecs.vlen-bytes": "vlen:VlenBytes",
-    "packbits": "packbits:Packbits",
+    "crc32c": "compressors:Crc32c",
+    "vlen-utf8": "serializers:VlenUtf8",
+    "numcodecs.vlen-utf8": "serializers:VlenUtf8",
+    "vlen-bytes": "serializers:VlenBytes",
+    "numcodecs.vlen-bytes": "serializers:VlenBytes",
+    "packbits": "serializers:Packbits",
     "cast_value": "cast_value:CastValue",
-    "reshape": "reshape:Reshape",
+    "reshape": "filters:Reshape",
     "scale_offset": "scale_offset:ScaleOffset",
     "sharding_indexed": "sharding:ShardingIndexed",
     "numcodecs.*": "numcodecs:Numcodecs",
-    "bitround": "extensions.bitround:Bitround",
+    "bitround": "filters:Bitround",
     "filter-on-bytes": "numcodecs:OnBytes",
     "n5_default": "extensions.n5:N5Default",
     "n5.lz4": "extensions.n5:Lz4Blocks",
@@ -109,21 +109,21 @@ for _name, _target in {
     **dict.fromkeys(IMAGE_COMPRESSORS, "extensions.imagecodecs:Compressors"),
     **dict.fromkeys(IMAGE_FILTERS, "extensions.imagecodecs:Filters"),
     "conditional": "extensions.conditional:Conditional",
-    "vlen-array": "extensions.variable_length:VlenArray",
-    "numcodecs.vlen-array": "extensions.variable_length:VlenArray",
+    "vlen-array": "extensions.zarrs:VlenArray",
+    "numcodecs.vlen-array": "extensions.zarrs:VlenArray",
     # Those of zarrs, also by the names that its earlier versions wrote.
-    "zarrs.reshape": "reshape:Reshape",
-    "zarrs.squeeze": "reshape:Squeeze",
-    "zarrs.vlen": "extensions.variable_length:Vlen",
-    "vlen": "extensions.variable_length:Vlen",
-    "https://codec.zarrs.dev/array_to_bytes/vlen": "extensions.variable_length:Vlen",
-    "zarrs.vlen_v2": "extensions.variable_length:VlenV2",
-    "vlen_v2": "extensions.variable_length:VlenV2",
-    "https://codec.zarrs.dev/array_to_bytes/vlen_v2": "extensions.variable_length:VlenV2",
+    "zarrs.reshape": "filters:Reshape",
+    "zarrs.squeeze": "filters:Squeeze",
+    "zarrs.vlen": "extensions.zarrs:Vlen",
+    "vlen": "extensions.zarrs:Vlen",
+    "https://codec.zarrs.dev/array_to_bytes/vlen": "extensions.zarrs:Vlen",
+    "zarrs.vlen_v2": "extensions.zarrs:VlenV2",
+    "vlen_v2": "extensions.zarrs:VlenV2",
+    "https://codec.zarrs.dev/array_to_bytes/vlen_v2": "extensions.zarrs:VlenV2",
     "zarrs.gdeflate": "extensions.gdeflate:Gdeflate",
     "https://codec.zarrs.dev/bytes_to_bytes/gdeflate": "extensions.gdeflate:Gdeflate",
-    "zarrs.optional": "extensions.optional:Optional",
-    "optional": "extensions.optional:Optional",
+    "zarrs.optional": "extensions.zarrs:Optional",
+    "optional": "extensions.zarrs:Optional",
 }.items():
     registry.register("codec", _name, f"omnizarr.codecs.{_target}")
 
@@ -152,18 +152,18 @@ _LATER = {
     "BloscCname": "codecs.specify:BloscCname",
     "BloscCodec": "codecs.blosc:Blosc",
     "BloscShuffle": "codecs.specify:BloscShuffle",
-    "BytesCodec": "codecs.bytes:Bytes",
+    "BytesCodec": "codecs.serializers:Bytes",
     "CastValue": "codecs.cast_value:CastValue",
-    "Crc32cCodec": "codecs.crc32c:Crc32c",
+    "Crc32cCodec": "codecs.compressors:Crc32c",
     "Endian": "codecs.specify:Endian",
     "GzipCodec": "codecs.compressors:StrictGzip",
     "ScaleOffset": "codecs.scale_offset:ScaleOffset",
     "ShardingCodec": "codecs.sharding:ShardingIndexed",
     "ShardingCodecIndexLocation": "codecs.specify:ShardingCodecIndexLocation",
-    "TransposeCodec": "codecs.transpose:Transpose",
-    "VLenBytesCodec": "codecs.vlen:VlenBytes",
-    "VLenUTF8Codec": "codecs.vlen:VlenUtf8",
-    "ZstdCodec": "codecs.zstd:Zstd",
+    "TransposeCodec": "codecs.filters:Transpose",
+    "VLenBytesCodec": "codecs.serializers:VlenBytes",
+    "VLenUTF8Codec": "codecs.serializers:VlenUtf8",
+    "ZstdCodec": "codecs.compressors:Zstd",
 }
 
 if not TYPE_CHECKING:  # for which any name would be one of the module's

@@ -5,9 +5,9 @@ order, each shuffled and compressed on its own. So part of a large chunk is read
 blocks that it needs, each decompressed in a buffer that has only this one.
 
 The library of numcodecs does the work, except for snappy, which it lacks: chunks of programs up to
-2021 may have it, and no library that we install reads it any more. It is implemented here in
-Python, and in the kernel in C with the same bytes. To read such a buffer, its streams are
-decompressed and put into a buffer that holds them as they are; the library then undoes the shuffle.
+2021 may have it, and no library that we install reads it any more. The kernel reads and writes it;
+here it is read in Python: the streams of a buffer are decompressed and put into a buffer that holds
+them as they are, of which the library then undoes the shuffle.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from omnizarr.codecs.codec import (
     limit_of,
 )
 from omnizarr.codecs.pipeline import Requests
-from omnizarr.errors import ChunkError
+from omnizarr.errors import CannotExpress, ChunkError
 from omnizarr.model import Named
 from omnizarr.stores import Range
 
@@ -44,12 +44,12 @@ Decompress: TypeAlias = Callable[[], npt.NDArray[np.uint8]]
 _HEADER = struct.Struct("<BBBBIII")  # version, inner version, flags, typesize, and three sizes
 _SIZES = struct.Struct("<III")  # decompressed, of a block and stored; in the header from byte 4 on
 _WORD = struct.Struct("<I")
-_SHUFFLE, _STORED, _BITS, _UNSPLIT = 1, 2, 4, 16  # flags
+_STORED, _UNSPLIT = 2, 16  # flags
 _LZ4, _SNAPPY = 1 << 5, 2 << 5  # compressors in the flags
 _ZSTD = 4  # the number of the compressor, in the upper bits of the flags
 _LARGEST_BLOCK = 2**22  # bytes of the largest block that Blosc chooses
 _EXTRA = 2**16  # bytes of memory that it needs besides
-_BLOCK, _MIN_COMPRESSED = 2**18, 128  # default bytes of a block, and of a buffer to compress
+_MIN_SPLIT = 128  # items of a block whose bytes are split into streams
 
 # Threads are the engine's; on the main thread Blosc would start its own. Its lock is made here: at
 # the first chunk it would import, which a signal handler must not do in the middle of an import.
@@ -122,7 +122,10 @@ class NumcodecsBlosc(BytesBytesCodec):
         # Blosc keeps the item size in one byte and takes larger ones as 1.
         size = self.typesize or 1
         if self.cname == "snappy":
-            return compress_snappy(data, size, self.shuffle_code(), self.clevel, self.blocksize)
+            raise CannotExpress(
+                "snappy is written by the compiled kernel only, to files and to memory; choose"
+                " another cname, such as 'lz4'"
+            )
         check_memory(len(data) + 2 * min(len(data), self.blocksize or _LARGEST_BLOCK) + _EXTRA)
         return bytes(
             blosc.compress(
@@ -374,7 +377,7 @@ def without_snappy(buffer: Buffer) -> Buffer:
     count = -(-nbytes // blocksize) if blocksize else 0
     if not 0 < blocksize <= nbytes or _HEADER.size + 4 * count > min(stored, len(buffer)):
         raise ValueError("the Blosc header has impossible sizes of blocks")
-    split = not flags & _UNSPLIT and 0 < typesize <= 16 and blocksize // typesize >= _MIN_COMPRESSED
+    split = not flags & _UNSPLIT and 0 < typesize <= 16 and blocksize // typesize >= _MIN_SPLIT
     parts, table, at = list[bytes](), list[int](), _HEADER.size + 4 * count
     for i in range(count):
         length = min(blocksize, nbytes - i * blocksize)
@@ -402,56 +405,6 @@ def _decompress_streams(buffer: Buffer, at: int, streams: int, length: int) -> b
         out += [_WORD.pack(length), plain]
         at += 4 + packed
     return b"".join(out)
-
-
-def compress_snappy(
-    data: Buffer, typesize: int, shuffle: int, clevel: int, blocksize: int
-) -> bytes:
-    """Return a Blosc buffer with snappy, each block one stream, as the kernel writes it."""
-    values, size = as_bytes_array(data), len(data)
-    block = _block_size(size, typesize * (8 if shuffle == 2 else 1), blocksize)
-    typesize = 1 if typesize > 255 else typesize
-    shuffle = shuffle if typesize > 1 or shuffle == 2 else 0
-    count = -(-size // block)
-    parts, table, at = list[bytes](), list[int](), _HEADER.size + 4 * count
-    for start in range(0, size, block):
-        shuffled = _shuffled(values[start : start + block], typesize, shuffle).tobytes()
-        packed = snappy_compress(shuffled)
-        stream = packed if len(packed) < len(shuffled) else shuffled
-        table.append(at)
-        parts += [_WORD.pack(len(stream)), stream]
-        at += 4 + len(stream)
-    flags = _UNSPLIT | _SNAPPY | (0, _SHUFFLE, _BITS)[shuffle]
-    if clevel == 0 or size < _MIN_COMPRESSED or at >= size + _HEADER.size:
-        flags, at = _UNSPLIT | _SNAPPY | _STORED, size + _HEADER.size
-        return _HEADER.pack(2, 1, flags, typesize, size, block, at) + values.tobytes()
-    head = _HEADER.pack(2, 1, flags, typesize, size, block, at)
-    return b"".join([head, struct.pack(f"<{count}I", *table), *parts])
-
-
-def _block_size(size: int, unit: int, wanted: int) -> int:
-    block = min(wanted or _BLOCK, size)
-    return max(1, block - block % unit if block > unit else block)
-
-
-def _shuffled(values: npt.NDArray[np.uint8], size: int, shuffle: int) -> npt.NDArray[np.uint8]:
-    """Return equal bytes, or bits, of all items side by side; bits only of eights of items."""
-    items, rest = divmod(len(values), size)
-    if shuffle == 0 or (shuffle == 2 and items % 8):
-        return values
-    whole = values[: items * size].reshape(items, size)
-    if shuffle == 1:
-        turned = whole.T.reshape(-1)
-    else:
-        bits = np.unpackbits(whole, axis=1, bitorder="little")
-        turned = np.packbits(bits.T, axis=1, bitorder="little").reshape(-1)
-    return np.concatenate([turned, values[len(values) - rest :]]) if rest else turned
-
-
-# Snappy
-
-_FRAGMENT = 2**16  # copies reach back no further, so their distances fit two bytes
-_MULTIPLIER, _SHIFT, _SLOTS = 0x1E35A7BD, 18, 2**14
 
 
 def snappy_decompress(data: Buffer, size: int) -> bytes:
@@ -497,57 +450,3 @@ def _length(data: Buffer) -> tuple[int, int]:
         if data[i] < 128:
             return length, i + 1
     raise ValueError("snappy: the stream has no length")
-
-
-def snappy_compress(data: Buffer) -> bytes:
-    """Return the compressed bytes; the first match that is found is taken."""
-    out, rest = bytearray(), len(data)
-    while rest > 127:
-        out.append(rest & 127 | 128)
-        rest >>= 7
-    out.append(rest)
-    whole = bytes(data)
-    for start in range(0, len(whole), _FRAGMENT):
-        _compress_fragment(whole[start : start + _FRAGMENT], out)
-    return bytes(out)
-
-
-def _compress_fragment(data: bytes, out: bytearray) -> None:
-    seen = [0] * _SLOTS
-    at = literal = 0
-    while at + 4 <= len(data):
-        word = data[at : at + 4]
-        slot = (int.from_bytes(word, "little") * _MULTIPLIER & 0xFFFFFFFF) >> _SHIFT
-        found, seen[slot] = seen[slot], at
-        if found >= at or data[found : found + 4] != word:
-            at += 1 + (at - literal >> 5)
-            continue
-        _put_literal(data[literal:at], out)
-        length = 4
-        while at + length < len(data) and data[at + length] == data[found + length]:
-            length += 1
-        _put_copy(at - found, length, out)
-        at += length
-        literal = at
-    _put_literal(data[literal:], out)
-
-
-def _put_literal(data: bytes, out: bytearray) -> None:
-    if not data:
-        return
-    last = len(data) - 1
-    if last < 60:
-        out.append(last << 2)
-    elif last < 256:
-        out += bytes((60 << 2, last))
-    else:
-        out += bytes((61 << 2, last & 255, last >> 8))
-    out += data
-
-
-def _put_copy(back: int, length: int, out: bytearray) -> None:
-    while length:
-        part = min(length, 64)
-        out.append(part - 1 << 2 | 2)
-        out += back.to_bytes(2, "little")
-        length -= part

@@ -25,15 +25,15 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, get_args, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
-from omnizarr.codecs.specify import plain_member
+from omnizarr.codecs.specify import plain_member, to_named
 from omnizarr.data_types.data_type import DataType, Scalar
-from omnizarr.errors import InvalidMetadata, Problem, WrongType, known_names
+from omnizarr.errors import InvalidMetadata, MissingModule, Problem, WrongType, known_names
 from omnizarr.model import Named
 from omnizarr.model.fields import Fields
 from omnizarr.model.fields import named as as_named
@@ -73,7 +73,6 @@ class Spec:
 # Protocols
 
 
-@runtime_checkable
 class ArrayArray(Protocol):
     """Turns an array into another array."""
 
@@ -84,7 +83,6 @@ class ArrayArray(Protocol):
     def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]: ...
 
 
-@runtime_checkable
 class ArrayBytes(Protocol):
     """Turns an array into bytes."""
 
@@ -95,7 +93,6 @@ class ArrayBytes(Protocol):
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]: ...
 
 
-@runtime_checkable
 class BytesBytes(Protocol):
     """Turns bytes into bytes.
 
@@ -146,6 +143,8 @@ class Configured:
     name: ClassVar[str]
     # Members that metadata must state although the class has defaults for them.
     stated: ClassVar[tuple[str, ...]] = ()
+    # A module that the codec needs, and the extra of this package that installs it.
+    package: ClassVar[tuple[str, str] | None] = None
 
     @classmethod
     def bind(cls, named: Named) -> Self:
@@ -159,6 +158,12 @@ class Configured:
         members = {f.name: getattr(self, f.name) for f in fields}
         found = {k: plain_member(v) for k, v in members.items() if v is not None}
         return {"name": self.name, "configuration": found} if found else {"name": self.name}
+
+    def name_codecs(self, *members: str) -> None:
+        """Replace codecs that users may give as objects by their names and configurations."""
+        for member in members:
+            named = tuple(to_named(codec, None) for codec in getattr(self, member))
+            object.__setattr__(self, member, named)
 
     def check(self, member: str, good: bool, expected: str) -> None:
         """Raise unless a member has the expected form."""
@@ -175,6 +180,9 @@ class Configured:
 
 def bind_dataclass(cls: Any, named: Named) -> Any:
     """Return an object of `cls`, whose fields are the members of a configuration."""
+    package = getattr(cls, "package", None)
+    if package is not None:
+        require(package[0], cls.name, package[1])
     fields = [f for f in dataclasses.fields(cls) if f.init]
     stated = getattr(cls, "stated", ())
     required = {
@@ -187,16 +195,24 @@ def bind_dataclass(cls: Any, named: Named) -> Any:
     return cls(**{k: _frozen(v) for k, v in named.configuration.items()})
 
 
-def inner_codecs(fields: Fields, member: str) -> tuple[Named, ...]:
-    """Return the codecs that a member of a configuration lists; problems are recorded."""
-    given = fields.get(member)
-    if not isinstance(given, (list, tuple)) or not given:
-        fields.error(member, "expected a list of at least one codec")
-        return ()
-    return tuple(
-        each if isinstance(each, Named) else as_named(fields, f"{member}[{i}]", each)
-        for i, each in enumerate(given)
-    )
+def inner_codecs(stated: Named, *members: str, least: int = 1) -> list[tuple[Named, ...]]:
+    """Return the codecs that members of a configuration list; raise if they are not such lists."""
+    fields, found = Fields("", stated.configuration, []), list[tuple[Named, ...]]()
+    for member in members:
+        given = fields.get(member)
+        if not isinstance(given, (list, tuple)) or len(given) < least:
+            fields.error(
+                member, f"expected a list of {'at least one codec' if least else 'codecs'}"
+            )
+            given = ()
+        found.append(
+            tuple(
+                each if isinstance(each, Named) else as_named(fields, f"{member}[{i}]", each)
+                for i, each in enumerate(given)
+            )
+        )
+    raise_problems(fields, stated.name)
+    return found
 
 
 def raise_problems(fields: Fields, name: str) -> None:
@@ -298,6 +314,16 @@ class ChunkwiseCodec(ArrayBytesCodec):
         return self.for_spec(spec).decode(data, spec)
 
 
+class BoundSerializer:
+    """Base of the objects that `ChunkwiseCodec.for_spec` returns."""
+
+    __slots__ = ()
+    kind: ClassVar[Kind] = "array->bytes"
+
+    def encoded_size(self, spec: Spec) -> int | None:
+        return None
+
+
 class BytesBytesCodec(Configured, ABC):
     """Turns bytes into bytes.
 
@@ -332,11 +358,6 @@ class BytesBytesCodec(Configured, ABC):
         """Return the bytes that were encoded; `size` is their number, if that is known."""
 
 
-_METHODS = {
-    "array->array": ("resolve", "encode", "decode"),
-    "array->bytes": ("encoded_size", "encode", "decode"),
-    "bytes->bytes": ("encoded_size", "encode", "decode"),
-}
 _BASES = "ArrayArrayCodec, ArrayBytesCodec or BytesBytesCodec of omnizarr.codecs"
 
 
@@ -350,7 +371,8 @@ def check_target(name: str, target: Any) -> None:
     kind = getattr(target, "kind", None)
     if kind is not None or made:
         check_kind(name, kind)
-    lacking = [m for m in _METHODS.get(kind or "", ()) if made and not hasattr(target, m)]
+    first = "resolve" if kind == "array->array" else "encoded_size"
+    lacking = [m for m in (first, "encode", "decode") if made and not hasattr(target, m)]
     if lacking:
         raise WrongType(f"codec {name!r} has no method {lacking[0]!r}; inherit from {_BASES}")
     if made and not isinstance(getattr(target, "name", None), str):
@@ -372,6 +394,17 @@ def import_optional(package: str) -> Any:
         return importlib.import_module(package)
     except ImportError:
         return None
+
+
+def require(module: str, codec: str, extra: str) -> Any:
+    """Return a module of an optional package; raise if it is not installed."""
+    found = import_optional(module)
+    if found is None:
+        package = module.partition(".")[0]
+        raise MissingModule(
+            f"codec {codec!r} needs the package {package}: pip install 'omnizarr[{extra}]'"
+        )
+    return found
 
 
 # Buffers
@@ -447,27 +480,20 @@ def check_memory(size: int) -> None:
 
 def is_fill(chunk: npt.NDArray[Any], fill: npt.NDArray[Any]) -> bool:
     """Return True if every item is the fill value; NaNs and zeros are compared by their bits."""
-    if chunk.size == 0:
+    if chunk.nbytes == 0 and not chunk.dtype.hasobject:
         return True
     if chunk.dtype.hasobject or chunk.dtype.kind == "T":
         value = fill[()]
         return all(type(item) is type(value) and bool(np.all(item == value)) for item in chunk.flat)
     if chunk.dtype != fill.dtype:
         fill = fill.astype(chunk.dtype)
-    size = chunk.dtype.itemsize
-    if size == 0:
-        return True
-    item = fill.tobytes()
+    size, item = chunk.dtype.itemsize, fill.tobytes()
     # A slice, since a scalar would lose trailing zeros of text and a foreign byte order.
     if chunk[(slice(0, 1),) * chunk.ndim].tobytes() != item:
         return False
     # Of most chunks that begin with the fill value, the first row or plane has other values.
     if chunk.ndim > 1 and len(chunk) > 1 and not is_fill(chunk[0], fill):
         return False
-    want = np.frombuffer(item, np.uint8)
-    if size in (1, 2, 4, 8):
-        unsigned = np.dtype(f"u{size}")
-        flat = np.ascontiguousarray(chunk).reshape(-1).view(unsigned)
-        return bool((flat == want.view(unsigned)[0]).all())
-    items = np.ascontiguousarray(chunk).reshape(-1).view(np.uint8).reshape(-1, size)
-    return bool((items == want).all())
+    unit = np.dtype(f"u{size}" if size in (1, 2, 4, 8) else "u1")
+    items = np.ascontiguousarray(chunk).reshape(-1).view(unit).reshape(-1, size // unit.itemsize)
+    return bool((items == np.frombuffer(item, unit)).all())

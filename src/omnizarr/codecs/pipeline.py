@@ -41,7 +41,7 @@ from omnizarr.codecs.codec import (
     is_lossy,
     temporary_buffer,
 )
-from omnizarr.codecs.transpose import Transpose
+from omnizarr.codecs.filters import Transpose
 from omnizarr.data_types import as_type
 from omnizarr.errors import (
     ChunkError,

@@ -21,9 +21,9 @@ import numpy.typing as npt
 from omnizarr import config
 from omnizarr.chunk_grids import Grid, RegularAxis
 from omnizarr.codecs.codec import (
+    BoundSerializer,
     Buffer,
     ChunkwiseCodec,
-    Kind,
     Region,
     Spec,
     inner_codecs,
@@ -40,7 +40,6 @@ from omnizarr.codecs.pipeline import (
     report_missing,
     within_range,
 )
-from omnizarr.codecs.specify import to_named
 from omnizarr.data_types import bind as bind_type
 from omnizarr.errors import ChunkError, InvalidMetadata, error_context
 from omnizarr.model import Named
@@ -216,9 +215,7 @@ class ShardingIndexed(ChunkwiseCodec):
         given: Any = self.chunk_shape
         shape = (given,) if isinstance(given, int) else tuple(given)
         object.__setattr__(self, "chunk_shape", shape)
-        for member in ("codecs", "index_codecs"):
-            codecs = tuple(to_named(codec, None) for codec in getattr(self, member))
-            object.__setattr__(self, member, codecs)
+        self.name_codecs("codecs", "index_codecs")
 
     @classmethod
     def bind(cls, stated: Named) -> ShardingIndexed:
@@ -226,9 +223,9 @@ class ShardingIndexed(ChunkwiseCodec):
         check_members(stated, "codec", required=needed, optional=("index_location",))
         fields = Fields("", stated.configuration, [])
         shape = fields.integers("chunk_shape", least=1)
-        codecs, index_codecs = inner_codecs(fields, "codecs"), inner_codecs(fields, "index_codecs")
         location = fields.choice("index_location", ("end", "start"))
         raise_problems(fields, cls.name)
+        codecs, index_codecs = inner_codecs(stated, "codecs", "index_codecs")
         return cls(shape, codecs, index_codecs, location)
 
     @property
@@ -270,18 +267,14 @@ class InnerChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Shards:
+class Shards(BoundSerializer):
     """The codec bound to shards of one shape and type."""
 
     spec: Spec
     inner: CodecPipeline
     layout: ShardLayout
 
-    name: ClassVar[str] = "sharding_indexed"
-    kind: ClassVar[Kind] = "array->bytes"
-
-    def encoded_size(self, spec: Spec) -> int | None:
-        return None
+    name: ClassVar[str] = ShardingIndexed.name
 
     @property
     def counts(self) -> tuple[int, ...]:

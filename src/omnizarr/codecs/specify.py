@@ -10,10 +10,8 @@ from enum import Enum, StrEnum
 from typing import Any
 
 from omnizarr import registry
-from omnizarr.errors import InvalidArgument, InvalidMetadata, Problem, WrongType, error_context
+from omnizarr.errors import InvalidArgument, InvalidMetadata, WrongType, error_context
 from omnizarr.model import ArrayModel, Named
-from omnizarr.model.fields import Fields
-from omnizarr.model.fields import named as parse_named
 from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX, with_defaults
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
@@ -21,6 +19,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "zstd": {"level": 0, "checksum": False},
     "blosc": {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "blocksize": 0},
 }
+KINDS = ("array->array", "array->bytes", "bytes->bytes")
 # What objects of JSON may leave out, as in zarr-python; the rest is the array's.
 _MEMBERS = {**_DEFAULTS, "blosc": {"cname": "zstd", "clevel": 5, "blocksize": 0}}
 
@@ -37,11 +36,8 @@ def to_named(codec: Any, itemsize: int | None = 1) -> Named:
     if isinstance(codec, str):
         known = codec.startswith(PREFIX) or registry.find("codec", codec) is not None
         named = Named(codec if known else PREFIX + codec, _DEFAULTS.get(codec, {}))
-        return (
-            named.replace(typesize=itemsize or 1)
-            if codec == "blosc"
-            else with_defaults("codec", named)
-        )
+        named = with_defaults("codec", named)
+        return named.replace(typesize=itemsize or 1) if codec == "blosc" else named
     if isinstance(codec, dict) and isinstance(codec.get("id"), str):
         return Named(PREFIX + codec["id"], {k: v for k, v in codec.items() if k != "id"})
     if isinstance(codec, dict) and isinstance(codec.get("name"), str):
@@ -100,24 +96,6 @@ def all_named(codecs: Iterable[Any], where: str, itemsize: int | None = 1) -> li
     for i, codec in enumerate(codecs):
         with error_context(f"{where}[{i}]", catch=(InvalidMetadata, InvalidArgument)):
             found.append(to_named(codec, itemsize))
-    return found
-
-
-def codec_list(stated: Named, member: str, least: int = 1) -> tuple[Named, ...]:
-    """Return the codecs that a member of another codec lists; raise if it does not list codecs."""
-    problems: list[Problem] = []
-    fields = Fields("", stated.configuration, problems)
-    value = fields.get(member)
-    if not isinstance(value, (list, tuple)) or len(value) < least:
-        fields.error(member, f"expected a list of {f'at least {least} ' if least else ''}codecs")
-        value = ()
-    found = tuple(
-        codec if isinstance(codec, Named) else parse_named(fields, f"{member}[{i}]", codec)
-        for i, codec in enumerate(value)
-    )
-    if problems:
-        placed = [Problem("", f"configuration.{p.field}", p.message) for p in problems]
-        raise InvalidMetadata.of(placed, f"codec {stated.name!r}")
     return found
 
 
@@ -243,20 +221,17 @@ class PipelineSpec:
 
 def pipeline(array: ArrayModel) -> PipelineSpec:
     """Return the codecs of an array in groups; of a sharded one those of its inner chunks."""
-    return _grouped(array.codecs)
-
-
-def _grouped(codecs: tuple[Named, ...]) -> PipelineSpec:
-    kinds = [kind(codec) for codec in codecs]
-    middle = [c for c, k in zip(codecs, kinds, strict=True) if k == "array->bytes"]
-    serializer = middle[0] if middle else None
-    filters = tuple(c for c, k in zip(codecs, kinds, strict=True) if k == "array->array")
-    inner = None if serializer is None else serializer.configuration.get("codecs")
-    if isinstance(inner, (list, tuple)) and inner:
-        found = _grouped(tuple(to_named(codec, None) for codec in inner))
-        return PipelineSpec((*filters, *found.filters), found.serializer, found.compressors)
-    compressors = tuple(c for c, k in zip(codecs, kinds, strict=True) if k == "bytes->bytes")
-    return PipelineSpec(filters, serializer, compressors)
+    filters, codecs = list[Named](), array.codecs
+    while True:
+        groups: dict[str, list[Named]] = {each: [] for each in KINDS}
+        for codec in codecs:
+            groups[kind(codec)].append(codec)
+        arrays, middle, compressors = groups.values()
+        filters += arrays
+        inner = middle[0].configuration.get("codecs") if middle else None
+        if not isinstance(inner, (list, tuple)) or not inner:
+            return PipelineSpec(tuple(filters), next(iter(middle), None), tuple(compressors))
+        codecs = tuple(to_named(codec, None) for codec in inner)
 
 
 def memory_order(array: ArrayModel) -> str:

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from omnizarr import config
 from omnizarr.chunk_key_encodings import Default, Draft, V2Keys
 from omnizarr.codecs import CodecPipeline
-from omnizarr.codecs.bytes import Bytes, holds_text
-from omnizarr.codecs.transpose import Transpose
+from omnizarr.codecs.filters import Transpose
+from omnizarr.codecs.serializers import Bytes, holds_text
 from omnizarr.concurrency.limits import (
     bytes_in_flight,
     return_threads,

@@ -10,15 +10,13 @@ Which codecs are applied when a chunk is written is not part of the metadata: it
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 from omnizarr import config
-from omnizarr.codecs.codec import Buffer, BytesBytes, BytesBytesCodec
+from omnizarr.codecs.codec import Buffer, BytesBytes, BytesBytesCodec, inner_codecs
 from omnizarr.codecs.pipeline import bind_codec, codec_context
-from omnizarr.codecs.specify import codec_list, to_named
 from omnizarr.model import Named
 from omnizarr.model.node import check_members, invalid
 
@@ -35,17 +33,18 @@ class Conditional(BytesBytesCodec):
     name: ClassVar[str] = "conditional"
 
     def __post_init__(self) -> None:
-        codecs = tuple(to_named(codec, None) for codec in self.codecs)
-        object.__setattr__(self, "codecs", codecs)
+        self.name_codecs("codecs")
+        count = len(self.codecs)
         if self.header_bits is not None:
             self.check_integer("header_bits", 0, MAX_HEADER_BITS)
-            good = self.header_bits % 8 == 0 and self.header_bits >= len(codecs)
-            self.check("header_bits", good, f"a multiple of 8 for the {len(codecs)} codecs")
+            good = self.header_bits % 8 == 0 and self.header_bits >= count
+            self.check("header_bits", good, f"a multiple of 8 for the {count} codecs")
 
     @classmethod
     def bind(cls, named: Named) -> Conditional:
         check_members(named, "codec", required=("codecs",), optional=("header_bits",))
-        found = cls(codec_list(named, "codecs", least=0), named.configuration.get("header_bits"))
+        [codecs] = inner_codecs(named, "codecs", least=0)
+        found = cls(codecs, named.configuration.get("header_bits"))
         for i, codec in enumerate(found.bound):
             if codec.kind != "bytes->bytes":
                 message = f"{found.codecs[i].name!r} is {codec.kind}; only bytes->bytes may be here"
@@ -82,24 +81,19 @@ class Conditional(BytesBytesCodec):
         bytes before all of them and what this one alone makes of them; it returns True to apply it.
         """
         decide = config.get().conditional
-        if callable(decide):
-            mask = self._ask(decide, data)
-        elif decide == "compress_if_smaller":
+        if decide == "compress_if_smaller":
             mask, data = self._shorten(data)
             return mask.to_bytes(self.header_size, "little") + bytes(data)
-        else:
-            mask = 2 ** len(self.codecs) - 1 if decide == "always_apply" else 0
-        for i, codec in enumerate(self.bound):
-            if mask >> i & 1:
-                data = _encoded(codec, data)
-        return mask.to_bytes(self.header_size, "little") + bytes(data)
-
-    def _ask(self, decide: Callable[[BytesBytes, bytes, bytes], bool], data: Buffer) -> int:
         whole, mask = bytes(data), 0
         for i, codec in enumerate(self.bound):
-            if decide(codec, whole, bytes(_encoded(codec, whole))):
+            if callable(decide):
+                applies = decide(codec, whole, bytes(_encoded(codec, whole)))
+            else:
+                applies = decide == "always_apply"
+            if applies:
                 mask |= 1 << i
-        return mask
+                data = _encoded(codec, data)
+        return mask.to_bytes(self.header_size, "little") + bytes(data)
 
     def _shorten(self, data: Buffer) -> tuple[int, Buffer]:
         """Return the codecs that are worth it, as bits, and the data that they encoded."""

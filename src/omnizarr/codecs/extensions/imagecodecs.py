@@ -28,9 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.codecs.codec import Buffer, Codec, Kind, Spec, import_optional, limit_of
-from omnizarr.codecs.compressors import Zlib
+from omnizarr.codecs.compressors import Zlib, content_size
 from omnizarr.codecs.specify import plain_member
-from omnizarr.codecs.zstd import content_size
 from omnizarr.errors import InvalidMetadata, MissingModule, UnknownExtension, known_names
 from omnizarr.model import Named
 from omnizarr.model.node import (

@@ -33,20 +33,17 @@ import numpy.typing as npt
 from numcodecs import lz4
 
 from omnizarr.codecs.codec import (
+    BoundSerializer,
     Buffer,
     BytesBytesCodec,
     ChunkwiseCodec,
-    Kind,
     Spec,
     inner_codecs,
     limit_of,
-    raise_problems,
 )
 from omnizarr.codecs.pipeline import CodecPipeline, bind_pipeline
-from omnizarr.codecs.specify import to_named
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem, error_context
 from omnizarr.model import Named
-from omnizarr.model.fields import Fields
 from omnizarr.model.node import check_members
 
 TYPES = frozenset(
@@ -73,16 +70,12 @@ class N5Default(ChunkwiseCodec):
     name: ClassVar[str] = "n5_default"
 
     def __post_init__(self) -> None:
-        codecs = tuple(to_named(codec, None) for codec in self.codecs)
-        object.__setattr__(self, "codecs", codecs)
+        self.name_codecs("codecs")
 
     @classmethod
     def bind(cls, stated: Named) -> N5Default:
         check_members(stated, "codec", required=("codecs",))
-        fields = Fields("", stated.configuration, [])
-        codecs = inner_codecs(fields, "codecs")
-        raise_problems(fields, cls.name)
-        return cls(codecs)
+        return cls(*inner_codecs(stated, "codecs"))
 
     def for_spec(self, spec: Spec) -> N5Blocks:
         """Return the codec bound to chunks of one shape and type; raise if N5 cannot have them."""
@@ -121,7 +114,7 @@ class N5Default(ChunkwiseCodec):
 
 
 @dataclass(frozen=True, slots=True)
-class N5Blocks:
+class N5Blocks(BoundSerializer):
     """The codec bound to chunks of one shape and type."""
 
     spec: Spec
@@ -129,10 +122,6 @@ class N5Blocks:
     whole: CodecPipeline  # of blocks that are as long as the chunk
 
     name: ClassVar[str] = N5Default.name
-    kind: ClassVar[Kind] = "array->bytes"
-
-    def encoded_size(self, spec: Spec) -> int | None:
-        return None
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         type_ = spec.data_type.named.name
@@ -153,21 +142,14 @@ class N5Blocks:
         body = memoryview(data)[start:]
         where = f"codec {self.name!r}: block of shape {shape}"
         with error_context(where, catch=(ChunkError,), codec=self.name):
-            return self._decode_body(body, shape, spec)
-
-    def _decode_body(
-        self, body: memoryview, shape: tuple[int, ...], spec: Spec
-    ) -> npt.NDArray[Any]:
-        """Return the chunk of a block that has that shape."""
-        if shape == spec.shape:
-            return self.whole.decode(body)
-        out = np.empty(spec.shape, spec.data_type.dtype)
-        out[...] = spec.fill
-        if math.prod(shape):
-            block = bind_pipeline(self.codecs, replace(spec, shape=shape)).decode(body)
-            part = tuple(slice(0, min(pair)) for pair in zip(shape, spec.shape, strict=True))
-            out[part] = block[part]
-        return out
+            if shape == spec.shape:
+                return self.whole.decode(body)
+            out = np.full(spec.shape, spec.fill, spec.data_type.dtype)
+            if math.prod(shape):
+                block = bind_pipeline(self.codecs, replace(spec, shape=shape)).decode(body)
+                part = tuple(slice(0, min(pair)) for pair in zip(shape, spec.shape, strict=True))
+                out[part] = block[part]
+            return out
 
 
 def read_header(data: Buffer, rank: int) -> tuple[tuple[int, ...], int]:
@@ -295,24 +277,16 @@ Words = npt.NDArray[np.uint32]
 
 def checksums(parts: Sequence[bytes]) -> list[int]:
     """Return the checksum of each block, as lz4-java has it."""
-    return [value & _MASK for value in xxh32(parts, _SEED)]
+    found = np.zeros(len(parts), np.uint32)
+    lengths = np.array([len(part) for part in parts], np.int64)
+    for length in np.unique(lengths).tolist():
+        same = np.flatnonzero(lengths == length)
+        data = b"".join(parts[n] for n in same.tolist())
+        found[same] = xxh32(np.frombuffer(data, np.uint8).reshape(len(same), length), _SEED)
+    return (found & _MASK).tolist()  # type: ignore[no-any-return]
 
 
-def xxh32(parts: Sequence[bytes], seed: int) -> list[int]:
-    """Return XXH32 of each value."""
-    found = [0] * len(parts)
-    by_length: dict[int, list[int]] = {}
-    for number, part in enumerate(parts):
-        by_length.setdefault(len(part), []).append(number)
-    for length, numbers in by_length.items():
-        data = b"".join(parts[n] for n in numbers)
-        rows = np.frombuffer(data, np.uint8).reshape(len(numbers), length)
-        for number, value in zip(numbers, _hashed(rows, seed).tolist(), strict=True):
-            found[number] = value
-    return found
-
-
-def _hashed(rows: npt.NDArray[np.uint8], seed: int) -> Words:
+def xxh32(rows: npt.NDArray[np.uint8], seed: int) -> Words:
     """Return XXH32 of each row of bytes."""
     count, length = rows.shape
     end = length // 16 * 16

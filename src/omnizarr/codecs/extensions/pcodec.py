@@ -16,10 +16,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.codecs.codec import ArrayBytesCodec, Buffer, Spec, bind_dataclass, import_optional
+from omnizarr.codecs.codec import ArrayBytesCodec, Buffer, Spec, require
 from omnizarr.data_types.cast import is_complex_pair
-from omnizarr.errors import InvalidMetadata, MissingModule
-from omnizarr.model import Named
+from omnizarr.errors import InvalidMetadata
 
 _NO_DELTA = ("none", "no_op")  # the second in newer versions of numcodecs
 _PAGE = 2**18  # the default of numcodecs for items of a page
@@ -38,12 +37,7 @@ class Pcodec(ArrayBytesCodec):
 
     name: ClassVar[str] = "numcodecs.pcodec"
     borrows: ClassVar[bool] = True
-
-    @classmethod
-    def bind(cls, named: Named) -> Pcodec:
-        _package()
-        found: Pcodec = bind_dataclass(cls, named)
-        return found
+    package: ClassVar[tuple[str, str] | None] = ("pcodec.standalone", "pcodec")
 
     def __post_init__(self) -> None:
         self.check_integer("level", 0, 12)
@@ -80,7 +74,8 @@ class Pcodec(ArrayBytesCodec):
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         out = np.empty(spec.size, spec.data_type.dtype)
         numbers = _numbers(out)
-        done = _package().simple_decompress_into(bytes(data), numbers)
+        package = require("pcodec.standalone", self.name, "pcodec")
+        done = package.simple_decompress_into(bytes(data), numbers)
         if not done.finished or done.n_processed != numbers.size:
             more = "" if done.finished else " and more"
             count = f"{done.n_processed} items{more}, expected {numbers.size}"
@@ -96,12 +91,3 @@ def _numbers(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if array.dtype.kind == "c":
         return flat.view(f"{array.dtype.byteorder}f{array.dtype.itemsize // 2}")
     return flat.view("i8") if array.dtype.kind in "mM" else flat
-
-
-def _package() -> Any:
-    found = import_optional("pcodec.standalone")
-    if found is None:
-        raise MissingModule(
-            "codec 'pcodec' needs the package pcodec: pip install 'omnizarr[pcodec]'"
-        )
-    return found

@@ -4,7 +4,7 @@ Specification: the registered extension ``zfp`` of version 3, ``{"mode": "fixed_
 "tolerance": 0.05}``. The modes and their members are in `MODES`; reversible alone loses nothing.
 zarrs wrote it as ``zarrs.zfp`` too, and once with ``"write_header": true``. ``zfpy`` of version 2
 and ``numcodecs.zfpy`` of version 3 store the same bits after a header of the library. Both need the
-package zfpy; settings of the expert mode that no other mode has are written by imagecodecs.
+package zfpy, which cannot write the expert mode: such chunks are only read.
 
 A stream says neither where it ends nor whether it is whole, and the library reads beyond its end.
 Chunks are therefore padded to the most bytes that their blocks can have. Those that are too short
@@ -27,17 +27,15 @@ import numpy.typing as npt
 
 from omnizarr.codecs.codec import (
     ArrayBytesCodec,
+    BoundSerializer,
     Buffer,
     ChunkwiseCodec,
-    Kind,
     Spec,
-    bind_dataclass,
-    import_optional,
+    require,
 )
 from omnizarr.data_types.data_type import DataType
 from omnizarr.data_types.numeric import SMALL_FLOATS, SMALL_INTEGERS
-from omnizarr.errors import InvalidMetadata, MissingModule
-from omnizarr.model import Named
+from omnizarr.errors import CannotExpress, InvalidMetadata
 
 # The members that each mode has besides.
 MODES: dict[str, tuple[str, ...]] = {
@@ -78,21 +76,6 @@ class ZfpLimits:
         bits = header + values - 1 + values * min(self.maxprec, precision)
         return max(min(bits, self.maxbits), self.minbits)
 
-    def arguments(self, rank: int, dtype: np.dtype[Any]) -> dict[str, Any] | None:
-        """Return what zfpy takes for the same settings; None if it has no words for them."""
-        full = self.minbits <= 1 and self.maxbits >= MAX_BITS
-        exact = self.maxprec >= MAX_PRECISION
-        if full and exact and self.reversible:
-            return {}
-        if full and self.minexp == MIN_EXPONENT:
-            return {"precision": self.maxprec}
-        if full and exact and MIN_EXPONENT < self.minexp < 1024:
-            return {"tolerance": math.ldexp(1.0, self.minexp)}
-        fixed = self.minbits == self.maxbits >= _least_bits(dtype)
-        if fixed and exact and self.minexp == MIN_EXPONENT:
-            return {"rate": self.maxbits / 4**rank}
-        return None
-
     def packed(self) -> int:
         """Return the 64 bits of a header for the settings."""
         minexp = min(max(self.minexp + 16495, 0), 0x7FFF)
@@ -103,40 +86,32 @@ class ZfpLimits:
         return out
 
     @classmethod
-    def unpacked(cls, bits: int) -> tuple[ZfpLimits, int]:
-        """Return the settings in a header, and how many bits of it they take."""
+    def unpacked(cls, bits: int) -> ZfpLimits:
+        """Return the settings in a header."""
         short = bits & 0xFFF
         if short == 0xFFF:
             minbits, maxbits = (bits >> 12 & 0x7FFF) + 1, (bits >> 27 & 0x7FFF) + 1
-            return cls(minbits, maxbits, (bits >> 42 & 0x7F) + 1, (bits >> 49 & 0x7FFF) - 16495), 64
+            return cls(minbits, maxbits, (bits >> 42 & 0x7F) + 1, (bits >> 49 & 0x7FFF) - 16495)
         if short < 2048:
-            return cls(short + 1, short + 1), 12
+            return cls(short + 1, short + 1)
         if short < 2176:
-            return cls(maxprec=short - 2047), 12
-        return cls(minexp=MIN_EXPONENT + short - 2177), 12  # of 2176, reversible
+            return cls(maxprec=short - 2047)
+        return cls(minexp=MIN_EXPONENT + short - 2177)  # of 2176, reversible
 
 
-def _least_bits(dtype: np.dtype[Any]) -> int:
-    """Return the fewest bits of a block at a fixed rate: floats have an exponent."""
-    exponents = {"float32": 9, "float64": 12}
-    return exponents.get(dtype.name, 1)
-
-
-def _rate_bits(rate: float, rank: int, dtype: np.dtype[Any]) -> int:
-    return max(math.floor((1 << 2 * rank) * rate + 0.5), _least_bits(dtype))
+def _at_rate(rate: float, rank: int, dtype: np.dtype[Any]) -> ZfpLimits:
+    """Return the settings for a fixed rate, of at least the exponent that floats have."""
+    least = {"float32": 9, "float64": 12}.get(dtype.name, 1)
+    bits = max(math.floor((1 << 2 * rank) * rate + 0.5), least)
+    return ZfpLimits(bits, bits)
 
 
 # Headers
 
 
-def _sizes_bits(rank: int) -> int:
-    """Return the bits of the size of an axis in a header."""
-    return 48 // rank
-
-
 def make_header(shape: tuple[int, ...], dtype: np.dtype[Any], limits: ZfpLimits) -> tuple[int, int]:
     """Return the header of a stream as an integer, and the number of its bits."""
-    size = _sizes_bits(len(shape))
+    size = 48 // len(shape)  # bits of the size of an axis
     if max(shape) > 1 << min(size, 32):
         raise ValueError(f"an axis of {max(shape)} items does not fit into the header of zfp")
     meta = 0
@@ -163,9 +138,9 @@ class Header:
         if start[3] != 5:
             raise ValueError(f"it has version {start[3]} of zfp's format; 5 is known")
         bits = int.from_bytes(start, "little") >> 32
-        rank, size = (bits >> 2 & 3) + 1, _sizes_bits((bits >> 2 & 3) + 1)
+        rank, size = (bits >> 2 & 3) + 1, 48 // ((bits >> 2 & 3) + 1)
         sizes = [(bits >> 4 + size * i & (1 << min(size, 32)) - 1) + 1 for i in range(rank)]
-        limits, _ = ZfpLimits.unpacked(bits >> 52)
+        limits = ZfpLimits.unpacked(bits >> 52)
         if limits.minbits > limits.maxbits or limits.maxprec > MAX_PRECISION:
             raise ValueError(f"its header has impossible settings: {limits}")
         return cls(tuple(reversed(sizes)), TYPES[bits & 3], limits)
@@ -174,43 +149,18 @@ class Header:
 # Streams
 
 
-def compress(items: npt.NDArray[Any], limits: ZfpLimits, header: bool) -> bytes:
-    """Return the stream of an array of one of the library's types and at most four axes."""
-    arguments = limits.arguments(items.ndim, items.dtype)
-    if arguments is not None:
-        stream: bytes = _zfpy().compress_numpy(items, write_header=header, **arguments)
-        return stream
-    imagecodecs = import_optional("imagecodecs")
-    if imagecodecs is None:
-        raise MissingModule(
-            f"the package zfpy cannot write these settings of the expert mode: {limits};"
-            " imagecodecs can: pip install 'omnizarr[images]'"
-        )
-    # Its parameter for the exponent is unsigned, and passed on as a signed one.
-    level = (limits.minbits, limits.maxbits, limits.maxprec, limits.minexp % 2**32)
-    data = imagecodecs.zfp_encode(items, level, mode="expert", header=header, numthreads=1)
-    if header:
-        return bytes(data)
-    bits = int.from_bytes(data, "little")
-    start = 32 + ZfpLimits.unpacked(bits >> 32)[1]  # it has a header without shape and type
-    size = min(-(-(8 * len(data) - start) // 64) * 8, _most_bytes(items.shape, items.dtype, limits))
-    return (bits >> start).to_bytes(size, "little")
-
-
 def decompress(
     data: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any], limits: ZfpLimits
-) -> Any:
-    """Return the array of a stream without a header."""
-    zfpy, arguments = _zfpy(), limits.arguments(len(shape), dtype)
+) -> npt.NDArray[Any]:
+    """Return the array of a stream without a header; the library gets it with one."""
+    header, count = make_header(shape, dtype, limits)
 
-    def decode(stream: bytes) -> Any:
-        if arguments is not None:
-            return zfpy._decompress(stream, zfpy.dtype_to_ztype(dtype), shape, **arguments)
-        header, count = make_header(shape, dtype, limits)
+    def decode(stream: bytes) -> npt.NDArray[Any]:
         bits = int.from_bytes(stream, "little") << count | header
-        return zfpy.decompress_numpy(bits.to_bytes(len(stream) + 24, "little"))
+        out: npt.NDArray[Any] = _zfpy().decompress_numpy(bits.to_bytes(len(stream) + 24, "little"))
+        return out
 
-    return _decode_padded(decode, data, _size_range(shape, dtype, limits))
+    return _decode_padded(decode, data, shape, dtype, limits)
 
 
 def decompress_with_header(data: Buffer, dtype: np.dtype[Any], size: int) -> npt.NDArray[Any]:
@@ -220,37 +170,28 @@ def decompress_with_header(data: Buffer, dtype: np.dtype[Any], size: int) -> npt
         raise ValueError(
             f"the chunk has {found.dtype} of shape {found.shape}, expected {size} items of {dtype}"
         )
-    sizes = _size_range(found.shape, dtype, found.limits, 148)
-    return _decode_padded(_zfpy().decompress_numpy, data, sizes)
+    return _decode_padded(_zfpy().decompress_numpy, data, found.shape, dtype, found.limits, 148)
 
 
 def _blocks(shape: tuple[int, ...]) -> int:
     return math.prod(-(-n // 4) for n in shape)
 
 
-def _most_bytes(
-    shape: tuple[int, ...], dtype: np.dtype[Any], limits: ZfpLimits, header: int = 0
-) -> int:
-    """Return the most bytes that a stream can have, in whole words."""
-    return -(-(header + _blocks(shape) * limits.block_bits(len(shape), dtype)) // 64) * 8
-
-
-def _size_range(
-    shape: tuple[int, ...], dtype: np.dtype[Any], limits: ZfpLimits, header: int = 0
-) -> tuple[int, int]:
-    """Return the fewest and the most bytes of a stream; `header` is the most bits of its header."""
-    least = -(-_blocks(shape) * max(limits.minbits, 1) // 8)
-    return least, _most_bytes(shape, dtype, limits, header)
-
-
 def _decode_padded(
-    decode: Callable[[bytes], npt.NDArray[Any]], data: Buffer, sizes: tuple[int, int]
+    decode: Callable[[bytes], npt.NDArray[Any]],
+    data: Buffer,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    limits: ZfpLimits,
+    header: int = 0,
 ) -> npt.NDArray[Any]:
     """Return the array of a stream, with as many bytes after it as the library can read.
 
-    Raise if the last block came from these bytes. It is then zero, or not, as they are.
+    `header` is the most bits of its header. Raise if the last block came from the added bytes. It
+    is then zero, or not, as they are.
     """
-    least, most = sizes
+    least = -(-_blocks(shape) * max(limits.minbits, 1) // 8)
+    most = -(-(header + _blocks(shape) * limits.block_bits(len(shape), dtype)) // 64) * 8
     if not least <= len(data) <= most:
         raise ValueError(
             f"it has {len(data)} bytes, but the blocks of a chunk take {least} to {most}; it is"
@@ -266,10 +207,7 @@ def _decode_padded(
 
 
 def _zfpy() -> Any:
-    found = import_optional("zfpy")
-    if found is None:
-        raise MissingModule("codec 'zfp' needs the package zfpy: pip install 'omnizarr[zfp]'")
-    return found
+    return require("zfpy", "zfp", "zfp")
 
 
 # Types of numbers
@@ -367,12 +305,7 @@ class Zfp(ChunkwiseCodec):
     write_header: bool | None = None
 
     name: ClassVar[str] = "zfp"
-
-    @classmethod
-    def bind(cls, named: Named) -> Zfp:
-        _zfpy()
-        found: Zfp = bind_dataclass(cls, named)
-        return found
+    package: ClassVar[tuple[str, str] | None] = ("zfpy", "zfp")
 
     def __post_init__(self) -> None:
         self.check("mode", self.mode in MODES, " or ".join(MODES))
@@ -408,8 +341,7 @@ class Zfp(ChunkwiseCodec):
             exponent = math.frexp(self.tolerance or 0.0)[1] - 1
             return ZfpLimits(minexp=exponent if self.tolerance else MIN_EXPONENT)
         if self.mode == "fixed_rate":
-            bits = _rate_bits(self.rate or 0.0, rank, dtype)
-            return ZfpLimits(bits, bits)
+            return _at_rate(self.rate or 0.0, rank, dtype)
         maxbits = max(min(self.maxbits or 0, MAX_BITS), self.minbits or 0)
         minexp = max(self.minexp or 0, MIN_EXPONENT - 1)
         return ZfpLimits(self.minbits or 0, maxbits, self.maxprec or 0, min(minexp, 16272))
@@ -424,39 +356,46 @@ class Zfp(ChunkwiseCodec):
             )
         limits, other = self.limits(len(shape), numbers.stored), None
         if self.mode == "fixed_rate" and len(shape) != 3:
-            bits = _rate_bits(self.rate or 0.0, 3, numbers.stored)
-            other = ZfpLimits(bits, bits)
-        return ZfpChunks(shape, numbers, limits, other, bool(self.write_header))
+            other = _at_rate(self.rate or 0.0, 3, numbers.stored)
+        return ZfpChunks(self, shape, numbers, limits, other)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The settings in the words of zfpy."""
+        if self.mode == "expert":
+            raise CannotExpress("zfpy cannot write the expert mode; choose another one")
+        if self.mode == "fixed_precision":
+            return {"precision": min(self.precision or MAX_PRECISION, MAX_PRECISION)}
+        return {member: getattr(self, member) for member in MODES[self.mode]}
 
 
 @dataclass(frozen=True, slots=True)
-class ZfpChunks:
+class ZfpChunks(BoundSerializer):
     """The codec bound to chunks of one shape and type."""
 
+    codec: Zfp
     shape: tuple[int, ...]
     numbers: Numbers
     limits: ZfpLimits
     by_zarrs: ZfpLimits | None  # how zarrs understands the same rate
-    header: bool
 
     name: ClassVar[str] = Zfp.name
-    kind: ClassVar[Kind] = "array->bytes"
     borrows: ClassVar[bool] = True
 
     @property
     def lossy(self) -> bool:
         return not self.limits.reversible
 
-    def encoded_size(self, spec: Spec) -> int | None:
-        return None
-
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
-        items = np.ascontiguousarray(self.numbers.promote(array, self.limits))
-        return compress(items.reshape(self.shape), self.limits, self.header)
+        items = np.ascontiguousarray(self.numbers.promote(array, self.limits)).reshape(self.shape)
+        stream: bytes = _zfpy().compress_numpy(
+            items, write_header=bool(self.codec.write_header), **self.codec.arguments
+        )
+        return stream
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         stored = self.numbers.stored
-        if self.header:
+        if self.codec.write_header:
             out = decompress_with_header(data, stored, spec.size)
         else:
             out = decompress(data, self.shape, stored, self._limits(len(data)))
@@ -488,12 +427,7 @@ class Zfpy(ArrayBytesCodec):
 
     name: ClassVar[str] = "numcodecs.zfpy"
     borrows: ClassVar[bool] = True
-
-    @classmethod
-    def bind(cls, named: Named) -> Zfpy:
-        _zfpy()
-        found: Zfpy = bind_dataclass(cls, named)
-        return found
+    package: ClassVar[tuple[str, str] | None] = ("zfpy", "zfp")
 
     def __post_init__(self) -> None:
         self.check_integer("mode", 2, 5)

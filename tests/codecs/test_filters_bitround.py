@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.codecs.extensions.bitround import MANTISSA
+from omnizarr.codecs.filters import MANTISSA
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 # The sample data of the register: original and rounded to 3 bits.

@@ -1,7 +1,7 @@
-"""zarrs.vlen, zarrs.vlen_v2 and vlen-array: strings and byte strings of variable length.
+"""Codecs of zarrs: zarrs.vlen, zarrs.vlen_v2 and vlen-array, and zarrs.optional.
 
-Specification: the documentation of zarrs, which writes all three, for the data types ``string`` and
-``bytes``; zarr-python knows none of them in version 3.
+Specification: the documentation of zarrs; zarr-python knows none of them in version 3. The first
+three are for the data types ``string`` and ``bytes``, the last for the data type of its name.
 
 ``zarrs.vlen`` stores the bytes of all items in one row, and an index of the positions where they
 begin, with the end of the last: one more than there are items. Each of the two has its own codecs.
@@ -12,6 +12,14 @@ The chunk begins or ends with the length of the encoded index in eight bytes, li
 
 ``zarrs.vlen_v2`` and ``vlen-array`` without a configuration are laid out as ``vlen-utf8`` and
 ``vlen-bytes`` are: every item follows its length. ``vlen-array`` with a `dtype` is version 2's.
+
+A chunk of ``zarrs.optional`` has the lengths of the encoded mask and of the encoded values, each in
+eight bytes, little-endian, and then the mask and the values. The mask has the shape of the chunk
+and is true where there is a value; the values have one axis, in C order. If there are none, nothing
+is stored for them::
+
+    {"mask_codecs": [{"name": "packbits"}],
+     "data_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]}
 """
 
 from __future__ import annotations
@@ -26,42 +34,47 @@ import numpy.typing as npt
 from omnizarr.codecs import numcodecs
 from omnizarr.codecs.codec import (
     ArrayBytesCodec,
+    BoundSerializer,
     Buffer,
     ChunkwiseCodec,
     Codec,
-    Kind,
     Spec,
     as_bytes_array,
+    inner_codecs,
     limit_of,
 )
 from omnizarr.codecs.pipeline import CodecPipeline, bind_pipeline
-from omnizarr.codecs.specify import codec_list, to_named
-from omnizarr.codecs.vlen import VlenBytes, VlenUtf8
+from omnizarr.codecs.serializers import VlenBytes, VlenUtf8
 from omnizarr.data_types import bind as bind_type
+from omnizarr.data_types.data_type import DataType
+from omnizarr.data_types.optional import Masking
 from omnizarr.errors import InvalidMetadata, error_context
 from omnizarr.model import Named
 from omnizarr.model.node import PREFIX, check_members
 
-LENGTH = 8  # bytes that state the length of the encoded index
-INDEX_CODECS = (Named("bytes", {"endian": "little"}),)
-DATA_CODECS = (Named("bytes"),)
+LENGTH = 8  # bytes that state a length
+LITTLE = (Named("bytes", {"endian": "little"}),)
+
+
+def _bind_row(codecs: tuple[Named, ...], data_type: DataType, count: int) -> CodecPipeline:
+    """Return the data codecs for a row of items."""
+    spec = Spec((count,), data_type, data_type.scalar(data_type.zero))
+    return bind_pipeline(codecs, spec, "configuration.data_codecs")
 
 
 @dataclass(frozen=True, slots=True)
 class Vlen(ChunkwiseCodec):
     """The codec ``zarrs.vlen`` (earlier ``vlen``); without a location the index comes first."""
 
-    index_codecs: tuple[Named, ...] = INDEX_CODECS
-    data_codecs: tuple[Named, ...] = DATA_CODECS
+    index_codecs: tuple[Named, ...] = LITTLE
+    data_codecs: tuple[Named, ...] = (Named("bytes"),)
     index_data_type: str = "uint64"
     index_location: str = "start"
 
     name: ClassVar[str] = "zarrs.vlen"
 
     def __post_init__(self) -> None:
-        for member in ("index_codecs", "data_codecs"):
-            codecs = tuple(to_named(codec, None) for codec in getattr(self, member))
-            object.__setattr__(self, member, codecs)
+        self.name_codecs("index_codecs", "data_codecs")
         types, places = ("uint32", "uint64"), ("start", "end")
         self.check("index_data_type", self.index_data_type in types, " or ".join(types))
         self.check("index_location", self.index_location in places, " or ".join(places))
@@ -70,7 +83,7 @@ class Vlen(ChunkwiseCodec):
     def bind(cls, named: Named) -> Vlen:
         needed = ("index_codecs", "data_codecs", "index_data_type")
         check_members(named, "codec", required=needed, optional=("index_location",))
-        index, data = (codec_list(named, member) for member in needed[:2])
+        index, data = inner_codecs(named, *needed[:2])
         stated = named.configuration
         return cls(index, data, stated["index_data_type"], stated.get("index_location", "start"))
 
@@ -80,45 +93,35 @@ class Vlen(ChunkwiseCodec):
         number = bind_type(Named(self.index_data_type))
         offsets = Spec((spec.size + 1,), number, number.scalar(0))
         index = bind_pipeline(self.index_codecs, offsets, "configuration.index_codecs")
-        chunks = VlenChunks(spec, index, self.data_codecs, self.index_location == "end")
-        chunks.data_pipeline(1)  # which raises if the codecs do not fit
-        return chunks
+        _bind_row(self.data_codecs, bind_type(Named("uint8")), 1)  # raises if they do not fit
+        return VlenChunks(index, self.data_codecs, self.index_location == "end")
 
 
 @dataclass(frozen=True, slots=True)
-class VlenChunks:
+class VlenChunks(BoundSerializer):
     """The codec ``zarrs.vlen`` bound to chunks of one shape and type."""
 
-    spec: Spec
     index: CodecPipeline
     data_codecs: tuple[Named, ...]
     at_end: bool
 
-    name: ClassVar[str] = "zarrs.vlen"
-    kind: ClassVar[Kind] = "array->bytes"
-
-    def encoded_size(self, spec: Spec) -> int | None:
-        return None
-
-    def data_pipeline(self, size: int) -> CodecPipeline:
-        """Return the codecs for the bytes of all items, so many together."""
-        byte = bind_type(Named("uint8"))
-        spec = Spec((size,), byte, byte.scalar(0))
-        return bind_pipeline(self.data_codecs, spec, "configuration.data_codecs")
+    name: ClassVar[str] = Vlen.name
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         text = spec.data_type.named.name == "string"
         items = [str(item).encode() if text else bytes(item) for item in array.reshape(-1)]
         dtype = self.index.spec.data_type.dtype
-        lengths = np.fromiter(map(len, items), np.uint64, len(items))
-        offsets = np.concatenate([np.zeros(1, np.uint64), np.cumsum(lengths, dtype=np.uint64)])
+        offsets = np.array([*itertools.accumulate(map(len, items), initial=0)], np.uint64)
         if offsets[-1] > np.iinfo(dtype).max:
             raise ValueError(
                 f"the items have {offsets[-1]} bytes, too many for an index of {dtype}"
             )
         index = bytes(self.index.encode(offsets.astype(dtype)))
         joined = as_bytes_array(b"".join(items))
-        data = bytes(self.data_pipeline(joined.size).encode(joined)) if joined.size else b""
+        data = b""
+        if joined.size:
+            row = _bind_row(self.data_codecs, bind_type(Named("uint8")), joined.size)
+            data = bytes(row.encode(joined))
         size = len(index).to_bytes(LENGTH, "little")
         return data + index + size if self.at_end else size + index + data
 
@@ -133,9 +136,11 @@ class VlenChunks:
             raise ValueError(f"the index says {size} bytes, more than the limit {limit_of(None)}")
         if (offsets[1:] < offsets[:-1]).any():
             raise ValueError("the positions in the index do not rise")
-        joined = self.data_pipeline(size).decode(body).tobytes() if size else b""
-        ends = offsets.tolist()
-        items = [joined[a:b] for a, b in itertools.pairwise(ends)]
+        joined = b""
+        if size:
+            row = _bind_row(self.data_codecs, bind_type(Named("uint8")), size)
+            joined = row.decode(body).tobytes()
+        items = [joined[a:b] for a, b in itertools.pairwise(offsets.tolist())]
         if spec.data_type.named.name == "string":
             return np.array([i.decode() for i in items], spec.data_type.dtype).reshape(spec.shape)
         out = np.empty(len(items), object)
@@ -146,15 +151,14 @@ class VlenChunks:
         """Return the encoded index and the encoded bytes of the items."""
         if len(view) < LENGTH:
             raise ValueError(f"there are {len(view)} bytes, fewer than the length of an index has")
-        stated, rest = (
-            (view[-LENGTH:], view[:-LENGTH]) if self.at_end else (view[:LENGTH], view[LENGTH:])
-        )
+        end = len(view) - LENGTH
+        stated, rest = (view[end:], view[:end]) if self.at_end else (view[:LENGTH], view[LENGTH:])
         size = int.from_bytes(stated, "little")
-        if size > len(rest):
-            raise ValueError(f"an index of {size} bytes does not fit into the chunk's {len(rest)}")
-        if self.at_end:
-            return rest[len(rest) - size :], rest[: len(rest) - size]
-        return rest[:size], rest[size:]
+        if size > end:
+            raise ValueError(f"an index of {size} bytes does not fit into the chunk's {end}")
+        return (
+            (rest[end - size :], rest[: end - size]) if self.at_end else (rest[:size], rest[size:])
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +201,82 @@ def check_variable(name: str, spec: Spec) -> None:
 
 def _interleaved(spec: Spec) -> VlenUtf8 | VlenBytes:
     return VlenUtf8() if spec.data_type.named.name == "string" else VlenBytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Optional(ChunkwiseCodec):
+    """The codec ``zarrs.optional`` (earlier ``optional``)."""
+
+    mask_codecs: tuple[Named, ...] = (Named("packbits"),)
+    data_codecs: tuple[Named, ...] = LITTLE
+
+    name: ClassVar[str] = "zarrs.optional"
+
+    def __post_init__(self) -> None:
+        self.name_codecs("mask_codecs", "data_codecs")
+
+    @classmethod
+    def bind(cls, named: Named) -> Optional:
+        members = ("mask_codecs", "data_codecs")
+        check_members(named, "codec", required=members)
+        return cls(*inner_codecs(named, *members))
+
+    def for_spec(self, spec: Spec) -> OptionalChunks:
+        """Return the codec bound to chunks of one shape and type."""
+        masking = spec.data_type.masking
+        if masking is None:
+            raise InvalidMetadata(
+                f"codec {self.name!r} stores the data type of that name, not"
+                f" {spec.data_type.named.name!r}"
+            )
+        boolean = bind_type(Named("bool"))
+        present = Spec(spec.shape, boolean, boolean.scalar(False))
+        mask = bind_pipeline(self.mask_codecs, present, "configuration.mask_codecs")
+        _bind_row(self.data_codecs, masking.inner, 1)  # which raises if the codecs do not fit
+        return OptionalChunks(masking, mask, self.data_codecs)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalChunks(BoundSerializer):
+    """The codec ``zarrs.optional`` bound to chunks of one shape and type."""
+
+    masking: Masking
+    mask: CodecPipeline
+    data_codecs: tuple[Named, ...]
+
+    name: ClassVar[str] = Optional.name
+
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
+        values, missing = self.masking.split_stored(array)
+        mask = bytes(self.mask.encode(~missing))
+        inner = self.masking.inner
+        kept = values[~missing].astype(inner.dtype)
+        data = b""
+        if kept.size:
+            data = bytes(_bind_row(self.data_codecs, inner, kept.size).encode(kept))
+        lengths = np.array([len(mask), len(data)], "<u8").tobytes()
+        return b"".join([lengths, mask, data])
+
+    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
+        start = 2 * LENGTH
+        if len(data) < start:
+            raise ValueError(f"there are {len(data)} bytes, fewer than the header of {start}")
+        first, second = np.frombuffer(data, "<u8", 2).tolist()
+        if len(data) != start + first + second:
+            raise ValueError(
+                f"the header says {first} bytes of mask and {second} of values, but there are"
+                f" {len(data) - start}"
+            )
+        body = memoryview(data)[start:]
+        with error_context("mask"):
+            present = self.mask.decode(body[:first]).view(np.uint8) != 0  # any byte but 0 is true
+        count, inner = int(np.count_nonzero(present)), self.masking.inner
+        out = np.zeros(spec.shape, self.masking.stored)
+        if inner.variable:
+            out[...] = None
+        else:
+            out["mask"] = ~present
+        if count:
+            target = out if inner.variable else out["data"]
+            target[present] = _bind_row(self.data_codecs, inner, count).decode(body[first:])
+        return out

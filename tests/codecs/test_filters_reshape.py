@@ -12,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.codecs.reshape import Reshape
+from omnizarr.codecs import Spec
+from omnizarr.codecs.filters import Reshape
+from omnizarr.data_types import bind
+from omnizarr.model import Named
 
 FIXED = ("bytes", {"name": "bytes", "configuration": {"endian": "little"}})
 
@@ -22,7 +25,9 @@ def codec(*shape: Any) -> dict[str, Any]:
 
 
 def test_the_example_of_the_specification_works() -> None:
-    assert Reshape(shape=((0, 1), (2,), 3)).after((100, 50, 64, 3)) == (5000, 64, 3)
+    data_type = bind(Named("uint8"))
+    spec = Spec((100, 50, 64, 3), data_type, data_type.scalar(0))
+    assert Reshape(shape=((0, 1), (2,), 3)).resolve(spec).shape == (5000, 64, 3)
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.data())

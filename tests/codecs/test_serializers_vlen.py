@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from numcodecs import VLenUTF8
 
 import omnizarr as oz
-from omnizarr.codecs import vlen
+from omnizarr.codecs import serializers
 from tests.servers.skipped import COMPILER
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
-needs_compiled = pytest.mark.skipif(vlen._strings is None, reason=COMPILER)
+needs_compiled = pytest.mark.skipif(serializers._strings is None, reason=COMPILER)
 
 
 def stored(items: list[str], plain: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, Any]:
     """Return the bytes of a chunk of strings, and the values read back."""
     if plain:
-        monkeypatch.setattr(vlen, "_strings", None)
+        monkeypatch.setattr(serializers, "_strings", None)
     store: dict[str, bytes] = {}
     data = np.array(items, np.dtypes.StringDType())
     array = oz.create_array(store, data=data, chunks=max(1, len(items)), compressors=None)
@@ -60,7 +60,7 @@ def test_damage_gives_the_same_error_or_value_in_both_codecs(items: list[str], d
     for plain in (False, True):
         with pytest.MonkeyPatch.context() as patch:
             if plain:
-                patch.setattr(vlen, "_strings", None)
+                patch.setattr(serializers, "_strings", None)
             store: dict[str, bytes] = {}
             array = oz.create_array(
                 store, shape=len(items), dtype=str, chunks=len(items), compressors=None
@@ -79,7 +79,7 @@ def test_bytes_after_the_last_item_are_refused(
     item: Any, plain: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if plain:
-        monkeypatch.setattr(vlen, "_strings", None)
+        monkeypatch.setattr(serializers, "_strings", None)
     store: dict[str, bytes] = {}
     dtype = "string" if isinstance(item, str) else "variable_length_bytes"
     array = oz.create_array(store, shape=1, dtype=dtype, compressors=None)
@@ -103,10 +103,10 @@ def test_text_that_is_not_utf_8_is_refused(bad: bytes) -> None:
 
 @needs_compiled
 def test_the_compiled_codec_refuses_other_arguments() -> None:
-    assert vlen._strings is not None
+    assert serializers._strings is not None
     for wrong in (np.zeros(3), np.array(["a"]), [1, 2]):
         with pytest.raises((TypeError, ValueError)):
-            vlen._strings.encode(wrong)  # type: ignore[arg-type]
+            serializers._strings.encode(wrong)  # type: ignore[arg-type]
     strings = np.array(["a", "b", "c", "d"], np.dtypes.StringDType())
     with pytest.raises(ValueError, match="contiguous"):
-        vlen._strings.decode(b"", strings[::2])
+        serializers._strings.decode(b"", strings[::2])
