@@ -6,7 +6,6 @@ round, every program migrates a new copy of it once, one after the other in an o
 each in its own process, after a ``sync``. No program reads or writes a chunk:
 
 - in place: metadata of version 3 are added beside those of version 2;
-- with links: omnizarr writes a second hierarchy, whose chunks are hard links to those of the first;
 - documents elsewhere: zarr-python writes metadata without chunks to another folder;
 - as a command: in place by ``omnizarr convert`` and ``zarr migrate v3``, imports included.
 
@@ -78,12 +77,6 @@ def omnizarr(source: Path, target: Path) -> None:
     oz.convert(source, in_place=True)
 
 
-def omnizarr_links(source: Path, target: Path) -> None:
-    import omnizarr as oz
-
-    oz.convert(source, target, link=True)
-
-
 def omnizarr_command(source: Path, target: Path) -> None:
     from omnizarr.cli.main import main
 
@@ -117,7 +110,6 @@ Action = Callable[[Path, Path], None]
 ACTIONS: dict[str, tuple[str, Action, str]] = {
     "omnizarr, in place": ("omnizarr", omnizarr, "source"),
     "zarr-python, in place": ("zarr.metadata.migrate_v3", zarr_python_in_place, "source"),
-    "omnizarr, with links": ("omnizarr", omnizarr_links, "target"),
     "zarr-python, documents elsewhere": ("zarr.metadata.migrate_v3", zarr_python, "documents"),
     "omnizarr convert --in-place": ("omnizarr", omnizarr_command, "source"),
     "zarr migrate v3": ("typer", zarr_python_command, "source"),

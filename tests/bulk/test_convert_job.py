@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import pickle
 import random
@@ -211,83 +210,6 @@ def test_a_conversion_killed_at_random_moments_is_resumed(tmp_path: Path, old: s
     assert files(tmp_path / "b") == files(tmp_path / "c"), (moments, ends)
 
 
-# Hard links
-
-
-def test_linked_chunks_are_the_files_of_the_source_and_stay_apart(tmp_path: Path) -> None:
-    """A value is replaced, never written into, so that a second name does not change."""
-    source = large(tmp_path / "a")
-    before = files(source)
-    report = oz.convert(source, tmp_path / "b", link=True)
-    assert report.chunks_linked == 192
-    assert report.chunks_encoded == 8
-    assert report.bytes_written < 2000
-    original = source / "g0/a0/0.0"
-    assert contents(tmp_path / "b").keys() == contents(source).keys()
-    array = oz.open(tmp_path / "b/g0/a0", mode="r+")
-    key = tmp_path / "b/g0/a0" / array.chunk_key((0, 0))
-    assert os.path.samefile(key, original)
-    array[:3, :2] = 99  # part of one chunk
-    array[5:, :] = 98  # whole chunks
-    array.append(np.zeros((4, 30), "i4"))
-    array.resize((7, 7), outside="erase")
-    assert not os.path.samefile(key, original)
-    assert files(source) == before
-    oz.open(source / "g1/a1", mode="r+")[...] = 5
-    assert oz.open(tmp_path / "b")["g1/a1"][...].max() > 5
-
-
-def test_zarr_python_does_not_write_into_linked_chunks_either(tmp_path: Path) -> None:
-    zarr = pytest.importorskip("zarr", minversion="3.1.3")
-    source = large(tmp_path / "a")
-    before = files(source)
-    oz.convert(source, tmp_path / "b", link=True)
-    zarr.open_array(tmp_path / "b/g0/a0", mode="r+")[...] = 1
-    assert files(source) == before
-
-
-def test_links_are_checked_on_request_only(tmp_path: Path) -> None:
-    source = large(tmp_path / "a")
-    chunk = source / "g0/a0/1.1"
-    chunk.write_bytes(chunk.read_bytes()[:-3])
-    assert oz.convert(source, tmp_path / "b", link=True).chunks_linked == 192
-    with pytest.raises(oz.ChunkError, match=r"\(1, 1\)"):
-        oz.convert(source, tmp_path / "c", link=True, verify=True)
-    report = oz.convert(source, tmp_path / "d", link=True, skip_damaged=True)
-    assert list(report.damaged) == ["g0/a0/1.1"]
-    assert report.chunks_linked == 191
-
-
-def test_links_need_two_directories_of_one_file_system(tmp_path: Path) -> None:
-    source = large(tmp_path / "a")
-    with pytest.raises(oz.StoreError, match=r"not a directory.*link=True"):
-        oz.convert(source, {}, link=True)
-    with pytest.raises(oz.StoreError, match="not a directory"):
-        oz.convert(MemoryStore(files(source)), tmp_path / "b", link=True)
-    other = Path("/dev/shm")
-    if other.is_dir() and os.stat(other).st_dev != os.stat(tmp_path).st_dev:
-        with pytest.raises(oz.StoreError, match="different file systems"):
-            oz.convert(source, other / "omnizarr-test-link" / "x", link=True)
-    assert not (tmp_path / "b").exists()
-
-
-def test_a_resumed_conversion_replaces_links_and_copies_alike(tmp_path: Path) -> None:
-    source = large(tmp_path / "a")
-    oz.convert(source, tmp_path / "b")
-    (tmp_path / "c").mkdir()
-    job = oz.jobs.Convert(source, tmp_path / "c", link=True)
-    plan = job.plan()
-    assert plan.output is not None
-    plan.output.begin(False, False)
-    for task in itertools.islice(plan.phases[0].tasks(), 1):
-        for _ in range(2):  # a task may be repeated
-            assert task.work().chunks
-    assert (tmp_path / "c" / marker("")).exists()
-    report = oz.convert(source, tmp_path / "c", link=True, resume=True)
-    assert report.chunks == 200
-    assert files(tmp_path / "b") == files(tmp_path / "c")
-
-
 # What the target cannot express, damage, memory
 
 
@@ -401,7 +323,6 @@ def test_the_plan_says_what_happens_to_which_array_and_why(tmp_path: Path) -> No
     assert "192 chunks that keep their bytes: " in text
     assert "8 chunks to re-encode: " in text
     assert "consolidated metadata is written for /" in text
-    assert "as hard links" in str(oz.jobs.Convert(source, tmp_path / "b", link=True).plan())
     assert not (tmp_path / "b").exists()
 
 

@@ -138,7 +138,7 @@ KILLED: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Job[Any]]]] =
     "convert": (lambda store: store, lambda source, store: jobs_.Convert(source, store)),
     "convert in place": (
         _source,
-        lambda source, store: jobs_.Convert(store, in_place=True, verify=True),
+        lambda source, store: jobs_.Convert(store, in_place=True),
     ),
     "levels": (_image, lambda source, store: jobs_.BuildPyramid(store, levels=3, factors=2)),
 }

@@ -44,7 +44,7 @@ SAMPLES: dict[str, list[str]] = {
     "tree": ["tree ocean.zarr"],
     "cat": ["cat ocean.zarr/deep/t"],
     "head": ["head ocean.zarr/deep/t"],
-    "stats": ["stats ocean.zarr --bins 4"],
+    "stats": ["stats ocean.zarr --bins 4 --range 0 40"],
     "diff": [
         "diff ocean.zarr/deep/t sharded.zarr",
         "diff ocean.zarr/deep/t other.zarr",

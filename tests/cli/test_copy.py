@@ -135,16 +135,6 @@ def test_another_format_is_converted(ocean: Path) -> None:
     assert run("copy", "ocean.zarr", "4.zarr", "--zarr-format", "3").output.startswith("copied to")
 
 
-def test_checksums_are_written_for_sha256sum(ocean: Path) -> None:
-    assert run("copy", "ocean.zarr", "new.zarr", "--checksums", "sums.txt").exit_code == 0
-    command = ["sha256sum", "--check", "--quiet", str(ocean.parent / "sums.txt")]
-    subprocess.run(command, cwd="new.zarr", check=True)
-    Path("new.zarr/deep/t/c/0/0").write_bytes(b"x")
-    assert subprocess.run(command, cwd="new.zarr", capture_output=True, check=False).returncode
-    two = run("copy", "ocean.zarr", "new.zarr", "else", "--checksums", "x")
-    assert two.exit_code == 2
-
-
 def test_a_missing_source_and_nested_places_are_one_line(ocean: Path) -> None:
     for arguments, message in (
         (["no.zarr", "new.zarr"], "no keys to copy"),

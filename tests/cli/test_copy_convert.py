@@ -89,15 +89,6 @@ def test_the_result_as_json(ocean: Path) -> None:
     assert '"error": "NodeExists"' in failed.output
 
 
-def test_chunks_are_linked(ocean: Path) -> None:
-    result = run("convert", "ocean.zarr", "new.zarr", "--link")
-    assert "0 chunks copied, 0 re-encoded, 7 linked, 0 bytes" in result.output
-    assert (ocean / "deep/t/c/0/0").samefile(ocean.parent / "new.zarr/deep/t/c/0/0")
-    assert (
-        "give --link or --in-place" in run("convert", "ocean.zarr", "--link", "--in-place").output
-    )
-
-
 def test_metadata_is_added_in_place_and_removed_again(in_tmp: Path) -> None:
     group = oz.create_group("a.zarr", zarr_format=2)
     group.create_array("x", data=[1, 2], chunks=1)
@@ -184,7 +175,6 @@ def test_a_new_format_with_chunks_shards_and_codecs_in_one_command(
     ("arguments", "message"),
     [
         (["convert", "ocean.zarr", "--in-place", "--shards", "20,30"], "--shards writes all"),
-        (["convert", "ocean.zarr", "n.zarr", "--link", "--codecs", "zstd"], "--codecs writes all"),
         (["convert", "ocean.zarr", "n.zarr", "--to", "2", "--shards", "20,30"], "give --zarr-f"),
         (
             ["rechunk", "ocean.zarr", "--in-place", "--zarr-format", "2", "--yes"],

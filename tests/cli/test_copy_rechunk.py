@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -121,12 +120,11 @@ def test_parts_that_come_late_find_the_work_done(ocean: Path) -> None:
     command = ("rechunk", "ocean.zarr", "new.zarr", "--chunks", "y=-1,x=5")
     said = set()
     for number, part in product((1, 2), range(1, 16)):  # one round for each phase
-        result = run(*command, "--part", f"{part}/15", "--checksums", "sums.txt")
+        result = run(*command, "--part", f"{part}/15")
         assert result.exit_code == 0, result.output
         assert f"part {part} of 15: wrote new.zarr: " in result.stdout
         if "has done its share of phase 1 of 2: when all parts have" in result.stderr:
             said.add(number)
     assert said == {1}
     assert run("diff", "ocean.zarr", "new.zarr").exit_code == 0
-    subprocess.run(["sha256sum", "--check", "--quiet", "../sums.txt"], cwd="new.zarr", check=True)
     assert not [*Path("new.zarr").glob(".__omnizarr*")]

@@ -78,8 +78,7 @@ def functions() -> dict[str, list[Call]]:
             lambda at, to: oz.convert(at, to),
             lambda at, _: oz.convert(at, in_place=True),
             lambda at, _: oz.convert(at, in_place=True, zarr_format=2),
-            lambda at, to: oz.convert(at, to, link=True),
-            lambda at, to: oz.convert(_filled(to), at, link=True, skip_damaged=True),
+            lambda at, to: oz.convert(_filled(to), at, skip_damaged=True),
         ],
         "copy": [
             lambda at, _: oz.copy(at, at),

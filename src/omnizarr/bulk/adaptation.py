@@ -74,11 +74,12 @@ class Adaptation:
             return "values"
         return "copy" if self.reason is None else "encode"
 
-    def transfer(self, store: Store, format: Format, method: Method, check: bool) -> Transfer:
+    def transfer(self, store: Store, format: Format) -> Transfer:
         """Return the transfer of the chunks to a store."""
-        path = self.source.path
+        path, method = self.source.path, self.method
         target = BoundArray(store, path, format.chunk_prefix(path), self.model)
-        check = check and is_readable(self.source)
+        check = is_readable(self.source)
+        method = "values" if self.fills else method
         return Transfer(self.source, target, method, self.changed, check, self.fills)
 
 

@@ -1,22 +1,19 @@
 """Convert a hierarchy from any format to any other.
 
-Chunks keep their bytes if the other format can describe them, and are re-encoded otherwise: copied,
-linked, or, in place, not touched at all. Everything that cannot be expressed is detected before
+Chunks keep their bytes if the other format can describe them, and are re-encoded otherwise; in
+place, they are not touched at all. Everything that cannot be expressed is detected before
 anything is written.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from omnizarr import registry
 from omnizarr.bulk.adaptation import (
-    Adaptation,
     Adapted,
     Options,
     adapt_nodes,
@@ -37,7 +34,6 @@ from omnizarr.bulk.output import HierarchyOutput
 from omnizarr.bulk.source_keys import source_state, warn_of_other_keys
 from omnizarr.bulk.transfer import (
     REMOTE_BATCH,
-    Method,
     Transfer,
     Transferred,
     TransferTask,
@@ -47,7 +43,6 @@ from omnizarr.errors import CannotExpress, InvalidArgument, OmnizarrError, Store
 from omnizarr.extension import (
     Begun,
     Format,
-    LinksFiles,
     Location,
     Node,
     PrefixStore,
@@ -61,7 +56,6 @@ from omnizarr.extension import (
     consolidated,
     counted,
     default_separator,
-    file_root,
     find_node,
     key_digest,
     options_for_two,
@@ -138,8 +132,6 @@ class Convert(ConvertOptions, Job[ConvertReport]):
         else:
             start, node = find_node(origin, "", use_consolidated=None)
             check_disjoint(start.store, store, "; give another destination, or in_place=True")
-        if self.link:
-            _check_linkable(start.store, store)
         stored = require_readable_nodes(start, node)
         separator = check_separator(self.dimension_separator)
         try:
@@ -193,8 +185,11 @@ class Convert(ConvertOptions, Job[ConvertReport]):
             raise TypeError("give a destination, or in_place=True")
         if self.remove_old and not self.in_place:
             raise TypeError("remove_old requires in_place=True; a copy does not change the source")
-        if self.link and self.in_place:
-            raise TypeError("link=True needs a destination; in place, no chunk is touched")
+        if self.in_place and (self.verify or self.skip_damaged):
+            raise InvalidArgument(
+                "in place, no chunk is read: check them before with omnizarr.verify, and leave"
+                " verify and skip_damaged out"
+            )
 
 
 @dataclass
@@ -246,9 +241,7 @@ class _Planning:
                 report.foreign = warn_of_other_keys(start, stored)
             output = _Output(self.target, documents, start, digest, job.overwrite)
         room = memory_of(job.memory, tasks_at_once)
-        transfers = [self._transfer(array, self.target.store) for array in arrays]
-        if job.in_place and not (job.verify or job.skip_damaged):
-            transfers = []
+        transfers = [] if job.in_place else self._transfers(self.target.store)
         largest = max((transfer.largest for transfer in transfers), default=0)
         if largest > room and job.memory is not None:
             raise InvalidArgument(
@@ -256,7 +249,7 @@ class _Planning:
                 f" converted at a time: give memory={size_text(largest * tasks_at_once)!r} or more,"
                 " or fewer workers"
             )
-        phase = Phase("check chunks" if job.in_place else "write chunks", self._tasks(output, room))
+        phase = Phase("write chunks", partial(self._tasks, output, room))
         if job.measure and transfers:
             self._measure(transfers, phase, report, decisions)
         into = "in place" if job.in_place else f"at {self.target.store!r}"
@@ -271,26 +264,12 @@ class _Planning:
             max(min(room, REMOTE_BATCH), largest) * tasks_at_once if transfers else None,
         )
 
-    def _tasks(
-        self, output: InPlaceOutput | _Output, room: int
-    ) -> Callable[[], Iterator[Task[ConvertReport]]]:
-        return partial(self._list_tasks, output, room)
+    def _tasks(self, output: InPlaceOutput | _Output, room: int) -> Iterator[Task[ConvertReport]]:
+        template = TransferTask((), ConvertReport, self.job.skip_damaged, self.job.verify)
+        return transfer_tasks(self._transfers(output.chunk_store), template, room)
 
-    def _list_tasks(
-        self, output: InPlaceOutput | _Output, room: int
-    ) -> Iterator[Task[ConvertReport]]:
-        transfers = (self._transfer(array, output.chunk_store) for array in self.adapted.arrays)
-        job = self.job
-        template = TransferTask((), ConvertReport, job.skip_damaged, output.resumed, job.verify)
-        return transfer_tasks(transfers, template, room)
-
-    def _transfer(self, array: Adaptation, store: Store) -> Transfer:
-        job = self.job
-        method: Method = "check" if job.in_place else "values" if array.fills else array.method
-        check = True
-        if job.link and method == "copy" and not any(array.changed):
-            method, check = "link", job.verify or job.skip_damaged
-        return array.transfer(store, self.target.format, method, check)
+    def _transfers(self, store: Store) -> list[Transfer]:
+        return [array.transfer(store, self.target.format) for array in self.adapted.arrays]
 
     def _consolidated(self, stored: Mapping[str, Node]) -> tuple[list[str], list[str]]:
         """Return the groups that get consolidated metadata, and the reason."""
@@ -315,11 +294,7 @@ class _Planning:
         return groups, [f"consolidated metadata is written for {_names(groups)}"]
 
     def _decisions(self) -> Iterator[str]:
-        kept = "chunks kept byte for byte"
-        if self.job.in_place:
-            kept = "chunks kept where they are"
-        elif self.job.link:
-            kept = "chunks kept, as hard links"
+        kept = f"chunks kept {'where they are' if self.job.in_place else 'byte for byte'}"
         found: dict[tuple[str, str], list[str]] = {}
         for array in self.adapted.arrays:
             way = kept, ""
@@ -348,8 +323,6 @@ class _Planning:
                 numbers[same][1] += size
         phase.reads = numbers[False][0] + numbers[True][0]
         phase.size = phase.bytes_read = numbers[False][1] + numbers[True][1]
-        if self.job.in_place:
-            return
         phase.writes = report.chunks_total
         if not numbers[False][0]:
             phase.bytes_written = numbers[True][1]
@@ -362,24 +335,6 @@ class _Planning:
 def _names(found: list[str]) -> str:
     more = f", … ({len(found) - SHOWN} more)" if len(found) > SHOWN else ""
     return ", ".join(map(paths.show, found[:SHOWN])) + more
-
-
-def _check_linkable(source: Store, target: Store) -> None:
-    """Raise if files of one store cannot be linked in another."""
-    old, new = file_root(source), file_root(target)
-    if old is None or new is None or not isinstance(target, LinksFiles):
-        other = source if old is None else target
-        raise StoreError(
-            f"cannot link chunks: {other!r} is not a directory; leave link=True out to copy them"
-        )
-    above = Path(os.path.abspath(new))
-    while not above.exists() and above != above.parent:
-        above = above.parent
-    if os.stat(old).st_dev != os.stat(above).st_dev:
-        raise StoreError(
-            f"cannot link chunks: {old} and {new} are on different file systems; leave link=True"
-            " out to copy them"
-        )
 
 
 class _Output(HierarchyOutput):
@@ -396,7 +351,6 @@ class _Output(HierarchyOutput):
         operation = f"the conversion of {start.store!r} to zarr {target.format.name}"
         super().__init__(target, {}, operation=operation, digest=digest, overwrite=overwrite)
         self.documents, self.origin = documents, start.store
-        self.resumed = False
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Prepare the destination, or find what an interrupted conversion has written."""
@@ -406,7 +360,6 @@ class _Output(HierarchyOutput):
                 " interrupted conversion; give overwrite=True to start again"
             )
         state = super().begin(resume, shared)
-        self.resumed = state == "resumed"
         if state == "finished":
             return state
         try:
@@ -427,8 +380,7 @@ def convert(given: ConvertArguments) -> ConvertReport:
 
     In place, only metadata is written, beside the old metadata; this is possible if every chunk
     stays valid under its key (1 to 2, 2 to 3, 1 to 3). `undo_conversion` erases the new metadata
-    again. In place and with `link`, chunks are not read and damage is not found, unless `verify` or
-    `skip_damaged` is given.
+    again. Chunks are not read then, and damage is not found.
 
     OME-Zarr images and plates get the metadata of the OME-Zarr version for that Zarr version, as
     with `ome.migrate`. In version 2, checksums are removed because few readers support them; the

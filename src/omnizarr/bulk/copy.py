@@ -188,7 +188,6 @@ class Copying:
             digest=self.digest,
             mode=mode,
             consolidate=self.selection is not None,
-            keys=lambda: (entry.key for entry in self.entries()),
         )
 
     def _check_places(self) -> None:

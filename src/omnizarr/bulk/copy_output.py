@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from omnizarr import consolidate_metadata
@@ -45,8 +45,7 @@ Mode: TypeAlias = Literal["new", "overwrite", "update"]
 class CopyOutput(Output):
     """The destination of a copy, not visible as a node before `finish` unless it is updated.
 
-    The copy writes all keys itself, metadata last. `keys` yields them, where the destination has
-    others, too.
+    The copy writes all keys itself, metadata last.
     """
 
     def __init__(
@@ -58,11 +57,10 @@ class CopyOutput(Output):
         digest: str,
         mode: Mode,
         consolidate: bool,
-        keys: Callable[[], Iterator[str]],
     ) -> None:
         self.store, self.path, self.mode = store, path, mode
         self.operation, self.digest = operation, digest
-        self.consolidate, self.keys = consolidate, keys
+        self.consolidate = consolidate
         self._staged: Publication | None = None
 
     @property
@@ -215,13 +213,6 @@ class CopyOutput(Output):
                 how = "start again"
         if error is not None:
             error.add_note(f"{self} {state}; {how}")
-
-    def _keys(self) -> Iterator[str]:
-        """Yield the keys of all values that the copy has written, or found to be the same."""
-        if self.mode != "update":
-            return self._values()
-        prefix = paths.prefix(self.path)
-        return (prefix + key for key in self.keys())
 
     def __str__(self) -> str:
         return f"{paths.show(self.path)} in {self.store!r}" if self.path else repr(self.store)

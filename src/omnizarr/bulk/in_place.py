@@ -43,9 +43,7 @@ from omnizarr.extension import (
 
 
 class InPlaceOutput(ChangeOutput):
-    """Metadata that are stored beside the old ones when all chunks were found to be valid."""
-
-    resumed = False
+    """Metadata that are stored beside the old ones."""
 
     def __init__(
         self,
@@ -92,9 +90,7 @@ class InPlaceOutput(ChangeOutput):
                 f"{target.store!r} already has zarr {target.format.name} metadata, in {other!r};"
                 f" to convert again, {erase} first{keep}"
             )
-        state = super().begin(resume, shared)
-        self.resumed = state == "resumed"
-        return state
+        return super().begin(resume, shared)
 
     def change(self) -> None:
         """Store the new metadata, all or none; then erase the old ones if requested.
@@ -108,9 +104,6 @@ class InPlaceOutput(ChangeOutput):
             for _, keys in itertools.groupby(self.removed, key=_erasing_order):
                 erase_values(self.start.store, [*keys])
         mark_changed()
-
-    def _keys(self) -> Iterator[str]:
-        return iter(self.documents)
 
 
 def _operation(start: Location, goal: Format) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
@@ -19,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from omnizarr import config
-from omnizarr.bulk.checks.checksums import write_checksums
 from omnizarr.bulk.journal import (
     NONE,
     Journal,
@@ -37,7 +35,6 @@ from omnizarr.extension import (
     Begun,
     On,
     Part,
-    can_list,
     card,
     counted,
     for_each_on,
@@ -205,7 +202,6 @@ def run(
     resume: bool = False,
     part: Part | None = None,
     progress: Callable[[Progress], object] | None = None,
-    checksums: str | os.PathLike[str] | None = None,
 ) -> O:
     """Run a job.
 
@@ -221,8 +217,6 @@ def run(
         resume: True to finish what an interrupted call began.
         part: The number of the part to run, from 1, and the number of parts.
         progress: A function that is called with a `jobs.Progress` now and then.
-        checksums: A file for the SHA-256 of all values that the job has written, which are read for
-            that when the result is visible; ``sha256sum -c`` checks them in a directory.
 
     Returns:
         The result of the job.
@@ -242,7 +236,7 @@ def run(
         raise InvalidArgument("parts of a job are always resumed; leave resume out")
     job.settle(resume)
     plan = job.plan(tasks_at_once(on, workers))
-    return _Run(plan, on, workers, part, progress, checksums).run(resume)
+    return _Run(plan, on, workers, part, progress).run(resume)
 
 
 def launch(describe: Callable[..., Job[O]], given: RunOptions, **more: Any) -> O:
@@ -252,39 +246,21 @@ def launch(describe: Callable[..., Job[O]], given: RunOptions, **more: Any) -> O
     return run(describe(**values, **more), **rest)
 
 
+@dataclass
 class _Run(Generic[O]):
     """One call of `run`."""
 
-    def __init__(
-        self,
-        plan: Plan[O],
-        on: On,
-        workers: int | None,
-        part: Part | None,
-        progress: Callable[[Progress], object] | None,
-        checksums: str | os.PathLike[str] | None,
-    ) -> None:
-        self.plan, self.on, self.workers, self.part = plan, on, workers, part
-        self.progress, self.checksums = progress, checksums
-        self.check: Callable[[], object] = int  # raises if another job may write instead
+    plan: Plan[O]
+    on: On
+    workers: int | None
+    part: Part | None
+    progress: Callable[[Progress], object] | None
+    check: Callable[[], object] = int  # raises if another job may write instead
 
     def run(self, resume: bool) -> O:
         output = self.plan.output
-        self._check_checksums()
         if output is None:
-            begun = resume or self.part is not None
-            store, prefix = user_journal(self.plan.digest)
-            journal = Journal(store, prefix, self.plan.outcome, optional=True)
-            if not begun:
-                journal.erase()
-            total, complete = self._run_phases(journal, begun)
-            kept = kept_journals.get()
-            if complete and kept is not None:
-                journal.flush(quiet=True)
-                kept.append(journal)
-            elif complete and journal.used:
-                journal.erase()
-            return total
+            return self._read(resume or self.part is not None)
         here = next(filter(is_process_local, output.stores), None)
         if here is not None and not runs_in_process(self.on):
             raise StoreError(
@@ -298,6 +274,20 @@ class _Run(Generic[O]):
         flush = getattr(output.store, "flush", None)
         if flush is not None:  # a ZIP file is complete when its directory is written
             flush()
+        return total
+
+    def _read(self, begun: bool) -> O:
+        """Run a job that only reads, whose journal is in a folder of the user's."""
+        journal = Journal(*user_journal(self.plan.digest), self.plan.outcome, optional=True)
+        if not begun:
+            journal.erase()
+        total, complete = self._run_phases(journal, begun)
+        kept = kept_journals.get()
+        if complete and kept is not None:
+            journal.flush(quiet=True)
+            kept.append(journal)
+        elif complete and journal.used:
+            journal.erase()
         return total
 
     def _write(self, output: Output, resume: bool) -> O:
@@ -319,7 +309,13 @@ class _Run(Generic[O]):
                     journal.erase()
                 return total
         problem = join_above(*output.place)
-        self._end(output, journal, state)
+        if self.part is None:
+            output.clear()
+        elif journal.end_part(self.part, len(self.plan.phases)):
+            output.clear()
+            journal.erase()  # again: another run of a part may have added to it before it could see
+        elif output.is_cleared():
+            journal.erase()
         if problem is not None:
             warn(problem)
         return total
@@ -339,34 +335,6 @@ class _Run(Generic[O]):
         if state == "new":
             output.clear_intermediate()  # of an earlier job
         return state
-
-    def _end(self, output: Output, journal: Journal[O], state: Begun) -> None:
-        """Write the checksums, and erase what parts that come later do not need."""
-        if self.checksums is not None:
-            known = self.part is not None and state == "finished" and os.path.exists(self.checksums)
-            if not known:  # else the part that completed the job has written them
-                write_checksums(self.checksums, *output.written(), self.on, self.workers)
-        if self.part is None:
-            output.clear()
-        elif journal.end_part(self.part, len(self.plan.phases)):
-            output.clear()
-            journal.erase()  # again: another run of a part may have added to it before it could see
-        elif output.is_cleared():
-            journal.erase()
-
-    def _check_checksums(self) -> None:
-        """Raise if the checksums could not be written at the end."""
-        if self.checksums is None:
-            return
-        if self.plan.output is None:
-            raise InvalidArgument("checksums are those of what a job writes; this one only reads")
-        if not can_list(self.plan.output.store):
-            raise InvalidArgument(
-                f"checksums: {self.plan.output.store!r} cannot list what was written"
-            )
-        folder = os.path.dirname(os.path.abspath(self.checksums))
-        if not os.path.isdir(folder):
-            raise InvalidArgument(f"checksums: there is no directory {folder!r} to write to")
 
     def _run_phases(self, journal: Journal[O], begun: bool) -> tuple[O, bool]:
         """Return the result, and True if all tasks are done, also those of other parts."""

@@ -115,11 +115,6 @@ class RunOptions:
     progress: Callable[..., object] | None = option(
         None, "A function that is called with a `jobs.Progress` now and then."
     )
-    checksums: str | os.PathLike[str] | None = option(
-        None,
-        "A file for the SHA-256 of all values that the job has written, which are read for that"
-        " when the result is visible; ``sha256sum -c`` checks them in a directory.",
-    )
 
 
 @dataclass(kw_only=True)
@@ -204,9 +199,6 @@ class ConvertOptions(WriteOptions):
     zarr_format: int | str = option(3, 'The Zarr version to write: 1, 2, 3 or ``"3-draft"``.')
     in_place: bool = option(False, "Add metadata of the new version to the source; keep chunks.")
     remove_old: bool = option(False, "With `in_place`, erase the old metadata.")
-    link: bool = option(
-        False, "Make hard links to chunks that keep their bytes, on the same file system."
-    )
     consolidated: bool | None = option(
         None, "Write consolidated metadata, or not; by default as in the source."
     )
@@ -342,11 +334,7 @@ class StatsOptions(MemoryOptions):
     source: Any = field(metadata=SOURCE)
     _: KW_ONLY
     path: str | None = option(None, "The path of the node in the store; by default the root.")
-    bins: int | None = option(
-        None,
-        "The number of bins of a histogram within `range`; without that, the largest number, of"
-        " bins whose width is a power of two.",
-    )
+    bins: int | None = option(None, "The number of bins of a histogram within `range`.")
     range: tuple[float, float] | None = option(None, "The lower and upper end of the histogram.")
     skip_fill: bool = option(False, "Leave out elements that equal the fill value.")
     valid_range: tuple[float, float] | None = option(

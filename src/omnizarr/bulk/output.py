@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,13 +40,11 @@ from omnizarr.extension import (
     erase_prefix,
     existing_node,
     file_root,
-    get_existing,
     hierarchies_above,
     is_process_local,
     list_prefix,
     lock_shape,
     marker,
-    node_extent,
     publication,
     set_many,
     update_consolidated_above,
@@ -124,13 +122,6 @@ class Output:
     def finish(self) -> None:
         """Make the result visible."""
         raise NotImplementedError
-
-    def written(self) -> tuple[Store, Iterator[str]]:
-        """Return the store, and the keys that the job has written, when they are visible."""
-        return self.store, self._keys()
-
-    def _keys(self) -> Iterator[str]:
-        return iter(())
 
     def clear_intermediate(self) -> None:
         """Erase chunks between two passes."""
@@ -322,24 +313,10 @@ class HierarchyOutput(Output):
         else:
             self._begun.__exit__(type(error), error, error.__traceback__)
 
-    def _keys(self) -> Iterator[str]:
-        return node_keys(self.location)
-
 
 def _documents(location: Location, node: Node) -> list[tuple[str, bytes]]:
     texts = location.format.write(location.path, node)
     return [(key, text) for key, text in texts.items() if text is not None]
-
-
-def node_keys(location: Location) -> Iterator[str]:
-    """Yield the keys of the values of a node and of all below it."""
-    extent = node_extent(location.format, location.path)
-    named = dict.fromkeys((*extent.metadata, *extent.keys))
-    yield from get_existing(
-        location.store, [key for key in named if not key.startswith(extent.prefixes)]
-    )
-    for prefix in extent.prefixes:
-        yield from (key for key in list_prefix(location.store, prefix) if extent.has(key))
 
 
 class ChangeOutput(Output):
@@ -448,10 +425,6 @@ class SeveralNodes(ChangeOutput):
             if output._build is not None:
                 output.abandon()
 
-    def _keys(self) -> Iterator[str]:
-        for output in self.outputs.values():
-            yield from node_keys(output.location)
-
 
 def settle_stages(store: Store, resume: bool = True) -> None:
     """Finish, or undo, the replacements of nodes in which jobs were killed.
@@ -515,8 +488,6 @@ class Growth:
     location: Location
     old: tuple[int, ...]
     new: tuple[int, ...]
-    # The keys of the chunks that are written, at the border of the old shape or beyond it.
-    keys: Callable[[], Iterator[str]]
 
 
 class LongerArrays(ChangeOutput):
@@ -538,13 +509,6 @@ class LongerArrays(ChangeOutput):
                     )
             for each, location in zip(self.grown, held, strict=True):
                 update_metadata(each.location, partial(_longer, shape=each.new), held=location)
-
-    def _keys(self) -> Iterator[str]:
-        """Yield the keys of the new chunks and of the changed metadata."""
-        for each in self.grown:
-            where = each.location
-            yield from get_existing(where.store, where.format.keys(where.path))
-            yield from each.keys()
 
 
 def _longer(node: Node, *, shape: tuple[int, ...]) -> Node:

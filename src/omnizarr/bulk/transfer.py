@@ -1,4 +1,4 @@
-"""Transfer the chunks of arrays to other arrays: byte for byte, as hard links, or encoded again.
+"""Transfer the chunks of arrays to other arrays: byte for byte, or encoded again.
 
 A `Transfer` says how the chunks of one array become those of another. `transfer_tasks` lists the
 stored chunks as it goes and packs them into tasks of a job, many small arrays into one.
@@ -6,10 +6,8 @@ stored chunks as it goes and packs them into tasks of a job, many small arrays i
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
@@ -21,27 +19,22 @@ from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.extension import (
     BoundArray,
     Buffer,
-    LinksFiles,
     Row,
-    Store,
     can_list,
     check_encoded_chunk,
     chunk_context,
     decoded_size,
     engine,
-    file_root,
     get_many,
     has_cheap_requests,
-    has_low_latency,
     paths,
     plan,
     set_many,
-    sizes,
     stored_chunks,
 )
 
 Coords: TypeAlias = tuple[int, ...]
-Method: TypeAlias = Literal["copy", "link", "encode", "values", "check"]
+Method: TypeAlias = Literal["copy", "encode", "values"]
 
 MANY = 2**16  # chunks along an axis whose lengths are not compared
 BATCH = 256  # chunks of one task at most
@@ -56,10 +49,6 @@ class Transferred(Outcome):
     chunks_copied: int = 0
     chunks_encoded: int = 0
     bytes_written: int = 0
-    # Chunks that a resumed call found at the destination; they were not written again.
-    chunks_kept: int = 0
-    # Chunks that became hard links to files of the source.
-    chunks_linked: int = 0
     # Chunks that were read back and compared with the source.
     chunks_verified: int = 0
     # Keys of damaged chunks that were skipped, with the reason.
@@ -68,8 +57,7 @@ class Transferred(Outcome):
     @property
     def chunks(self) -> int:
         """The number of chunks that were handled, damaged ones among them."""
-        stored = self.chunks_copied + self.chunks_encoded + self.chunks_linked
-        return stored + self.chunks_kept + len(self.damaged)
+        return self.chunks_copied + self.chunks_encoded + len(self.damaged)
 
 
 T = TypeVar("T", bound=Transferred)
@@ -79,9 +67,8 @@ T = TypeVar("T", bound=Transferred)
 class Transfer:
     """The way in which chunks of one array become those of another of the same shape.
 
-    ``copy`` and ``link`` keep the stored bytes; ``encode`` decodes chunks and encodes them with
-    other codecs; ``values`` also cuts them into the chunks of another grid. ``check`` only decodes
-    them, where the target has the chunks of the source.
+    ``copy`` keeps the stored bytes; ``encode`` decodes chunks and encodes them with other codecs;
+    ``values`` also cuts them into the chunks of another grid.
     """
 
     source: BoundArray
@@ -127,8 +114,6 @@ class Transfer:
 
     def memory(self, coords: Coords, size: int) -> int:
         """Return the bytes in memory that a unit of so many stored bytes needs."""
-        if self.method == "link" and not self.check:
-            return 0
         decoded = decoded_size(self.source if self.by_source else self.target, coords)
         if self.method in ("encode", "values"):
             return 3 * decoded
@@ -152,44 +137,26 @@ class TransferTask(Generic[T]):
     parts: tuple[tuple[Transfer, tuple[Coords, ...]], ...]
     result: type[T]
     skip_damaged: bool = False  # list damaged chunks instead of raising
-    keep: bool = False  # leave chunks as they are that an interrupted call has stored
     verify: bool = False  # read what was written, and compare it with the source
 
     def __call__(self) -> T:
         out = self.result()
         copied: list[tuple[Transfer, Coords]] = []  # of all arrays, in one batch of requests
         for transfer, units in self.parts:
-            left = units if transfer.method == "values" else self._left(transfer, units, out)
-            if transfer.method == "values":
-                for coords in left:
-                    self._copy_values(transfer, coords, out)
-            elif transfer.method == "encode":
-                for coords in left:
-                    self._encode(transfer, coords, out)
-            elif transfer.method == "check":
-                pairs = [(transfer, coords) for coords in left]
-                out.chunks_verified += sum(1 for _ in self._checked(pairs, out))
-            else:
-                left = self._link(transfer, left, out) if transfer.method == "link" else left
-                copied += [(transfer, coords) for coords in left]
-        for store, pairs in _by_target(copied):
-            self._copy(store, pairs, out)
+            if transfer.method == "copy":
+                copied += [(transfer, coords) for coords in units]
+                continue
+            move = self._copy_values if transfer.method == "values" else self._encode
+            for coords in units:
+                move(transfer, coords, out)
+        if copied:
+            self._copy(copied, out)
         return out
-
-    def _left(self, transfer: Transfer, units: Sequence[Coords], out: T) -> Sequence[Coords]:
-        """Return the chunks that were not stored by an interrupted call."""
-        if not self.keep or not has_low_latency(transfer.target.store):
-            return units
-        if transfer.method == "check":
-            return units
-        keys = {transfer.target.key(coords): coords for coords in units}
-        there = sizes(transfer.target.store, keys)
-        out.chunks_kept += len(there)
-        return [coords for key, coords in keys.items() if key not in there]
 
     # Bytes as they are
 
-    def _copy(self, store: Store, units: Sequence[tuple[Transfer, Coords]], out: T) -> None:
+    def _copy(self, units: Sequence[tuple[Transfer, Coords]], out: T) -> None:
+        store = units[0][0].target.store  # arrays of one job have the same
         found = [*self._checked(units, out)]
         pairs = [(transfer.target.key(coords), data) for transfer, coords, data in found]
         set_many(store, pairs)
@@ -218,31 +185,6 @@ class TransferTask(Generic[T]):
                 self._damaged(e, transfer.source, coords, out)
                 continue
             yield transfer, coords, data
-
-    def _link(self, transfer: Transfer, units: Sequence[Coords], out: T) -> Sequence[Coords]:
-        """Link the files of chunks, and return those chunks that have to be copied."""
-        source, store = transfer.source, transfer.target.store
-        root = file_root(source.store)
-        if root is None or not isinstance(store, LinksFiles):
-            return units
-        left = []
-        if transfer.check:
-            checked = self._checked([(transfer, coords) for coords in units], out)
-            units = [coords for _, coords, _ in checked]
-            out.chunks_verified += len(units) if self.verify else 0
-        for coords in units:
-            path = os.path.join(root, source.key(coords))
-            try:
-                linked = store.link_file(transfer.target.key(coords), path)
-            except OSError:
-                if os.path.lexists(path):
-                    raise
-                linked = False  # the chunk has another key, or was erased meanwhile
-            if linked:
-                out.chunks_linked += 1
-            else:
-                left.append(coords)
-        return left
 
     # Values
 
@@ -302,23 +244,10 @@ class TransferTask(Generic[T]):
         out.damaged[error.key or array.key(coords)] = str(error)
 
 
-def _by_target(
-    units: Sequence[tuple[Transfer, Coords]],
-) -> Iterator[tuple[Store, list[tuple[Transfer, Coords]]]]:
-    """Yield the chunks for each store; those of one job have the same."""
-    for _, found in itertools.groupby(
-        units, key=lambda unit: (id(unit[0].source.store), id(unit[0].target.store))
-    ):
-        some = [*found]
-        yield some[0][0].target.store, some
-
-
 def _stored(
     units: Sequence[tuple[Transfer, Coords]],
 ) -> Iterator[tuple[Transfer, Coords, bytes]]:
     """Yield the bytes of those chunks that are stored, under any of their keys."""
-    if not units:
-        return
     store = units[0][0].source.store
     found = get_many(store, [(transfer.source.key(coords), None) for transfer, coords in units])
     for (transfer, coords), data in zip(units, found, strict=True):
@@ -387,70 +316,33 @@ def is_readable(array: BoundArray) -> bool:
     return True
 
 
-@dataclass
-class _Packing:
-    """Collects chunks, of several arrays if they are small, until there are enough for a task."""
-
-    limit: int  # bytes in memory
-    parts: list[tuple[Transfer, list[Coords]]] = field(default_factory=list)
-    chunks: int = 0
-    memory: int = 0
-    size: int = 0
-
-    def is_full(self, memory: int) -> bool:
-        return self.chunks >= BATCH or (self.chunks > 0 and self.memory + memory > self.limit)
-
-    def add(self, transfer: Transfer, coords: Coords, size: int, memory: int) -> None:
-        if not self.parts or self.parts[-1][0] is not transfer:
-            self.parts.append((transfer, []))
-        self.parts[-1][1].append(coords)
-        self.chunks += 1
-        self.memory += memory
-        self.size += size
-
-
 def transfer_tasks(
     transfers: Iterable[Transfer], template: TransferTask[T], memory: int
 ) -> Iterator[Task[T]]:
-    """Yield tasks that transfer all stored chunks; one task needs at most `memory` bytes.
+    """Yield tasks that transfer all stored chunks, of several arrays together if they are small.
 
-    A chunk that needs more gets a task of its own. `template` has the options of all tasks.
+    A task needs at most `memory` bytes, unless one chunk needs more. `template` has the options.
     """
-    packing = _Packing(0)
+    parts: dict[int, tuple[Transfer, list[Coords]]] = {}
+    chunks = used = total = 0
+
+    def task() -> Task[T]:
+        found = tuple((transfer, tuple(units)) for transfer, units in parts.values())
+        identity = repr([(transfer.source.path, units) for transfer, units in found])
+        label = paths.show(found[0][0].source.path)
+        work = replace(template, parts=found)
+        return Task(task_id("transfer", identity), work, total, label)
+
     for transfer in transfers:
-        near = has_cheap_requests(transfer.source.store) and has_cheap_requests(
-            transfer.target.store
-        )
-        packing.limit = min(memory, LOCAL_BATCH if near else REMOTE_BATCH)
+        ends = transfer.source.store, transfer.target.store
+        near = all(map(has_cheap_requests, ends))
+        limit = min(memory, LOCAL_BATCH if near else REMOTE_BATCH)
         for coords, size in transfer.units():
             need = transfer.memory(coords, size)
-            if packing.is_full(need):
-                yield _task(packing, template)
-                packing = _Packing(packing.limit)
-            packing.add(transfer, coords, size, need)
-    if packing.parts:
-        yield _task(packing, template)
-
-
-def _task(packing: _Packing, template: TransferTask[T]) -> Task[T]:
-    parts = tuple((transfer, tuple(units)) for transfer, units in packing.parts)
-    work = TransferTask(
-        parts, template.result, template.skip_damaged, template.keep, template.verify
-    )
-    identity = repr([(transfer.source.path, units) for transfer, units in parts])
-    return Task(
-        task_id("transfer", identity), work, packing.size, paths.show(parts[0][0].source.path)
-    )
-
-
-__all__ = [
-    "Transfer",
-    "TransferTask",
-    "Transferred",
-    "check_readable",
-    "chunk_box",
-    "cut_chunk",
-    "is_readable",
-    "recode",
-    "transfer_tasks",
-]
+            if chunks >= BATCH or (chunks and used + need > limit):
+                yield task()
+                parts, chunks, used, total = {}, 0, 0, 0
+            parts.setdefault(id(transfer), (transfer, []))[1].append(coords)
+            chunks, used, total = chunks + 1, used + need, total + size
+    if parts:
+        yield task()

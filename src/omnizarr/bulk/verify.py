@@ -176,7 +176,7 @@ def verify(given: VerifyArguments) -> VerifyReport:
             given.progress(done, max(done, description.listed), state.label or label)
 
     again = partial(job.run, description, given.on, workers=given.workers, progress=tell)
-    result = again(resume=given.resume, part=given.part, checksums=given.checksums)
+    result = again(resume=given.resume, part=given.part)
     if given.resume and not result.complete:  # what was checked before is no longer what is there
         result = again()
     result.finish()

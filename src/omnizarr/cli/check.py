@@ -45,9 +45,8 @@ from omnizarr.errors import InvalidArgument
 from omnizarr.extension import is_archive, number_text, size_text
 
 if TYPE_CHECKING:  # slow to import, and not needed for the help
-    from omnizarr.bulk.analysis.array_stats import ArrayStats
     from omnizarr.bulk.analysis.diff import DiffReport
-    from omnizarr.bulk.analysis.stats import StatsReport
+    from omnizarr.bulk.analysis.stats import ArrayStats, StatsReport
     from omnizarr.bulk.analysis.usage import NodeUsage, UsageReport
     from omnizarr.bulk.job import Job
 
@@ -250,7 +249,7 @@ def repair(
 
 @click.command(
     epilog=examples(
-        "omnizarr stats ocean.zarr --bins 20",
+        "omnizarr stats ocean.zarr --bins 20 --range 0 40",
         "omnizarr stats s3://bucket/scan.zarr --node 0 --skip-fill --json",
     )
 )
@@ -261,10 +260,10 @@ def stats(paths: tuple[str, ...], where: Where, storage_options: Options, **give
     """Show extremes, mean and standard deviation of the arrays in PATH.
 
     PATH is a hierarchy, or a folder with hierarchies. NaN are counted and left out. Missing chunks
-    count with the fill value, without being read. Of strings, the lengths are shown.
+    count with the fill value, without being read.
     """
-    if given["range"] is not None and given["bins"] is None:
-        raise click.UsageError("--range is that of --bins; give both")
+    if (given["range"] is None) != (given["bins"] is None):
+        raise click.UsageError("a histogram needs --bins and --range; give both")
 
     def work(path: str) -> Answer:
         job = omnizarr.jobs.Stats(path, storage_options=storage_options, **given)
@@ -282,8 +281,12 @@ def _show_stats(report: StatsReport) -> None:
     columns = ("path", "type", "count", "min", "max", "mean", "std", "nan", "fill", "missing")
     rows = [
         (
-            *(each.path, each.data_type + (" length" if each.kind == "lengths" else "")),
-            *(each.count, *map(number_text, (each.min, each.max, each.mean, each.std))),
+            *(
+                each.path,
+                each.data_type,
+                each.count,
+                *map(number_text, (each.min, each.max, each.mean, each.std)),
+            ),
             *(each.nan, each.fill, f"{each.missing_chunks} of {each.chunks} chunks"),
         )
         for each in report.arrays.values()
@@ -299,13 +302,13 @@ def _show_stats(report: StatsReport) -> None:
 
 
 def _show_histogram(found: ArrayStats) -> None:
-    if found.histogram is None or not found.histogram[0] or found.counts is None:
+    if found.histogram is None:
         return
     counts, edges = found.histogram
     say()
     say(f"{found.path}:")
     labels = [f"{number_text(a)} to {number_text(b)}" for a, b in itertools.pairwise(edges)]
-    outside = [("below", found.counts.below), ("above", found.counts.above)]
+    outside = [("below", found.below), ("above", found.above)]
     rows = [*zip(labels, counts, strict=True), *(row for row in outside if row[1])]
     width, most = max(len(label) for label, _ in rows), max(1, *(n for _, n in rows))
     digits = len(str(most))

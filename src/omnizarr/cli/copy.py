@@ -16,10 +16,10 @@ from omnizarr.cli.jobs import (
     PathPair,
     Where,
     find_pairs,
+    job_options,
     planned,
     run_job,
     run_pairs,
-    writing_job_options,
 )
 from omnizarr.cli.options import SHARDS_OR_NONE, Options, options_of, shared_option
 from omnizarr.cli.terminal import confirm, counted, examples, listed, say, show_left_out
@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # slow to import, and not needed for the help
 @click.argument("destination")
 @shared_option("zarr_format")
 @options_of(CopyOptions)
-@writing_job_options
+@job_options
 def copy(
     sources: tuple[str, ...],
     destination: str,
@@ -155,7 +155,7 @@ def _amount(found: Copied) -> str:
 # convert
 
 # Options that keep or check stored chunks, which --chunks, --shards and --codecs write anew.
-_WITH_CHUNKS = ("in_place", "link", "checksum", "skip_damaged", "verify")
+_WITH_CHUNKS = ("in_place", "checksum", "skip_damaged", "verify")
 
 
 @click.command(
@@ -163,7 +163,6 @@ _WITH_CHUNKS = ("in_place", "link", "checksum", "skip_damaged", "verify")
         "omnizarr convert old.zarr new.zarr --zarr-format 3",
         "omnizarr convert old.zarr new.zarr --chunks 1,100,100 --shards 64MB --codecs zstd:5",
         "omnizarr convert lake/ new-lake/            # every hierarchy in the folder",
-        "omnizarr convert big.zarr linked.zarr --link --dry-run",
         "omnizarr convert big.zarr --in-place        # and back: convert --undo big.zarr",
         "omnizarr convert s3://bucket/a.zarr b.zarr --resume --skip-damaged",
     )
@@ -182,7 +181,7 @@ _WITH_CHUNKS = ("in_place", "link", "checksum", "skip_damaged", "verify")
     "--undo", is_flag=True,
     help="Remove the metadata of the new version that --in-place added to SOURCE.",
 )  # fmt: skip
-@writing_job_options
+@job_options
 def convert(
     source: str,
     destination: str | None,
@@ -207,9 +206,7 @@ def convert(
     --shards or --codecs, arrays are written anew as by `omnizarr rechunk`, which has more options.
 
     With --in-place, metadata of the new version is added to SOURCE, and no chunk is touched.
-    --undo removes it again, --remove-old the old metadata. With --link, the files of chunks get a
-    second name in DESTINATION instead of a copy; omnizarr replaces files and never writes into
-    them, so that neither hierarchy changes the other, but some other programs do write into them.
+    --undo removes it again, --remove-old the old metadata.
     """
     if undo:
         return _undo(source, destination, given["zarr_format"], where, storage_options)
@@ -264,8 +261,6 @@ def _check_convert(destination: str | None, layout: dict[str, Any], given: dict[
     _check_place(destination, in_place)
     if given["remove_old"] and not in_place:
         raise click.UsageError("--remove-old needs --in-place; a copy does not change SOURCE")
-    if given["link"] and in_place:
-        raise click.UsageError("give --link or --in-place, not both")
     wrong = [name for name in _WITH_CHUNKS if given[name]]
     if layout and (wrong or given["consolidated"] is not None):
         other = wrong[0].replace("_", "-") if wrong else "consolidated"
@@ -310,9 +305,8 @@ def _converted(
             f"{counted(report.chunks_copied, 'chunk')} copied",
             f"{report.chunks_encoded} re-encoded",
         ]
-        others = ((report.chunks_linked, "linked"), (report.chunks_kept, "kept from before"),
-                  (report.chunks_verified, "verified"))  # fmt: skip
-        parts += [f"{number} {what}" for number, what in others if number]
+        if report.chunks_verified:
+            parts.append(f"{report.chunks_verified} verified")
         say(f"{where.title}wrote zarr {zarr_format} to {pair.target}: {', '.join(parts)}, "
             f"{size_text(report.bytes_written)}", problem=bool(report.damaged))  # fmt: skip
         if not brief:
@@ -358,7 +352,7 @@ def _show_decisions(report: ConvertReport) -> None:
     "--array", "patterns", multiple=True, metavar="PATTERN",
     help="Apply the options to these arrays only; may be repeated.",
 )  # fmt: skip
-@writing_job_options
+@job_options
 def rechunk(
     source: str,
     destination: str | None,

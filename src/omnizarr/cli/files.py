@@ -13,11 +13,11 @@ from omnizarr.bulk.pyramid import NAMES
 from omnizarr.cli.answers import answer
 from omnizarr.cli.jobs import (
     Where,
+    job_options,
     may_replace,
     planned,
     run_job,
     show_existing,
-    writing_job_options,
 )
 from omnizarr.cli.options import Options, codec_options, options_of, shared_option
 from omnizarr.cli.terminal import confirm, counted, examples, is_interactive, remark, say
@@ -66,7 +66,7 @@ _ADDED = "added levels to"
 @click.argument("destination")
 @options_of(omnizarr.jobs.Import, "options", method=_METHOD)
 @shared_option("codecs")
-@writing_job_options
+@job_options
 def import_(
     files: tuple[str, ...],
     destination: str,
@@ -110,7 +110,7 @@ def import_(
         "help": "Compress; auto means deflate.",
     },
 )
-@writing_job_options
+@job_options
 def export(
     source: str,
     file: str,
@@ -153,7 +153,7 @@ def export(
 @shared_option("chunks")
 @shared_option("shards")
 @shared_option("codecs")
-@writing_job_options
+@job_options
 def pyramid(
     source: str,
     destination: str | None,

@@ -1,13 +1,13 @@
 """Run a job of the command line: its options, its progress, and where its tasks run.
 
-A command that runs a job takes `job_options`, or `writing_job_options` if the job writes, which
-give it the parameters `where` and `storage_options`, and ``--json`` and ``--quiet``::
+A command that runs a job takes `job_options`, which give it the parameters `where` and
+`storage_options`, and ``--json`` and ``--quiet``::
 
     @click.command(...)
     @click.argument("source")
     @click.argument("destination")
     @options_of(CopyOptions)
-    @writing_job_options
+    @job_options
     def copy(source: str, destination: str, where: Where, **given: Any) -> int:
         job = omnizarr.jobs.Copy(source, destination, **given)
         if where.dry_run:
@@ -70,7 +70,6 @@ class Where:
     part: tuple[int, int] | None = None
     resume: bool = False
     dry_run: bool = False
-    checksums: str | None = None  # only of jobs that write
 
     @property
     def begins(self) -> bool:
@@ -103,10 +102,6 @@ _OPTIONS = (
     click.option("--resume", is_flag=True, help="Go on with an interrupted run."),
     dry_run_option,
 )  # fmt: skip
-_CHECKSUMS = click.option(
-    "--checksums", metavar="FILE",
-    help="Write SHA-256 lines of all that was written, for sha256sum -c.",
-)  # fmt: skip
 
 
 def job_options(command: F) -> F:
@@ -126,11 +121,6 @@ def job_options(command: F) -> F:
     for option in (storage_option, json_option, quiet_option, *reversed(_OPTIONS)):
         found = option(found)
     return found  # type: ignore[no-any-return]  # a decorated function, as click's are
-
-
-def writing_job_options(command: F) -> F:
-    """Add the options of jobs that write."""
-    return job_options(_CHECKSUMS(command))
 
 
 def may_replace(destination: str, overwrite: bool, where: Where, options: Options = None) -> bool:
@@ -181,7 +171,6 @@ def run_job(job: Job[O], where: Where) -> O:
             resume=where.resume,
             part=where.part,
             progress=None if bar is None else step,
-            checksums=where.checksums,
         )
 
 
@@ -281,8 +270,6 @@ def run_pairs(
         if asks and pair.destination is not None:
             overwrite = may_replace(pair.destination, overwrite, where, options)
         return work(pair, overwrite).give()
-    if where.checksums is not None:
-        raise click.UsageError("--checksums needs a single SOURCE, not several hierarchies")
     [(target, most)] = Counter(pair.target for pair in pairs).most_common(1)
     if most > 1:
         raise click.UsageError(f"several SOURCEs would become {target}; write them one by one")

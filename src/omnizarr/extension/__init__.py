@@ -71,7 +71,7 @@ from omnizarr.hierarchy.info import (
     type_name,
     value_text,
 )
-from omnizarr.hierarchy.location import Location, default_separator, existing_node, node_extent
+from omnizarr.hierarchy.location import Location, default_separator, existing_node
 from omnizarr.hierarchy.lookup import (
     all_formats,
     check_erasable,
@@ -160,7 +160,6 @@ from omnizarr.stores.base import (
     EnclosesFiles,
     HasSizes,
     LeadsOutside,
-    LinksFiles,
     ListsEntries,
     OpensValues,
     OpenValue,
@@ -183,7 +182,7 @@ from omnizarr.stores.identity import (
 from omnizarr.stores.local.atomic_files import PARTIAL, replace_file
 from omnizarr.stores.operations import check_key, check_prefix, one_level
 from omnizarr.stores.resolve import is_archive, options_for_two, resolve
-from omnizarr.stores.transfer import MissingValue, ValueCopy, is_quick, read_parts
+from omnizarr.stores.transfer import ValueCopy, is_quick
 from omnizarr.stores.wrappers import WrapperStore
 
 if TYPE_CHECKING:

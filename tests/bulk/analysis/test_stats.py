@@ -16,17 +16,11 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.bulk import boxes
-from omnizarr.bulk.analysis.array_stats import ArrayStats
-from omnizarr.bulk.analysis.stats import ReadTile, Stats, StatsReport
+from omnizarr.bulk.analysis.stats import ArrayStats, ReadTile, Stats, StatsReport
 from omnizarr.errors import InvalidArgument
 from omnizarr.testing import RecordingStore
 from tests.property.strategies import FORMATS, described, filled, values
 from tests.property.test_roundtrip import selections
-
-
-def as_float(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return numbers with enough digits to be the expected values."""
-    return numbers.astype(np.clongdouble if numbers.dtype.kind == "c" else np.longdouble)
 
 
 def check_numbers(found: ArrayStats, numbers: npt.NDArray[Any]) -> None:
@@ -35,18 +29,17 @@ def check_numbers(found: ArrayStats, numbers: npt.NDArray[Any]) -> None:
     if not numbers.size:
         assert (found.mean, found.std) == (None, None)
         return
-    if numbers.dtype.kind != "c":
-        assert (found.min, found.max) == (numbers.min(), numbers.max())
-    wide = as_float(numbers)
+    assert (found.min, found.max) == (numbers.min(), numbers.max())
+    wide = numbers.astype(np.longdouble)
     infinite = int(np.isinf(wide).sum())
     assert found.infinite == infinite
     if infinite:
         assert math.isnan(found.std)
         return
     mean, scale = wide.mean(), np.abs(wide).max()
-    assert abs(found.mean - mean) <= 1e-13 * scale + 1e-320
     deviation = np.sqrt((np.abs(wide - mean) ** 2).mean())
-    if deviation < 1e150 and scale < 1e150:  # the square of a larger rounding error overflows
+    if deviation < 1e150 and scale < 1e150:  # as in NumPy, the sums of larger ones overflow
+        assert abs(found.mean - mean) <= 1e-13 * scale + 1e-320
         # The mean of large integers is rounded in the expected value, not in the result.
         assert abs(found.std - deviation) <= 1e-7 * deviation + 1e-18 * scale + 1e-150
 
@@ -57,13 +50,10 @@ def check(found: ArrayStats, expected: npt.NDArray[Any], fill: npt.NDArray[Any])
     flat = expected.reshape(-1)
     assert found.size == flat.size
     if dtype.kind in "TO":
-        lengths = np.array([len(v) for v in flat.tolist()], np.int64)
-        check_numbers(found, lengths)
+        assert (found.kind, found.count, found.min, found.mean) == ("none", 0, None, None)
         assert found.fill == sum(v == fill[()] for v in flat.tolist())
         return
-    if dtype.kind in "SU":
-        check_numbers(found, np.array([len(v) for v in flat.tolist()], np.int64))
-    elif dtype.kind in "mM":
+    if dtype.kind in "mM":
         whole = flat[~np.isnat(flat)].astype(dtype.newbyteorder("=")).view(np.int64)
         assert found.nan == flat.size - whole.size
         if whole.size:
@@ -72,14 +62,15 @@ def check(found: ArrayStats, expected: npt.NDArray[Any], fill: npt.NDArray[Any])
             assert found.max.view(np.int64) == whole.max()
             spread = int(whole.max()) - int(whole.min())
             difference = int(found.mean.view(np.int64)) - round(exact.sum() / exact.size)
-            assert abs(difference) <= 1 + abs(int(exact.max())) * 2e-16 + spread * 1e-13
+            assert abs(difference) <= 1 + max(map(abs, exact)) * 2e-15 + spread * 1e-13
             assert found.mean.dtype == dtype.newbyteorder("=")
             assert found.std.dtype.kind == "m"
-    elif dtype.kind in "biufc":
+    elif dtype.kind in "biuf":
         nan = flat != flat
         assert found.nan == nan.sum()
         check_numbers(found, flat[~nan])
-    elif dtype.names is None and not issubclass(dtype.type, np.void):  # of ml_dtypes
+    elif dtype.kind == "V" and dtype.names is None and not issubclass(dtype.type, np.void):
+        # of ml_dtypes
         wide = flat.astype(np.float64)
         assert found.nan == np.isnan(wide).sum()
         check_numbers(found, wide[~np.isnan(wide)])
@@ -132,9 +123,7 @@ def test_all_arrays_below_a_path_are_read(hierarchy: oz.Group) -> None:
     assert list(found.arrays) == ["/a", "/b/c", "/b/text"]
     assert found["a"].mean == 499.5
     assert (found["/b/c"].nan, found["/b/c"].infinite, found["/b/c"].mean) == (1, 1, math.inf)
-    assert (found["/b/text"].kind, found["/b/text"].max, found["/b/text"].mean) == (
-        "lengths", 5, 8 / 3,
-    )  # fmt: skip
+    assert (found["/b/text"].kind, found["/b/text"].size) == ("none", 3)
     assert list(oz.stats(hierarchy, path="b").arrays) == ["/b/c", "/b/text"]
     assert list(oz.stats(hierarchy["a"]).arrays) == ["/a"]
     assert list(oz.stats(str(hierarchy.store), path="a").arrays) == ["/a"]
@@ -185,24 +174,12 @@ def test_a_histogram_in_a_range_is_that_of_numpy(dtype: str) -> None:
     )["/"]
     counts, edges = np.histogram(values, 9, (10, 55))
     assert found.histogram == (counts.tolist(), edges.tolist())
-    assert found.counts is not None
-    assert (found.counts.below, found.counts.above) == ((values < 10).sum(), (values > 55).sum())
-
-
-def test_a_histogram_without_a_range_has_bins_of_a_power_of_two() -> None:
-    values = np.arange(0, 100, dtype="u1")
-    array = oz.create_array({}, shape=(200,), chunks=(10,), dtype="u1", fill_value=250)
-    array[:100] = values
-    found = oz.stats(array, bins=20)["/"]
-    assert found.histogram is not None
-    counts, edges = found.histogram
-    assert edges == list(range(0, 257, 16))
-    assert counts == [16] * 6 + [4] + [0] * 8 + [100]
+    assert (found.below, found.above) == ((values < 10).sum(), (values > 55).sum())
 
 
 def test_times_have_times_as_results() -> None:
     days = np.array(["2020-01-01", "2020-01-03", "NaT"], "M8[D]")
-    found = oz.stats(oz.create_array(data=days), bins=4)["/"]
+    found = oz.stats(oz.create_array(data=days), bins=4, range=(0, 20_000))["/"]
     assert (found.min, found.max) == (days[0], days[1])
     assert found.mean == np.datetime64("2020-01-02")
     assert found.std == np.timedelta64(1, "D")
@@ -239,7 +216,8 @@ def test_the_job_can_be_sent_elsewhere(hierarchy: oz.Group) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"bins": 1}, {"bins": 2.5}, {"range": (0, 1)}, {"bins": 5, "range": (1, 0)},
+    [{"bins": 1}, {"bins": 2.5, "range": (0, 1)}, {"bins": 5}, {"range": (0, 1)},
+     {"bins": 5, "range": (1, 0)},
      {"valid_range": (3, 3)}, {"bins": 5, "range": (0, math.inf)}],
 )  # fmt: skip
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
@@ -260,7 +238,7 @@ def test_an_interrupted_job_counts_every_tile_once(
     values = np.random.default_rng(after).normal(1e6, 1, (40, 50))
     array = oz.create_array(tmp_path / "a.zarr", shape=(60, 50), dtype="f8", chunks=(1, 50))
     array[:40] = values
-    job = Stats(str(tmp_path / "a.zarr"), bins=10, memory=1)
+    job = Stats(str(tmp_path / "a.zarr"), bins=10, range=(0, 1e6), memory=1)
     work, calls = ReadTile.__call__, iter(range(1000))
 
     def fail(self: ReadTile) -> StatsReport:
@@ -278,4 +256,12 @@ def test_an_interrupted_job_counts_every_tile_once(
     assert (found.chunks, found.missing_chunks) == (60, 20)
     assert math.isclose(found.mean, whole.mean(), rel_tol=1e-12)
     assert math.isclose(found.std, whole.std(), rel_tol=1e-9)
-    assert found.histogram == oz.stats(array, bins=10)["/"].histogram
+    assert found.histogram == oz.stats(array, bins=10, range=(0, 1e6))["/"].histogram
+
+
+@pytest.mark.parametrize("large", [np.float64(1e9), np.int64(2**53), np.uint64(2**53 + 2**20)])
+def test_a_small_spread_around_a_large_value_loses_few_digits(large: Any) -> None:
+    noise = np.random.default_rng(0).integers(0, 10**6, 100_000)
+    found = oz.stats(oz.create_array(data=noise.astype(large.dtype) + large, chunks=9999))["/"]
+    assert math.isclose(found.std, float(noise.std()), rel_tol=1e-7)
+    assert math.isclose(found.mean - float(large), float(noise.mean()), rel_tol=1e-5)

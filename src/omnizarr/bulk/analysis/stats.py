@@ -1,7 +1,8 @@
 """Statistics of arrays: extremes, mean, standard deviation, histogram, counts of special values.
 
-Arrays are read tile by tile; the results of tiles are merged. Missing chunks are counted, and their
-fill values are part of the statistics, without a request for them.
+Arrays are read tile by tile; the results of tiles are merged (the variance as Chan, Golub and
+LeVeque do it). Missing chunks are counted, and their fill values are part of the statistics,
+without a request for them.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from omnizarr import Array
-from omnizarr.bulk.analysis.array_stats import ArrayStats, Counting, restored
+from omnizarr.bulk.analysis.difference import is_extension
 from omnizarr.bulk.boxes import (
     TILE_BYTES,
     Box,
@@ -29,7 +31,7 @@ from omnizarr.bulk.boxes import (
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Outcome, Task, task_id
 from omnizarr.bulk.options import StatsArguments, StatsOptions, takes
-from omnizarr.errors import OmnizarrError
+from omnizarr.errors import InvalidArgument, OmnizarrError
 from omnizarr.extension import (
     ArrayModel,
     BoundArray,
@@ -45,11 +47,268 @@ from omnizarr.extension import (
     number_text,
     paths,
     resolve_store_path,
+    type_name,
     unique_key,
+    value_text,
     walk_nodes,
 )
 
 COPIES = 3  # of a tile in memory: encoded, decoded, and a part of it as other types
+SLICE = 2**15  # elements at a time, which the processor's cache holds
+
+
+@dataclass(frozen=True)
+class Counting:
+    """The values that `stats` counts, and the bins of a histogram."""
+
+    bins: int | None = None
+    range: tuple[float, float] | None = None
+    skip_fill: bool = False
+    valid_range: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.bins is not None and (not isinstance(self.bins, int) or self.bins < 2):
+            raise InvalidArgument(f"bins must be an integer of at least 2, got {self.bins!r}")
+        if (self.range is None) != (self.bins is None):
+            raise InvalidArgument(
+                "a histogram needs bins and range; stats without them returns the least and"
+                " greatest value"
+            )
+        for name in ("range", "valid_range"):
+            ends = getattr(self, name)
+            if ends is None:
+                continue
+            if len(ends) != 2 or not all(math.isfinite(end) for end in ends) or ends[0] >= ends[1]:
+                raise InvalidArgument(f"{name} must be two numbers, the lower first, got {ends!r}")
+
+
+@dataclass
+class ArrayStats:
+    """The statistics of one array; of other types than numbers and times, only counts."""
+
+    path: str
+    data_type: str
+    shape: tuple[int, ...] = ()
+    kind: Literal["numbers", "none"] = "numbers"
+    time: str = ""  # the NumPy type of dates and durations
+    size: int = 0  # elements
+    chunks: int = 0
+    missing_chunks: int = 0
+    nan: int = 0  # NaN or NaT
+    fill: int = 0  # equal to the fill value, missing chunks included
+    outside: int = 0  # outside of the valid range
+    infinite: int = 0
+    finite: int = 0
+    average: float = 0.0  # of finite numbers
+    squares: float = 0.0  # the sum of squared differences from the average
+    low: float | None = None
+    high: float | None = None
+    range: tuple[float, float] | None = None  # of the histogram
+    counts: list[int] = field(default_factory=list)  # in its bins
+    below: int = 0  # the range
+    above: int = 0
+
+    @classmethod
+    def of(cls, array: BoundArray, options: Counting) -> ArrayStats:
+        """Return the statistics of no element of an array."""
+        dtype = array.dtype
+        counted = dtype.kind in "biufmM" or is_extension(dtype)
+        return cls(
+            paths.show(array.path),
+            type_name(array.model.data_type),
+            array.model.shape,
+            "numbers" if counted else "none",
+            dtype.newbyteorder("=").str[1:] if dtype.kind in "mM" else "",
+            range=options.range if counted else None,
+            counts=[0] * (options.bins or 0) if counted else [],
+        )
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> ArrayStats:
+        """Return the statistics that `dataclasses.asdict` made plain data of."""
+        ends = stored["range"]
+        tuples = {"shape": tuple(stored["shape"]), "range": None if ends is None else tuple(ends)}
+        return cls(**{**stored, **tuples, "counts": list(stored["counts"])})
+
+    # Results
+
+    @property
+    def count(self) -> int:
+        """The number of values that the mean and standard deviation are of."""
+        return self.finite + self.infinite
+
+    @property
+    def min(self) -> Any:
+        """The smallest value, or None."""
+        return self._value(self.low)
+
+    @property
+    def max(self) -> Any:
+        """The largest value, or None."""
+        return self._value(self.high)
+
+    @property
+    def mean(self) -> Any:
+        """The mean, or None."""
+        if self.infinite and self.low is not None and self.high is not None:
+            return float(self.low + self.high)  # infinite, or NaN if both are
+        if not self.finite:
+            return None
+        return self._value(round(self.average)) if self.time else self.average
+
+    @property
+    def std(self) -> Any:
+        """The standard deviation, divided by the count as in NumPy, or None."""
+        if self.infinite:
+            return math.nan
+        if not self.finite:
+            return None
+        found = math.sqrt(self.squares / self.finite)
+        return np.int64(round(found)).view(self.time.replace("M8", "m8")) if self.time else found
+
+    @property
+    def histogram(self) -> tuple[list[int], list[Any]] | None:
+        """The counts of the bins, and their edges, of which there is one more."""
+        if self.range is None:
+            return None
+        edges = np.linspace(*self.range, len(self.counts) + 1).tolist()
+        return self.counts, [self._value(round(e)) if self.time else e for e in edges]
+
+    def _value(self, number: float | None) -> Any:
+        if number is not None and self.time:
+            return np.int64(number).view(self.time)
+        return bool(number) if number is not None and self.data_type == "bool" else number
+
+    def summary(self) -> dict[str, Any]:
+        """Return the results as plain data, times as text."""
+        names = (
+            *("path", "data_type", "kind", "size", "count", "nan", "infinite", "fill", "shape"),
+            *("min", "max", "mean", "std", "chunks", "missing_chunks", "outside"),
+        )
+        found = {name: _as_json(getattr(self, name)) for name in names}
+        found["shape"] = list(self.shape)
+        if self.histogram is not None:
+            counts, edges = self.histogram
+            found["histogram"] = {
+                "counts": counts,
+                "edges": [_as_json(edge) for edge in edges],
+                "below": self.below,
+                "above": self.above,
+            }
+        return found
+
+    # Adding
+
+    def merge(self, other: ArrayStats) -> None:
+        """Add the statistics of another part of the array."""
+        total = self.finite + other.finite
+        if other.finite:
+            distance, share = other.average - self.average, other.finite / total
+            self.squares += other.squares + distance * distance * share * self.finite
+            self.average += distance * share
+        for name in (*_NUMBERS, "chunks", "missing_chunks"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.low = min((v for v in (self.low, other.low) if v is not None), default=None)
+        self.high = max((v for v in (self.high, other.high) if v is not None), default=None)
+        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+
+    def add(self, values: npt.NDArray[Any], fill: npt.NDArray[Any], options: Counting) -> None:
+        """Add elements of the array, whose fill value is a 0-dimensional array."""
+        flat = values.reshape(-1)
+        with np.errstate(all="ignore"):  # signalling NaNs, and what overflows is infinite
+            for start in range(0, flat.size, SLICE):
+                part = flat[start : start + SLICE]
+                self.size += part.size
+                equal = _equal(part, fill)
+                self.fill += int(np.count_nonzero(equal))
+                if self.kind == "numbers":
+                    self._add_numbers(part[~equal] if options.skip_fill else part, options)
+
+    def add_fill(self, count: int, array: BoundArray, options: Counting) -> None:
+        """Add `count` elements with the fill value."""
+        part = ArrayStats.of(array, options)
+        part.add(array.fill.reshape(1), array.fill, options)
+        for name in _NUMBERS:
+            setattr(part, name, getattr(part, name) * count)
+        part.counts = [number * count for number in part.counts]
+        if count:
+            self.merge(part)
+
+    def _add_numbers(self, part: npt.NDArray[Any], options: Counting) -> None:
+        """Add numbers; NaN, infinite ones and those outside the valid range are only counted."""
+        numbers = _native(part)
+        if numbers.dtype.kind == "f":
+            numbers = numbers[~np.isnan(numbers)]
+        self.nan += part.size - numbers.size
+        if options.valid_range is not None:
+            first, last = options.valid_range
+            valid = numbers[(numbers >= first) & (numbers <= last)]
+            self.outside += numbers.size - valid.size
+            numbers = valid
+        if not numbers.size:
+            return
+        found = ArrayStats(self.path, self.data_type, counts=[0] * len(self.counts))
+        low, high = numbers.min(), numbers.max()
+        found.low, found.high = low.item(), high.item()
+        if numbers.dtype.kind == "f" and not np.isfinite(low - high):
+            finite = numbers[np.isfinite(numbers)]
+            found.infinite, numbers = numbers.size - finite.size, finite
+        if numbers.size:
+            found.finite = numbers.size
+            found.average, found.squares = _moments(numbers, low)
+        if self.range is not None:
+            start, stop = self.range
+            found.counts = np.histogram(numbers, len(self.counts), self.range)[0].tolist()
+            found.below = int((numbers < start).sum())
+            found.above = int((numbers > stop).sum())
+        self.merge(found)
+
+
+_NUMBERS = ("size", "nan", "fill", "outside", "infinite", "finite", "below", "above")
+
+
+def _moments(values: npt.NDArray[Any], low: Any) -> tuple[float, float]:
+    """Return the mean of finite numbers and the sum of squared differences from it.
+
+    Integers are taken relative to the lowest one, so that large ones lose no digits.
+    """
+    start = 0
+    if values.dtype.kind in "iu":
+        start, unsigned = int(low), f"u{values.dtype.itemsize}"
+        values = values.view(unsigned) - np.asarray(low).view(unsigned)
+    near = values.astype(np.float64)
+    mean = float(near.sum()) / near.size
+    near -= mean
+    return start + mean, float(np.einsum("i,i->", near, near))
+
+
+def _as_json(value: Any) -> Any:
+    return value_text(value) if isinstance(value, np.generic) else value
+
+
+def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return integers or floats of a native type, without NaT."""
+    dtype = values.dtype
+    if is_extension(dtype):
+        return values.astype(np.int8 if "int" in dtype.name else np.float32)
+    if dtype.kind == "b":
+        return values.view(np.uint8)
+    if dtype.kind in "mM":
+        times: npt.NDArray[Any] = values[~np.isnat(values)]
+        return times.astype(dtype.newbyteorder("=")).view(np.int64)
+    if dtype.kind == "f" and dtype.itemsize not in (4, 8):
+        return values.astype(np.float32 if dtype.itemsize < 4 else np.float64)
+    return values.astype(dtype.newbyteorder("="), copy=False)
+
+
+def _equal(values: npt.NDArray[Any], fill: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which values equal the fill value, NaN that of a NaN."""
+    if values.dtype.hasobject:
+        value = fill[()]
+        return np.array([v is value or bool(np.all(v == value)) for v in values.tolist()], bool)
+    if fill.dtype.names is None and np.asarray(fill != fill).any():
+        return np.asarray(values != values)
+    return np.broadcast_to(np.asarray(values == fill), values.shape)
 
 
 @dataclass
@@ -66,16 +325,16 @@ class StatsReport(Outcome):
         """Add the result of another part."""
         self.errors.update(other.errors)
         for path, theirs in other.arrays.items():
-            mine = self.arrays.get(path)
-            if mine is None:
-                mine = self.arrays[path] = restored(asdict(theirs))
+            if path in self.arrays:
+                self.arrays[path].merge(theirs)
             else:
-                mine.merge(theirs)
+                self.arrays[path] = ArrayStats.from_json(asdict(theirs))
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
         """Return the result that `to_json` wrote."""
-        return cls({p: restored(s) for p, s in stored["arrays"].items()}, dict(stored["errors"]))
+        arrays = {path: ArrayStats.from_json(each) for path, each in stored["arrays"].items()}
+        return cls(arrays, dict(stored["errors"]))
 
     @property
     def complete(self) -> bool:
@@ -200,7 +459,7 @@ def stats(given: StatsArguments) -> StatsReport:
     """Return the minimum, maximum, mean, standard deviation and counts of each array.
 
     Values are as NumPy has them for the whole array in float64, with NaN left out and counted.
-    Missing chunks count with the fill value. Of strings, the lengths are counted.
+    Missing chunks count with the fill value.
 
     Raises:
         NodeNotFound: If there is no such node.

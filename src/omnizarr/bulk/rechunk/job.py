@@ -92,7 +92,6 @@ from omnizarr.extension import (
     resolve,
     resolve_store_path,
     storage_identity,
-    stored_keys,
     unique_key,
     with_shape,
 )
@@ -407,8 +406,7 @@ class _Planner:
             begin = tuple(old.shape[i] if i == axis else 0 for i in range(len(old.shape)))
             target = self._bound(self.goal, path, model)
             arrays[path] = source, target, begin
-            keys = partial(_keys_from, target, axis, old.shape[axis])
-            self.grown.append(Growth(where, old.shape, node.shape, keys))
+            self.grown.append(Growth(where, old.shape, node.shape))
             if paths.name(path) == dim and len(old.shape) == 1:
                 self._check_coordinate(path, old.shape[0])
         if not self.nodes:
@@ -565,12 +563,6 @@ class _Planner:
 def _same_chunks(one: ArrayModel, other: ArrayModel) -> bool:
     """Return True if the stored chunks of one array are those of the other, under their keys."""
     return same_layout(one, other) and one.chunk_key_encoding == other.chunk_key_encoding
-
-
-def _keys_from(array: BoundArray, axis: int, start: int) -> Iterator[str]:
-    """Yield the keys of stored chunks that have elements from a position along an axis on."""
-    first = array.grid.axes[axis].chunk_of(start)
-    return (key for coords, key in stored_keys(array) if coords[axis] >= first)
 
 
 def _is_consolidated(group: Location) -> bool:

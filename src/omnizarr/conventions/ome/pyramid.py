@@ -64,7 +64,6 @@ from omnizarr.extension import (
     check_disjoint,
     check_whole,
     existing_node,
-    get_existing,
     key_digest,
     location_of,
     new_location,
@@ -406,12 +405,6 @@ class AddedLevels(SeveralNodes):
             if each.datasets:
                 group = Group(each.image.store, each.image.path)
                 edit_members(group, self.version, partial(_list_levels, each))
-
-    def _keys(self) -> Iterator[str]:
-        for each in self.several:
-            group = location_of(each.image.group)
-            yield from get_existing(group.store, group.format.keys(group.path))
-        yield from super()._keys()
 
 
 def _list_levels(more: MoreLevels, members: dict[str, Any]) -> None:
