@@ -24,6 +24,7 @@ from omnizarr.stores import Store, operations
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
+from omnizarr.testing import run_in_fork
 from omnizarr.testing.stores import (
     AbsenceTests,
     ClosableTests,
@@ -34,7 +35,6 @@ from omnizarr.testing.stores import (
     SharedTests,
     StoreTests,
 )
-from omnizarr.testing.stores.sharing import run_in_fork
 from tests.servers.redis import redis_server
 
 

@@ -22,7 +22,7 @@ from omnizarr.stores.cache import CacheStore
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.sqlite import SQLiteStore
 from omnizarr.stores.wrappers import PrefixStore, ReadOnlyStore, WrapperStore
-from omnizarr.testing import FaultyStore, RecordingStore, SlowStore
+from omnizarr.testing import FaultyStore, RecordingStore, SlowStore, run_in_fork
 from omnizarr.testing.stores import (
     AbsenceTests,
     ClosableTests,
@@ -34,7 +34,6 @@ from omnizarr.testing.stores import (
     SharedTests,
     StoreTests,
 )
-from omnizarr.testing.stores.sharing import run_in_fork
 from tests.conformance.key_value import KeyValueStore
 from tests.servers.web import Web
 

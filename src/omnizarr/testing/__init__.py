@@ -5,10 +5,15 @@ The suites are in `omnizarr.testing.stores`, which needs `pytest` and `hypothesi
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 from omnizarr.stores.base import Store
@@ -17,6 +22,9 @@ from omnizarr.stores.wrappers import WrapperStore
 __all__ = ["Call", "FaultyStore", "RecordingStore", "SlowStore"]
 
 T = TypeVar("T")
+FORK_SECONDS = 60
+if "pytest" in sys.modules:  # so that failures of the suites show values
+    sys.modules["pytest"].register_assert_rewrite(f"{__name__}.stores")
 
 
 class Call(NamedTuple):
@@ -128,3 +136,32 @@ class SlowStore(WrapperStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.inner, self.seconds)
+
+
+def run_in_threads(work: Callable[[int], None], count: int) -> None:
+    """Run `work` in several threads concurrently, and raise the first error of one of them."""
+    start = threading.Barrier(count)
+
+    def run(number: int) -> None:
+        start.wait()
+        work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(run, range(count)))
+
+
+def run_in_fork(work: Callable[[], None]) -> None:
+    """Run `work` in a forked child, which must succeed before a time-out."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(FORK_SECONDS)  # which ends it
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    assert code == 0, "the child hung" if code == -signal.SIGALRM else "the child failed"

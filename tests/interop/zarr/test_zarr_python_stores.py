@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import inspect
 import os
-import pickle
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import numpy as np
-import obstore
 import pytest
 import zarr.storage
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
@@ -22,16 +20,8 @@ import omnizarr as oz
 from omnizarr.errors import StoreError, WrongType
 from omnizarr.formats import Probe
 from omnizarr.hierarchy.lookup import fetch_probe
-from omnizarr.stores import Range, Store, same_storage
+from omnizarr.stores import Range
 from omnizarr.stores.fsspec import FsspecStore
-from omnizarr.stores.http import HTTPStore
-from omnizarr.stores.object.store import ObjectStore
-from omnizarr.testing.stores import (
-    ConditionalTests,
-    ListableTests,
-    ReadableTests,
-    WritableTests,
-)
 from tests.servers.web import Answer, Web, running
 
 DATA = np.arange(64 * 64, dtype="u2").reshape(64, 64)
@@ -236,67 +226,3 @@ def test_an_asynchronous_file_system_is_taken(web: Web, tmp_path: Path) -> None:
     local = AsyncFileSystemWrapper(fsspec.filesystem("file"), asynchronous=True)
     FsspecStore(local, path=str(tmp_path)).set("k/x", b"1")
     assert (tmp_path / "k" / "x").read_bytes() == b"1"
-
-
-# obstore
-
-
-class TestMemoryOfObstore(ReadableTests, WritableTests, ListableTests, ConditionalTests):
-    """D6b."""
-
-    @pytest.fixture
-    def store(self) -> Store:
-        store: Store = ObjectStore(obstore.store.MemoryStore())
-        return store
-
-
-def test_a_directory_of_obstore_is_a_directory(tmp_path: Path) -> None:
-    """D6b."""
-    oz.create_group(ObjectStore(obstore.store.LocalStore(tmp_path)), path="g")
-    store = ObjectStore(obstore.store.LocalStore(tmp_path), "g", read_only=True)
-    assert same_storage(store, oz.storage.LocalStore(tmp_path / "g"))
-    assert oz.open(store).store.read_only
-    assert pickle.loads(pickle.dumps(store)) == store
-
-
-def test_a_web_server_of_obstore_is_a_web_server(web: Web) -> None:
-    """D6b: with the headers that its client sends."""
-    options = {"allow_http": True, "default_headers": {"Authorization": "Bearer x"}}
-    theirs = obstore.store.HTTPStore.from_url(f"{web.url}/data", client_options=options)
-    web.values["data/in/k"] = b"1"
-    store = ObjectStore(theirs, "in")
-    assert isinstance(store, HTTPStore)
-    assert store.get("k") == b"1"
-    sent = {name.lower(): value for name, value in web.log[-1][2].items()}
-    assert sent["authorization"] == "Bearer x"
-    proxied = obstore.store.HTTPStore.from_url(
-        web.url, client_options={"allow_http": True, "proxy_url": "http://127.0.0.1:9"}
-    )
-    with pytest.raises(StoreError, match=r"client_options \['proxy_url'\].* cannot be kept"):
-        ObjectStore(proxied)
-
-
-def test_obstore_memory_is_shared_by_all_stores_of_it() -> None:
-    """D6b: and belongs to one process."""
-    memory = obstore.store.MemoryStore()
-    one, other = ObjectStore(memory), ObjectStore(memory, "in")
-    oz.create_array(other, data=DATA, chunks=(16, 16))
-    assert np.array_equal(oz.open(one, path="in")[...], DATA)
-    assert one == ObjectStore(memory) != ObjectStore(obstore.store.MemoryStore())
-    assert same_storage(other, oz.storage.PrefixStore(one, "in"))
-    with pytest.raises(StoreError, match="cannot be pickled"):
-        pickle.dumps(one)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked here")
-def test_memory_of_obstore_is_refused_in_a_forked_process() -> None:
-    """D6b: it would be a deadlock."""
-    store = ObjectStore(obstore.store.MemoryStore())
-    child = os.fork()
-    if not child:
-        try:
-            store.get("k")
-        except StoreError as e:
-            os._exit(0 if "forked" in str(e) else 2)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -382,7 +382,7 @@ def test_keys_are_objects_below_the_prefix(cloud: Cloud) -> None:
 
 
 def test_a_store_of_obstore_can_be_given(s3: Cloud) -> None:
-    from obstore.store import S3Store
+    from obstore.store import MemoryStore, S3Store
 
     open_store(s3, "data/deep").set("k", b"x")
     inner = S3Store(
@@ -394,8 +394,10 @@ def test_a_store_of_obstore_can_be_given(s3: Cloud) -> None:
     store = ObjectStore(inner, "deep")
     assert store.get("k") == b"x"
     assert repr(store) == f"{s3.url}/data/deep"
-    with pytest.raises(StoreError, match="not a store of obstore"):
+    with pytest.raises(StoreError, match="not a bucket of obstore"):
         ObjectStore({})
+    with pytest.raises(StoreError, match="MemoryStore is not a bucket of obstore"):
+        ObjectStore(MemoryStore())
 
 
 def test_stores_are_pickled_with_all_that_is_needed(cloud: Cloud) -> None:

@@ -7,6 +7,7 @@ import copy
 import json
 from typing import Any
 
+import jinja2.sandbox
 import pytest
 from fsspec.implementations.reference import ReferenceFileSystem
 from hypothesis import given
@@ -14,21 +15,12 @@ from hypothesis import strategies as st
 
 from omnizarr.errors import StoreError
 from omnizarr.stores.base import Range
-from omnizarr.stores.references.document import MAX_GENERATED, Document, ReferenceTarget
+from omnizarr.stores.references.document import MAX_TEXT, Document, ReferenceTarget
 
-# The example of the specification.
+# The example of the specification, without generators.
 EXAMPLE: dict[str, Any] = {
     "version": 1,
     "templates": {"u": "server.domain/path", "f": "{{c}}"},
-    "gen": [
-        {
-            "key": "gen_key{{i}}",
-            "url": "http://{{u}}_{{i}}",
-            "offset": "{{(i + 1) * 1000}}",
-            "length": "1000",
-            "dimensions": {"i": {"stop": 5}},
-        }
-    ],
     "refs": {
         "key0": "data",
         "key1": ["http://target_url", 10000, 100],
@@ -59,21 +51,10 @@ def test_the_example_of_the_specification_is_read_as_it_says_and_as_fsspec_reads
     found = _plain(_read(EXAMPLE))
     assert found["key0"] == b"data"
     assert found["key3"] == ["http://text", 10000, 100]
-    assert found["gen_key4"] == ["http://server.domain/path_4", 5000, 1000]
     theirs = ReferenceFileSystem(
         fo=copy.deepcopy(EXAMPLE), simple_templates=False, remote_protocol="memory"
     )
     assert found == {**theirs.references, "key0": b"data"}
-
-
-def test_several_variables_make_a_product() -> None:
-    gen = {
-        "key": "a/{{i}}.{{j}}",
-        "url": "f{{i}}",
-        "dimensions": {"i": {"start": 4, "stop": 0, "step": -2}, "j": [7, 9]},
-    }
-    found = _plain(_read({"version": 1, "gen": [gen]}))
-    assert found == {f"a/{i}.{j}": [f"f{i}"] for i in (4, 2) for j in (7, 9)}
 
 
 @given(st.dictionaries(st.sampled_from(["a/0", "b", "c/.zattrs"]), st.binary(max_size=40)))
@@ -103,11 +84,6 @@ def test_keys_are_listed_by_level() -> None:
     assert found.list_dir("a/") == (["a/0"], ["a/b/"])
 
 
-def _gen(**changes: Any) -> dict[str, Any]:
-    gen = {"key": "k{{i}}", "url": "u", "dimensions": {"i": {"stop": 3}}}
-    return {"version": 1, "gen": [{k: v for k, v in {**gen, **changes}.items() if v is not None}]}
-
-
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
@@ -116,7 +92,7 @@ def _gen(**changes: Any) -> dict[str, Any]:
         ({"version": True}, "version True"),
         ({"version": 1, "refs": []}, "refs must be an object"),
         ({"version": 1, "templates": {"u": 3}}, "must be text"),
-        ({"version": 1, "gen": {}}, "must be a list"),
+        ({"version": 1, "gen": [{}]}, "generators of keys"),
         ({"../a": "x"}, "no key"),
         ({"/a": "x"}, "no key"),
         ({"a": 3}, "must be text"),
@@ -129,18 +105,6 @@ def _gen(**changes: Any) -> dict[str, Any]:
         ({"a": ["u", 0, 1.5]}, "must be \\[url\\]"),
         ({"a": ["u", True, 1]}, "must be \\[url\\]"),
         ({"a": ["u", 0, 2**63]}, "must be \\[url\\]"),
-        (_gen(key="../{{i}}"), "no key"),
-        (_gen(url=None), "url must be text"),
-        (_gen(length="3"), "give both"),
-        (_gen(dimensions=None), "must be an object"),
-        (_gen(dimensions={}), "no variables"),
-        (_gen(dimensions={"i": {"stop": 2**40}}), "1 to"),
-        (_gen(dimensions={"i": {"start": 2**61, "stop": 0, "step": -1}}), "1 to"),
-        (_gen(dimensions={"i": {"stop": 5, "step": 0}}), "1 to"),
-        (_gen(dimensions={"i": {"stop": "5"}}), "whole numbers"),
-        (_gen(dimensions={"i": [1.5]}), "whole numbers"),
-        (_gen(dimensions={n: {"stop": 1000} for n in "ijk"}), f"at most {MAX_GENERATED}"),
-        (_gen(key="{{i}}" + "x" * 8000, dimensions={"i": {"stop": 100_000}}), "longer"),
     ],
 )
 def test_malformed_references_are_refused(document: Any, reason: str) -> None:
@@ -148,13 +112,25 @@ def test_malformed_references_are_refused(document: Any, reason: str) -> None:
         _read(document)
 
 
+def _using(url: str) -> dict[str, Any]:
+    templates = {"u": "server/path", "f": "{{c}}/{{d}}.nc"}
+    return {"version": 1, "templates": templates, "refs": {"k": [url]}}
+
+
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
         ({"k": "base64:???"}, "base64"),
-        ({"version": 1, "templates": {"u": "x"}, "refs": {"k": ["{{v}}"]}}, "not defined"),
-        (_gen(key="k", offset="x", length="1"), "in place of a number"),
-        (_gen(key="k", offset="{{0 - i}}", length="1"), "in place of a number"),
+        (_using("{{v}}"), "'v' is not the name"),
+        (_using("{{f}}"), "'c' is not the name"),
+        (_using("{{f(c='{{u}}')}}"), "is not the name"),
+        (_using("{{f(c='u', e=u)}}"), "is not the name"),
+        (_using("{{u|upper}}"), "is not the name"),
+        (_using("{{u.__class__}}"), "is not the name"),
+        (_using("{{open('/etc/passwd')}}"), "is not the name"),
+        (_using("{{}}"), "is not the name"),
+        (_using("x" * MAX_TEXT + "{{u}}"), "more than"),
+        (_using("{{u}}" * 1600), "more than"),
     ],
 )
 def test_a_value_that_cannot_be_made_is_an_error_when_it_is_needed(
@@ -163,6 +139,17 @@ def test_a_value_that_cannot_be_made_is_an_error_when_it_is_needed(
     read = _read(document)
     with pytest.raises(StoreError, match=reason):
         read.find("k")
+
+
+@given(
+    st.lists(st.sampled_from(["{{u}}", "{{ u }}", "/plain", "{{f(c='te', d=\"xt\")}}"]), min_size=1)
+)
+def test_templates_are_those_of_jinja(parts: list[str]) -> None:
+    found = _read(_using("".join(parts))).find("k")
+    assert isinstance(found, ReferenceTarget)
+    names = {"u": "server/path", "f": lambda c, d: f"{c}/{d}.nc"}
+    environment = jinja2.sandbox.SandboxedEnvironment()
+    assert found.url == environment.from_string("".join(parts)).render(**names)
 
 
 json_values = st.recursive(
@@ -178,7 +165,6 @@ json_values = st.recursive(
         optional={
             "version": st.sampled_from([None, 0, 1, "1"]),
             "templates": json_values,
-            "gen": json_values,
             "refs": json_values,
             "k": json_values,
         },

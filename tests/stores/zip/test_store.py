@@ -21,7 +21,7 @@ from omnizarr import stores
 from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import LocalStore, MemoryStore, Range, Store
 from omnizarr.stores.zip import ZipStore
-from omnizarr.testing import RecordingStore
+from omnizarr.testing import RecordingStore, run_in_fork
 from omnizarr.testing.stores import (
     AbsenceTests,
     ClosableTests,
@@ -32,7 +32,6 @@ from omnizarr.testing.stores import (
     SharedTests,
     StoreTests,
 )
-from omnizarr.testing.stores.sharing import run_in_fork
 
 
 class TestZip(

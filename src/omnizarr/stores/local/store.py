@@ -76,9 +76,11 @@ _unique = itertools.count()
 _replace_new = partial(replace_file, only_new=True)
 
 
-def _read_file(path: str, part: Range | None) -> tuple[bytes, os.stat_result, os.stat_result]:
+def _read_file(
+    path: str, part: Range | None, flags: int
+) -> tuple[bytes, os.stat_result, os.stat_result]:
     """Return the content of a file, or part of it, and its status before and after reading."""
-    descriptor = os.open(path, _FLAGS)  # faster for small files than a file object
+    descriptor = os.open(path, flags)  # faster for small files than a file object
     try:
         return _read_open(descriptor, part)
     finally:
@@ -180,6 +182,7 @@ class LocalStore(Closeable):
     """
 
     _copies_share_values = True
+    _flags = _FLAGS  # with which values are opened
     enclosure: str | None = None  # the real folder that no link may lead out of
     _checked: dict[str, float]  # folders inside of it, until when that is taken for granted
 
@@ -285,7 +288,7 @@ class LocalStore(Closeable):
             found: bytes | None = _read_whole(self._start, key)
             if found is not NotImplemented:  # an invalid key, or one that needs another way
                 return found
-        return self._apply_to_file(key, lambda path: _read_file(path, range)[0])
+        return self._apply_to_file(key, lambda path: _read_file(path, range, self._flags)[0])
 
     def generation(self, key: str) -> str | None:
         return self._apply_to_file(key, lambda path: _generation(os.stat(path)))
@@ -293,7 +296,7 @@ class LocalStore(Closeable):
     def get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
-        found = self._apply_to_file(key, lambda path: _read_file(path, range))
+        found = self._apply_to_file(key, lambda path: _read_file(path, range, self._flags))
         return (None, None) if found is None else (found[0], _stable_generation(*found[1:]))
 
     def _apply_to_file(self, key: str, use: Callable[[str], T]) -> T | None:

@@ -1,15 +1,11 @@
-"""Buckets and containers of clouds, as data that can be pickled, and the credentials for them.
-
-obstore's stores for directories and web servers become the stores of this package, which can do
-more; its memory store is kept as it is.
-"""
+"""Buckets and containers of clouds, as data that can be pickled, and the credentials for them."""
 
 from __future__ import annotations
 
 import configparser
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,9 +16,7 @@ from omnizarr.concurrency.cache import Key, typed_key
 from omnizarr.concurrency.retry import Retry, descriptor_shortage
 from omnizarr.errors import InvalidArgument, MissingModule, StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.base import Store, redact_urls
-from omnizarr.stores.http import HTTPStore
-from omnizarr.stores.local.store import LocalStore
+from omnizarr.stores.base import redact_urls
 from omnizarr.stores.object import obstore as obstore_library
 
 # Options and variables of the environment that are credentials; obstore reads the variables.
@@ -339,7 +333,8 @@ class Bucket:
         kind = kinds.get(type(store).__name__)
         if kind is None or not hasattr(store, "__getnewargs_ex__"):
             raise StoreError(
-                f"{type(store).__name__} is not a store of obstore; known: {', '.join(kinds)}"
+                f"{type(store).__name__} is not a bucket of obstore ({', '.join(kinds)}); give the"
+                " path of a directory, the URL of a web server, or use MemoryStore of omnizarr"
             )
         _, given = store.__getnewargs_ex__()
         config = dict(given.get("config") or {})
@@ -354,14 +349,6 @@ class Bucket:
     def identity(self, path: str) -> identity.StorageIdentity:
         """Return the identity of the storage of a path in the bucket."""
         return identity.bucket(self.kind, self.endpoint, self.name, path)
-
-    def payload(self, value: memoryview | bytes) -> memoryview | bytes:
-        """Return a value in the form that the client may keep."""
-        return value
-
-    def with_access(self, access: Access) -> Bucket:
-        """Return the same bucket, with another way to log in."""
-        return replace(self, access=access)
 
     @property
     def client(self) -> Any:
@@ -423,84 +410,3 @@ class Bucket:
 def _profile(given: Any) -> Key | None:
     """Return the key of credentials that come from a profile."""
     return (given.profile,) if type(given) is BotoCredentials else None
-
-
-# Options of a client that `Retry` covers, or that need nothing here.
-_CLIENT = {"default_headers", "timeout", "connect_timeout", "allow_http", "user_agent"}
-
-
-def native_store(
-    given: Any,
-    prefix: str,
-    read_only: bool,
-    retry: Retry | None,
-    absent_status: Collection[int],
-) -> Store | None:
-    """Return the store of this package for a directory or a web server; None for others."""
-    if not type(given).__module__.startswith("obstore"):
-        return None
-    inside = prefix.strip("/")
-    match type(given).__name__:
-        case "LocalStore":
-            root = os.path.join(given.prefix or os.sep, inside)
-            return LocalStore(root, read_only=read_only)
-        case "HTTPStore":
-            url = f"{given.url.rstrip('/')}/{inside}".rstrip("/")
-            headers = _headers(given, url)
-            return HTTPStore(url, headers=headers, retry=retry, absent_status=absent_status)
-    return None
-
-
-def _headers(given: Any, url: str) -> dict[str, str]:
-    options = dict(given.client_options or {})
-    unknown = sorted(options.keys() - _CLIENT)
-    if unknown:
-        raise StoreError(
-            f"client_options {unknown} of the HTTPStore of obstore for {url!r} cannot be kept; give"
-            " the URL itself, with storage_options"
-        )
-    headers = {
-        str(name): value.decode() if isinstance(value, bytes) else str(value)
-        for name, value in dict(options.get("default_headers") or {}).items()
-    }
-    agent = options.get("user_agent")
-    return headers if agent is None else {"User-Agent": str(agent), **headers}
-
-
-@dataclass(frozen=True, eq=False)
-class MemoryBucket(Bucket):
-    """The memory of a store of obstore, which nothing else can reach."""
-
-    given: Any = None
-    _process: int = field(default_factory=os.getpid)
-
-    @classmethod
-    def wrap(cls, given: Any) -> MemoryBucket:
-        return cls("memory", f"obstore-{id(given):x}", given=given)
-
-    @property
-    def client(self) -> Any:
-        """The store itself; its threads are those of the process that made it."""
-        if self._process != os.getpid():
-            raise StoreError(
-                f"{self} is memory of the process that this one was forked from; use"
-                " omnizarr.storage.MemoryStore, or multiprocessing with 'spawn'"
-            )
-        return self.given
-
-    def payload(self, value: memoryview | bytes) -> bytes:
-        """Return a copy: the store keeps the buffer, which its owner may change later."""
-        return bytes(value)
-
-    def identity(self, path: str) -> identity.StorageIdentity:
-        """Return the identity of a path: in this object and no other."""
-        return identity.inside(("memory", identity.ObjectIdentity(self.given)), path)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MemoryBucket) and other.given is self.given
-
-    def __hash__(self) -> int:
-        return id(self.given)
-
-    def __reduce__(self) -> Any:
-        raise StoreError(f"{self} is memory of this process and cannot be pickled")

@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
@@ -45,7 +46,7 @@ from omnizarr.stores.base import (
 )
 from omnizarr.stores.byte_ranges import Speed, fetch_each, fetch_many, fetch_many_versioned
 from omnizarr.stores.object import obstore
-from omnizarr.stores.object.bucket import CREDENTIAL_SOURCES, Bucket, MemoryBucket, native_store
+from omnizarr.stores.object.bucket import CREDENTIAL_SOURCES, Bucket
 from omnizarr.stores.object.obstore import NO_RANGES, Meta, fetch, range_options, status_of
 from omnizarr.stores.operations import check_key, check_length, check_prefix, check_writable
 
@@ -64,10 +65,6 @@ def version_tag(meta: Meta) -> str | None:
     """Return the version and ETag of a value as one text; None if the server sends neither."""
     version, e_tag = meta.get("version"), meta.get("e_tag")
     return f"{version or ''}|{e_tag or ''}" if version or e_tag else None
-
-
-def _put_parts(path: str, parts: Callable[[], Iterator[bytes]], client: Any) -> None:
-    client.put(path, parts(), use_multipart=True, chunk_size=_PART, max_concurrency=4)
 
 
 def _entry(meta: Meta, skip: int) -> Entry:
@@ -176,18 +173,6 @@ class ObjectStore(Closeable):
     _copies_share_values = True
     traits = Traits(lasting_generations=True, sends_values=True)
 
-    def __new__(
-        cls,
-        store: Any = None,
-        prefix: str = "",
-        *,
-        read_only: bool = False,
-        retry: Retry | None = None,
-        absent_status: Collection[int] = (),
-    ) -> Any:
-        own = native_store(store, prefix, read_only, retry, absent_status)
-        return super().__new__(cls) if own is None else own
-
     def __init__(
         self,
         store: Any,
@@ -197,17 +182,14 @@ class ObjectStore(Closeable):
         retry: Retry | None = None,
         absent_status: Collection[int] = (),
     ) -> None:
-        """Wrap a store of obstore, or a `Bucket`.
-
-        One for a directory or a web server gives a `LocalStore` or `HTTPStore`.
+        """Wrap a store of obstore for a cloud, or a `Bucket`.
 
         `absent_status`: status codes that mean a missing key on this server besides 404, such as
         403 if a bucket may not be listed.
         """
         inner = ""
         if not isinstance(store, Bucket):
-            memory = type(store).__name__ == "MemoryStore"
-            store, inner = (MemoryBucket.wrap(store), "") if memory else Bucket.from_obstore(store)
+            store, inner = Bucket.from_obstore(store)
         self.bucket: Bucket = store
         self.prefix = "/".join(part for part in (inner, prefix.strip("/")) if part)
         if self.prefix:
@@ -243,7 +225,7 @@ class ObjectStore(Closeable):
     def _part(self, key: str, range: Range | None) -> tuple[bytes | None, str | None]:
         data, meta = self._read(key, range)
         if data is not None and meta is None:
-            meta = self._call("read", key, lambda client: client.head(self._path(key)), None)
+            meta = self._head(key)
         return data, None if meta is None else version_tag(meta)
 
     def get_versioned(
@@ -256,18 +238,18 @@ class ObjectStore(Closeable):
         return (None, None) if generation is None else (data, generation)
 
     def generation(self, key: str) -> str | None:
-        path = self._path(key)
-        return self._call("read", key, lambda client: generation_of(client.head(path)), None)
+        meta = self._head(key)
+        return None if meta is None else generation_of(meta)
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        requested = [(key, self._path(key)) for key in keys]
-        found = in_parallel(self._size, requested)
-        return {
-            key: size for (key, _), size in zip(requested, found, strict=True) if size is not None
-        }
+        requested = [*keys]
+        found = in_parallel(self._head, requested)
+        return {key: meta["size"] for key, meta in zip(requested, found, strict=True) if meta}
 
-    def _size(self, names: tuple[str, str]) -> int | None:
-        return self._call("read", names[0], lambda client: int(client.head(names[1])["size"]), None)
+    def _head(self, key: str) -> Meta | None:
+        path = self._path(key)
+        found: Meta | None = self._call("read", key, lambda client: client.head(path), None)
+        return found
 
     def _read(
         self, key: str, range: Range | None, copy: bool = True
@@ -314,7 +296,7 @@ class ObjectStore(Closeable):
 
     def set(self, key: str, value: Bytes) -> None:
         check_writable(self)
-        path, data = self._path(key), self.bucket.payload(flat(value))
+        path, data = self._path(key), flat(value)
         self._call("write", key, lambda client: client.put(path, data, use_multipart=False))
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
@@ -325,12 +307,15 @@ class ObjectStore(Closeable):
         """Upload a value in parts, a few at a time; it appears when all of them are there."""
         check_writable(self)
         path = self._path(key)
-        put = partial(_put_parts, path, parts)
+
+        def put(client: Any) -> None:
+            client.put(path, parts(), use_multipart=True, chunk_size=_PART, max_concurrency=4)
+
         self._call("write", key, put)
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         check_writable(self)
-        path, data = self._path(key), self.bucket.payload(flat(value))
+        path, data = self._path(key), flat(value)
         version, _, tag = (generation or "").partition("|")
         known = {"version": version, "e_tag": tag}
         mode = "create" if generation is None else {k: v for k, v in known.items() if v}
@@ -479,24 +464,8 @@ class ObjectStore(Closeable):
     ) -> T:
         """Return the result of a request; `absent` if the server says that there is no such key."""
 
-        begun, failure = time.monotonic(), None
-        try:  # the ordinary case, in few steps
-            return interruptible(partial(request, self.bucket.client))
-        except (OSError, ValueError, obstore.library().exceptions.BaseError) as e:
-            failure = e
-        except BaseException as e:
-            if type(e).__module__ != "pyo3_runtime":  # a panic of the client, no Exception
-                raise
-            raise StoreError(
-                f"cannot {verb} {key!r} in {self!r}: the client failed: {redact_urls(str(e))}"
-            ) from None
-
         def attempt() -> T:
-            nonlocal failure
             try:
-                if failure is not None:
-                    first, failure = failure, None
-                    raise first
                 return request(self.bucket.client)
             except (OSError, ValueError, obstore.library().exceptions.BaseError) as e:
                 if isinstance(e, StoreError):
@@ -505,9 +474,13 @@ class ObjectStore(Closeable):
                 if result is ...:
                     self._refuse(e)
                 return result  # type: ignore[no-any-return]  # absent is of the caller's type
+            except BaseException as e:
+                if type(e).__module__ != "pyo3_runtime":  # a panic of the client, no Exception
+                    raise
+                raise StoreError(f"the client failed: {redact_urls(str(e))}") from None
 
         try:
-            return interruptible(lambda: self._try(attempt, begun))
+            return interruptible(lambda: self._try(attempt))
         except AnswerLost as e:
             if e.superseded:
                 raise
@@ -516,18 +489,15 @@ class ObjectStore(Closeable):
         except StoreError as e:
             raise StoreError(f"cannot {verb} {key!r} in {self!r}: {e}") from e.__cause__
 
-    def _try(self, attempt: Callable[[], T], begun: float) -> T:
+    def _try(self, attempt: Callable[[], T]) -> T:
+        """Try, and once more with the role of the machine where there are no other credentials."""
         try:
-            return self.retry.call(attempt, begun=begun)
+            return self.retry.call(attempt)
         except Denied:
-            if self.bucket.access != "anonymous" or self.bucket.chosen:
+            before = self.bucket
+            if before.access != "anonymous" or before.chosen:
                 raise
-            return self._with_role(attempt)
-
-    def _with_role(self, attempt: Callable[[], T]) -> T:
-        """Try again with the role of the machine, since there are no other credentials."""
-        before = self.bucket
-        self.bucket = before.with_access("instance")
+        self.bucket = replace(before, access="instance")
         try:
             return Retry(1, min(5.0, self.retry.timeout), self.retry.deadline).call(attempt)
         except StoreError as e:

@@ -3,32 +3,30 @@
 Specification: https://fsspec.github.io/kerchunk/spec.html
 
 A value is text (the value itself, or ``base64:…``), an object (a JSON document), ``[url]`` (a
-whole file) or ``[url, offset, length]``. Version 1 adds templates, and generators of many keys. A
-generator makes its keys when the document is read, and is refused if these would be too many; URLs
-are made when they are needed.
+whole file) or ``[url, offset, length]``. Version 1 adds templates: ``{{u}}`` stands for a text, and
+``{{f(c='x')}}`` for another template with variables. They are read without running code. Its
+generators of keys, which hardly any writer uses, are refused.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
-import itertools
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
 
 from omnizarr._json import kind_of, load_object
 from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores import operations
 from omnizarr.stores.base import Range
-from omnizarr.stores.operations import is_key
-from omnizarr.stores.references.templates import Template, Value, has_expressions
 
-MAX_GENERATED = 1_000_000  # keys of all generators of a document
-MAX_GENERATED_TEXT = 2**27  # characters of these keys
+MAX_TEXT = 2**13  # characters of a template, and of what becomes of it
 _BASE64 = "base64:"
+_EXPRESSION = re.compile(r"\{\{\s*(.*?)\s*\}\}", re.DOTALL)
+_CALL = re.compile(r"""(\w+)\(((?:\s*\w+\s*=\s*(?:'[^'\\]*'|"[^"\\]*")\s*,?)*)\)""")
+_ARGUMENT = re.compile(r"""(\w+)\s*=\s*(?:'([^'\\]*)'|"([^"\\]*)")""")
 
 
 class ReferenceTarget(NamedTuple):
@@ -41,56 +39,38 @@ class ReferenceTarget(NamedTuple):
 Reference: TypeAlias = bytes | ReferenceTarget
 
 
-class References(Protocol):
-    """The values of keys, or where they are."""
-
-    def find(self, key: str) -> Reference | None:
-        """Return the value of a key, or its target; None if there is no such key."""
-
-    def keys_below(self, prefix: str) -> Iterable[str]:
-        """Return the keys below a prefix."""
-
-    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        """Return the keys and the prefixes directly below a prefix."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Generator:
-    """Makes the targets of many keys."""
-
-    url: Template
-    offset: Template | None
-    length: Template | None
-    names: tuple[str, ...]
-    templates: Mapping[str, Value]
-
-    def target(self, key: str, values: tuple[int, ...]) -> ReferenceTarget:
-        names = {**self.templates, **dict(zip(self.names, values, strict=True))}
-        url = self.url.render(names)
-        if self.offset is None or self.length is None:
-            return ReferenceTarget(url)
-        numbers = [_number(key, part.render(names)) for part in (self.offset, self.length)]
-        return target(key, [url, *numbers])
-
-
 class Document:
     """The references of a JSON document, as it is read or given as a dictionary."""
 
     def __init__(self, document: Mapping[str, Any], name: str) -> None:
         version = document.get("version")
-        self._templates: dict[str, Value] = {}
-        self._generated: dict[str, tuple[_Generator, tuple[int, ...]]] = {}
-        self._keys: list[str] | None = None
-        if version is None or isinstance(version, (str, list, Mapping)):
-            self._refs: Mapping[str, Any] = document
-        elif version == 1 and not isinstance(version, (bool, float)):
+        self._refs: Mapping[str, Any] = document
+        self._templates: Mapping[str, str] = {}
+        if type(version) is int and version == 1:
             self._refs = _object(document.get("refs", {}), "refs")
-            self._read_extras(document)
-        else:
+            self._templates = _object(document.get("templates", {}), "templates")
+            if document.get("gen"):
+                raise StoreError(
+                    f"{name!r} has generators of keys ('gen'), which are not read; write their keys"
+                    " into 'refs', with fsspec for example"
+                )
+        elif version is not None and not isinstance(version, (str, list, Mapping)):
             raise StoreError(
                 f"{name!r} has references of version {version!r}; versions 0 and 1 are read"
             )
-        self._check(name)
+        for key, text in self._templates.items():
+            if not isinstance(text, str):
+                raise StoreError(f"templates.{key} must be text, got {kind_of(text)}")
+        for key, value in self._refs.items():
+            if not operations.is_key(key):
+                raise StoreError(f"{name!r} has a reference with the key {key!r}, which is no key")
+            if isinstance(value, (list, tuple)):
+                target(key, value)
+            elif not isinstance(value, (str, Mapping, bytes)):
+                raise StoreError(
+                    f"the reference {key!r} in {name!r} must be text, an object, [url] or"
+                    f" [url, offset, length], got {kind_of(value)}"
+                )
 
     @classmethod
     def read(cls, data: bytes, name: str) -> Document:
@@ -100,80 +80,24 @@ class Document:
         except InvalidMetadata as e:
             raise StoreError(f"{name!r} is not a file of references: {e}") from e
 
-    def _read_extras(self, document: Mapping[str, Any]) -> None:
-        for name, text in _object(document.get("templates", {}), "templates").items():
-            if not isinstance(text, str):
-                raise StoreError(f"templates.{name} must be text, got {kind_of(text)}")
-            self._templates[name] = Template.of(text) if has_expressions(text) else text
-        generators = document.get("gen", [])
-        if not isinstance(generators, list):
-            raise StoreError(f"gen must be a list, got {kind_of(generators)}")
-        room = [MAX_GENERATED, MAX_GENERATED_TEXT]
-        for number, each in enumerate(generators):
-            self._generate(_object(each, f"gen[{number}]"), f"gen[{number}]", room)
-
-    def _generate(self, given: Mapping[str, Any], where: str, room: list[int]) -> None:
-        """Make the keys of a generator; `room` is what all of them may still have."""
-        parts: dict[str, Template | None] = {}
-        for name in ("key", "url", "offset", "length"):
-            text = given.get(name)
-            if isinstance(text, int) and not isinstance(text, bool):
-                text = str(text)
-            if text is None and name in ("offset", "length"):
-                parts[name] = None
-            elif isinstance(text, str):
-                parts[name] = Template.of(text)
-            else:
-                raise StoreError(f"{where}.{name} must be text, got {kind_of(text)}")
-        key, url = parts["key"], parts["url"]
-        if (parts["offset"] is None) != (parts["length"] is None):
-            raise StoreError(f"{where} has one of offset and length; give both, or none")
-        ranges = _dimensions(given.get("dimensions"), where)
-        count = math.prod(len(values) for values in ranges.values())
-        room[0] -= count
-        if room[0] < 0:
-            raise StoreError(f"{where} makes {count} keys; at most {MAX_GENERATED} are allowed")
-        if key is None or url is None:
-            raise StoreError(f"{where} needs a key and a url")
-        made = _Generator(url, parts["offset"], parts["length"], (*ranges,), self._templates)
-        for values in itertools.product(*ranges.values()):
-            name = key.render({**self._templates, **dict(zip(ranges, values, strict=True))})
-            room[1] -= len(name)
-            if room[1] < 0:
-                raise StoreError(f"{where}: the keys are longer than {MAX_GENERATED_TEXT} together")
-            self._generated[name] = made, values
-
-    def _check(self, name: str) -> None:
-        for key, value in self._refs.items():
-            if not is_key(key):
-                raise StoreError(f"{name!r} has a reference with the key {key!r}, which is no key")
-            if isinstance(value, (list, tuple)):
-                _check_target(key, value)
-            elif not isinstance(value, (str, Mapping, bytes)):
-                raise StoreError(
-                    f"the reference {key!r} in {name!r} must be text, an object, [url] or"
-                    f" [url, offset, length], got {kind_of(value)}"
-                )
-        for key in self._generated:
-            if not is_key(key):
-                raise StoreError(f"a generator in {name!r} makes the key {key!r}, which is no key")
-
     def find(self, key: str) -> Reference | None:
         """Return the value of a key, or its target; None if there is no such key."""
-        generated = self._generated.get(key)
-        if generated is not None:
-            return generated[0].target(key, generated[1])
         value = self._refs.get(key)
+        if value is None or isinstance(value, bytes):
+            return value
         if isinstance(value, (list, tuple)):
-            return self._target(key, value)
-        return None if value is None else _inline(key, value)
+            url = render(value[0], self._templates) if self._templates else value[0]
+            return target(key, [url, *value[1:]])
+        if isinstance(value, Mapping):
+            return json.dumps(value).encode()
+        if not value.startswith(_BASE64):
+            return str(value).encode("utf-8", "surrogatepass")
+        try:
+            return base64.b64decode(value[len(_BASE64) :], validate=True)
+        except ValueError as e:
+            raise StoreError(f"the reference {key!r} is not valid base64: {e}") from None
 
-    def _target(self, key: str, value: Sequence[Any]) -> ReferenceTarget:
-        if self._templates and has_expressions(value[0]):
-            return target(key, [Template.of(value[0]).render(self._templates), *value[1:]])
-        return target(key, value)
-
-    def keys_below(self, prefix: str) -> Iterable[str]:
+    def keys_below(self, prefix: str) -> Sequence[str]:
         """Return the keys below a prefix."""
         return operations.keys_below(self.keys, prefix)
 
@@ -181,70 +105,39 @@ class Document:
         """Return the keys and the prefixes directly below a prefix."""
         return operations.list_level(operations.scan_sorted(self.keys), prefix)
 
-    @property
+    @cached_property
     def keys(self) -> Sequence[str]:
         """All keys, sorted."""
-        if self._keys is None:
-            self._keys = sorted({*self._refs, *self._generated})
-        return self._keys
+        return sorted(self._refs)
 
 
-def _dimensions(given: Any, where: str) -> dict[str, Sequence[int]]:
-    """Return the values of each variable of a generator."""
-    found: dict[str, Sequence[int]] = {}
-    for name, values in _object(given, f"{where}.dimensions").items():
-        place = f"{where}.dimensions.{name}"
-        if isinstance(values, list):
-            numbers = values
-        else:
-            limits = _object(values, place)
-            numbers = [limits.get("start", 0), limits.get("stop"), limits.get("step", 1)]
-        if not all(type(n) is int and abs(n) < 2**62 for n in numbers):
-            raise StoreError(f"{place} must be a list of whole numbers, or have start, stop, step")
-        if isinstance(values, list):
-            found[name] = values
-            continue
-        start, stop, step = numbers
-        if step == 0 or abs(stop - start) > MAX_GENERATED * abs(step):
-            raise StoreError(f"{place} must have 1 to {MAX_GENERATED} values")
-        found[name] = range(start, stop, step)
-    if not found:
-        raise StoreError(f"{where}.dimensions has no variables")
+def render(text: str, templates: Mapping[str, str]) -> str:
+    """Return a text with its expressions replaced; those of a called template are its arguments."""
+
+    def value(match: re.Match[str]) -> str:
+        call = _CALL.fullmatch(match[1])
+        name, given = (match[1], "") if call is None else (call[1], call[2])
+        if name not in templates:
+            raise StoreError(
+                f"cannot use the template {text!r}: {name!r} is not the name of a template or"
+                " variable; understood are {{name}} and {{name(variable='text')}}"
+            )
+        return render(templates[name], {n: a or b for n, a, b in _ARGUMENT.findall(given)})
+
+    found = _EXPRESSION.sub(value, text) if len(text) <= MAX_TEXT else text
+    if len(found) > MAX_TEXT:
+        raise StoreError(f"the template {text[:40]!r}… has more than {MAX_TEXT} characters")
     return found
-
-
-def _inline(key: str, value: Any) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, Mapping):
-        return json.dumps(value).encode()
-    if not value.startswith(_BASE64):
-        return str(value).encode("utf-8", "surrogatepass")
-    try:
-        return base64.b64decode(value[len(_BASE64) :], validate=True)
-    except (binascii.Error, ValueError) as e:
-        raise StoreError(f"the reference {key!r} is not valid base64: {e}") from None
-
-
-def _check_target(key: str, value: Sequence[Any]) -> None:
-    numbers = value[1:]
-    valid = len(value) in (1, 3) and isinstance(value[0], str) and value[0]
-    if not valid or not all(type(n) is int and 0 <= n < 2**63 for n in numbers):
-        raise StoreError(
-            f"the reference {key!r} must be [url] or [url, offset, length], got {str(value)[:200]}"
-        )
 
 
 def target(key: str, value: Sequence[Any]) -> ReferenceTarget:
     """Return the target that a list names; raise if it is not valid."""
-    _check_target(key, value)
+    valid = len(value) in (1, 3) and isinstance(value[0], str) and value[0]
+    if not valid or not all(type(n) is int and 0 <= n < 2**63 for n in value[1:]):
+        raise StoreError(
+            f"the reference {key!r} must be [url] or [url, offset, length], got {str(value)[:200]}"
+        )
     return ReferenceTarget(value[0], Range(*value[1:]) if len(value) == 3 else None)
-
-
-def _number(key: str, text: str) -> int:
-    if not text.strip().isdecimal():
-        raise StoreError(f"the generator of {key!r} makes {text!r} in place of a number")
-    return int(text)
 
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from omnizarr._json import kind_of, load_object
-from omnizarr.concurrency import fork
 from omnizarr.errors import InvalidMetadata, MissingModule, StoreError
 from omnizarr.stores import operations
 from omnizarr.stores.base import Range, Store
@@ -30,7 +28,6 @@ MAX_RECORD = 2**24  # rows of a file
 MAX_BYTES = 2**30  # of the columns of a file in memory
 KEPT = 16  # files
 _COLUMNS = ("path", "offset", "size", "raw")
-_META = (".zarray", ".zgroup", ".zattrs", ZMETADATA)
 
 Row: TypeAlias = tuple[Any, Any, Any, Any]
 Rows: TypeAlias = Callable[[int], Row]
@@ -68,14 +65,11 @@ class _Array:
 
 
 class ParquetReferences:
-    """The references of a folder, which is at a prefix of a store."""
+    """The references of a folder, which is at a prefix of a store; `data` is its metadata."""
 
-    def __init__(self, store: Store, prefix: str, name: str) -> None:
+    def __init__(self, store: Store, prefix: str, name: str, data: bytes) -> None:
         _load_pyarrow()  # or its absence would look like damaged chunks
         self._store, self._prefix, self._name = store, prefix, name
-        data = store.get(prefix + ZMETADATA)
-        if data is None:
-            raise StoreError(f"{name!r} has no {ZMETADATA}, so it is no folder of references")
         try:
             document = load_object(data, f"{name}/{ZMETADATA}", allow_nan=True)
         except InvalidMetadata as e:
@@ -100,8 +94,7 @@ class ParquetReferences:
             if key.rpartition("/")[2] == ".zarray"
             for array in [_array(key, self._documents[key])]
         }
-        self._kept: OrderedDict[tuple[str, int], Rows | None] = OrderedDict()
-        self._lock = fork.lock()
+        self._kept: dict[tuple[str, int], Rows | None] = {}
 
     def find(self, key: str) -> Reference | None:
         """Return the value of a key, or its target; None if there is no such key."""
@@ -127,22 +120,17 @@ class ParquetReferences:
             path, _, part = path.rpartition("/")
             name = f"{part}/{name}"
 
-    def keys_below(self, prefix: str) -> Iterable[str]:
-        """Return the keys below a prefix."""
+    def keys_below(self, prefix: str, *, one_level: bool = False) -> Iterator[str]:
+        """Yield the keys below a prefix; for one level, chunks only of arrays that it is in."""
         yield from (key for key in self._documents if key.startswith(prefix))
         for path, array in self._arrays.items():
             start = f"{path}/" if path else ""
-            if start.startswith(prefix) or prefix.startswith(start):
+            if prefix.startswith(start) or (start.startswith(prefix) and not one_level):
                 yield from (k for k in self._chunks(array, start) if k.startswith(prefix))
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys and the prefixes directly below a prefix."""
-        found = [key for key in self._documents if key.startswith(prefix)]
-        for path, array in self._arrays.items():
-            start = f"{path}/" if path else ""
-            if prefix.startswith(start):
-                found += (k for k in self._chunks(array, start) if k.startswith(prefix))
-        return operations.one_level(found, prefix)
+        return operations.one_level(self.keys_below(prefix, one_level=True), prefix)
 
     def _chunks(self, array: _Array, start: str) -> Iterator[str]:
         """Yield the keys of the chunks of an array that exist."""
@@ -173,17 +161,15 @@ class ParquetReferences:
 
     def _rows(self, path: str, record: int) -> Rows | None:
         """Return the rows of a file; None if it does not exist."""
-        with self._lock:
-            if (path, record) in self._kept:
-                self._kept.move_to_end((path, record))
-                return self._kept[path, record]
+        kept, place = self._kept, (path, record)
+        if place in kept:
+            return kept[place]
         key = f"{self._folder(path)}refs.{record}.parq"
         data = self._store.get(key)
         rows = None if data is None else _read(data, self._size, f"{key} in {self._store!r}")
-        with self._lock:
-            self._kept[path, record] = rows
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+        if len(kept) >= KEPT:
+            kept = self._kept = {}
+        kept[place] = rows
         return rows
 
 
@@ -228,7 +214,11 @@ def _read(data: bytes, size: int, name: str) -> Rows:
     try:
         file = parquet.ParquetFile(pyarrow.BufferReader(data))
         groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-        _check_size(name, file.metadata.num_rows, sum(g.total_byte_size for g in groups), size)
+        rows, nbytes = file.metadata.num_rows, sum(g.total_byte_size for g in groups)
+        if rows > size:
+            raise StoreError(f"{name} has {rows} rows, more than record_size, which is {size}")
+        if nbytes > MAX_BYTES:
+            raise StoreError(f"{name} has {nbytes} bytes of references, more than {MAX_BYTES}")
         present = [c for c in _COLUMNS if c in file.schema_arrow.names]
         table = file.read(columns=present).combine_chunks()
     except (pyarrow.ArrowException, OSError, ValueError) as e:
@@ -257,10 +247,3 @@ def _load_pyarrow() -> tuple[Any, Any]:
             f" pip install 'omnizarr[references]' ({e})"
         ) from e
     return pyarrow, parquet
-
-
-def _check_size(name: str, rows: int, nbytes: int, size: int) -> None:
-    if rows > size:
-        raise StoreError(f"{name} has {rows} rows, more than record_size, which is {size}")
-    if nbytes > MAX_BYTES:
-        raise StoreError(f"{name} has {nbytes} bytes of references; at most {MAX_BYTES} are read")

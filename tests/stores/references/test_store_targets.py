@@ -15,7 +15,7 @@ import omnizarr as oz
 from omnizarr.errors import InvalidArgument, StoreError, TargetError
 from omnizarr.storage import ReferenceStore
 from omnizarr.stores import file_root, resolve
-from omnizarr.stores.references.targets import TargetPlace, Targets
+from omnizarr.stores.references.store import TargetPlace, Targets
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Web, running
 
@@ -105,6 +105,26 @@ def test_only_regular_files_are_read(folder: Path) -> None:
             _store(folder, name).get("k")
     with pytest.raises(StoreError, match="regular file"):
         _store(folder, "/dev/zero", allow_targets=True).get("k")
+
+
+def test_a_link_that_takes_the_place_of_a_target_is_not_followed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, locate = _store(folder, "data.bin"), Targets.locate
+
+    def locate_then_swap(targets: Targets, url: str, key: str) -> Any:
+        found = locate(targets, url, key)
+        (folder / "data.bin").unlink()
+        (folder / "data.bin").symlink_to(tmp_path / "secret.bin")
+        return found
+
+    for read in (store.get, store.get_versioned, lambda key: store.get_many([(key, None)])):
+        (folder / "data.bin").unlink()
+        (folder / "data.bin").write_bytes(b"0123456789")
+        with monkeypatch.context() as patch:
+            patch.setattr(Targets, "locate", locate_then_swap)
+            with pytest.raises(TargetError, match="cannot read"):
+                read("k")
 
 
 def test_a_missing_or_shorter_target_is_an_error_not_a_missing_chunk(folder: Path) -> None:
