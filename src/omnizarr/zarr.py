@@ -16,7 +16,6 @@ import typing as _typing
 
 from omnizarr import registry as _registry
 from omnizarr import show_versions as print_debug_info
-from omnizarr.interop.zarr import config as _config
 from omnizarr.interop.zarr import library as _library
 from omnizarr.interop.zarr.arrays import ZarrArray as Array
 from omnizarr.interop.zarr.asynchronous import ZarrAsyncArray as AsyncArray
@@ -41,9 +40,6 @@ from omnizarr.interop.zarr.creation import (
 from omnizarr.interop.zarr.groups import ZarrGroup as Group
 from omnizarr.interop.zarr.opening import (
     consolidate_metadata,
-    copy,
-    copy_all,
-    copy_store,
     group,
     load,
     open,
@@ -64,9 +60,6 @@ __all__ = [
     "Group",
     "array",
     "consolidate_metadata",
-    "copy",
-    "copy_all",
-    "copy_store",
     "create",
     "create_array",
     "create_group",
@@ -95,9 +88,7 @@ __all__ = [
     "zeros_like",
 ]
 
-__version__ = _library.version()
-# Modules that are zarr-python's where it is installed.
-_MODULES = ("codecs", "errors", "storage")
+__version__ = str(_library.module("zarr").__version__)
 # Names of 2.18, and where they are here.
 _OLD = {
     "BZ2": "omnizarr.codecs:BZ2",
@@ -116,14 +107,18 @@ _OLD = {
 }
 
 
+# Functions of 2.18 that zarr-python 3 only names.
+_COPIES = ("copy", "copy_all", "copy_store")
+
+
 def __getattr__(name: str) -> _typing.Any:
-    if name == "config":
-        return _config.current()
     if name in _OLD:
         return _registry.load(_OLD[name])
-    if not _library.is_installed() and name in _MODULES:
-        return _registry.load(f"omnizarr.{name}")
-    if _library.is_installed() and not name.startswith("_"):
+    if name in _COPIES:
+        raise AttributeError(
+            f"zarr-python 3 has no {name}: omnizarr.copy copies arrays, groups and whole stores"
+        )
+    if not name.startswith("_"):
         found = getattr(_library.module("zarr"), name, None)
         if found is not None:
             return found
@@ -133,4 +128,4 @@ def __getattr__(name: str) -> _typing.Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_registry.available(_OLD), *_MODULES, "config"])
+    return sorted([*__all__, *_registry.available(_OLD), "codecs", "config", "errors", "storage"])

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import omnizarr as oz
-from omnizarr.interop.zarr import copying
 
 
 @pytest.fixture
@@ -28,19 +27,6 @@ def test_convert_names_files_that_are_not_zarr(mixed: Path, tmp_path: Path) -> N
     assert oz.open(tmp_path / "t")["g/x"][:].tolist() == [1, 2, 3]
 
 
-def test_copy_names_files_that_are_not_zarr(mixed: Path) -> None:
-    target = oz.create_group({})
-    with pytest.warns(oz.OmnizarrWarning) as caught:
-        copying.copy_all(oz.open(mixed), target)
-    assert [str(w.message).partition(" in ")[0] for w in caught] == [
-        "left out, since it is not Zarr: 'README'",
-        "left out, since it is not Zarr: 'g/points.parquet/'",
-    ]
-    assert target["g/x"][:].tolist() == [1, 2, 3]
-
-
 def test_copying_keys_from_nowhere_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(oz.NodeNotFound, match="no keys"):
-        copying.copy_store(tmp_path / "nothing", {})
     with pytest.raises(oz.NodeNotFound):
         oz.convert(tmp_path / "nothing", {})

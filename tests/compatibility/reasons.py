@@ -24,9 +24,9 @@ OLD_GROUP = [
 
 REASONS: dict[str, dict[str, str]] = {
     "zarr": {
-        "copy": "works as in 2.18; zarr-python 3 raises NotImplementedError",
-        "copy_all": "works as in 2.18; zarr-python 3 raises NotImplementedError",
-        "copy_store": "works as in 2.18; zarr-python 3 raises NotImplementedError",
+        "copy": "use `omnizarr.copy`; zarr-python 3 raises NotImplementedError",
+        "copy_all": "use `omnizarr.copy`; zarr-python 3 raises NotImplementedError",
+        "copy_store": "use `omnizarr.copy`; zarr-python 3 raises NotImplementedError",
         "load": "returns a dictionary of arrays for a group; zarr-python 3 cannot load groups",
         "print_debug_info": "prints another text",
     },
@@ -49,6 +49,9 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "zarr 2.18": {
         "DBMStore": "use `SQLiteStore` or `LMDBStore`: DBM files lose what several processes write",
+        "copy": "use `omnizarr.copy`",
+        "copy_all": "use `omnizarr.copy`",
+        "copy_store": "use `omnizarr.copy`",
         "ABSStore": "use a URL, `az://…`",
         "FSStore": "use a URL, or `FsspecStore` in `omnizarr.storage`",
         "KVStore": "use the dictionary itself",

@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 import omnizarr as oz
-from omnizarr.interop.zarr import copying
 from tests.crash.places import Place
 
 OLD = np.arange(1, 25, dtype="i4").reshape(6, 4)
@@ -132,7 +131,7 @@ def _save_group(place: Place, **more: Any) -> object:
 
 
 def _from_array(place: Place, **more: Any) -> object:
-    return copying.from_array(place.root("out"), data=_array(place), **more)
+    return oz.create_array(place.root("out"), data=_array(place), **more)
 
 
 def _assign(name: str) -> Callable[[Place], object]:
@@ -176,16 +175,6 @@ def _copy_hierarchy(place: Place, **more: Any) -> object:
 
 def _copy_over(place: Place, **more: Any) -> object:
     return _copy_hierarchy(place, **{"overwrite": True, **more})
-
-
-def _copy_node(place: Place, overwrite: bool = False) -> object:
-    group = _group(place)
-    return copying.copy(group["g"], group, "new", if_exists="replace" if overwrite else "raise")
-
-
-def _copy_array(place: Place, overwrite: bool = False) -> object:
-    group = _group(place)
-    return copying.copy(group["x"], group, "new", if_exists="replace" if overwrite else "raise")
 
 
 def _convert(place: Place, **more: Any) -> object:
@@ -409,8 +398,6 @@ OPERATIONS: dict[str, Operation] = {
     "copy over a hierarchy": Operation(
         "overwrite root", **{**_job(_copy_over), "rule": "absent"}, prepare=prepare_copy
     ),
-    "copy group": Operation("job", **_new(_copy_node), target="data:new"),
-    "copy array": Operation("job", **_new(_copy_array), target="data:new"),
     "convert": Operation("job", **_job(_convert)),
     "convert in place": Operation("convert in place", _convert_in_place, "nodes", formats=(2,)),
     "rechunk": Operation("job", **_job(_rechunk)),

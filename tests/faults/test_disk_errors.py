@@ -31,7 +31,6 @@ import os, sys, warnings
 import numpy as np
 import omnizarr as oz
 from omnizarr import ome
-from omnizarr.interop.zarr import copying
 location, engine = sys.argv[1:]
 oz.config.set(engine=engine, threads=4)
 data = np.random.default_rng(0).integers(1, 2**30, (128, 128), dtype="i4")
@@ -64,7 +63,7 @@ def changes(group):
     yield "append", lambda: a.append(np.tile(data, (9, 1)))
     yield "attributes", lambda: a.attrs.__setitem__("k", "v" * 10**6)
     yield "array", lambda: group.create_array("new", data=data)
-    yield "copy", lambda: copying.from_array(location + "/copy", data=a)
+    yield "copy", lambda: oz.create_array(location + "/copy", data=a)
     yield "convert", lambda: oz.convert(group.store, location + "/converted", zarr_format=2)
     yield "image", lambda: ome.write(location + "/image", data, axes="yx")
     yield "consolidate", lambda: oz.consolidate_metadata(group.store)

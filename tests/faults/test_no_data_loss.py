@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.interop.zarr import copying
 
 FORMATS = [1, 2, "3-draft", 3]
 DATA = np.arange(1, 401, dtype="i4").reshape(20, 20)
@@ -85,13 +84,6 @@ def functions() -> dict[str, list[Call]]:
             lambda at, _: oz.copy(at, at / "a", overwrite=True),
             lambda at, to: oz.copy(_filled(to).store, at),
             lambda at, to: oz.copy(at, to),
-            lambda at, _: copying.copy_store(at, at),
-            lambda at, to: copying.copy_store(_filled(to).store, at),
-            lambda at, to: copying.copy_all(oz.open(at, kind="group"), _filled(to)),
-            lambda at, _: copying.from_array(at, data=OTHER, name="a"),
-            lambda at, _: copying.copy(oz.open(at, path="g/b"), oz.open(at, "r+"), "a"),
-            lambda at, _: copying.copy(oz.open(at, path="g"), oz.open(at, "r+"), "a"),
-            lambda at, _: copying.copy(oz.open(at, path="g/b"), oz.open(at, "r+"), "g"),
         ],
         "rechunk": [
             lambda at, _: oz.rechunk(at, at, chunks=3),

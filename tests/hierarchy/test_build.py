@@ -21,7 +21,6 @@ from omnizarr.bulk import transfer
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.location import Location
-from omnizarr.interop.zarr import copying
 from omnizarr.publish.publication import interrupted
 from omnizarr.publish.stage import FOLDER, MARKER, Mark, begin_writing, end_writing, marker, stage
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore
@@ -65,20 +64,12 @@ def _keys(store: Any) -> dict[str, bytes | None]:
     return {key: store.get(key) for key in stores.list_prefix(store, "")}
 
 
-def _copy_over(group: oz.Group, data: Any) -> None:
-    copying.copy(data, group, "x", if_exists="replace")
-
-
 WAYS: dict[str, Callable[[Any, oz.Group, Any], object]] = {
     "setitem": lambda store, group, data: group.__setitem__("x", data),
-    "from_array": lambda store, group, data: copying.from_array(
-        store, name="x", data=data, overwrite=True
-    ),
     "create_array": lambda store, group, data: group.create_array("x", data=data, overwrite=True),
     "array": lambda store, group, data: oz.create_array(store, data=data, path="x", overwrite=True),
     "save_array": lambda store, group, data: oz.save(store, data, path="x", overwrite=True),
     "open": lambda store, group, data: oz.open(store, "w", path="x", data=data),
-    "copy": lambda store, group, data: _copy_over(group, data),
 }
 DATA: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "itself": (lambda x: x, VALUES),
@@ -100,17 +91,6 @@ def test_a_node_can_be_replaced_by_its_own_values(store: Any, zarr_format: Any, 
         assert _clean(store)
 
 
-def test_members_are_copied_over_themselves(store: Any) -> None:
-    """A1: copy_all of a group onto itself."""
-    group = _filled(store, 3)
-    group.create_array("deep/er", data=VALUES * 2)
-    before = {path: a[...] for path, a in group.members(None) if isinstance(a, oz.Array)}
-    copying.copy_all(group, group, if_exists="replace")
-    for path, values in before.items():
-        np.testing.assert_array_equal(oz.open(store)[path][...], values)
-    assert _clean(store)
-
-
 def test_the_way_to_the_old_node_does_not_matter(tmp_path: Path) -> None:
     """A1: links, other spellings, wrappers and adapters passed for other places."""
     zarr = pytest.importorskip("zarr")
@@ -125,7 +105,7 @@ def test_the_way_to_the_old_node_does_not_matter(tmp_path: Path) -> None:
     ):
         oz.create_array(tmp_path / "x.zarr", data=VALUES, chunks=(4, 4), overwrite=True)
         source = oz.open(way)
-        copying.from_array(tmp_path / "x.zarr", data=source.view[:, ::-1], overwrite=True)
+        oz.create_array(tmp_path / "x.zarr", data=source.view[:, ::-1], overwrite=True)
         np.testing.assert_array_equal(oz.open(tmp_path / "x.zarr")[...], VALUES[:, ::-1])
         with pytest.raises(oz.StoreError, match=r"both|inside"):
             oz.convert(way, tmp_path / "x.zarr", zarr_format=2, overwrite=True)
@@ -152,7 +132,7 @@ class Breaks:
     [np.array([["no"] * 10] * 6), Breaks(OSError), Breaks(KeyboardInterrupt)],
     ids=["text", "error", "interrupt"],
 )
-@pytest.mark.parametrize("way", ["create_array", "from_array", "setitem"])
+@pytest.mark.parametrize("way", ["create_array", "setitem"])
 def test_data_that_cannot_be_stored_change_nothing(
     store: Any, zarr_format: Any, exists: bool, data: Any, way: str
 ) -> None:
@@ -163,9 +143,6 @@ def test_data_that_cannot_be_stored_change_nothing(
     before = _keys(store)
     writing: Any = {
         "create_array": lambda: group.create_array("x", data=data, dtype="i4", overwrite=True),
-        "from_array": lambda: copying.from_array(
-            store, name="x", data=data, dtype="i4", chunks=(4, 4), overwrite=True
-        ),
         "setitem": lambda: group.create_array("x", data=data, dtype="i4", overwrite=exists),
     }[way]
     with pytest.raises((ValueError, TypeError, OSError, KeyboardInterrupt)):
@@ -187,7 +164,7 @@ def test_consolidated_metadata_follow_a_replacement(store: Any) -> None:
     group = _filled(store, 2)
     group.create_array("deep/y", data=VALUES)
     oz.consolidate_metadata(store)
-    copying.copy(oz.create_group({}, attributes={"a": 1}), group, "new")
+    group.create_group("new", attributes={"a": 1})
     group.create_group("deep", overwrite=True)
     group["x"] = VALUES[:2]
     found = oz.open(store, use_consolidated=True)
@@ -264,17 +241,10 @@ def test_a_dask_array_is_not_written_over_its_own_source(tmp_path: Path) -> None
 def test_a_group_is_not_copied_into_itself(tmp_path: Path) -> None:
     group = oz.create_group(tmp_path / "g")
     group.create_array("sub/x", data=VALUES)
-    for copies in (
-        lambda: copying.copy(group, group, "again"),
-        lambda: copying.copy_all(group, group["sub"]),
-        lambda: copying.copy_store(tmp_path / "g", tmp_path / "g", dest_path="again"),
-        lambda: copying.copy_store(tmp_path / "g", LocalStore(tmp_path / "g")),
-    ):
+    for target in (tmp_path / "g", tmp_path / "g" / "again", LocalStore(tmp_path / "g")):
         with pytest.raises(oz.StoreError, match="inside"):
-            copies()
+            oz.copy(tmp_path / "g", target, overwrite=True)
     assert sorted(path for path, _ in group.members(None)) == ["sub", "sub/x"]
-    copying.copy(group["sub"], group, "other")
-    np.testing.assert_array_equal(group["other/x"][...], VALUES)
 
 
 # Interrupted writers
@@ -466,7 +436,6 @@ RACE = """
 import sys
 import numpy as np
 import omnizarr as oz
-from omnizarr.interop.zarr import copying
 
 place, number, new = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "new"
 rng = np.random.default_rng(number)
@@ -474,7 +443,7 @@ for _ in range(4 if new else 12):
     shape = tuple(int(n) for n in rng.integers(1, 9, 2))
     values = np.full(shape, number)
     try:
-        copying.from_array(place, name="x", data=values, chunks=(2, 3), overwrite=not new)
+        oz.create_array(place, path="x", data=values, chunks=(2, 3), overwrite=not new)
     except oz.NodeExists:
         pass
 """
@@ -535,13 +504,13 @@ def test_a_copy_in_a_store_that_cannot_erase_is_complete_and_unmarked() -> None:
                 raise oz.StoreError(f"cannot erase {key!r}")
 
     source, store = oz.create_array(data=np.arange(12), chunks=4), Kept()
-    copying.from_array(store, name="a", data=source)
-    copying.copy(source, oz.open(store, mode="a"), name="b")
+    oz.create_array(store, path="a", data=source)
+    oz.create_array(store, path="b", data=source.view[:])
     assert not [key for key in store.list() if MARKER in key]
     for name in "ab":
         np.testing.assert_array_equal(oz.open(store, path=name)[:], source[:])
     with pytest.raises(oz.NodeExists, match="cannot delete; use another path"):
-        copying.from_array(store, name="a", data=source, overwrite=True)
+        oz.create_array(store, path="a", data=source, overwrite=True)
 
 
 @pytest.mark.parametrize("kind", ["memory", "directory"])

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.interop.zarr import copying
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.testing import FaultyStore
 
@@ -35,18 +34,12 @@ def _fill(group: oz.Group) -> None:
     group.create_group("inner").create_array("x", data=VALUES, chunks=(4, 4))
 
 
-def _copy(root: oz.Group) -> None:
-    source = oz.create_group({})
-    _fill(source)
-    copying.copy(source, root, "new")
-
-
 def _move(root: oz.Group) -> None:
     root.move("old", "new")
 
 
 @pytest.mark.parametrize("zarr_format", [2, "3-draft", 3])
-@pytest.mark.parametrize("work", [_copy, _move])
+@pytest.mark.parametrize("work", [_move])
 def test_a_store_that_fails_once_leaves_no_array_without_its_values(
     work: Callable[[oz.Group], None], zarr_format: Any
 ) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.interop.zarr import copying
 
 VALUES = np.arange(12, dtype="f4").reshape(3, 4)
 
@@ -98,7 +97,6 @@ def saved(save: Callable[..., Any]) -> Callable[[Any], Any]:
         lambda t: oz.create_array({}, data=t),
         lambda t: oz.create_array({}, data=t, shape=(3, 4), dtype="f4"),
         lambda t: oz.create_array(data=t),
-        lambda t: copying.from_array({}, data=t),
         lambda t: oz.ome.write({}, t, axes="yx").levels[0],
         lambda t: oz.geo.write({}, t, crs="EPSG:4326", bounds=(0, 0, 4, 3)).levels[0].array,
         saved(oz.save),

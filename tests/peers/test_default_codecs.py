@@ -15,7 +15,6 @@ import zarr
 from packaging.version import Version
 
 import omnizarr as oz
-from omnizarr.interop.zarr import copying
 from tests.peers.environments import Gdal, Zarrita
 
 DATA = np.arange(60, dtype="i4").reshape(10, 6)
@@ -35,7 +34,6 @@ def from_dask(path: Path) -> None:
 
 WRITERS: dict[str, Callable[[Path], object]] = {
     "create_array": lambda path: oz.create_group(path).create_array("a", data=DATA),
-    "from_array": lambda path: copying.from_array(path, name="a", data=DATA),
     "save": lambda path: oz.save(path, a=DATA),
     "xarray": lambda path: oz.xarray.write(xr.Dataset({"a": (("y", "x"), DATA)}), path),
     "from_dask": from_dask,

@@ -18,7 +18,6 @@ import tensorstore
 import xarray as xr
 
 import omnizarr as oz
-from omnizarr.interop.zarr import copying
 from tests.peers.environments import Gdal, Zarrita, ZarrPython2
 
 DATA = np.arange(60, dtype="i4").reshape(10, 6)
@@ -100,12 +99,6 @@ def plate(path: Path) -> None:
     oz.ome.write_plate(path, {"A/1": [DATA.astype("u2")]}, version="0.4")
 
 
-def from_arrays(path: Path) -> None:
-    group = oz.create_group(path, zarr_format=2)
-    for name, array in source(path.with_name("source.zarr")).arrays():
-        copying.from_array(group.store, name=name, data=array, zarr_format=2)
-
-
 def saved(path: Path) -> None:
     with oz.configure(zarr_format=2):
         oz.save(path, default=DATA, doubles=DATA / 7)
@@ -132,10 +125,6 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     ),
     "cf.create": cf_dataset,
     "create_array": lambda path: oz.create_array(path, data=DATA, zarr_format=2, order="F"),
-    "from_array": from_arrays,
-    "copy_all": lambda path: copying.copy_all(
-        source(path.with_name("source.zarr")), oz.create_group(path, zarr_format=2)
-    ),
     "save": saved,
 }
 

@@ -8,13 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import dask.array
 import numpy as np
 import pytest
 
 import omnizarr as oz
 from omnizarr import stores
 from omnizarr.bulk import transfer
-from omnizarr.interop.zarr import copying
 from omnizarr.model.paths import is_ours
 from omnizarr.publish.directory import DirectoryStage
 from omnizarr.publish.publication import interrupted
@@ -78,7 +78,7 @@ def test_a_copy_to_a_failing_store_is_complete_or_absent(operation: str, number:
 
     oz.create_group(inner)
     with suppress(oz.StoreError):
-        copying.copy(source["g"], oz.open(FaultyStore(inner, fault), "r+"), "g")
+        oz.copy(source["g"], stores.PrefixStore(FaultyStore(inner, fault), "g"))
     for _, array in oz.open(inner).members(None):
         if isinstance(array, oz.Array):
             np.testing.assert_array_equal(array[...], VALUES)
@@ -101,7 +101,7 @@ def test_an_incomplete_conversion_is_not_taken_for_an_empty_store(
         for create in (
             lambda: oz.create_array(tmp_path / "t", shape=VALUES.shape, dtype="i4", chunks=(2, 2)),
             lambda: oz.open(tmp_path / "t", "a"),
-            lambda: copying.from_array(tmp_path / "t", data=VALUES),
+            lambda: oz.create_array(tmp_path / "t", data=VALUES),
         ):
             with pytest.raises((oz.NodeExists, oz.NodeNotFound), match="incomplete"):
                 create()
@@ -219,15 +219,13 @@ def test_an_interrupt_while_memory_is_replaced_loses_nothing(number: int) -> Non
 def test_a_file_that_is_laid_into_a_node_while_it_is_replaced_is_kept(tmp_path: Path) -> None:
     oz.create_array(tmp_path / "x", data=VALUES)
 
-    class Late:
-        shape, dtype = VALUES.shape, VALUES.dtype
+    def late() -> Any:
+        (tmp_path / "x" / "notes.txt").write_text("keep me")
+        return VALUES
 
-        def __getitem__(self, selection: Any) -> Any:
-            (tmp_path / "x" / "notes.txt").write_text("keep me")
-            return VALUES[selection]
-
+    values = dask.array.from_delayed(dask.delayed(late)(), VALUES.shape, VALUES.dtype)
     with pytest.raises(oz.StoreError, match="not Zarr"):
-        copying.from_array(tmp_path / "x", data=Late(), overwrite=True)
+        oz.from_dask(values, tmp_path / "x", overwrite=True)
     assert (tmp_path / "x" / "notes.txt").read_text() == "keep me"
     np.testing.assert_array_equal(oz.open(tmp_path / "x")[...], VALUES)
 
@@ -261,7 +259,6 @@ READERS: dict[str, Any] = {
     "copy": oz.copy,
     "convert": lambda source, to: oz.convert(source, to, zarr_format=2),
     "rechunk": lambda source, to: oz.rechunk(source, to, chunks=(6, 10)),
-    "copy_all": lambda source, to: copying.copy_all(oz.open(source), oz.open(to, "a")),
     "export": lambda source, to: oz.export_file(source, to.with_suffix(".h5")),
     "diff": lambda source, to: oz.diff(source, source),
     "disk_usage": lambda source, to: oz.disk_usage(source),

@@ -27,7 +27,6 @@ import numpy as np
 import omnizarr as oz
 from omnizarr import ome
 from omnizarr.concurrency import limits
-from omnizarr.interop.zarr import copying
 from omnizarr.model.paths import OURS
 from omnizarr.publish.stage import MARKER  # which a conversion leaves, to be resumed
 
@@ -129,7 +128,7 @@ def _append(workspace: Workspace) -> None:
 
 
 def _copy(workspace: Workspace) -> None:
-    copying.from_array(workspace.new(), data=oz.open(workspace.source))
+    oz.create_array(workspace.new(), data=oz.open(workspace.source))
 
 
 def _convert(workspace: Workspace) -> None:

@@ -37,7 +37,7 @@ def load(library: str) -> None:
     """Import what a library needs: a child that is another user may not be able to."""
     import_module(_PACKAGES.get(library, library))
     if library == PIPELINE:
-        import_module("omnizarr.interop.zarr.pipeline.batches")
+        import_module("omnizarr.interop.zarr.pipeline_batches")
 
 
 def opened(library: str, store: Any) -> Any:

@@ -16,7 +16,7 @@ from omnizarr.errors import OmnizarrWarning
 from omnizarr.interop.zarr import installing, library
 
 # Objects that only describe, and stores, are zarr-python's.
-SHARED = {"__version__", "config"}
+SHARED = {"__version__", "config", "copy", "copy_all", "copy_store"}
 
 
 def _run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -114,31 +114,11 @@ def test_names_that_were_imported_before_are_exchanged_with_a_warning(tmp_path: 
     assert "by early" in done.stderr
 
 
-def test_without_zarr_python_the_names_are_there(tmp_path: Path) -> None:
-    program = (
-        "import sys\n"
-        "sys.modules['zarr'] = None\n"
-        "from omnizarr.interop.zarr import library\n"
-        "library.is_installed = lambda: False\n"
-        "del sys.modules['zarr']\n"
-        "import omnizarr\n"
-        "omnizarr.as_zarr()\n"
-        "import zarr, zarr.storage\n"
-        "g = zarr.open_group('a.zarr')\n"
-        "a = g.create_array('x', shape=(4,), dtype='i4', chunks=(2,))\n"
-        "a[:] = 1\n"
-        "grid = a.metadata.chunk_grid\n"
-        "print(zarr.__version__, a[:].sum(), grid.chunk_shape, a.info._zarr_format)\n"
-        "try:\n"
-        "    import zarr.core.array\n"
-        "except ImportError as e:\n"
-        "    print(e)\n"
-    )
-    (tmp_path / "script.py").write_text(program)
-    done = _run("script.py", cwd=tmp_path)
-    first, second = done.stdout.splitlines()
-    assert first == f"{library.CHECKED} 4 (2,) 3", done.stderr
-    assert "pip install zarr" in second
+def test_without_zarr_python_the_error_says_what_to_install(tmp_path: Path) -> None:
+    program = "import sys\nsys.modules['zarr'] = None\nimport omnizarr\nomnizarr.as_zarr()\n"
+    done = _run("-c", program, cwd=tmp_path)
+    assert "MissingModule" in done.stderr
+    assert "pip install 'zarr>=3.1'" in done.stderr
 
 
 def test_nothing_is_exchanged_without_a_call() -> None:

@@ -15,7 +15,6 @@ from hypothesis.stateful import precondition, rule
 
 import omnizarr as oz
 from omnizarr import ome
-from omnizarr.interop.zarr import copying
 from tests.property.machine.model import Node, Values, check_values, plain
 from tests.property.machine.state import FORMATS, HANDLES, SETTINGS, Settings, State
 from tests.property.strategies import filled
@@ -46,12 +45,8 @@ SINKS: dict[str, Sink] = {
     ),
     "array": lambda at, group, path, x: oz.create_array(at, data=x, path=path, overwrite=True),
     "open_array": lambda at, group, path, x: oz.open(at, "w", path=path, data=x),
-    "from_array": lambda at, group, path, x: copying.from_array(
-        at, name=path, data=x, overwrite=True
-    ),
     "save": lambda at, group, path, x: oz.save(at, x, path=path, overwrite=True),
     "save_array": lambda at, group, path, x: oz.save(at, x, path=path, overwrite=True),
-    "copy": lambda at, group, path, x: copying.copy(x, _group(group), path, if_exists="replace"),
     "from_dask": lambda at, group, path, x: oz.from_dask(x, at, path=path, overwrite=True),
     "into itself": lambda at, group, path, x: _into(oz.open(at, "r+", path=path), x),
     "from_dask into itself": lambda at, group, path, x: _dask_into(oz.open(at, "r+", path=path), x),
@@ -176,41 +171,21 @@ class Overwrites(State):
 
     @precondition(lambda self: isinstance(self.handles[0], oz.Group))
     @rule(
-        handle=HANDLES,
         aliases=st.tuples(ALIASES, ALIASES),
-        how=st.sampled_from(["copy_all", "copy_store", "convert"]),
         zarr_format=st.sampled_from(FORMATS),
         settings=SETTINGS,
     )
     def copy_everything_onto_itself(
-        self,
-        handle: int,
-        aliases: tuple[int, int],
-        how: str,
-        zarr_format: Any,
-        settings: Settings,
+        self, aliases: tuple[int, int], zarr_format: Any, settings: Settings
     ) -> None:
         source, target = self.alias(aliases[0], writable=False), self.alias(aliases[1])
         with self.configured(settings):
             try:
-                if how == "copy_all":
-                    copying.copy_all(
-                        oz.open(source, zarr_format=self.format),
-                        self.handles[handle],
-                        if_exists="replace",
-                    )
-                elif how == "copy_store":
-                    copying.copy_store(source, target, if_exists="replace")
-                else:
-                    oz.convert(source, target, zarr_format=zarr_format, overwrite=True)
+                oz.convert(source, target, zarr_format=zarr_format, overwrite=True)
             except oz.OmnizarrError:
                 self.refused()
                 return
-        if how == "convert":
-            self.model.format, self.consolidated = zarr_format, False
-        elif how == "copy_store":
-            self.unchanged()
-            return
+        self.model.format, self.consolidated = zarr_format, False
         self.model.check(self.store, exact=False)
         for path in self.model.nodes:  # byte orders, and what is said of fill values
             self.take_over(path)

@@ -36,7 +36,7 @@ from omnizarr.errors import (
 )
 from omnizarr.extension import cast, to_named, without_checksums
 from omnizarr.interop.xarray.read import missing_values, variable
-from omnizarr.interop.zarr.config import own_options
+from omnizarr.interop.zarr.library import own_options
 
 _OPTIONS = {
     "chunks", "shards", "filters", "serializer", "compressors", "compressor", "order",

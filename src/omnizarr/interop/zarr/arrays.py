@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any, Self
 
 import numpy as np
@@ -13,42 +13,66 @@ from omnizarr import Array
 from omnizarr.codecs import bind_codec
 from omnizarr.codecs.specify import memory_order, pipeline
 from omnizarr.errors import OmnizarrError, SelectionError
-from omnizarr.formats import by_name
 from omnizarr.hierarchy import chunks as stored_chunks
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.node import node_from_description
 from omnizarr.indexing import axis_plan, block_plan, mask_plan, plan, point_plan
-from omnizarr.interop.zarr import library, metadata, nodes, stores
-from omnizarr.interop.zarr.config import array_config, handle_config
-from omnizarr.interop.zarr.errors import (
-    translate_methods,
-    translated,
-    translating,
-    warn,
-)
+from omnizarr.interop.zarr import library, nodes
+from omnizarr.interop.zarr.errors import translate_methods, translated, warn
+from omnizarr.interop.zarr.library import array_config
 from omnizarr.model import Named
 
 
-@dataclass(frozen=True)
-class ZarrArrayInfo:
-    """The fields of zarr-python's summary, for use without it."""
+def basic_plan(grid: Any, selection: Any) -> Any:
+    """Return the plan for integers and slices; raise for lists and masks."""
+    for item in selection if isinstance(selection, tuple) else (selection,):
+        if not (isinstance(item, slice) or item is Ellipsis or np.ndim(item) == 0):
+            raise SelectionError(
+                f"a basic selection has integers, slices and '...', got {type(item).__name__};"
+                " use oindex, vindex or brackets for lists and masks"
+            )
+    return plan(grid, selection)
 
-    _zarr_format: Any
-    _data_type: Any
-    _fill_value: Any
-    _shape: tuple[int, ...]
-    _order: str
-    _read_only: bool
-    _store_type: str
-    _shard_shape: Any = None
-    _chunk_shape: Any = None
-    _filters: tuple[Any, ...] = ()
-    _serializer: Any = None
-    _compressors: tuple[Any, ...] = ()
-    _count_bytes: int | None = None
-    _count_bytes_stored: int | None = None
-    _count_chunks_initialized: int | None = None
-    _type: str = "Array"
+
+def _with_fields(selection: Any, names: Any) -> Any:
+    """Add names of fields to a selection; None and an empty list add nothing."""
+    if names is None or names == []:
+        return selection
+    names = [names] if isinstance(names, str) else list(names)
+    items = selection if isinstance(selection, tuple) else (selection,)
+    return (*items, *names) if len(names) == 1 else (*items, names)
+
+
+def _getter(planner: Any, by: str) -> Any:
+    def get(
+        self: Any,
+        selection: Any = ...,
+        *,
+        out: Any = None,
+        fields: Any = None,
+        prototype: Any = None,
+        mask: Any = None,
+    ) -> Any:
+        chosen = selection if mask is None else mask
+        return self._read(planner, _with_fields(chosen, fields), out)
+
+    get.__doc__ = f"Return elements by {by}."
+    return get
+
+
+def _setter(planner: Any, by: str) -> Any:
+    def set(
+        self: Any,
+        selection: Any = ...,
+        value: Any = None,
+        *,
+        fields: Any = None,
+        prototype: Any = None,
+        mask: Any = None,
+    ) -> None:
+        chosen = selection if mask is None else mask
+        self._write(planner, _with_fields(chosen, fields), value)
+
+    set.__doc__ = f"Store values by {by}."
+    return set
 
 
 class ZarrArray(nodes.ZarrNode, Array):
@@ -60,9 +84,8 @@ class ZarrArray(nodes.ZarrNode, Array):
         """Take over an `AsyncArray`, or open the array at a store and path."""
         blocking = getattr(_async_array, "blocking", None)
         if blocking is None and hasattr(_async_array, "store_path"):  # of zarr-python itself
-            blocking = from_metadata(
-                _async_array.metadata, _async_array.store_path, _async_array.config
-            )
+            blocking = ZarrArray.described(_async_array.metadata, _async_array.store_path)
+            blocking._use(_async_array.config)
         if blocking is None:
             Array.__init__(self, _async_array, *args, **options)
         else:
@@ -75,23 +98,8 @@ class ZarrArray(nodes.ZarrNode, Array):
     def _use(self, runtime: Any) -> None:
         """Use zarr-python's settings."""
         self._runtime = runtime
-        stored = self._stored_order if self._has_order else None
-        self._configure(handle_config(runtime, stored))
-
-    @property
-    def _stored_order(self) -> str:
-        return memory_order(self._model)
-
-    @property
-    def _has_order(self) -> bool:
-        """True if the order of elements is that of the metadata."""
-        fields = metadata.FIELDS.get(self.zarr_format)
-        return fields is not None and fields.has_order
-
-    def _describe(self) -> Any:
-        return metadata.array_metadata(self._location, self._model, self._bound)
-
-    # The awaitable form
+        stored = memory_order(self._model) if self.zarr_format == 2 else None
+        self._configure(library.handle_config(runtime, stored))
 
     @property
     def async_array(self) -> Any:
@@ -105,31 +113,36 @@ class ZarrArray(nodes.ZarrNode, Array):
 
     # Codecs and settings
 
-    @property
-    def _theirs(self) -> bool:
-        """True if the metadata are those of zarr-python."""
-        return not isinstance(self.metadata, metadata.PlainMetadata)
+    def _codecs(self, part: str, kind: str) -> tuple[Any, ...]:
+        """Return the codecs of one part; for shards, those of the chunks inside."""
+        if not self._theirs:
+            return own_codecs(self._model, part)
+        codecs = self.metadata.codecs
+        if len(codecs) == 1 and isinstance(codecs[0], library.module("zarr.codecs").ShardingCodec):
+            codecs = codecs[0].codecs
+        wanted = getattr(library.module("zarr.abc.codec"), kind)
+        return tuple(codec for codec in codecs if isinstance(codec, wanted))
 
     @property
     def filters(self) -> tuple[Any, ...]:
         """The codecs on arrays: objects of numcodecs in version 2, else of `zarr.codecs`."""
-        if not self._theirs:
-            return own_codecs(self._model, "filters")
-        return metadata.FIELDS[self.zarr_format].filters(self.metadata)
+        if self.zarr_format == 2 and self._theirs:
+            return tuple(self.metadata.filters or ())
+        return self._codecs("filters", "ArrayArrayCodec")
 
     @property
     def serializer(self) -> Any:
         """The codec from array to bytes; None in version 2."""
-        if not self._theirs:
-            return next(iter(own_codecs(self._model, "serializer")), None)
-        return metadata.FIELDS[self.zarr_format].serializer(self.metadata)
+        if self.zarr_format == 2 and self._theirs:
+            return None
+        return next(iter(self._codecs("serializer", "ArrayBytesCodec")), None)
 
     @property
     def compressors(self) -> tuple[Any, ...]:
         """The codecs on bytes: objects of numcodecs in version 2, else of `zarr.codecs`."""
-        if not self._theirs:
-            return own_codecs(self._model, "compressors")
-        return metadata.FIELDS[self.zarr_format].compressors(self.metadata)
+        if self.zarr_format == 2 and self._theirs:
+            return () if self.metadata.compressor is None else (self.metadata.compressor,)
+        return self._codecs("compressors", "BytesBytesCodec")
 
     @property
     def codecs(self) -> Any:
@@ -142,13 +155,12 @@ class ZarrArray(nodes.ZarrNode, Array):
         warn("Use Array.compressors instead.", "ZarrDeprecationWarning")
         if self.zarr_format != 2:  # the words of zarr-python
             raise TypeError("`compressor` is not available for Zarr format 3 arrays.")
-        found = self.compressors
-        return found[0] if found else None
+        return next(iter(self.compressors), None)
 
     @property
     def order(self) -> str:
         """The order of elements in version 2, else that of values that were read."""
-        return self._stored_order if self._has_order else str(self._runtime.order)
+        return memory_order(self._model) if self.zarr_format == 2 else str(self._runtime.order)
 
     @property
     def config(self) -> Any:
@@ -158,8 +170,10 @@ class ZarrArray(nodes.ZarrNode, Array):
     def with_config(self, config: Any) -> Self:
         """Return another handle of the array with other settings."""
         handle = type(self).adopt(self)
-        given = {**_as_dict(self._runtime), **config} if isinstance(config, dict) else config
-        handle._use(array_config(given))
+        if isinstance(config, dict):
+            now = {f.name: getattr(self._runtime, f.name) for f in fields(self._runtime)}
+            config = {**now, **config}
+        handle._use(array_config(config))
         return handle
 
     @property
@@ -178,13 +192,13 @@ class ZarrArray(nodes.ZarrNode, Array):
     def __bool__(self) -> bool:
         return True  # also of arrays without elements, as in zarr-python
 
-    # Reading
+    # Reading and writing
 
-    @translating("array")
+    @translated("array")
     def __getitem__(self, selection: Any) -> Any:
         return self._as_array(super().__getitem__(selection))
 
-    @translating("array")
+    @translated("array")
     def _read(self, *args: Any, **options: Any) -> Any:
         return self._as_array(super()._read(*args, **options))
 
@@ -197,67 +211,27 @@ class ZarrArray(nodes.ZarrNode, Array):
         found[()] = values
         return found
 
-    # Selections
+    get_basic_selection = _getter(basic_plan, "integers and slices")
+    set_basic_selection = _setter(basic_plan, "integers and slices")
+    get_orthogonal_selection = _getter(axis_plan, "a list, mask, slice or integer for each axis")
+    set_orthogonal_selection = _setter(axis_plan, "a list, mask, slice or integer for each axis")
+    get_coordinate_selection = _getter(point_plan, "lists of positions, one for each axis")
+    set_coordinate_selection = _setter(point_plan, "lists of positions, one for each axis")
+    get_mask_selection = _getter(mask_plan, "a mask of the whole shape")
+    set_mask_selection = _setter(mask_plan, "a mask of the whole shape")
+    get_block_selection = _getter(block_plan, "the coordinates of chunks in the grid")
+    set_block_selection = _setter(block_plan, "the coordinates of chunks in the grid")
 
-    def get_basic_selection(
-        self, selection: Any = ..., *, out: Any = None, fields: Any = None, prototype: Any = None
-    ) -> Any:
-        """Return elements by integers and slices."""
-        return self._read(basic_plan, with_fields(selection, fields), out)
+    @translated()
+    def resize(self, *new_shape: Any, outside: Any = "erase-chunks", **named: Any) -> None:
+        """Change the shape; chunks outside a smaller shape are erased, as zarr-python does."""
+        given = named.pop("new_shape", None)
+        if named:
+            raise TypeError(f"resize() got an unexpected keyword argument {next(iter(named))!r}")
+        super().resize(*((given,) if given is not None else new_shape), outside=outside)
 
-    def set_basic_selection(
-        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
-    ) -> None:
-        """Store values by integers and slices."""
-        self._write(basic_plan, with_fields(selection, fields), value)
-
-    def get_orthogonal_selection(
-        self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
-    ) -> Any:
-        """Return elements by a list, mask, slice or integer for each axis."""
-        return self._read(axis_plan, with_fields(selection, fields), out)
-
-    def set_orthogonal_selection(
-        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
-    ) -> None:
-        """Store values by a list, mask, slice or integer for each axis."""
-        self._write(axis_plan, with_fields(selection, fields), value)
-
-    def get_coordinate_selection(
-        self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
-    ) -> Any:
-        """Return elements by lists of positions, one for each axis."""
-        return self._read(point_plan, with_fields(selection, fields), out)
-
-    def set_coordinate_selection(
-        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
-    ) -> None:
-        """Store values by lists of positions, one for each axis."""
-        self._write(point_plan, with_fields(selection, fields), value)
-
-    def get_mask_selection(
-        self, mask: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
-    ) -> Any:
-        """Return elements by a mask of the whole shape."""
-        return self._read(mask_plan, with_fields(mask, fields), out)
-
-    def set_mask_selection(
-        self, mask: Any, value: Any, *, fields: Any = None, prototype: Any = None
-    ) -> None:
-        """Store values by a mask of the whole shape."""
-        self._write(mask_plan, with_fields(mask, fields), value)
-
-    def get_block_selection(
-        self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
-    ) -> Any:
-        """Return elements by the coordinates of chunks in the grid."""
-        return self._read(block_plan, with_fields(selection, fields), out)
-
-    def set_block_selection(
-        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
-    ) -> None:
-        """Store values by the coordinates of chunks in the grid."""
-        self._write(block_plan, with_fields(selection, fields), value)
+    def _check_names(self, attributes: dict[str, Any]) -> None:
+        """Accept any names of dimensions in attributes, as zarr-python does."""
 
     # Counting
 
@@ -304,52 +278,27 @@ class ZarrArray(nodes.ZarrNode, Array):
             for coords, _ in stored_chunks.stored_keys(self._data)
         )
 
-    def _iter_chunk_coords(
-        self, *, origin: Any = None, selection_shape: Any = None
-    ) -> Iterator[tuple[int, ...]]:
-        yield from _coordinates(self._chunk_grid_shape, origin, selection_shape)
+    def _iter_chunk_coords(self, **part: Any) -> Iterator[tuple[int, ...]]:
+        return _coordinates(self.cdata_shape, **part)
 
-    def _iter_shard_coords(
-        self, *, origin: Any = None, selection_shape: Any = None
-    ) -> Iterator[tuple[int, ...]]:
-        yield from _coordinates(self._shard_grid_shape, origin, selection_shape)
+    def _iter_shard_coords(self, **part: Any) -> Iterator[tuple[int, ...]]:
+        return _coordinates(self._shard_grid_shape, **part)
 
-    def _iter_shard_keys(self, *, origin: Any = None, selection_shape: Any = None) -> Iterator[str]:
+    def _iter_shard_keys(self, **part: Any) -> Iterator[str]:
         start = len(self._bound.prefix)
-        for coords in _coordinates(self._shard_grid_shape, origin, selection_shape):
-            yield self.chunk_key(coords)[start:]
+        return (self.chunk_key(coords)[start:] for coords in self._iter_shard_coords(**part))
 
-    def _iter_chunk_regions(
-        self, *, origin: Any = None, selection_shape: Any = None
-    ) -> Iterator[tuple[slice, ...]]:
-        yield from _regions(
-            self.chunks,
-            self.shape,
-            self._iter_chunk_coords(origin=origin, selection_shape=selection_shape),
-        )
+    def _iter_chunk_regions(self, **part: Any) -> Iterator[tuple[slice, ...]]:
+        return (self._region(self.chunks, coords) for coords in self._iter_chunk_coords(**part))
 
-    def _iter_shard_regions(
-        self, *, origin: Any = None, selection_shape: Any = None
-    ) -> Iterator[tuple[slice, ...]]:
-        shape = self.chunks if self.shards is None else self.shards
-        yield from _regions(
-            shape,
-            self.shape,
-            self._iter_shard_coords(origin=origin, selection_shape=selection_shape),
-        )
+    def _iter_shard_regions(self, **part: Any) -> Iterator[tuple[slice, ...]]:
+        sizes = self.shards or self.chunks
+        return (self._region(sizes, coords) for coords in self._iter_shard_coords(**part))
 
-    # Changing
-
-    def resize(self, *new_shape: Any, outside: Any = "erase-chunks", **named: Any) -> None:
-        """Change the shape; chunks outside a smaller shape are erased, as zarr-python does."""
-        given = named.pop("new_shape", None)
-        if named:
-            raise TypeError(f"resize() got an unexpected keyword argument {next(iter(named))!r}")
-        with translated():
-            super().resize(*((given,) if given is not None else new_shape), outside=outside)
-
-    def _check_names(self, attributes: dict[str, Any]) -> None:
-        """Accept any names of dimensions in attributes, as zarr-python does."""
+    def _region(self, sizes: tuple[int, ...], coords: tuple[int, ...]) -> tuple[slice, ...]:
+        """Return the slices of a chunk, cut at the end of the array."""
+        sides = zip(coords, sizes, self.shape, strict=True)
+        return tuple(slice(c * size, min((c + 1) * size, length), 1) for c, size, length in sides)
 
     # Opening
 
@@ -368,7 +317,7 @@ class ZarrArray(nodes.ZarrNode, Array):
     @classmethod
     def from_dict(cls, store_path: Any, data: Any) -> Self:
         """Return the array that metadata describe, without reading any."""
-        return cls.adopt(from_metadata(data, store_path))
+        return cls.described(data, store_path)
 
     # Summaries
 
@@ -382,16 +331,13 @@ class ZarrArray(nodes.ZarrNode, Array):
         return self._info(self._nshards_initialized, self.nbytes_stored())
 
     def _info(self, count_chunks: int | None = None, count_bytes: int | None = None) -> Any:
-        kind: Any = ZarrArrayInfo
-        if library.is_installed():
-            kind = library.module("zarr.core._info").ArrayInfo
-        return kind(
+        return library.module("zarr.core._info").ArrayInfo(
             _zarr_format=self.zarr_format,
             _data_type=self._zdtype,
             _fill_value=self.fill_value,
             _shape=self.shape,
             _order=self.order,
-            _shard_shape=_shape_text(self.shards),
+            _shard_shape="<variable>" if _is_variable(self.shards) else self.shards,
             _chunk_shape=None if _is_variable(self.chunks) else self.chunks,
             _read_only=self.read_only,
             _compressors=self.compressors,
@@ -405,10 +351,10 @@ class ZarrArray(nodes.ZarrNode, Array):
 
     @property
     def _zdtype(self) -> Any:
-        """The data type of zarr-python, or the NumPy type without it."""
+        """The data type of zarr-python, or the NumPy type if it has none."""
         if not self._theirs:
             return self.dtype
-        return metadata.FIELDS[self.zarr_format].data_type(self.metadata)
+        return self.metadata.dtype if self.zarr_format == 2 else self.metadata.data_type
 
     def __repr__(self) -> str:
         return f"<Array {self.store_path} shape={self.shape} dtype={self.dtype}>"
@@ -422,24 +368,7 @@ class ZarrArray(nodes.ZarrNode, Array):
 
 
 ZarrArray.__name__ = "Array"  # as programs for zarr-python read it
-translate_methods(
-    ZarrArray,
-    ("__setitem__", "read", "append", "_write", "refresh"),
-    "array",
-)
-
-
-def from_metadata(data: Any, store_path: Any, runtime: Any = None) -> ZarrArray:
-    """Return the array that metadata describe, without reading any."""
-    target = stores.locate(store_path)
-    if isinstance(data, Mapping) and library.is_installed():
-        data = metadata.parse(data)
-    node, name = node_from_description(target.path, data)
-    made = ZarrArray.__new__(ZarrArray)
-    made._set_model(Location(target.store, target.path, by_name(name or 3)), node)
-    made._given = target.given
-    made._use(array_config(runtime))
-    return made
+translate_methods(ZarrArray, ("__setitem__", "read", "append", "_write", "refresh"), "array")
 
 
 def own_codecs(model: Any, part: str) -> tuple[Any, ...]:
@@ -456,41 +385,13 @@ def _bound_codec(codec: Named) -> Any:
         return codec
 
 
-def basic_plan(grid: Any, selection: Any) -> Any:
-    """Return the plan for integers and slices; raise for lists and masks."""
-    for item in selection if isinstance(selection, tuple) else (selection,):
-        if not (isinstance(item, slice) or item is Ellipsis or np.ndim(item) == 0):
-            raise SelectionError(
-                f"a basic selection has integers, slices and '...', got {type(item).__name__};"
-                " use oindex, vindex or brackets for lists and masks"
-            )
-    return plan(grid, selection)
-
-
-def with_fields(selection: Any, fields: Any) -> Any:
-    """Add names of fields to a selection; None and an empty list add nothing."""
-    if fields is None or fields == []:
-        return selection
-    names = [fields] if isinstance(fields, str) else list(fields)
-    items = selection if isinstance(selection, tuple) else (selection,)
-    return (*items, *names) if len(names) == 1 else (*items, names)
-
-
 def _is_variable(shape: Any) -> bool:
     """Return True for the lengths along each axis of a rectilinear grid."""
     return any(isinstance(n, tuple) for n in shape or ())
 
 
-def _shape_text(shards: Any) -> Any:
-    return "<variable>" if _is_variable(shards) else shards
-
-
-def _as_dict(runtime: Any) -> dict[str, Any]:
-    return {f.name: getattr(runtime, f.name) for f in fields(runtime)}
-
-
 def _coordinates(
-    counts: tuple[int, ...], origin: Any, selection_shape: Any
+    counts: tuple[int, ...], *, origin: Any = None, selection_shape: Any = None
 ) -> Iterator[tuple[int, ...]]:
     """Yield the coordinates in a part of a grid, the last axis first."""
     start = (0,) * len(counts) if origin is None else tuple(origin)
@@ -499,14 +400,3 @@ def _coordinates(
         lengths = tuple(n - s for n, s in zip(counts, start, strict=True))
     for offset in np.ndindex(*lengths):
         yield tuple(s + o for s, o in zip(start, offset, strict=True))
-
-
-def _regions(
-    sizes: tuple[int, ...], shape: tuple[int, ...], coordinates: Iterable[tuple[int, ...]]
-) -> Iterator[tuple[slice, ...]]:
-    """Yield the slices of the chunks at coordinates, cut at the end of the array."""
-    for coords in coordinates:
-        yield tuple(
-            slice(c * size, min((c + 1) * size, length), 1)
-            for c, size, length in zip(coords, sizes, shape, strict=True)
-        )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from omnizarr import aio
@@ -25,36 +25,42 @@ def wrapped(value: Any) -> Any:
     return value
 
 
-def _plain(value: Any) -> Any:
+def _blocking(value: Any) -> Any:
     """Return the blocking form of a node; other values unchanged."""
     return value.blocking if isinstance(value, _ZarrAsyncNode) else value
 
 
-def _method(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-    async def call(self: Any, *args: Any, **options: Any) -> Any:
-        return wrapped(await aio.run(getattr(self.blocking, name), *args, **options))
+def awaitable(function: Callable[..., Any], streams: bool = False) -> Callable[..., Any]:
+    """Return the awaitable form of a function; one that yields becomes an async iterator."""
+    if streams or inspect.isgeneratorfunction(function):
 
-    call.__name__, call.__doc__ = name, _description(name)
+        @functools.wraps(function)
+        async def iterate(*args: Any, **options: Any) -> AsyncIterator[Any]:
+            plain = tuple(map(_blocking, args))
+            for item in await aio.run(lambda: list(function(*plain, **options))):
+                yield wrapped(item)
+
+        return iterate
+
+    @functools.wraps(function)
+    async def call(*args: Any, **options: Any) -> Any:
+        plain = tuple(map(_blocking, args))
+        named = {name: _blocking(value) for name, value in options.items()}
+        return wrapped(await aio.run(function, *plain, **named))
+
     return call
 
 
-def _description(name: str) -> str:
-    """Return the docstring of a blocking method."""
-    for node in (arrays.ZarrArray, groups.ZarrGroup):
-        found = inspect.getdoc(getattr(node, name, None))
-        if found:
-            return found
-    return f"Await `{name}`."
+def _method(name: str, streams: bool = False) -> Callable[..., Any]:
+    """Return the awaitable form of a method of arrays or groups, whichever have it."""
 
+    def method(self: Any, *args: Any, **options: Any) -> Any:
+        return getattr(self, name)(*args, **options)
 
-def _stream(name: str) -> Callable[..., AsyncIterator[Any]]:
-    async def iterate(self: Any, *args: Any, **options: Any) -> AsyncIterator[Any]:
-        function = getattr(self.blocking, name)
-        for item in await aio.run(lambda: list(function(*args, **options))):
-            yield wrapped(item)
-
-    iterate.__name__, iterate.__doc__ = name, _description(name)
-    return iterate
+    method.__name__ = name
+    found = (getattr(cls, name, None) for cls in (arrays.ZarrArray, groups.ZarrGroup))
+    method.__doc__ = next(filter(None, map(inspect.getdoc, found)), f"Await `{name}`.")
+    return awaitable(method, streams)
 
 
 class _ZarrAsyncNode:
@@ -67,11 +73,6 @@ class _ZarrAsyncNode:
         """A copy of the attributes; `update_attributes` changes them."""
         found: dict[str, Any] = self.blocking.attrs.asdict()
         return found
-
-    @property
-    def info(self) -> Any:
-        """A summary of the metadata."""
-        return self.blocking.info
 
     def __getattr__(self, name: str) -> Any:
         if name == "blocking" or (name.startswith("__") and name.endswith("__")):
@@ -116,7 +117,9 @@ class ZarrAsyncArray(_ZarrAsyncNode):
 
     def __getattr__(self, name: str) -> Any:
         if name == "blocking" and "_given" in vars(self):  # made on first use
-            found = vars(self)["blocking"] = arrays.from_metadata(*self._pending)
+            data, store_path, config = self._pending
+            found = vars(self)["blocking"] = arrays.ZarrArray.described(data, store_path)
+            found._use(library.array_config(config))
             return found
         return super().__getattr__(name)
 
@@ -204,28 +207,15 @@ class ZarrAsyncArray(_ZarrAsyncNode):
     @property
     def oindex(self) -> Any:
         """Select with a list, mask, slice or integer for each axis separately."""
-        if library.is_installed():
-            return library.module("zarr.core.indexing").AsyncOIndex(self)
-        return _AsyncSelector(self.get_orthogonal_selection)
+        return library.module("zarr.core.indexing").AsyncOIndex(self)
 
     @property
     def vindex(self) -> Any:
         """Select single points by lists of positions, or by a mask of the whole shape."""
-        if library.is_installed():
-            return library.module("zarr.core.indexing").AsyncVIndex(self)
-        return _AsyncSelector(lambda s: aio.run(lambda: self.blocking.vindex[s]))
+        return library.module("zarr.core.indexing").AsyncVIndex(self)
 
     def __repr__(self) -> str:
         return f"<AsyncArray {self.store_path} shape={self.shape} dtype={self.dtype}>"
-
-
-class _AsyncSelector:
-    def __init__(self, read: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
-        self._read = read
-
-    async def getitem(self, selection: Any) -> Any:
-        """Return the selected elements."""
-        return await self._read(selection)
 
 
 def _original() -> Any:
@@ -254,7 +244,7 @@ class ZarrAsyncGroup(_ZarrAsyncNode):
         if blocking is None:
             if store_path is None:
                 raise TypeError("AsyncGroup needs metadata and a store_path")
-            blocking = groups.from_metadata(metadata, store_path)
+            blocking = groups.ZarrGroup.described(metadata, store_path)
         vars(self)["blocking"] = blocking
 
     @property
@@ -262,18 +252,10 @@ class ZarrAsyncGroup(_ZarrAsyncNode):
         return self
 
     @classmethod
-    async def open(
-        cls, store: Any, zarr_format: Any = 3, use_consolidated: bool | str | None = None
-    ) -> Any:
+    async def open(cls, store: Any, zarr_format: Any = 3, **options: Any) -> Any:
         """Open the group at a store or store path."""
-        return wrapped(
-            await aio.run(
-                opening.open_existing_group,
-                store,
-                zarr_format=zarr_format,
-                use_consolidated=use_consolidated,
-            )
-        )
+        opened = awaitable(opening.open_existing_group)
+        return await opened(store, zarr_format=zarr_format, **options)
 
     @classmethod
     async def from_store(cls, store: Any, **options: Any) -> Any:
@@ -289,62 +271,24 @@ class ZarrAsyncGroup(_ZarrAsyncNode):
     setitem = _method("__setitem__")
     delitem = _method("__delitem__")
     contains = _method("__contains__")
-    get = _method("get")
-    get_array = _method("get_array")
-    get_group = _method("get_group")
-    nmembers = _method("nmembers")
-    members = _stream("members")
-    keys = _stream("keys")
-    arrays = _stream("arrays")
-    groups = _stream("groups")
-    array_keys = _stream("array_keys")
-    group_keys = _stream("group_keys")
-    array_values = _stream("array_values")
-    group_values = _stream("group_values")
-    create_hierarchy = _stream("create_hierarchy")
-    create_group = _method("create_group")
-    create_array = _method("create_array")
-    create_dataset = _method("create_dataset")
-    require_group = _method("require_group")
-    require_groups = _method("require_groups")
-    require_array = _method("require_array")
-    require_dataset = _method("require_dataset")
-    empty = _method("empty")
-    zeros = _method("zeros")
-    ones = _method("ones")
-    full = _method("full")
-    empty_like = _method("empty_like")
-    zeros_like = _method("zeros_like")
-    ones_like = _method("ones_like")
-    full_like = _method("full_like")
-    move = _method("move")
-    tree = _method("tree")
 
     def __repr__(self) -> str:
         return f"<AsyncGroup {self.store_path}>"
 
 
 ZarrAsyncArray.__name__, ZarrAsyncGroup.__name__ = "AsyncArray", "AsyncGroup"
-
-
-def awaitable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the awaitable form of a function; one that yields becomes an async iterator."""
-    if inspect.isgeneratorfunction(function):
-
-        @functools.wraps(function)
-        async def iterate(*args: Any, **options: Any) -> AsyncIterator[Any]:
-            for item in await aio.run(lambda: list(function(*args, **options))):
-                yield wrapped(item)
-
-        return iterate
-
-    @functools.wraps(function)
-    async def call(*args: Any, **options: Any) -> Any:
-        plain = tuple(map(_plain, args))
-        named = {name: _plain(value) for name, value in options.items()}
-        return wrapped(await aio.run(function, *plain, **named))
-
-    return call
+_AWAITED = (
+    *("get", "get_array", "get_group", "nmembers", "create_group", "create_array"),
+    *("create_dataset", "require_group", "require_groups", "require_array", "require_dataset"),
+    *("empty", "zeros", "ones", "full", "empty_like", "zeros_like", "ones_like", "full_like"),
+    *("move", "tree"),
+)
+_ITERATED = (
+    *("members", "keys", "arrays", "groups", "array_keys", "group_keys", "array_values"),
+    *("group_values", "create_hierarchy"),
+)
+for _name in (*_AWAITED, *_ITERATED):
+    setattr(ZarrAsyncGroup, _name, _method(_name, _name in _ITERATED))
 
 
 # The functions of ``zarr.api.asynchronous``.

@@ -14,7 +14,7 @@ from omnizarr.codecs.specify import to_named
 from omnizarr.data_types import bind as bind_type
 from omnizarr.data_types import describe
 from omnizarr.errors import InvalidMetadata
-from omnizarr.interop.zarr import config, library
+from omnizarr.interop.zarr import library
 from omnizarr.model import Named
 from omnizarr.model.node import PREFIX
 
@@ -155,7 +155,7 @@ def _array_spec(spec: Spec) -> Any:
         shape=spec.shape,
         dtype=dtype,
         fill_value=spec.fill[()],
-        config=config.array_config(),
+        config=library.array_config(),
         prototype=library.module("zarr.core.buffer").default_buffer_prototype(),
     )
 

@@ -1,8 +1,8 @@
 """Create arrays and groups as zarr-python does.
 
-With zarr-python installed, it makes the metadata of new arrays from their options (`describe`), so
-that they are what it would have stored; omnizarr stores them and everything else. Without it,
-options and defaults are omnizarr's.
+zarr-python makes the metadata of new arrays from their options (`describe`), so that they are what
+it would have stored; omnizarr stores them and everything else. In versions of the format that
+zarr-python does not have, options and defaults are omnizarr's.
 """
 
 from __future__ import annotations
@@ -13,25 +13,28 @@ from typing import Any
 
 import numpy as np
 
+import omnizarr
 from omnizarr import Array, errors
-from omnizarr.errors import InvalidArgument
-from omnizarr.formats import by_name
-from omnizarr.hierarchy import create as hierarchy
+from omnizarr.bulk.boxes import item_bytes, stored_axes
+from omnizarr.errors import InvalidArgument, InvalidMetadata
+from omnizarr.formats import NAMES, by_name
 from omnizarr.hierarchy.build import build, make_array, store_array
 from omnizarr.hierarchy.group import make_group
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import node_from_description
-from omnizarr.hierarchy.selection import ArrayConfig, as_source
-from omnizarr.interop.zarr import config, copying, library
+from omnizarr.hierarchy.selection import as_source
+from omnizarr.indexing import boxes
+from omnizarr.interop.zarr import library
 from omnizarr.interop.zarr.arrays import ZarrArray
 from omnizarr.interop.zarr.codecs import to_zarr
-from omnizarr.interop.zarr.config import one_version, own_options
-from omnizarr.interop.zarr.errors import translated
+from omnizarr.interop.zarr.errors import translated, warn
 from omnizarr.interop.zarr.groups import ZarrGroup
+from omnizarr.interop.zarr.library import configured, default_format, own_options
 from omnizarr.interop.zarr.nodes import facade, with_text_keys
 from omnizarr.interop.zarr.stores import ZarrPlace, ZarrTarget, locate
 from omnizarr.model import ArrayModel
 
+COPY_BYTES = 2**26  # copied at a time, unless a chunk is larger
 # The options of an array from data that is not like them.
 _AUTO: dict[str, Any] = {
     **dict.fromkeys(("chunks", "filters", "compressors", "serializer"), "auto"),
@@ -39,10 +42,41 @@ _AUTO: dict[str, Any] = {
 }
 _CODECS = ("compressors", "compressor", "filters", "serializer", "codecs", "object_codec")
 # Options that are not described in metadata.
-_ABOUT_STORING = ("overwrite", "config", "write_data", "write_empty_chunks")
+_ABOUT_STORING = ("overwrite", "config", "write_data", "write_empty_chunks", "data")
 
 
-# New arrays
+# Options
+
+
+@translated()
+def one_version(zarr_format: Any, zarr_version: Any) -> Any:
+    """Return the format; `zarr_version` is a deprecated name for it."""
+    known = (None, *NAMES, *(int(name) for name in NAMES if name.isdigit()))
+    if zarr_format not in known:
+        raise InvalidMetadata(
+            f"Invalid value for 'zarr_format'. Expected '2, 3, or None'. Got '{zarr_format}'."
+        )
+    if zarr_version is None:
+        return zarr_format
+    if zarr_format is not None and zarr_format != zarr_version:
+        raise ValueError(
+            f"zarr_format {zarr_format} does not match zarr_version {zarr_version}, please only"
+            " set one"
+        )
+    warn("zarr_version is deprecated, use zarr_format", "ZarrDeprecationWarning")
+    return zarr_version
+
+
+def warn_of_unused(options: dict[str, Any]) -> None:
+    """Warn of options without effect; raise for unknown ones."""
+    for name, value in options.items():
+        if name not in library.UNUSED:
+            raise TypeError(f"got an unexpected keyword argument {name!r}")
+        if value is not None:
+            warn(f"{name} is not yet implemented", "ZarrRuntimeWarning")
+
+
+# Arrays
 
 
 def describe(function: str, options: dict[str, Any]) -> Any:
@@ -58,12 +92,17 @@ def _store_new(
     target: ZarrTarget, function: str, options: dict[str, Any], data: Any, overwrite: bool
 ) -> ZarrArray:
     """Store a new array that options of a function of zarr-python describe."""
-    runtime = config.array_config(options.get("config"))
+    runtime = library.array_config(options.get("config"))
     keep = options.get("write_empty_chunks")
     if keep is not None:
         runtime = replace(runtime, write_empty_chunks=keep)
-    if not library.is_installed() or options.get("zarr_format") not in (None, 2, 3):
-        return _store_with_own_options(target, options, data, overwrite, runtime)
+    if options.get("zarr_format") not in (None, 2, 3):
+        given = own_options({k: v for k, v in options.items() if k not in _ABOUT_STORING})
+        shape, dtype = given.pop("shape", None), given.pop("dtype", None)
+        location = Location(target.store, target.path, by_name(given.pop("zarr_format")))
+        source = options.get("data", data)
+        own = make_array(location, shape, dtype, source, overwrite, given, data is not None)  # type: ignore[arg-type]
+        return ZarrArray.adopt(own, target.given, _runtime=runtime)
     version = options.get("zarr_format") or 3
     options = {
         name: to_zarr(value, version) if name in _CODECS else value
@@ -74,55 +113,31 @@ def _store_new(
     if not isinstance(node, ArrayModel):
         raise InvalidArgument("the options describe no array")
     location = Location(target.store, target.path, by_name(name or 3))
-    own = config.handle_config(runtime, None)
-    if _is_stored(data):
-        stored = _copied(location, node, data, overwrite, own)
+    config = library.handle_config(runtime, None)
+    if isinstance(data, Array) or hasattr(data, "async_array"):  # it may not fit into memory
+        operation = "copying an array"
+        with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
+            stored = store_array(staged, node, None, False, config)
+            _copy_values(data, stored)
+        stored = Array.at(location, stored._model)
     else:
         values = None if data is None else as_source(data)
-        stored = store_array(location, node, values, overwrite, own)
-    _warn_of_order(metadata)
-    # The metadata have what is not stored, such as the order in which chunks are written.
-    described = (stored._model, None, metadata)
-    return ZarrArray.adopt(stored, target.given, _runtime=runtime, _described=described)
-
-
-def _warn_of_order(metadata: Any) -> None:
-    """Warn of an order of chunks in shards that only zarr-python writes."""
+        stored = store_array(location, node, values, overwrite, config)
     for codec in getattr(metadata, "codecs", ()):
         if getattr(codec, "subchunk_write_order", None) == "colexicographic":
             errors.warn(
                 "subchunk_write_order='colexicographic' has no effect here: chunks in a shard are"
                 " stored in the order of their index, the last axis first"
             )
+    # The metadata have what is not stored, such as the order in which chunks are written.
+    described = (stored._model, None, metadata)
+    return ZarrArray.adopt(stored, target.given, _runtime=runtime, _described=described)
 
 
-def _is_stored(data: Any) -> bool:
-    """Return True for arrays of either library, which may be larger than the memory."""
-    return isinstance(data, Array) or hasattr(data, "async_array")
-
-
-def _copied(
-    location: Location, model: ArrayModel, source: Any, overwrite: bool, own: ArrayConfig
-) -> Array:
-    """Store a new array and copy another one into it, a few chunks at a time."""
-    operation = "copying an array"
-    with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
-        new = store_array(staged, model, None, False, own)
-        copying.copy_values(source, new)
-    return Array.at(location, new._model)
-
-
-def _store_with_own_options(
-    target: ZarrTarget, options: dict[str, Any], data: Any, overwrite: bool, runtime: Any
-) -> ZarrArray:
-    """Store a new array by omnizarr's options, which are zarr-python's but for some defaults."""
-    stored = {k: v for k, v in options.items() if k not in (*_ABOUT_STORING, "data")}
-    given = own_options(stored)
-    shape, dtype = given.pop("shape", None), given.pop("dtype", None)
-    location = Location(target.store, target.path, by_name(given.pop("zarr_format", 3)))
-    source = options.get("data", data)
-    made = make_array(location, shape, dtype, source, overwrite, given, data is not None)  # type: ignore[arg-type]
-    return ZarrArray.adopt(made, target.given, _runtime=runtime)
+def _copy_values(source: Any, target: Array) -> None:
+    """Copy all elements, whole target chunks at a time."""
+    for box in boxes.cut(stored_axes(target), COPY_BYTES // item_bytes(target.dtype)):
+        target[box] = source[box]
 
 
 def create_array(
@@ -143,15 +158,14 @@ def create_array_at(target: ZarrTarget, *, zarr_format: Any = 3, **options: Any)
     """Create an array at a place, with the options of `create_array`."""
     write, function = options.pop("write_data", True), "create_array"
     overwrite = bool(options.pop("overwrite", False))
-    options["zarr_format"] = config.default_format(zarr_format)
+    options["zarr_format"] = default_format(zarr_format)
     data = options.get("data")
     if data is not None:
         data = options["data"] = _source(data)
-        if library.is_installed():
-            check = library.original("zarr.core.array", "_parse_data_params")
-            check(data=data, shape=options.pop("shape", None), dtype=options.pop("dtype", None))
-            function, options = "from_array", {**_AUTO, **options, "write_data": False}
-    with translated("array"), config.settings():
+        check = library.original("zarr.core.array", "_parse_data_params")
+        check(data=data, shape=options.pop("shape", None), dtype=options.pop("dtype", None))
+        function, options = "from_array", {**_AUTO, **options, "write_data": False}
+    with translated("array"), configured():
         return _store_new(target, function, options, data if write else None, overwrite)
 
 
@@ -166,19 +180,9 @@ def from_array(
     **options: Any,
 ) -> ZarrArray:
     """Create an array from another; options that are not given are those of `data`."""
-    with translated("array"), config.settings():
+    with translated("array"), configured():
         target = locate(store, options.pop("path", name), "a", storage_options)
         source = _source(data)
-        if not library.is_installed():
-            made = copying.from_array(
-                target.store,
-                name=target.path,
-                data=source,
-                write_data=write_data,
-                overwrite=overwrite,
-                **options,
-            )
-            return ZarrArray.adopt(made, target.given)
         options |= {"data": source, "write_data": False}
         return _store_new(target, "from_array", options, source if write_data else None, overwrite)
 
@@ -208,22 +212,16 @@ def create(
     wanted = one_version(zarr_format, options.pop("zarr_version", None))
     if options.get("name") is not None:
         path = options.pop("name")
-    with translated("array"), config.settings():
+    options |= {"shape": shape, "zarr_format": default_format(wanted)}
+    with translated("array"), configured():
         target = locate(store, path, mode, storage_options)
-        return _store_new(
-            target,
-            "create",
-            {**options, "shape": shape, "zarr_format": config.default_format(wanted)},
-            data,
-            overwrite,
-        )
+        return _store_new(target, "create", options, data, overwrite)
 
 
 def check_storable(data: Any, zarr_format: Any) -> None:
     """Raise if zarr-python cannot describe an array that holds `data`."""
-    if library.is_installed():
-        wanted = config.default_format(zarr_format)
-        describe("create", {"shape": data.shape, "dtype": data.dtype, "zarr_format": wanted})
+    wanted = default_format(zarr_format)
+    describe("create", {"shape": data.shape, "dtype": data.dtype, "zarr_format": wanted})
 
 
 def array(data: Any, **options: Any) -> ZarrArray:
@@ -258,8 +256,8 @@ def full(shape: Any, fill_value: Any, **options: Any) -> ZarrArray:
     return create(shape, **{**options, "fill_value": fill_value})
 
 
-def options_like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of an array like another one."""
+def options_like(a: Any, options: dict[str, Any], *, fill: bool = False) -> dict[str, Any]:
+    """Return the options of an array like another one, with `fill` also of its fill value."""
     source = _source(a)
     found: dict[str, Any] = {}
     if isinstance(getattr(source, "shape", None), tuple):
@@ -274,11 +272,12 @@ def options_like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
     if isinstance(source, ZarrArray):
         wanted = options.get("zarr_format", source.zarr_format)
         found["zarr_format"] = source.zarr_format
+        if fill:
+            found["fill_value"] = source.fill_value
         if wanted == source.zarr_format and source.zarr_format == 2:
-            compressors = source.compressors
             found |= {
                 "order": source.order,
-                "compressor": compressors[0] if compressors else None,
+                "compressor": next(iter(source.compressors), None),
                 "filters": source.filters or None,
             }
         elif wanted == source.zarr_format and source._theirs:
@@ -289,10 +288,7 @@ def options_like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 def empty_like(a: Any, **options: Any) -> ZarrArray:
     """Create an array with the shape, type and chunks of another, of arbitrary values."""
-    found = options_like(a, options)
-    if isinstance(a, Array):
-        found.setdefault("fill_value", a.fill_value)
-    return empty(**found)
+    return empty(**options_like(a, options, fill=True))
 
 
 def zeros_like(a: Any, **options: Any) -> ZarrArray:
@@ -307,44 +303,9 @@ def ones_like(a: Any, **options: Any) -> ZarrArray:
 
 def full_like(a: Any, **options: Any) -> ZarrArray:
     """Create an array of one value with the shape, type and chunks of another."""
-    found = options_like(a, options)
-    if isinstance(a, Array):
-        found.setdefault("fill_value", a.fill_value)
-    return full(**found)
-
-
-# Groups
-
-
-def create_group(
-    store: Any = None,
-    *,
-    path: str | None = None,
-    zarr_format: Any = None,
-    overwrite: bool = False,
-    attributes: Any = None,
-    storage_options: Any = None,
-) -> ZarrGroup:
-    """Create a group."""
-    with translated("group"), config.settings():
-        target = locate(store, path, "a", storage_options)
-        format = by_name(config.default_format(zarr_format))
-        location = Location(target.store, target.path, format)
-        return ZarrGroup.adopt(
-            make_group(location, with_text_keys(attributes), overwrite), target.given
-        )
-
-
-def create_hierarchy(*, store: Any, nodes: Any, overwrite: bool = False) -> Iterator[Any]:
-    """Create arrays and groups by path, and yield each when it is stored."""
-    with translated(), config.settings():
-        target = locate(store, None, "a")
-        place = ZarrPlace(target.store, target.path)
-        for name, node in hierarchy.create_hierarchy(store=place, nodes=nodes, overwrite=overwrite):
-            yield name, facade(node, target.given)
-
-
-# Parameters and functions of older versions
+    if options.get("fill_value", 0) is None:
+        del options["fill_value"]
+    return full(**options_like(a, options, fill=True))
 
 
 def init_store(
@@ -365,4 +326,40 @@ def init_store(
         compressor = {"id": compression, "level": compression_opts}
     elif compression == "blosc":
         compressor = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1}
-    hierarchy.create_array(store, shape=shape, zarr_format=1, compressors=compressor, **options)
+    omnizarr.create_array(store, shape=shape, zarr_format=1, compressors=compressor, **options)
+
+
+# Groups
+
+
+def create_group(
+    store: Any = None,
+    *,
+    path: str | None = None,
+    zarr_format: Any = None,
+    overwrite: bool = False,
+    attributes: Any = None,
+    storage_options: Any = None,
+) -> ZarrGroup:
+    """Create a group."""
+    with translated("group"), configured():
+        target = locate(store, path, "a", storage_options)
+        return make_group_at(target, zarr_format, attributes, overwrite)
+
+
+def make_group_at(
+    target: ZarrTarget, zarr_format: Any, attributes: Any, overwrite: bool
+) -> ZarrGroup:
+    """Create a group at a place."""
+    location = Location(target.store, target.path, by_name(default_format(zarr_format)))
+    made = make_group(location, with_text_keys(attributes), overwrite)
+    return ZarrGroup.adopt(made, target.given)
+
+
+def create_hierarchy(*, store: Any, nodes: Any, overwrite: bool = False) -> Iterator[Any]:
+    """Create arrays and groups by path, and yield each when it is stored."""
+    with translated(), configured():
+        target = locate(store, None, "a")
+        place = ZarrPlace(target.store, target.path)
+        for name, node in omnizarr.create_hierarchy(store=place, nodes=nodes, overwrite=overwrite):
+            yield name, facade(node, target.given)

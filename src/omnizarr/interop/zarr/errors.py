@@ -9,16 +9,12 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from json import JSONDecodeError
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from omnizarr import errors
 from omnizarr.interop.zarr import library
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 # Their classes for each of ours. Which node was wanted, or exists, selects among those below.
 _NAMES: dict[type[errors.OmnizarrError], tuple[str, ...]] = {
@@ -48,13 +44,27 @@ _BY_KIND: dict[tuple[type[errors.OmnizarrError], str], tuple[str, ...]] = {
 }
 
 
+class translated(ContextDecorator):
+    """Translate the errors of a block or function; `kind` is of the node in question."""
+
+    def __init__(self, kind: str = "") -> None:
+        self.kind = kind
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, errors.OmnizarrError):
+            new = translate(error, self.kind)
+            if new is not error:
+                raise new from new.__cause__
+
+
 def translate(error: errors.OmnizarrError, kind: str = "") -> BaseException:
-    """Return the error as one that is also zarr-python's; `kind` is of the node in question.
+    """Return the error as one that is also zarr-python's.
 
     An error of a store whose class excludes that is returned itself, with a note.
     """
-    if not library.is_installed():
-        return error
     ours: Any = type(error)
     through = _let_through(error)
     also: Any = None if through is None else type(through)
@@ -132,54 +142,17 @@ def _rebuilt(ours: Any, kind: str, also: Any, args: tuple[Any, ...], state: dict
     return new
 
 
-@contextmanager
-def translated(kind: str = "") -> Iterator[None]:
-    """Translate the errors of a block."""
-    try:
-        yield
-    except errors.OmnizarrError as e:
-        new = translate(e, kind)
-        if new is e:
-            raise
-        raise new from new.__cause__
-
-
-def translating(kind: str = "") -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Return a decorator that translates the errors of a function."""
-
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        @functools.wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            try:
-                return function(*args, **kwargs)
-            except errors.OmnizarrError as e:
-                new = translate(e, kind)
-                if new is e:
-                    raise
-                raise new from new.__cause__
-
-        return call
-
-    return decorate
-
-
 def translate_methods(cls: type, names: tuple[str, ...], kind: str = "") -> None:
     """Make inherited methods of a class translate their errors."""
     for name in names:
-        if name not in vars(cls):
-            setattr(cls, name, translating(kind)(getattr(cls, name)))
+        setattr(cls, name, translated(kind)(getattr(cls, name)))
 
 
 def warn(message: str, kind: str) -> None:
     """Issue a warning of zarr-python's class for the line of the program."""
-    category: Any = UserWarning
-    if library.is_installed():
-        category = getattr(library.module("zarr.errors"), kind)
+    category = getattr(library.module("zarr.errors"), kind)
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+    ours = ("omnizarr", "contextlib", "functools")
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(ours):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
-
-
-def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] in ("omnizarr", "contextlib", "functools")

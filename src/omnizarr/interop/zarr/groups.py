@@ -5,40 +5,31 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from omnizarr import Array, Group, aio
 from omnizarr.errors import InvalidArgument, NodeNotFound, WrongNode
-from omnizarr.formats import by_name
 from omnizarr.hierarchy.group import check_required
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.node import node_from_description
-from omnizarr.interop.zarr import config, library, metadata, nodes, stores
-from omnizarr.interop.zarr.errors import (
-    translate_methods,
-    translated,
-    translating,
-    warn,
-)
+from omnizarr.interop.zarr import library, nodes, stores
+from omnizarr.interop.zarr.errors import translate_methods, translated, warn
 from omnizarr.interop.zarr.nodes import facade, later
 from omnizarr.model import ArrayModel, GroupModel
 
 
-@dataclass(frozen=True)
-class ZarrGroupInfo:
-    """The fields of zarr-python's summary, for use without it."""
+def _creator(function: str, what: str) -> Any:
+    """Return a method that creates an array in the group with a function of `creation`."""
 
-    _name: str
-    _zarr_format: Any
-    _read_only: bool
-    _store_type: str
-    _count_members: int | None = None
-    _count_arrays: int | None = None
-    _count_groups: int | None = None
-    _type: str = "Group"
+    def create(self: Any, name: str, *args: Any, **options: Any) -> Any:
+        self._check_format(options.get("zarr_format"))
+        given = {"zarr_format": self.zarr_format, **options}
+        if "data" in given:
+            args = (given.pop("data"), *args)
+        return later(f"creation:{function}")(*args, store=self.store_path, path=name, **given)
+
+    create.__doc__ = f"Create an array {what}; options are those of `zarr.{function}`."
+    return create
 
 
 class ZarrGroup(nodes.ZarrNode, Group):
@@ -48,14 +39,14 @@ class ZarrGroup(nodes.ZarrNode, Group):
         """Take over an `AsyncGroup`, or open the group at a store and path."""
         blocking = getattr(_async_group, "blocking", None)
         if blocking is None and hasattr(_async_group, "store_path"):  # of zarr-python itself
-            blocking = from_metadata(_async_group.metadata, _async_group.store_path)
+            blocking = ZarrGroup.described(_async_group.metadata, _async_group.store_path)
         if blocking is None:
             Group.__init__(self, _async_group, *args, **options)
         else:
             vars(self).update(vars(blocking))
 
-    def _describe(self) -> Any:
-        return metadata.group_metadata(self._location, self._model)
+    def _document(self, own: Any) -> dict[str, Any]:
+        return nodes.with_consolidated(self._location, own.to_dict())
 
     @property
     def _async_group(self) -> Any:
@@ -65,17 +56,13 @@ class ZarrGroup(nodes.ZarrNode, Group):
             found = self._async = later("asynchronous:ZarrAsyncGroup")(blocking=self)
         return found
 
-    @property
-    def _target(self) -> stores.ZarrTarget:
-        return stores.ZarrTarget(self._location.store, self.path, self.store)
-
     # Members
 
-    @translating()
+    @translated()
     def __getitem__(self, path: str) -> Any:
         return facade(super().__getitem__(path), self._given)
 
-    @translating()
+    @translated()
     def get(self, path: str, default: Any = None) -> Any:
         """Return the member, or `default` if there is none."""
         return facade(super().get(path, default), self._given)
@@ -87,7 +74,7 @@ class ZarrGroup(nodes.ZarrNode, Group):
         for name, member in super()._members(location, max_depth):
             yield name, facade(member, self._given)
 
-    @translating()
+    @translated()
     def members(
         self, max_depth: int | None = 0, *, use_consolidated_for_children: bool = True
     ) -> tuple[tuple[str, Any], ...]:
@@ -132,12 +119,12 @@ class ZarrGroup(nodes.ZarrNode, Group):
         """Call `func` as `visititems` does, with nodes only."""
         return self.visititems(lambda path, node: func(node))
 
-    @translating("array")
+    @translated("array")
     def get_array(self, path: str) -> Any:
         """Return the array at a path below this group; raise if there is none, or a group."""
         return self._required(path, "array")
 
-    @translating("group")
+    @translated("group")
     def get_group(self, path: str) -> Any:
         """Return the group at a path below this one; raise if there is none, or an array."""
         return self._required(path, "group")
@@ -153,19 +140,10 @@ class ZarrGroup(nodes.ZarrNode, Group):
     # Creating
 
     @classmethod
-    def from_store(
-        cls,
-        store: Any,
-        *,
-        attributes: dict[str, Any] | None = None,
-        zarr_format: Any = 3,
-        overwrite: bool = False,
-    ) -> Self:
-        """Create a group in a store."""
-        found: Self = later("creation:create_group")(
-            store, attributes=attributes, zarr_format=zarr_format, overwrite=overwrite
-        )
-        return found
+    def from_store(cls, store: Any, *, zarr_format: Any = 3, **options: Any) -> Self:
+        """Create a group in a store; options are those of `zarr.create_group`."""
+        made: Self = later("creation:create_group")(store, zarr_format=zarr_format, **options)
+        return made
 
     @classmethod
     def open(cls, store: Any, zarr_format: Any = 3) -> Self:
@@ -173,7 +151,7 @@ class ZarrGroup(nodes.ZarrNode, Group):
         found: Self = later("opening:open_existing_group")(store, zarr_format=zarr_format)
         return found
 
-    @translating("group")
+    @translated("group")
     def create_group(
         self, name: str, *, attributes: dict[str, Any] | None = None, overwrite: bool = False
     ) -> Any:
@@ -182,7 +160,7 @@ class ZarrGroup(nodes.ZarrNode, Group):
         made = super().create_group(name, attributes=named, overwrite=overwrite)
         return facade(made, self._given)
 
-    @translating("group")
+    @translated("group")
     def require_group(self, name: str, *, overwrite: bool = False) -> Any:
         """Return the group at a path, created if it does not exist."""
         try:
@@ -201,22 +179,17 @@ class ZarrGroup(nodes.ZarrNode, Group):
     def create_array(self, name: str, **options: Any) -> Any:
         """Create an array below this group; options are those of `zarr.create_array`."""
         options.pop("storage_options", None)
-        options["compressors"] = self._compressors(
-            options.pop("compressor", "auto"), options.get("compressors", "auto")
+        parse = library.original("zarr.core.array", "_parse_deprecated_compressor")
+        options["compressors"] = parse(
+            options.pop("compressor", "auto"),
+            options.get("compressors", "auto"),
+            zarr_format=self.zarr_format,
         )
         self._check_format(options.pop("zarr_format", None))
-        return later("creation:create_array_at")(
-            self._target.below(name), **{**options, "zarr_format": self.zarr_format}
-        )
+        target = stores.ZarrTarget(self._location.store, self.path, self.store).below(name)
+        return later("creation:create_array_at")(target, zarr_format=self.zarr_format, **options)
 
     create = create_array
-
-    def _compressors(self, compressor: Any, compressors: Any) -> Any:
-        """Return the compressors that the deprecated `compressor` means."""
-        if not library.is_installed():
-            return compressors if isinstance(compressor, str) else compressor
-        parse = library.original("zarr.core.array", "_parse_deprecated_compressor")
-        return parse(compressor, compressors, zarr_format=self.zarr_format)
 
     def create_dataset(self, name: str, **options: Any) -> Any:
         """Create an array, and store `data` in it; deprecated in zarr-python."""
@@ -230,9 +203,7 @@ class ZarrGroup(nodes.ZarrNode, Group):
             made[...] = data
         return made
 
-    def array(self, name: str, **options: Any) -> Any:
-        """Create an array, and store `data` in it; deprecated in zarr-python."""
-        return self.create_dataset(name, **options)
+    array = create_dataset
 
     def require_array(self, name: str, *, shape: Any, **options: Any) -> Any:
         """Return the array at a path, created if it does not exist."""
@@ -246,7 +217,7 @@ class ZarrGroup(nodes.ZarrNode, Group):
             except WrongNode as e:
                 raise TypeError(f"Incompatible {_mismatch(found, shape)}: {e}") from e
         if options.get("config") is not None:
-            found._use(config.array_config(options["config"]))
+            found._use(library.array_config(options["config"]))
         return found
 
     def require_dataset(self, name: str, *, shape: Any, **options: Any) -> Any:
@@ -261,60 +232,26 @@ class ZarrGroup(nodes.ZarrNode, Group):
                 " group; leave zarr_format out"
             )
 
-    def _create_with(self, function: str, name: str, *args: Any, **options: Any) -> Any:
-        self._check_format(options.get("zarr_format"))
-        return later(f"creation:{function}")(
-            *args,
-            store=self.store_path,
-            path=name,
-            **{"zarr_format": self.zarr_format, **options},
-        )
+    empty = _creator("empty", "of arbitrary values, which are the fill value")
+    zeros = _creator("zeros", "of zeros")
+    ones = _creator("ones", "of ones")
+    full = _creator("full", "of one value")
+    empty_like = _creator("empty_like", "like another, of arbitrary values")
+    zeros_like = _creator("zeros_like", "of zeros like another")
+    ones_like = _creator("ones_like", "of ones like another")
+    full_like = _creator("full_like", "of one value like another")
 
-    def empty(self, name: str, shape: Any, **options: Any) -> Any:
-        """Create an array of arbitrary values; they are the fill value."""
-        return self._create_with("empty", name, shape, **options)
-
-    def zeros(self, name: str, shape: Any, **options: Any) -> Any:
-        """Create an array of zeros."""
-        return self._create_with("zeros", name, shape, **options)
-
-    def ones(self, name: str, shape: Any, **options: Any) -> Any:
-        """Create an array of ones."""
-        return self._create_with("ones", name, shape, **options)
-
-    def full(self, name: str, shape: Any, fill_value: Any, **options: Any) -> Any:
-        """Create an array of one value."""
-        return self._create_with("full", name, shape, fill_value, **options)
-
-    def empty_like(self, name: str, data: Any, **options: Any) -> Any:
-        """Create an array like `data`, of arbitrary values."""
-        return self._create_with("empty_like", name, data, **options)
-
-    def zeros_like(self, name: str, data: Any, **options: Any) -> Any:
-        """Create an array of zeros like `data`."""
-        return self._create_with("zeros_like", name, data, **options)
-
-    def ones_like(self, name: str, data: Any, **options: Any) -> Any:
-        """Create an array of ones like `data`."""
-        return self._create_with("ones_like", name, data, **options)
-
-    def full_like(self, name: str, data: Any, fill_value: Any = None, **options: Any) -> Any:
-        """Create an array of one value like `data`."""
-        if fill_value is not None:
-            options["fill_value"] = fill_value
-        return self._create_with("full_like", name, data, **options)
-
-    @translating()
     def create_hierarchy(self, nodes: Any, *, overwrite: bool = False) -> Iterator[Any]:
         """Create arrays and groups below this one by path, parents first."""
-        for name, node in super().create_hierarchy(nodes, overwrite=overwrite):
-            yield name, facade(node, self._given)
+        with translated():
+            for name, node in super().create_hierarchy(nodes, overwrite=overwrite):
+                yield name, facade(node, self._given)
 
-    @translating()
+    @translated()
     def __setitem__(self, name: str, value: Any) -> None:
         self.create_array(name, data=value, overwrite=True)
 
-    @translating()
+    @translated()
     def __delitem__(self, name: str) -> None:
         """Erase a member and all files below it; as in zarr-python, one may be missing."""
         with suppress(NodeNotFound):
@@ -336,14 +273,11 @@ class ZarrGroup(nodes.ZarrNode, Group):
         """Show all nodes below this group as indented text, down to a level."""
         if expand is not None:
             raise NotImplementedError("tree has no 'expand' here; leave it out, or give a level")
-        if not library.is_installed():
-            return super().tree(level=level)
         show = library.module("zarr.core._tree").group_tree_async
+        more: dict[str, Any] = {"max_nodes": max_nodes, "plain": plain}
         if "max_nodes" not in inspect.signature(show).parameters:  # before zarr-python 3.2
-            return library.sync(show(self._async_group, max_depth=level))
-        return library.sync(
-            show(self._async_group, max_depth=level, max_nodes=max_nodes, plain=plain)
-        )
+            more = {}
+        return library.sync(show(self._async_group, max_depth=level, **more))
 
     @property
     def synchronizer(self) -> None:
@@ -355,10 +289,10 @@ class ZarrGroup(nodes.ZarrNode, Group):
     @property
     def info(self) -> Any:
         """A summary of the group's metadata, and of its consolidated metadata if there are any."""
-        nodes = metadata.consolidated_nodes(self._location)
-        if nodes is None:
+        found = nodes.consolidated_nodes(self._location)
+        if found is None:
             return self._info(None)
-        return self._info([isinstance(node, GroupModel) for node in nodes.values()])
+        return self._info([isinstance(node, GroupModel) for node in found.values()])
 
     def info_complete(self) -> Any:
         """Return the summary with the number of members, which are listed."""
@@ -374,10 +308,7 @@ class ZarrGroup(nodes.ZarrNode, Group):
                 "_count_arrays": len(groups) - sum(groups),
                 "_count_groups": sum(groups),
             }
-        kind: Any = ZarrGroupInfo
-        if library.is_installed():
-            kind = library.module("zarr.core._info").GroupInfo
-        return kind(
+        return library.module("zarr.core._info").GroupInfo(
             _name=self.path,
             _read_only=self.read_only,
             _store_type=type(self.store).__name__,
@@ -399,12 +330,3 @@ def _mismatch(node: Any, shape: Any) -> str:
         return "object"
     wanted = (shape,) if isinstance(shape, int) else tuple(shape)
     return "dtype" if node.shape == wanted else "shape"
-
-
-def from_metadata(data: Any, store_path: Any) -> ZarrGroup:
-    """Return the group that metadata describe, without reading any."""
-    target = stores.locate(store_path)
-    node, name = node_from_description(target.path, data)
-    made = ZarrGroup.at(Location(target.store, target.path, by_name(name or 3)), node)
-    made._given = target.given
-    return made

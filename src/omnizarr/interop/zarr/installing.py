@@ -2,28 +2,22 @@
 
 With zarr-python installed, the names in its own modules are exchanged: ``zarr.open_group``,
 ``zarr.core.array.Array``, ``zarr.api.asynchronous.open`` … and, in every module that was imported
-before, what it had imported of them by name. Without zarr-python there is a module ``zarr`` of
-ours.
+before, what it had imported of them by name.
 """
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
 import os
 import sys
 import types
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
-from omnizarr import codecs as own_codecs
-from omnizarr import errors, registry, storage
+from omnizarr import errors, registry, show_versions
 from omnizarr._json import keep_bare_nan
-from omnizarr.config import show_versions
 from omnizarr.errors import MissingModule, OmnizarrWarning
 from omnizarr.formats.v3 import RESERVED
-from omnizarr.interop.zarr import codecs, config, library
+from omnizarr.interop.zarr import codecs, library
 from omnizarr.interop.zarr.arrays import ZarrArray
 from omnizarr.interop.zarr.asynchronous import FUNCTIONS as AWAITABLE
 from omnizarr.interop.zarr.asynchronous import ZarrAsyncArray, ZarrAsyncGroup, save_new_metadata
@@ -64,8 +58,6 @@ _exchanged: list[tuple[dict[str, Any], str, Any]] = []
 def is_installed() -> bool:
     """Return True if our names are in the place of zarr-python's."""
     found = sys.modules.get("zarr")
-    if isinstance(found, _OwnModule):
-        return True
     return found is not None and any(names is vars(found) for names, _, _ in _exchanged)
 
 
@@ -75,19 +67,21 @@ def install() -> None:
         return
     if _exchanged:  # in another zarr-python, which was imported again since
         uninstall()
-    _check_version()
+    version = str(library.module("zarr").__version__)
+    if not version.startswith("3."):
+        raise MissingModule(
+            f"zarr-python {version} is installed; as_zarr stands in for 3.x:"
+            " pip install 'zarr>=3.1'"
+        )
     os.environ[library.IN_PLACE] = "1"
     errors.silenced.add(RESERVED)
-    if library.is_installed():
-        registry.add_source("codec", codecs.find)
-        keep_bare_nan(True)
-        try:
-            _exchange()
-        except BaseException:  # such as a warning that is an error here
-            uninstall()
-            raise
-    else:
-        _make_modules()
+    registry.add_source("codec", codecs.find)
+    keep_bare_nan(True)
+    try:
+        _exchange()
+    except BaseException:  # such as a warning that is an error here
+        uninstall()
+        raise
 
 
 def uninstall() -> None:
@@ -105,10 +99,6 @@ def uninstall() -> None:
     for _, names, name, (_, theirs) in _holders(back):
         names[name] = theirs
     library.forget()
-    if isinstance(sys.modules.get("zarr"), _OwnModule):
-        sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, _Refusal)]
-        for name in [n for n in sys.modules if n == "zarr" or n.startswith("zarr.")]:
-            del sys.modules[name]
 
 
 def _holders(
@@ -125,17 +115,6 @@ def _holders(
             if entry is not None and entry[0] is value:
                 found.append((module_name, names, name, entry))
     return found
-
-
-def _check_version() -> None:
-    if library.is_installed() and not library.version().startswith("3."):
-        raise MissingModule(
-            f"zarr-python {library.version()} is installed; as_zarr stands in for 3.x:"
-            " pip install 'zarr>=3.1'"
-        )
-
-
-# With zarr-python
 
 
 def _exchange() -> None:
@@ -163,48 +142,3 @@ def _exchange() -> None:
             OmnizarrWarning,
             stacklevel=4,
         )
-
-
-# Without zarr-python
-
-
-class _OwnModule(types.ModuleType):
-    """A module of ours in place of one of zarr-python."""
-
-
-def _make_modules() -> None:
-    made = {
-        "zarr": {**_MAIN, "__version__": library.CHECKED, "config": config.current()},
-        "zarr.api": {},
-        "zarr.api.synchronous": dict(FUNCTIONS),
-        "zarr.api.asynchronous": dict(AWAITABLE),
-        "zarr.codecs": _public(own_codecs),
-        "zarr.storage": _public(storage),
-        "zarr.errors": {n: v for n, v in vars(errors).items() if not n.startswith("_")},
-    }
-    for name, names in made.items():
-        module = _OwnModule(name, f"omnizarr in the place of {name} (omnizarr.as_zarr).")
-        vars(module).update(names)
-        module.__path__ = []  # so that the finder below is asked
-        sys.modules[name] = module
-        parent, _, last = name.rpartition(".")
-        if parent:
-            setattr(sys.modules[parent], last, module)
-    sys.meta_path.insert(0, _Refusal())
-
-
-def _public(module: Any) -> dict[str, Any]:
-    return {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
-
-
-class _Refusal(importlib.abc.MetaPathFinder):
-    """Say what to install when a part of zarr-python is imported that only it has."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname.startswith("zarr."):
-            raise MissingModule(
-                f"{fullname} is a part of zarr-python, which is not installed: pip install zarr",
-            )
-        return None

@@ -1,52 +1,38 @@
-"""The installed zarr-python: its modules, and its own objects while ours are in their place."""
+"""The installed zarr-python: its modules, its configuration, and its own objects."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
-import sys
 import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from omnizarr.concurrency.cache import Cache
+from omnizarr import config as own_config
 from omnizarr.errors import MissingModule
+from omnizarr.hierarchy.selection import ArrayConfig
 
 # The environment variable by which child processes know that our names are in place.
 IN_PLACE = "OMNIZARR_AS_ZARR"
-# The newest release that these modules were checked with, given as the version without one.
-CHECKED = "3.4.2"
 # zarr-python's own objects by module and name, while ours are in their place.
 replaced: dict[tuple[str, str], Any] = {}
 # Code that makes coroutines which need an event loop.
 _waiting: set[CodeType] = set()
-_data_types: Cache[Any, Any] = Cache(64)
-
-
-@functools.cache
-def is_installed() -> bool:
-    """Return True if zarr-python 3 can be imported."""
-    found = sys.modules.get("zarr")
-    if found is not None:
-        return getattr(found, "__file__", None) is not None
-    return importlib.util.find_spec("zarr") is not None
-
-
-def version() -> str:
-    """Return the version of the installed zarr-python, or the newest one that was checked."""
-    return str(module("zarr").__version__) if is_installed() else CHECKED
 
 
 def module(name: str) -> ModuleType:
     """Return a module of the installed zarr-python."""
-    if not is_installed():
+    try:
+        return importlib.import_module(name)
+    except ImportError as e:
         raise MissingModule(
-            f"{name} is a part of zarr-python, which is not installed: pip install zarr"
-        )
-    return importlib.import_module(name)
+            f"{name} cannot be imported ({e}); zarr-python's names need zarr-python 3.1 or newer:"
+            " pip install 'zarr>=3.1'"
+        ) from e
 
 
 def original(module_name: str, name: str) -> Any:
@@ -63,10 +49,9 @@ def sync(awaitable: Any) -> Any:
 def run_now(make: Any) -> Any:
     """Return the result of a coroutine that should wait for nothing, without an event loop.
 
-    `make` is a function without arguments that returns the coroutine.
-
-    If it waits nevertheless, as those that store metadata do since zarr-python 3.4, it is closed,
-    and another one runs in zarr-python's loop; from then on, all from the same place do.
+    `make` is a function without arguments that returns the coroutine. If it waits nevertheless, as
+    those that store metadata do since zarr-python 3.4, it is closed, and another one runs in
+    zarr-python's loop; from then on, all from the same place do.
     """
     if make.__code__ not in _waiting:
         with warnings.catch_warnings():
@@ -93,12 +78,12 @@ def data_type(dtype: Any, zarr_format: int) -> Any:
         return dtype
     if found.kind not in "biufc" or (isinstance(dtype, str) and dtype.isalpha()):
         return dtype
-    key = (found, zarr_format)
-    known = _data_types.get(key)
-    if known is None:
-        made = module("zarr.dtype").parse_dtype(found, zarr_format=zarr_format)
-        known = _data_types.put(key, made)
-    return known
+    return _number_type(found, zarr_format)
+
+
+@functools.cache
+def _number_type(dtype: np.dtype[Any], zarr_format: int) -> Any:
+    return module("zarr.dtype").parse_dtype(dtype, zarr_format=zarr_format)
 
 
 @functools.cache
@@ -127,10 +112,70 @@ def forget() -> None:
     """Forget the objects that were replaced, and what was made of them."""
     replaced.clear()
     _scratch_class.cache_clear()
-    _data_types.clear()
-    is_installed.cache_clear()
+    _number_type.cache_clear()
 
 
 def is_ours(value: Any) -> bool:
     """Return True for an object that is defined in this package."""
     return str(getattr(value, "__module__", "")).partition(".")[0] == "omnizarr"
+
+
+# Configuration
+
+
+def settings() -> Any:
+    """Return ``zarr.config``."""
+    return module("zarr.core.config").config
+
+
+def default_format(given: Any = None) -> Any:
+    """Return a format, by default that of the configuration."""
+    return settings().get("default_zarr_format", 3) if given is None else given
+
+
+def array_config(given: Any = None) -> Any:
+    """Return the settings of a handle: those given, and the rest of the configuration."""
+    return module("zarr.core.array_spec").parse_array_config(given)
+
+
+def handle_config(config: Any, stored_order: str | None) -> ArrayConfig:
+    """Return our settings of a handle; version 2 arrays are read in the order they are stored."""
+    order: Any = stored_order or config.order
+    reads = bool(getattr(config, "read_missing_chunks", True))
+    return ArrayConfig(order, bool(config.write_empty_chunks), reads)
+
+
+@contextmanager
+def configured() -> Iterator[None]:
+    """Use the number of threads of the configuration in the block."""
+    threads = settings().get("threading.max_workers", None)
+    if threads is None:
+        yield
+    else:
+        with own_config.configure(threads=max(1, int(threads))):
+            yield
+
+
+UNUSED = ("synchronizer", "chunk_store", "cache_metadata", "cache_attrs", "meta_array")
+_NAMES_HERE = {
+    "chunk_shape": "chunks",
+    "compressor": "compressors",
+    "dimension_separator": "chunk_key_encoding",
+    "zarr_version": "zarr_format",
+}
+
+
+def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of zarr-python, also of version 2, as those of `omnizarr.create_array`."""
+    found = {name: value for name, value in options.items() if name not in UNUSED}
+    for name, here in _NAMES_HERE.items():
+        value = found.pop(name, None)
+        if value is not None or (name == "compressor" and name in options):
+            found.setdefault(here, value)
+    keep, codec = found.pop("write_empty_chunks", None), found.pop("object_codec", None)
+    if keep is not None:
+        found["config"] = {"write_empty_chunks": keep, **(found.get("config") or {})}
+    if codec is not None:
+        filters = found.get("filters")
+        found["filters"] = [codec, *(filters if isinstance(filters, list | tuple) else ())]
+    return found

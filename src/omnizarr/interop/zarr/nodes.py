@@ -1,21 +1,32 @@
-"""The common part of arrays and groups: the store that a program sees, and how they come about."""
+"""The common part of arrays and groups: the store that a program sees, attributes and metadata.
+
+Metadata are instances of zarr-python's classes (`ArrayV2Metadata`, `ArrayV3Metadata`,
+`GroupMetadata`), made from the node's documents; for what zarr-python cannot describe (versions 1
+and 3-draft, codecs and data types that it does not know), they are omnizarr's.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self
 
 from omnizarr import Array, Group, registry
+from omnizarr.errors import InvalidMetadata
+from omnizarr.formats import by_name
 from omnizarr.hierarchy.attributes import Attributes
-from omnizarr.hierarchy.info import Info
-from omnizarr.hierarchy.lookup import StorePath
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.node import NodeMetadata, node_from_description
 from omnizarr.interop.zarr import library, stores
 from omnizarr.interop.zarr.errors import translated
+from omnizarr.model import GroupModel, Node
 
 # What `adopt` does not take over: it belongs to the class that it came from.
 _OWN = ("_async", "_described")
+_V2, _V3 = "zarr.core.metadata.v2", "zarr.core.metadata.v3"
 
 
 class ZarrNode:
@@ -40,6 +51,20 @@ class ZarrNode:
         made._set_up()
         return made
 
+    @classmethod
+    def described(cls, data: Any, store_path: Any) -> Self:
+        """Return the node that metadata describe, without reading any."""
+        target = stores.locate(store_path)
+        if isinstance(data, Mapping):
+            data = parse(data)
+        node, name = node_from_description(target.path, data)
+        made = cls.__new__(cls)
+        location = Location(target.store, target.path, by_name(name or 3))
+        made._set_model(location, node)  # type: ignore[attr-defined]  # of NodeHandle
+        made._given = target.given
+        made._set_up()
+        return made
+
     def _set_up(self) -> None:
         """Prepare a new handle."""
 
@@ -53,16 +78,12 @@ class ZarrNode:
     @property
     def store_path(self) -> Any:
         """The store and the path in it as one object."""
-        kind: Any = StorePath
-        if library.is_installed():
-            kind = library.module("zarr.storage").StorePath
-        return kind(self.store, self._location.path)
+        return library.module("zarr.storage").StorePath(self.store, self._location.path)
 
     @property
     def read_only(self) -> bool:
         """True if the node cannot be changed."""
-        location = self._location
-        return bool(location.read_only or location.store.read_only)
+        return bool(self._location.read_only or self._location.store.read_only)
 
     @property
     def metadata(self) -> Any:
@@ -75,7 +96,24 @@ class ZarrNode:
         return found[2]
 
     def _describe(self) -> Any:
-        raise NotImplementedError
+        own = NodeMetadata(self._model, self._location.format, self._location.path)
+        document = self._document(own)
+        if document.get("zarr_format") not in (2, 3):
+            return own
+        try:
+            with warnings.catch_warnings(), _allowed_grids(document):
+                warnings.simplefilter("ignore")  # it was created and opened already
+                return parse(document)
+        except (ValueError, TypeError, KeyError, LookupError):
+            return own  # a codec or data type that is unknown to zarr-python
+
+    def _document(self, own: NodeMetadata) -> dict[str, Any]:
+        return own.to_dict()
+
+    @property
+    def _theirs(self) -> bool:
+        """True if the metadata are those of zarr-python."""
+        return not isinstance(self.metadata, NodeMetadata)
 
     @property
     def attrs(self) -> Attributes:
@@ -97,9 +135,9 @@ class ZarrNode:
         """Return the class itself; annotations for zarr-python name metadata here."""
         return cls
 
+    @translated()
     def _change_attributes(self, edit: Any) -> Any:
-        with translated():
-            return super()._change_attributes(edit)  # type: ignore[misc]  # of NodeHandle
+        return super()._change_attributes(edit)  # type: ignore[misc]  # of NodeHandle
 
     def _repr_html_(self) -> str:
         return f"<pre>{self.info!r}</pre>"
@@ -107,7 +145,7 @@ class ZarrNode:
     @property
     def info(self) -> Any:
         """A summary of the metadata."""
-        return Info()
+        raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
@@ -167,3 +205,63 @@ def facade(node: Any, given: Any = None) -> Any:
 def later(target: str) -> Any:
     """Return something of a module of this package that imports this one."""
     return registry.load(f"{__package__}.{target}")
+
+
+# Metadata
+
+
+def parse(document: Mapping[str, Any]) -> Any:
+    """Return zarr-python's metadata for a document; raise what it raises."""
+    if document.get("zarr_format") not in (2, 3):
+        raise InvalidMetadata(
+            f"Invalid zarr_format: {document.get('zarr_format')}. Expected 2 or 3"
+        )
+    kind = library.original("zarr.core.group", "GroupMetadata")
+    if document["zarr_format"] == 2 and "shape" in document:
+        kind = library.original(_V2, "ArrayV2Metadata")
+    elif document.get("node_type") == "array":
+        kind = library.original(_V3, "ArrayV3Metadata")
+    return kind.from_dict(dict(document))
+
+
+def consolidated_nodes(location: Location) -> dict[str, Node] | None:
+    """Return the nodes below a group by relative path if it was opened with consolidated ones."""
+    found = location.consolidated
+    return found.all(location.path) if found is not None and found.requested else None
+
+
+def with_consolidated(location: Location, document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document of a group with the consolidated metadata that it was opened with."""
+    document.pop("consolidated_metadata", None)
+    nodes = consolidated_nodes(location)
+    if nodes is None:
+        return document
+    below = {}
+    for path, node in sorted(nodes.items(), key=lambda item: item[0].count("/")):
+        entry = below[path] = NodeMetadata(node, location.format, "").to_dict()
+        entry.pop("consolidated_metadata", None)
+        if isinstance(node, GroupModel):  # which has all its nodes in those of the root
+            entry["consolidated_metadata"] = _inline({})
+    return {**document, "consolidated_metadata": _inline(below)}
+
+
+def _inline(nodes: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "inline", "must_understand": False, "metadata": nodes}
+
+
+@contextmanager
+def _allowed_grids(document: Mapping[str, Any]) -> Iterator[None]:
+    """Let zarr-python describe a rectilinear grid, which it refuses by default, in the block."""
+    key = "array.rectilinear_chunks"
+    if library.settings().get(key, True) or not _is_rectilinear(document):
+        yield
+        return
+    with library.settings().set({key: True}):
+        yield
+
+
+def _is_rectilinear(document: Mapping[str, Any]) -> bool:
+    below = (document.get("consolidated_metadata") or {}).get("metadata", {})
+    grid = document.get("chunk_grid")
+    own = isinstance(grid, Mapping) and grid.get("name") == "rectilinear"
+    return own or any(map(_is_rectilinear, below.values()))

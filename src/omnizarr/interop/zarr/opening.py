@@ -1,11 +1,11 @@
-"""Open, load, save and copy as zarr-python does: by default what does not exist is created."""
+"""Open, load and save as zarr-python does: by default what does not exist is created."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
+import omnizarr
 from omnizarr import Array, Group
 from omnizarr.errors import (
     InvalidArgument,
@@ -15,14 +15,10 @@ from omnizarr.errors import (
     WrongNode,
     WrongType,
 )
-from omnizarr.formats import by_name
-from omnizarr.hierarchy import open as hierarchy
-from omnizarr.hierarchy.group import make_group, open_node
+from omnizarr.hierarchy.group import open_node
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.lookup import find_node
-from omnizarr.interop.zarr import config, copying, library
 from omnizarr.interop.zarr.arrays import ZarrArray
-from omnizarr.interop.zarr.config import one_version, warn_of_unused
 from omnizarr.interop.zarr.creation import (
     array,
     check_storable,
@@ -35,15 +31,19 @@ from omnizarr.interop.zarr.creation import (
     from_array,
     full,
     full_like,
+    make_group_at,
+    one_version,
     ones,
     ones_like,
     options_like,
+    warn_of_unused,
     zeros,
     zeros_like,
 )
 from omnizarr.interop.zarr.errors import translated, warn
 from omnizarr.interop.zarr.groups import ZarrGroup
-from omnizarr.interop.zarr.nodes import facade, with_text_keys
+from omnizarr.interop.zarr.library import array_config, configured, default_format
+from omnizarr.interop.zarr.nodes import facade
 from omnizarr.interop.zarr.stores import ZarrPlace, ZarrTarget, locate
 from omnizarr.model import ArrayModel, Node, paths
 
@@ -61,7 +61,7 @@ def open(
     wanted = one_version(zarr_format, options.pop("zarr_version", None))
     if mode is None:
         mode = "r" if getattr(store, "read_only", False) else "a"
-    with translated("group"), config.settings():  # which zarr-python looks for last
+    with translated("group"), configured():  # which zarr-python looks for last
         target = locate(store, path, mode, storage_options)
         if mode in ("r", "r+", "a") and "shape" not in options:
             try:
@@ -95,7 +95,7 @@ def _open_node(target: ZarrTarget, zarr_format: Any, mode: str, options: dict[st
         _check_no_config(target, options)
     made = facade(open_node(location, node), target.given)
     if isinstance(made, ZarrArray):
-        made._use(config.array_config(options.get("config")))
+        made._use(array_config(options.get("config")))
     return made
 
 
@@ -118,21 +118,21 @@ def open_array(
 def _open_or_create_array(
     target: ZarrTarget, mode: str | None, zarr_format: Any, options: dict[str, Any]
 ) -> ZarrArray:
-    with translated("array"), config.settings():
+    with translated("array"), configured():
         if mode not in ("w", "w-"):
             try:
                 location, node = _find(target, zarr_format, mode == "r", False, "array")
                 if not isinstance(node, ArrayModel):
                     raise _wrong_kind(location, "group")
                 found = ZarrArray.adopt(Array.at(location, node), target.given)
-                found._use(config.array_config(options.get("config")))
+                found._use(array_config(options.get("config")))
                 return found
             except NodeNotFound:
                 if mode != "a" or target.store.read_only:
                     raise
         elif mode == "w-" and existing_node(target.store, target.path) is not None:
             raise NodeExists(f"there is already a node at {target.path!r} in {target.given}")
-    place = {"store": target.as_argument(), "zarr_format": config.default_format(zarr_format)}
+    place = {"store": target.as_argument(), "zarr_format": default_format(zarr_format)}
     given = {**options, **place, "overwrite": mode == "w"}
     if "shape" not in given and given.get("data") is not None:
         return array(given.pop("data"), **given)
@@ -165,21 +165,17 @@ def _open_or_create_group(
     attributes: Any = None,
     use_consolidated: bool | str | None = None,
 ) -> ZarrGroup:
-    with translated("group"), config.settings():
+    with translated("group"), configured():
         if mode in ("r", "r+", "a"):
             try:
                 return _open_group(target, zarr_format, mode == "r", use_consolidated)
             except NodeNotFound:
                 if mode != "a":
                     raise
-        format = by_name(config.default_format(zarr_format))
-        location = Location(target.store, target.path, format)
         if mode == "w":
             target.remove_empty_directories()
         try:
-            return ZarrGroup.adopt(
-                make_group(location, with_text_keys(attributes), mode == "w"), target.given
-            )
+            return make_group_at(target, zarr_format, attributes, mode == "w")
         except NodeExists:
             if mode != "a":
                 raise
@@ -264,12 +260,10 @@ def open_consolidated(*args: Any, use_consolidated: bool | str = True, **options
 
 def open_like(a: Any, path: str, **options: Any) -> ZarrArray:
     """Open the array at a path, or create one there like another if it does not exist."""
-    like = {**options, "zarr_format": config.default_format(options.get("zarr_format"))}
-    given = {**options_like(a, like), "zarr_format": options.get("zarr_format")}
+    like = {**options, "zarr_format": default_format(options.get("zarr_format"))}
+    given = {**options_like(a, like, fill=True), "zarr_format": options.get("zarr_format")}
     if given.get("mode") is None:
         given["mode"] = "a"
-    if isinstance(a, Array):
-        given.setdefault("fill_value", a.fill_value)
     return open_array(given.pop("store", None), path=path, **given)
 
 
@@ -297,17 +291,17 @@ def group(
 
 def consolidate_metadata(store: Any, path: str | None = None, zarr_format: Any = None) -> ZarrGroup:
     """Store the metadata of all nodes below a group in the group, and return the group."""
-    with translated("group"), config.settings():
+    with translated("group"), configured():
         target = locate(store, path)
         if not getattr(target.given, "supports_consolidated_metadata", True):
             raise TypeError(
                 f"The Zarr Store in use ({type(target.given).__name__}) doesn't support"
                 " consolidated metadata"
             )
-        found = hierarchy.consolidate_metadata(
+        found = omnizarr.consolidate_metadata(
             ZarrPlace(target.store, target.path), zarr_format=zarr_format
         )
-        if found.zarr_format == 3 and found.consolidated and library.is_installed():
+        if found.zarr_format == 3 and found.consolidated:
             warn(
                 "Consolidated metadata is currently not part in the Zarr format 3 specification."
                 " It may not be supported by other zarr implementations and may change in the"
@@ -323,7 +317,7 @@ def tree(grp: Any, expand: bool | None = None, level: int | None = None) -> Any:
     return grp.tree(expand, level)
 
 
-# Loading, saving and copying
+# Loading and saving
 
 
 def load(store: Any, path: str | None = None, zarr_format: Any = None, **options: Any) -> Any:
@@ -395,26 +389,11 @@ def _check_array(values: Any, what: str) -> None:
         raise TypeError(f"{what} must be a numpy or other NDArrayLike array")
 
 
-def _copied(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of omnizarr that takes and returns zarr-python's forms."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        with translated():
-            return facade(function(*args, **options))
-
-    return call
-
-
-copy = _copied(copying.copy)
-copy_all = _copied(copying.copy_all)
-copy_store = _copied(copying.copy_store)
-
 # The functions that take the place of zarr-python's.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f
     for f in (
-        *(array, consolidate_metadata, copy, copy_all, copy_store, create, create_array),
+        *(array, consolidate_metadata, create, create_array),
         *(create_group, create_hierarchy, empty, empty_like, from_array, full, full_like),
         *(group, load, ones, ones_like, open, open_array, open_consolidated, open_group),
         *(open_like, save, save_array, save_group, tree, zeros, zeros_like),

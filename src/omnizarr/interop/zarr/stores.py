@@ -17,7 +17,6 @@ from typing import Any
 
 from omnizarr import registry
 from omnizarr.errors import InvalidArgument
-from omnizarr.hierarchy.lookup import resolve_store_path
 from omnizarr.interop.zarr import library
 from omnizarr.model import paths
 from omnizarr.stores import LocalStore, MemoryStore, Store, direct_file_root
@@ -79,9 +78,6 @@ def locate(
     """Return the place that arguments of a program mean, as zarr-python understands them."""
     if mode not in (None, "r", "r+", "a", "w", "w-"):
         raise InvalidArgument(f"mode {mode!r} is not known; use r, r+, a, w or w-")
-    if not library.is_installed():
-        where, node_path = resolve_store_path(store, path, mode or "r+", storage_options)
-        return ZarrTarget(where, node_path, where)
     start = ""
     if hasattr(store, "store") and hasattr(store, "path") and not _is_store(store):
         store, start = store.store, store.path
@@ -164,9 +160,7 @@ def _read_only(store: Store) -> Store:
 
 
 def to_zarr(store: Store) -> Any:
-    """Return the store of zarr-python for one of ours; ours without zarr-python."""
-    if not library.is_installed():
-        return store
+    """Return the store of zarr-python for one of ours."""
     root = direct_file_root(store)
     if root is not None:
         theirs = library.module("zarr.storage").LocalStore

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import omnizarr
-from omnizarr.interop.zarr.metadata import PlainMetadata
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -60,23 +59,13 @@ def test_consolidated_metadata_are_nested(zarr: Any, zarr_format: int, tmp_path:
 
 
 @pytest.mark.parametrize("zarr_format", [1, "3-draft"])
-def test_other_versions_have_plain_metadata(zarr: Any, zarr_format: Any, tmp_path: Path) -> None:
+def test_other_versions_have_metadata_of_omnizarr(
+    zarr: Any, zarr_format: Any, tmp_path: Path
+) -> None:
     omnizarr.create_array(
         tmp_path / "a.zarr", shape=(3,), chunks=(2,), dtype="i2", zarr_format=zarr_format
     )[:] = 5
     array = zarr.open_array(tmp_path / "a.zarr", mode="r")
-    found = array.metadata
-    assert isinstance(found, PlainMetadata)
-    assert (found.shape, found.chunk_grid.chunk_shape, found.fill_value) == ((3,), (2,), 0)
+    assert (array.metadata.shape, array.chunks, array.fill_value) == ((3,), (2,), 0)
     assert array[:].tolist() == [5, 5, 5]
     assert array.info._zarr_format == zarr_format
-
-
-def test_plain_metadata_answer_what_programs_read() -> None:
-    array = omnizarr.create_array(shape=(4,), chunks=(2,), dtype="i2", attributes={"a": 1})
-    found = PlainMetadata(array.metadata.to_dict(), array._bound)
-    assert found.to_dict()["shape"] == [4]
-    assert list(found.to_buffer_dict()) == ["zarr.json"]
-    assert (found.node_type, found.zarr_format, found.attributes) == ("array", 3, {"a": 1})
-    assert (found.dtype, found.chunks, found.dimension_names) == ("int16", (2,), None)
-    assert [codec.name for codec in found.codecs] == ["bytes", "blosc", "crc32c"]

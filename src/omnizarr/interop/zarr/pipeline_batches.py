@@ -7,21 +7,31 @@ of the array, and True if all of the chunk that lies in the array is meant.
 from __future__ import annotations
 
 import asyncio
+import functools
+import logging
 import math
-from collections.abc import Callable, Coroutine, Generator
+import os
+import sys
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from zarr.codecs import ShardingCodec
+from zarr.core.common import concurrent_map
+from zarr.core.config import config as zarr_config
+from zarr.storage import LocalStore, MemoryStore, StorePath, ZipStore
 
-from omnizarr import aio
+from omnizarr import aio, formats, stores
+from omnizarr.concurrency import key_locks
+from omnizarr.concurrency.cache import Cache
 from omnizarr.engine import rows
-from omnizarr.errors import warn
-from omnizarr.interop.zarr.pipeline import boxes, chunks, layouts, places
-from omnizarr.interop.zarr.pipeline.layouts import PipelineLayout
-from omnizarr.interop.zarr.pipeline.places import ChunkPlace
+from omnizarr.engine.rows import Buffers, Files, Source
+from omnizarr.interop.zarr import pipeline_chunks, pipeline_layouts
+from omnizarr.interop.zarr.pipeline_layouts import PipelineLayout
 
 T = TypeVar("T")
 Batch: TypeAlias = list[Any]
@@ -34,6 +44,136 @@ INLINE = 2**20  # bytes; for less, handing a batch to another thread takes longe
 LIMIT = 2**26  # bytes of chunks whose stored values are in memory at a time
 ROWS = 32  # of them at least, so that requests go out together
 ROW = 2**14  # bytes that take as long as opening a file
+_FORMATS = tuple(map(formats.by_name, ("3", "2")))
+_UTF8 = sys.getfilesystemencoding() == "utf-8"
+_prefixes: Cache[tuple[str, str], str] = Cache(1024)
+
+
+# The stores of zarr-python that have the chunks of a batch. Chunks that are changed in part are
+# locked between the threads of this process, and in a directory also between processes, with the
+# same locks as this package's own arrays.
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlace:
+    """The stored values of a batch."""
+
+    getters: list[Any]  # of zarr-python, one for each row
+    prototype: Any  # of the buffers that stores return
+    keys: list[str] | None = None  # where all are in one store
+    store: Any = None
+    root: bytes | None = None  # of files
+    waits: bool = True  # reading takes coroutines that wait for something
+
+    @property
+    def inside(self) -> bool:
+        """True for chunks inside a shard that zarr-python itself reads or writes."""
+        return self.keys is None
+
+    async def source(self, numbers: Iterable[int] | None = None) -> Source:
+        """Return the values of all rows, or of some, the others without a value."""
+        if self.root is not None and self.keys is not None:
+            return Files(self.root, self.keys)
+        wanted = range(len(self.getters)) if numbers is None else [*numbers]
+        values: list[Any] = [None] * len(self.getters)
+        for number, found in zip(wanted, await self._fetch(wanted), strict=True):
+            values[number] = None if found is None else found.as_numpy_array()
+        return Buffers(values)
+
+    async def _fetch(self, numbers: Iterable[int]) -> list[Any]:
+        getters = [self.getters[n] for n in numbers]
+        if type(self.store) is MemoryStore:
+            found = self.store._store_dict
+            return [found.get(getter.path) for getter in getters]
+        if not self.waits:
+            return [await getter.get(self.prototype) for getter in getters]
+        limit = zarr_config.get("async.concurrency")
+        return await concurrent_map([(g, self.prototype) for g in getters], _get, limit)
+
+    async def put(self, values: list[Any], left: list[int]) -> None:
+        """Store the values that the kernel made of rows, all but those that are left."""
+        skipped = set(left)
+        pairs = [
+            (getter, None if value is None else self.prototype.buffer.from_bytes(value))
+            for number, (getter, value) in enumerate(zip(self.getters, values, strict=True))
+            if number not in skipped
+        ]
+        if self.waits:
+            await concurrent_map(pairs, _set, zarr_config.get("async.concurrency"))
+            return
+        for getter, value in pairs:
+            await _set(getter, value)
+
+    @contextmanager
+    def lock(self, numbers: Iterable[int]) -> Iterator[None]:
+        """Keep others from changing the values of some rows until the block ends."""
+        if self.keys is None:
+            yield
+            return
+        keys = [*dict.fromkeys(self.keys[n] for n in numbers)]
+        if self.root is None:
+            with key_locks.locked(key_locks.CHUNKS, keys):
+                yield
+            return
+        directory = os.fsdecode(self.root)
+        prefix = _array_prefix(directory, keys[0].rpartition("/")[0])
+        own = stores.LocalStore(directory)
+        same = all(key.startswith(prefix) for key in keys)
+        with (
+            key_locks.locked(key_locks.CHUNKS, keys, own),
+            stores.lock(own, prefix if same else "", keys, "chunks"),
+        ):
+            yield
+
+
+async def find_place(batch: list[Any]) -> ChunkPlace:
+    """Return where the chunks of a batch are stored."""
+    getters = [row[0] for row in batch]
+    first, prototype = getters[0], batch[0][1].prototype
+    if type(first) is not StorePath:
+        return ChunkPlace(getters, prototype, waits=any(isinstance(g, StorePath) for g in getters))
+    store = first.store
+    for getter in getters:
+        if type(getter) is not StorePath or getter.store is not store:
+            return ChunkPlace(getters, prototype)
+    keys = [getter.path for getter in getters]
+    if type(store) is LocalStore and _UTF8:
+        if not store._is_open:
+            await store._ensure_open()
+        root = os.fsencode(f"{store.root}/")
+        return ChunkPlace(getters, prototype, keys, store, root, waits=False)
+    waits = type(store) not in (MemoryStore, ZipStore)
+    return ChunkPlace(getters, prototype, keys, store, waits=waits)
+
+
+def _hands_over_values(getter: Any) -> bool:
+    """Return True for a store that reads into memory, and writes from it."""
+    return type(getter) is StorePath and type(getter.store) not in (LocalStore, MemoryStore)
+
+
+async def _get(getter: Any, prototype: Any) -> Any:
+    return await getter.get(prototype)
+
+
+async def _set(setter: Any, value: Any) -> None:
+    if value is None:
+        await setter.delete()
+    else:
+        await setter.set(value)
+
+
+def _array_prefix(directory: str, folder: str) -> str:
+    """Return the prefix of the array that a chunk belongs to: of the metadata nearest above."""
+    found = _prefixes.get((directory, folder))
+    if found is None:
+        found, above = "", folder
+        while above and not found:
+            keys = (key for one in _FORMATS for key in one.keys(above))
+            if any(os.path.exists(directory + key) for key in keys):
+                found = f"{above}/"
+            above = above.rpartition("/")[0]
+        _prefixes.put((directory, folder), found)
+    return found
 
 
 # Reading
@@ -42,10 +182,10 @@ ROW = 2**14  # bytes that take as long as opening a file
 async def read(pipeline: Any, batch: Batch, out: Any, drop_axes: Axes) -> Any:
     """Fill `out` and return the status of each chunk."""
     spec = batch[0][1]
-    layout = layouts.find(pipeline, spec)
+    layout = pipeline_layouts.find(pipeline, spec)
     array = _memory(out, layout)
     if layout.unreadable is not None or array is None:
-        _warn("reads", layout.unreadable or f"a buffer {type(out).__name__} of {out.dtype}")
+        _tell("reads", layout.unreadable or f"a buffer {type(out).__name__} of {out.dtype}")
         return await pipeline.read_with_zarr(batch, out, drop_axes)
     groups = _groups(batch, layout)
     if len(groups) == 1:
@@ -66,7 +206,7 @@ async def _read(
     out: Any,
     drop_axes: Axes,
 ) -> Any:
-    place = await places.find(batch)
+    place = await find_place(batch)
     if layout.sharded and place.waits and not all(_covers(row[2], layout.shape) for row in batch):
         # zarr-python reads the index and the byte ranges of inner chunks; those come back here.
         return await pipeline.read_with_zarr(batch, out, drop_axes)
@@ -79,10 +219,11 @@ async def _read(
     if full is not None:
         call = partial(rows.read, layout.capsule, batch, source, full)
         found = await _run(partial(call, skip_missing=strict, tell_missing=True), inline)
+    if found is None and layout.sharded:
+        return await pipeline.read_with_zarr(batch, out, drop_axes)
     if found is None:
-        pick = boxes.read if known else chunks.read
-        call = partial(pick, layout, batch, source, array, drop_axes, strict)
-        found = await _run(call, inline)
+        arguments = layout, batch, source, array, drop_axes, strict
+        found = await _run(partial(pipeline_chunks.read, *arguments), inline)
     left, missing = found
     if not left and not missing:
         return (PRESENT,) * len(batch)
@@ -101,11 +242,11 @@ async def _read(
 
 async def write(pipeline: Any, batch: Batch, value: Any, drop_axes: Axes) -> None:
     """Store `value` in chunks."""
-    layout = layouts.find(pipeline, batch[0][1])
+    layout = pipeline_layouts.find(pipeline, batch[0][1])
     array = _converted(value, layout)
     reason = layout.unreadable or layout.unwritable
     if reason is not None or array is None:
-        _warn("writes", reason or f"a value {type(value).__name__} of {value.dtype}")
+        _tell("writes", reason or f"a value {type(value).__name__} of {value.dtype}")
         await _write_with_zarr(pipeline, batch, value, drop_axes)
         return
     groups = _groups(batch, layout)
@@ -124,7 +265,7 @@ async def _write(
     value: Any,
     axes: Axes,
 ) -> None:
-    place = await places.find(batch)
+    place = await find_place(batch)
     if place.root is not None:
         place.store._check_writable()
     if layout.sharded:
@@ -154,11 +295,10 @@ def _steps(
     left = None
     if full is not None:
         left = yield partial(rows.write, layout.capsule, batch, source, full)
-    if left is None and layout.sharded and batch[0][1].config.write_empty_chunks:
-        left = [*range(len(batch))]  # a box would store the inner chunks between elements too
+    if left is None and layout.sharded:
+        left = [*range(len(batch))]
     if left is None:
-        put = boxes.write if known else chunks.write
-        left = yield partial(put, layout, batch, source, array, drop_axes)
+        left = yield partial(pipeline_chunks.write, layout, batch, source, array, drop_axes)
     if isinstance(source, rows.Buffers):
         yield place.put(source.values, left)
     if left:
@@ -167,7 +307,7 @@ def _steps(
 
 async def _write_with_zarr(pipeline: Any, batch: Batch, value: Any, drop_axes: Axes) -> None:
     """Have zarr-python write a batch, with chunks locked that are changed in part."""
-    place = await places.find(batch)
+    place = await find_place(batch)
     shards = any(isinstance(codec, ShardingCodec) for codec in pipeline)
     changed = [n for n, row in enumerate(batch) if shards or not row[4]]
 
@@ -275,7 +415,7 @@ def _groups(batch: Batch, layout: PipelineLayout) -> list[list[int]]:
     the kernel, there are only so many at a time.
     """
     found = _by_spec(batch)
-    if len(found) > 1 or not places.hands_over_values(batch[0][0]):
+    if len(found) > 1 or not _hands_over_values(batch[0][0]):
         return found
     nbytes = max(1, math.prod(layout.shape) * layout.dtype.itemsize)
     size = max(ROWS, LIMIT // nbytes)
@@ -308,5 +448,8 @@ def _by_spec(batch: Batch) -> list[list[int]]:
     return [*groups.values()]
 
 
-def _warn(what: str, reason: str) -> None:
-    warn(f"zarr-python itself {what} these arrays: omnizarr's kernel does not know {reason}")
+@functools.cache  # once for each reason
+def _tell(what: str, reason: str) -> None:
+    logging.getLogger("omnizarr.zarr_pipeline").warning(
+        "zarr-python itself %s these arrays: omnizarr's kernel does not know %s", what, reason
+    )

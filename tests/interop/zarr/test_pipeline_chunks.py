@@ -30,7 +30,8 @@ from zarr.codecs import (
 from zarr.storage import LocalStore, MemoryStore
 
 from omnizarr.errors import OmnizarrWarning
-from tests.interop.zarr.pipeline.arrays import (
+from omnizarr.interop.zarr import pipeline_batches
+from tests.interop.zarr.pipeline_arrays import (
     OURS,
     THEIRS,
     contents,
@@ -180,23 +181,21 @@ def indexer(array: Any, kind: str) -> Any:
 @given(st.data())
 def test_both_pipelines_read_and_store_the_same(data: st.DataObject) -> None:
     options = data.draw(layouts())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OmnizarrWarning)
-        arrays = [create(path, MemoryStore(), **options) for path in (THEIRS, OURS)]
-        shape, dtype = options["shape"], options["dtype"]
-        kinds = ["basic"] if not shape or 0 in shape else ["basic", "oindex", "vindex"]
-        for _ in range(data.draw(st.integers(1, 4))):
-            kind = data.draw(st.sampled_from(kinds))
-            index = () if not shape or 0 in shape else selection(data.draw, shape, kind)
-            picked = np.empty(shape, dtype)
-            result = picked[np.ix_(*map(_listed, index, shape))] if kind == "oindex" else None
-            part = result.shape if result is not None else picked[index].shape
-            value = values(data.draw, dtype, () if data.draw(st.booleans()) else part)
-            outcomes = [_assign(array, kind, index, value) for array in arrays]
-            if outcomes[0] is not None:  # zarr-python cannot do it, or not in this version
-                return
-            assert outcomes[1] is None
-        _assert_same(data, arrays, options, kinds)
+    arrays = [create(path, MemoryStore(), **options) for path in (THEIRS, OURS)]
+    shape, dtype = options["shape"], options["dtype"]
+    kinds = ["basic"] if not shape or 0 in shape else ["basic", "oindex", "vindex"]
+    for _ in range(data.draw(st.integers(1, 4))):
+        kind = data.draw(st.sampled_from(kinds))
+        index = () if not shape or 0 in shape else selection(data.draw, shape, kind)
+        picked = np.empty(shape, dtype)
+        result = picked[np.ix_(*map(_listed, index, shape))] if kind == "oindex" else None
+        part = result.shape if result is not None else picked[index].shape
+        value = values(data.draw, dtype, () if data.draw(st.booleans()) else part)
+        outcomes = [_assign(array, kind, index, value) for array in arrays]
+        if outcomes[0] is not None:  # zarr-python cannot do it, or not in this version
+            return
+        assert outcomes[1] is None
+    _assert_same(data, arrays, options, kinds)
 
 
 def _listed(part: Any, length: int) -> Any:
@@ -318,21 +317,32 @@ def test_inner_chunks_of_a_shard_are_stored_in_the_order_of_zarr_python(order: s
         ),
     ],
 )
-def test_what_the_kernel_lacks_is_left_to_zarr_python_with_one_warning(
-    options: dict[str, Any], named: str
+def test_what_the_kernel_lacks_is_left_to_zarr_python_and_logged_once(
+    options: dict[str, Any], named: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    pipeline_batches._tell.cache_clear()
     array = create(OURS, MemoryStore(), **options)
     value = np.arange(options["shape"][0]).astype("U2" if options["dtype"] is str else "i4")
-    with warnings.catch_warnings(record=True) as given:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OmnizarrWarning)
         for _ in range(3):
             array[:] = value
-    messages = [str(w.message) for w in given if issubclass(w.category, OmnizarrWarning)]
+    messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == len(set(messages)) >= 1
     assert any(named in message for message in messages)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OmnizarrWarning)
-        assert list(reopened(THEIRS, array)[:]) == list(array[:]) == list(value)
+    assert list(reopened(THEIRS, array)[:]) == list(array[:]) == list(value)
+
+
+@pytest.mark.parametrize("compressor", [numcodecs.BZ2(1), numcodecs.LZMA()])
+@pytest.mark.parametrize(("dtype", "value"), [("U3", "abc"), ("S3", b"abc")])
+def test_text_without_axes_and_with_codecs_in_python_is_read(
+    dtype: str, value: Any, compressor: Any
+) -> None:
+    """J5: the chunk got an axis."""
+    options = {"shape": (), "dtype": dtype, "zarr_format": 2, "compressors": compressor}
+    array = create(OURS, MemoryStore(), **options)
+    array[...] = value
+    assert array[()] == reopened(THEIRS, array)[()] == value
 
 
 def test_missing_chunks_are_reported_where_that_is_an_error() -> None:

@@ -26,8 +26,8 @@ from zarr.storage import (
 
 import omnizarr as oz
 from omnizarr.engine import rows
-from omnizarr.interop.zarr.pipeline import batches
-from tests.interop.zarr.pipeline.arrays import OURS, THEIRS, create, reopened, using
+from omnizarr.interop.zarr import pipeline_batches as batches
+from tests.interop.zarr.pipeline_arrays import OURS, THEIRS, create, reopened, using
 from tests.soak import failures, peers, writers
 
 STORES = ("local", "memory", "zip", "fsspec", "object", "logging", "wrapper")

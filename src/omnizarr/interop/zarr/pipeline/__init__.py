@@ -1,1 +1,0 @@
-"""The codec pipeline for zarr-python: batches of chunks go to the compiled kernel in one call."""

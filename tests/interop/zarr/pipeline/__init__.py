@@ -1,1 +1,0 @@
-"""Tests of the codec pipeline for zarr-python."""
