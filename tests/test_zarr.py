@@ -41,10 +41,10 @@ def test_a_name_that_moved_says_where_it_is(name: str) -> None:
 
 def test_methods_of_zarr_python_are_named_where_they_are_missed() -> None:
     node: Any = oz.create_group()
-    with pytest.raises(AttributeError, match=r"use create_array; nodes of omnizarr\.zarr have it"):
+    with pytest.raises(AttributeError, match=r"nodes of omnizarr\.zarr have the methods"):
         node.create_dataset("a", shape=3)
     array: Any = oz.create_array(shape=2)
-    with pytest.raises(AttributeError, match=r"use oindex; nodes of omnizarr\.zarr have it"):
+    with pytest.raises(AttributeError, match=r"nodes of omnizarr\.zarr have the methods"):
         array.get_orthogonal_selection([0])
 
 

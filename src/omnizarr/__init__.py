@@ -8,147 +8,58 @@
 
 import typing as _typing
 
-from omnizarr import config, errors
+from omnizarr import config as config
+from omnizarr import errors as errors
 from omnizarr import registry as _registry
-from omnizarr.config import VERSION as __version__
-from omnizarr.config import configure
-from omnizarr.errors import (
-    CannotExpress,
-    ChunkError,
-    Conflict,
-    InvalidArgument,
-    InvalidMetadata,
-    InvalidName,
-    MissingChunk,
-    MissingPackage,
-    NodeChanged,
-    NodeExists,
-    NodeNotFound,
-    NoSuchLabel,
-    OmnizarrError,
-    OmnizarrWarning,
-    Problem,
-    ReadOnly,
-    SelectionError,
-    StoreError,
-    TargetError,
-    UnknownExtension,
-    WrongNode,
-    WrongType,
-)
-from omnizarr.registry import register
+from omnizarr.config import configure as configure
+from omnizarr.errors import *  # noqa: F403 - all of them are public
+from omnizarr.registry import register as register
 
 if _typing.TYPE_CHECKING:
-    from omnizarr import aio, cf, codecs, geo, jobs, ome, storage, xarray, zarr
-    from omnizarr.as_zarr import as_zarr
-    from omnizarr.bulk.analysis.diff import diff
-    from omnizarr.bulk.analysis.stats import stats
-    from omnizarr.bulk.analysis.suggestion import suggest_chunks
-    from omnizarr.bulk.analysis.usage import disk_usage
-    from omnizarr.bulk.batches import batches
-    from omnizarr.bulk.convert import convert
-    from omnizarr.bulk.copy import copy
-    from omnizarr.bulk.in_place import undo_conversion
-    from omnizarr.bulk.job import run
-    from omnizarr.bulk.rechunk.job import rechunk
-    from omnizarr.bulk.repair import repair
-    from omnizarr.bulk.verify import verify
-    from omnizarr.bulk.view_as.store import view_as
-    from omnizarr.config import show_versions
-    from omnizarr.conventions.ome.pyramid import pyramid
-    from omnizarr.hierarchy.array import Array
-    from omnizarr.hierarchy.create import (
-        create_array,
-        create_group,
-        create_hierarchy,
-        save,
-    )
-    from omnizarr.hierarchy.group import Group
-    from omnizarr.hierarchy.open import (
-        consolidate_metadata,
-        load,
-        open,
-    )
-    from omnizarr.hierarchy.validate import validate
-    from omnizarr.hierarchy.view import View
-    from omnizarr.interop.dask import from_dask
-    from omnizarr.interop.files.exporting import export_file
-    from omnizarr.interop.files.importing import import_file
-    from omnizarr.viewer.picture import preview
-    from omnizarr.viewer.server import serve, serving
+    from omnizarr import aio as aio
+    from omnizarr import cf as cf
+    from omnizarr import codecs as codecs
+    from omnizarr import geo as geo
+    from omnizarr import jobs as jobs
+    from omnizarr import ome as ome
+    from omnizarr import storage as storage
+    from omnizarr import xarray as xarray
+    from omnizarr import zarr as zarr
+    from omnizarr.as_zarr import as_zarr as as_zarr
+    from omnizarr.bulk.analysis.diff import diff as diff
+    from omnizarr.bulk.analysis.stats import stats as stats
+    from omnizarr.bulk.analysis.suggestion import suggest_chunks as suggest_chunks
+    from omnizarr.bulk.analysis.usage import disk_usage as disk_usage
+    from omnizarr.bulk.batches import batches as batches
+    from omnizarr.bulk.convert import convert as convert
+    from omnizarr.bulk.copy import copy as copy
+    from omnizarr.bulk.in_place import undo_conversion as undo_conversion
+    from omnizarr.bulk.job import run as run
+    from omnizarr.bulk.rechunk.job import rechunk as rechunk
+    from omnizarr.bulk.repair import repair as repair
+    from omnizarr.bulk.verify import verify as verify
+    from omnizarr.bulk.view_as.store import view_as as view_as
+    from omnizarr.config import show_versions as show_versions
+    from omnizarr.conventions.ome.pyramid import pyramid as pyramid
+    from omnizarr.hierarchy.array import Array as Array
+    from omnizarr.hierarchy.create import create_array as create_array
+    from omnizarr.hierarchy.create import create_group as create_group
+    from omnizarr.hierarchy.create import create_hierarchy as create_hierarchy
+    from omnizarr.hierarchy.create import save as save
+    from omnizarr.hierarchy.group import Group as Group
+    from omnizarr.hierarchy.open import consolidate_metadata as consolidate_metadata
+    from omnizarr.hierarchy.open import load as load
+    from omnizarr.hierarchy.open import open as open
+    from omnizarr.hierarchy.validate import validate as validate
+    from omnizarr.hierarchy.view import View as View
+    from omnizarr.interop.dask import from_dask as from_dask
+    from omnizarr.interop.files.exporting import export_file as export_file
+    from omnizarr.interop.files.importing import import_file as import_file
+    from omnizarr.viewer.picture import preview as preview
+    from omnizarr.viewer.server import serve as serve
+    from omnizarr.viewer.server import serving as serving
 
-__all__ = [  # noqa: RUF022 - the version last
-    "Array",
-    "CannotExpress",
-    "ChunkError",
-    "Conflict",
-    "Group",
-    "InvalidArgument",
-    "InvalidMetadata",
-    "InvalidName",
-    "MissingChunk",
-    "MissingPackage",
-    "NoSuchLabel",
-    "NodeChanged",
-    "NodeExists",
-    "NodeNotFound",
-    "OmnizarrError",
-    "OmnizarrWarning",
-    "Problem",
-    "ReadOnly",
-    "SelectionError",
-    "StoreError",
-    "TargetError",
-    "UnknownExtension",
-    "View",
-    "WrongNode",
-    "WrongType",
-    "aio",
-    "as_zarr",
-    "batches",
-    "cf",
-    "codecs",
-    "config",
-    "configure",
-    "consolidate_metadata",
-    "convert",
-    "copy",
-    "create_array",
-    "create_group",
-    "create_hierarchy",
-    "diff",
-    "disk_usage",
-    "errors",
-    "export_file",
-    "from_dask",
-    "geo",
-    "import_file",
-    "jobs",
-    "load",
-    "ome",
-    "open",
-    "preview",
-    "pyramid",
-    "rechunk",
-    "register",
-    "repair",
-    "run",
-    "save",
-    "serve",
-    "serving",
-    "show_versions",
-    "stats",
-    "storage",
-    "suggest_chunks",
-    "undo_conversion",
-    "validate",
-    "verify",
-    "view_as",
-    "xarray",
-    "zarr",
-    "__version__",
-]
-
+__version__ = config.VERSION
 
 # Loaded on first use, so that importing the package stays quick.
 _LATER = {
@@ -196,9 +107,12 @@ _LATER = {
     "zarr": "zarr",
 }
 
-# By `__getattr__`, too, so that an asterisk imports only what can be had.
-_PUBLIC = __all__
-del __all__
+# `__all__` comes by `__getattr__`, too, so that an asterisk imports only what can be had.
+_PRIVATE = {"MissingAttribute", "MissingModule"}  # the two kinds of MissingPackage
+_PUBLIC = [
+    *sorted({*_LATER, *errors.__all__, "config", "configure", "errors", "register"} - _PRIVATE),
+    "__version__",
+]
 if not _typing.TYPE_CHECKING:  # for which any name would be one of the module's
     __getattr__ = _registry.attributes(__name__, _LATER, _PUBLIC)
 

@@ -56,18 +56,10 @@ def test_a_kind_opens_no_other_node() -> None:
         oz.open(store, kind="arrays")  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize(
-    ("option", "remedy"),
-    [
-        ("compressor", "give compressors"),
-        ("dimension_separator", "give chunk_key_encoding"),
-        ("synchronizer", "omnizarr.zarr"),
-        ("zarr_version", "give zarr_format"),
-    ],
-)
-def test_an_option_of_zarr_python_is_refused_with_what_to_give(option: str, remedy: str) -> None:
+@pytest.mark.parametrize("option", ["compressor", "dimension_separator", "synchronizer"])
+def test_an_option_of_zarr_python_is_refused_with_where_it_is(option: str) -> None:
     for call in (oz.create_array, oz.open, oz.create_group().create_array):
-        with pytest.raises(oz.WrongType, match=remedy):
+        with pytest.raises(oz.WrongType, match=r"omnizarr\.zarr has"):
             call("a", shape=2, **{option: None})
     assert not Path("a").exists()
 

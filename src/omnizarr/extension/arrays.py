@@ -18,7 +18,7 @@ from omnizarr.data_types.data_type import as_plain, old
 from omnizarr.engine import BoundArray, chunk_context, kernel
 from omnizarr.engine.kernel import empty
 from omnizarr.engine.missing_chunks import FilledParts
-from omnizarr.hierarchy.array import CODEC_OPTIONS, bound_array, options_like, unpublished
+from omnizarr.hierarchy.array import bound_array, unpublished
 from omnizarr.hierarchy.build import (
     Build,
     begin_deferred,
@@ -50,7 +50,7 @@ from omnizarr.hierarchy.chunks import (
     stored_keys,
     with_shape,
 )
-from omnizarr.hierarchy.create import new_location
+from omnizarr.hierarchy.create import CODEC_OPTIONS, new_location, options_like
 from omnizarr.hierarchy.group import make_group, open_node
 from omnizarr.hierarchy.open import consolidated_is_stale, open_group
 from omnizarr.hierarchy.options import (

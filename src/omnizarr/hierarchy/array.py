@@ -8,25 +8,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import Any, Self, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config as settings
 from omnizarr import engine, registry
-from omnizarr.codecs.specify import inner_chunk_shape, memory_order, pipeline
+from omnizarr.codecs.specify import inner_chunk_shape, memory_order
 from omnizarr.config import byte_size
 from omnizarr.data_types import own_type
 from omnizarr.data_types.cast import is_masked_array
 from omnizarr.data_types.data_type import as_elements
 from omnizarr.engine import BoundArray, was_bound
 from omnizarr.engine.watch import ArrayWatch, check_same_array, is_smaller
-from omnizarr.errors import (
-    NodeChanged,
-    WrongNode,
-    warn,
-)
+from omnizarr.errors import NodeChanged, WrongNode, warn
 from omnizarr.formats.draft.extensions import packed_shard_shape
 from omnizarr.formats.format import ARRAY_DIMENSIONS, check_attributes
 from omnizarr.hierarchy import chunks as stored_chunks
@@ -35,27 +31,20 @@ from omnizarr.hierarchy.attributes import lock_shape
 from omnizarr.hierarchy.chunks import (
     Outside,
     Writer,
-    check_countable,
     grow_array,
     resize,
     shrunken_shape,
     with_shape,
 )
 from omnizarr.hierarchy.info import Info
-from omnizarr.hierarchy.location import (
-    Location,
-)
+from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.options import lengths_of
-from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, S, Selectable, as_source
+from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, S, Selectable
 from omnizarr.hierarchy.view import View, Viewer
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
-from omnizarr.stores import (
-    check_writable,
-    commits_changes,
-    sizes,
-)
+from omnizarr.stores import check_writable, commits_changes, sizes
 
 registry.register("integration", "dask", "omnizarr.interop.dask:to_dask")
 registry.register("integration", "preview", "omnizarr.viewer.picture:preview")
@@ -74,10 +63,6 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         read_only: True to refuse all writes through this handle.
         zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
             detected.
-
-    Raises:
-        NodeNotFound: If there is no such node.
-        WrongNode: If there is a node of the other kind.
 
     Examples:
         >>> a = oz.create_array("ocean.zarr", data=np.arange(12).reshape(3, 4), chunks=(2, 2))
@@ -145,14 +130,13 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
     def _target(self) -> BoundArray:
         """The array to assign to; raises NodeChanged if it was replaced, moved or deleted."""
         bound = self._data
-        watch = bound.watch
-        stored = None if watch is None else watch.confirm()
-        if not isinstance(stored, ArrayModel):
+        stored = None if bound.watch is None else bound.watch.confirm()
+        if not isinstance(stored, ArrayModel) or stored is self._model:
             return bound
-        if stored is not self._model and is_smaller(stored, self._model):
-            self._replace_model(stored)
-            return self._target
-        return bound
+        if not is_smaller(stored, self._model):
+            return bound
+        self._replace_model(stored)
+        return self._target
 
     def _follow_shape(self, error: NodeChanged) -> None:
         if not error.reshaped:
@@ -221,13 +205,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
     @property
     def write_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
         """The lengths of the stored values, chunks or shards, along each axis."""
-        check_countable(self._location, self._bound.grid.shape)
-        axes = self._bound.grid.axes
-        pairs = ((a, [int(a.start(k)) for k in range(a.count)]) for a in axes)
-        return tuple(
-            tuple(min(int(a.size(k)), a.length - s) for k, s in enumerate(starts))
-            for a, starts in pairs
-        )
+        return stored_chunks.chunk_lengths(self._bound)
 
     @property
     def cdata_shape(self) -> tuple[int, ...]:
@@ -262,15 +240,9 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         return model.with_(attributes=attributes)
 
     def _check_names(self, attributes: dict[str, Any]) -> None:
-        """Raise if attributes name the dimensions wrongly."""
         check_attributes(attributes, len(self.shape))
 
     # Reading and writing
-
-    def _check_codecs(self) -> None:
-        """Raise if a codec is not known here, so that values cannot be read."""
-        if self.size:
-            _ = self._bound.first_pipeline
 
     def _check_writable(self) -> None:
         self._location.check_writable()
@@ -292,9 +264,6 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             config: The settings, an `ArrayConfig` or a mapping such as
                 ``{"write_empty_chunks": True}``.
 
-        Raises:
-            WrongType: If a setting has the wrong type.
-
         Examples:
             >>> a = oz.create_array(shape=4, chunks=2)
             >>> a.with_config({"write_empty_chunks": True})[:] = 0
@@ -302,10 +271,8 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             2
         """
         handle = type(self).__new__(type(self))
-        handle._is_published, handle._from_consolidated = (
-            self._is_published,
-            self._from_consolidated,
-        )
+        handle._is_published = self._is_published
+        handle._from_consolidated = self._from_consolidated
         handle._set_model(self._location, self._model)
         handle._configure(ArrayConfig.of(config))
         return handle
@@ -338,9 +305,6 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         Args:
             budget: The bytes that are buffered in memory; before it is used up, incomplete chunks
                 are stored as they are.
-
-        Raises:
-            ReadOnly: If the node or its store is read-only.
 
         Examples:
             >>> a = oz.create_array(shape=(4, 4), chunks=(4, 2))
@@ -375,9 +339,6 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             name: The name of the tasks; by default one that identifies the array as it is stored
                 now.
 
-        Raises:
-            MissingPackage: If Dask is not installed.
-
         Examples:
             >>> a = oz.create_array(data=np.arange(6), chunks=3)
             >>> int(a.to_dask().sum().compute())
@@ -391,9 +352,6 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         Args:
             at: The position along axes that are not shown, by name, such as ``{"t": 3}``.
             pixels: The least number of pixels along the longer side, if there are as many elements.
-
-        Raises:
-            WrongNode: If there are no numbers to show.
 
         Examples:
             >>> a = oz.create_array(data=np.arange(64).reshape(8, 8))
@@ -426,9 +384,6 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
 
         Args:
             region: A slice of the chunk grid for each axis, to look at these chunks only.
-
-        Raises:
-            SelectionError: If the region does not fit the chunk grid.
 
         Examples:
             >>> a = oz.create_array(shape=6, chunks=2)
@@ -474,9 +429,6 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         Args:
             coords: The coordinates in the grid of chunks, or shards.
 
-        Raises:
-            SelectionError: If there is no such chunk.
-
         Examples:
             >>> a = oz.create_array(data=np.arange(4, dtype="u1"), chunks=2, compressors=None)
             >>> a.get_encoded_chunk((1,))
@@ -495,7 +447,6 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         Raises:
             SelectionError: If there is no such chunk.
             ChunkError: If the bytes cannot be decoded.
-            ReadOnly: If the node or its store is read-only.
 
         Examples:
             >>> a = oz.create_array(shape=4, dtype="u1", chunks=2, compressors=None)
@@ -527,10 +478,6 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
                 and clears those elements; ``"erase-chunks"`` keeps the elements, as zarr-python
                 does.
 
-        Raises:
-            InvalidArgument: If the number of lengths is not that of the axes.
-            ReadOnly: If the node or its store is read-only.
-
         Examples:
             >>> a = oz.create_array(shape=(2, 3), fill_value=1)
             >>> a.resize(4, 3)
@@ -557,10 +504,6 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         Returns:
             The new shape.
 
-        Raises:
-            SelectionError: If the shape of the data does not fit.
-            ReadOnly: If the node or its store is read-only.
-
         Examples:
             >>> a = oz.create_array(data=[[1, 2], [3, 4]])
             >>> a.append([[5, 6]])
@@ -575,14 +518,10 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
                 engine.write(larger, plan(larger.grid, where), values)
             return larger.model
 
-        if commits_changes(self.store):
-            self._append_to_session(values, axis)
-        else:
+        if not commits_changes(self.store):
             self._reshape(appended)
-        return self.shape
-
-    def _append_to_session(self, values: npt.NDArray[Any], axis: int) -> None:
-        """Store the new shape, then the values: what fails is discarded with the session."""
+            return self.shape
+        # What fails is discarded with the session: the new shape is stored before the values.
         with lock_shape(self._location) as [held]:
             self._follow()
             larger, where = grow_array(self._bound_at(held), values, axis)
@@ -590,6 +529,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
                 larger, where = grow_array(self._bound_at(held), values, axis)
             with self._configured():
                 engine.write(larger, plan(larger.grid, where), values)
+        return self.shape
 
     def _bound_at(self, held: Location) -> BoundArray:
         """Return the array to write to while its shape is locked."""
@@ -633,16 +573,6 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
     def __repr__(self) -> str:
         return info.array_line(self._model, self._location)
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            try:
-                return super().__getattr__(name)
-            except AttributeError as e:
-                if hasattr(np.ndarray, name) and not name.startswith("_"):
-                    e.args = (f"{e}; np.asarray(array) reads it into an array that has it",)
-                raise
-
 
 def bound_array(array: Array) -> BoundArray:
     """Return the array as the engine reads it; its codecs are checked, if there are chunks."""
@@ -672,47 +602,12 @@ def _bind(location: Location, model: ArrayModel, read_at: float | None) -> Bound
     return bound
 
 
-# Options that describe the codec pipeline.
-CODEC_OPTIONS = {"codecs", "filters", "serializer", "compressors", "order"}
-
-
-def options_like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of an array like another one, updated with `options`."""
-    found: dict[str, Any] = {"shape": a.shape}
-    if hasattr(a, "dtype"):
-        found["dtype"] = data_type_of(as_source(a))
-    if isinstance(a, Array):
-        found |= {
-            "chunks": a.chunks,
-            "shards": a.shards,
-            "fill_value": a.fill_value,
-            "dimension_names": a.dimension_names,
-            "zarr_format": a.zarr_format,
-        }
-        if (
-            options.get("zarr_format", a.zarr_format) == a.zarr_format
-            and not CODEC_OPTIONS & options.keys()
-        ):
-            found |= codecs_as_options(a)
-    elif isinstance(getattr(a, "chunks", None), tuple):
-        found["chunks"] = tuple(c[0] if isinstance(c, tuple) and c else c for c in a.chunks)
-    return {**found, **options}
-
-
 def data_type_of(data: Any) -> Any:
     """Return the data type of values; those that NumPy has no type for by name."""
     array = data.array if isinstance(data, View) else data
-    if isinstance(array, Array) and array._bound.data_type.masking is not None:
-        return array._model.data_type
-    is_bytes = isinstance(array, Array) and array._model.data_type.name == "bytes"
-    return bytes if is_bytes else data.dtype
-
-
-def codecs_as_options(a: Array) -> dict[str, Any]:
-    """Return the codecs of an array as options of a new one."""
-    known = pipeline(a._model)
-    return {
-        "filters": known.filters,
-        "serializer": known.serializer,
-        "compressors": known.compressors,
-    }
+    if isinstance(array, Array):
+        if array._bound.data_type.masking is not None:
+            return array._model.data_type
+        if array._model.data_type.name == "bytes":
+            return bytes
+    return data.dtype

@@ -38,6 +38,7 @@ from omnizarr.model import ArrayModel, paths
 from omnizarr.storage_transformers import stored_key
 from omnizarr.stores import (
     Range,
+    Store,
     can_erase,
     can_list,
     get_many,
@@ -55,17 +56,26 @@ OUTSIDE = ("keep", "erase", "erase-chunks")
 BATCH = 256  # chunks in one batch of requests
 MAX_GRID = 2**27  # chunks, each with one byte of an array in memory
 MAX_BORDER = 2**26  # bytes of border chunks that are read to see if they have old values
-MAX_BITS = 2**32  # chunks, each with one bit
-BLOCK = 2**17  # bytes of such bits that are unpacked at once
+
+
+def _listed_keys(array: BoundArray, store: Store | None = None) -> Iterator[tuple[Coords, str]]:
+    """Yield the coordinates and keys of all chunks that the store lists, also outside the grid."""
+    start, rank = len(array.prefix), len(array.model.shape)
+    for key in list_prefix(store or array.chunk_store, array.prefix):
+        coords = array.encoding.coords(key[start:], rank)
+        if coords is not None:
+            yield coords, key
+
+
+def _is_inside(coords: Coords, counts: Coords) -> bool:
+    return all(c < n for c, n in zip(coords, counts, strict=True))
 
 
 def stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
     """Yield the coordinates and keys of all stored chunks; of shards in version 3, the shards."""
-    rank, counts = len(array.model.shape), array.grid.shape
     listed = False
-    for key in list_prefix(array.chunk_store, array.prefix):
-        coords = array.encoding.coords(key[len(array.prefix) :], rank)
-        if coords is not None and all(c < n for c, n in zip(coords, counts, strict=True)):
+    for coords, key in _listed_keys(array):
+        if _is_inside(coords, array.grid.shape):
             listed = True
             yield coords, key
     if not listed:
@@ -77,7 +87,7 @@ def stored_chunks(array: BoundArray) -> Iterator[tuple[Coords, int]]:
 
     The bytes are those of a decoded chunk where the listing of the store does not have them.
     """
-    store, rank, counts = array.store, len(array.model.shape), array.grid.shape
+    store, rank = array.store, len(array.model.shape)
     has_sizes = isinstance(store, ListsEntries) or (
         has_low_latency(store) and isinstance(store, HasSizes) and can_list(store)
     )
@@ -85,7 +95,7 @@ def stored_chunks(array: BoundArray) -> Iterator[tuple[Coords, int]]:
     if has_sizes and array.chunk_store is store:
         for key, size in list_sizes(store, array.prefix):
             coords = array.encoding.coords(key[len(array.prefix) :], rank)
-            if coords is not None and all(c < n for c, n in zip(coords, counts, strict=True)):
+            if coords is not None and _is_inside(coords, array.grid.shape):
                 found = True
                 yield coords, size
     if not found:
@@ -125,39 +135,24 @@ def missing_chunk_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
     The chunks of a shard whose index cannot be read are damaged, not missing.
     """
     counts, inner = chunk_counts(array), inner_chunk_shape(array.model)
-    for coords in _missing(array, counts):
-        outer = coords
+    for row in np.argwhere(~chunks_present(array, counts, damaged=True)):
+        coords = outer = tuple(map(int, row))
         if inner is not None:
             triples = zip(array.grid.axes, coords, inner, strict=True)
             outer = tuple(axis.chunk_of(n * c) for axis, n, c in triples)
         yield coords, stored_key(array.chunk_store, array.key(outer))
 
 
-def _missing(array: BoundArray, counts: Coords) -> Iterator[Coords]:
-    """Yield the coordinates of missing chunks in order, with one bit in memory for each chunk."""
-    total = math.prod(counts)
-    if total > MAX_BITS:
-        raise SelectionError(
-            f"{paths.show(array.path)} has {total} chunks, too many to find the missing ones;"
-            " stored_chunks() yields those that are stored"
-        )
-    bits = np.zeros(-(-total // 8), np.uint8)
-    for first, there in _present(array, counts, damaged=True):
-        rows = np.argwhere(there.reshape(there.shape or (1,))) + (first or 0)
-        numbers = np.ravel_multi_index(tuple(rows.T), counts or (1,))
-        np.bitwise_or.at(bits, numbers >> 3, (128 >> (numbers & 7)).astype(np.uint8))
-    for start in range(0, len(bits), BLOCK):
-        absent = np.flatnonzero(np.unpackbits(bits[start : start + BLOCK]) == 0) + 8 * start
-        for row in np.stack(np.unravel_index(absent[absent < total], counts or (1,)), axis=1):
-            yield tuple(map(int, row[: len(counts)]))
-
-
 def chunks_present(
-    array: BoundArray, counts: Coords, region: Sequence[slice] | None = None
+    array: BoundArray,
+    counts: Coords,
+    region: Sequence[slice] | None = None,
+    damaged: bool = False,
 ) -> npt.NDArray[np.bool_]:
     """Return for every chunk whether it is stored; the index of every shard is read.
 
     `region` has a slice of the chunk grid for each axis, without steps; the result is that part.
+    With `damaged`, a shard whose index cannot be read has all of its chunks.
     """
     wanted = [range(n) for n in counts]
     if region is not None:
@@ -175,7 +170,7 @@ def chunks_present(
         )
     found = np.zeros(shape, bool)
     starts = [r.start for r in wanted]
-    for first, there in _present(array, counts):
+    for first, there in _present(array, counts, damaged):
         corner = [p - s for p, s in zip(first, starts, strict=True)]
         inside = tuple(slice(max(-p, 0), max(n - p, 0)) for p, n in zip(corner, shape, strict=True))
         part = there[inside]
@@ -240,22 +235,17 @@ def _in_shard(array: BoundArray, shape: Coords, key: str) -> npt.NDArray[np.bool
 
 def stored_size(array: BoundArray) -> tuple[int, int]:
     """Return the number and bytes of all stored values with chunks; the keys are listed."""
-    start, rank = len(array.prefix), len(array.model.shape)
-    keys = (
-        key
-        for key in list_prefix(array.store, array.prefix)
-        if array.encoding.coords(key[start:], rank) is not None
+    listed = (key for _, key in _listed_keys(array, array.store))
+    found = sizes(array.store, listed) or sizes(
+        array.store, (key for _, key in probe_stored_keys(array))
     )
-    found = sizes(array.store, keys) or sizes(array.store, (k for _, k in probe_stored_keys(array)))
     return len(found), sum(found.values())
 
 
 def check_coords(array: BoundArray, coords: Coords) -> Coords:
     """Return `coords`; raise if the grid has no such chunk."""
     counts = array.grid.shape
-    if len(coords) != len(counts) or not all(
-        0 <= c < n for c, n in zip(coords, counts, strict=True)
-    ):
+    if len(coords) != len(counts) or min(coords, default=0) < 0 or not _is_inside(coords, counts):
         raise SelectionError(f"there is no chunk {coords} in a grid of {counts}")
     return coords
 
@@ -282,24 +272,19 @@ def put_encoded_chunk(array: BoundArray, coords: Coords, data: bytes) -> None:
     """Store the bytes of one chunk, after decoding them as a check."""
     array.check_skipped()
     key = array.key(coords)
+    watch: Any = array.watch
     check_encoded_chunk(array, coords, data)
     with exclusive(array, [key]):
         array.confirm()
-        if array.watch is not None and array.reaches_beyond(coords):
-            _refuse_if_growing(array, coords)
+        compared = watch is None or supports_compare_and_set(array.store)
+        if not compared and array.reaches_beyond(coords) and not watch.confirm_shape():
+            raise Conflict(  # since a whole chunk would replace what the other writer appends
+                f"chunk {coords} of {paths.show(array.path)} was not stored: another writer appends"
+                " to the array, or has changed its shape; call refresh() and try again"
+            )
         array.chunk_store.set(key, data)
         for other in array.encoding.other_keys(coords):
             array.chunk_store.erase(array.prefix + other)
-
-
-def _refuse_if_growing(array: BoundArray, coords: Coords) -> None:
-    """Raise if another writer changes the shape, whose elements a whole chunk would replace."""
-    watch: Any = array.watch
-    if not supports_compare_and_set(array.store) and not watch.confirm_shape():
-        raise Conflict(
-            f"chunk {coords} of {paths.show(array.path)} was not stored: another writer appends to"
-            " the array, or has changed its shape; call refresh() and try again"
-        )
 
 
 SHOWN = 5  # keys in a warning
@@ -377,32 +362,35 @@ def _plan_values(array: BoundArray, selection: Any, value: Any) -> tuple[Plan, n
 MAX_LISTED = 10**7
 
 
-def check_countable(where: object, counts: tuple[int, ...]) -> None:
-    """Raise if an axis has too many chunks to list their lengths."""
-    if max(counts, default=0) > MAX_LISTED:
+def chunk_lengths(array: BoundArray) -> tuple[tuple[int, ...], ...]:
+    """Return the lengths of the stored values along each axis; raise if there are too many."""
+    count = max(array.grid.shape, default=0)
+    if count > MAX_LISTED:
         raise InvalidMetadata(
-            f"{where} has {max(counts)} chunks along one axis, more than the {MAX_LISTED} that are"
-            " listed; see chunks and shards for their shape"
+            f"{paths.show(array.path)} in {array.store!r} has {count} chunks along one axis, more"
+            f" than the {MAX_LISTED} that are listed; see chunks and shards for their shape"
         )
+    return tuple(
+        tuple(min(int(a.size(k)), a.length - int(a.start(k))) for k in range(a.count))
+        for a in array.grid.axes
+    )
 
 
 def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayModel:
     """Return the model with a new shape, after erasing or counting the chunks outside it."""
     model = _checked(array, shape, outside)
-    old = array.model.shape
-    inner = common_shape(old, shape)
-    if inner == old == shape and outside == "keep":
+    inner = _common_shape(array.model.shape, shape)
+    if outside == "keep":
+        if not inner == array.model.shape == shape:
+            _warn_of_outside(array, inner, shape)
         return model
+    array.check_skipped()
     left = _outside(array, inner)
-    if outside != "keep":
-        array.check_skipped()
-        with engine.exclusive(array, left.values()):
-            for key in left.values():
-                array.chunk_store.erase(key)
-        if outside == "erase":
-            _clear_border(array, inner)
-    else:
-        _warn_of_outside(array, inner, shape, len(left))
+    with engine.exclusive(array, left):
+        for key in left:
+            array.chunk_store.erase(key)
+    if outside == "erase":
+        _clear_border(array, inner)
     return model
 
 
@@ -416,7 +404,7 @@ def shrunken_shape(array: BoundArray, shape: tuple[int, ...]) -> tuple[int, ...]
     """Return the shape without the elements outside a new one; store it before erasing those."""
     _checked(array, shape, "erase")
     array.check_skipped()
-    inner = common_shape(array.model.shape, shape)
+    inner = _common_shape(array.model.shape, shape)
     if not can_erase(array.store) and _outside(array, inner):
         raise StoreError(
             f"cannot erase the chunks outside {shape} of {paths.show(array.path)}: {array.store!r}"
@@ -425,7 +413,7 @@ def shrunken_shape(array: BoundArray, shape: tuple[int, ...]) -> tuple[int, ...]
     return inner
 
 
-def common_shape(old: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+def _common_shape(old: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the lengths that two shapes have in common."""
     return tuple(min(a, b) for a, b in zip(old, shape, strict=True))
 
@@ -466,21 +454,15 @@ def grow_array(
     return larger, (slice(None),) * number + (slice(shape[number], None),)
 
 
-def _outside(array: BoundArray, inner: tuple[int, ...]) -> dict[tuple[int, ...], str]:
-    """Return the stored chunks that have no element inside a shape, by coordinates."""
+def _outside(array: BoundArray, inner: tuple[int, ...]) -> list[str]:
+    """Return the keys of stored chunks that have no element inside a shape."""
     if not can_list(array.store):
-        return {}
-    small = array.reshaped(array.model.with_(shape=inner))
-    counts = small.grid.shape
-    found = {}
-    for key in list_prefix(array.chunk_store, array.prefix):
-        coords = array.encoding.coords(key[len(array.prefix) :], len(inner))
-        if coords is not None and any(c >= n for c, n in zip(coords, counts, strict=True)):
-            found[coords] = key
-    return found
+        return []
+    counts = array.reshaped(array.model.with_(shape=inner)).grid.shape
+    return [key for coords, key in _listed_keys(array) if not _is_inside(coords, counts)]
 
 
-def _warn_of_outside(array: BoundArray, inner: Coords, shape: Coords, chunks: int) -> None:
+def _warn_of_outside(array: BoundArray, inner: Coords, shape: Coords) -> None:
     """Warn of stored elements outside `inner` that are hidden, or visible again.
 
     Hidden elements are in the border chunks. Those that are visible again may have been cleared, so
@@ -494,6 +476,7 @@ def _warn_of_outside(array: BoundArray, inner: Coords, shape: Coords, chunks: in
             if left < 0 or not _has_values(array, coords, kept, shape):
                 continue
         border += 1
+    chunks = len(_outside(array, inner))
     found = [f"{chunks} chunks"] if chunks else []
     found += [f"elements of {border} border chunks"] if border else []
     if found:
@@ -533,9 +516,8 @@ def _border(
     if 0 in inner or not can_list(array.store):
         return
     small = array.reshaped(array.model.with_(shape=inner))
-    for key in list(list_prefix(array.chunk_store, array.prefix)):
-        coords = array.encoding.coords(key[len(array.prefix) :], len(inner))
-        if coords is None or any(c >= n for c, n in zip(coords, small.grid.shape, strict=True)):
+    for coords, _ in list(_listed_keys(array)):
+        if not _is_inside(coords, small.grid.shape):
             continue
         whole = small.grid.chunk_shape(coords) if outer is None else _inside(small, coords, outer)
         inside = _inside(small, coords, inner)

@@ -8,8 +8,9 @@ from typing import Any, Unpack, overload
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr.codecs.specify import pipeline
 from omnizarr.errors import InvalidArgument, WrongType
-from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.array import Array, data_type_of
 from omnizarr.hierarchy.build import create_nodes, make_array
 from omnizarr.hierarchy.group import Group, make_group, open_node
 from omnizarr.hierarchy.location import Location
@@ -137,9 +138,6 @@ def create_group(
     Returns:
         The group, for reading and writing.
 
-    Raises:
-        NodeExists: If there is a node at the path, and it may not be replaced.
-
     Examples:
         >>> g = oz.create_group("run.zarr", attributes={"year": 2026})
         >>> g.attrs["year"]
@@ -170,10 +168,6 @@ def create_hierarchy(
 
     Yields:
         The path of a node, and the array or group.
-
-    Raises:
-        NodeExists: If there is a node at the path, and it may not be replaced.
-        InvalidArgument: If a description is not valid, or the formats differ.
 
     Examples:
         >>> like = oz.create_array(shape=(4, 6)).metadata
@@ -216,11 +210,7 @@ def save(
         >>> list(oz.open("several.zarr"))
         ['depth', 'salt']
     """
-    place: dict[str, Any] = {
-        "path": path,
-        "zarr_format": zarr_format,
-        "storage_options": storage_options,
-    }
+    place: Any = {"path": path, "zarr_format": zarr_format, "storage_options": storage_options}
     for name, value in place.items():
         if _is_array(value):
             raise _ambiguous(name)
@@ -265,3 +255,33 @@ def _ambiguous(name: str) -> InvalidArgument:
         f"{name} is an option: give a tuple or number for that; to store an array of this name, use"
         f" omnizarr.create_group(store)[{name!r}] = values"
     )
+
+
+# Options that describe the codec pipeline.
+CODEC_OPTIONS = {"codecs", "filters", "serializer", "compressors", "order"}
+
+
+def options_like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of an array like another one, updated with `options`."""
+    found: dict[str, Any] = {"shape": a.shape}
+    if hasattr(a, "dtype"):
+        found["dtype"] = data_type_of(as_source(a))
+    if isinstance(a, Array):
+        found |= {
+            "chunks": a.chunks,
+            "shards": a.shards,
+            "fill_value": a.fill_value,
+            "dimension_names": a.dimension_names,
+            "zarr_format": a.zarr_format,
+        }
+        if (
+            options.get("zarr_format", a.zarr_format) == a.zarr_format
+            and not CODEC_OPTIONS & options.keys()
+        ):
+            known = pipeline(a._model)
+            found |= {
+                name: getattr(known, name) for name in ("filters", "serializer", "compressors")
+            }
+    elif isinstance(getattr(a, "chunks", None), tuple):
+        found["chunks"] = tuple(c[0] if isinstance(c, tuple) and c else c for c in a.chunks)
+    return {**found, **options}

@@ -59,10 +59,6 @@ class Group(NodeHandle[GroupModel]):
         zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
             detected.
 
-    Raises:
-        NodeNotFound: If there is no such node.
-        WrongNode: If there is a node of the other kind.
-
     Examples:
         >>> g = oz.create_group("run.zarr")
         >>> g["day1/salt"] = np.arange(3)
@@ -95,13 +91,13 @@ class Group(NodeHandle[GroupModel]):
             >>> g["day1/salt"].shape
             (3,)
         """
-        node = self._find(path)
-        if node is None and has_low_latency(self.store):  # it may just have been replaced
+        found = self._member(path)
+        if found is None and has_low_latency(self.store):  # it may just have been replaced
             wait_for_replacement(self.store)
-            node = self._find(path)
-        if node is None:
+            found = self._member(path)
+        if found is None:
             raise NodeNotFound(no_member_message(self._location, path))
-        return open_node(self._location.child(path), node)
+        return found
 
     def _find(self, path: str) -> Node | None:
         problems: list[Problem] = []
@@ -126,10 +122,10 @@ class Group(NodeHandle[GroupModel]):
             >>> g.get("salt") is None
             True
         """
-        node = self._find(path)
-        if node is None:
+        found = self._member(path)
+        if found is None:
             check_known_absent(self._location.child(path))
-        return default if node is None else open_node(self._location.child(path), node)
+        return default if found is None else found
 
     def __contains__(self, path: object) -> bool:
         """Return True if there is an array or group at a path below this group.
@@ -287,16 +283,15 @@ class Group(NodeHandle[GroupModel]):
         Returns:
             The group.
 
-        Raises:
-            NodeExists: If there is a node at the path, and it may not be replaced.
-            ReadOnly: If the node or its store is read-only.
-
         Examples:
             >>> oz.create_group().create_group("day1/morning").name
             '/day1/morning'
         """
+        return make_group(self._new_location(name), attributes, overwrite)
+
+    def _new_location(self, name: str) -> Location:
         within = None if self._model.implicit else self._location.path or None
-        return make_group(self._location.child(name, within), attributes, overwrite)
+        return self._location.child(name, within)
 
     def require_group(self, name: str, *, overwrite: bool = False) -> Group:
         """Return the group at a path, created if it does not exist.
@@ -307,7 +302,6 @@ class Group(NodeHandle[GroupModel]):
 
         Raises:
             WrongNode: If there is an array.
-            ReadOnly: If the node or its store is read-only.
 
         Examples:
             >>> g = oz.create_group()
@@ -319,9 +313,7 @@ class Group(NodeHandle[GroupModel]):
             try:
                 return self.create_group(name, overwrite=overwrite)
             except NodeExists:
-                member = self._member(name)  # another writer has just created it
-                if member is None:
-                    raise
+                member = self[name]  # another writer has just created it
         if not isinstance(member, Group):
             raise WrongNode(f"{member.name} is an array, not a group")
         return member
@@ -342,7 +334,6 @@ class Group(NodeHandle[GroupModel]):
 
         Raises:
             NodeExists: If there is a node at the path, and it may not be replaced.
-            InvalidArgument: If a description is not valid.
 
         Examples:
             >>> like = oz.create_array(shape=(4, 6)).metadata
@@ -414,20 +405,13 @@ class Group(NodeHandle[GroupModel]):
         Returns:
             The array.
 
-        Raises:
-            NodeExists: If there is a node at the path, and it may not be replaced.
-            ReadOnly: If the node or its store is read-only.
-            InvalidArgument: If an option has a value that is not allowed.
-
         Examples:
             >>> g = oz.create_group()
             >>> a = g.create_array("salt", shape=(4, 6), chunks=(2, 3), dtype="f4")
             >>> g["salt"].chunks
             (2, 3)
         """
-        within = None if self._model.implicit else self._location.path or None
-        location = self._location.child(name, within)
-        return make_array(location, shape, dtype, data, overwrite, options)
+        return make_array(self._new_location(name), shape, dtype, data, overwrite, options)
 
     def require_array(
         self,
@@ -450,11 +434,6 @@ class Group(NodeHandle[GroupModel]):
             exact: True to accept only the same type.
             **options: Options of `create_array`, such as `chunks`, `shards` and `compressors`.
 
-        Raises:
-            WrongType: If the type of an existing array cannot be used.
-            InvalidArgument: If an existing array has another shape.
-            WrongNode: If there is a group.
-
         Examples:
             >>> g = oz.create_group()
             >>> g.require_array("salt", shape=3, dtype="i2")[0] = 5
@@ -466,9 +445,7 @@ class Group(NodeHandle[GroupModel]):
             try:
                 return self.create_array(name, shape=shape, dtype=dtype, **options)
             except NodeExists:
-                member = self._member(name)  # another writer has just created it
-                if member is None:
-                    raise
+                member = self[name]  # another writer has just created it
         check_required(member, shape, dtype, exact)
         found: Array = member
         return found
@@ -479,9 +456,6 @@ class Group(NodeHandle[GroupModel]):
         Args:
             name: The name or path of the member.
             value: The values.
-
-        Raises:
-            ReadOnly: If the node or its store is read-only.
 
         Examples:
             >>> g = oz.create_group()
@@ -497,11 +471,6 @@ class Group(NodeHandle[GroupModel]):
         Args:
             source: The name or path of the member.
             dest: Its new name or path.
-
-        Raises:
-            NodeNotFound: If there is no such member.
-            NodeExists: If there is a node at the new path.
-            ReadOnly: If the node or its store is read-only.
 
         Examples:
             >>> g = oz.create_group()
@@ -520,7 +489,6 @@ class Group(NodeHandle[GroupModel]):
 
         Raises:
             NodeNotFound: If there is no such member.
-            ReadOnly: If the node or its store is read-only.
 
         Examples:
             >>> g = oz.create_group()
@@ -545,7 +513,6 @@ class Group(NodeHandle[GroupModel]):
         Raises:
             NodeNotFound: If there is no such member.
             StoreError: If something below is not Zarr.
-            ReadOnly: If the node or its store is read-only.
 
         Examples:
             >>> g = oz.create_group()

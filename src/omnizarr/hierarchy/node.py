@@ -21,35 +21,6 @@ from omnizarr.stores import Store
 M = TypeVar("M", ArrayModel, GroupModel)
 T = TypeVar("T")
 
-# What to use in place of zarr-python's methods.
-_ELSEWHERE = {
-    **dict.fromkeys(("compressor", "compressors", "filters", "serializer"), "see codecs"),
-    **dict.fromkeys(("basename", "store_path"), "see store and path"),
-    **dict.fromkeys(("array_keys", "array_values"), "use arrays()"),
-    **dict.fromkeys(("group_keys", "group_values"), "use groups()"),
-    **dict.fromkeys(("get_array", "get_group"), "use group[path]"),
-    **dict.fromkeys(("array", "create", "create_dataset"), "use create_array"),
-    **dict.fromkeys(("empty", "zeros", "ones", "full"), "use create_array with a fill_value"),
-    **dict.fromkeys(
-        ("empty_like", "zeros_like", "ones_like", "full_like"), "use create_array with a fill_value"
-    ),
-    **dict.fromkeys(
-        ("visit", "visititems", "visitkeys", "visitvalues"), "use members(max_depth=None)"
-    ),
-    **dict.fromkeys(("get_basic_selection", "set_basic_selection"), "use array[...]"),
-    **dict.fromkeys(("get_orthogonal_selection", "set_orthogonal_selection"), "use oindex"),
-    **dict.fromkeys(("get_coordinate_selection", "set_coordinate_selection"), "use vindex"),
-    **dict.fromkeys(("get_mask_selection", "set_mask_selection"), "use vindex"),
-    **dict.fromkeys(("get_block_selection", "set_block_selection"), "use blocks"),
-    "create_groups": "use create_group",
-    "info_complete": "see info and omnizarr.disk_usage",
-    "nmembers": "use len(group) or len(group.members(max_depth))",
-    "read_chunk_sizes": "see chunks",
-    "require_dataset": "use require_array",
-    "require_groups": "use require_group",
-    "update_attributes": "use attrs.update",
-}
-
 
 class NodeHandle(Generic[M]):
     """The handle of a node: its location and its model."""
@@ -78,9 +49,6 @@ class NodeHandle(Generic[M]):
         Args:
             location: The store, path and format of the node.
             model: The metadata of the node.
-
-        Raises:
-            WrongNode: If there is a node of the other kind.
         """
         handle = cls.__new__(cls)
         handle._set_model(location, model)
@@ -122,8 +90,7 @@ class NodeHandle(Generic[M]):
     @property
     def zarr_format(self) -> int | str:
         """1, 2, 3, ``"3-draft"`` or ``"n5"``."""
-        name = self._location.format.name
-        return int(name) if name.isdigit() else name
+        return self.metadata.zarr_format
 
     @property
     def metadata(self) -> NodeMetadata:
@@ -160,8 +127,7 @@ class NodeHandle(Generic[M]):
 
         def changed(model: Node) -> Node:
             if model is not self._model:
-                self._check_same(model)
-                self._replace_model(model)
+                self._take(model)
             return edit(self._model)
 
         try:
@@ -177,9 +143,12 @@ class NodeHandle(Generic[M]):
         except NodeNotFound as e:
             raise self._gone(e) from e
         if model is not self._model:
-            self._check_same(model)
-            self._replace_model(model)
+            self._take(model)
         self._from_consolidated = False
+
+    def _take(self, model: Node) -> None:
+        self._check_same(model)
+        self._replace_model(model)
 
     def _check_same(self, model: Node) -> None:
         """Raise NodeChanged if stored metadata are of another node than the one of this handle."""
@@ -239,8 +208,8 @@ class NodeHandle(Generic[M]):
 
         def __getattr__(self, name: str) -> Any:
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in _ELSEWHERE:
-                message += f": {_ELSEWHERE[name]}; nodes of omnizarr.zarr have it"
+            if not name.startswith("_"):
+                message += "; nodes of omnizarr.zarr have the methods of zarr-python"
             raise AttributeError(message, name=name, obj=self)
 
 
@@ -335,13 +304,10 @@ def node_from_description(path: str, given: Any) -> tuple[Node, str | None]:
     attributes = metadata.get("attributes") or {}
     own = {k: v for k, v in metadata.items() if k not in ("attributes", "consolidated_metadata")}
     guessed = guess_format(metadata, dumps(own, indent=None))
-    if guessed is None:
+    node = None if guessed is None else guessed[0].read("", guessed[1], [])
+    if guessed is None or node is None:
         raise InvalidMetadata(f"{path!r}: these metadata describe no array or group")
-    format, keyed = guessed
-    node = format.read("", keyed, [])
-    if node is None:
-        raise InvalidMetadata(f"{path!r}: these metadata describe no array or group")
-    return node.with_(attributes=copy.deepcopy(dict(attributes))), format.name
+    return node.with_(attributes=copy.deepcopy(dict(attributes))), guessed[0].name
 
 
 def complete_hierarchy(nodes: Mapping[str, Any]) -> tuple[dict[str, Node | None], str | None]:

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import inspect
 import math
-import pickle
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from functools import cached_property
-from io import BytesIO
-from types import FunctionType
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 
 from omnizarr import config, data_types, registry
 from omnizarr.codecs.specify import all_named, is_by_name, kind, to_named, with_bytes
-from omnizarr.concurrency.cache import MAX_SIZE, Cache
+from omnizarr.concurrency.cache import Cache
 from omnizarr.data_types import DataType
 from omnizarr.engine import Missing
 from omnizarr.errors import InvalidArgument, WrongType, known_names
@@ -36,27 +32,6 @@ from omnizarr.hierarchy.selection import ArrayConfig
 from omnizarr.model import ArrayModel, FillValue, Named
 from omnizarr.model.node import with_defaults
 
-# Options of zarr-python that are not options here, and what to give instead.
-_NOT_HERE = {
-    "chunk_shape": "give chunks",
-    "compressor": "give compressors",
-    "dimension_separator": "give chunk_key_encoding, which may be '/' or '.'",
-    "name": "give path",
-    "object_codec": "give dtype=str or dtype=bytes, or the codec as one of filters",
-    "write_empty_chunks": "give config={'write_empty_chunks': ...}, or configure it",
-    "zarr_version": "give zarr_format",
-    **dict.fromkeys(
-        (
-            "cache_attrs",
-            "cache_metadata",
-            "chunk_store",
-            "meta_array",
-            "synchronizer",
-            "write_data",
-        ),
-        "leave it out; omnizarr.zarr has the functions of zarr-python, which take it",
-    ),
-}
 # Further parameters of functions with options, for suggestions in messages.
 _PARAMETERS = (
     *("shape", "dtype", "data", "mode", "kind", "overwrite", "path", "zarr_format"),
@@ -67,7 +42,6 @@ _VARIABLE = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_byte
 _LITTLE = {"endian": "little"}
 
 _models: Cache[Hashable, tuple[Format, ArrayModel]] = Cache(64)
-ZERO: Any = object()  # as a fill value: zero, or empty text, of any type
 
 
 class ArrayOptions(TypedDict, total=False):
@@ -183,26 +157,25 @@ def runtime_config(options: ArrayOptions) -> ArrayConfig:
 
 def check_options(options: Mapping[str, Any]) -> None:
     """Raise if an option is unknown."""
-    unknown = options.keys() - ArrayOptions.__annotations__.keys()
-    if not unknown:
-        return
-    name = sorted(unknown)[0]
     known = sorted({*ArrayOptions.__annotations__, *_PARAMETERS})
-    if name in _NOT_HERE:
-        raise WrongType(f"{name!r} is not an option here; {_NOT_HERE[name]}")
-    if name in known:
+    for name in sorted(options.keys() - ArrayOptions.__annotations__.keys()):
+        if name in known:
+            raise WrongType(
+                f"{name!r} is no option of a new array here: a member of a group has the store and"
+                " the format of the group; omnizarr.create_array(store, path=...) has this option"
+            )
         raise WrongType(
-            f"{name!r} is no option of a new array here: a member of a group has the store and"
-            " the format of the group; omnizarr.create_array(store, path=...) has this option"
+            f"unknown option {name!r}; {known_names(name, known)} (omnizarr.zarr has the functions"
+            " of zarr-python with their options)"
         )
-    raise WrongType(f"unknown option {name!r}; {known_names(name, known)}")
 
 
 def array_model(
     format: Format, shape: int | Iterable[int], dtype: Any, options: ArrayOptions
 ) -> ArrayModel:
     """Return the model of a new array, the same for equal options; raise if one is wrong."""
-    key = _key(format, shape, dtype, options)
+    given = data_types.value_key((shape, dtype, options, config.get().codecs))
+    key = None if given is None else (id(format), registry.generation(), given)
     found = None if key is None else _models.get(key)
     if found is not None:
         return found[1]
@@ -210,39 +183,6 @@ def array_model(
     if key is not None:
         _models.put(key, (format, model))  # the format is kept, so that its id stays unique
     return model
-
-
-def _key(format: Format, shape: Any, dtype: Any, options: ArrayOptions) -> Hashable:
-    """Return a cache key for the model of a new array, or None if an option is not plain data."""
-    described = shape, dtype, options, config.get().codecs
-    given: Hashable = plain_key(described) or data_types.value_key(described)
-    return None if given is None else (id(format), registry.generation(), given)
-
-
-def plain_key(value: Any) -> bytes | None:
-    """Return a key that no other value has, in a fifth of the time of `value_key`, or None.
-
-    Only for plain data, which a pickle restores with their types, bits and order.
-    """
-    out = BytesIO()
-    pickler = _PlainPickler(out, 4)
-    pickler.fast = True  # equal values give equal bytes, whichever of their parts are one object
-    try:
-        pickler.dump(value)
-    except (_NotPlain, ValueError, RecursionError):  # ValueError: it contains itself
-        return None
-    return out.getvalue() if out.tell() <= MAX_SIZE else None
-
-
-class _NotPlain(Exception):
-    pass
-
-
-class _PlainPickler(pickle.Pickler):
-    """A pickler of exactly the built-in types of JSON, tuples and bytes."""
-
-    def reducer_override(self, value: Any) -> Any:
-        raise _NotPlain
 
 
 def _make_model(
@@ -254,10 +194,7 @@ def _make_model(
     if named.name == "object":
         named = _object_type(options)
     data_type = data_types.bind(named)
-    extra: dict[str, Any] = {}
     fallback = options.get("fallback")
-    if fallback is not None:
-        extra["fallback"] = list(fallback)
     names = options.get("dimension_names")
     names = None if names is None else tuple(names)
     if names is not None and len(names) != len(lengths):
@@ -274,10 +211,10 @@ def _make_model(
         chunk_key_encoding=key_encoding(format, options),
         fill_value=_fill(options, data_type, format),
         codecs=_codecs(format, data_type, len(lengths), options),
-        storage_transformers=_transformers(options.get("storage_transformers")),
+        storage_transformers=tuple(_transformers(options.get("storage_transformers"))),
         attributes=attributes,
         dimension_names=names,
-        extra=extra,
+        extra={} if fallback is None else {"fallback": list(fallback)},
     )
     shards = options.get("shards")
     if shards is not None:
@@ -356,18 +293,12 @@ def key_encoding(format: Format, options: ArrayOptions) -> Named:
 
 
 def _fill(options: ArrayOptions, data_type: DataType, format: Format) -> FillValue:
-    unset = data_type.unset(format.dialect)
-    value = options.get("fill_value", unset)
-    if isinstance(value, str) and value == AUTO and data_type.dtype.kind not in "TUO":
-        value = unset
-    if value is DEFAULT_FILL:
-        value = unset
-    if value is None:
-        if format.undefined_fill:
-            return FillValue(None, format.dialect)
-        value = unset
-    if value is ZERO:
-        value = data_type.zero
+    value = options.get("fill_value", DEFAULT_FILL)
+    if value is None and format.undefined_fill:
+        return FillValue(None, format.dialect)
+    auto = isinstance(value, str) and value == AUTO and data_type.dtype.kind not in "TUO"
+    if auto or value is None or value is DEFAULT_FILL:
+        value = data_type.unset(format.dialect)
     return data_type.fill_json(value, format.dialect)
 
 
@@ -386,13 +317,15 @@ def _codecs(
     stated_filters = options.get("filters", AUTO)
     filters = named_codecs(format, _several(stated_filters), "filters", size)
     serializer = options.get("serializer", AUTO)
-    if serializer not in (None, AUTO) or not isinstance(serializer, (str, type(None))):
-        filters += named_codecs(format, [serializer], "serializer")
+    filters += named_codecs(format, _several(serializer), "serializer")
     has_serializer = any(kind(f) == "array->bytes" for f in filters)
     if data_type.masking is not None:
         itemsize = None
         if not has_serializer:
-            filters.append(_optional(data_type.masking.inner))
+            name = _VARIABLE.get(data_type.masking.inner.named.name)
+            data = {"name": name} if name else {"name": "bytes", "configuration": _LITTLE}
+            lists = {"mask_codecs": [{"name": "packbits"}], "data_codecs": [data]}
+            filters.append(Named("zarrs.optional", lists))
             has_serializer = True
     variable = None if has_serializer else _VARIABLE.get(data_type.named.name)
     defaults = {
@@ -420,30 +353,20 @@ def named_codecs(format: Format, codecs: Iterable[Any], where: str, size: int = 
     return [named if is_by_name(codec) else format.own_codec(named, size) for codec, named in pairs]
 
 
-def _optional(inner: DataType) -> Named:
-    """Return the codec of elements that may be missing, for values of a type."""
-    variable = _VARIABLE.get(inner.named.name)
-    data = {"name": variable} if variable else {"name": "bytes", "configuration": _LITTLE}
-    lists = {"mask_codecs": [{"name": "packbits"}], "data_codecs": [data]}
-    return Named("zarrs.optional", lists)
-
-
-def _transformers(given: Iterable[Any] | None) -> tuple[Named, ...]:
-    return tuple(_transformer(value) for value in given or ())
-
-
-def _transformer(given: Any) -> Named:
-    """Return a transformer from its JSON, named by `extension` (the draft) or by `name`."""
-    if isinstance(given, Named):
-        return given
-    if isinstance(given, Mapping) and isinstance(given.get("extension"), str):
-        members = {k: v for k, v in given.items() if k != "extension"}
-        return Named(given["extension"], members)
-    if isinstance(given, Mapping) and isinstance(given.get("name"), str):
-        return Named(given["name"], given.get("configuration", {}))
-    raise InvalidArgument(
-        f"storage_transformers: expected an object with 'extension' or 'name', got {given!r}"
-    )
+def _transformers(given: Iterable[Any] | None) -> Iterator[Named]:
+    """Yield transformers from their JSON, named by `extension` (the draft) or by `name`."""
+    for each in given or ():
+        found = dict(each) if isinstance(each, Mapping) else {}
+        if isinstance(each, Named):
+            yield each
+        elif isinstance(found.get("extension"), str):
+            yield Named(found.pop("extension"), found)
+        elif isinstance(found.get("name"), str):
+            yield Named(found["name"], found.get("configuration", {}))
+        else:
+            raise InvalidArgument(
+                f"storage_transformers: expected an object with 'extension' or 'name', got {each!r}"
+            )
 
 
 def _several(given: Any) -> list[Any]:
@@ -484,59 +407,18 @@ def document_options(
     """
 
     def give(function: F) -> F:
-        function.__signature__ = ExpandedSignature(function, options, returns)  # type: ignore[attr-defined]
+        own = inspect.signature(function)
+        shown = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        for name, type_ in options.__annotations__.items():
+            if name not in own.parameters:
+                stated = {"default": DEFAULTS.get(name), "annotation": type_.__forward_arg__}
+                shown.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, **stated))
+        result = own.return_annotation if returns is None else returns
+        made = own.replace(parameters=shown, return_annotation=result)
+        function.__signature__ = made  # type: ignore[attr-defined]
         if explained and function.__doc__:
             before, gap, after = inspect.cleandoc(function.__doc__).partition("\n\nReturns:")
             function.__doc__ = f"{before}\n{_OPTIONS_HELP}{gap}{after}"
         return function
 
     return give
-
-
-class ExpandedSignature(inspect.Signature):
-    """A signature that is computed on first use, so that importing stays quick."""
-
-    def __init__(self, function: Callable[..., Any], options: type, returns: str | None) -> None:
-        self._of = function, options, returns
-
-    @cached_property
-    def _expanded(self) -> inspect.Signature:
-        function, options, returns = self._of
-        own = inspect.signature(_copy(function))
-        kept = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        more = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=DEFAULTS.get(name),
-                annotation=getattr(type_, "__forward_arg__", type_),
-            )
-            for name, type_ in options.__annotations__.items()
-            if name not in own.parameters
-        ]
-        made = own.replace(parameters=[*kept, *more])
-        return made if returns is None else made.replace(return_annotation=returns)
-
-    # Attributes that the methods of the base class use
-
-    @property
-    def _parameters(self) -> Any:
-        return self._expanded.parameters
-
-    @property
-    def _return_annotation(self) -> Any:
-        return self._expanded.return_annotation
-
-    def replace(self, **changes: Any) -> inspect.Signature:  # type: ignore[override]
-        """Return a plain signature with changes."""
-        return self._expanded.replace(**changes)
-
-    def __reduce__(self) -> Any:
-        return self._expanded.__reduce__()
-
-
-def _copy(function: Any) -> FunctionType:
-    """Return a copy of a function without a signature of its own."""
-    made = FunctionType(function.__code__, function.__globals__, argdefs=function.__defaults__)
-    made.__kwdefaults__, made.__annotations__ = function.__kwdefaults__, function.__annotations__
-    return made

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from time import monotonic
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -212,8 +212,6 @@ class Selectable(Shaped, Generic[S]):
             filled: A list to which the coordinates of filled chunks are appended.
 
         Raises:
-            SelectionError: If the selection does not fit the shape.
-            ChunkError: If a chunk cannot be read or decoded.
             MissingChunk: If a chunk is missing and `missing` forbids it.
 
         Examples:
@@ -236,7 +234,6 @@ class Selectable(Shaped, Generic[S]):
 
         Raises:
             SelectionError: If the selection does not fit the shape.
-            ReadOnly: If the node or its store is read-only.
 
         Examples:
             >>> a = oz.create_array(shape=3)
@@ -288,12 +285,12 @@ class Selectable(Shaped, Generic[S]):
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the elements along the first axis; each chunk along it is read once."""
-        axis, length = self._bound.grid.axes[0] if len(self) else None, len(self)
-        number = 0
-        while axis is not None and number < axis.count and axis.start(number) < length:
+        length = len(self)
+        axis = self._bound.grid.axes[0]
+        for number in range(axis.count if length else 0):
             start = int(axis.start(number))
-            yield from self[start : min(start + int(axis.size(number)), length)]
-            number += 1
+            if start < length:
+                yield from self[start : min(start + int(axis.size(number)), length)]
 
 
 def _as_fortran(values: Any) -> Any:
@@ -314,31 +311,27 @@ def read(
     filled: list[tuple[int, ...]] | None = None,
 ) -> Any:
     """Return the selected elements as a NumPy array, or a scalar if every index is a number."""
-    fields = None
-    try:
-        chosen = planner(array.grid, selection)
-    except SelectionError as e:
-        chosen, fields = _plan_unusual(planner, array, selection, e)
+    chosen, fields = _planned(planner, array, selection)
     if out is not None:
         return _read_into(array, chosen, fields, out, missing, filled)
     result = engine.read(array, chosen, None, missing, filled)
     return array.shown(result) if fields is None else result[fields]
 
 
-def _plan_unusual(
-    planner: Planner, array: BoundArray, selection: Any, error: SelectionError
-) -> tuple[Plan, Any]:
-    """Return the plan for a selection that a planner refuses, and the names of fields in it.
+def _planned(planner: Planner, array: BoundArray, selection: Any) -> tuple[Plan, Any]:
+    """Return the plan for a selection, and the names of fields in it, or None.
 
-    Planners do not know names of fields, nor stored arrays as indices, which are read first. The
-    planner's error is raised again if there are neither.
+    Planners do not know names of fields, nor stored arrays as indices, which are read first.
     """
-    fields, selection = split_fields(selection, array.data_type.value_dtype)
-    items = selection if isinstance(selection, tuple) else (selection,)
-    known = (np.ndarray, np.generic)
-    stored = any(hasattr(i, "__array__") and not isinstance(i, known) for i in items)
-    if fields is None and not stored:
-        raise
+    try:
+        return planner(array.grid, selection), None
+    except SelectionError:
+        fields, selection = split_fields(selection, array.data_type.value_dtype)
+        items = selection if isinstance(selection, tuple) else (selection,)
+        known = (np.ndarray, np.generic)
+        stored = any(hasattr(i, "__array__") and not isinstance(i, known) for i in items)
+        if fields is None and not stored:
+            raise
     if stored:
         selection = tuple(np.asarray(i) if hasattr(i, "__array__") else i for i in items)
     return planner(array.grid, selection), fields
@@ -378,15 +371,10 @@ def _read_into(
 
 def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> None:
     """Store values, broadcast to the shape of the selection."""
-    fields = None
-    try:
-        chosen = planner(array.grid, selection)
-    except SelectionError as e:
-        chosen, fields = _plan_unusual(planner, array, selection, e)
+    chosen, fields = _planned(planner, array, selection)
     if fields is None:
-        engine.write(
-            array, chosen, broadcast(as_elements(value, array.data_type, array.path), chosen)
-        )
+        values = as_elements(value, array.data_type, array.path)
+        engine.write(array, chosen, broadcast(values, chosen))
     else:
         values = as_values(value, array.dtype[fields], array.path)
         engine.write_fields(array, chosen, fields, broadcast(values, chosen))
@@ -433,17 +421,10 @@ def split_fields(selection: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return chosen, rest if rest else ...
 
 
-class ReadSource(Protocol):
-    """An object that is read and written by plans."""
-
-    def _read(self, planner: Planner, selection: Any) -> Any: ...
-    def _write(self, planner: Planner, selection: Any, value: Any) -> None: ...
-
-
 class Selector:
     """Another kind of selection: ``array.oindex``, ``array.vindex``, ``array.blocks``."""
 
-    def __init__(self, source: ReadSource, planner: Planner, name: str) -> None:
+    def __init__(self, source: Any, planner: Planner, name: str) -> None:
         self._source = source
         self._planner = planner
         self._name = name
@@ -458,44 +439,15 @@ class Selector:
         return f"<{self._name} of {self._source!r}; select with [...]>"
 
 
-class Castable(Protocol):
-    """An array that `Converted` can read."""
-
-    def __getitem__(self, selection: Any) -> Any: ...
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[Any]: ...
-    @property
-    def oindex(self) -> Any: ...
-    @property
-    def vindex(self) -> Any: ...
-    @property
-    def blocks(self) -> Any: ...
-
-
 class Converted(Lazy):
     """An array that is read as another type; it has everything else from the array."""
 
-    def __init__(self, source: Castable, dtype: np.dtype[Any]) -> None:
+    def __init__(self, source: Any, dtype: np.dtype[Any]) -> None:
         self._source = source
         self.dtype = dtype
 
     def __getitem__(self, selection: Any) -> Any:
         return _converted(self._source[selection], self.dtype)
-
-    @property
-    def oindex(self) -> Converted:
-        """Select each axis separately."""
-        return Converted(self._source.oindex, self.dtype)
-
-    @property
-    def vindex(self) -> Converted:
-        """Select single points."""
-        return Converted(self._source.vindex, self.dtype)
-
-    @property
-    def blocks(self) -> Converted:
-        """Select whole chunks."""
-        return Converted(self._source.blocks, self.dtype)
 
     def _values(self) -> npt.NDArray[Any]:
         return as_plain(self[...])
@@ -509,6 +461,8 @@ class Converted(Lazy):
     def __getattr__(self, name: str) -> Any:
         if name in ("shape", "ndim", "size", "chunks", "attrs", "name", "path", "fill_value"):
             return getattr(self._source, name)
+        if name in ("oindex", "vindex", "blocks"):
+            return Converted(getattr(self._source, name), self.dtype)
         raise AttributeError(
             f"a view made by astype() has no {name!r}; it is for reading: see array.{name}"
         )
