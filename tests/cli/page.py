@@ -54,7 +54,7 @@ SAMPLES: dict[str, list[str]] = {
     "preview": ["preview image.zarr image.png"],
     "serve": ["serve ocean.zarr --port 0 --seconds 0"],
     "create": ["create new.zarr --shape 3"],
-    "attrs": ["attrs ocean.zarr --set title=Sea --set by=me --dry-run"],
+    "attrs": ["attrs sharded.zarr --set by=me"],
     "consolidate": ["consolidate ocean.zarr"],
     "copy": ["copy ocean.zarr copied.zarr --verify"],
     "validate": ["validate ocean.zarr invalid.zarr"],

@@ -122,19 +122,6 @@ def test_one_node_is_copied(ocean: Path) -> None:
     assert not Path("else.zarr").exists()
 
 
-def test_another_format_is_converted(ocean: Path) -> None:
-    result = run("copy", "ocean.zarr", "new.zarr", "--zarr-format", "2")
-    assert result.exit_code == 0, result.output
-    assert result.output.startswith("wrote zarr 2 to new.zarr: 2 groups, 2 arrays, 7 chunks")
-    assert oz.open("new.zarr").zarr_format == 2
-    both = run("copy", "ocean.zarr", "other.zarr", "--zarr-format", "2", "--update")
-    assert both.exit_code == 2
-    assert "update is for copies in the same format" in both.output
-    found = run("copy", "ocean.zarr", "third.zarr", "--zarr-format", "2", "--json")
-    assert json.loads(found.output)["chunks_copied"] == 7
-    assert run("copy", "ocean.zarr", "4.zarr", "--zarr-format", "3").output.startswith("copied to")
-
-
 def test_a_missing_source_and_nested_places_are_one_line(ocean: Path) -> None:
     for arguments, message in (
         (["no.zarr", "new.zarr"], "no keys to copy"),

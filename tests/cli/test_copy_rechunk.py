@@ -49,16 +49,8 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(ocean: Path) -> None:
     assert not Path("new.zarr").exists()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--array", "t", "--chunks", "4,4", "--dtype", "f8"],
-        ["--rules", '{"deep/*": {"chunks": "4,4", "dtype": "f8"}}'],
-        ["--rules", "@rules.json"],
-    ],
-)
-def test_options_can_be_for_some_arrays(ocean: Path, options: list[str]) -> None:
-    Path("rules.json").write_text('{"t": {"chunks": [4, 4], "dtype": "f8"}}')
+def test_options_can_be_for_some_arrays(ocean: Path) -> None:
+    options = ("--array", "t", "--chunks", "4,4", "--dtype", "f8")
     result = run("rechunk", "ocean.zarr", "new.zarr", *options)
     assert result.exit_code == 0, result.output
     made = oz.open("new.zarr")["deep/t"]
@@ -95,11 +87,15 @@ def test_rechunk_appends_what_is_new(ocean: Path) -> None:
     [
         (["new.zarr", "--chunks", "z=1"], 2, "no array has a dimension 'z'"),
         (["new.zarr", "--chunks", "y=0"], 2, "a length is at least 1"),
-        (["new.zarr", "--rules", "[]"], 2, "expected an object"),
-        (["new.zarr", "--rules", "{"], 2, "Expecting"),
+        (["--in-place", "--zarr-format", "2", "-y"], 2, "needs a new destination"),
+        (["new.zarr", "--zarr-format", "2", "--shards", "20,30"], 3, "give --zarr-format 3"),
         (["new.zarr", "--in-place"], 2, "give a DESTINATION or --in-place, not both"),
         ([], 2, "give a DESTINATION or --in-place"),
-        (["new.zarr", "--array", "t", "--dtype", "i2", "--casting", "safe"], 2, "--casting unsafe"),
+        (
+            ["new.zarr", "--array", "t", "--dtype", "i2", "--casting", "safe"],
+            2,
+            "--casting 'unsafe'",
+        ),
         (["new.zarr", "--chunks", "y=20", "--memory", "10B"], 2, "give --memory "),
         (["new.zarr", "--append", "y"], 3, "NodeNotFound"),
         (["old.zarr", "--chunks", "y=20"], 3, "give --overwrite to replace it"),
@@ -113,6 +109,25 @@ def test_errors_say_which_option_helps(
     assert message in result.output
     assert result.exit_code == code
     assert not Path("new.zarr").exists()
+
+
+def test_a_new_format_with_chunks_shards_and_codecs_in_one_command(in_tmp: Path) -> None:
+    group = oz.create_group("old.zarr", zarr_format=2, attributes={"title": "sea"})
+    group.create_array("t", data=EXPECTED, chunks=(10, 10), dimension_names=["y", "x"])
+    group.create_array("y", data=np.arange(20), chunks=20, dimension_names=["y"])
+    oz.consolidate_metadata("old.zarr")
+    layout = ["--chunks", "5,5", "--shards", "y=20,x=30", "--codecs", "zstd:5"]
+    result = run("rechunk", "old.zarr", "new.zarr", "--zarr-format", "3", *layout)
+    assert result.exit_code == 0, result.output
+    assert "/t: chunks (5, 5) in shards (20, 30), int64, zstd" in result.output
+    new = oz.open("new.zarr", zarr_format=3, use_consolidated=True)
+    assert new.attrs["title"] == "sea"
+    assert (new["t"].chunks, new["t"].shards) == ((5, 5), (20, 30))
+    assert run("verify", "new.zarr").exit_code == 0
+    back = ("new.zarr", "back.zarr", "--zarr-format", "2", "--shards", "none", "--json")
+    assert json.loads(run("rechunk", *back).stdout)["arrays"] == 2
+    for made in ("new.zarr", "back.zarr"):
+        assert run("diff", "old.zarr", made).exit_code == 0
 
 
 @pytest.mark.filterwarnings("always")

@@ -43,7 +43,6 @@ def modified(*paths: str) -> list[int]:
     [
         (["convert", "--zarr-format", "3"], "converted"),
         (["rechunk", "--chunks", "y=20,x=5", "--zarr-format", "3"], "rechunked"),
-        (["copy", "--zarr-format", "3"], "copied"),
     ],
 )
 def test_each_hierarchy_of_a_folder_is_written_below_the_destination(

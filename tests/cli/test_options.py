@@ -96,8 +96,8 @@ def test_a_wrong_selection_is_refused(text: str) -> None:
         parse_selection(text)
 
 
-def test_a_profile_becomes_a_storage_option(in_tmp: Any) -> None:
-    done = run("info", "s3://bucket/x", "--profile", "no-such-profile")
+def test_a_profile_is_a_storage_option(in_tmp: Any) -> None:
+    done = run("info", "s3://bucket/x", "--storage-option", "profile=no-such-profile")
     assert done.exit_code == 3
     assert "no-such-profile" in done.output
 
@@ -114,7 +114,7 @@ JOBS: dict[str, Any] = {
     "pyramid": oz.jobs.BuildPyramid,
 }
 # Options that only programs have: those of another command, or without a way to type them.
-OF_PROGRAMS = {"dimension_separator", "options", "factors"}
+OF_PROGRAMS = {"dimension_separator", "options", "factors", "rules"}
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -51,7 +51,6 @@ from omnizarr.cli.terminal import (
     confirm,
     counted,
     error_json,
-    examples,
     is_interactive,
     say,
     say_json,
@@ -108,6 +107,12 @@ def say_lines(*lines: object) -> Callable[[], None]:
     return show
 
 
+def command(*lines: str, name: str | None = None) -> Callable[[Any], click.Command]:
+    """Return a decorator: a command whose help ends with examples."""
+    epilog = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+    return click.command(name, epilog=epilog)
+
+
 # Makes the total of all answers, for JSON and as text.
 Summary: TypeAlias = Callable[[list[Answer]], tuple[Any, str]]
 
@@ -127,18 +132,18 @@ def path_command(
 
     def make(work: Callable[..., Answer]) -> click.Command:
         @wraps(work)
-        def command(paths: tuple[str, ...], storage_options: Options, **given: Any) -> int:
+        def run(paths: tuple[str, ...], storage_options: Options, **given: Any) -> int:
             def each(path: str) -> Answer:
                 return work(path=path, storage_options=storage_options, **given)
 
             return run_each(paths, each, summary=summary, storage_options=storage_options)
 
-        own = vars(command).pop("__click_params__", [])
-        made: Any = storage_option(json_option(command))
+        own = vars(run).pop("__click_params__", [])
+        made: Any = storage_option(json_option(run))
         made = quiet_option(made) if quiet else made
         made.__click_params__ = [*made.__click_params__, *own]
         made = paths_argument(node_option(made) if node else made)
-        return click.command(name, epilog=examples(*lines))(made)
+        return command(*lines, name=name)(made)
 
     return make
 
@@ -190,7 +195,7 @@ def run_each(
     data: dict[str, Any] = {"results": shown, "failures": failures}
     if summary is not None and (several or as_json):
         data["summary"], text = summary(answers)
-        if not as_json:
+        if text and not as_json:
             say(text)
     if as_json:
         say_json(data)
@@ -215,6 +220,7 @@ def problems_answer(problems: Sequence[Problem], rules: bool = False) -> Answer:
     from omnizarr.extension import section_of  # noqa: PLC0415 - loaded where needed
 
     bad = count_errors(problems)
+    counts = f"{counted(bad, 'error')}, {counted(len(problems) - bad, 'warning')}"
     listed = []
     for each in problems:
         found = {"level": each.level, "key": each.key, "field": each.field}
@@ -224,21 +230,18 @@ def problems_answer(problems: Sequence[Problem], rules: bool = False) -> Answer:
     data = {"ok": not bad, "errors": bad, "warnings": len(problems) - bad, "problems": listed}
 
     def show() -> None:
-        show_findings(problems, (lambda each: f" [{section_of(each)}]") if rules else None)
-        say(f"{counted(bad, 'error')}, {counted(len(problems) - bad, 'warning')}")
+        for each in problems:
+            show_finding(each, f" [{section_of(each)}]" if rules else "")
+        say(counts)
 
     return Answer(data, show, bad > 0, value=problems)
 
 
-def show_findings(
-    findings: Sequence[Problem | Finding], end: Callable[[Any], str] | None = None
-) -> None:
-    """Print one line per finding, coloured by its level; `end` returns the end of its line."""
-    for finding in findings:
-        bad = finding.level == "error"
-        say(finding.level, colour="red" if bad else "yellow", end=False, problem=bad)
-        more = "" if end is None else end(finding)
-        say(f" {command_text(str(finding))}{more}", problem=bad)
+def show_finding(finding: Problem | Finding, end: str = "") -> None:
+    """Print a finding in one line, coloured by its level."""
+    bad = finding.level == "error"
+    say(finding.level, colour="red" if bad else "yellow", end=False, problem=bad)
+    say(f" {command_text(str(finding))}{end}", problem=bad)
 
 
 # Folders of hierarchies, and what is at a destination

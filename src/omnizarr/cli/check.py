@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,12 +15,13 @@ import omnizarr
 from omnizarr.bulk.options import DiffOptions, StatsOptions, VerifyOptions
 from omnizarr.cli.answers import (
     Answer,
+    command,
     count_errors,
     hierarchies_in,
     path_command,
     problems_answer,
     run_each,
-    show_findings,
+    show_finding,
 )
 from omnizarr.cli.jobs import Where, job_options, planned, run_each_resumable, run_job
 from omnizarr.cli.options import (
@@ -35,7 +35,6 @@ from omnizarr.cli.options import (
 from omnizarr.cli.terminal import (
     command_text,
     counted,
-    examples,
     remark,
     say,
     show_table,
@@ -48,7 +47,6 @@ if TYPE_CHECKING:  # slow to import, and not needed for the help
     from omnizarr.bulk.analysis.diff import DiffReport
     from omnizarr.bulk.analysis.stats import ArrayStats, StatsReport
     from omnizarr.bulk.analysis.usage import NodeUsage, UsageReport
-    from omnizarr.bulk.job import Job
 
 INCOMPLETE = "this is not the whole result; run the other parts, too (--part)"
 BAR = 40  # characters of the longest bar of a histogram
@@ -98,14 +96,12 @@ _KIND = click.Choice(
 )
 
 
-@click.command(
-    epilog=examples(
-        "omnizarr verify ocean.zarr --depth checksums",
-        "omnizarr verify lake/ --quiet               # only what is damaged",
-        "omnizarr verify lake/ --json --report findings.jsonl",
-        "omnizarr verify s3://bucket/big.zarr --sample 0.01 --missing error",
-        "omnizarr verify huge.zarr --dask tcp://10.0.0.1:8786 --resume",
-    )
+@command(
+    "omnizarr verify ocean.zarr --depth checksums",
+    "omnizarr verify lake/ --quiet               # only what is damaged",
+    "omnizarr verify lake/ --json --report findings.jsonl",
+    "omnizarr verify s3://bucket/big.zarr --sample 0.01 --missing error",
+    "omnizarr verify huge.zarr --dask tcp://10.0.0.1:8786 --resume",
 )
 @paths_argument
 @options_of(VerifyOptions)
@@ -152,7 +148,8 @@ def verify(
             finding["message"] = command_text(finding["message"])
 
         def show() -> None:
-            show_findings(found.findings)
+            for finding in found.findings:
+                show_finding(finding)
             say(found)
 
         return Answer(data, show, not found.ok, found)
@@ -247,11 +244,9 @@ def repair(
 # stats, diff and du
 
 
-@click.command(
-    epilog=examples(
-        "omnizarr stats ocean.zarr --bins 20 --range 0 40",
-        "omnizarr stats s3://bucket/scan.zarr --node 0 --skip-fill --json",
-    )
+@command(
+    "omnizarr stats ocean.zarr --bins 20 --range 0 40",
+    "omnizarr stats s3://bucket/scan.zarr --node 0 --skip-fill --json",
 )
 @paths_argument
 @options_of(StatsOptions)
@@ -305,24 +300,19 @@ def _show_histogram(found: ArrayStats) -> None:
     if found.histogram is None:
         return
     counts, edges = found.histogram
-    say()
-    say(f"{found.path}:")
     labels = [f"{number_text(a)} to {number_text(b)}" for a, b in itertools.pairwise(edges)]
     outside = [("below", found.below), ("above", found.above)]
     rows = [*zip(labels, counts, strict=True), *(row for row in outside if row[1])]
-    width, most = max(len(label) for label, _ in rows), max(1, *(n for _, n in rows))
-    digits = len(str(most))
-    for label, number in rows:
-        bar = "#" * (-(-number * BAR // most))
-        say(f"  {label:<{width}}  {number:>{digits}}  {bar}".rstrip())
+    most = max(1, *(number for _, number in rows))
+    say()
+    columns, bars = (found.path, "count", ""), ("#" * (-(-n * BAR // most)) for _, n in rows)
+    show_table(columns, [(*row, bar) for row, bar in zip(rows, bars, strict=True)], right="count")
 
 
-@click.command(
-    epilog=examples(
-        "omnizarr diff ocean.zarr copy.zarr",
-        "omnizarr diff lake/ backup/lake/",
-        "omnizarr diff a.zarr s3://bucket/b.zarr --rtol 1e-6 --storage --json",
-    )
+@command(
+    "omnizarr diff ocean.zarr copy.zarr",
+    "omnizarr diff lake/ backup/lake/",
+    "omnizarr diff a.zarr s3://bucket/b.zarr --rtol 1e-6 --storage --json",
 )
 @click.argument("a")
 @click.argument("b")
@@ -342,30 +332,51 @@ def diff(
     B, and one that is only in one of them is a difference.
     """
 
-    there_options = given["other_options"] or storage_options
-
-    def job(one: str, other: str) -> Job[DiffReport]:
-        return omnizarr.jobs.Diff(one, other, storage_options=storage_options, **given)
+    def compare(one: str, other: str, name: str = "") -> Answer:
+        job = omnizarr.jobs.Diff(one, other, storage_options=storage_options, **given)
+        if where.dry_run:
+            return planned(job, where, alone=not name)
+        return _compared(run_job(job, where), {"a": one, "b": other}, storage, name)
 
     here = hierarchies_in(a, storage_options)
     if here is None:
-        return _compared(job(a, b), {"a": a, "b": b}, where, storage).give()
-    there = hierarchies_in(b, there_options)
+        return compare(a, b).give()
+    there = hierarchies_in(b, given["other_options"] or storage_options)
     if there is None:
         raise InvalidArgument(
             f"{a} is a folder of {counted(len(here), 'hierarchy')}, and {b} is not; give two"
             " hierarchies, or two folders of them"
         )
-    return _diff_folders(here, there, job, where, storage)
+    names = sorted({*here, *there})
+    only_a, only_b = here.keys() - there.keys(), there.keys() - here.keys()
+
+    def work(name: str) -> Answer:
+        if name in here and name in there:
+            return compare(here[name], there[name], name)
+        text = f"{name}: only in {'the first' if name in here else 'the second'}"
+        places = {"a": here.get(name), "b": there.get(name), "equal": False}
+        return Answer(places, partial(say, text, colour="red", problem=True), not where.dry_run)
+
+    def summary(every: list[Answer]) -> tuple[Any, str]:
+        equal = sum(not found.is_problem for found in every)
+        text = f"{equal} of {counted(len(names), 'hierarchy')} have no differences"
+        others = ((only_a, "only in the first"), (only_b, "only in the second"))
+        text += "".join(f"; {len(found)} {what}" for found, what in others if found)
+        counts = {"equal": equal, "only_a": len(only_a), "only_b": len(only_b)}
+        return {"hierarchies": len(every), **counts}, text
+
+    return run_each_resumable(
+        names,
+        work,
+        summary=None if where.dry_run else summary,
+        folders=False,
+        several=True,
+        headed=where.dry_run,
+    )
 
 
-def _compared(
-    job: Job[DiffReport], places: dict[str, Any], where: Where, storage: bool, name: str = ""
-) -> Answer:
-    """Compare two hierarchies, or return the plan; in two folders, both have the `name`."""
-    if where.dry_run:
-        return planned(job, where, alone=not name)
-    report = run_job(job, where)
+def _compared(report: DiffReport, places: dict[str, str], storage: bool, name: str) -> Answer:
+    """Return the differences of two hierarchies; in two folders, both have the `name`."""
     equal = report.equal and not (storage and report.storage)
 
     def show() -> None:
@@ -382,49 +393,9 @@ def _compared(
     return Answer({**places, **report.summary(), "equal": equal}, show, not equal)
 
 
-def _diff_folders(
-    here: dict[str, str],
-    there: dict[str, str],
-    job: Callable[[str, str], Job[DiffReport]],
-    where: Where,
-    storage: bool,
-) -> int:
-    """Compare the hierarchies of two folders, and return the exit code."""
-    names = sorted({*here, *there})
-
-    def work(name: str) -> Answer:
-        one, other = here.get(name), there.get(name)
-        places = {"a": one, "b": other}
-        if one is not None and other is not None:
-            return _compared(job(one, other), places, where, storage, name)
-        only = "the second" if one is None else "the first"
-        shows = partial(say, f"{name}: only in {only}", colour="red", problem=True)
-        return Answer({**places, "equal": False}, shows, not where.dry_run)
-
-    def summary(every: list[Answer]) -> tuple[Any, str]:
-        equal = sum(not found.is_problem for found in every)
-        only_a, only_b = len(here.keys() - there.keys()), len(there.keys() - here.keys())
-        text = f"{equal} of {counted(len(names), 'hierarchy')} have no differences"
-        others = ((only_a, "only in the first"), (only_b, "only in the second"))
-        text += "".join(f"; {number} {what}" for number, what in others if number)
-        counts = {"equal": equal, "only_a": only_a, "only_b": only_b}
-        return {"hierarchies": len(every), **counts}, text
-
-    return run_each_resumable(
-        names,
-        work,
-        summary=None if where.dry_run else summary,
-        folders=False,
-        several=True,
-        headed=where.dry_run,
-    )
-
-
-@click.command(
-    epilog=examples(
-        "omnizarr du ocean.zarr --depth 1",
-        "omnizarr du --summarize lake/ s3://bucket/scan.zarr",
-    )
+@command(
+    "omnizarr du ocean.zarr --depth 1",
+    "omnizarr du --summarize lake/ s3://bucket/scan.zarr",
 )
 @paths_argument
 @node_option
@@ -451,48 +422,44 @@ def du(
     PATH is a hierarchy, or a folder with hierarchies. The numbers of a group include all below it.
     "ratio" is the compression ratio of the stored chunks, "memory" the size of all elements.
     """
+    from omnizarr.bulk.analysis.usage import NodeUsage  # noqa: PLC0415 - loaded by the work
+
     levels = 0 if summarize else depth
     reports: list[UsageReport] = []
     rows: list[tuple[NodeUsage, str]] = []
+    total = NodeUsage()
 
     def work(path: str) -> Answer:
         report = omnizarr.disk_usage(path, path=node, storage_options=storage_options)
-        nodes = _nodes(report, levels)
         reports.append(report)
-        start = path.rstrip("/")
-        rows.extend((usage, start + name if name != "/" else path) for name, usage in nodes.items())
-        data = [{"node": name, **usage.summary()} for name, usage in nodes.items()]
-        facts = {**report.total.summary(), "nodes": data, "errors": report.errors}
+        total.merge(report.total)
+        top, nodes = next(iter(report.nodes), "/").rstrip("/"), []
+        for name, usage in report.cumulated().items():
+            below = name.removeprefix(top).strip("/")
+            if levels is None or below.count("/") + bool(below) <= levels:
+                rows.append((usage, path if name == "/" else path.rstrip("/") + name))
+                nodes.append({"node": name, **usage.summary()})
+        facts = {**report.total.summary(), "nodes": nodes, "errors": report.errors}
         return Answer(facts, lambda: None)
 
-    def summary(every: list[Answer]) -> tuple[Any, str]:
-        return _total(reports).summary(), ""
-
-    as_json = wants_json()
     code = run_each(
         paths,
         work,
-        summary=summary if as_json else None,
+        summary=lambda every: (total.summary(), ""),
         storage_options=storage_options,
         several=True,  # one table of all
         headed=False,
     )
-    if as_json:
+    if wants_json():
         return code
     rows.sort(key=lambda row: (-row[0].bytes, row[1]) if sort == "size" else (0, row[1]))
     if len(reports) > 1:
-        rows.append((_total(reports), "total"))
+        rows.append((total, "total"))
     text = str if in_bytes else size_text
-    table = [
-        (
-            text(u.bytes),
-            text(u.logical_bytes),
-            "-" if u.ratio is None else f"{u.ratio:.1f}",
-            u.keys,
-            path,
-        )
-        for u, path in rows
-    ]
+    table = []
+    for u, path in rows:
+        ratio = "-" if u.ratio is None else f"{u.ratio:.1f}"
+        table.append((text(u.bytes), text(u.logical_bytes), ratio, u.keys, path))
     if table:
         columns = ("size", "memory", "ratio", "keys", "path")
         show_table(columns, table, right="size memory ratio keys")
@@ -500,22 +467,3 @@ def du(
         for path, message in report.errors.items():
             remark(f"{path}: {message}", label="warning")
     return code
-
-
-def _total(reports: list[UsageReport]) -> NodeUsage:
-    from omnizarr.bulk.analysis.usage import NodeUsage  # noqa: PLC0415 - loaded by the work
-
-    found = NodeUsage()
-    for report in reports:
-        found.merge(report.total)
-    return found
-
-
-def _nodes(report: UsageReport, levels: int | None) -> dict[str, NodeUsage]:
-    """Return the usage of the nodes up to a depth, by path."""
-    top = next(iter(report.nodes), "/").rstrip("/")
-    return {
-        path: usage
-        for path, usage in report.cumulated().items()
-        if levels is None or len([*filter(None, path.removeprefix(top).split("/"))]) <= levels
-    }

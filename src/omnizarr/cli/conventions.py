@@ -11,6 +11,7 @@ import omnizarr
 from omnizarr.cli.answers import (
     Answer,
     answer,
+    command,
     may_overwrite,
     path_command,
     problems_answer,
@@ -24,7 +25,7 @@ from omnizarr.cli.options import (
     shared_option,
     storage_option,
 )
-from omnizarr.cli.terminal import counted, examples, progress_bar, say, show_left_out
+from omnizarr.cli.terminal import counted, progress_bar, say, show_left_out
 from omnizarr.conventions.ome.image import Image, Plate
 from omnizarr.conventions.ome.migrate import Migration
 from omnizarr.conventions.ome.versions import NEWEST, VERSIONS
@@ -205,11 +206,9 @@ def ome_validate(path: str, node: str, storage_options: Options) -> Answer:
     return problems_answer(omnizarr.ome.validate(path, node, storage_options=storage_options))
 
 
-@ome.command(
-    epilog=examples(
-        "omnizarr ome migrate cell.zarr new.zarr --to 0.5",
-        "omnizarr ome migrate cell.zarr --in-place --dry-run",
-    )
+@command(
+    "omnizarr ome migrate cell.zarr new.zarr --to 0.5",
+    "omnizarr ome migrate cell.zarr --in-place --dry-run",
 )
 @click.argument("source")
 @click.argument("destination", required=False)
@@ -295,4 +294,5 @@ def _show_migration(source: str, done: Migration) -> None:
 
 
 ome.add_command(ome_info)
+ome.add_command(migrate)
 ome.add_command(ome_validate)

@@ -11,7 +11,7 @@ import click
 
 import omnizarr
 from omnizarr.bulk.options import ConvertOptions, CopyOptions, RechunkOptions
-from omnizarr.cli.answers import Answer, run_each
+from omnizarr.cli.answers import Answer, command, run_each
 from omnizarr.cli.jobs import (
     PathPair,
     Where,
@@ -21,8 +21,8 @@ from omnizarr.cli.jobs import (
     run_job,
     run_pairs,
 )
-from omnizarr.cli.options import SHARDS_OR_NONE, Options, options_of, shared_option
-from omnizarr.cli.terminal import confirm, counted, examples, listed, say, show_left_out
+from omnizarr.cli.options import SHARDS_OR_NONE, Options, options_of
+from omnizarr.cli.terminal import confirm, counted, listed, say, show_left_out
 from omnizarr.extension import size_text
 
 if TYPE_CHECKING:  # slow to import, and not needed for the help
@@ -34,24 +34,20 @@ if TYPE_CHECKING:  # slow to import, and not needed for the help
 # copy
 
 
-@click.command(
-    epilog=examples(
-        "omnizarr copy ocean.zarr s3://bucket/ocean.zarr --verify",
-        "omnizarr copy ocean.zarr backup/ocean.zarr --update --delete --dry-run",
-        "omnizarr copy run.zarr small.zarr --include 'temp*' --exclude 'temp_raw'",
-        "omnizarr copy a.zarr b.zarr archive/        # each below archive/",
-        "omnizarr copy lake/ s3://bucket/lake/       # everything in a folder",
-    )
+@command(
+    "omnizarr copy ocean.zarr s3://bucket/ocean.zarr --verify",
+    "omnizarr copy ocean.zarr backup/ocean.zarr --update --delete --dry-run",
+    "omnizarr copy run.zarr small.zarr --include 'temp*' --exclude 'temp_raw'",
+    "omnizarr copy a.zarr b.zarr archive/        # each below archive/",
+    "omnizarr copy lake/ s3://bucket/lake/       # everything in a folder",
 )
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.argument("destination")
-@shared_option("zarr_format")
 @options_of(CopyOptions)
 @job_options
 def copy(
     sources: tuple[str, ...],
     destination: str,
-    zarr_format: str | None,
     overwrite: bool,
     where: Where,
     storage_options: Options,
@@ -62,21 +58,14 @@ def copy(
     All keys are copied, also those that are not Zarr, so that SOURCE may be a folder of several
     hierarchies and other files. DESTINATION becomes visible when it is complete; with --overwrite,
     what is there is replaced at that moment. Several SOURCEs are copied below DESTINATION, by their
-    names, also after others have failed. With another --zarr-format, each hierarchy is converted as
-    by `omnizarr convert`, and other files of a folder are left out.
+    names, also after others have failed. `omnizarr convert` writes another Zarr version.
 
     With --update, DESTINATION stays visible while what differs is copied into it. Chunks that
     arrays of SOURCE no longer have are erased there; --delete erases all else that SOURCE does not
     have.
     """
-    there = given["destination_options"]
-    pairs = []
     several = len(sources) > 1
-    for source in sources:
-        target = destination if len(sources) == 1 else _below(destination, source)
-        found = None if zarr_format is None else find_pairs(source, target, storage_options, there)
-        several = several or found is not None
-        pairs += [PathPair(source, target)] if found is None else found
+    pairs = [PathPair(s, _below(destination, s) if several else destination) for s in sources]
 
     def work(pair: PathPair, replaces: bool) -> Answer:
         job = omnizarr.jobs.Copy(
@@ -86,11 +75,6 @@ def copy(
             storage_options=storage_options,
             **given,
         )
-        if zarr_format is not None and job.converts(zarr_format):
-            conversion = job.conversion(zarr_format)
-            if where.dry_run:
-                return planned(conversion, where, alone=not several)
-            return _converted(run_job(conversion, where), zarr_format, pair, where)
         if where.dry_run:
             return _compared(job, alone=not several)
         if given["delete"] and not where.resume:
@@ -107,7 +91,7 @@ def copy(
 
     return run_pairs(
         pairs, work, where, verb="copied", overwrite=overwrite, several=several,
-        asks=not given["update"], options=there or storage_options,
+        asks=not given["update"], options=given["destination_options"] or storage_options,
     )  # fmt: skip
 
 
@@ -154,18 +138,12 @@ def _amount(found: Copied) -> str:
 
 # convert
 
-# Options that keep or check stored chunks, which --chunks, --shards and --codecs write anew.
-_WITH_CHUNKS = ("in_place", "checksum", "skip_damaged", "verify")
 
-
-@click.command(
-    epilog=examples(
-        "omnizarr convert old.zarr new.zarr --zarr-format 3",
-        "omnizarr convert old.zarr new.zarr --chunks 1,100,100 --shards 64MB --codecs zstd:5",
-        "omnizarr convert lake/ new-lake/            # every hierarchy in the folder",
-        "omnizarr convert big.zarr --in-place        # and back: convert --undo big.zarr",
-        "omnizarr convert s3://bucket/a.zarr b.zarr --resume --skip-damaged",
-    )
+@command(
+    "omnizarr convert old.zarr new.zarr --zarr-format 3",
+    "omnizarr convert lake/ new-lake/            # every hierarchy in the folder",
+    "omnizarr convert big.zarr --in-place        # and back: convert --undo big.zarr",
+    "omnizarr convert s3://bucket/a.zarr b.zarr --resume --skip-damaged",
 )
 @click.argument("source")
 @click.argument("destination", required=False)
@@ -174,9 +152,6 @@ _WITH_CHUNKS = ("in_place", "checksum", "skip_damaged", "verify")
     "dimension_separator",
     zarr_format={"opts": ("--zarr-format", "--to", "zarr_format")},
 )
-@shared_option("chunks")
-@shared_option("shards", **SHARDS_OR_NONE)
-@shared_option("codecs")
 @click.option(
     "--undo", is_flag=True,
     help="Remove the metadata of the new version that --in-place added to SOURCE.",
@@ -185,9 +160,6 @@ _WITH_CHUNKS = ("in_place", "checksum", "skip_damaged", "verify")
 def convert(
     source: str,
     destination: str | None,
-    chunks: Any,
-    shards: Any,
-    codecs: list[Any] | None,
     overwrite: bool,
     undo: bool,
     where: Where,
@@ -202,17 +174,17 @@ def convert(
     --skip-damaged, the exit code is 1 if chunks were skipped.
 
     SOURCE may be a folder: each hierarchy in it is converted to the same path below DESTINATION,
-    also after others have failed, and --resume repeats none that is complete. With --chunks,
-    --shards or --codecs, arrays are written anew as by `omnizarr rechunk`, which has more options.
+    also after others have failed. `omnizarr rechunk --zarr-format` changes chunks and codecs, too.
 
     With --in-place, metadata of the new version is added to SOURCE, and no chunk is touched.
     --undo removes it again, --remove-old the old metadata.
     """
     if undo:
         return _undo(source, destination, given["zarr_format"], where, storage_options)
-    layout = {"chunks": chunks, "shards": shards, "codecs": codecs}
-    layout = {name: value for name, value in layout.items() if value is not None}
-    _check_convert(destination, layout, given)
+    in_place = given["in_place"]
+    _check_place(destination, in_place)
+    if given["remove_old"] and not in_place:
+        raise click.UsageError("--remove-old needs --in-place; a copy does not change SOURCE")
     there, zarr_format = given["destination_options"], given["zarr_format"]
     pairs = find_pairs(source, destination, storage_options, there)
     if not where.dry_run and given["remove_old"]:
@@ -223,21 +195,17 @@ def convert(
         )
 
     def work(pair: PathPair, replaces: bool) -> Answer:
-        options: dict[str, Any] = {"storage_options": storage_options, "overwrite": replaces}
-        job: Any
-        if layout:
-            names = ("zarr_format", "memory", "destination_options")
-            options |= {name: given[name] for name in names}
-            job = omnizarr.jobs.Rechunk(pair.source, pair.destination, **layout, **options)
-        else:
-            options["overwrite"] = replaces and pair.destination is not None
-            options["measure"] = where.dry_run or sys.stderr.isatty()
-            job = omnizarr.jobs.Convert(pair.source, pair.destination, **given, **options)
+        job = omnizarr.jobs.Convert(
+            pair.source,
+            pair.destination,
+            overwrite=replaces and pair.destination is not None,
+            measure=where.dry_run or sys.stderr.isatty(),
+            storage_options=storage_options,
+            **given,
+        )
         if where.dry_run:
             return planned(job, where, alone=pairs is None)
-        report: Any = run_job(job, where)
-        show = _rechunked if layout else _converted
-        return show(report, str(zarr_format), pair, where, brief=pairs is not None)
+        return _converted(run_job(job, where), zarr_format, pair, where, brief=pairs is not None)
 
     return run_pairs(
         pairs or [PathPair(source, destination)], work, where, verb="converted",
@@ -253,21 +221,6 @@ def _check_place(destination: str | None, in_place: bool) -> None:
     if (destination is None) != in_place:
         both = ", not both" if in_place else ""
         raise click.UsageError(f"give a DESTINATION or --in-place{both}")
-
-
-def _check_convert(destination: str | None, layout: dict[str, Any], given: dict[str, Any]) -> None:
-    """Raise if options exclude each other."""
-    in_place = given["in_place"]
-    _check_place(destination, in_place)
-    if given["remove_old"] and not in_place:
-        raise click.UsageError("--remove-old needs --in-place; a copy does not change SOURCE")
-    wrong = [name for name in _WITH_CHUNKS if given[name]]
-    if layout and (wrong or given["consolidated"] is not None):
-        other = wrong[0].replace("_", "-") if wrong else "consolidated"
-        raise click.UsageError(
-            f"--{next(iter(layout))} writes all chunks anew, which --{other} is not for; give one"
-            " of them, and run two commands if both are needed"
-        )
 
 
 def _undo(
@@ -294,7 +247,7 @@ def _undo(
 
 
 def _converted(
-    report: ConvertReport, zarr_format: str, pair: PathPair, where: Where, *, brief: bool = False
+    report: ConvertReport, zarr_format: str, pair: PathPair, where: Where, *, brief: bool
 ) -> Answer:
     """Return the result of a conversion; a brief one says only which chunks are damaged."""
 
@@ -335,19 +288,17 @@ def _show_decisions(report: ConvertReport) -> None:
 # rechunk
 
 
-@click.command(
-    epilog=examples(
-        "omnizarr rechunk by-time.zarr by-place.zarr --chunks time=-1,lat=100,lon=100",
-        "omnizarr rechunk raw.zarr small.zarr --codecs zstd:5 --dtype f4 --dry-run",
-        "omnizarr rechunk old.zarr sharded.zarr --zarr-format 3 --shards 64MB",
-        "omnizarr rechunk lake/ small-lake/ --codecs zstd:9    # every hierarchy in the folder",
-        "omnizarr rechunk by-time.zarr by-place.zarr --append time",
-        """omnizarr rechunk a.zarr --in-place --rules '{"temp": {"chunks": "1,100,100"}}'""",
-    )
+@command(
+    "omnizarr rechunk by-time.zarr by-place.zarr --chunks time=-1,lat=100,lon=100",
+    "omnizarr rechunk raw.zarr small.zarr --codecs zstd:5 --dtype f4 --dry-run",
+    "omnizarr rechunk old.zarr sharded.zarr --zarr-format 3 --shards 64MB",
+    "omnizarr rechunk lake/ small-lake/ --codecs zstd:9    # every hierarchy in the folder",
+    "omnizarr rechunk by-time.zarr by-place.zarr --append time",
+    "omnizarr rechunk a.zarr --in-place --array 'temp*' --chunks 1,100,100",
 )
 @click.argument("source")
 @click.argument("destination", required=False)
-@options_of(RechunkOptions, shards=SHARDS_OR_NONE)
+@options_of(RechunkOptions, "rules", shards=SHARDS_OR_NONE)
 @click.option(
     "--array", "patterns", multiple=True, metavar="PATTERN",
     help="Apply the options to these arrays only; may be repeated.",
@@ -369,14 +320,14 @@ def rechunk(
     one pass or two, what is read and written, and the memory.
 
     SOURCE may be a folder: each hierarchy in it is written to the same path below DESTINATION, also
-    after others have failed, and --resume repeats none that is complete.
+    after others have failed.
     """
     in_place, there = given["in_place"], given["destination_options"]
     _check_place(destination, in_place)
     if patterns:
         layout = {name: given.pop(name) for name in _LAYOUT}
         chosen = {name: value for name, value in layout.items() if value is not None}
-        given["rules"] = {**(given["rules"] or {}), **dict.fromkeys(patterns, chosen)}
+        given["rules"] = dict.fromkeys(patterns, chosen)
     pairs = find_pairs(source, destination, storage_options, there)
     if in_place and where.begins and not where.dry_run:
         confirm(
@@ -395,7 +346,7 @@ def rechunk(
         )
         if where.dry_run:
             return planned(job, where, alone=pairs is None)
-        return _rechunked(run_job(job, where), None, pair, where, brief=pairs is not None)
+        return _rechunked(run_job(job, where), pair, where, brief=pairs is not None)
 
     return run_pairs(
         pairs or [PathPair(source, destination)], work, where, verb="rechunked",
@@ -407,12 +358,8 @@ def rechunk(
 _LAYOUT = ("chunks", "shards", "codecs", "dtype", "fill_value")
 
 
-def _rechunked(
-    report: RechunkReport, zarr_format: str | None, pair: PathPair, where: Where, *, brief: bool
-) -> Answer:
+def _rechunked(report: RechunkReport, pair: PathPair, where: Where, *, brief: bool) -> Answer:
     """Return the result: in one line if it is brief, else with the layout of each array."""
-    about = {"source": pair.source, "destination": pair.target}
-    about |= {} if zarr_format is None else {"zarr_format": zarr_format}
 
     def show() -> None:
         parts = [
@@ -424,10 +371,10 @@ def _rechunked(
         ]
         if report.chunks_copied:
             parts.append(f"{counted(report.chunks_copied, 'chunk')} copied")
-        what = "" if zarr_format is None else f"zarr {zarr_format} to "
-        say(f"{where.title}wrote {what}{pair.target}: {', '.join(parts)}")
+        say(f"{where.title}wrote {pair.target}: {', '.join(parts)}")
         for notes in () if brief else (report.rechunked, report.kept, report.notes):
             for path, text in notes.items():
                 say(f"  {path}: {text}")
 
+    about = {"source": pair.source, "destination": pair.target}
     return Answer({**about, **report.to_json()}, show)

@@ -43,11 +43,9 @@ from omnizarr.extension import (
 
 # Bytes of an item.
 _SIZES = {
-    "bool": 1,
-    **{f"int{8 * n}": n for n in (1, 2, 4, 8)},
-    **{f"uint{8 * n}": n for n in (1, 2, 4, 8)},
+    **{f"{kind}int{8 * n}": n for kind in ("", "u") for n in (1, 2, 4, 8)},
     **{"float16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16},
-    **{"numpy.datetime64": 8, "numpy.timedelta64": 8},
+    **{"bool": 1, "numpy.datetime64": 8, "numpy.timedelta64": 8},
 }
 _VARIABLE = ("string", "bytes", "variable_length_bytes", "object")
 # Codecs that lose nothing, and need not be asked.

@@ -10,12 +10,11 @@ from typing import Any
 import click
 
 import omnizarr
-from omnizarr.cli.answers import Answer, answer, may_overwrite, path_command, say_lines
+from omnizarr.cli.answers import Answer, answer, command, may_overwrite, path_command, say_lines
 from omnizarr.cli.describe import describe, find, summary
 from omnizarr.cli.options import (
     Options,
     codec_options,
-    dry_run_option,
     json_option,
     node_option,
     parse_pairs,
@@ -23,8 +22,8 @@ from omnizarr.cli.options import (
     shared_option,
     storage_option,
 )
-from omnizarr.cli.terminal import counted, examples, say
-from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, WrongNode, known_names
+from omnizarr.cli.terminal import counted, say
+from omnizarr.errors import InvalidArgument, WrongNode, known_names
 from omnizarr.extension import ArrayModel, LocalStore, existing_node, readable_nodes
 
 
@@ -37,26 +36,22 @@ from omnizarr.extension import ArrayModel, LocalStore, existing_node, readable_n
     help="Set an attribute to JSON, or to text that is no JSON; may be repeated.",
 )  # fmt: skip
 @click.option("--delete", multiple=True, metavar="KEY", help="Delete an attribute; repeatable.")
-@dry_run_option
 def attrs(
     path: str,
     node: str,
     changes: dict[str, Any],
     delete: tuple[str, ...],
-    dry_run: bool,
     storage_options: Options,
 ) -> Answer:
     """Show or change the attributes of the array or group at PATH."""
     both = changes.keys() & set(delete)
     if both:
         raise click.UsageError(f"{sorted(both)[0]!r} is both set and deleted")
-    note = ["nothing was written (--dry-run)"] if dry_run else []
     if not (changes or delete):
         found = dict(find(path, node, storage_options)[1].attributes)
         shown = json.dumps(found, indent=2, ensure_ascii=False)
-        return Answer({"attributes": found}, say_lines(shown, *note))
-    mode: Any = "r" if dry_run else "r+"
-    opened = omnizarr.open(path, mode, path=node, storage_options=storage_options)
+        return Answer({"attributes": found}, partial(say, shown))
+    opened = omnizarr.open(path, "r+", path=node, storage_options=storage_options)
     changed: list[dict[str, Any]] = []
 
     def change(attributes: dict[str, Any]) -> None:
@@ -65,14 +60,9 @@ def attrs(
             del attributes[name]
         attributes.update(changes)
 
-    if dry_run:
-        after = opened.attrs.asdict()
-        change(after)
-    else:
-        opened.attrs.edit(change)
-        after = opened.attrs.asdict()
-    data = {"attributes": after, "changes": changed, "dry_run": dry_run}
-    return Answer(data, say_lines(*map(_change_text, changed), *note))
+    opened.attrs.edit(change)
+    data = {"attributes": opened.attrs.asdict(), "changes": changed}
+    return Answer(data, say_lines(*map(_change_text, changed)))
 
 
 def _changes(
@@ -96,14 +86,10 @@ def _changes(
 
 
 def _change_text(change: dict[str, Any]) -> str:
-    def text(value: Any) -> str:
-        return json.dumps(value, ensure_ascii=False)
-
-    if change["action"] == "delete":
-        return f"- {change['name']}: {text(change['old'])}"
-    if change["action"] == "add":
-        return f"+ {change['name']}: {text(change['new'])}"
-    return f"~ {change['name']}: {text(change['old'])} -> {text(change['new'])}"
+    sign = {"delete": "-", "add": "+", "replace": "~"}[change["action"]]
+    values = [change[name] for name in ("old", "new") if name in change]
+    text = " -> ".join(json.dumps(value, ensure_ascii=False) for value in values)
+    return f"{sign} {change['name']}: {text}"
 
 
 def _split_at_hierarchy(path: str) -> tuple[str, str]:
@@ -122,12 +108,10 @@ def _split_at_hierarchy(path: str) -> tuple[str, str]:
     return path, ""
 
 
-@click.command(
-    epilog=examples(
-        "omnizarr create ocean.zarr --attribute title=Sea",
-        "omnizarr create ocean.zarr --node temperature --shape 365,720,1440 --dtype f4"
-        " --chunks 1,720,1440 --codecs zstd:5",
-    )
+@command(
+    "omnizarr create ocean.zarr --attribute title=Sea",
+    "omnizarr create ocean.zarr --node temperature --shape 365,720,1440 --dtype f4"
+    " --chunks 1,720,1440 --codecs zstd:5",
 )
 @path_argument
 @node_option
@@ -144,7 +128,6 @@ def _split_at_hierarchy(path: str) -> tuple[str, str]:
 )  # fmt: skip
 @shared_option("zarr_format")
 @shared_option("overwrite")
-@dry_run_option
 @json_option
 @storage_option
 def create(
@@ -156,7 +139,6 @@ def create(
     attributes: dict[str, Any],
     zarr_format: str | None,
     overwrite: bool,
-    dry_run: bool,
     storage_options: Options,
     **given: Any,
 ) -> int:
@@ -182,34 +164,15 @@ def create(
     if zarr_format is not None:
         options["zarr_format"] = zarr_format
     make: Any = omnizarr.create_group if shape is None else omnizarr.create_array
-    made = make(None, **options)  # in memory first: that finds errors before anything is replaced
-    if dry_run:
-        _check_absent(path, node, overwrite, storage_options)
-    else:
-        if not node:
-            overwrite = may_overwrite(path, overwrite, storage_options)
-        made = make(
-            path, path=node, overwrite=overwrite, storage_options=storage_options, **options
-        )
+    make(None, **options)  # in memory first: that finds errors before anything is replaced
+    if not node:
+        overwrite = may_overwrite(path, overwrite, storage_options)
+    made = make(path, path=node, overwrite=overwrite, storage_options=storage_options, **options)
     facts = describe(made._location, made._model, listing=False)
-    verb = "would create" if dry_run else "created"
     place = f"{path}/{node}".rstrip("/") if node else path
     shown = (f"  {name}: {value}" for name, value in summary(facts).items() if name != "path")
-    lines = say_lines(f"{verb} {facts['kind']} {place}", *shown)
-    return answer({**facts, "path": path, "dry_run": dry_run}, lines)
-
-
-def _check_absent(path: str, node: str, overwrite: bool, options: Options) -> None:
-    """Raise if there is a node that would not be replaced."""
-    try:
-        location, found = find(path, node, options)
-    except NodeNotFound:
-        return
-    if not overwrite:
-        raise NodeExists(
-            f"there is already a zarr {location.format.name} {found.kind} at {location}; give"
-            " overwrite=True to replace it"
-        )
+    lines = say_lines(f"created {facts['kind']} {place}", *shown)
+    return answer({**facts, "path": path}, lines)
 
 
 def _shape(text: str) -> tuple[int, ...]:
@@ -223,40 +186,33 @@ def _shape(text: str) -> tuple[int, ...]:
 
 def _resolve_names(options: dict[str, Any], names: list[str] | None) -> None:
     """Replace -1 by whole axes, and lengths of named dimensions by a shape."""
-    shape = options["shape"]
     for option in ("chunks", "shards"):
         given = options.get(option)
         if isinstance(given, dict):
-            unknown = [name for name in given if name not in (names or [])]
-            if unknown:
-                raise click.UsageError(
-                    f"--{option}: unknown dimension {unknown[0]!r};"
-                    f" {known_names(unknown[0], names or [])}"
-                )
+            for name in given:
+                if name not in (names or []):
+                    hint = known_names(name, names or [])
+                    raise click.UsageError(f"--{option}: unknown dimension {name!r}; {hint}")
             given = tuple(given.get(name, -1) for name in names or [])
         if isinstance(given, tuple):
-            lengths = [*given, *[-1] * (len(shape) - len(given))]
-            pairs = zip(lengths, shape, strict=False)
+            lengths = [*given, *[-1] * (len(options["shape"]) - len(given))]
+            pairs = zip(lengths, options["shape"], strict=False)
             options[option] = tuple(max(1, n) if c == -1 else c for c, n in pairs)
 
 
-@path_command("omnizarr consolidate ocean.zarr", "omnizarr consolidate --dry-run lake/", quiet=True)
-@dry_run_option
-def consolidate(path: str, node: str, dry_run: bool, storage_options: Options) -> Answer:
+@path_command("omnizarr consolidate ocean.zarr", "omnizarr consolidate --json lake/", quiet=True)
+def consolidate(path: str, node: str, storage_options: Options) -> Answer:
     """Store the metadata of all nodes below PATH in one place.
 
     Readers then need one request instead of one for each node.
     """
     location, found = find(path, node, storage_options)
-    given = click.get_current_context().params["paths"]
-    if isinstance(found, ArrayModel) and path not in given:  # one of a folder
-        text = "an array, which has no metadata to consolidate"
-        return Answer({"nodes": 0, "dry_run": dry_run}, partial(say, text))
     if isinstance(found, ArrayModel):
-        raise WrongNode(f"{location} is an array; only metadata of groups are consolidated")
+        if path in click.get_current_context().params["paths"]:
+            raise WrongNode(f"{location} is an array; only metadata of groups are consolidated")
+        text = "an array, which has no metadata to consolidate"  # one of a folder
+        return Answer({"nodes": 0}, partial(say, text))
     count = len(list(readable_nodes(location, found)))
-    if not dry_run:
-        omnizarr.consolidate_metadata(path, node, storage_options=storage_options)
-    verb = "would consolidate" if dry_run else "consolidated"
-    text = f"{verb} the metadata of {counted(count, 'node')}"
-    return Answer({"nodes": count, "dry_run": dry_run}, partial(say, text))
+    omnizarr.consolidate_metadata(path, node, storage_options=storage_options)
+    text = f"consolidated the metadata of {counted(count, 'node')}"
+    return Answer({"nodes": count}, partial(say, text))

@@ -10,7 +10,7 @@ import click
 import omnizarr
 from omnizarr.bulk.fill import Filled
 from omnizarr.bulk.pyramid import NAMES
-from omnizarr.cli.answers import answer
+from omnizarr.cli.answers import answer, command
 from omnizarr.cli.jobs import (
     Where,
     job_options,
@@ -20,7 +20,7 @@ from omnizarr.cli.jobs import (
     show_existing,
 )
 from omnizarr.cli.options import Options, codec_options, options_of, shared_option
-from omnizarr.cli.terminal import confirm, counted, examples, is_interactive, remark, say
+from omnizarr.cli.terminal import confirm, counted, is_interactive, remark, say
 from omnizarr.conventions.ome.pyramid import PyramidOptions
 from omnizarr.extension import size_text
 from omnizarr.interop.files.exporting import ExportOptions
@@ -54,13 +54,11 @@ def _run(job: Any, where: Where, what: str, destination: str) -> int:
 _ADDED = "added levels to"
 
 
-@click.command(
-    "import",
-    epilog=examples(
-        "omnizarr import ocean.nc ocean.zarr --chunks time=100",
-        "omnizarr import scan.ome.tif scan.zarr --levels 5 --shards 64MB",
-        "omnizarr import day1.h5 day2.h5 week.zarr --exclude 'raw/*' --dry-run",
-    ),
+@command(
+    "omnizarr import ocean.nc ocean.zarr --chunks time=100",
+    "omnizarr import scan.ome.tif scan.zarr --levels 5 --shards 64MB",
+    "omnizarr import day1.h5 day2.h5 week.zarr --exclude 'raw/*' --dry-run",
+    name="import",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.argument("destination")
@@ -94,12 +92,10 @@ def import_(
     return _run(job, where, "imported to", destination)
 
 
-@click.command(
-    epilog=examples(
-        "omnizarr export ocean.zarr ocean.nc",
-        "omnizarr export scan.zarr scan.ome.tif --overwrite",
-        "omnizarr export ocean.zarr sst.h5 --node surface/sst --dtype f4",
-    )
+@command(
+    "omnizarr export ocean.zarr ocean.nc",
+    "omnizarr export scan.zarr scan.ome.tif --overwrite",
+    "omnizarr export ocean.zarr sst.h5 --node surface/sst --dtype f4",
 )
 @click.argument("source")
 @click.argument("file")
@@ -141,11 +137,9 @@ def export(
     return _run(job, where, "exported to", file)
 
 
-@click.command(
-    epilog=examples(
-        "omnizarr pyramid image.ome.zarr --levels 6          # add levels",
-        "omnizarr pyramid volume.zarr image.ome.zarr --axes zyx --scale 2,0.5,0.5",
-    )
+@command(
+    "omnizarr pyramid image.ome.zarr --levels 6          # add levels",
+    "omnizarr pyramid volume.zarr image.ome.zarr --axes zyx --scale 2,0.5,0.5",
 )
 @click.argument("source")
 @click.argument("destination", required=False)

@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import omnizarr
-from omnizarr.cli.answers import Answer, answer, path_command
+from omnizarr.cli.answers import Answer, answer, command, path_command
 from omnizarr.cli.describe import chunk_text, describe, find, shape_text, summary
 from omnizarr.cli.options import (
     Options,
     json_option,
     node_option,
+    parse_pairs,
     path_argument,
     storage_option,
     yes_option,
 )
-from omnizarr.cli.terminal import confirm, examples, remark, say, say_json, show_table, wants_json
+from omnizarr.cli.terminal import confirm, remark, say, say_json, show_table, wants_json
 from omnizarr.errors import InvalidArgument, WrongNode
 from omnizarr.extension import (
     ArrayModel,
@@ -195,11 +196,9 @@ def _open_array(path: str, node: str, options: Options) -> Array:
     return found
 
 
-@click.command(
-    epilog=examples(
-        'omnizarr cat ocean.zarr --node temperature --select "0,:10,:10"',
-        "omnizarr cat --json ocean.zarr --node time",
-    )
+@command(
+    'omnizarr cat ocean.zarr --node temperature --select "0,:10,:10"',
+    "omnizarr cat --json ocean.zarr --node time",
 )
 @path_argument
 @node_option
@@ -212,11 +211,7 @@ def cat(path: str, node: str, select: str | None, storage_options: Options) -> i
     return _show_values(path, array, (...,) if select is None else parse_selection(select))
 
 
-@click.command(
-    epilog=examples(
-        "omnizarr head ocean.zarr --node temperature", "omnizarr head -n 3 --json ocean.zarr/time"
-    )
-)
+@command("omnizarr head ocean.zarr --node temperature", "omnizarr head -n 3 --json ocean.zarr/time")
 @path_argument
 @node_option
 @click.option(
@@ -270,28 +265,15 @@ def _nested(values: Any, convert: Any) -> Any:
 # Pictures and the page
 
 
-def _parse_at(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:
-    """Return the positions that ``--at AXIS=NUMBER`` names."""
-    found = {}
-    for text in given:
-        parts = re.fullmatch(r"(.+)=(-?\d+)", text)
-        if parts is None:
-            raise click.BadParameter(f"{text!r} is not AXIS=NUMBER, such as t=3", ctx, param)
-        found[parts[1]] = int(parts[2])
-    return found
-
-
-@click.command(
-    epilog=examples(
-        "omnizarr preview cell.ome.zarr cell.png --at t=3",
-        "omnizarr preview ocean.zarr temperature.png --node temperature --pixels 1024",
-    )
+@command(
+    "omnizarr preview cell.ome.zarr cell.png --at t=3",
+    "omnizarr preview ocean.zarr temperature.png --node temperature --pixels 1024",
 )
 @path_argument
 @click.argument("output", type=click.Path(dir_okay=False, path_type=str))
 @node_option
 @click.option(
-    "--at", multiple=True, metavar="AXIS=NUMBER", callback=_parse_at,
+    "--at", multiple=True, metavar="AXIS=NUMBER", callback=parse_pairs,
     help="Position on an axis that the picture does not have, such as t=3; may be repeated.",
 )  # fmt: skip
 @click.option(
@@ -322,11 +304,9 @@ def preview(
     return answer({"output": output, **made.to_json()}, partial(say, output))
 
 
-@click.command(
-    epilog=examples(
-        "omnizarr serve ocean.zarr --open",
-        "omnizarr serve s3://bucket/cell.ome.zarr --host 0.0.0.0 --token random",
-    )
+@command(
+    "omnizarr serve ocean.zarr --open",
+    "omnizarr serve s3://bucket/cell.ome.zarr --host 0.0.0.0 --token random",
 )
 @path_argument
 @click.option(

@@ -231,12 +231,6 @@ def _path_of(ctx: click.Context, error: BaseException) -> dict[str, str]:
     return next(({"path": each} for each in found if isinstance(each, str)), {})
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
 def _again(ctx: click.Context) -> str:
     """Return how to go on with a command that was stopped, and for writers what is safe."""
     command = ctx.meta.get(COMMAND)
@@ -246,17 +240,14 @@ def _again(ctx: click.Context) -> str:
     return again if reads else f"nothing unfinished is visible; {again}"
 
 
-def _advice(error: BaseException, again: str) -> str:
-    """Return what to do about an error that comes from outside; empty for most."""
-    for cause in _causes(error):
-        if getattr(cause, "errno", None) in _FULL:
-            return f"the disk is full: free some space; {again}"
-        if isinstance(cause, (ConnectionError, TimeoutError)):
+def _advice(error: BaseException | None, again: str) -> str:
+    """Return how to go on after a full disk or a lost connection; empty for other errors."""
+    while error is not None:
+        lost = isinstance(error, (ConnectionError, TimeoutError))
+        if lost or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
             return again
+        error = error.__cause__ or error.__context__
     return ""
-
-
-_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 @click.group(cls=Main, context_settings={"help_option_names": ["-h", "--help"]})

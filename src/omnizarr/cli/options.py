@@ -7,7 +7,7 @@ command line. Other decorators here give a command the parameter in brackets:
 ==================== =====================================================================
 path_argument        PATH (`path`); `paths_argument`: PATH... (`paths`)
 node_option          ``--node`` (`node`)
-storage_option       ``--storage-option``, ``--profile`` (`storage_options`)
+storage_option       ``--storage-option`` (`storage_options`)
 json_option          ``--json`` (no parameter; see `terminal.answer`)
 quiet_option         ``--quiet`` (no parameter; see `terminal.say`)
 dry_run_option       ``--dry-run`` (`dry_run`)
@@ -23,7 +23,6 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
-from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin
 
 import click
@@ -235,56 +234,19 @@ def codec_options(codecs: list[Any] | None) -> dict[str, Any]:
 _KINDS = {"transpose": "array->array", "delta": "array->array", "bytes": "array->bytes"}
 
 
-def _parse_rules(text: str) -> dict[str, Any]:
-    """Parse rules by pattern from JSON, or from a file with JSON.
-
-    Texts in them have the meaning that they have as options.
-    """
-    try:
-        given = Path(text[1:]).read_text(encoding="utf-8") if text.startswith("@") else text
-    except OSError as e:
-        raise ValueError(str(e)) from None
-    rules = json.loads(given)
-    if not isinstance(rules, dict) or not all(isinstance(r, dict) for r in rules.values()):
-        raise ValueError('expected an object such as {"temp": {"chunks": {"time": -1}}}')
-    parsers = {"chunks": parse_chunks, "shards": parse_shards, "codecs": parse_codecs}
-    return {
-        pattern: {
-            name: parsers[name](value) if name in parsers and isinstance(value, str) else value
-            for name, value in rule.items()
-        }
-        for pattern, rule in rules.items()
-    }
-
-
 # Options of stores
 
 
 def _parse_options(context: click.Context, parameter: click.Parameter, given: Any) -> Options:
     """Return the given options as a dictionary, or None if there are none."""
-    options = parse_pairs(context, parameter, given)
-    profile = context.meta.get(_PROFILE)
-    if profile is not None and parameter.name == "storage_options":
-        options.setdefault("profile", profile)
-    return options or None
+    return parse_pairs(context, parameter, given) or None
 
 
-_PROFILE = "omnizarr.profile"
 _PAIRS: dict[str, Any] = {"multiple": True, "metavar": "KEY=VALUE", "callback": _parse_options}
-_storage_option = click.option(
+storage_option = click.option(
     "--storage-option", "storage_options", **_PAIRS,
     help="Option for the store of a URL, such as anonymous=true; may be repeated.",
 )  # fmt: skip
-_profile_option = click.option(
-    "--profile", metavar="NAME", expose_value=False, callback=_kept(_PROFILE),
-    is_eager=True,  # before the storage options, which it becomes one of
-    help="Profile of ~/.aws/config and ~/.aws/credentials for s3:// URLs.",
-)  # fmt: skip
-
-
-def storage_option(command: F) -> F:
-    """Add ``--storage-option`` and ``--profile``."""
-    return _storage_option(_profile_option(command))
 
 
 # Options of jobs
@@ -331,11 +293,6 @@ FIELDS: dict[str, dict[str, Any]] = {
         "metavar": "CODECS",
         "callback": _parsed(parse_codecs),
         "help": "Compression, such as zstd:5, blosc:lz4:5:shuffle or gzip:9,crc32c; none for none.",
-    },
-    "rules": {
-        "metavar": "JSON",
-        "callback": _parsed(_parse_rules),
-        "help": "Options by pattern of arrays, as JSON or in a file (@rules.json).",
     },
     "overwrite": {
         "opts": ("--overwrite", "--yes", "-y", "overwrite"),

@@ -8,23 +8,13 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, is_dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from omnizarr import errors
-from omnizarr.cli.options import (
-    JSON,
-    QUIET,
-)
-from omnizarr.extension import (
-    redact_urls,
-)
-
-if TYPE_CHECKING:
-    pass
+from omnizarr.cli.options import JSON, QUIET
+from omnizarr.extension import redact_urls
 
 # Exit codes.
 OK = 0
@@ -36,36 +26,26 @@ BROKEN_PIPE = 141  # the reader has closed the pipe; what the shell says of othe
 
 LISTED = 8  # names in a line
 
-# Calls and arguments that the library's messages recommend, and the commands and options in their
-# place; longer ones first.
-OPTIONS = {
+# Calls and arguments that the library's messages recommend, and what replaces them.
+_TEXTS = {
     "call consolidate_metadata again": "run omnizarr consolidate PATH",
     "Call consolidate_metadata again": "Run omnizarr consolidate PATH",
-    "with consolidate_metadata": "with omnizarr consolidate PATH",
+    "consolidate_metadata": "omnizarr consolidate PATH",
     "with omnizarr.copy": "with omnizarr copy",
     "give the path of one": "give one with --node",
-    "rules: no array matches": "no array matches",
-    "The same call with resume=True": "The same command with --resume",
-    "the same call with resume=True": "the same command with --resume",
+    "rules: no array": "no array",
+    "he same call with": "he same command with",
     "read the pixels and write them with omnizarr.ome.write(…, axes=…)": (
         "import it with --no-image, then write the image with omnizarr pyramid --axes"
     ),
-    "exclude=": "--exclude",
-    "memory=": "--memory ",
     "storage_options": "--storage-option",
-    "casting='unsafe'": "--casting unsafe",
-    "method='nearest'": "--method nearest",
-    "zarr_format=": "--zarr-format ",
-    "leave zarr_format": "leave --zarr-format",
-    "give the zarr_format": "give the --zarr-format",
-    "give fill_value": "give --fill-value",
     "append_dim": "--append",
 }
-
-
-def examples(*lines: str) -> str:
-    """Return the end of a command's help: two or more examples."""
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+_FLAG = re.compile(r"\b([a-z][a-z_]+)=True\b")
+_ARGUMENT = re.compile(r"\b(casting|exclude|memory|method|zarr_format)=")
+_NAME = re.compile(r"(?<=give |eave | the )(fill_value|zarr_format)\b")
+_STORAGE_OPTION = re.compile(r"storage_options=\{'(\w+)': ([^{}]*|\{[^{}]*\})\}")
+_CONFIGURED = re.compile(r", or omnizarr\.configure\([^()]*\)")  # only in a program
 
 
 def counted(number: int, what: str) -> str:
@@ -149,12 +129,8 @@ def json_value(value: Any) -> Any:
         return {str(key): json_value(member) for key, member in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [json_value(member) for member in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return json_value(asdict(value))
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
-    if isinstance(value, Path):
-        return str(value)
     if hasattr(value, "tolist"):  # NumPy
         return json_value(value.tolist())
     return str(value)
@@ -185,29 +161,23 @@ def show_left_out(left_out: Mapping[str, str]) -> None:
 # Errors
 
 
-_STORAGE_OPTION = re.compile(r"storage_options=\{'(\w+)': ([^{}]*|\{[^{}]*\})\}")
-
-
-_FLAG = re.compile(
-    r"\b(checksum|consolidated|delete|dry_run|follow_links|image|in_place|link|merge|overwrite|"
-    r"remove_old|resume|skip_damaged|update)=True\b"
-)
-_CONFIGURED = re.compile(r", or omnizarr\.configure\([^()]*\)")  # only in a program
-
-
 def _storage_option(found: re.Match[str]) -> str:
-    name, value = found[1], found[2].replace("True", "true").replace("'", '"')
-    return (
-        f"--storage-option '{name}={value}'" if '"' in value else f"--storage-option {name}={value}"
-    )
+    value = found[2].replace("True", "true").replace("'", '"')
+    quote = "'" if '"' in value else ""
+    return f"--storage-option {quote}{found[1]}={value}{quote}"
+
+
+def _option(found: re.Match[str]) -> str:
+    return f"--{found[1].replace('_', '-')}"
 
 
 def command_text(text: str) -> str:
     """Return a text of the library with commands and options in place of calls and arguments."""
     text = _CONFIGURED.sub("", _STORAGE_OPTION.sub(_storage_option, text))
-    for call, command in OPTIONS.items():
+    for call, command in _TEXTS.items():
         text = text.replace(call, command)
-    return _FLAG.sub(lambda found: f"--{found[1].replace('_', '-')}", text)
+    text = _ARGUMENT.sub(lambda found: f"{_option(found)} ", _FLAG.sub(_option, text))
+    return _NAME.sub(_option, text)
 
 
 def error_message(error: BaseException) -> str:
