@@ -169,3 +169,13 @@ def test_awaitable_methods_are_described() -> None:
     for kind in (zarr.AsyncArray, zarr.AsyncGroup):
         named = [n for n in vars(kind) if not n.startswith("_")]
         assert [n for n in named if not getattr(kind, n).__doc__] == []
+
+
+def test_a_dictionary_holds_bytes() -> None:
+    values: dict[str, bytes] = {}
+    zarr.open_group(values)["x"] = np.arange(4)
+    assert {type(value) for value in values.values()} == {bytes}
+    assert oz.open(values)["x"][:].tolist() == zarr.open_group(values)["x"][:].tolist()
+    theirs: dict[str, Any] = {}
+    zarr_python.create_array(theirs, data=np.arange(4))  # which stores buffers
+    assert zarr.open_array(theirs, mode="r")[:].tolist() == [0, 1, 2, 3]

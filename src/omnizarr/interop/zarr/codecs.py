@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,11 +61,6 @@ class _Registered:
 
     def bind(self, named: Named) -> Any:
         """Return the codec with that configuration."""
-        made = {
-            "array->array": ZarrArrayArray,
-            "array->bytes": ZarrArrayBytes,
-            "bytes->bytes": ZarrBytesBytes,
-        }
         document: dict[str, Any] = {"name": self.name}
         if named.configuration:
             document["configuration"] = dict(named.configuration)
@@ -73,26 +68,31 @@ class _Registered:
             codec = self.cls.from_dict(document)
         except (TypeError, ValueError, KeyError) as e:
             raise InvalidMetadata(f"codec {self.name!r}: {e}") from e
-        return made[self.kind](self.name, codec)
+        made = ZarrBytesCodec if self.kind == "bytes->bytes" else ZarrArrayCodec
+        return made(self.name, codec, self.kind)
 
 
 @dataclass(frozen=True)
 class _Codec:
-    """A codec of zarr-python."""
+    """A codec of zarr-python, run on one chunk."""
 
     name: str
     codec: Any
+    kind: Kind
 
     def _run(self, method: str, data: Any, spec: Any) -> Any:
-        """Encode or decode one chunk."""
+        buffers = library.module("zarr.core.buffer.cpu")
+        if isinstance(data, np.ndarray):
+            given = buffers.NDBuffer.from_numpy_array(np.ascontiguousarray(data))
+        else:
+            given = buffers.Buffer.from_bytes(bytes(data))
         codec = self.codec.evolve_from_array_spec(spec)
-        return next(iter(library.sync(getattr(codec, method)([(data, spec)]))))
+        found = next(iter(library.sync(getattr(codec, method)([(given, spec)]))))
+        return found.as_numpy_array() if hasattr(found, "as_ndarray_like") else found.to_bytes()
 
 
-class ZarrArrayArray(_Codec):
-    """A codec of zarr-python that turns arrays into arrays."""
-
-    kind: ClassVar[Kind] = "array->array"
+class ZarrArrayCodec(_Codec):
+    """A codec of zarr-python that turns arrays into arrays or bytes."""
 
     def resolve(self, spec: Spec) -> Spec:
         """Return the shape, type and fill value after the codec."""
@@ -101,38 +101,22 @@ class ZarrArrayArray(_Codec):
         data_type = bind_type(describe(after.dtype.to_native_dtype()))
         return Spec(tuple(after.shape), data_type, data_type.scalar(after.fill_value))
 
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
-        """Return the array to store."""
-        return _as_array(self._run("encode", _as_nd_buffer(array), _array_spec(spec)))
-
-    def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
-        """Return the array that was encoded."""
-        return _as_array(self._run("decode", _as_nd_buffer(array), _array_spec(spec)))
-
-
-class ZarrArrayBytes(_Codec):
-    """A codec of zarr-python that turns arrays into bytes."""
-
-    kind: ClassVar[Kind] = "array->bytes"
-
     def encoded_size(self, spec: Spec) -> int | None:
         """Return None: it may vary."""
         return None
 
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
-        """Return the bytes to store."""
-        return _as_bytes(self._run("encode", _as_nd_buffer(array), _array_spec(spec)))
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Any:
+        """Return the array or bytes to store."""
+        return self._run("encode", array, _array_spec(spec))
 
-    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
+    def decode(self, data: Any, spec: Spec) -> npt.NDArray[Any]:
         """Return the array that was encoded."""
-        found = _as_array(self._run("decode", _as_buffer(data), _array_spec(spec)))
+        found: npt.NDArray[Any] = self._run("decode", data, _array_spec(spec))
         return found.astype(spec.data_type.dtype, copy=False).reshape(spec.shape)
 
 
-class ZarrBytesBytes(_Codec):
+class ZarrBytesCodec(_Codec):
     """A codec of zarr-python that turns bytes into bytes."""
-
-    kind: ClassVar[Kind] = "bytes->bytes"
 
     def encoded_size(self, size: int) -> int | None:
         """Return None: it may vary."""
@@ -140,12 +124,14 @@ class ZarrBytesBytes(_Codec):
 
     def encode(self, data: Buffer) -> Buffer:
         """Return the bytes to store."""
-        return _as_bytes(self._run("encode", _as_buffer(data), _bytes_spec(len(data))))
+        found: bytes = self._run("encode", data, _bytes_spec(len(data)))
+        return found
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         """Return the bytes that were encoded."""
         length = len(data) if size is None else size
-        return _as_bytes(self._run("decode", _as_buffer(data), _bytes_spec(length)))
+        found: bytes = self._run("decode", data, _bytes_spec(length))
+        return found
 
 
 def _array_spec(spec: Spec) -> Any:
@@ -163,22 +149,3 @@ def _array_spec(spec: Spec) -> Any:
 def _bytes_spec(size: int) -> Any:
     data_type = bind_type(describe("u1"))
     return _array_spec(Spec((size,), data_type, data_type.scalar(0)))
-
-
-def _as_buffer(data: Buffer) -> Any:
-    return library.module("zarr.core.buffer.cpu").Buffer.from_bytes(bytes(data))
-
-
-def _as_nd_buffer(array: npt.NDArray[Any]) -> Any:
-    kind = library.module("zarr.core.buffer.cpu").NDBuffer
-    return kind.from_numpy_array(np.ascontiguousarray(array))
-
-
-def _as_array(buffer: Any) -> npt.NDArray[Any]:
-    found: npt.NDArray[Any] = buffer.as_numpy_array()
-    return found
-
-
-def _as_bytes(buffer: Any) -> bytes:
-    found: bytes = buffer.to_bytes()
-    return found

@@ -97,6 +97,8 @@ def _zarr_store(store: Any, mode: str | None, storage_options: Mapping[str, Any]
         return to_zarr(store)
     if isinstance(store, theirs) and storage_options is None:
         return store
+    if isinstance(store, dict) and not library.replaced:  # zarr-python itself would store buffers
+        return to_zarr(_memory(store, False, as_bytes=True))
     make = library.original("zarr.storage._common", "make_store")
     # It makes the directory unless the node must exist.
     read = mode if mode in ("r", "r+") else None
@@ -126,11 +128,7 @@ def _with_mode(store: Any, mode: str | None) -> Any:
 def adapt(store: Any) -> Store:
     """Return our store for one of zarr-python, the same each time."""
     if type(store) is library.module("zarr.storage").MemoryStore:  # which cannot be hashed
-        key = id(store._store_dict), bool(store.read_only)
-        known = _in_memory.get(key)
-        if known is None:
-            known = _in_memory[key] = _make(store)
-        return known
+        return _memory(store._store_dict, bool(store.read_only), as_bytes=False)
     try:
         found = _adapted.get(store)
     except TypeError:  # it cannot be hashed
@@ -140,16 +138,22 @@ def adapt(store: Any) -> Store:
     return found
 
 
+def _memory(values: Any, read_only: bool, as_bytes: bool) -> Store:
+    """Return our store for a dictionary, the same each time."""
+    key = id(values), read_only
+    found = _in_memory.get(key)
+    if found is None:
+        found = _in_memory[key] = MemoryStore(BufferMapping(values, as_bytes), read_only=read_only)
+    return found
+
+
 def _make(store: Any) -> Store:
-    theirs = library.module("zarr.storage")
     inner = getattr(store, "store", None)
     if library.is_ours(type(store)) and isinstance(inner, Store):
         read_only = store.read_only and not inner.read_only
         return _read_only(inner) if read_only else inner
-    if type(store) is theirs.LocalStore:
+    if type(store) is library.module("zarr.storage").LocalStore:
         return MovableLocalStore.of(store)
-    if type(store) is theirs.MemoryStore:
-        return MemoryStore(BufferMapping(store._store_dict), read_only=store.read_only)
     found: Store = registry.lookup("store_adapter", "zarr-python")(store, read_only=store.read_only)
     return found
 
@@ -207,25 +211,26 @@ class MovableLocalStore(LocalStore):
 
 
 class BufferMapping(MutableMapping[str, bytes]):
-    """The dictionary of a `MemoryStore` of zarr-python, whose values are buffers, as bytes."""
+    """A dictionary whose values are, or become, bytes or buffers of zarr-python, as bytes."""
 
-    def __init__(self, buffers: MutableMapping[str, Any]) -> None:
-        self._buffers = buffers
-        self._from_bytes = library.module("zarr.core.buffer.cpu").Buffer.from_bytes
+    def __init__(self, values: MutableMapping[str, Any], as_bytes: bool) -> None:
+        self._values = values
+        buffers = library.module("zarr.core.buffer.cpu").Buffer
+        self._stored = bytes if as_bytes else lambda value: buffers.from_bytes(bytes(value))
 
     def __getitem__(self, key: str) -> bytes:
-        value = self._buffers[key]
+        value = self._values[key]
         found: bytes = value.to_bytes() if hasattr(value, "to_bytes") else bytes(value)
         return found
 
     def __setitem__(self, key: str, value: bytes) -> None:
-        self._buffers[key] = self._from_bytes(bytes(value))
+        self._values[key] = self._stored(value)
 
     def __delitem__(self, key: str) -> None:
-        del self._buffers[key]
+        del self._values[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(list(self._buffers))
+        return iter(list(self._values))
 
     def __len__(self) -> int:
-        return len(self._buffers)
+        return len(self._values)

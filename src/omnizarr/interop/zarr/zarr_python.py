@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,16 +147,7 @@ class ZarrPythonStore(Closeable):
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
         asked = [(check_key(key), range) for key, range in requests]
-        return self._run("read", ", ".join(key for key, _ in asked[:3]), self._get_many(asked))
-
-    async def _get_many(self, asked: list[tuple[str, Range | None]]) -> Values:
-        limit = asyncio.Semaphore(_MAX_CONCURRENT)
-
-        async def one(key: str, range: Range | None) -> bytes | None:
-            async with limit:
-                return await self._get(key, range)
-
-        return await asyncio.gather(*(one(key, range) for key, range in asked))
+        return self._run("read", ", ".join(key for key, _ in asked[:3]), _each(self._get, asked))
 
     async def _get(self, key: str, range: Range | None) -> bytes | None:
         if range is not None and range.length != 0:
@@ -198,16 +189,10 @@ class ZarrPythonStore(Closeable):
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         check_writable(self)
         rows = {check_key(key): bytes(memoryview(value)) for key, value in values}
-        self._run("write", ", ".join([*rows][:3]), self._set_many(rows))
+        self._run("write", ", ".join([*rows][:3]), _each(self._set, [*rows.items()]))
 
-    async def _set_many(self, rows: dict[str, bytes]) -> None:
-        limit = asyncio.Semaphore(_MAX_CONCURRENT)
-
-        async def one(key: str, value: bytes) -> None:
-            async with limit:
-                await self.inner.set(key, buffer_prototype.buffer.from_bytes(value))
-
-        await asyncio.gather(*(one(key, value) for key, value in rows.items()))
+    async def _set(self, key: str, value: bytes) -> None:
+        await self.inner.set(key, buffer_prototype.buffer.from_bytes(value))
 
     def erase(self, key: str) -> None:
         check_writable(self)
@@ -217,12 +202,10 @@ class ZarrPythonStore(Closeable):
 
     async def _erase(self, key: str) -> bool:
         """Erase a key; return False if it exists and the store cannot delete."""
-        # If it is not a key, some stores remove everything below it.
-        if not await self._is_key(key):
-            return True
-        if self.inner.supports_deletes:
+        there = await self._is_key(key)  # otherwise, some stores remove everything below it
+        if there and self.inner.supports_deletes:
             await self._delete(key)
-        return self.inner.supports_deletes
+        return not there or self.inner.supports_deletes
 
     async def _delete(self, key: str) -> None:
         if not self._is_pattern(key):
@@ -286,13 +269,7 @@ class ZarrPythonStore(Closeable):
         itself = prefix + prefix[:-1].rpartition("/")[2]
         if found == [itself] and await self._is_key(prefix[:-1]):
             return [], []
-        limit = asyncio.Semaphore(_MAX_CONCURRENT)
-
-        async def one(name: str) -> bool:
-            async with limit:
-                return await self._is_key(name)
-
-        there = await asyncio.gather(*map(one, found))
+        there = await _each(self._is_key, [(name,) for name in found])
         keys = [name for name, is_key in zip(found, there, strict=True) if is_key]
         return keys, [f"{name}/" for name, key in zip(found, there, strict=True) if not key]
 
@@ -447,6 +424,19 @@ def _for_listing(store: abc.Store) -> abc.Store:
         )
 
 
+async def _each(
+    function: Callable[..., Coroutine[Any, Any, T]], calls: Iterable[tuple[Any, ...]]
+) -> list[T]:
+    """Await a function with several arguments, some at a time."""
+    limit = asyncio.Semaphore(_MAX_CONCURRENT)
+
+    async def one(*arguments: Any) -> T:
+        async with limit:
+            return await function(*arguments)
+
+    return await asyncio.gather(*(one(*arguments) for arguments in calls))
+
+
 async def _collect(names: AsyncIterator[str]) -> Names:
     return [name async for name in names]
 
@@ -471,8 +461,7 @@ class OmnizarrStore(abc.Store):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: abc.ByteRequest | None = None
     ) -> Buffer | None:
-        found = await self.get_partial_values(prototype, [(key, byte_range)])
-        return found[0]
+        return (await self.get_partial_values(prototype, [(key, byte_range)]))[0]
 
     async def get_partial_values(
         self,
@@ -483,26 +472,6 @@ class OmnizarrStore(abc.Store):
         asked = [(key, _range(part)) for key, part in key_ranges]
         values = await asyncio.to_thread(stores.get_many, self.store, asked)
         return [None if v is None else prototype.buffer.from_bytes(v) for v in values]
-
-    def get_sync(
-        self,
-        key: str,
-        *,
-        prototype: BufferPrototype | None = None,
-        byte_range: abc.ByteRequest | None = None,
-    ) -> Buffer | None:
-        self._is_open = True
-        value = self.store.get(key, _range(byte_range))
-        return None if value is None else (prototype or buffer_prototype).buffer.from_bytes(value)
-
-    def set_sync(self, key: str, value: Buffer) -> None:
-        self._check_writable()
-        self._is_open = True
-        self.store.set(key, value.to_bytes())
-
-    def delete_sync(self, key: str) -> None:
-        self._check_writable()
-        self.store.erase(key)
 
     async def exists(self, key: str) -> bool:
         return await asyncio.to_thread(self.store.get, key, Range(0, 1)) is not None
