@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.interop.napari import LazyArray, get_reader, mosaic, part
+from omnizarr.interop.napari import LazyArray, get_reader
 from tests.conventions.recording import Recording
 
 with warnings.catch_warnings():
@@ -98,47 +96,16 @@ def test_an_image_that_says_little_is_shown_all_the_same(tmp_path: Path, reader:
     assert len({options["colormap"] for options in found}) == 2
 
 
-def test_the_fields_of_a_plate_are_shown_side_by_side(tmp_path: Path, reader: Reader) -> None:
-    path = tmp_path / "plate.zarr"
-    fields = {"A/1": [VALUES, VALUES + 1, VALUES + 2], "B/2": [VALUES + 3]}
-    oz.ome.write_plate(path, fields, axes="czyx", levels=2, method="nearest")
-    first, second = reader(path)
-    expected = np.zeros((6, 4 * 40, 4 * 50), "u2")
-    for (row, column), add in {(0, 0): 0, (0, 1): 1, (1, 0): 2, (2, 2): 3}.items():
-        expected[:, row * 40 : row * 40 + 40, column * 50 : column * 50 + 50] = VALUES[0] + add
-    np.testing.assert_array_equal(np.asarray(first[0][0]), expected)
-    np.testing.assert_array_equal(first[0][1][0], expected[0, ::2, ::2])
-    assert second[0][0].shape == expected.shape
-    assert reader(f"{path}/")[0][0][0].shape == expected.shape
-
-
-def test_the_fields_of_a_well_are_shown_side_by_side(tmp_path: Path) -> None:
+def test_the_fields_of_a_well_become_layers_and_plates_are_left_to_others(tmp_path: Path) -> None:
     oz.ome.write_plate(tmp_path, {"A/1": [VALUES[0], VALUES[1]]}, axes="zyx", levels=1)
+    assert get_reader(str(tmp_path)) is None
     well = str(tmp_path / "A" / "1")
     read = get_reader(well)
     assert read is not None
-    ((data, options, _),) = read(well)
-    np.testing.assert_array_equal(np.asarray(data), np.concatenate([VALUES[0], VALUES[1]], axis=2))
-    assert options["name"] == "1"
-
-
-def test_labels_of_a_plate_are_shown_over_its_fields(tmp_path: Path, reader: Reader) -> None:
-    path = tmp_path / "plate.zarr"
-    oz.ome.write_plate(path, {"A/1": [VALUES[0]], "A/2": [VALUES[0]]}, axes="zyx", levels=1)
-    oz.ome.write_labels(path, "cells", LABELS, path="A/1/0")
-    _, (data, options, kind) = reader(path)
-    assert (options["name"], kind) == ("cells", "labels")
-    np.testing.assert_array_equal(data[:, :, :50], LABELS)
-    assert not data[:, :, 50:].any()
-
-
-def test_fields_that_do_not_fit_together_are_an_error(tmp_path: Path, reader: Reader) -> None:
-    path = tmp_path / "plate.zarr"
-    fields = {"A/1": [VALUES[0]], "A/2": [VALUES[0, :, :30]]}
-    oz.ome.write_plate(path, fields, axes="zyx", levels=1)
-    ((data, _, _),) = reader(path)
-    with pytest.raises(oz.SelectionError, match=r"/A/2/0/0 has shape \(6, 30, 50\).*open its well"):
-        np.asarray(data)
+    layers = read(well)
+    assert [options["name"] for _, options, _ in layers] == ["0", "1"]
+    for (data, _, _), values in zip(layers, VALUES, strict=True):
+        np.testing.assert_array_equal(np.asarray(data), values)
 
 
 def test_an_array_of_any_format_is_an_image(tmp_path: Path, reader: Reader) -> None:
@@ -177,35 +144,10 @@ def test_only_shown_chunks_are_read_and_only_once() -> None:
     array = oz.create_array(store, shape=(4, 8, 8), dtype="u2", chunks=(2, 8, 8))
     array[...] = np.arange(256).reshape(4, 8, 8)
     store.reads.clear()
-    shown = part(array.view[...])
+    shown = LazyArray(array.view[...])
     assert store.reads == []
     np.testing.assert_array_equal(shown[0], array[0])
     before = [key for key, _ in store.reads]
     assert "c/1/0/0" not in before
     np.testing.assert_array_equal(shown[1, 2:], np.arange(64, 128).reshape(8, 8)[2:])
     assert [key for key, _ in store.reads] == before
-
-
-AXIS = st.one_of(
-    st.integers(-7, 6),
-    st.slices(7),
-)
-
-
-@given(st.lists(AXIS, min_size=0, max_size=3), st.booleans())
-def test_a_mosaic_is_selected_from_as_numpy_does(chosen: list[Any], dots: bool) -> None:
-    tile = np.arange(1, 1 + 7 * 4 * 4).reshape(7, 4, 4)
-    array = oz.create_array({}, data=tile)
-    there = {(0, 0), (1, 1)}
-    found = mosaic(
-        lambda row, column: array.view[...] if (row, column) in there else None,
-        array.view[...],
-        2,
-        2,
-    )
-    expected = np.zeros((7, 8, 8), int)
-    expected[:, :4, :4] = expected[:, 4:, 4:] = tile
-    selection: tuple[Any, ...] = tuple(chosen)
-    if dots:
-        selection = (*selection[:1], ..., *selection[1:])
-    np.testing.assert_array_equal(found[selection], expected[selection])

@@ -8,11 +8,14 @@ process; so what reads them is a small object that can be pickled and opens the 
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from omnizarr import registry
 from omnizarr.bulk.boxes import Box
@@ -66,8 +69,8 @@ class Contents:
 
 
 READERS = {
-    "numpy": "omnizarr.interop.files.numpy_files:contents",
-    "npz": "omnizarr.interop.files.numpy_files:archive_contents",
+    "numpy": "omnizarr.interop.files.contents:numpy_contents",
+    "npz": "omnizarr.interop.files.contents:archive_contents",
     "hdf5": "omnizarr.interop.files.hdf5:contents",
     "tiff": "omnizarr.interop.files.tiff:contents",
 }
@@ -167,3 +170,100 @@ def fingerprint(file: str) -> tuple[str, int, int]:
     """Return what identifies the state of a file: its full path, size and time of change."""
     status = os.stat(file)
     return os.path.abspath(file), status.st_size, status.st_mtime_ns
+
+
+# NumPy files: ``.npy``, one array, which is mapped into memory, and ``.npz``, a ZIP archive of
+# named arrays, which are read whole, as `numpy.load` does.
+
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+    (3, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+@dataclass(frozen=True)
+class NumpyValues:
+    """The array of a file, or one of an archive."""
+
+    file: str
+    member: str | None = None
+
+    def read(self, box: Box) -> npt.NDArray[Any]:
+        """Return the values in a box."""
+        try:
+            if self.member is None:
+                return np.array(np.load(self.file, mmap_mode="r", allow_pickle=False)[box])
+            with np.load(self.file, allow_pickle=False) as archive:
+                return np.asarray(archive[self.member])[box]
+        except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as e:
+            raise _damaged(self.file, f"member {self.member!r}: {e}") from e
+
+
+def numpy_contents(file: str) -> Contents:
+    """Return the array of a ``.npy`` file."""
+    with open(file, "rb") as opened:
+        shape, dtype, end = _read_header(opened, file)
+    missing = end - os.path.getsize(file)
+    if missing > 0:
+        raise _damaged(file, f"it ends {missing} bytes early")
+    return Contents(arrays={"": ArrayEntry(NumpyValues(file), shape, native(dtype))})
+
+
+def archive_contents(file: str) -> Contents:
+    """Return the arrays of a ``.npz`` file; other members are left out."""
+    found = Contents(groups={"": {}})
+    try:
+        with zipfile.ZipFile(file) as archive:
+            for member in archive.infolist():
+                name = member.filename
+                path = "/".join(p for p in name.removesuffix(".npy").split("/") if p)
+                if not name.endswith(".npy"):
+                    found.skipped[name] = "it is not a NumPy array"
+                elif not path or {".", ".."} & {*path.split("/")}:
+                    found.skipped[name] = "it has no name that a Zarr array can have"
+                else:
+                    _add_member(file, archive, member, path, found)
+    except (zipfile.BadZipFile, EOFError, zlib.error) as e:
+        raise _damaged(file, str(e)) from e
+    if not found.arrays:
+        raise InvalidArgument(f"{file!r} is a ZIP archive without NumPy arrays")
+    return found
+
+
+def _add_member(
+    file: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: str, found: Contents
+) -> None:
+    name = member.filename
+    try:
+        with archive.open(member) as opened:
+            shape, dtype, end = _read_header(opened, f"{file}:{name}")
+    except InvalidArgument as e:
+        found.skipped[name] = str(e)
+        return
+    if end != member.file_size:
+        size = member.file_size
+        raise _damaged(file, f"member {name!r} has {size} bytes, not those of its shape")
+    found.arrays[path] = ArrayEntry(NumpyValues(file, name), shape, native(dtype), whole=True)
+
+
+def _read_header(opened: IO[bytes], name: str) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    """Return the shape, the type and the length of an array in an open file."""
+    try:
+        version = np.lib.format.read_magic(opened)
+        if version not in _HEADERS:
+            raise ValueError(f"unknown version {version}")
+        shape, _, dtype = _HEADERS[version](opened)
+    except (ValueError, EOFError, OSError, SyntaxError, TypeError) as e:
+        raise _damaged(name, str(e)) from e
+    if dtype.hasobject:  # reading them runs code
+        raise InvalidArgument(
+            f"{name!r} holds Python objects, and reading them could run code in the file;"
+            " save the array with a plain type first"
+        )
+    size = int(np.prod(shape, dtype=object)) * dtype.itemsize
+    return tuple(map(int, shape)), dtype, opened.tell() + size
+
+
+def _damaged(file: str, reason: str) -> InvalidArgument:
+    return InvalidArgument(f"{file!r} is damaged or no NumPy file: {reason}")

@@ -2,21 +2,21 @@
 
 The place of a GeoTIFF (OGC 19-008r4) becomes attributes of the array: `spatial:transform`, `_CRS`
 and `proj:code`, as `geo.write` and `geo.write_crs` have them; its no-data value the fill value. Of
-GDAL's metadata, the scale, offset, unit and name that all bands share become attributes of CF; what
-differs from band to band, and the tags, are in the attribute `gdal`.
+GDAL's metadata, the scale, offset, unit and name that all bands share become attributes of CF; the
+rest is listed as left out.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 from xml.etree import ElementTree
-from xml.sax.saxutils import escape, quoteattr, unescape
+from xml.sax.saxutils import escape, unescape
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from omnizarr.conventions.geo.crs import (
     to_proj,
 )
 from omnizarr.conventions.geo.map import Map
-from omnizarr.conventions.geo.transform import POINT, geotiff_transform
+from omnizarr.conventions.geo.transform import geotiff_transform
 from omnizarr.errors import InvalidMetadata, MissingModule, MissingPackage, OmnizarrError
 from omnizarr.interop.files.contents import ArrayEntry, Contents, native
 
@@ -49,15 +49,12 @@ ERRORS = (
 )  # fmt: skip
 _NODATA, _METADATA, _DIRECTORY = 42113, 42112, 34735  # tags of GDAL, and of GeoTIFF
 _PLACES = {"ModelPixelScale": 33550, "ModelTiepoint": 33922, "ModelTransformation": 34264}
-_COLOUR = "colorinterp"  # the role of the name of a band's colour
-_RGB, _ALPHA = 2, (1, 2)  # what the samples of a pixel are
 _MASK = 4  # the bit of a page that says which pixels of another one are valid
 # The attributes of what GDAL says of a band, by its role, and the value of bands without it.
 _ROLES = {
     "scale": ("scale_factor", 1.0), "offset": ("add_offset", 0.0), "unittype": ("units", ""),
     "description": ("long_name", ""),
 }  # fmt: skip
-_IN_PAGE = ("Gray", "Undefined", "Alpha")  # colours that a page says itself
 
 
 def with_gdal(entry: ArrayEntry, series: Any, number: int, found: Contents) -> ArrayEntry:
@@ -74,7 +71,9 @@ def with_gdal(entry: ArrayEntry, series: Any, number: int, found: Contents) -> A
         return entry
     if len(series.pages) > 1 and _pages_differ(series, tags):
         found.skipped["places and metadata of pages"] = "only those of the first are imported"
-    stated = _gdal_attributes(keyframe, dict(zip(series.axes, series.shape, strict=True)), found)
+    stated = _gdal_attributes(
+        keyframe, dict(zip(series.axes, series.shape, strict=True)).get("S", 1), found
+    )
     if entry.image is not None:
         return replace(
             entry, missing=missing_value(series, found), attributes={**entry.attributes, **stated}
@@ -93,58 +92,33 @@ def _pages_differ(series: Any, tags: set[int]) -> bool:
     return any(page.tags.valueof(code) != value for page in pages for code, value in first.items())
 
 
-def _gdal_attributes(keyframe: Any, shape: dict[str, int], found: Contents) -> dict[str, Any]:
-    """Return GDAL's metadata as attributes: those of CF that all bands share, and `gdal`."""
+def _gdal_attributes(keyframe: Any, count: int, found: Contents) -> dict[str, Any]:
+    """Return the metadata of GDAL that all bands share as attributes of CF; report the rest."""
     text = keyframe.tags.valueof(_METADATA) or "<GDALMetadata/>"
-    tags: dict[str, dict[str, str]] = {}
-    bands: list[dict[str, Any]] = [{} for _ in range(shape.get("S", 1))]
+    bands: list[dict[str, Any]] = [{} for _ in range(count)]
+    lost: set[str] = set()
     try:
         for item in ElementTree.fromstring(str(text)):
-            sample = int(item.get("sample", -1))
-            value: Any = unescape(item.text or "", {"&quot;": '"', "&apos;": "'"})
-            name, role = item.get("name", ""), item.get("role")
-            if len(item) or sample >= len(bands):
-                found.skipped[f"GDAL metadata {name or item.get('domain')}"] = "it is no plain text"
-            elif sample >= 0 and role in _ROLES:
-                default = _ROLES[role][1]
-                bands[sample][_ROLES[role][0]] = float(value) if default != "" else value
-            elif sample >= 0 and role == _COLOUR:
-                bands[sample][_COLOUR] = value
+            sample, role = int(item.get("sample", -1)), item.get("role")
+            if 0 <= sample < count and role in _ROLES and not len(item):
+                name, default = _ROLES[role]
+                value = unescape(item.text or "", {"&quot;": '"', "&apos;": "'"})
+                bands[sample][name] = value if default == "" else float(value)
             else:
-                into = tags if sample < 0 else bands[sample].setdefault("tags", {})
-                into.setdefault(item.get("domain", ""), {})[name] = value
+                lost.add(item.get("name") or item.get("domain") or item.tag)
     except (ElementTree.ParseError, ValueError) as e:
         found.skipped["GDAL metadata"] = f"they cannot be read: {e}"
         return {}
-    if int(keyframe.photometric) == _RGB:
-        for band, colour in zip(bands, ("Red", "Green", "Blue"), strict=False):
-            band.setdefault(_COLOUR, colour)
-    elif len(bands) in (3, 4):  # without this, the export would take them for colours
-        for band, colour in zip(bands, ("Gray", *("Undefined",) * 3), strict=False):
-            band.setdefault(_COLOUR, colour)
-    for band, kind in zip(reversed(bands), reversed(keyframe.extrasamples), strict=False):
-        if int(kind) in _ALPHA:
-            band[_COLOUR] = "Alpha"
     attributes: dict[str, Any] = {}
     for name, default in _ROLES.values():
         first, *others = [band.get(name, default) for band in bands]
-        number = default != ""
-        odd = number and (not math.isfinite(first) or (name == "scale_factor" and first == 0))
-        if not odd and all(other == first for other in others):
-            if first != default:
-                attributes[name] = first
-            for band in bands:
-                band.pop(name, None)
-    if any("scale_factor" in band or "add_offset" in band for band in bands):
-        found.notes.append(
-            "the scale or offset differs from band to band, or is no number; it is kept in the"
-            " attribute gdal, and not applied when values are decoded"
-        )
-    if (keyframe.geotiff_tags or {}).get("GTRasterTypeGeoKey") == POINT:
-        tags.setdefault("", {})["AREA_OR_POINT"] = "Point"
-    gdal = {"tags": tags, "bands": bands if any(bands) else []}
-    if any(gdal.values()):
-        attributes["gdal"] = {name: value for name, value in gdal.items() if value}
+        odd = default != "" and (not math.isfinite(first) or (default and not first))
+        if odd or any(other != first for other in others):
+            lost.add(f"{name}, which differs from band to band or is no number")
+        elif first != default:
+            attributes[name] = first
+    if lost:
+        found.skipped["GDAL metadata"] = f"not imported: {'; '.join(sorted(lost))}"
     return attributes
 
 
@@ -218,16 +192,10 @@ def number_in_text(text: str, dtype: np.dtype[Any]) -> Any:
         return None
 
 
-def place_tags(found: Map, skipped: dict[str, str]) -> tuple[list[Any], str | None]:
-    """Return the tags of a map's transform and reference system.
-
-    A reference system that has no tags is returned as WKT, for rasterio to write.
-    """
+def place_tags(found: Map, skipped: dict[str, str]) -> list[Any]:
+    """Return the tags of a map's transform and reference system."""
     tags: list[Any] = []
-    wkt = None
-    where, first = found.levels[0].transform, found.levels[0].array
-    is_point = _gdal(first.attrs, "tags", {}).get("", {}).get("AREA_OR_POINT") == "Point"
-    where = where.shifted(0.5, 0.5) if where is not None and is_point else where
+    where = found.levels[0].transform
     if where is not None and where.b == where.d == 0 and where.a > 0 > where.e:
         tags.append((_PLACES["ModelPixelScale"], "d", 3, (where.a, -where.e, 0.0), False))
         corner = (0.0, 0.0, 0.0, where.c, where.f, 0.0)
@@ -237,18 +205,16 @@ def place_tags(found: Map, skipped: dict[str, str]) -> tuple[list[Any], str | No
         matrix = (a, b, 0.0, c, d, e, 0.0, f, *(0.0,) * 7, 1.0)
         tags.append((_PLACES["ModelTransformation"], "d", 16, matrix, False))
     keys = [] if found.crs is None else _geo_keys(found.crs)
-    if found.crs is not None and not keys:
-        if find_spec("rasterio") is None or find_spec("pyproj") is None:
-            skipped["coordinate reference system"] = (
-                f"{found.crs} has no EPSG code that a tag can hold; install rasterio and pyproj"
-            )
-        else:
-            wkt = found.crs.to_wkt2()
-    if keys or is_point:
-        keys = [(1025, 0, 1, 2 if is_point else 1), *keys]
+    if keys:
+        keys = [(1025, 0, 1, 1), *keys]
         directory = [1, 1, 0, len(keys), *(n for key in sorted(keys) for n in key)]
         tags.append((_DIRECTORY, "H", len(directory), tuple(directory), False))
-    return tags, wkt
+    elif found.crs is not None:
+        skipped["coordinate reference system"] = (
+            f"{found.crs} has no EPSG code that a tag can hold; pyproj may know one, and GDAL can"
+            " add the system to the file"
+        )
+    return tags
 
 
 def value_tags(
@@ -301,17 +267,6 @@ def _geo_keys(crs: CRS) -> list[tuple[int, int, int, int]]:
     return [(1024, 0, 1, kind), (2048, 0, 1, int(number))]
 
 
-def _gdal(attributes: Mapping[str, Any], name: str, default: Any) -> Any:
-    """Return a member of the attribute `gdal` if it has the type of the default."""
-    stated = attributes.get("gdal")
-    found = stated.get(name) if isinstance(stated, Mapping) else None
-    return found if isinstance(found, type(default)) else default
-
-
-def _is_rgb(bands: list[Any]) -> bool:
-    return [band.get(_COLOUR) for band in bands[:3]] == ["Red", "Green", "Blue"]
-
-
 def is_colour(array: Array) -> bool:
     """Return True for an array whose last axis are the samples of colours."""
     names = array.dimension_names or ()
@@ -321,44 +276,18 @@ def is_colour(array: Array) -> bool:
 
 def sample_options(array: Array, count: int) -> dict[str, Any]:
     """Return the options of tifffile for the colours of the bands of a map."""
-    bands = _gdal(array.attrs, "bands", [])
-    if not bands and is_colour(array):
+    if is_colour(array):
         return {"photometric": "rgb"}
-    bands = bands if len(bands) == count else [{}] * count
-    rgb = _is_rgb(bands)
-    extra = [
-        "unassalpha" if band.get(_COLOUR) == "Alpha" else "unspecified"
-        for band in bands[3 if rgb else 1 :]
-    ]
-    found: dict[str, Any] = {"photometric": "rgb" if rgb else "minisblack"}
-    return {**found, "extrasamples": extra} if extra else found
+    return {"photometric": "minisblack", "extrasamples": ["unspecified"] * (count - 1)}
 
 
 def _gdal_metadata(attributes: Mapping[str, Any], bands: int) -> str:
     """Return attributes as GDAL's metadata; empty if there are none."""
     lines: list[str] = []
-
-    def add(name: str, value: Any, **members: Any) -> None:
-        about = "".join(f" {k}={quoteattr(str(v))}" for k, v in members.items() if v != "")
-        text = escape(escape(str(value)))  # GDAL escapes the text and then the document
-        lines.append(f"<Item name={quoteattr(name)}{about}>{text}</Item>")
-
-    def add_tags(tags: Any, **members: Any) -> None:
-        for domain, inner in tags.items():
-            for name, value in inner.items():
-                if name != "AREA_OR_POINT":  # that is a key of GeoTIFF
-                    add(name, value, domain=domain, **members)
-
-    add_tags(_gdal(attributes, "tags", {}))
-    own = _gdal(attributes, "bands", [])
-    own = own if len(own) == bands else [{}] * bands
-    for sample, band in enumerate(own):
-        for role, (name, default) in _ROLES.items():
-            value = band.get(name, attributes.get(name))
-            if isinstance(value, str) if default == "" else isinstance(value, (int, float)):
-                add(role.upper(), value, sample=sample, role=role)
-        in_page = (_is_rgb(own) and sample < 3) or band.get(_COLOUR) in _IN_PAGE
-        if _COLOUR in band and not in_page:
-            add(_COLOUR.upper(), band[_COLOUR], sample=sample, role=_COLOUR)
-        add_tags(band.get("tags", {}), sample=sample)
+    for sample, (role, (name, default)) in itertools.product(range(bands), _ROLES.items()):
+        value = attributes.get(name)
+        if isinstance(value, str if default == "" else int | float):
+            text = escape(escape(str(value)))  # GDAL escapes the text and then the document
+            about = f'name="{role.upper()}" sample="{sample}" role="{role}"'
+            lines.append(f"<Item {about}>{text}</Item>")
     return f"<GDALMetadata>{''.join(lines)}</GDALMetadata>" if lines else ""

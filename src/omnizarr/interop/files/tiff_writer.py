@@ -16,7 +16,6 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -57,7 +56,6 @@ class TiffWriter(FileWriter):
     image: Image | None = None
     map: Map | None = None  # what is written as GeoTIFF
     tags: list[Any] = field(default_factory=list)
-    wkt: str | None = None  # a reference system for rasterio to write
 
     def check(self) -> None:
         """Raise if there is no array that TIFF can hold."""
@@ -107,7 +105,7 @@ class TiffWriter(FileWriter):
                 )
             elif is_flat and not self._is_ome() and (placed or self._has_bands(first)):
                 self.map = found
-                self.tags, self.wkt = place_tags(found, self.skipped)
+                self.tags = place_tags(found, self.skipped)
         if len(self.levels) > len(self._levels()):
             self.skipped["coarser levels"] = "the file has only those that GDAL can find"
         if not self._is_ome():
@@ -116,7 +114,7 @@ class TiffWriter(FileWriter):
     def _has_bands(self, first: Array) -> bool:
         """Return True for a map that says nothing of its place."""
         names = {*(first.dimension_names or ())}
-        return isinstance(self.node, Group) or "gdal" in first.attrs or bool(names & _BANDS)
+        return isinstance(self.node, Group) or bool(names & _BANDS)
 
     def _bands(self) -> int:
         first = self.levels[0]
@@ -165,7 +163,7 @@ class TiffWriter(FileWriter):
         work = WritePages(
             tuple(self._levels()), file, self._type(), self._metadata(), self._is_ome(),
             self.compression is not None, self.memory // COPIES, tuple(self.tags),
-            None if self.map is None else _bands_last(self.map, first), self.wkt,
+            None if self.map is None else _bands_last(self.map, first),
         )  # fmt: skip
         yield Task(task_id("export", first.path), work, self.size, os.path.basename(file))
 
@@ -319,7 +317,6 @@ class WritePages:
     memory: int
     tags: tuple[Any, ...] = ()
     bands_last: bool | None = None  # None if it is not a GeoTIFF, whose bands are in one page
-    wkt: str | None = None
 
     def __call__(self) -> Filled:
         first = self.levels[0]
@@ -363,10 +360,6 @@ class WritePages:
                 else:
                     parts = self._parts(array, inner, tile)
                     out.write(parts, shape=array.shape, tile=tile, **own)
-        if self.wkt is not None:
-            rasterio = import_module("rasterio")
-            with rasterio.open(self.file, "r+", driver="GTiff") as opened:
-                opened.crs = rasterio.crs.CRS.from_wkt(self.wkt)
         return Filled(bytes_read=size)
 
     def _parts(
