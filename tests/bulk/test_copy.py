@@ -24,11 +24,10 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr import jobs, stores
 from omnizarr.bulk import copy as module
-from omnizarr.bulk import copy_batches
-from omnizarr.bulk.copy_batches import Copied, CopyBatch
+from omnizarr.bulk.copy import Copied, CopyBatch
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
 from omnizarr.publish.stage import MARKER, Kind, Mark, marker
-from omnizarr.stores import Entry, LocalStore, MemoryStore, Store, WrapperStore, _files, transfer
+from omnizarr.stores import LocalStore, MemoryStore, Store, WrapperStore, _files, transfer
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.sqlite import SQLiteStore
@@ -568,18 +567,6 @@ def test_one_node_is_copied_alone() -> None:
     assert whole == draft
 
 
-def test_another_format_is_converted() -> None:
-    source = MemoryStore()
-    oz.create_group(source, zarr_format=2).create_array("a", data=np.arange(4), chunks=2)
-    same = MemoryStore()
-    assert oz.copy(source, same, zarr_format=2).copied == len(values(source))
-    assert values(same) == values(source)
-    other = MemoryStore()
-    assert oz.copy(source, other, zarr_format=3).copied == 2
-    assert oz.open(other)["a"].zarr_format == 3
-    assert oz.open(other)["a"][...].tolist() == [0, 1, 2, 3]
-
-
 def test_a_web_server_without_listing_is_asked_chunk_by_chunk(web: Web) -> None:
     source = MemoryStore()
     group = oz.create_group(source)
@@ -696,33 +683,8 @@ def test_an_interrupted_update_that_is_overwritten_stays_until_the_swap(tmp_path
     assert not marker.exists()
 
 
-@given(
-    keys=st.lists(st.text("ab/0", min_size=1, max_size=4), max_size=30),
-    there=st.sets(st.text("ab/0", min_size=1, max_size=4), max_size=30),
-    size=st.integers(1, 5),
-    kept=st.integers(0, 20),
-    is_sorted=st.booleans(),
-)
-def test_a_long_listing_is_looked_up_while_it_is_read(
-    keys: list[str], there: set[str], size: int, kept: int, is_sorted: bool
-) -> None:
-    keys = sorted(set(keys)) if is_sorted else keys
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(copy_batches, "KEPT", kept)
-        known = copy_batches.KnownEntries(iter([Entry(key) for key in sorted(there)]))
-        for start in range(0, len(keys), size):
-            batch = keys[start : start + size]
-            found = known.find([*map(Entry, batch)])
-            assert found is not None or (not is_sorted and len(there) > kept)
-            if found is not None:
-                assert found == tuple(Entry(key) if key in there else None for key in batch)
-
-
 @pytest.mark.parametrize("delete", [False, True])
-def test_a_long_destination_is_updated_like_a_short_one(
-    delete: bool, tmp_path: Path, s3: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(copy_batches, "KEPT", 5)
+def test_a_bucket_is_compared_by_its_listing(delete: bool, tmp_path: Path, s3: Cloud) -> None:
     source, data = tmp_path / "x.zarr", np.arange(400).reshape(20, 20)
     oz.create_array(source, path="a", data=data, chunks=(2, 10))
     oz.create_array(source, path="b/c", data=data, chunks=(10, 2))
@@ -750,14 +712,14 @@ def test_a_replacement_that_fails_is_resumed_with_all_values(
     oz.create_array(source, path="a", data=np.arange(60), chunks=2)
     old = oz.create_array(target, path="old", data=np.arange(3))
     _close(old.store)
-    calls, copy = itertools.count(), copy_batches.CopyBatch.__call__
+    calls, copy = itertools.count(), CopyBatch.__call__
 
-    def fail_once(self: copy_batches.CopyBatch) -> copy_batches.Copied:
+    def fail_once(self: CopyBatch) -> Copied:
         if next(calls) == 3:
             raise StoreError("lost the connection")
         return copy(self)
 
-    monkeypatch.setattr(copy_batches.CopyBatch, "__call__", fail_once)
+    monkeypatch.setattr(CopyBatch, "__call__", fail_once)
     with pytest.raises(StoreError, match="lost the connection"):
         oz.copy(source, target, overwrite=True, workers=1)
     np.testing.assert_array_equal(oz.open(target, path="old", mode="r")[...], np.arange(3))

@@ -33,7 +33,8 @@ def test_a_job_killed_at_any_change_is_resumed(
     overwrite: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
-    monkeypatch.setattr(leases, "LEASE", 0.3)
+    monkeypatch.setattr(leases, "LEASE", 0.02)  # the killed one is this process, which is alive
+    monkeypatch.setattr(leases, "POLL", 0.002)
     old = np.arange(5)
     for number in range(1, 200):
         store = oz.storage.SQLiteStore(tmp_path / f"{number}.sqlite")

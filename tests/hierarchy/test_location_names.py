@@ -78,7 +78,7 @@ def test_an_existing_node_of_such_a_name_is_listed_read_copied_and_deleted(tmp_p
     assert sorted(group) == []
 
 
-@pytest.mark.parametrize("way", ["convert", "rechunk", "copy"])
+@pytest.mark.parametrize("way", ["convert", "rechunk"])
 def test_a_backslash_is_refused_where_it_would_become_a_slash(way: str) -> None:
     """G16: version 2 had the metadata at a/b and the chunks at a\\b, or one node for two."""
     source, target = MemoryStore(), MemoryStore()
@@ -89,7 +89,6 @@ def test_a_backslash_is_refused_where_it_would_become_a_slash(way: str) -> None:
     ways: dict[str, Callable[[], Any]] = {
         "convert": lambda: oz.convert(source, target, zarr_format=2),
         "rechunk": lambda: oz.rechunk(source, target, zarr_format=2, chunks=1),
-        "copy": lambda: oz.copy(source, target, zarr_format=2),
     }
     with pytest.raises(oz.InvalidName, match=r"'a\\\\b' contains a backslash"):
         ways[way]()

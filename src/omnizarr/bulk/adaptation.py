@@ -151,7 +151,6 @@ def cannot_convert(
     start: Location, goal: Format, failures: Mapping[str, OmnizarrError]
 ) -> OmnizarrError:
     """Return one error for all nodes that cannot be converted."""
-    kinds = {type(e) for e in failures.values()}
     if len(failures) == 1:
         path, error = next(iter(failures.items()))
         found = type(error)(f"cannot convert {start.at(path)} to zarr {goal.name}: {error}")
@@ -163,7 +162,7 @@ def cannot_convert(
         f"cannot convert {len(lines)} nodes of {start.store!r} to zarr {goal.name}; nothing was"
         f" written:{''.join(lines[:SHOWN])}{more}"
     )
-    if kinds == {UnknownExtension}:
+    if {type(e) for e in failures.values()} == {UnknownExtension}:
         return UnknownExtension(message)
     problems = (Problem(paths.show(path), "", str(e)) for path, e in failures.items())
     return CannotExpress(message, tuple(problems))
@@ -187,13 +186,13 @@ def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptatio
             raise CannotExpress(f"it has the unknown extension {source.skipped[0]!r}")
         kept = _with_fill_value(goal.adapt(model), source, goal)
         if not (options.same_format or options.n5_blocks):
-            _check_blocks(kept.codecs, goal)
+            _check_codecs(kept.codecs, goal, N5_BLOCKS)
         if not (options.checksum or goal.checksums_are_read):
             codecs, left_out = without_checksums(kept.codecs)
             changed = _changed(kept.codecs, codecs)
             kept = kept.with_(codecs=codecs) if left_out else kept
         if options.well_known and not goal.codecs_by_id and is_readable(source):
-            _check_well_known(kept.codecs, goal)
+            _check_codecs(kept.codecs, goal, PREFIX)
     except CannotExpress as e:
         reason = str(e)
         check_readable(source)
@@ -223,16 +222,10 @@ def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptatio
     return Adaptation(source, kept, reason, left_out, changed, documents, fills, note)
 
 
-def _check_blocks(codecs: tuple[Named, ...], goal: Format) -> None:
-    """Raise for the blocks of N5."""
-    if any(codec.name == N5_BLOCKS for codec in codecs):
-        raise CannotExpress(f"few readers of zarr {goal.name} know {N5_BLOCKS!r}")
-
-
-def _check_well_known(codecs: tuple[Named, ...], goal: Format) -> None:
-    """Raise for a codec of numcodecs that is no codec of the format itself."""
+def _check_codecs(codecs: tuple[Named, ...], goal: Format, prefix: str) -> None:
+    """Raise for a codec that is no codec of the format itself: of N5, or of numcodecs."""
     for codec in codecs:
-        if codec.name.startswith(PREFIX):
+        if codec.name.startswith(prefix):
             raise CannotExpress(f"few readers of zarr {goal.name} know {codec.name!r}")
 
 
@@ -389,16 +382,9 @@ def _reencoded(
     data_type = model.data_type
     if not source.data_type.variable:
         data_type = data_types.describe(source.dtype.newbyteorder("<"))
-    codecs = (
-        default_codecs(goal, itemsize, variable)
-        if choice is None
-        else goal.default_codecs(itemsize, variable, choice)
-    )
-    model = model.with_(
-        data_type=data_type,
-        codecs=codecs,
-        storage_transformers=(),
-    )
+    codecs = goal.default_codecs(itemsize, variable, choice) if choice else None
+    codecs = codecs or default_codecs(goal, itemsize, variable)
+    model = model.with_(data_type=data_type, codecs=codecs, storage_transformers=())
     if data_type.name == "struct" and not source.data_type.variable:
         native = engine.BoundArray(source.store, source.path, "", model).data_type
         value = source.fill.astype(native.dtype)

@@ -9,27 +9,25 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
-from omnizarr.bulk.convert import Convert
-from omnizarr.bulk.copy_batches import (
-    COMPARED,
-    Copied,
-    CopyBatch,
-    CopyMetadata,
-    EraseBatch,
-    KnownEntries,
-)
 from omnizarr.bulk.copy_output import CopyOutput, Mode
 from omnizarr.bulk.job import Job, Phase, Plan, memory_of, run
-from omnizarr.bulk.journal import Task, TaskIds
-from omnizarr.bulk.options import CopyArguments, CopyOptions, RunOptions, takes
+from omnizarr.bulk.journal import Outcome, Task, TaskIds
+from omnizarr.bulk.options import (
+    Compare,
+    CopyArguments,
+    CopyOptions,
+    RunOptions,
+    takes,
+)
 from omnizarr.bulk.source_keys import chunk_prefixes, is_below, lists_all, select, source_keys
 from omnizarr.errors import InvalidArgument, NodeNotFound, StoreError
 from omnizarr.extension import (
@@ -38,10 +36,10 @@ from omnizarr.extension import (
     Mark,
     Store,
     ValueCopy,
-    by_name,
     can_list,
     check_node_writable,
     check_whole,
+    erase_values,
     existing_node,
     find_node,
     has_store_path,
@@ -66,7 +64,107 @@ BATCH = 256  # keys of one task
 BATCH_BYTES = 2**26  # of the values of one task, unless one value is larger
 UNKNOWN = 16  # keys of one task, where a store does not list sizes
 LISTED = 200_000  # keys that are listed ahead, to know how much there is to do
-COMPARE = ("time", "size", "checksum")
+KEPT = 500_000  # entries of a listing of the destination that are kept in memory
+COMPARED = {
+    "time": "size and modification time or ETag, or by their bytes where a store has none",
+    "size": "size alone",
+    "checksum": "their bytes",
+}
+
+
+@dataclass
+class Copied(Outcome):
+    """The result of a copy."""
+
+    copied: int = 0  # values
+    same: int = 0  # values that were not copied, since the destination has them
+    erased: int = 0  # values of the destination that the source does not have
+    verified: int = 0  # values that were read back and compared
+    bytes_copied: int = 0
+
+
+@dataclass(frozen=True)
+class CopyBatch:
+    """A task: copy the values of some keys, or of those that differ."""
+
+    transfer: ValueCopy
+    entries: tuple[Entry, ...]
+    known: tuple[Entry | None, ...] | None  # the destination's; None: to be asked for
+    compare: Compare | None  # None: all are copied
+    verify: bool
+    dry_run: bool  # compare and count only
+    may_be_missing: bool  # keys were not listed, so that some may have no value
+    process: int | None  # the only one that may write
+
+    def __call__(self) -> Copied:
+        if self.process not in (None, os.getpid()):
+            raise StoreError(
+                f"{self.transfer.source!r} or {self.transfer.target!r} can be used by one process"
+                " only; leave `on` out to copy on threads"
+            )
+        differing = self._differing()
+        if self.dry_run:
+            nbytes = sum(entry.size or 0 for entry in differing)
+            return Copied(len(differing), len(self.entries) - len(differing), bytes_copied=nbytes)
+        done = self.transfer.copy(differing)
+        if done.missing and not self.may_be_missing:
+            raise StoreError(
+                f"{self.transfer.start}{done.missing[0]} was erased from {self.transfer.source!r}"
+                " while it was being copied; copy again when nobody writes to it"
+            )
+        missing = set(done.missing)
+        result = Copied(done.values, bytes_copied=done.nbytes)
+        result.same = len(self.entries) - len(differing)
+        if self.verify:
+            written = [entry for entry in differing if entry.key not in missing]
+            wrong = self.transfer.differing(written)
+            if wrong:
+                raise StoreError(
+                    f"{self.transfer.end}{wrong[0]} in {self.transfer.target!r} is not what was"
+                    f" written ({len(wrong)} of {len(written)} values): the source was changed"
+                    " meanwhile, or the storage is faulty; copy again"
+                )
+            result.verified = len(written)
+        return result
+
+    def _differing(self) -> Sequence[Entry]:
+        if self.compare is None:
+            return self.entries
+        known = self.known
+        if known is None:
+            known = tuple(self.transfer.target_entries(self.entries))
+        chosen, unknown = set[str](), []
+        for entry, other in zip(self.entries, known, strict=True):
+            same = self.transfer.is_same(entry, other, self.compare)
+            if same is None:
+                unknown.append(entry)
+            elif not same:
+                chosen.add(entry.key)
+        began = time.time_ns()
+        chosen.update(self.transfer.differing(unknown))
+        if not self.dry_run:
+            for entry in unknown:
+                if entry.key not in chosen:
+                    self.transfer.keep_time(entry, began)
+        return [entry for entry in self.entries if entry.key in chosen]
+
+
+@dataclass(frozen=True)
+class CopyAndErase:
+    """A task: copy batches one after the other, then erase keys of the destination."""
+
+    batches: tuple[CopyBatch, ...]
+    store: Store
+    extra: tuple[str, ...]  # keys that the source does not have
+    dry_run: bool
+
+    def __call__(self) -> Copied:
+        total = Copied(erased=len(self.extra))
+        for batch in self.batches:
+            total.merge(batch())
+        if not self.dry_run:
+            erase_values(self.store, self.extra)
+        return total
 
 
 @dataclass
@@ -96,61 +194,31 @@ class Copy(CopyOptions, Job[Copied]):
         if self.delete and (self.include or self.exclude):
             raise InvalidArgument("delete=True erases all that the source does not have; it cannot"
                                   " be combined with include or exclude")  # fmt: skip
-        if self.compare not in COMPARE:
+        if self.compare not in COMPARED:
             raise InvalidArgument(
-                f"compare must be one of {', '.join(COMPARE)}, got {self.compare!r}"
+                f"compare must be one of {', '.join(COMPARED)}, got {self.compare!r}"
             )
 
     def plan(self, tasks_at_once: int = 1) -> Plan[Copied]:
         """List the source; nothing is written."""
         return Copying(self, tasks_at_once).plan()
 
-    def _places(self) -> tuple[tuple[Store, str], tuple[Store, str]]:
-        """Return the store and path of the source, and those of the destination."""
+    def opened(self) -> Copy:
+        """Return the same job with open stores."""
         options = options_for_two(
             self.source, self.destination, self.storage_options, self.destination_options
         )
-        mode = "r" if self.dry_run else "r+"
         if not self.dry_run:
             check_node_writable(self.destination)
-        return (
-            resolve_store_path(self.source, self.path, "r", options[0]),
-            resolve_store_path(self.destination, self.destination_path, mode, options[1]),
-        )
-
-    def converts(self, zarr_format: int | str) -> bool:
-        """Return True if the source has another format, so that its bytes cannot be copied."""
-        source, _ = self._places()
-        return find_node(*source)[0].format.name != by_name(zarr_format).name
-
-    def conversion(self, zarr_format: int | str) -> Convert:
-        """Return the job that writes the destination in another format."""
-        for name in ("path", "update", "delete", "include", "exclude"):
-            if getattr(self, name):
-                raise InvalidArgument(
-                    f"{name} is for copies in the same format; leave zarr_format out, or convert"
-                    " first"
-                )
-        return Convert(
-            self.source,
-            self.destination,
-            zarr_format=zarr_format,
-            overwrite=self.overwrite,
-            verify=self.verify,
-            memory=self.memory,
-            storage_options=self.storage_options,
-            destination_options=self.destination_options,
-        )
-
-    def opened(self) -> Copy:
-        """Return the same job with open stores."""
-        (source, path), (destination, end) = self._places()
+        source, path = resolve_store_path(self.source, self.path, "r", options[0])
+        mode = "r" if self.dry_run else "r+"
+        place = resolve_store_path(self.destination, self.destination_path, mode, options[1])
         return replace(
             self,
             source=source,
-            destination=destination,
             path=path,
-            destination_path=end,
+            destination=place[0],
+            destination_path=place[1],
             storage_options=None,
             destination_options=None,
         )
@@ -205,7 +273,7 @@ class Copying:
                 raise InvalidArgument(
                     f"zarr {location.format.name} keeps metadata and chunks apart, so"
                     f" {paths.show(self.path)} cannot be copied alone; copy the whole hierarchy,"
-                    " or give the zarr_format of the copy"
+                    " or convert it"
                 )
 
     # The source
@@ -321,21 +389,25 @@ class Copying:
             else:
                 yield entry
 
-    def _destination_entries(self) -> KnownEntries | None:
-        """Return a listing of the destination, where asking for each key would be slow."""
+    def _destination_entries(self) -> dict[str, Entry] | None:
+        """Return a listing of the destination, where asking for each key would be slow.
+
+        None, too, if it is too long: then each key is asked for all the same.
+        """
         lists = self.job.update and not is_quick(self.store) and can_list(self.store)
         if not lists:
             return None
-        skip = len(paths.prefix(self.end))
-        listed = list_entries(self.store, paths.prefix(self.end))
-        return KnownEntries(entry._replace(key=entry.key[skip:]) for entry in listed)
+        prefix = paths.prefix(self.end)
+        entries = itertools.islice(list_entries(self.store, prefix), KEPT + 1)
+        found = {entry.key[len(prefix) :]: entry for entry in entries}
+        return found if len(found) <= KEPT else None
 
-    def _batch(self, batch: tuple[Entry, ...], there: KnownEntries | None) -> CopyBatch:
+    def _batch(self, batch: tuple[Entry, ...], there: dict[str, Entry] | None) -> CopyBatch:
         job = self.job
         return CopyBatch(
             self._transfer,
             batch,
-            None if there is None else there.find(batch),
+            None if there is None else tuple(there.get(entry.key) for entry in batch),
             job.compare if job.update else None,
             job.verify,
             job.dry_run,
@@ -356,16 +428,14 @@ class Copying:
         levels = (level for _, level in itertools.groupby(ordered, lambda e: _order(e)[:2]))
         batches = (self._batch(some, there) for level in levels for some in self._batches(level))
         extra = tuple(sorted(filter(_is_document, self._extra()), key=lambda key: key.count("/")))
-        work = CopyMetadata(tuple(batches), self.output.target, extra, self.job.dry_run)
+        work = CopyAndErase(tuple(batches), self.output.target, extra, self.job.dry_run)
         yield Task(_batch_id([*ordered, *map(Entry, extra)]), work, 0, "metadata")
 
     def _erase_tasks(self) -> Iterator[Task[Copied]]:
         keys = self._extra()
         while some := tuple(itertools.islice(keys, BATCH)):
-            yield Task(_batch_id(map(Entry, some)), self._erase(some))
-
-    def _erase(self, keys: tuple[str, ...]) -> EraseBatch:
-        return EraseBatch(self.output.target, keys, self.job.dry_run)
+            work = CopyAndErase((), self.output.target, some, self.job.dry_run)
+            yield Task(_batch_id(map(Entry, some)), work)
 
     def _extra(self) -> Iterator[str]:
         """Yield the keys to erase: the source does not have them.
@@ -418,8 +488,7 @@ def copy(given: CopyArguments) -> Copied:
     """Copy a hierarchy from any store to any other, byte for byte, with all keys that it has.
 
     The destination becomes visible when it is complete; a copy that was interrupted is finished by
-    the same call with ``resume=True``. With a `zarr_format` that is not that of the source, nodes
-    are converted as by `convert`, and other keys are left out.
+    the same call with ``resume=True``. `convert` writes another format.
 
     `update` copies only what differs into an existing copy, which stays visible meanwhile. Values
     are compared as `compare` says: ``"time"`` takes those of the same size for the same whose
@@ -445,20 +514,11 @@ def copy(given: CopyArguments) -> Copied:
     """
     options = {each.name: getattr(given, each.name) for each in fields(CopyOptions)}
     runs: Any = {each.name: getattr(given, each.name) for each in fields(RunOptions)}
-    job = Copy(**options)
-    if given.zarr_format is not None and job.converts(given.zarr_format):
-        return _convert(job, given.zarr_format, runs)
-    job = job.opened()
+    job = Copy(**options).opened()
     try:
         return run(job, **runs)
     finally:
         complete(job.destination, given.destination)
-
-
-def _convert(job: Copy, zarr_format: int | str, options: dict[str, Any]) -> Copied:
-    """Convert the source, since it has another format."""
-    report = run(job.conversion(zarr_format), **options)
-    return Copied(report.chunks_copied + report.chunks_encoded, bytes_copied=report.bytes_written)
 
 
 def complete(store: Any, given: Any) -> None:

@@ -16,7 +16,6 @@ from omnizarr.bulk.output import ChangeOutput
 from omnizarr.errors import NodeExists, NodeNotFound, StoreError
 from omnizarr.extension import (
     NAMES,
-    ArrayModel,
     Begun,
     Format,
     GroupModel,
@@ -181,7 +180,7 @@ def old_metadata(start: Location, nodes: Iterable[str], kept: Format) -> list[st
 
 
 def differences(start: Location, target: Location, expected: Mapping[str, Node]) -> dict[str, str]:
-    """Return what the old metadata say otherwise than the new ones, by node.
+    """Return the nodes whose new metadata say something else than the old ones.
 
     `target` is a hierarchy that was converted in place, and `expected` what a conversion would make
     of the old nodes now. Raise if a node would be lost with the old metadata.
@@ -190,40 +189,25 @@ def differences(start: Location, target: Location, expected: Mapping[str, Node])
     nodes = require_readable_nodes(*find_node(target.store, "", zarr_format=new))
     for path, before in expected.items():
         node = nodes.get(path)
-        if node is None or not _is_same(before, node):
+        same = node is not None and all(
+            getattr(before, name, None) == getattr(node, name, None)
+            for name in ("kind", "data_type", "chunk_grid", "chunk_key_encoding")
+        )
+        if node is None or not same:
             state = "is not there" if node is None else "does not have the same chunks"
             raise NodeExists(
                 f"{paths.show(path)} of zarr {old} {state} in zarr {new}, and would be lost with"
                 f" the old metadata; nothing was erased. To convert {target.store!r} again, erase"
                 f" the new metadata first: undo_conversion(…, zarr_format={new})"
             )
-        shape = getattr(before, "shape", None)
-        notes = []
-        if isinstance(node, ArrayModel) and node.shape != shape:
-            notes.append(f"the shape is {node.shape} and was {shape} in zarr {old}")
-        lost = [
-            repr(name)
-            for name, value in before.attributes.items()
-            if name not in node.attributes
-            or _text({name: value}, target.format)
-            != _text({name: node.attributes[name]}, target.format)
-        ]
-        if lost:
-            notes.append(f"other attributes than in zarr {old}: {', '.join(lost)}")
-        if notes:
-            found[paths.show(path)] = "; ".join(notes)
+        shapes = getattr(before, "shape", None), getattr(node, "shape", None)
+        if shapes[0] != shapes[1]:
+            found[paths.show(path)] = f"the shape is {shapes[1]} and was {shapes[0]} in zarr {old}"
+            continue
+        kept = {n: node.attributes[n] for n in before.attributes if n in node.attributes}
+        if _text(before.attributes, target.format) != _text(kept, target.format):
+            found[paths.show(path)] = f"other attributes than in zarr {old}"
     return found
-
-
-def _is_same(old: Node, new: Node) -> bool:
-    """Return True if two nodes are groups, or arrays with the same chunks."""
-    if isinstance(old, ArrayModel) and isinstance(new, ArrayModel):
-        return (old.data_type, old.chunk_grid, old.chunk_key_encoding) == (
-            new.data_type,
-            new.chunk_grid,
-            new.chunk_key_encoding,
-        )
-    return old.kind == new.kind
 
 
 def undo_conversion(
@@ -269,8 +253,7 @@ def undo_conversion(
         )
     check_still_listed(Location(where, "", goal), start.format)
     old = require_readable_nodes(start, node)
-    expected = _expected(start, old, goal)
-    problems = [*_losses(expected, new, start.format, goal)]
+    problems = [*_losses(start, old, new, goal)]
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise StoreError(f"{problems[0]}{more}; nothing was erased")
@@ -309,22 +292,18 @@ def _root(store: Store, format: Format) -> tuple[Location, Node] | None:
     return None if isinstance(node, GroupModel) and node.implicit else (start, node)
 
 
-def _expected(start: Location, old: dict[str, Node], goal: Format) -> dict[str, Node]:
-    """Return the nodes that a conversion in place makes of the old ones."""
-    translate = registry.lookup("integration", "ome")
-    nodes, separator = translate(start, old, goal, True, None)
-    return adapt_nodes(start, nodes, goal, Options(True, separator, checksum=True)).models
-
-
 def _losses(
-    expected: Mapping[str, Node], new: Mapping[str, Node], old: Format, goal: Format
+    start: Location, old: dict[str, Node], new: Mapping[str, Node], goal: Format
 ) -> Iterator[str]:
     """Yield what would be lost if the new metadata were erased."""
+    translate = registry.lookup("integration", "ome")
+    nodes, separator = translate(start, old, goal, True, None)
+    expected = adapt_nodes(start, nodes, goal, Options(True, separator, checksum=True)).models
     for path, node in new.items():
         before = expected.get(path)
         if before is None or before.kind != node.kind:
-            yield f"{paths.show(path)} has no metadata of zarr {old.name}"
-        elif isinstance(node, ArrayModel) and node.shape != getattr(before, "shape", None):
+            yield f"{paths.show(path)} has no metadata of zarr {start.format.name}"
+        elif getattr(node, "shape", None) != getattr(before, "shape", None):
             yield f"{paths.show(path)} was resized after the conversion"
         elif _text(node.attributes, goal) != _text(before.attributes, goal):
             yield f"the attributes of {paths.show(path)} were changed after the conversion"

@@ -183,11 +183,6 @@ class CopyOptions(WriteOptions):
 class CopyArguments(CopyOptions, RunOptions):
     """The arguments of a copy."""
 
-    _: KW_ONLY
-    zarr_format: int | str | None = option(
-        None, "The Zarr version of the copy; by default that of the source."
-    )
-
 
 @dataclass
 class ConvertOptions(WriteOptions):

@@ -1,12 +1,9 @@
-"""Downsample arrays, and build pyramids in one streaming pass.
+"""Downsample arrays, and build pyramids level by level.
 
 Each output element represents a block of `factors` input elements; blocks at the far border are
 truncated, so a length n becomes ceil(n / factor). Integers are rounded to nearest, halves up.
-
-The levels are divided into units of one shape, made of whole shards or chunks. A unit is computed
-from the units of the next finer level, recursively, so that at most one unit per level is in
-memory and every chunk and shard is stored once. `gaussian` needs elements beyond the border of a
-unit: it reads these from the source again, and for coarser levels from the stored finer level.
+A level is computed from the stored finer one, in boxes of whole shards or chunks of a limited size,
+so that every chunk and shard is stored once.
 
 With a `Packing`, `mean` and `max` are those of the numbers that are not missing; a block without
 any keeps its first one. `nearest` and `mode` choose one of the stored numbers, missing or not.
@@ -17,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -38,9 +35,8 @@ except ImportError:  # no compiler when it was installed
 Values: TypeAlias = npt.NDArray[Any]
 Factors: TypeAlias = tuple[int, ...]
 Box = tuple[slice, ...]
-Coords = tuple[int, ...]
 Progress = Callable[[int, int, str], None]
-UNIT_BYTES = 2**24
+MEMORY = 2**27  # bytes that `fill_levels` has at a time
 
 
 class LevelPacking(Protocol):
@@ -314,37 +310,6 @@ def level_chunks(finest: Array, shape: Sequence[int]) -> dict[str, tuple[int, ..
     return {"chunks": chunks, "shards": tuple(c * -(-min(s, n) // c) for s, c, n in sides)}
 
 
-def unit_shape(
-    array: Array, factors: Sequence[Sequence[int]], target: int, blocks: Sequence[int] = ()
-) -> tuple[int, ...]:
-    """Return the shape of a unit: whole shards or chunks and whole blocks, about `target` bytes.
-
-    The source's `blocks` are kept whole too, unless that needs much more memory.
-    """
-    grid = array.shards or array.chunks
-    unit = [
-        _whole(math.lcm(int(c), *(f[i] for f in factors)), n)
-        for i, (c, n) in enumerate(zip(grid, array.shape, strict=True))
-    ]
-    if blocks:
-        sizes = zip(unit, blocks, array.shape, strict=True)
-        wanted = [_whole(math.lcm(u, b), n) for u, b, n in sizes]
-        if math.prod(wanted) * array.itemsize <= 4 * max(target, math.prod(unit) * array.itemsize):
-            unit = wanted
-    while math.prod(unit) * array.itemsize * 2 <= target:
-        narrow = [i for i, n in enumerate(array.shape) if unit[i] < n]
-        if not narrow:
-            break
-        least = min(narrow, key=lambda i: unit[i])
-        unit[least] = _whole(unit[least] * 2, array.shape[least])
-    return tuple(unit)
-
-
-def _whole(unit: int, length: int) -> int:
-    """Return `unit`, or the whole length of a shorter axis."""
-    return max(1, length) if unit >= length else unit
-
-
 def _in_threads(
     values: Values,
     factors: tuple[int, ...],
@@ -374,110 +339,6 @@ def _in_threads(
     for_each(itertools.pairwise(ends), parts, one, values.nbytes)
 
 
-@dataclass
-class Pyramid:
-    """A source, and the arrays that store it and its coarser levels."""
-
-    source: Any  # anything with a shape whose slices are NumPy arrays
-    levels: Sequence[Array]
-    factors: Sequence[tuple[int, ...]]
-    method: str
-    unit: tuple[int, ...]
-    progress: Progress | None = None
-    stored: bool = False  # True if the source is the first level itself
-    packing: LevelPacking | None = None
-    _done: int = field(default=0, init=False)
-
-    def run(self) -> None:
-        """Read the source, and store all levels."""
-        if self.method == "gaussian":
-            self._run_gaussian()
-            return
-        top = len(self.levels) - 1
-        for coords in self._units(top):
-            self._make(top, coords)
-
-    def _grid(self, level: int) -> tuple[int, ...]:
-        shape = self.levels[level].shape
-        return tuple(-(-n // u) for n, u in zip(shape, self.unit, strict=True))
-
-    def _units(self, level: int) -> Iterator[Coords]:
-        return itertools.product(*(range(n) for n in self._grid(level)))
-
-    def _box(self, level: int, coords: Coords) -> Box:
-        shape = self.levels[level].shape
-        parts = zip(coords, self.unit, shape, strict=True)
-        return tuple(slice(c * u, min((c + 1) * u, n)) for c, u, n in parts)
-
-    def _make(self, level: int, coords: Coords) -> Values:
-        """Compute and store one unit of a level from the finer units below; return its values."""
-        box = self._box(level, coords)
-        if level == 0:
-            return self._source(box)
-        factors = self.factors[level - 1]
-        out = empty(tuple(s.stop - s.start for s in box), self.levels[level].dtype)
-        below = self._grid(level - 1)
-        ranges = (
-            range(c * f, min((c + 1) * f, n))
-            for c, f, n in zip(coords, factors, below, strict=True)
-        )
-        for child in itertools.product(*ranges):
-            values = self._make(level - 1, child)
-            sizes = [-(-n // f) for n, f in zip(values.shape, factors, strict=True)]
-            parts = zip(child, self.unit, factors, box, strict=True)
-            starts = [(c * u) // f - b.start for c, u, f, b in parts]
-            at = tuple(slice(a, a + n) for a, n in zip(starts, sizes, strict=True))
-            _in_threads(values, factors, self.method, out[at], self.packing)
-        self.levels[level][box] = out
-        return out
-
-    def _source(self, box: Box) -> Values:
-        values = as_plain(self.source[box])
-        if not self.stored:
-            self.levels[0][box] = values
-        self._report_progress(self._grid(0))
-        return values.astype(self.levels[0].dtype, copy=False)
-
-    def _report_progress(self, grid: tuple[int, ...]) -> None:
-        self._done += 1
-        if self.progress is not None:
-            self.progress(self._done, math.prod(grid), self.levels[0].name)
-
-    def _run_gaussian(self) -> None:
-        for coords in self._units(0) if len(self.levels) == 1 else ():
-            self._source(self._box(0, coords))
-        for level in range(1, len(self.levels)):
-            for coords in self._units(level):
-                self._blur(level, coords)
-
-    def _blur(self, level: int, coords: Coords) -> None:
-        """Compute and store one unit of a level; for level 1, also store the source below it."""
-        first = level == 1
-        source = self.source if first else self.levels[level - 1]
-        factors = self.factors[level - 1]
-        box = self._box(level, coords)
-        inner, outer, padding = [], [], []
-        sizes = self.levels[level - 1].shape
-        for b, f, r, n in zip(box, factors, gaussian_reach(factors), sizes, strict=True):
-            low, high = b.start * f - r, b.stop * f + r
-            inner.append(slice(b.start * f, min(b.stop * f, n)))
-            outer.append(slice(max(0, low), min(high, n)))
-            padding.append((max(0, -low), max(0, high - n)))
-        values = as_plain(source[tuple(outer)])
-        if first:
-            if not self.stored:
-                own = tuple(
-                    slice(i.start - o.start, i.stop - o.start)
-                    for i, o in zip(inner, outer, strict=True)
-                )
-                self.levels[0][tuple(inner)] = values[own]
-            values = values.astype(self.levels[0].dtype, copy=False)
-            self._report_progress(self._grid(1))
-        out = empty(tuple(s.stop - s.start for s in box), self.levels[level].dtype)
-        _in_threads(np.pad(values, padding, mode="edge"), factors, self.method, out)
-        self.levels[level][box] = out
-
-
 def fill_levels(
     source: Any,
     arrays: Sequence[Array],
@@ -486,34 +347,30 @@ def fill_levels(
     progress: Progress | None,
     packing: LevelPacking | None = None,
 ) -> None:
-    """Store a source in the first array and its coarser levels in the others."""
-    packing = check_packing(method, packing) if steps else None
-    target = UNIT_BYTES
-    if method == "gaussian" and steps:
-        target //= int(np.prod(steps[0]))
-    blocks = _source_blocks(source)
-    unit = unit_shape(arrays[0], steps, target, blocks)
-    stored = False
-    if blocks and any(u % b and u < n for u, b, n in zip(unit, blocks, source.shape, strict=True)):
-        _store_blocks(source, arrays[0])
-        source, stored = arrays[0], True
-    Pyramid(source, arrays, steps, method, unit, progress, stored, packing).run()
+    """Store a source in the first array and its coarser levels in the others.
+
+    The blocks of a Dask array are computed once; anything else with a shape is read in boxes.
+    """
+    if steps:
+        check_packing(method, packing)
+    finest = arrays[0]
+    parts = [*_blocks_of(source)] or [*cut(finest, max(1, MEMORY // 8 // finest.itemsize))]
+    with finest.writer() as writer:
+        for number, box in enumerate(parts, 1):
+            writer[box] = as_plain(source[box])
+            if progress is not None:
+                progress(number, len(parts), finest.name)
+    for finer, coarser, factors in zip(arrays, arrays[1:], steps, strict=False):
+        for task in level_tasks(finer, coarser, factors, method, MEMORY, packing):
+            task.work()
 
 
-def _source_blocks(source: Any) -> tuple[int, ...]:
-    """Return the largest block of a Dask array along each axis; empty for anything else."""
-    if not hasattr(source, "__dask_graph__"):
-        return ()
-    return tuple(max(lengths, default=1) or 1 for lengths in source.chunks)
-
-
-def _store_blocks(source: Any, target: Array) -> None:
-    """Store a Dask array block by block, so that blocks split between units are computed once."""
-    ends = [np.cumsum([0, *lengths]).tolist() for lengths in source.chunks]
-    with target.writer() as writer:
+def _blocks_of(source: Any) -> Iterator[Box]:
+    """Yield the boxes of the blocks of a Dask array."""
+    if hasattr(source, "__dask_graph__"):
+        ends = [np.cumsum([0, *lengths]).tolist() for lengths in source.chunks]
         for index in np.ndindex(*source.numblocks):
-            box = tuple(slice(e[i], e[i + 1]) for e, i in zip(ends, index, strict=True))
-            writer[box] = as_plain(source.blocks[index])
+            yield tuple(slice(e[i], e[i + 1]) for e, i in zip(ends, index, strict=True))
 
 
 @dataclass(frozen=True)

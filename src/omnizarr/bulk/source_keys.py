@@ -14,15 +14,18 @@ from omnizarr.extension import (
     ArrayModel,
     BoundArray,
     Entry,
+    Format,
     GroupModel,
     Location,
     Node,
     Patterns,
     PrefixStore,
+    Probe,
     Store,
     can_list,
     check_whole,
     consolidated,
+    fetch_probe,
     find_node,
     is_metadata,
     is_ours,
@@ -34,6 +37,16 @@ from omnizarr.extension import (
     traits,
     walk_nodes,
 )
+
+
+def formats_at(start: Location) -> list[Format]:
+    """Return the formats with metadata at a location, its own first.
+
+    A conversion in place leaves the metadata of the old format beside the new.
+    """
+    probe = Probe(start.path)
+    found = probe.formats(fetch_probe(start.store, probe), [])
+    return [start.format, *(f for f in found if type(f) is not type(start.format))]
 
 
 def lists_all(store: Store, path: str) -> bool:

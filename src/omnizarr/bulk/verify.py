@@ -18,11 +18,9 @@ from typing import Any, get_args
 
 from omnizarr import registry, validate
 from omnizarr.bulk import job
-from omnizarr.bulk.checks.chunks import RUN_BYTES, SLAB_BYTES
-from omnizarr.bulk.checks.documents import Hierarchy
+from omnizarr.bulk.checks.chunks import BATCH_BYTES, RUN_BYTES, SLAB_BYTES
 from omnizarr.bulk.checks.findings import Finding, FindingsFile, Level, VerifyReport
-from omnizarr.bulk.checks.keys import KeyListing, chunk_bytes
-from omnizarr.bulk.checks.shards import BATCH_BYTES
+from omnizarr.bulk.checks.keys import Hierarchy, KeyListing, chunk_bytes
 from omnizarr.bulk.job import Job, Phase, Plan
 from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import Depth, Missing, VerifyArguments, VerifyOptions, takes

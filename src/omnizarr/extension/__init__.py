@@ -115,7 +115,6 @@ from omnizarr.publish.stage import (
     Extent,
     Kind,
     Mark,
-    is_running,
     marker,
     stage,
 )
@@ -179,6 +178,7 @@ from omnizarr.stores.identity import (
     portable_key,
     unique_key,
 )
+from omnizarr.stores.leases import is_running
 from omnizarr.stores.local.atomic_files import PARTIAL, replace_file
 from omnizarr.stores.operations import check_key, check_prefix, one_level
 from omnizarr.stores.resolve import is_archive, options_for_two, resolve

@@ -15,7 +15,6 @@ import itertools
 import json
 import os
 import re
-import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from omnizarr.errors import StoreError
 from omnizarr.model import paths
 from omnizarr.model.paths import OURS, is_ours
 from omnizarr.stores.base import ChangesKeys, ExcludesThreads, KeyChanges, ListKeys, Store
-from omnizarr.stores.leases import lease_key
+from omnizarr.stores.leases import is_running, lease_key
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.operations import (
     can_list,
@@ -43,19 +42,6 @@ JOURNAL = f"{OURS}journal__"  # in the root of a store: one prefix for each atte
 INTERMEDIATE = f"{OURS}rechunk__"  # in the root of a store: chunks between two passes of a job
 MARKER = f"{OURS}incomplete__"  # the name of a key beside chunks whose metadata is stored last
 _NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
-
-
-def is_running(process: int) -> bool:
-    """Return True if a process of this machine has this number, or may have it."""
-    if sys.platform == "win32":
-        return True  # os.kill would end it
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
 
 
 class WriterProcess(NamedTuple):

@@ -2,7 +2,8 @@
 
 Whoever stores the key first has the lock, stores it anew every few seconds, and erases it in the
 end. Others wait; one that sees the same value for the length of a lease concludes that its writer
-is gone, and replaces it. Only spans of time are measured, so clocks need not agree.
+is gone, and replaces it. Only spans of time are measured, so clocks need not agree. The lock of a
+process of this machine that has ended is replaced at once.
 
 A writer that was stopped for longer than a lease may go on later. So what is stored under a lock
 is checked: a store that can compare several keys at once compares the lock with each change
@@ -14,10 +15,12 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from omnizarr.concurrency import fork
@@ -31,6 +34,42 @@ LEASE = 15.0  # seconds without a sign of life
 POLL = 0.05  # seconds at most between two looks at a lock of somebody else
 # The monotonic clock of Linux stands still while a machine is suspended, this one does not.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+
+
+def is_running(process: int) -> bool:
+    """Return True if a process of this machine has this number, or may have it."""
+    if sys.platform == "win32":
+        return True  # os.kill would end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+@cache
+def _processes() -> str:
+    """Return what processes with numbers like ours have in common; empty if it is not known.
+
+    That is one start of one machine, and, in a container, a name space of its own.
+    """
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read().strip()} {os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return ""
+
+
+def _has_ended(value: bytes | None) -> bool:
+    """Return True if a lock is that of a process of this machine which has ended."""
+    try:
+        said = json.loads(value or b"{}")
+        here = said["processes"] == _processes() != ""
+        return here and not is_running(said["pid"])
+    except (ValueError, TypeError, LookupError):  # of another program
+        return False
 
 
 def lease_key(prefix: str, kind: str) -> str:
@@ -113,6 +152,9 @@ class Lease:
                 if seen is not None and not wait:
                     raise Taken(str(_said(self.store.get(self.key))).encode())
                 seen, since = now, time.monotonic()
+                if _has_ended(self.store.get(self.key)):
+                    since -= 2 * LEASE
+                    continue
             self.done.wait(POLL * (1 + os.urandom(1)[0]) / 256)
 
     def put(self, generation: str | None) -> bool:
@@ -121,7 +163,7 @@ class Lease:
             began = _now()
             self.count += 1
             said = {"owner": self.name, "pid": self.owner, "count": self.count, "by": self.said}
-            text = json.dumps(said).encode()
+            text = json.dumps({**said, "processes": _processes()}).encode()
             try:
                 self.store.set_if(self.key, text, generation)
             except AnswerLost as e:

@@ -173,13 +173,7 @@ def test_the_text_shows_sizes_files_and_costs() -> None:
         "planes      (1, 720, 1440)    4.0 MiB       4                 6     4.0 MiB",
         "series      (365, 1, 1)       1.4 KiB     365               411   360.9 MiB",
         "everything  (365, 720, 1440)  1.4 GiB    1460              1506     1.4 GiB",
-        "",
-        "Chunks of at most 1.0 MiB, cut where the slowest of these reads stays fastest: planes."
-        " A local request counts as 64.0 KiB.",
-        "Write whole shards, 63.3 MiB at a time: a change of a part of one reads and replaces it.",
     ]
-    old = suggest_chunks(YEAR, "f4", read="planes", zarr_format=2)
-    assert "zarr v2 has no shards: there will be 1460 files." in str(old)
 
 
 @pytest.mark.parametrize(

@@ -89,3 +89,9 @@ SOURCES: dict[str, Maker] = {
     "3, rectilinear": make(3, chunks=((4, 6), (3, 3, 1))),
     "3, rectilinear shards": make(3, shards=((4, 8), (3, 6))),
 }
+# Chunks that would have to be cut anew: a view of version 2 refuses them.
+REFUSED = {
+    *("3, transposed shards", "3, compressed shards", "3, rectilinear", "3, rectilinear shards"),
+}
+PAIRS = [(source, target) for source in SOURCES for target in (2, 3)
+         if target == 3 or source not in REFUSED]  # fmt: skip

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.bulk.view_as import nodes as module
 from omnizarr.stores import list_dir
 from tests.bulk.view_as.cases import SOURCES, VALUES, expected
 from tests.conventions.ome.test_migrate import SOURCES as IMAGES
@@ -204,45 +203,6 @@ def test_a_hierarchy_that_is_replaced_by_one_of_another_format_is_seen(target: i
     assert view.get(chunk) is None
     assert view.get("g/a/.zarray" if target == 2 else "g/a/zarr.json") is None
     assert [*view.list()] == []
-
-
-def test_metadata_that_have_not_changed_are_translated_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made: list[Any] = []
-    adapt = module.adapt_array
-    monkeypatch.setattr(module, "adapt_array", lambda *a: made.append(a) or adapt(*a))
-    store = SOURCES["2"]()
-    view = oz.view_as(store, 3)
-    for _ in range(3):
-        for key in view.list():
-            assert view.get(key) is not None
-    first = len(made)
-    for key in ("zarr.json", "group/a/zarr.json", "group/a/c/0/0"):
-        assert view.get(key) is not None
-    assert len(made) == first
-    store.set("group/a/.zattrs", b'{"unit": "other"}')
-    assert b"other" in (view.get("zarr.json") or b"")
-    assert len(made) > first
-
-
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_CACHED", 4)
-    monkeypatch.setattr(module, "MAX_MADE", 2**12)
-    store = oz.storage.MemoryStore()
-    group = oz.create_group(store, zarr_format=2)
-    for n in range(20):
-        group.create_array(f"a{n}", data=[n], attributes={"text": "x" * n * 20})
-    view = oz.view_as(store, 3)
-    for _ in range(2):
-        for n in range(20):
-            assert oz.open(view, path=f"a{n}")[0] == n
-            nodes = view._nodes
-            assert len(nodes._arrays) <= 4
-            assert len(nodes._made) <= 4
-            kept = sum(len(t) for _, made in nodes._made.values() for t in made.values())
-            assert kept <= 2**12
-    assert len(oz.open(view, use_consolidated=True)) == 20
 
 
 # Stores that cannot list

@@ -15,9 +15,7 @@ import omnizarr as oz
 from omnizarr.bulk.view_as.store import ViewStore
 from omnizarr.interop.zarr.zarr_python import OmnizarrStore
 from omnizarr.stores import Range, list_dir, list_sizes
-from tests.bulk.view_as.cases import CHUNKS, SOURCES, VALUES, expected
-
-TARGETS = (2, 3)
+from tests.bulk.view_as.cases import CHUNKS, PAIRS, REFUSED, SOURCES, VALUES, expected
 
 
 def array_in(node: Any) -> Any:
@@ -25,8 +23,7 @@ def array_in(node: Any) -> Any:
     return node if hasattr(node, "shape") else node["group/a"]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_values_attributes_and_names_are_those_that_are_stored(source: str, target: int) -> None:
     view = oz.view_as(SOURCES[source](), target)
     array = array_in(oz.open(view))
@@ -39,8 +36,7 @@ def test_values_attributes_and_names_are_those_that_are_stored(source: str, targ
         assert dict(oz.open(view).attrs) == {"title": "all"}
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_zarr_python_reads_a_view(source: str, target: int) -> None:
     stored = SOURCES[source]()
     if f"{target}," in source and not _reads(stored):
@@ -54,6 +50,14 @@ def test_zarr_python_reads_a_view(source: str, target: int) -> None:
         np.testing.assert_array_equal(group["group/a"][...], expected())
 
 
+@pytest.mark.parametrize("source", sorted(REFUSED))
+def test_chunks_that_would_be_cut_anew_are_refused(source: str) -> None:
+    view = oz.view_as(SOURCES[source](), 2)
+    assert "group/a/.zarray" not in view.list()
+    with pytest.raises(oz.CannotExpress, match=r"would be cut anew .*; convert it"):
+        view.get("group/a/.zarray")
+
+
 def _reads(stored: oz.storage.MemoryStore) -> bool:
     """Return True if zarr-python reads what is stored, without a view."""
     try:
@@ -63,8 +67,7 @@ def _reads(stored: oz.storage.MemoryStore) -> bool:
     return True
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_listings_sizes_and_values_agree(source: str, target: int) -> None:
     view = oz.view_as(SOURCES[source](), target)
     keys = sorted(view.list())
@@ -87,8 +90,7 @@ def _walk(view: ViewStore, prefix: str) -> list[str]:
     return [*keys, *(key for inner in prefixes for key in _walk(view, inner))]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_missing_chunks_are_missing_in_the_view(source: str, target: int) -> None:
     view = oz.view_as(SOURCES[source](), target)
     bound = array_in(oz.open(view))._data
@@ -108,8 +110,7 @@ def test_missing_chunks_are_missing_in_the_view(source: str, target: int) -> Non
         assert (key in listed) is stored
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_the_bytes_of_a_view_are_always_the_same(source: str, target: int) -> None:
     one, other = (oz.view_as(SOURCES[source](), target) for _ in range(2))
     keys = sorted(one.list())

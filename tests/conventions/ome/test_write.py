@@ -60,7 +60,7 @@ def test_levels_agree_with_numpy(
     )
     store = Recording()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("omnizarr.bulk.pyramid.UNIT_BYTES", unit)
+        patch.setattr("omnizarr.bulk.pyramid.MEMORY", unit)
         image = oz.ome.write(
             store, source, factors=factors, method=method, chunks=chunks, **options
         )
@@ -159,7 +159,7 @@ def test_memory_stays_within_a_few_units(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("omnizarr.bulk.pyramid.UNIT_BYTES", 2**20)
+            patch.setattr("omnizarr.bulk.pyramid.MEMORY", 2**20)
             image = oz.ome.write(
                 tmp_path / "t.zarr", source, levels=4, chunks=(16, 32, 32), shards=(32, 64, 64)
             )

@@ -8,9 +8,9 @@ in the order that keeps the slowest of the given reads fastest.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -26,16 +26,14 @@ from omnizarr.extension import (
     array_model,
     by_name,
     byte_size,
-    card,
+    counted,
     data_types,
     guess_chunks,
     halve,
     item_bytes,
     lengths_of,
-    preformatted,
     shard_shape,
     size_text,
-    title,
     type_name,
 )
 
@@ -45,17 +43,8 @@ MAX_FILES = 1000  # of an array; with more chunks, they are put into shards
 WORTHWHILE = 0.75  # of the time of a read: chunks below the limit are halved only for less
 
 
-class _Kind(NamedTuple):
-    """Properties of a kind of store."""
-
-    request_bytes: int  # that are read in the time of a request
-    chunk_bytes: int
-
-
-_KINDS = {
-    "local": _Kind(2**16, TARGET_BYTES),
-    "remote": _Kind(2**21, 2**22),
-}
+# The bytes that are read in the time of a request, and the bytes of a chunk, by kind of store.
+_KINDS = {"local": (2**16, TARGET_BYTES), "remote": (2**21, 2**22)}
 _PATTERNS = ("blocks", "planes", "series", "samples")
 
 
@@ -90,7 +79,6 @@ class Suggestion:
     shards: tuple[int, ...] | None
     itemsize: int
     reads: tuple[Read, ...]
-    notes: tuple[str, ...] = ()
 
     @property
     def options(self) -> ArrayOptions:
@@ -117,40 +105,23 @@ class Suggestion:
         """The number of files or objects: shards, or else chunks."""
         return self.nchunks if self.shards is None else _count(self.shape, self.shards)
 
-    def _repr_html_(self) -> str:
-        sizes, _, costs = str(self).partition("\n\n")
-        title = f"{self.shape} {self.dtype}  ·  suggested chunks"
-        return card(
-            title,
-            {},
-            folded={"sizes": preformatted(sizes), "reads": preformatted(costs)},
-            opened=True,
-        )
-
     def __str__(self) -> str:
-        rows = [
-            ("array", self.shape, _size(math.prod(self.shape) * self.itemsize), self.dtype),
-            ("chunks", self.chunks, _size(self.chunk_nbytes), _counted(self.nchunks, "chunk")),
+        sizes = [
+            ("array", self.shape, math.prod(self.shape) * self.itemsize, self.dtype),
+            ("chunks", self.chunks, self.chunk_nbytes, counted(self.nchunks, "chunk")),
         ]
         if self.shards is not None:
             per_shard = math.prod(s // c for s, c in zip(self.shards, self.chunks, strict=True))
-            text = f"{_counted(self.nfiles, 'file')} of {_counted(per_shard, 'chunk')}"
-            rows.append(("shards", self.shards, _size(self.shard_nbytes or 0), text))
-        lines = _columns([(n, str(shape), size, more) for n, shape, size, more in rows], "<<><")
+            text = f"{counted(self.nfiles, 'file')} of {counted(per_shard, 'chunk')}"
+            sizes.append(("shards", self.shards, self.shard_nbytes or 0, text))
+        rows = [(name, str(shape), size_text(size), more) for name, shape, size, more in sizes]
         most = "requests" if self.shards is None else "requests at most"
         costs = [("read", "shape", "size", "chunks", most, "bytes read")]
-        costs += [
-            (
-                read.name,
-                str(read.shape),
-                _size(read.nbytes),
-                _number(read.chunks),
-                _number(read.requests),
-                _size(read.nbytes_read),
-            )
-            for read in self.reads
-        ]
-        return "\n".join([*lines, "", *_columns(costs, "<<>>>>"), *("", *self.notes)]).rstrip()
+        for read in self.reads:
+            size, nbytes = size_text(read.nbytes), size_text(round(read.nbytes_read))
+            numbers = f"{read.chunks:.4g}", f"{read.requests:.4g}"
+            costs.append((read.name, str(read.shape), size, *numbers, nbytes))
+        return "\n".join([*_columns(rows, "<<><"), "", *_columns(costs, "<<>>>>")])
 
 
 def suggest_chunks(
@@ -212,7 +183,7 @@ def suggest_chunks(
     names = None if dimension_names is None else tuple(dimension_names)
     if store not in _KINDS:
         raise InvalidArgument(f"store: unknown kind {store!r}; {known_names(store, _KINDS)}")
-    kind = _KINDS[store]
+    request_bytes, most = _KINDS[store]
     format = by_name(config.get().zarr_format if zarr_format is None else zarr_format)
     model = array_model(format, lengths, dtype, {"chunks": False})
     itemsize = item_bytes(data_types.bind(model.data_type))
@@ -222,12 +193,12 @@ def suggest_chunks(
     }
     if not wanted:
         raise InvalidArgument("read: the list is empty; give at least one kind of read")
-    limit = kind.chunk_bytes if chunk_bytes is None else byte_size(chunk_bytes, "chunk_bytes")
+    limit = most if chunk_bytes is None else byte_size(chunk_bytes, "chunk_bytes")
     shard = SHARD_BYTES if shard_bytes is None else byte_size(shard_bytes, "shard_bytes")
     smallest = _shards(format, model, tuple(max(1, n) for n in lengths), 1)
     shardable = smallest is not None
     known = [size for size in wanted.values() if size is not None]
-    cost = _Costs(lengths, itemsize, known, kind.request_bytes) if known else None
+    cost = _Costs(lengths, itemsize, known, request_bytes) if known else None
     chunks = guess_chunks(lengths, itemsize, limit, cost)
     if cost is not None and shardable:
         chunks = _refine(chunks, cost)
@@ -235,22 +206,17 @@ def suggest_chunks(
     if shardable and _count(lengths, chunks) > MAX_FILES:
         shards = _shards(format, model, chunks, shard)
     reads = _reads(lengths, itemsize, chunks, shards, wanted)
-    made = Suggestion(lengths, type_name(model.data_type), chunks, shards, itemsize, reads)
-    return replace(made, notes=tuple(_notes(made, list(wanted), store, limit, format)))
+    return Suggestion(lengths, type_name(model.data_type), chunks, shards, itemsize, reads)
 
 
+@dataclass(frozen=True)
 class _Costs:
     """Costs of chunk shapes: the time of the slowest read, then that of all, in bytes."""
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        itemsize: int,
-        reads: list[tuple[int, ...]],
-        request_bytes: int,
-    ) -> None:
-        self.shape, self.itemsize = shape, itemsize
-        self.reads, self.request_bytes = reads, request_bytes
+    shape: tuple[int, ...]
+    itemsize: int
+    reads: list[tuple[int, ...]]
+    request_bytes: int
 
     def __call__(self, chunks: tuple[int, ...]) -> tuple[int, ...]:
         """Return costs to compare: the same for times that differ by less than a tenth or so.
@@ -384,46 +350,8 @@ def _reads(
     return tuple(found.values())
 
 
-def _notes(
-    found: Suggestion, wanted: list[str], store: str, limit: int, format: Format
-) -> Iterator[str]:
-    """Yield the reasons for a suggestion, and what else to consider, in sentences."""
-    if found.nchunks == 1:
-        yield f"The array fits into one chunk of at most {_size(limit)}."
-    elif wanted == ["blocks"]:
-        yield f"Chunks of at most {_size(limit)}, with axes as equal as possible."
-    else:
-        request = _size(_KINDS[store].request_bytes)
-        yield (
-            f"Chunks of at most {_size(limit)}, cut where the slowest of these reads stays fastest:"
-            f" {', '.join(wanted)}. A {store} request counts as {request}."
-        )
-    if found.shards is not None:
-        yield (
-            f"Write whole shards, {_size(found.shard_nbytes or 0)} at a time: a change of a part of"
-            " one reads and replaces it."
-        )
-    elif found.nfiles > MAX_FILES:
-        yield (
-            f"{title(format.name)} has no shards: there will be {found.nfiles} files. Larger"
-            " chunk_bytes, or zarr_format=3 with shards, make fewer."
-        )
-
-
 def _count(shape: Sequence[int], chunks: Sequence[int]) -> int:
     return math.prod(-(-n // c) for n, c in zip(shape, chunks, strict=True))
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _size(size: float) -> str:
-    return size_text(round(size))
-
-
-def _number(number: float) -> str:
-    return str(round(number)) if number >= 100 or number == round(number) else f"{number:.1f}"
 
 
 def _columns(rows: Sequence[tuple[str, ...]], align: str) -> list[str]:

@@ -5,24 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from itertools import islice
+from operator import lt
 from typing import Any, Literal, Self
 
 from omnizarr.bulk.job import Job, Phase, Plan, launch
 from omnizarr.bulk.journal import Outcome, Task, task_id
 from omnizarr.bulk.options import UsageArguments, UsageOptions, takes
+from omnizarr.bulk.source_keys import formats_at
 from omnizarr.errors import OmnizarrError
 from omnizarr.extension import (
     ArrayModel,
     BoundArray,
-    ChunkKeyEncoding,
-    Format,
-    Grid,
     Location,
     Node,
-    Probe,
     Store,
     consolidated,
-    fetch_probe,
+    decoded_size,
     find_node,
     key_digest,
     list_dir,
@@ -54,6 +53,11 @@ class NodeUsage:
     other_bytes: int = 0
     logical_bytes: int = 0  # of all elements in memory; none of those of variable length
     decoded_bytes: int = 0  # of the stored chunks in memory
+
+    def add(self, what: Literal["metadata", "chunk", "other"], size: int) -> None:
+        """Count one key with its bytes."""
+        setattr(self, f"{what}_keys", getattr(self, f"{what}_keys") + 1)
+        setattr(self, f"{what}_bytes", getattr(self, f"{what}_bytes") + size)
 
     def merge(self, other: NodeUsage) -> None:
         """Add the numbers of another node, or of another part of this one."""
@@ -129,35 +133,10 @@ class UsageReport(Outcome):
 
 
 @dataclass(frozen=True)
-class Owner:
-    """A node, to which keys below a prefix belong; an array tells chunks by their key encoding."""
-
-    path: str
-    rank: int = 0
-    encoding: ChunkKeyEncoding | None = None
-    grid: Grid | None = None
-    itemsize: int = 0  # 0 if items have no fixed size, or one stored value has several chunks
-
-    def coords(self, key: str) -> tuple[int, ...] | None:
-        """Return the coordinates of the chunk at a key relative to the prefix, or None."""
-        return None if self.encoding is None else self.encoding.coords(key, self.rank)
-
-    def chunk_bytes(self, coords: tuple[int, ...]) -> int:
-        """Return the bytes of a chunk or shard in memory."""
-        if self.grid is None or not self.itemsize:
-            return 0
-        regular = self.grid.regular
-        if regular is None:
-            inside = all(c < n for c, n in zip(coords, self.grid.shape, strict=True))
-            regular = self.grid.chunk_shape(coords) if inside else (0,)
-        return math.prod(regular) * self.itemsize
-
-
-@dataclass(frozen=True)
 class Owners:
     """The nodes that the keys of a hierarchy belong to."""
 
-    prefixes: Mapping[str, Owner]
+    prefixes: Mapping[str, tuple[str, BoundArray | None]]  # the path of the node, and an array
     metadata: Mapping[str, str]  # paths of nodes by key
     start: str  # the path of the node whose usage is measured
 
@@ -172,29 +151,24 @@ class Owners:
 
     def add(self, key: str, size: int, nodes: dict[str, NodeUsage]) -> None:
         """Count one key."""
-        path = self.metadata.get(key)
-        if path is not None:
-            usage = nodes.setdefault(path, NodeUsage())
-            usage.metadata_keys += 1
-            usage.metadata_bytes += size
+        if key in self.metadata:
+            nodes.setdefault(self.metadata[key], NodeUsage()).add("metadata", size)
             return
-        prefix, owner = self._owner(key)
-        coords = owner.coords(key[len(prefix) :])
-        usage = nodes.setdefault(owner.path, NodeUsage())
-        if coords is None:
-            usage.other_keys += 1
-            usage.other_bytes += size
-        else:
-            usage.chunk_keys += 1
-            usage.chunk_bytes += size
-            usage.decoded_bytes += owner.chunk_bytes(coords)
+        prefix = next((key[:end] for end in _ends(key) if key[:end] in self.prefixes), "")
+        path, array = self.prefixes.get(prefix, (self.start, None))
+        usage, coords = nodes.setdefault(path, NodeUsage()), None
+        if array is not None:
+            coords = array.encoding.coords(key[len(prefix) :], len(array.model.shape))
+        usage.add("other" if coords is None else "chunk", size)
+        if array is not None and coords is not None:
+            usage.decoded_bytes += _decoded_bytes(array, coords)
 
-    def _owner(self, key: str) -> tuple[str, Owner]:
-        for end in _ends(key):
-            found = self.prefixes.get(key[:end])
-            if found is not None:
-                return key[:end], found
-        return "", Owner(self.start)
+
+def _decoded_bytes(array: BoundArray, coords: tuple[int, ...]) -> int:
+    """Return the bytes of a chunk or shard in memory; 0 where that is not known."""
+    inside = all(map(lt, coords, array.grid.shape))
+    known = not array.data_type.variable and not array.model.storage_transformers
+    return decoded_size(array, coords) if known and (inside or array.grid.regular) else 0
 
 
 def _ends(key: str) -> Iterator[int]:
@@ -206,38 +180,26 @@ def _ends(key: str) -> Iterator[int]:
 
 
 @dataclass(frozen=True)
-class ListKeys:
-    """The usage of the keys below a prefix, and of single keys."""
+class MeasureKeys:
+    """The usage of single keys, of those below a prefix, or of chunks that are not listed."""
 
     store: Store
-    prefix: str | None
-    keys: tuple[str, ...]
     owners: Owners
+    keys: tuple[str, ...] = ()
+    prefix: str | None = None
+    array: BoundArray | None = None
 
     def __call__(self) -> UsageReport:
         found: dict[str, NodeUsage] = {}
-        for start in range(0, len(self.keys), BATCH):
-            batch = self.keys[start : start + BATCH]
+        single = iter(self.keys)
+        if self.array is not None:
+            single = (key for _, key in probe_stored_keys(self.array))
+        while batch := [*islice(single, BATCH)]:
             for key, size in sizes(self.store, batch).items():
                 self.owners.add(key, size, found)
         if self.prefix is not None:
             for key, size in list_sizes(self.store, self.prefix):
                 self.owners.add(key, size, found)
-        return UsageReport(found)
-
-
-@dataclass(frozen=True)
-class ProbeChunks:
-    """The usage of an array whose chunks the store does not list."""
-
-    array: BoundArray
-    owners: Owners
-
-    def __call__(self) -> UsageReport:
-        found: dict[str, NodeUsage] = {}
-        for _, key in probe_stored_keys(self.array):
-            for each, size in sizes(self.array.store, [key]).items():
-                self.owners.add(each, size, found)
         return UsageReport(found)
 
 
@@ -261,13 +223,13 @@ class DiskUsage(UsageOptions, Job[UsageReport]):
 
         def tasks() -> Iterator[Task[UsageReport]]:
             keys, prefixes = _parts(start, node)
-            yield Task(task_id("keys"), ListKeys(store, None, tuple(keys), owners))
+            yield Task(task_id("keys"), MeasureKeys(store, owners, tuple(keys)))
             for prefix in prefixes:
-                work = ListKeys(store, prefix, (), owners.below(prefix))
+                work = MeasureKeys(store, owners.below(prefix), prefix=prefix)
                 yield Task(task_id(prefix), work, label=prefix)
             for array in hidden:
-                probing = ProbeChunks(array, owners.below(array.prefix))
-                yield Task(task_id("probe", array.prefix), probing, label=array.path)
+                work = MeasureKeys(store, owners.below(array.prefix), array=array)
+                yield Task(task_id("probe", array.prefix), work, label=array.path)
 
         return Plan(
             f"disk usage of {paths.show(path)} in {store!r}",
@@ -289,44 +251,31 @@ def _parts(start: Location, node: Node) -> tuple[list[str], list[str]]:
 
 def _owners(start: Location, root: Node, outcome: UsageReport, arrays: list[BoundArray]) -> Owners:
     """Return the owners of keys; note every node in the result, and arrays in the list."""
-    formats = _formats(start)
-    prefixes: dict[str, Owner] = {}
+    formats = formats_at(start)
+    prefixes: dict[str, tuple[str, BoundArray | None]] = {}
     metadata = dict.fromkeys(start.format.root_documents(), paths.show(start.path))
     for location, node in walk_nodes(start, root):
-        shown, own = paths.show(location.path), location.format
-        owner, usage = Owner(shown), NodeUsage()
+        shown, own, array = paths.show(location.path), location.format, None
+        usage, prefix = NodeUsage(), own.chunk_prefix(location.path)
         if isinstance(node, Exception):
             usage.kind, outcome.errors[shown] = "unreadable", str(node)
         elif isinstance(node, ArrayModel):
             usage.kind = "array"
-            array = BoundArray(location.store, location.path, own.chunk_prefix(location.path), node)
+            bound = BoundArray(location.store, location.path, prefix, node)
             try:
-                owner = _array_owner(array, shown)
-                itemsize = 0 if array.data_type.variable else array.dtype.itemsize
+                _ = bound.encoding
+                itemsize = 0 if bound.data_type.variable else bound.dtype.itemsize
                 usage.logical_bytes = math.prod(node.shape) * itemsize
-                arrays.append(array)
+                arrays.append(bound)
+                array = bound
             except OmnizarrError as e:
                 outcome.errors[shown] = str(e)
-        for prefix in (own.listing(location.path), own.chunk_prefix(location.path)):
-            prefixes[prefix] = owner
+        prefixes[own.listing(location.path)] = prefixes[prefix] = shown, array
         for format in formats:
             keys = [*format.keys(location.path), consolidated.key(format, location.path)]
             metadata.update({key: shown for key in keys if key is not None})
         outcome.nodes[shown] = usage
     return Owners(prefixes, metadata, paths.show(start.path))
-
-
-def _array_owner(array: BoundArray, path: str) -> Owner:
-    fixed = not array.data_type.variable and not array.model.storage_transformers
-    itemsize = array.dtype.itemsize if fixed else 0
-    return Owner(path, len(array.model.shape), array.encoding, array.grid, itemsize)
-
-
-def _formats(start: Location) -> list[Format]:
-    """Return the formats with metadata there: a conversion in place leaves those of the old."""
-    probe = Probe(start.path)
-    found = probe.formats(fetch_probe(start.store, probe), [])
-    return [start.format, *(f for f in found if type(f) is not type(start.format))]
 
 
 @takes(UsageArguments)

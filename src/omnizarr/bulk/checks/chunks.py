@@ -9,25 +9,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter, lt
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from omnizarr.bulk.checks.findings import Coords, Finding, Kind, Level, VerifyReport
-from omnizarr.bulk.checks.shards import (
-    BATCH_BYTES,
-    InnerRange,
-    batches,
-    check_range,
-    inner_coords_of,
-    is_sound,
-    overlaps,
-)
 from omnizarr.bulk.options import Depth
 from omnizarr.errors import ChunkError, OmnizarrError, StoreError, error_context
 from omnizarr.extension import (
@@ -58,6 +49,9 @@ RUN_BYTES = 2**21  # of chunks that the kernel decodes with one call
 SLAB_BYTES = 2**24  # of a shard that the kernel decodes with one call
 MISSING_MESSAGE = "is missing and reads as the fill value"
 DELETED = "was deleted while it was being checked"
+BATCH_BYTES = 2**24  # of chunks that are read together
+InnerRange: TypeAlias = tuple[Coords, Range]  # an inner chunk and its bytes in the shard
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -240,7 +234,8 @@ class _Check:
             return
         if self.depth == "decode":
             values = self._decode_many(values)
-        for batch in self._batches(values):
+        guess = self._chunk_bytes
+        for batch in _batches(values, lambda v: guess if v.size is None else v.size):
             for value, data in self._fetch(batch):
                 try:
                     self._check_bytes(self.array.pipeline_at(value.coords), data)
@@ -304,20 +299,6 @@ class _Check:
             raise
         except Exception as e:  # codecs of any package may raise anything
             raise ChunkError(f"codec {name!r}: {e}", codec=name) from e
-
-    def _batches(self, values: Iterable[_Stored]) -> Iterator[list[_Stored]]:
-        """Yield values that are read together; one that is larger than a batch is alone."""
-        guess = self._chunk_bytes
-        batch, total = list[_Stored](), 0
-        for value in values:
-            size = guess if value.size is None else value.size
-            if batch and total + size > BATCH_BYTES:
-                yield batch
-                batch, total = [], 0
-            batch.append(value)
-            total += size
-        if batch:
-            yield batch
 
     def _fetch(self, batch: list[_Stored]) -> Iterator[tuple[_Stored, bytes]]:
         """Yield the values with their bytes; report those that cannot be read."""
@@ -435,7 +416,7 @@ class _Check:
         ranges = self._check_index(value, shards, axes, index, there, size)
         if self.depth == "present":
             return
-        for batch in batches(ranges):
+        for batch in _batches(ranges, lambda part: part[1].length or 0):
             self._check_inner(value, shards.inner, batch)
 
     def _check_index(
@@ -499,6 +480,20 @@ class _Check:
                 self._add(value.key, e, coords)
 
 
+def _batches(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield what is read together, `BATCH_BYTES` at a time; what is larger is alone."""
+    batch, total = list[T](), 0
+    for item in items:
+        nbytes = size(item)
+        if batch and total + nbytes > BATCH_BYTES:
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
+        total += nbytes
+    if batch:
+        yield batch
+
+
 def _unpacked(store: Any, key: str) -> Iterator[str]:
     """Yield the keys of the chunks in a stored value: several if a transformer packs them."""
     if not hasattr(store, "chunks_in"):
@@ -533,3 +528,70 @@ def _size(array: BoundArray, key: str) -> int | None:
     if size is None:
         raise StoreError("is listed, but has no readable value")
     return size
+
+
+# Shards
+
+
+def is_sound(entries: Index, shards: Shards, size: int | None) -> bool:
+    """Return True if all entries of an index lie inside the shard and none overlaps another.
+
+    This is the quick check of many entries at a time; False leaves it to a check of each.
+    """
+    if not len(entries):
+        return True
+    if entries.max() >= 2**62:
+        return False
+    layout = shards.layout
+    order = np.argsort(entries[:, 0], kind="stable")
+    start = entries[order, 0].astype(np.int64)
+    length = entries[order, 1].astype(np.int64)
+    end, low = start + length, 0 if layout.at_end else layout.index_size
+    high = None if size is None else size - (layout.index_size if layout.at_end else 0)
+    expected = shards.inner.encoded_size
+    return bool(
+        start[0] >= low
+        and (high is None or end.max() <= high)
+        and (expected is None or (length == expected).all())
+        and (start[1:] >= end[:-1]).all()
+    )
+
+
+def check_range(where: Range, shards: Shards, size: int | None) -> None:
+    """Raise if the byte range of an inner chunk is outside the data part of its shard."""
+    layout, end = shards.layout, where.start + (where.length or 0)
+    low = 0 if layout.at_end else layout.index_size
+    high = None if size is None else size - (layout.index_size if layout.at_end else 0)
+    if where.start < low or (high is not None and end > high):
+        raise ChunkError(
+            f"the index names bytes {where.start} to {end}, but chunks are in {low} to {high}"
+        )
+    expected = shards.inner.encoded_size
+    if expected is not None and where.length != expected:
+        raise ChunkError(f"has {where.length} bytes, expected {expected}")
+
+
+def overlaps(ranges: list[InnerRange]) -> Iterator[tuple[Coords, str]]:
+    """Yield inner chunks whose byte ranges overlap; equal chunks may share the same range."""
+    known: Coords = ()
+    end, last = 0, Range(0, 0)
+    for coords, where in sorted(ranges, key=lambda item: (item[1].start, item[1].length or 0)):
+        if where.start < end and where != last:
+            shared = f"bytes {where.start} to {min(end, where.start + (where.length or 0))}"
+            yield coords, f"the index gives it {shared}, which belong to chunk {known}"
+        if where.start + (where.length or 0) > end:
+            known, end, last = coords, where.start + (where.length or 0), where
+
+
+def inner_coords_of(
+    array: BoundArray, outer: Coords, shards: Shards, axes: Coords, number: int
+) -> Coords:
+    """Return the coordinates of an inner chunk in the array's grid of inner chunks."""
+    coords = [0] * len(axes)
+    origin = array.grid.origin(outer)
+    for axis, count, size in reversed(
+        [*zip(axes, shards.counts, shards.inner.spec.shape, strict=True)]
+    ):
+        number, inside = divmod(number, count)
+        coords[axis] = origin[axis] // size + inside
+    return tuple(coords)

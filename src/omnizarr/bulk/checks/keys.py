@@ -1,4 +1,4 @@
-"""The keys of a store as tasks: batches of stored chunks, missing chunks, and what else is there.
+"""The documents of a hierarchy, and the keys of its store as tasks that check them.
 
 The store is listed as a stream. A listing of a billion keys needs no more memory than one batch,
 and one bit for each chunk if missing chunks are reported.
@@ -16,30 +16,41 @@ from hashlib import blake2b
 import numpy as np
 
 from omnizarr.bulk.checks.chunks import CheckChunks, ReportMissing, inner_count, missing_chunk
-from omnizarr.bulk.checks.documents import Hierarchy
 from omnizarr.bulk.checks.findings import Coords, Finding, Kind, Level, VerifyReport
 from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import Depth
-from omnizarr.errors import OmnizarrError
+from omnizarr.bulk.source_keys import formats_at
+from omnizarr.errors import OmnizarrError, Problem
 from omnizarr.extension import (
     FOLDER,
     JOURNAL,
     MARKER,
     PARTIAL,
+    ArrayModel,
     BoundArray,
+    CheckedNode,
+    Format,
+    GroupModel,
     ListsEntries,
     LocalStore,
+    Location,
     Mark,
     Store,
+    can_list,
+    check_consolidated,
     chunk_counts,
+    consolidated,
     file_root,
+    interrupted,
     is_ours,
+    list_dir,
     list_prefix,
     list_sizes,
     missing_chunk_keys,
     paths,
     replaced,
     traits,
+    walk_checked,
 )
 from omnizarr.extension import NAME as LOCK
 
@@ -47,12 +58,148 @@ TASK_BYTES = 2**26  # of decoded chunks that a task checks, unless one chunk is 
 TASK_KEYS = 2048
 PROBED_KEYS = 256  # that a task asks for, of a store that cannot list them
 TASK_FINDINGS = 512
+EXTENSIONS = ("data_type", "fill_value", "chunk_grid", "chunk_key_encoding", "codecs", "storage_t")
 
 
 def chunk_bytes(array: BoundArray) -> int:
     """Return the bytes of the first chunk or shard of an array, decoded."""
     shape = array.grid.chunk_shape((0,) * len(array.grid.axes)) if all(array.grid.shape) else ()
     return max(1, math.prod(shape) * array.dtype.itemsize)
+
+
+class Hierarchy:
+    """The nodes below a location: their arrays, the keys of their metadata, and their problems."""
+
+    def __init__(self, start: Location, report: VerifyReport) -> None:
+        self.start, self.report = start, report
+        self.arrays: dict[str, BoundArray] = {}  # by the prefix of their chunk keys
+        self.unreadable: dict[str, BoundArray] = {}  # arrays whose chunks cannot be checked
+        self.unreadable_nodes: set[str] = set()  # prefixes of keys
+        self.metadata_keys: set[str] = set(start.format.root_documents())
+        # A conversion in place leaves the metadata of the old format beside the new.
+        self.formats = formats_at(start)
+        self._digest = blake2b(digest_size=20)
+
+    @property
+    def digest(self) -> str:
+        """A digest of all arrays."""
+        return self._digest.hexdigest()
+
+    def bound(self) -> Iterator[BoundArray]:
+        """Yield the arrays whose chunks can be checked."""
+        return iter(self.arrays.values())
+
+    def read(self) -> None:
+        """Check the metadata of all nodes, and bind the arrays."""
+        for format in self.formats:
+            own = format is self.start.format
+            nodes: set[str] = set()
+            groups: list[str] = []
+            for checked in walk_checked(Location(self.start.store, self.start.path, format)):
+                path = checked.location.path
+                if checked.node is not None:
+                    nodes.add(path)
+                if isinstance(checked.node, GroupModel):
+                    groups.append(path)
+                self._add_node(checked, own)
+            for group in groups:
+                self._check_consolidated(format, group, nodes)
+
+    def _add_node(self, checked: CheckedNode, own: bool) -> None:
+        location, node = checked.location, checked.node
+        for format in self.formats if own else (location.format,):
+            self.metadata_keys.update(format.keys(location.path))
+            if not isinstance(node, ArrayModel):
+                key = consolidated.key(format, location.path)
+                self.metadata_keys.update(() if key is None else (key,))
+        unknown = False
+        for problem in checked.problems:
+            kind: Kind = "metadata"
+            if own and isinstance(node, ArrayModel) and problem.field and _is_unknown(problem):
+                unknown, kind = True, "unsupported"
+                message = f"its chunks cannot be checked: {problem.message}"
+                problem = Problem(problem.key, problem.field, message)
+            self.report.add(Finding.of(problem, location.path, kind))
+        if own and isinstance(node, ArrayModel):
+            self.report.arrays += 1
+            self._digest.update(f"{location.path}\0{node!r}\0".encode("utf-8", "surrogatepass"))
+            self._bind(location, node, unknown or any(p.level == "error" for p in checked.problems))
+        elif own and isinstance(node, GroupModel):
+            self.report.groups += 1
+        elif own:
+            self.unreadable_nodes.add(location.format.chunk_prefix(location.path))
+
+    def _bind(self, location: Location, node: ArrayModel, reported: bool) -> None:
+        prefix = location.format.chunk_prefix(location.path)
+        array = BoundArray(location.store, location.path, prefix, node)
+        try:
+            array.check()
+            _ = array.encoding, array.chunk_store
+            if 0 not in array.grid.shape:
+                _ = array.first_pipeline
+        except OmnizarrError as e:
+            self.unreadable[prefix] = array
+            if not reported:
+                key = location.format.keys(location.path)[0]
+                problem = Problem(key, "", f"its chunks cannot be checked: {e}")
+                self.report.add(Finding.of(problem, location.path, "unsupported"))
+            return
+        self.arrays[prefix] = array
+        self.report.absent += math.prod(chunk_counts(array))
+
+    def _check_consolidated(self, format: Format, group: str, nodes: set[str]) -> None:
+        problems: list[Problem] = []
+        check_consolidated(self.start.store, format, group, nodes, problems)
+        for problem in problems:
+            self.report.add(Finding.of(problem, group, "stale-consolidated"))
+
+    def report_leftovers(self) -> None:
+        """Report what writers have left in the root of the store, or are still using."""
+        for staged in interrupted(self.start.store):
+            key = f"{FOLDER}/{staged.name}"
+            if staged.concerns(self.start.path):
+                path, message = paths.show(staged.path or ""), staged.message()
+                self.report.add(Finding(path, key, message, None, "error", "incomplete"))
+                continue
+            message = "is an unfinished node, or one that is being written; see omnizarr repair"
+            self._add_leftover(key, message)
+        if not can_list(self.start.store):
+            return
+        for prefix in list_dir(self.start.store, f"{JOURNAL}/")[1]:
+            message = (
+                "is the journal of a job that is running or was interrupted; the same call with"
+                " resume=True finishes the job, omnizarr repair removes the journal"
+            )
+            self._add_leftover(prefix.rstrip("/"), message)
+
+    def _add_leftover(self, key: str, message: str) -> None:
+        path = paths.show(self.start.path)
+        self.report.add(Finding(path, key, message, None, "warning", "leftover"))
+
+    def owner(self, key: str) -> BoundArray | None:
+        """Return the array that a key may be a chunk of: the innermost one that contains it."""
+        for prefix in _prefixes(key):
+            found = self.arrays.get(prefix) or self.unreadable.get(prefix)
+            if found is not None:
+                return found
+        return None
+
+    def is_unreadable(self, key: str) -> bool:
+        """Return True if a key is below a node that cannot be read."""
+        return not self.unreadable_nodes.isdisjoint(_prefixes(key))
+
+
+def _prefixes(key: str) -> Iterator[str]:
+    """Yield the prefixes that contain a key, the innermost first."""
+    end = len(key)
+    while end > 0:
+        end = key.rfind("/", 0, end)
+        yield key[: end + 1]
+
+
+def _is_unknown(problem: Problem) -> bool:
+    """Return True for an extension that is unknown here, or whose package is not installed."""
+    return problem.level == "warning" and problem.field.startswith(EXTENSIONS)
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,25 @@
 """The nodes of a hierarchy as another format has them, made from the stored ones when asked for.
 
-For every request the stored metadata are read again, so that a change is noticed at once. What was
-made from them is remembered with them, or with a digest of all that was read for it.
+For every request the stored metadata are read again, so that a change is noticed at once. Arrays
+are remembered with their metadata. Chunks keep their stored bytes where the other format can
+describe them; chunks inside shards are chunks of their own where it has no shards. Others are
+decoded and encoded again, one at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from hashlib import blake2b
-from typing import TypeVar
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from omnizarr import registry
-from omnizarr.bulk.adaptation import Options, adapt_array
-from omnizarr.bulk.view_as.chunks import ViewedArray, unpacked
+from omnizarr.bulk.adaptation import Adaptation, Options, adapt_array
+from omnizarr.bulk.transfer import Transfer, recode
 from omnizarr.errors import (
     CannotExpress,
     InvalidMetadata,
@@ -29,46 +34,190 @@ from omnizarr.extension import (
     Documents,
     Format,
     GroupModel,
+    IndexedShards,
     Location,
+    Named,
     Node,
+    Range,
+    ShardingIndexed,
     Store,
-    WrapperStore,
+    bind_codec,
     can_list,
+    chunk_context,
     consolidated,
+    encoded_chunk,
+    engine,
     find_node,
     get_existing,
+    get_many,
+    key_digest,
     paths,
-    traits,
+    sizes,
+    stored_key,
+    stored_keys,
     walk_nodes,
 )
 
 # Conventions are above this module in the layers, so OME-Zarr is found by its registered name.
 registry.register("integration", "ome-view", "omnizarr.conventions.ome.migrate:for_view")
 
-MAX_CACHED = 256  # arrays, and nodes whose metadata are
+MAX_CACHED = 256  # arrays
 MAX_DOCUMENT = 2**16  # bytes of the stored metadata of such an array
-MAX_MADE = 2**24  # bytes of the metadata of all such nodes
-T = TypeVar("T")
+Coords: TypeAlias = tuple[int, ...]
 
 
-class Recorder(WrapperStore):
-    """A store that takes a digest of everything that is read from it."""
+def unpacked(array: BoundArray) -> BoundArray:
+    """Return an array without shards whose chunks are those inside the shards of another one.
 
-    def __init__(self, inner: Store) -> None:
-        super().__init__(inner, read_only=True)
-        self._digest = blake2b(digest_size=16)
-        # Which keys are read, and how they are understood, depends on these.
-        below = traits(inner)
-        self.traits = replace(self.traits, low_latency=below.low_latency, separator=below.separator)
+    It is the array itself if it has no shards, or if their chunks cannot be had byte for byte:
+    because the axes are transposed before, the shards differ in size or are compressed once more.
+    """
+    if array.model.storage_transformers:
+        model = array.model.with_(storage_transformers=())
+        array = BoundArray(array.chunk_store, array.path, array.prefix, model)
+    while _is_plainly_sharded(array):
+        array = _without_shards(array)
+    return array
 
-    def _call(self, operation: str, keys: Sequence[str], run: Callable[[], T]) -> T:
-        found = run()
-        self._digest.update(repr((operation, keys, found)).encode("utf-8", "surrogatepass"))
+
+def _is_plainly_sharded(array: BoundArray) -> bool:
+    codecs = array.model.codecs
+    plain = len(codecs) == 1 and codecs[0].name == ShardingIndexed.name
+    return plain and array.grid.regular is not None and bool(array.model.shape)
+
+
+def _without_shards(array: BoundArray) -> BoundArray:
+    """Return the array of the chunks in shards that no other codec has changed."""
+    codec: Any = bind_codec(array.model.codecs[0], "codecs[0]")
+    shards: Any = array.first_pipeline.array_bytes
+    store = IndexedShards.of_layout(array.store, array.prefix, array.encoding, shards.layout)
+    grid = Named("regular", {"chunk_shape": list(codec.chunk_shape)})
+    model = array.model.with_(chunk_grid=grid, codecs=codec.codecs)
+    return BoundArray(store, array.path, array.prefix, model)
+
+
+class ViewedArray:
+    """An array in another format, whose chunks come from the array that is stored."""
+
+    def __init__(self, adaptation: Adaptation, stored: Store, path: str, format: Format) -> None:
+        self.stored = stored  # below all shards
+        self.model = adaptation.model
+        self.source = adaptation.source
+        prefix = format.chunk_prefix(path)
+        self.target = BoundArray(self.source.store, path, prefix, self.model)
+        changed = adaptation.changed
+        self._transfer = Transfer(self.source, self.target, adaptation.method, changed, check=False)
+        # True if the stored bytes are those of the view.
+        self.keeps_bytes = self._transfer.method == "copy" and not any(changed)
+        # True if missing chunks are made, since the fill value of the view is another.
+        self.fills = adaptation.fills
+
+    def coords(self, key: str) -> Coords | None:
+        """Return the coordinates of the chunk at a key of the view, or None if it is none."""
+        inside = key[len(self.target.prefix) :]
+        coords = self.target.encoding.coords(inside, len(self.model.shape))
+        counts = self.target.grid.shape
+        if coords is None or not all(c < n for c, n in zip(coords, counts, strict=True)):
+            return None
+        return coords
+
+    @cached_property
+    def description(self) -> str:
+        """A digest of all that decides how the stored bytes become those of the view."""
+        return key_digest(repr(self.source.model), repr(self.model), self.source.prefix)
+
+    @cached_property
+    def memory_needed(self) -> int:
+        """About how many bytes making a chunk needs: its values and their encodings."""
+        sizes = (math.prod(int(a.size(0)) for a in b.grid.axes) for b in (self.source, self.target))
+        return 3 * max(sizes) * self.target.dtype.itemsize
+
+    @property
+    def is_partial(self) -> bool:
+        """True if a stored value may have some chunks and lack others."""
+        return self.source.chunk_store is not self.stored
+
+    def direct_key(self, coords: Coords) -> str | None:
+        """Return the only key whose stored bytes are those of a chunk, or None."""
+        source = self.source
+        direct = self.keeps_bytes and source.chunk_store is self.stored
+        return source.key(coords) if direct and not source.encoding.other_keys(coords) else None
+
+    # Bytes
+
+    def get(self, coords: Coords, parts: Sequence[Range | None]) -> list[bytes | None]:
+        """Return parts of a chunk, each None if the chunk is missing; it is encoded once."""
+        if self.keeps_bytes:
+            found = self._stored(coords, parts)
+            if not self.fills or None not in found:
+                return found
+        data = self._encoded(coords)
+        if data is None:
+            return [None] * len(parts)
+        return [data if part is None else part.of(data) for part in parts]
+
+    def _stored(self, coords: Coords, parts: Sequence[Range | None]) -> list[bytes | None]:
+        source = self.source
+        found = get_many(source.chunk_store, [(source.key(coords), part) for part in parts])
+        for other in source.encoding.other_keys(coords):
+            if found and found[0] is None:
+                key = source.prefix + other
+                found = get_many(source.chunk_store, [(key, part) for part in parts])
         return found
 
-    def digest(self) -> bytes:
-        """Return a digest of all requests so far, and of what they returned."""
-        return self._digest.digest()
+    def _encoded(self, coords: Coords) -> bytes | None:
+        """Return the bytes of a chunk as the view has them, or None if it is missing."""
+        if self._transfer.method == "copy":
+            stored = encoded_chunk(self.source, coords)
+            if stored is not None:
+                return bytes(recode(self._transfer, coords, stored))
+        copies = self._transfer.method == "copy"
+        chunk = None if copies else engine.read_chunk(self.source, coords)
+        if chunk is None and self.fills:
+            chunk = np.full(self.target.grid.chunk_shape(coords), self.source.fill)
+        if chunk is None:
+            return None
+        with chunk_context("read", self.target, coords):
+            values = np.asarray(chunk, self.target.dtype)
+            return bytes(self.target.pipeline_at(coords).encode(values))
+
+    # Sizes and generations
+
+    def sizes(self, several: Iterable[Coords]) -> dict[Coords, int]:
+        """Return the bytes of existing chunks; those that are encoded again are encoded for it."""
+        wanted = list(several)
+        if self.keeps_bytes:
+            keys = {self.source.key(coords): coords for coords in wanted}
+            known = sizes(self.source.chunk_store, keys)
+            found = {keys[key]: size for key, size in known.items()}
+            wanted = [c for c in wanted if c not in found]
+            if not self.fills:
+                wanted = [c for c in wanted if self.source.encoding.other_keys(c)]
+        else:
+            found = {}
+        for coords in wanted:
+            [data] = self.get(coords, [None])
+            if data is not None:
+                found[coords] = len(data)
+        return found
+
+    def stored_keys(self, coords: Coords) -> list[str]:
+        """Return the keys of the stored values that a chunk is made from, some of which may exist.
+
+        A shard is the value of its chunks.
+        """
+        source = self.source
+        ends = source.encoding.key(coords), *source.encoding.other_keys(coords)
+        keys = (stored_key(source.chunk_store, source.prefix + end) for end in ends)
+        return list(dict.fromkeys(keys))
+
+    # Listing
+
+    def list_chunks(self) -> Iterator[Coords]:
+        """Yield the coordinates of all chunks that exist."""
+        if self.fills:
+            return np.ndindex(self.target.grid.shape)
+        return (coords for coords, _ in stored_keys(self.source))
 
 
 @dataclass
@@ -83,20 +232,14 @@ class Nodes:
     goal: Format
     _start: Location | None = None
     _arrays: dict[str, tuple[Documents, ViewedArray]] = field(default_factory=dict)
-    _made: dict[tuple[str, str], tuple[bytes, Documents]] = field(default_factory=dict)
-    _size: int = 0  # bytes that were made since nothing was remembered
 
     def open(self) -> Location:
         """Detect the format of the hierarchy, and return the location of its root."""
-        location = self._detect(self.store)
+        location, _ = find_node(self.store, self.path, read_only=True, use_consolidated=None)
         known = self._start
         if known is None or type(known.format) is not type(location.format):
             self._arrays = {}
         self._start, self.path = location, location.path
-        return location
-
-    def _detect(self, store: Store) -> Location:
-        location, _ = find_node(store, self.path, read_only=True, use_consolidated=None)
         return location
 
     # Metadata
@@ -107,27 +250,22 @@ class Nodes:
         Those of a group have consolidated metadata if `consolidate` says so. Raise if the node
         cannot be read, or if the other format cannot express it.
         """
-        recorder = Recorder(self.store)
-        found = self._find(recorder, path)
+        found = self._find(path)
         if found is None:
             return {}
         location, node = found
         consolidate = consolidate and isinstance(node, GroupModel)
         below = self._below(location, node) if consolidate else None
         nodes = self._translate(location, below or {path: node})
-
-        def make() -> Documents:
-            shown, documents = self._shown(location, path, nodes[path])
-            if below is not None and isinstance(shown, GroupModel):
-                documents |= self._consolidated(location, path, shown, nodes)
-            return documents
-
-        return self._remember(("all" if consolidate else "own", path), recorder, make)
+        shown, documents = self._shown(location, path, nodes[path])
+        if below is not None and isinstance(shown, GroupModel):
+            documents |= self._consolidated(location, path, shown, nodes)
+        return documents
 
     def kind(self, path: str) -> str | None:
         """Return "array" or "group"; None where no node is, or only one that cannot be shown."""
         with suppress(OmnizarrError):
-            found = self._find(self.store, path)
+            found = self._find(path)
             if found is not None:
                 location, node = found
                 self._shown(location, path, self._translate(location, {path: node})[path])
@@ -136,8 +274,7 @@ class Nodes:
 
     def members(self, path: str) -> Mapping[str, str]:
         """Return the names and kinds of those members of a group that the other format can have."""
-        recorder = Recorder(self.store)
-        found = self._find(recorder, path)
+        found = self._find(path)
         if found is None or not isinstance(found[1], GroupModel):
             return {}
         location, _ = found
@@ -146,36 +283,17 @@ class Nodes:
             for name, child in sorted(location.children().items())
             if not isinstance(child, Exception)
         }
-        nodes = self._translate(location, children)
+        members: dict[str, str] = {}
+        for each, node in self._translate(location, children).items():
+            with suppress(OmnizarrError):
+                shown, _ = self._shown(location.at(paths.join(self.path, each)), each, node)
+                members[paths.name(each)] = shown.kind
+        return members
 
-        def make() -> Documents:
-            shown = ((p, self._shown_or_none(location, p, node)) for p, node in nodes.items())
-            return {paths.name(p): node.kind.encode() for p, node in shown if node is not None}
-
-        made = self._remember(("members", path), recorder, make)
-        return {name: kind.decode() for name, kind in made.items()}
-
-    def _remember(
-        self, what: tuple[str, str], recorder: Recorder, make: Callable[[], Documents]
-    ) -> Documents:
-        """Return what `make` returns, or has returned when the same was read from the store."""
-        digest = recorder.digest()
-        known = self._made.get(what)
-        if known is not None and known[0] == digest:
-            return known[1]
-        found = make()
-        size = sum(map(len, found.values()))
-        self._size += size
-        if self._size > MAX_MADE or len(self._made) >= MAX_CACHED:
-            self._made, self._size = {}, size
-        if size <= MAX_MADE:
-            self._made[what] = digest, found
-        return found
-
-    def _find(self, store: Store, path: str) -> tuple[Location, Node] | None:
+    def _find(self, path: str) -> tuple[Location, Node] | None:
         """Return the node that is stored, or None if there is none; raise if it cannot be read."""
         try:
-            start = self._detect(store)
+            start = self.open()
         except NodeNotFound:  # all of it was erased
             return None
         location = start.child(path)
@@ -269,15 +387,9 @@ class Nodes:
         if not same:
             source = unpacked(source)
         adapted = adapt_array(source, self.goal, options)
+        if adapted.method == "values":
+            raise CannotExpress(f"its chunks would be cut anew ({adapted.reason}); convert it")
         return ViewedArray(adapted, location.store, path, self.goal)
-
-    def _shown_or_none(
-        self, location: Location, path: str, node: Node | OmnizarrError
-    ) -> Node | None:
-        try:
-            return self._shown(location.at(paths.join(self.path, path)), path, node)[0]
-        except OmnizarrError:
-            return None
 
     def _consolidated(
         self,
@@ -305,15 +417,22 @@ class Nodes:
 
     # Arrays
 
-    def array(self, key: str) -> ViewedArray | None:
+    def array(self, key: str, checked: set[ViewedArray] | None = None) -> ViewedArray | None:
         """Return the array that has a chunk at a key of the view, or None if there is none.
 
-        Raise if it cannot be read, or if the other format cannot express it.
+        Raise if it cannot be read, or if the other format cannot express it. One in `checked` was
+        just found; others that are found are added.
         """
-        known = self.known(key)
-        if known is not None and get_existing(self.store, known[0]) == known[1]:
-            return known[2]
+        seen = set[ViewedArray]() if checked is None else checked
         start = self._start or self.open()
+        for path in paths.ancestors(key):
+            known = self._arrays.get(path)
+            if known is None:
+                continue
+            documents, array = known
+            if array in seen or get_existing(self.store, self._keys(start, path)) == documents:
+                seen.add(array)
+                return array
         above = paths.ancestors(key)
         found, documents = self._search(start, above)
         if found is None:
@@ -335,24 +454,8 @@ class Nodes:
             self._arrays[path] = documents, array
         return array
 
-    def known(self, key: str) -> tuple[list[str], Documents, ViewedArray] | None:
-        """Return the array of a key if it is remembered, with the keys of its metadata and them.
-
-        It is right if the metadata are still the same.
-        """
-        start, arrays = self._start, self._arrays
-        for path in paths.ancestors(key) if start is not None else ():
-            found = arrays.get(path)
-            if start is not None and found is not None:
-                return self._keys(start, path), *found
-        return None
-
     def _keys(self, start: Location, path: str) -> list[str]:
         return [*start.format.keys(start.child(path).path)]
-
-    def _stored(self, start: Location, several: Iterable[str]) -> dict[str, bytes]:
-        keys = [key for path in several for key in self._keys(start, path)]
-        return get_existing(self.store, dict.fromkeys(keys))
 
     def _search(
         self, start: Location, above: list[str]
@@ -361,7 +464,8 @@ class Nodes:
         possible = [
             path for path in above if start.child(path).path == paths.join(start.path, path)
         ]
-        documents = self._stored(start, possible)
+        keys = dict.fromkeys(key for path in possible for key in self._keys(start, path))
+        documents = get_existing(self.store, keys)
         failure: OmnizarrError | None = None
         for path in reversed(possible):
             location = start.child(path)

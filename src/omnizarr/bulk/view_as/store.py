@@ -8,8 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
-from omnizarr.bulk.view_as.chunks import Coords, ViewedArray
-from omnizarr.bulk.view_as.nodes import Nodes
+from omnizarr.bulk.view_as.nodes import Coords, Nodes, ViewedArray
 from omnizarr.errors import InvalidArgument
 from omnizarr.extension import (
     Bytes,
@@ -25,7 +24,6 @@ from omnizarr.extension import (
     check_writable,
     consolidated,
     get_many,
-    has_low_latency,
     one_level,
     paths,
     resolve_store_path,
@@ -36,7 +34,6 @@ from omnizarr.extension import (
 
 Names: TypeAlias = list[str]  # inside the class `list` is a method
 Values: TypeAlias = list[bytes | None]
-Requests: TypeAlias = list[tuple[str, Range | None]]
 Numbers: TypeAlias = list[int]
 
 
@@ -119,52 +116,31 @@ class ViewStore(Closeable):
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
         asked = [(check_key(key), part) for key, part in requests]
-        found: dict[int, bytes | None] = {}
-        if not has_low_latency(self.inner):
-            found = self._get_with_metadata(asked)
         parts: dict[str, Numbers] = {}
         for number, (key, _) in enumerate(asked):
-            if number not in found:
-                parts.setdefault(key, []).append(number)
-        for key, numbers in parts.items():
-            values = self._get_parts(key, [asked[number][1] for number in numbers])
-            found.update(zip(numbers, values, strict=True))
-        return [found[number] for number in sorted(found)]
-
-    def _get_parts(self, key: str, parts: Sequence[Range | None]) -> Values:
-        """Return parts of one value, which is made once."""
-        if self._is_metadata(key):
-            data = self._metadata(key)
-            return [data if data is None or part is None else part.of(data) for part in parts]
-        chunk = self._chunk(key)
-        return [None] * len(parts) if chunk is None else chunk[0].get(chunk[1], parts)
-
-    def _get_with_metadata(self, asked: Requests) -> dict[int, bytes | None]:
-        """Return stored chunks of remembered arrays, fetched together with the metadata of these.
-
-        Those of an array whose metadata have changed are left out.
-        """
-        requests: dict[tuple[str, Range | None], None] = {}
-        wanted: dict[int, tuple[str, Mapping[str, bytes], Names]] = {}
-        made: set[int] = set()  # of chunks that are made if they are missing
-        for number, (key, part) in enumerate(asked):
-            known = None if self._is_metadata(key) else self._nodes.known(key)
-            coords = None if known is None else known[2].coords(key)
-            if known is None or coords is None or (at := known[2].direct_key(coords)) is None:
-                continue
-            wanted[number] = at, known[1], known[0]
-            if known[2].fills:
-                made.add(number)
-            requests |= dict.fromkeys([(at, part), *((name, None) for name in known[0])])
-        values = get_many(self.inner, [*requests]) if requests else ()
-        fetched = dict(zip(requests, values, strict=True))
+            parts.setdefault(key, []).append(number)
         found: dict[int, bytes | None] = {}
-        for number, (at, documents, names) in wanted.items():
-            if all(fetched[name, None] == documents.get(name) for name in names):
-                value = fetched[at, asked[number][1]]
-                if value is not None or number not in made:
-                    found[number] = value
-        return found
+        checked: set[ViewedArray] = set()
+        direct: dict[int, str] = {}  # keys whose stored bytes are those of the view
+        for key, numbers in parts.items():
+            if self._is_metadata(key):
+                data = self._metadata(key)
+                several = [asked[number][1] for number in numbers]
+                values = [data if not data or part is None else part.of(data) for part in several]
+                found.update(zip(numbers, values, strict=True))
+                continue
+            chunk = self._chunk(key, checked)
+            at = None if chunk is None or chunk[0].fills else chunk[0].direct_key(chunk[1])
+            if at is not None:
+                direct |= dict.fromkeys(numbers, at)
+                continue
+            values = [None] * len(numbers)
+            if chunk is not None:
+                values = chunk[0].get(chunk[1], [asked[number][1] for number in numbers])
+            found.update(zip(numbers, values, strict=True))
+        stored = get_many(self.inner, [(at, asked[number][1]) for number, at in direct.items()])
+        found.update(zip(direct, stored, strict=True))
+        return [found[number] for number in range(len(asked))]
 
     def _is_metadata(self, key: str) -> bool:
         path = key.rpartition("/")[0]
@@ -173,9 +149,14 @@ class ViewStore(Closeable):
     def _metadata(self, key: str) -> bytes | None:
         return self._nodes.documents(key.rpartition("/")[0]).get(key)
 
-    def _chunk(self, key: str) -> tuple[ViewedArray, Coords] | None:
-        """Return the array and coordinates of a chunk, or None for any other key."""
-        array = self._nodes.array(key)
+    def _chunk(
+        self, key: str, checked: set[ViewedArray] | None = None
+    ) -> tuple[ViewedArray, Coords] | None:
+        """Return the array and coordinates of a chunk, or None for any other key.
+
+        Arrays in `checked` were found for the same request: their metadata are not read again.
+        """
+        array = self._nodes.array(key, checked)
         coords = None if array is None else array.coords(key)
         return None if array is None or coords is None else (array, coords)
 

@@ -1,4 +1,4 @@
-"""Write OME-Zarr images, labels and plates; the pyramid of an image is built in one pass."""
+"""Write OME-Zarr images, labels and plates, with their pyramids."""
 
 from __future__ import annotations
 
