@@ -105,7 +105,7 @@ class Client:
         found = self.status()
         if found in (200, 206) and found in statuses:
             return ANSWERED
-        return REFUSED if found in (*statuses, 0, 429, 503) else f"{WRONG}: {found}"
+        return REFUSED if found in (*statuses, 0, 503) else f"{WRONG}: {found}"
 
 
 def huge_selection(client: Client) -> str:
@@ -141,7 +141,7 @@ def large_answer(client: Client) -> str:
         ["/api/values?path=data&select=0:2000,0:4096",
          "/api/values?path=time&select=0:50000&decode=time",
          "/api/values?path=text&select=0:5000", "/api/members", "/api/node?path=data",
-         "/api/chunks?path=data", "/v2/data/.zarray", "/store/data/c/1/1", "/store/data/?list"]
+         "/api/chunks?path=data", "/v2/data/.zarray", "/store/data/c/1/1"]
     )  # fmt: skip
     client.send(target)
     return client.expect(200)
@@ -182,7 +182,7 @@ def deep_path(client: Client) -> str:
     client.send(
         client.rng.choice(["/store/", "/v3/", "/api/members?path=", "/api/values?path="]) + path
     )
-    return client.expect(400, 404, 414, 431)
+    return client.expect(400, 404)
 
 
 def odd_method(client: Client) -> str:
@@ -202,7 +202,7 @@ def noise(client: Client) -> str:
 def many_ranges(client: Client) -> str:
     spans = ",".join(f"{n}-{n + 1}" for n in range(0, client.rng.choice([10, 100, 2000]) * 3, 3))
     client.send("/store/data/c/1/1", f"Range: bytes={spans}")
-    return client.expect(206, 416, 431, 400)
+    return client.expect(200, 400)
 
 
 KINDS: dict[str, Callable[[Client], str]] = {

@@ -122,15 +122,6 @@ def test_stored_keys_of_each_are_below_its_path(client: httpx.Client, lake: Path
     np.testing.assert_array_equal(oz.open(f"{client.base_url}store/more/d.zip")["x/t"][:], DATA)
 
 
-def test_listings_show_hierarchies_and_what_is_in_them(client: httpx.Client) -> None:
-    found = client.get("store/?list").json()
-    assert found == {"prefix": "", "keys": [], "prefixes": ["a.zarr/", "empty/", "more/"]}
-    found = client.get("store/more/?list").json()
-    assert (found["keys"], found["prefixes"]) == (["d.zip"], ["b.zarr/", "c.n5/"])
-    found = client.get("store/more/b.zarr/t/?list").json()
-    assert (found["prefix"], ".zarray" in found["keys"]) == ("more/b.zarr/t/", True)
-
-
 @pytest.mark.parametrize("key", ["notes.txt", "more/key", "more", "empty/x", "none/zarr.json"])
 @pytest.mark.parametrize("start", ["store", "v2", "v3"])
 def test_other_files_of_the_folder_are_not_served(
@@ -179,7 +170,6 @@ def test_links_out_of_the_folder_are_listed_and_not_followed(tmp_path: Path) -> 
             assert client.get("api/values", params=params).status_code == 404
         assert client.get("store/out/beside/file").status_code == 404
         assert client.get("api/members", params={"path": "out/beside"}).status_code == 404
-        assert client.get("store/?list").json()["prefixes"] == ["a.zarr/", "again.zarr/", "more/"]
         assert client.get("v3/again.zarr/zarr.json").status_code == 200
 
 
@@ -237,7 +227,6 @@ def test_links_in_a_hierarchy_do_not_lead_out_of_it(tmp_path: Path) -> None:
                 for route in ("node", "values", "members"):
                     params = {"path": f"{start}member", **everything}
                     assert client.get(f"api/{route}", params=params).status_code == status
-                assert client.get(f"store/{start}member/?list").status_code == status
                 found = {m["name"]: m["kind"] for m in _members(client, start.rstrip("/"))}
                 member = "array" if follow else "error"
                 assert found == {**dict.fromkeys((*inside, *closed), "array"), "member": member}

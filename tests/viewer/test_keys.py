@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import email
-import email.policy
 import json
 import os
 import re
@@ -25,8 +23,7 @@ from omnizarr.errors import StoreError
 from omnizarr.stores import LocalStore, MemoryStore, Range
 from omnizarr.stores.wrappers import PrefixStore
 from omnizarr.viewer import etags, keys
-from omnizarr.viewer.access import ServerLimits
-from omnizarr.viewer.sharing import FairShare
+from omnizarr.viewer.access import FairShare, ServerLimits
 from tests.bulk.view_as.cases import SOURCES
 from tests.viewer.conftest import client_of, raw_get
 
@@ -103,69 +100,27 @@ specs = st.one_of(
 )
 
 
-def _spans(listed: list[str], size: int) -> list[range] | None:
-    """Return what each range selects by the letter of RFC 9110, None for an invalid list."""
-    found = []
-    for spec in filter(None, listed):
-        first, last = spec.split("-")
-        if first and last and int(last) < int(first):
-            return None
-        if first:
-            found.append(range(int(first), min(size, int(last) + 1) if last else size))
-        else:
-            found.append(range(max(0, size - int(last)), size))
-    return found
-
-
-def _parts(answer: httpx.Response) -> list[tuple[int, int, int, bytes]]:
-    """Return start, stop, total and bytes of each part of a partial answer."""
-    place = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
-    kind = answer.headers["content-type"]
-    if not kind.startswith("multipart/byteranges"):
-        match = place.fullmatch(answer.headers["content-range"])
-        assert match is not None
-        return [(int(match[1]), int(match[2]) + 1, int(match[3]), answer.content)]
-    boundary = kind.partition("boundary=")[2].encode()
-    found = []
-    *pieces, end = answer.content.split(b"--" + boundary)
-    assert end == b"--\r\n"
-    for piece in pieces[1:]:
-        head, _, body = piece.removeprefix(b"\r\n").partition(b"\r\n\r\n")
-        headers = email.message_from_bytes(head, policy=email.policy.HTTP)
-        match = place.fullmatch(headers["content-range"])
-        assert match is not None
-        found.append((int(match[1]), int(match[2]) + 1, int(match[3]), body.removesuffix(b"\r\n")))
-    return found
-
-
 @quiet
-@given(key=st.sampled_from([*VALUES]), listed=st.lists(specs, min_size=1, max_size=6))
-def test_ranges_are_the_bytes_that_were_asked_for(
-    client: httpx.Client, key: str, listed: list[str]
+@given(key=st.sampled_from([*VALUES]), spec=specs)
+def test_a_range_has_the_bytes_that_were_asked_for(
+    client: httpx.Client, key: str, spec: str
 ) -> None:
     value = VALUES[key]
-    answer = client.get(f"store/{key}", headers={"range": f"bytes={','.join(listed)}"})
-    spans = _spans(listed, len(value))
-    wanted = {n for span in spans or () for n in (span if len(span) < 2000 else ())}
-    if not spans:
+    answer = client.get(f"store/{key}", headers={"range": f"bytes={spec}"})
+    first, _, last = spec.partition("-")
+    start = int(first) if first else max(0, len(value) - int(last or 0))
+    stop = min(int(last) + 1, len(value)) if first and last else len(value)
+    if not spec or (first and last and int(last) < int(first)):
         assert (answer.status_code, answer.content) == (200, value)
-    elif not value and any(s.startswith("-") and s != "-0" for s in listed):
+    elif not value and not first and int(last):
         assert answer.status_code in (200, 416)
-    elif not any(map(len, spans)):
+    elif start >= stop:
         assert answer.status_code == 416
         assert answer.headers["content-range"] == f"bytes */{len(value)}"
         assert "error" in answer.json()
     else:
-        assert answer.status_code == 206
-        parts = _parts(answer)
-        for start, stop, total, body in parts:
-            assert total == len(value)
-            assert body == value[start:stop]
-        sent = [range(start, stop) for start, stop, _, _ in parts]
-        assert all(not set(a) & {b.start} for a in sent for b in sent if a is not b)  # no overlap
-        assert all(any(s.start in p and s[-1] in p for p in sent) for s in spans if s)
-        assert sum(map(len, sent)) <= sum(map(len, spans))
-        assert all(any(n in p for p in sent) for n in wanted)
+        assert (answer.status_code, answer.content) == (206, value[start:stop])
+        assert answer.headers["content-range"] == f"bytes {start}-{stop - 1}/{len(value)}"
 
 
 @pytest.mark.parametrize(
@@ -173,18 +128,12 @@ def test_ranges_are_the_bytes_that_were_asked_for(
     [
         *("bytes", "bytes=", "bytes=a-b", "bytes=1", "bytes=--1", "bytes=1-2-3", "items=0-1"),
         *("bytes=0x1-2", "bytes=1-2;3-4", "bytes=" + 400 * "9" + "-", "bytes=-", "bytes= -"),
-        "=0-1",
+        *("=0-1", "bytes=0-1,4-5"),
     ],
 )
 def test_a_header_that_is_no_range_is_ignored(client: httpx.Client, header: str) -> None:
     answer = client.get("store/small", headers={"range": header})
     assert (answer.status_code, answer.content) == (200, VALUES["small"])
-
-
-@pytest.mark.parametrize("count", [etags.MAX_RANGES + 1, 1500])
-def test_too_many_ranges_are_refused(client: httpx.Client, count: int) -> None:
-    header = "bytes=" + ",".join(f"{2 * n}-{2 * n}" for n in range(count))
-    assert client.get("store/a/b/large", headers={"range": header}).status_code == 416
 
 
 def test_a_range_beyond_any_size_ends_with_the_value(client: httpx.Client) -> None:
@@ -364,30 +313,8 @@ def test_an_encoded_key_is_decoded_once(tmp_path: Path) -> None:
             assert (status, body) == (200, name.encode())
 
 
-def test_listings_show_names_but_not_our_own(tmp_path: Path) -> None:
-    store = _fill(LocalStore(tmp_path / "a.zarr"))
-    (store.root / "a" / ".__omnizarr_lock__x").write_bytes(b"")
-    with client_of(store) as client:
-        found = client.get("store/?list").json()
-        assert found == {
-            "prefix": "",
-            "keys": ["empty", "one", "small", "zarr.json"],
-            "prefixes": ["a/"],
-        }
-        below = client.get("store/a/?list").json()
-        assert (below["keys"], below["prefixes"]) == ([], ["b/"])
-        assert client.get("store/a/").status_code == 404
-        assert client.get("store/none/?list").json()["keys"] == []
-        assert client.get("v2/?list").json()["keys"] == [".zgroup", ".zmetadata"]
-    with client_of(store, listing=False) as client:
-        assert client.get("store/?list").status_code == 403
-        assert client.get("store/small").status_code == 200
-    with client_of(_fill(Plain())) as client:
-        assert client.get("store/?list").status_code == 501
-
-
 @given(st.text("bytes=0123456789-, \u00b2", max_size=30), st.integers(0, 200))
 def test_any_text_is_a_range_header_that_is_understood_or_ignored(text: str, size: int) -> None:
     for header in (text, f"bytes={text}"):
-        spans = etags.parse_ranges(header, size)
-        assert spans is None or all(0 <= start < stop <= size for start, stop in spans)
+        span = etags.parse_range(header, size)
+        assert span is None or 0 <= span[0] <= span[1] <= max(size, span[0])

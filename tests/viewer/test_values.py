@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -337,78 +336,6 @@ def test_answers_are_bounded(tmp_path: Path, monkeypatch: Any) -> None:
             assert "error" in answer.json()
         assert len(_get(client, "wide", "0:4096,0:4096").content) == 2**24
         assert len(_get(client, "wide", "999999,0:1000000").content) == 10**6
-
-
-def _settled(array: Any) -> Any:
-    """Return an array when the generations of its files of a moment ago stay the same."""
-    keys = [key for key in array.store.list() if not key.endswith("json")]
-    while any(array.store.generation(key) != array.store.generation(key) for key in keys):
-        time.sleep(0.01)
-    return array
-
-
-@pytest.mark.parametrize("options", [{}, {"shards": (4, 8)}, {"zarr_format": 2}])
-def test_values_have_a_tag_that_changes_with_their_chunks(tmp_path: Path, options: Any) -> None:
-    data = np.arange(128.0).reshape(8, 16)
-    array = oz.create_array(tmp_path / "a.zarr", data=data, chunks=(2, 4), **options)
-    _settled(array)
-    here = {"select": "0:2,0:4"}
-    with client_of(array) as client:
-
-        def ask(**headers: str) -> httpx.Response:
-            return client.get("api/values", params=here, headers=headers)
-
-        tag = ask().headers["etag"]
-        assert ask().headers["etag"] == tag
-        same = ask(**{"if-none-match": tag})
-        assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
-        assert ask(**{"if-match": '"other"'}).status_code == 412
-        other = client.get("api/values", params={"select": "2:4,0:4"})
-        assert other.headers["etag"] != tag
-        _settled(array)[7, 15] = -1  # of another chunk, and another shard
-        assert ask(**{"if-none-match": tag}).status_code == 304
-        array[0, 0] = -1
-        changed = ask(**{"if-none-match": tag})
-        assert np.frombuffer(changed.content, "<f8")[0] == -1
-        assert changed.headers.get("etag") != tag
-        tag = client_tag(client, _settled(array), here)
-        array.attrs["units"] = "days since 2000-01-01"
-        assert ask(**{"if-none-match": tag}).status_code == 200
-        tag = client_tag(client, _settled(array), here)
-        array.store.erase(array.chunk_key((0, 0)))
-        assert ask(**{"if-none-match": tag}).status_code == 200
-
-
-def client_tag(client: httpx.Client, array: Any, params: dict[str, str]) -> str:
-    return str(client.get("api/values", params=params).headers["etag"])
-
-
-def test_values_of_a_moment_ago_and_of_slow_stores_have_no_tag(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
-    monkeypatch.setattr("omnizarr.stores.local.store.TICK", 10**18)  # every file is recent
-    array = oz.create_array(tmp_path / "a.zarr", data=np.arange(6))
-    with client_of(array) as client:
-        assert "etag" not in client.get("api/values", params={"select": "0:6"}).headers
-    with oz.storage.ZipStore(tmp_path / "a.zip", mode="w") as store:
-        oz.save(store, np.arange(6))
-    with client_of(tmp_path / "a.zip") as client:
-        assert "etag" not in client.get("api/values", params={"select": "0:6"}).headers
-
-
-def test_a_chunk_replaced_while_it_is_read_leaves_no_tag(monkeypatch: Any) -> None:
-    array = oz.create_array(oz.storage.MemoryStore(), data=np.arange(6))
-    with client_of(array) as client:
-        assert "etag" in client.get("api/values", params={"select": "0:6"}).headers
-        read = values.read_values
-
-        def replaced(*args: Any) -> Any:
-            found = yield from read(*args)
-            array[0] = 99
-            return found
-
-        monkeypatch.setattr(values, "read_values", replaced)
-        assert "etag" not in client.get("api/values", params={"select": "0:6"}).headers
 
 
 @quiet

@@ -319,7 +319,6 @@ def preview(
     help="Text that clients have to give; 'random' makes one. Also the variable OMNIZARR_TOKEN.",
 )  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the page in a browser.")
-@click.option("--no-listing", is_flag=True, help="Do not list keys for /store/?list.")
 @click.option(
     "--origin", "origins", multiple=True, metavar="URL",
     help="Web site whose pages may read what is served; several may be given. Default: all.",
@@ -340,7 +339,6 @@ def serve(
     path: str,
     token: str | None,
     open_page: bool,
-    no_listing: bool,
     origins: tuple[str, ...],
     memory: str,
     **given: Any,
@@ -370,7 +368,6 @@ def serve(
     omnizarr.serve(
         path,
         token=secret,
-        listing=not no_listing,
         origins=origins or ("*",),
         limits=ServerLimits(memory=byte_size(memory, "--memory")),
         started=started,

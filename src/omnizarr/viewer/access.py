@@ -1,13 +1,13 @@
-"""Check requests before they are answered: by host, method, size, rate, number and token."""
+"""Check requests before they are answered, and share memory and turns among clients."""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import re
-import time
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -15,12 +15,12 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omnizarr.errors import InvalidArgument
-from omnizarr.viewer.sharing import FairShare, client_of
 
 ANY_ADDRESS = ("0.0.0.0", "::")  # of a server that listens at all addresses of the machine
 _log = logging.getLogger("omnizarr.serve")
@@ -38,8 +38,6 @@ class ServerLimits:
     """The most that a server does at a time, so that no client can take all of it."""
 
     requests: int = 512  # that are answered at a time; more get status 503
-    rate: float | None = 1000.0  # requests a second from one address, but for this machine itself
-    url: int = 8192  # bytes of a path and query
     header: int = 16384  # bytes of a request's head
     connections: int = 512
     memory: int = 2**28  # bytes for making answers, and for those that clients have not taken yet
@@ -55,7 +53,6 @@ class ServerOptions:
     """Say who may read what of a store that is served; see `omnizarr.serving`."""
 
     token: str | None = None
-    listing: bool = True
     origins: Sequence[str] = ("*",)
     host_names: Sequence[str] = ()  # and addresses
     follow_links: bool = False
@@ -93,14 +90,12 @@ class RequestGate:
     """Lets requests in, or refuses them, and adds headers to all responses."""
 
     def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
-        self._app, self._limits = app, options.limits
-        self._origins, self._token = options.origins, options.token
+        self._app, self._origins, self._token = app, options.origins, options.token
         named = [urlsplit(origin).hostname for origin in options.origins if "://" in origin]
         names = filter(None, ("localhost", *options.host_names, *named))
         self._names = {name.lower() for name in names}
         most = options.limits.requests
         self._running = FairShare(lambda: most, options.limits.share, 0.0)
-        self._rates = RequestRates(options.limits.rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -152,7 +147,7 @@ class RequestGate:
 
     def _refuse(self, request: Request) -> Response | None:
         """Return the response to a request that is not let in, or None."""
-        scope, headers, limits = request.scope, request.headers, self._limits
+        scope, headers = request.scope, request.headers
         for name in headers.getlist("host"):
             if not self._is_named(name, scope):
                 return _refusal(
@@ -165,15 +160,8 @@ class RequestGate:
         if request.method not in ("GET", "HEAD"):
             message = "the server is read-only: GET and HEAD are allowed"
             return _refusal(message, 405, allow="GET, HEAD")
-        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > limits.url:
-            return _refusal("the URL is too long", 414)
-        if sum(len(name) + len(value) for name, value in headers.raw) > limits.header:
-            return _refusal("the headers are too long", 431)
         if headers.get("content-length", "0").strip("0") or "transfer-encoding" in headers:
             return _refusal("a request must not have a body", 413, connection="close")
-        if wait := self._rates.seconds_to_wait(client_of(scope)):
-            message = "too many requests from this address; wait a moment"
-            return _refusal(message, 429, retry_after=str(max(1, round(wait))))
         kind, _, given = headers.get("authorization", "").partition(" ")
         tokens = [given.strip()] if kind.lower() == "bearer" else []
         tokens.append(request.cookies.get(_cookie_name(scope), ""))
@@ -221,24 +209,125 @@ def _cookie_name(scope: Scope) -> str:
     return f"omnizarr-{(scope.get('server') or ('', 0))[1] or 0}"
 
 
-class RequestRates:
-    """The number of requests a second of each address, twice as many at once."""
+# Shares of clients
 
-    _MOST = 10_000  # addresses
 
-    def __init__(self, rate: float | None) -> None:
-        self._rate = rate
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests, and when
+def client_of(scope: Scope) -> str:
+    """Return the address of the client of a request."""
+    return str((scope.get("client") or ("", 0))[0])
 
-    def seconds_to_wait(self, client: str) -> float:
-        """Return 0 for a request that is let in, else the seconds until the next one is."""
-        if self._rate is None or client in ("", "127.0.0.1", "::1"):
-            return 0.0
-        now, most = time.monotonic(), 2 * self._rate
-        left, since = self._left.pop(client, (most, now))
-        left = min(most, left + (now - since) * self._rate)
-        wait = 0.0 if left >= 1 else (1 - left) / self._rate
-        self._left[client] = (left if wait else left - 1), now
-        while len(self._left) > self._MOST:
-            self._left.popitem(last=False)
-        return wait
+
+def _busy() -> HTTPException:
+    return HTTPException(503, "the server is busy; try again", {"retry-after": "1"})
+
+
+class Portion:
+    """A part of what clients share, until it is closed or the block ends."""
+
+    def __init__(self, owner: FairShare, client: str, amount: int) -> None:
+        self._owner, self._client, self._amount = owner, client, amount
+
+    def keep(self, amount: int) -> None:
+        """Give back all but this amount."""
+        if amount < self._amount:
+            self._owner.give_back(self._client, self._amount - amount)
+            self._amount = amount
+
+    def close(self) -> None:
+        """Give back everything."""
+        self.keep(0)
+
+    def __enter__(self) -> Portion:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class FairShare:
+    """A limited amount for all clients, each of which waits in its own line.
+
+    The client that has least of it now comes first, and those with the same take turns: a small
+    request does not wait for all requests of others. One client has at most a share of it, unless
+    it has nothing yet. A client that waits too long is told to try again.
+    """
+
+    def __init__(self, most: Callable[[], int], share: float, seconds: float) -> None:
+        self.most, self._share, self._seconds = most, share, seconds
+        self.used: Counter[str] = Counter()  # by client
+        # Those who wait, by client; who has had a turn goes to the end.
+        self._lines: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
+
+    def check(self) -> None:
+        """Raise if nothing is left."""
+        if self.used.total() >= self.most():
+            raise _busy()
+
+    async def take(self, client: str, amount: int) -> Portion:
+        """Return a portion as soon as it is there and it is this client's turn."""
+        portion = None if client in self._lines else self.try_take(client, amount)
+        if portion is None:
+            await self._wait(client, amount)
+        return portion or Portion(self, client, amount)
+
+    def try_take(self, client: str, amount: int = 1) -> Portion | None:
+        """Return a portion, or None if it is not there now."""
+        if not self._fits(client, amount):
+            return None
+        self.used[client] += amount
+        return Portion(self, client, amount)
+
+    def give_back(self, client: str, amount: int) -> None:
+        """Take back what a client had."""
+        self.used[client] -= amount
+        if not self.used[client]:
+            del self.used[client]
+        self._serve()
+
+    def _fits(self, client: str, amount: int) -> bool:
+        own, most = self.used.get(client, 0), self.most()
+        fits = self.used.total() + amount <= most
+        return fits and (not own or own + amount <= most * self._share)
+
+    async def _wait(self, client: str, amount: int) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._lines.setdefault(client, deque()).append((amount, future))
+        try:
+            async with asyncio.timeout(self._seconds):
+                await future
+        except BaseException as e:
+            if future.done() and not future.cancelled():  # it came at the same time
+                self.give_back(client, amount)
+            else:
+                future.cancel()
+                self._serve()
+            if isinstance(e, TimeoutError):
+                raise _busy() from None
+            raise
+
+    def _serve(self) -> None:
+        """Let those begin who are first in a line and for whom there is enough."""
+        for client in sorted(self._lines, key=lambda client: self.used.get(client, 0)):
+            line = self._lines[client]
+            while line and (line[0][1].done() or self._fits(client, line[0][0])):
+                amount, future = line.popleft()
+                if not future.done():  # else it was cancelled
+                    self.used[client] += amount
+                    future.set_result(None)
+                    self._lines[client] = self._lines.pop(client)
+            if not line:
+                del self._lines[client]
+
+
+class AnswerMemory(FairShare):
+    """The bytes for making answers, and for those that clients have not taken yet."""
+
+    async def take(self, client: str, amount: int) -> Portion:
+        """Return a portion; raise if there never is so much."""
+        if amount > self.most():
+            raise HTTPException(
+                413,
+                f"the answer needs {amount} bytes of memory, more than the {self.most()} that the"
+                " server has for answers; start it with more: --memory, or ServerLimits(memory=…)",
+            )
+        return await super().take(client, amount)

@@ -32,14 +32,22 @@ from omnizarr.errors import (
     StoreError,
     WrongNode,
 )
-from omnizarr.extension import LeadsOutside, Store, ThreadPool, can_list, has_low_latency, paths
+from omnizarr.extension import LeadsOutside, Store, ThreadPool, can_list, has_low_latency
 from omnizarr.viewer import keys
-from omnizarr.viewer.access import ClientGone, RequestGate, ServerOptions, json_response
+from omnizarr.viewer.access import (
+    AnswerMemory,
+    ClientGone,
+    FairShare,
+    Portion,
+    RequestGate,
+    ServerOptions,
+    client_of,
+    json_response,
+)
 from omnizarr.viewer.describe import chunk_map, find_array, public_message
 from omnizarr.viewer.etags import decided_status, entity_tag
 from omnizarr.viewer.folder import Folder, Located
-from omnizarr.viewer.sharing import AnswerMemory, FairShare, Portion, client_of
-from omnizarr.viewer.values import TEXT, EncodedValues, Parts, TooLarge, Wanted, read_tagged
+from omnizarr.viewer.values import TEXT, EncodedValues, Parts, TooLarge, Wanted, read
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -81,7 +89,7 @@ class Served:
         around = ("*", "vscode-webview:") if "*" in origins else ("'self'", *origins)
         self._policy = _POLICY + " ".join(around)
         self.folder = Folder(store, follow_links=options.follow_links)
-        self.store, self._options = self.folder.store, options
+        self.store = self.folder.store
 
     # Threads
 
@@ -129,17 +137,15 @@ class Served:
     # Stored keys
 
     async def stored(self, request: Request) -> Response:
-        """Answer with the value of a key, or a listing."""
+        """Answer with the value of a key."""
         key = keys.requested_key(request, "/store/")
         found = await self._locate(key)
         if found is None:  # a folder of hierarchies, which has no values of its own
-            if "list" not in request.query_params or (key and not key.endswith("/")):
-                raise HTTPException(404, f"there is no key {key!r} in a hierarchy")
-            return json_response(await self._list(request, self.folder.listing, key))
+            raise HTTPException(404, f"there is no key {key!r} in a hierarchy")
         hierarchy, inside = found
         if key == hierarchy.path:  # the file of an archive
             return await self._answer(request, self.store, key, self.read)
-        return await self._answer(request, hierarchy.store, inside, self.read, hierarchy.path)
+        return await self._answer(request, hierarchy.store, inside, self.read)
 
     async def viewed(self, request: Request) -> Response:
         """Answer with the value of a key of the view in another format."""
@@ -150,24 +156,14 @@ class Served:
         hierarchy, inside = found
         run = partial(self.decode, client_of(request.scope))
         view = await run(hierarchy.view, int(start[2]))
-        return await self._answer(request, view, inside, run, hierarchy.path)
+        return await self._answer(request, view, inside, run)
 
     async def _locate(self, key: str) -> Located | None:
         if self.folder.whole is not None:  # which needs no change of threads
             return self.folder.whole, key
         return await self.read(self.folder.locate, key)
 
-    async def _list(self, request: Request, function: Callable[..., T], *args: Any) -> T:
-        if not self._options.listing:
-            raise HTTPException(403, "this server does not list keys")
-        return await self.decode(client_of(request.scope), function, *args)
-
-    async def _answer(
-        self, request: Request, store: Store, key: str, run: keys.Run, below: str = ""
-    ) -> Response:
-        if "list" in request.query_params and (not key or key.endswith("/")):
-            found = await self._list(request, keys.listing, store, key)
-            return json_response({**found, "prefix": paths.join(below, key) or key})
+    async def _answer(self, request: Request, store: Store, key: str, run: keys.Run) -> Response:
         answer = self._stored.respond(request, store, key, run)
         return await (answer if has_low_latency(store) else while_connected(request, answer))
 
@@ -181,8 +177,7 @@ class Served:
 
     async def node(self, request: Request) -> Response:
         """Answer with all facts about a node."""
-        base = None if self._options.token is not None else str(request.base_url)
-        return await self._json(request, self.folder.describe, base)
+        return await self._json(request, self.folder.describe)
 
     async def chunks(self, request: Request) -> Response:
         """Answer with a map of the stored chunks of an array."""
@@ -197,7 +192,7 @@ class Served:
         return json_response(await while_connected(request, work))
 
     async def values(self, request: Request) -> Response:
-        """Answer with decoded values, or that they are those which the client has."""
+        """Answer with decoded values."""
         query = request.query_params
         wanted = Wanted(
             query.get("select", ""),
@@ -207,19 +202,14 @@ class Served:
         )
         self._memory.check()
 
-        def read() -> Parts[tuple[EncodedValues | None, str | None]]:
+        def parts() -> Parts[EncodedValues]:
             array = find_array(*self.folder.node(query.get("path", "")))
-            is_decided = partial(decided_status, request)
-            return (yield from read_tagged(array, wanted, is_decided))
+            return (yield from read(array, wanted))
 
-        work = self.decode_parts(client_of(request.scope), read())
-        (found, tag), portion = await while_connected(request, work)
-        headers = {"cache-control": "no-cache", **({} if tag is None else {"etag": tag})}
-        status = decided_status(request, tag)
-        if found is None or status is not None:
-            portion.close()
-            return Response(status_code=status or 304, headers=headers)
-        headers |= {
+        work = self.decode_parts(client_of(request.scope), parts())
+        found, portion = await while_connected(request, work)
+        headers = {
+            "cache-control": "no-cache",
             "x-shape": ",".join(map(str, found.shape)),
             "x-dtype": found.dtype,
             "content-type": f"application/{'json' if found.dtype == TEXT else 'octet-stream'}",
@@ -228,7 +218,7 @@ class Served:
         size = len(found.body)
         portion.keep(size)
         value = keys.HeldValue(found.body, close=portion.close)
-        return await keys.send(request, value, [(b"", (0, size))], 200, headers, self.read)
+        return await keys.send(request, value, (0, size), 200, headers, self.read)
 
     # The page
 

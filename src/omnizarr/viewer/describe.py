@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
-from urllib.parse import quote
 
 import numpy as np
 
@@ -199,25 +198,19 @@ def _has_members(location: Location) -> bool:
 # One node
 
 
-def describe(store: Store, path: str, base_url: str | None = None, below: str = "") -> Json:
-    """Return all facts about a node.
-
-    `base_url` is that of the server, for links; `below`: the path of the store in what it serves.
-    """
+def describe(store: Store, path: str) -> Json:
+    """Return all facts about a node."""
     try:
         location, model = find(store, path)
         node = open_node(location, model)
     except InvalidMetadata as e:
         path, message = paths.normalize(path), public_message(e, store)
         broken: Json = {"name": paths.name(path), "path": path, "kind": "error", "error": message}
-        return {**broken, "links": [], "info": [], "display": nothing(message)}
+        return {**broken, "info": [], "display": nothing(message)}
     found = summary(location, model, store)
     found |= {"zarr_format": node.zarr_format, "attributes": json_value(node.attrs.asdict())}
     if isinstance(node, Array):
         found |= _array_facts(node, store)
-    found["links"] = []
-    if found["kind"] == "image" and base_url is not None:
-        found["links"] = viewer_links(base_url, paths.join(below, location.path))
     found["info"] = _info(node, store)
     found["display"] = display(node, partial(public_message, store=store))
     return found
@@ -247,18 +240,6 @@ def _info(node: Array | Group, store: Store) -> list[list[str]]:
         return [["not understood", public_message(e, store)]]
     shown = {name: text for name, text in pairs if name not in ("path", "attributes")}
     return [["path", node.name], *([name, _public_text(t, store)] for name, t in shown.items())]
-
-
-def viewer_links(base_url: str, path: str) -> list[dict[str, str]]:
-    """Return links to viewers of others that can show an image; they need a network."""
-    url = f"{base_url.rstrip('/')}/store/{quote(path)}".rstrip("/")
-    layer = f'{{"layers":[{{"name":"image","type":"image","source":"zarr://{url}"}}]}}'
-    links = {
-        "neuroglancer": f"https://neuroglancer-demo.appspot.com/#!{quote(layer)}",
-        "vizarr": f"https://hms-dbmi.github.io/vizarr/?source={quote(url)}",
-        "OME validator": f"https://ome.github.io/ome-ngff-validator/?source={quote(url)}",
-    }
-    return [{"title": title, "url": link} for title, link in links.items()]
 
 
 def chunk_map(store: Store, path: str) -> Json:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from omnizarr.extension import Range, coalesce, value_digest
+from omnizarr.extension import value_digest
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 Span: TypeAlias = tuple[int, int]  # start and stop in bytes
 
-MAX_RANGES = 64  # in one request
-_SPEC = re.compile(r"(?=.*[0-9])([0-9]{0,18})[ \t]*-[ \t]*([0-9]{0,18})")
+_RANGE = re.compile(
+    r"\s*bytes\s*=\s*(?=.*[0-9])([0-9]{0,18})[ \t]*-[ \t]*([0-9]{0,18})\s*", re.IGNORECASE
+)
 _TAG = re.compile(r'(W/)?"[\x21\x23-\x7e\x80-\xff]*"')
 
 
@@ -33,47 +34,29 @@ def decided_status(request: Request, tag: str | None) -> int | None:
     return 304 if unwanted is not None and _matches(unwanted, tag) else None
 
 
-def requested_spans(request: Request, tag: str | None, size: int) -> list[Span] | None:
-    """Return the spans of a value that a request asks for; None for all of it."""
+def requested_span(request: Request, tag: str | None, size: int) -> Span | None:
+    """Return the span of a value that a request asks for; None for all of it."""
     header, condition = _header(request, "range"), request.headers.get("if-range")
     if header is None or request.method != "GET":
         return None
     if condition is not None and (_is_weak(tag) or condition.strip() != tag):
         return None  # dates never match, as none are sent
-    return parse_ranges(header, size)
+    return parse_range(header, size)
 
 
-def parse_ranges(header: str, size: int) -> list[Span] | None:
-    """Return the spans of a Range header; None if all is wanted or the header is to be ignored.
+def parse_range(header: str, size: int) -> Span | None:
+    """Return the span of a Range header, an empty one if it is outside of the value.
 
-    Spans that overlap or touch are joined. The list is empty if no range can be satisfied, or if
-    there are too many.
+    None if all is wanted or the header is to be ignored: several ranges are answered by all.
     """
-    unit, _, listed = header.partition("=")
-    specs = [spec.strip() for spec in listed.split(",") if spec.strip()]
-    if unit.strip().lower() != "bytes" or not specs:
+    match = _RANGE.fullmatch(header)
+    if match is None:
         return None
-    wanted = []
-    for spec in specs:
-        match = _SPEC.fullmatch(spec)
-        if match is None:
-            return None
-        first, last = match.groups()
-        if first:
-            start, stop = int(first), min(int(last) + 1, size) if last else size
-            if last and int(last) < start:
-                return None
-        else:
-            start, stop = max(0, size - int(last)), size
-            if int(last) and not size:
-                return None  # all of nothing, which Content-Range cannot express
-        if start < stop:
-            wanted.append(("", Range(start, stop - start)))
-    if len(specs) > MAX_RANGES:
-        return []
-    fetches = sorted(coalesce(wanted, gap=0, largest=size), key=lambda fetch: fetch.parts[0][0])
-    joined = [fetch.range for fetch in fetches if fetch.range is not None]
-    return [(one.start, one.start + (one.length or 0)) for one in joined]
+    first, last = match.groups()
+    if not first:  # the last bytes; all of nothing cannot be expressed by Content-Range
+        return (max(0, size - int(last)), size) if size or not int(last) else None
+    start, stop = int(first), min(int(last) + 1, size) if last else size
+    return None if last and int(last) < start else (start, max(start, stop))
 
 
 def _matches(header: str, tag: str | None, *, strong: bool = False) -> bool:

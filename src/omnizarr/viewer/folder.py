@@ -148,19 +148,18 @@ class Folder:
 
     # Descriptions
 
-    def describe(self, path: str, base_url: str | None = None) -> Json:
-        """Return all facts about a node or folder; `base_url` is that of the server, for links."""
+    def describe(self, path: str) -> Json:
+        """Return all facts about a node or folder."""
         path = paths.normalize(path)
         found = self.locate(path)
         if found is not None:
             hierarchy, inside = found
-            described = describe(hierarchy.store, inside, base_url, hierarchy.path)
-            return _moved(described, hierarchy.path)
+            return _moved(describe(hierarchy.store, inside), hierarchy.path)
         if not self._exists(path):
             raise _absent(path)
         summary = self._summary(path)
         reason = summary.get("error", "a folder of hierarchies; choose one of its members")
-        return {**summary, "attributes": {}, "links": [], "info": [], "display": nothing(reason)}
+        return {**summary, "attributes": {}, "info": [], "display": nothing(reason)}
 
     def members(self, path: str, offset: int, limit: int) -> Json:
         """Return the summaries of some members of a group or folder, in the order of names."""
@@ -185,19 +184,6 @@ class Folder:
         above = [*paths.ancestors(path), path][1:]
         closed = len(above) > MAX_DEPTH or any(is_link(self.store, each) for each in above)
         return [] if closed or not can_list(self.store) else list_folder(self.store, path)
-
-    def listing(self, prefix: str) -> Json:
-        """Return what `keys.listing` does, for a folder: ZIP files are keys, links are left out."""
-        found: Json = {"prefix": prefix, "keys": [], "prefixes": []}
-        for path in self.names(prefix[:-1]):
-            name = path[len(prefix) :]
-            if is_link(self.store, path) and self.locate(path) is None:
-                continue
-            if is_archive(path):
-                found["keys"].append(name)
-            else:
-                found["prefixes"].append(f"{name}/")
-        return found
 
     def _exists(self, path: str) -> bool:
         """Return True for a folder, also an empty one, and for a link."""

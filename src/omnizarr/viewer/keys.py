@@ -1,4 +1,4 @@
-"""Stored values over HTTP, whole or in parts, and listings of keys.
+"""Stored values over HTTP, whole or in parts.
 
 A value is sent in pieces, all of which are of one value: a file is kept open, other stores are
 asked for the generation of every piece. If a value is replaced while it is sent, the connection is
@@ -8,7 +8,6 @@ closed, so that no client takes a mixture for a value.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from omnizarr.bulk.view_as.store import ViewStore
-from omnizarr.errors import InvalidArgument, StoreError
+from omnizarr.errors import StoreError
 from omnizarr.extension import (
     HasSizes,
     OpensValues,
@@ -30,24 +29,20 @@ from omnizarr.extension import (
     Range,
     Store,
     Versioned,
-    can_list,
     check_key,
     consolidated,
     is_ours,
-    list_dir,
 )
-from omnizarr.viewer.etags import Span, decided_status, entity_tag, requested_spans
-from omnizarr.viewer.sharing import AnswerMemory, client_of
+from omnizarr.viewer.access import AnswerMemory, client_of
+from omnizarr.viewer.etags import Span, decided_status, entity_tag, requested_span
 
 Run: TypeAlias = Callable[..., Awaitable[Any]]  # calls a function on a thread
-Part: TypeAlias = tuple[bytes, Span]  # of an answer: a head, and what follows it of a value
 
 PIECE = 2**19  # bytes of a value that are in memory at a time
 SMALL = 2**17  # bytes of a file that is read when it is opened, which saves a change of threads
 AT_ONCE = 64  # values of unknown sizes that are read at a time
 FREE = 2**20  # bytes of memory that work may need without asking for them
 ATTEMPTS = 3  # to read a value that is replaced meanwhile
-MAX_LISTED = 10_000  # names in one listing
 _DOCUMENTS = frozenset({*Probe("").keys(), consolidated.KEY})
 
 
@@ -250,51 +245,37 @@ async def _respond(request: Request, value: OpenValue, key: str, run: Run) -> Re
     if tag is not None:
         headers["etag"] = tag
     status = decided_status(request, tag)
-    spans = requested_spans(request, tag, size)
+    span = requested_span(request, tag, size)
     if status is not None:
         del headers["content-type"]
         value.close()
         return Response(status_code=status, headers=headers)
-    if spans is None:
-        return await send(request, value, [(b"", (0, size))], 200, headers, run)
-    if not spans:
+    if span is None:
+        return await send(request, value, (0, size), 200, headers, run)
+    start, stop = span
+    if start == stop:
         value.close()
         del headers["content-type"]
         headers["content-range"] = f"bytes */{size}"
         return JSONResponse({"error": f"no such range: the value has {size} bytes"}, 416, headers)
-    places = [f"bytes {start}-{stop - 1}/{size}" for start, stop in spans]
-    if len(spans) == 1:
-        headers["content-range"] = places[0]
-        return await send(request, value, [(b"", spans[0])], 206, headers, run)
-    boundary = os.urandom(12).hex()
-    headers["content-type"] = f"multipart/byteranges; boundary={boundary}"
-    parts: list[Part] = [
-        (f"\r\n--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {place}\r\n\r\n".encode(), s)
-        for place, s in zip(places, spans, strict=True)
-    ]
-    parts.append((f"\r\n--{boundary}--\r\n".encode(), (0, 0)))
-    return await send(request, value, parts, 206, headers, run)
+    headers["content-range"] = f"bytes {start}-{stop - 1}/{size}"
+    return await send(request, value, span, 206, headers, run)
 
 
 async def send(
-    request: Request,
-    value: OpenValue,
-    parts: list[Part],
-    status: int,
-    headers: dict[str, str],
-    run: Run,
+    request: Request, value: OpenValue, span: Span, status: int, headers: dict[str, str], run: Run
 ) -> Response:
-    """Return the response with parts of a value, which is closed when they have been sent.
+    """Return the response with a span of a value, which is closed when that has been sent.
 
     A client has some time for each piece of a large one, so that slow clients get all of it.
     """
-    length = sum(len(head) + stop - start for head, (start, stop) in parts)
-    headers = {**headers, "content-length": str(length)}
+    start, stop = span
+    headers = {**headers, "content-length": str(stop - start)}
     run = _at_once if isinstance(value, HeldValue) else run
-    if length > PIECE and request.method == "GET":
-        return SentResponse(value.close, _pieces(value, parts, run), status, headers)
+    if stop - start > PIECE and request.method == "GET":
+        return SentResponse(value.close, _pieces(value, span, run), status, headers)
     with closing(value):
-        body = b"" if request.method == "HEAD" else await run(_read_all, value, parts)
+        body = b"" if request.method == "HEAD" else await run(_read, value, start, stop - start)
         return Response(body, status, headers)
 
 
@@ -302,33 +283,6 @@ async def _at_once(function: Callable[..., Any], *args: Any) -> Any:
     return function(*args)
 
 
-def _read_all(value: OpenValue, parts: list[Part]) -> bytes:
-    return b"".join(head + _read(value, start, stop - start) for head, (start, stop) in parts)
-
-
-async def _pieces(value: OpenValue, parts: list[Part], run: Run) -> AsyncIterator[bytes]:
-    for head, (start, stop) in parts:
-        if head:
-            yield head
-        for place in range(start, stop, PIECE):
-            yield await run(_read, value, place, min(PIECE, stop - place))
-
-
-# Listings
-
-
-def listing(store: Store, prefix: str) -> dict[str, Any]:
-    """Return the names of keys and prefixes one level below a prefix."""
-    if not can_list(store):
-        raise HTTPException(501, "this store cannot list its keys")
-    try:
-        keys, prefixes = list_dir(store, prefix)
-    except InvalidArgument as e:
-        raise HTTPException(400, str(e)) from e
-    start = len(prefix)
-    shown = [k[start:] for k in keys if not is_ours(k[start:])]
-    below = [p[start:] for p in prefixes if not is_ours(p[start:])]
-    found: dict[str, Any] = {"prefix": prefix, "keys": shown, "prefixes": below}
-    if max(len(shown), len(below)) > MAX_LISTED:
-        found |= {"keys": shown[:MAX_LISTED], "prefixes": below[:MAX_LISTED], "truncated": True}
-    return found
+async def _pieces(value: OpenValue, span: Span, run: Run) -> AsyncIterator[bytes]:
+    for place in range(*span, PIECE):
+        yield await run(_read, value, place, min(PIECE, span[1] - place))

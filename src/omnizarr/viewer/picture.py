@@ -1,4 +1,4 @@
-"""Pictures of nodes as PNG files: the values that are read for them, and their colours.
+"""Pictures of planes as PNG files: the values that are read for them, and their colours.
 
 A plane of an image comes from the smallest level that has enough pixels; of an array without
 levels, every nth element is read. The chunks that are decoded for it are bounded (`MAX_DECODED`):
@@ -29,11 +29,9 @@ from omnizarr.viewer.describe import Json, display, stored_node
 from omnizarr.viewer.values import TEXT, decoding, read_numbers, transfer_type, work
 
 PIXELS = 512  # along the longer side of a plane, by default
-POINTS = 4000  # of a plot at most
 MAX_CHANNELS = 6
 MAX_DECODED = 2**29  # bytes of chunks that are decoded for one picture
 _LOW, _HIGH = 0.5, 99.5  # percentiles of the values that the darkest and brightest colours show
-_PLOT = 320, 640  # rows and columns of a plot
 _NORTH = ("lat", "latitude", "y", "northing", "projection_y_coordinate")
 
 # The colours of the colour map "viridis" of matplotlib at nine places.
@@ -58,13 +56,14 @@ class PictureAxis:
     places: Numbers
 
     def __str__(self) -> str:
-        ends = " to ".join(map(_short_text, self.places[[0, -1]]))
-        return f"{self.name} {ends} {self.unit or ''}".rstrip()
+        ends = self.places[[0, -1]]
+        texts = map(value_text, ends) if ends.dtype.kind == "M" else (f"{end:g}" for end in ends)
+        return f"{self.name} {' to '.join(texts)} {self.unit or ''}".rstrip()
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The values of a plane or plot, and for a channel its name, colour and contrast."""
+    """The values of a plane, and for a channel its name, colour and contrast."""
 
     values: Numbers
     label: str = ""
@@ -76,10 +75,9 @@ class Layer:
 class Preview:
     """A picture of a node, which notebooks show and `save` writes to a file."""
 
-    kind: str  # "plane" or "plot"
     title: str
     layers: list[Layer]
-    axes: list[PictureAxis]  # of a plane: rows, columns; of a plot: one
+    axes: list[PictureAxis]  # rows, columns
     unit: str = ""  # of the values
     notes: list[str] = field(default_factory=list)  # what is left out
     is_image: bool = False  # shown in grey, not by a colour map
@@ -97,8 +95,6 @@ class Preview:
     @property
     def pixels(self) -> Pixels:
         """The picture as an array of rows, columns, and red, green and blue."""
-        if self.kind == "plot":
-            return _line(self.layers[0].values)
         image, rows = colors(self), self.axes[0]
         upward = rows.name.lower() in _NORTH and rows.places[0] < rows.places[-1]
         return _enlarged(image[::-1] if upward and not self.is_image else image)
@@ -114,7 +110,6 @@ class Preview:
     def to_json(self) -> dict[str, Any]:
         """Return what the picture shows, without its values."""
         return {
-            "kind": self.kind,
             "title": self.title,
             "shape": list(self.layers[0].values.shape),
             "axes": [{"name": axis.name, "unit": axis.unit} for axis in self.axes],
@@ -132,14 +127,14 @@ class Preview:
         return f"<figure>{image}<figcaption>{escape(self.caption)}</figcaption></figure>"
 
     def __repr__(self) -> str:
-        return f"<Preview {self.kind} of {self.caption}>"
+        return f"<Preview of {self.caption}>"
 
 
 def preview(node: Any, *, at: Mapping[str, int] | None = None, pixels: int = PIXELS) -> Preview:
     """Return a picture of an array, group, image, dataset, variable, map, or what is at a path.
 
-    It is a plane of two or more axes, or a plot of one. Numbers are read from the smallest level
-    that is large enough, or with a step. Of a group, the largest array of numbers is shown.
+    It is a plane of two axes, read from the smallest level that is large enough, or with a step. Of
+    a group, the largest array of numbers is shown.
 
     Args:
         node: A path, URL, store, array, group, image, dataset, variable or map.
@@ -150,7 +145,7 @@ def preview(node: Any, *, at: Mapping[str, int] | None = None, pixels: int = PIX
     Raises:
         InvalidArgument: If `pixels` is less than 1.
         NodeNotFound: If there is nothing at the path.
-        WrongNode: If there are no numbers to show.
+        WrongNode: If there is no plane of numbers to show.
 
     Examples:
         >>> oz.save("ocean.zarr", np.arange(64).reshape(8, 8))
@@ -169,8 +164,8 @@ def preview(node: Any, *, at: Mapping[str, int] | None = None, pixels: int = PIX
         node = _largest_array(node, found["reason"])
         notes.append(f"the largest array: {node.path}")
         found = display(node)
-    if found["kind"] not in ("plane", "plot"):
-        reason = found.get("reason", "there is no line or plane of numbers; print its values")
+    if found["kind"] != "plane":
+        reason = found.get("reason", "there is no plane of numbers; print or plot its values")
         raise WrongNode(f"{node.name} in {node.store!r} cannot be shown: {reason}")
     return _read_picture(node, found, dict(at or {}), pixels, notes)
 
@@ -195,9 +190,7 @@ def _largest_array(group: Group, reason: str) -> Array:
 def _read_picture(
     node: Array | Group, found: Json, at: dict[str, int], pixels: int, notes: list[str]
 ) -> Preview:
-    shown = found["plane"] or [0]  # the axes of the picture
-    channels = found["channels"]
-    pixels = pixels if found["plane"] else POINTS
+    shown, channels = found["plane"], found["channels"]  # the axes of the picture
     level = _sufficient_level(found["levels"], shown, pixels)
     array = node
     if not isinstance(array, Array):
@@ -207,17 +200,18 @@ def _read_picture(
     ranges = [range(fixed.get(n, 0), fixed.get(n, 0) + 1) for n in range(array.ndim)]
     step = _step(array, ranges, shown, pixels, MAX_DECODED // len(numbers))
     if step > 1:
-        notes.append(f"1 of {step} {'rows and columns' if found['plane'] else 'values'}")
+        notes.append(f"1 of {step} rows and columns")
     layers = []
     for number in numbers:
         if number is not None:
             ranges[channels["axis"]] = range(number, number + 1)
         values = read_numbers(array, ranges).reshape([len(ranges[n]) for n in sorted(shown)])
-        layers.append(_layer(values if shown == sorted(shown) else values.T, channels, number))
+        values = values if shown == sorted(shown) else values.T
+        about = () if number is None else (channels[k][number] for k in _OF_CHANNELS)
+        layers.append(Layer(values, *about))
     root = getattr(node.store, "root", None)
     name = node.path or ("/" if root is None else os.path.basename(os.fspath(root)) or "/")
     return Preview(
-        found["kind"],
         ", ".join([name, *(f"{found['axes'][n]['name']} {place}" for n, place in fixed.items())]),
         layers,
         [_picture_axis(array, found["axes"][n], level, n, step) for n in shown],
@@ -225,6 +219,9 @@ def _read_picture(
         notes,
         is_image=channels is not None or array is not node,
     )
+
+
+_OF_CHANNELS = ("labels", "colors", "windows")  # in the order of the fields of a layer
 
 
 def _sufficient_level(levels: list[Json], shown: list[int], pixels: int) -> Json:
@@ -235,7 +232,7 @@ def _sufficient_level(levels: list[Json], shown: list[int], pixels: int) -> Json
 
 def _fixed_positions(found: Json, array: Array, at: Mapping[str, int]) -> dict[int, int]:
     """Return the positions on the axes that the picture does not have."""
-    shown = {*(found["plane"] or [0]), *([found["channels"]["axis"]] if found["channels"] else [])}
+    shown = {*found["plane"], *([found["channels"]["axis"]] if found["channels"] else [])}
     names = {axis["name"]: n for n, axis in enumerate(found["axes"]) if n not in shown}
     for name in at:
         if name not in names:
@@ -285,14 +282,6 @@ def _shown_channels(found: Json, at: dict[str, int], notes: list[str]) -> list[i
     return list(range(min(count, MAX_CHANNELS)))
 
 
-def _layer(values: Numbers, channels: Json | None, number: int | None) -> Layer:
-    if channels is None or number is None:
-        return Layer(values)
-    window = channels["windows"][number]
-    limits = None if window is None else (float(window[0]), float(window[1]))
-    return Layer(values, channels["labels"][number], channels["colors"][number], limits)
-
-
 def _picture_axis(array: Array, axis: Json, level: Json, number: int, step: int) -> PictureAxis:
     """Return an axis with the coordinate of each position that is read, if it has any."""
     if axis["coordinate"] is not None and axis["coordinate"] != array.path:
@@ -318,7 +307,7 @@ def _picture_axis(array: Array, axis: Json, level: Json, number: int, step: int)
 def window(layer: Layer) -> tuple[float, float]:
     """Return the values of the darkest and the brightest colour."""
     if layer.window is not None:
-        return layer.window
+        return float(layer.window[0]), float(layer.window[1])
     finite = layer.values[np.isfinite(layer.values)]
     if not finite.size:
         return 0.0, 1.0
@@ -358,23 +347,6 @@ def _enlarged(image: Pixels) -> Pixels:
     return image
 
 
-def _line(values: Numbers) -> Pixels:
-    """Return a plot of values: every column shows the least to the greatest of its values."""
-    rows, columns = _PLOT
-    each = 8  # samples in a column; the first of the next one belongs to it, too
-    places = np.linspace(0, len(values) - 1, columns * each + 1)
-    finite = np.where(np.isfinite(values), values, np.nan).astype("f8")
-    samples = np.interp(places, np.arange(len(values)), finite)
-    low, high = np.fmin.reduce(samples), np.fmax.reduce(samples)
-    shares = (rows - 1) * (samples - low) / ((high - low) or 1.0)
-    windows = np.lib.stride_tricks.sliding_window_view(shares, each + 1)[::each]
-    least, greatest = np.fmin.reduce(windows, 1), np.fmax.reduce(windows, 1)
-    row = np.arange(rows)[::-1, None]
-    image = np.full((rows, columns, 3), 255, "u1")
-    image[(row >= least - 1) & (row <= greatest + 1)] = _COLORS[2]
-    return image
-
-
 def encode_png(image: Pixels, description: str = "") -> bytes:
     """Return an image of 8-bit red, green and blue as a PNG file."""
 
@@ -394,7 +366,3 @@ def encode_png(image: Pixels, description: str = "") -> bytes:
             chunk(b"IEND", b""),
         ]
     )
-
-
-def _short_text(value: Any) -> str:
-    return value_text(value) if isinstance(value, np.datetime64) else f"{value:g}"

@@ -21,9 +21,8 @@ try:
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    from omnizarr.viewer.access import ANY_ADDRESS, ServerLimits, ServerOptions
+    from omnizarr.viewer.access import ANY_ADDRESS, FairShare, ServerLimits, ServerOptions
     from omnizarr.viewer.app import application
-    from omnizarr.viewer.sharing import FairShare
 except ImportError as e:
     raise MissingModule("serving needs starlette, uvicorn: pip install 'omnizarr[serve]'") from e
 
@@ -160,33 +159,19 @@ def _make_server(application: Any, limits: ServerLimits) -> uvicorn.Server:
 def serve(
     store: Any,
     *,
-    host: str = "127.0.0.1",
     port: int | None = None,
-    token: str | None = None,
-    listing: bool = True,
-    origins: Sequence[str] = ("*",),
-    host_names: Sequence[str] = (),
-    follow_links: bool = False,
-    limits: ServerLimits | None = None,
-    storage_options: Mapping[str, Any] | None = None,
     seconds: float | None = None,
     started: Callable[[str], object] = lambda url: print(f"serving at {url}"),
+    **options: Any,
 ) -> None:
     """Serve a hierarchy over HTTP, read-only, until the program is interrupted.
 
     Args:
         store: A path, URL, store, array or group, or a folder of hierarchies.
-        host: The address to listen at, as in `serving`.
         port: The port; by default 8089 if that is free, else any.
-        token: A text without which nothing is served, as in `serving`.
-        listing: False if keys cannot be listed with ``?list``.
-        origins: The web sites whose pages may read what is served, as in `serving`.
-        host_names: Names by which clients call the server, as in `serving`.
-        follow_links: True to follow symbolic links that lead out of what is served.
-        limits: `ServerLimits` of size, number, memory and time of requests.
-        storage_options: Options for the store of a URL, such as credentials.
         seconds: The time after which the server ends by itself.
         started: A function that is called with the address.
+        options: Those of `serving`: `host`, `token`, `limits` and others.
 
     Raises:
         NodeNotFound: If there is nothing at the path.
@@ -197,11 +182,7 @@ def serve(
         >>> oz.serve("ocean.zarr", seconds=0.1)
         serving at http://127.0.0.1:...
     """
-    options = ServerOptions(
-        token=token, listing=listing, origins=origins, host_names=host_names,
-        follow_links=follow_links, limits=limits or ServerLimits(),
-    )  # fmt: skip
-    running = _running(store, storage_options, host, port, options)
+    running = _running(store, port=port, **options)
     with suppress(KeyboardInterrupt), running as (url, ended):
         started(url)
         ended.wait(seconds)
@@ -214,7 +195,6 @@ def serving(
     host: str = "127.0.0.1",
     port: int = 0,
     token: str | None = None,
-    listing: bool = True,
     origins: Sequence[str] = ("*",),
     host_names: Sequence[str] = (),
     follow_links: bool = False,
@@ -230,7 +210,6 @@ def serving(
         port: The port; by default any that is free.
         token: A text without which nothing is served: ``?token=…`` once in a browser, or the header
             ``Authorization: Bearer …``.
-        listing: False if keys cannot be listed with ``?list``.
         origins: The web sites whose pages may read what is served; by default all.
         host_names: Names by which clients call the server, besides those of this machine, of
             `host` and of `origins`; requests for others are refused.
@@ -250,23 +229,26 @@ def serving(
         ...     oz.open(f"{url}v3")[:3]
         array([0, 1, 2])
     """
-    options = ServerOptions(
-        token=token, listing=listing, origins=origins, host_names=host_names,
-        follow_links=follow_links, limits=limits or ServerLimits(),
-    )  # fmt: skip
-    with _running(store, storage_options, host, port, options) as (url, _):
+    with _running(
+        store, host=host, port=port, token=token, origins=origins,
+        host_names=host_names, follow_links=follow_links, limits=limits,
+        storage_options=storage_options,
+    ) as (url, _):  # fmt: skip
         yield url
 
 
 @contextmanager
 def _running(
     where: Any,
-    storage_options: Mapping[str, Any] | None,
-    host: str,
+    *,
+    host: str = "127.0.0.1",
     port: int | None,
-    options: ServerOptions,
+    storage_options: Mapping[str, Any] | None = None,
+    limits: ServerLimits | None = None,
+    **given: Any,
 ) -> Iterator[tuple[str, threading.Event]]:
     """Run a server in a thread; yield its address, and an event that says that it has ended."""
+    options = ServerOptions(limits=limits or ServerLimits(), **given)
     options.check()
     store = served_store(where, storage_options)
     folder = Folder(store, follow_links=options.follow_links)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array, config
-from omnizarr import __version__ as VERSION
 from omnizarr.conventions.cf.times import is_time
 from omnizarr.conventions.cf.variable import Decoding, decode
 from omnizarr.errors import OmnizarrError, SelectionError
@@ -29,15 +28,11 @@ from omnizarr.extension import (
     Grid,
     GridAxis,
     RegularAxis,
-    Versioned,
     as_plain,
     bound_array,
-    has_cheap_requests,
     location_of,
-    stored_key,
     value_text,
 )
-from omnizarr.viewer.etags import entity_tag
 
 TEXT = "text"
 MAX_BYTES = 2**24  # of the values in one answer
@@ -48,7 +43,6 @@ MAX_PIECE = 2**24  # bytes of chunks that are reduced at a time, or one chunk
 PART_BYTES = 2**25  # of chunks that are read at a time, or one chunk
 PART_CHUNKS = 512  # that are read at a time, which takes about 0.02 seconds
 _TEXT_BYTES = 512  # of memory for a value in JSON
-MAX_TAGGED = 4096  # chunks of an answer whose generations make an entity tag
 _LONGEST = 20  # digits of a number in a selection
 
 T = TypeVar("T")
@@ -236,36 +230,9 @@ class Wanted:
     extremes: bool = False
 
 
-def read_tagged(
-    array: Array, wanted: Wanted, is_decided: Callable[[str], object]
-) -> Parts[tuple[EncodedValues | None, str | None]]:
-    """Return values with their entity tag, None if there is none.
-
-    There are no values if the tag decides the status of the response.
-    """
-    tag = values_tag(array, wanted)
-    if tag is not None and is_decided(tag) is not None:
-        return None, tag
-    found = yield from (read_extremes if wanted.extremes else read_values)(array, wanted)
-    # A chunk that was replaced meanwhile may be in the values or not.
-    return found, tag if tag is not None and tag == values_tag(array, wanted) else None
-
-
-def values_tag(array: Array, wanted: Wanted) -> str | None:
-    """Return a text that differs whenever the values may differ, None where that is not cheap.
-
-    It is made from the metadata of the array and the generations of the stored chunks.
-    """
-    bound = bound_array(array)
-    store = bound.store
-    ranges = positions(parse_selection(wanted.select, array.shape))
-    if not isinstance(store, Versioned) or not has_cheap_requests(store) or not all(ranges):
-        return None
-    if math.prod(map(_touched, bound.grid.axes, ranges)) > MAX_TAGGED:
-        return None
-    keys = dict.fromkeys(stored_key(bound.chunk_store, k) for k in _chunk_keys(bound, ranges))
-    described = repr((VERSION, wanted, array.zarr_format, array.metadata.model))
-    return entity_tag(described, *(f"{store.generation(key)} {key}" for key in keys))
+def read(array: Array, wanted: Wanted) -> Parts[EncodedValues]:
+    """Return what is wanted of an array, encoded for an answer."""
+    return (yield from (read_extremes if wanted.extremes else read_values)(array, wanted))
 
 
 def _decoder(array: Array, wanted: Wanted) -> tuple[Decoding | None, str]:

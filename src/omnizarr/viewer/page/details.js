@@ -1,4 +1,4 @@
-/** What is known about a node: facts, chunk grid, stored chunks, codecs, attributes, links. */
+/** What is known about a node: facts, chunk grid, stored chunks, codecs, attributes. */
 
 import { getChunks } from "./api.js";
 import { chunkFigure, drawPresence } from "./chunks.js";
@@ -16,7 +16,6 @@ export function showDetails(element, node, getAt) {
     attributeSection(node.attributes),
     node.info?.length ? section("All facts", list(node.info)) : null,
     addressSection(node),
-    linkSection(node.links),
   );
 }
 
@@ -123,14 +122,4 @@ function addressSection({ kind, path }) {
   const part = section("Addresses for programs", list([["as stored", address("store")], ["Zarr 2", address("v2")], ["Zarr 3", address("v3")]]));
   part.classList.add("addresses");
   return part;
-}
-
-/** Links lead to other sites: only http addresses, and they learn nothing of this page. */
-function linkSection(links) {
-  const safe = (links ?? []).filter(({ url }) => /^https?:\/\//i.test(url));
-  if (!safe.length) return null;
-  return h("p", { class: "links" }, "Open in ", safe.map(({ title, url }, i) => [
-    i ? " · " : null,
-    h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, title),
-  ]));
 }
