@@ -70,9 +70,7 @@ def test_everything_works_in_every_loop(loop: str) -> None:
         await array.resize(12)
         assert array.shape == (12,)
         assert (await array.read(0)) == 7
-        assert (await array.get_orthogonal_selection(([1, 3],))).tolist() == [7, 3]
-        assert (await array.get_coordinate_selection(([1, 3],))).tolist() == [7, 3]
-        assert await array.nchunks_initialized() == 3
+        assert (await aio.run(lambda: array.blocking.oindex[[1, 3]])).tolist() == [7, 3]
         assert (await array.chunks_present()).all()
         assert (await array.update_attributes({"u": "m"})) == array
         assert array.attrs == {"u": "m"}

@@ -347,53 +347,6 @@ class AsyncArray(_AsyncNode):
         """
         await run(lambda: self.blocking.resize(*shape, outside=outside))
 
-    async def get_orthogonal_selection(self, selection: Any) -> Any:
-        """Return the elements selected by a list, mask, slice or integer for each axis.
-
-        Args:
-            selection: A list, mask, slice or integer for each axis.
-
-        Raises:
-            SelectionError: If the selection does not fit the shape.
-
-        Examples:
-            >>> import asyncio
-            >>> a = oz.aio.AsyncArray(oz.create_array(data=np.arange(6).reshape(2, 3)))
-            >>> asyncio.run(a.get_orthogonal_selection(([1], [0, 2])))
-            array([[3, 5]])
-        """
-        return await run(lambda: self.blocking.oindex[selection])
-
-    async def get_coordinate_selection(self, selection: Any) -> Any:
-        """Return single elements by lists of coordinates, or by a mask.
-
-        Args:
-            selection: A list of positions for each axis, or booleans in the shape of the array.
-
-        Raises:
-            SelectionError: If the selection does not fit the shape.
-
-        Examples:
-            >>> import asyncio
-            >>> a = oz.aio.AsyncArray(oz.create_array(data=np.arange(6).reshape(2, 3)))
-            >>> asyncio.run(a.get_coordinate_selection(([0, 1], [0, 2])))
-            array([0, 5])
-        """
-        return await run(lambda: self.blocking.vindex[selection])
-
-    get_mask_selection = get_coordinate_selection
-
-    async def nchunks_initialized(self) -> int:
-        """Return the number of stored chunks.
-
-        Examples:
-            >>> import asyncio
-            >>> a = oz.aio.AsyncArray(oz.create_array(data=np.arange(6), chunks=3))
-            >>> asyncio.run(a.nchunks_initialized())
-            2
-        """
-        return await run(lambda: int(self.blocking.nchunks_initialized))
-
 
 class AsyncGroup(_AsyncNode):
     """A group whose members are opened and changed with ``await``.

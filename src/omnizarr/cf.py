@@ -11,8 +11,6 @@ array([10.5, 11. ])
 """
 
 from omnizarr.conventions.cf.dataset import Dataset, create, open
-from omnizarr.conventions.cf.packing import Packing
-from omnizarr.conventions.cf.times import Times
-from omnizarr.conventions.cf.variable import Decoding, Variable, decode
+from omnizarr.conventions.cf.variable import Variable, decode
 
-__all__ = ["Dataset", "Decoding", "Packing", "Times", "Variable", "create", "decode", "open"]
+__all__ = ["Dataset", "Variable", "create", "decode", "open"]

@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -72,30 +72,6 @@ def covering(named: Named, shape: tuple[int, ...], unit: tuple[int, ...] | None 
 # Axes and grids
 
 
-class GridAxis(Protocol):
-    """One axis of an array, cut into chunks."""
-
-    @property
-    def length(self) -> int:
-        """The length of the array along this axis."""
-
-    @property
-    def count(self) -> int:
-        """The number of chunks that hold elements of the array."""
-
-    def chunk_of(self, position: Any) -> Any:
-        """Return the chunk that holds a position, or each of an array of positions."""
-
-    def start(self, chunk: Any) -> Any:
-        """Return the position of the first element of a chunk."""
-
-    def size(self, chunk: Any) -> Any:
-        """Return the length of a chunk, including the part over the edge of the array."""
-
-    def begins(self, position: int) -> bool:
-        """Return True if a chunk starts at a position."""
-
-
 @dataclass(frozen=True, slots=True)
 class RegularAxis:
     """Chunks of one length."""
@@ -105,18 +81,23 @@ class RegularAxis:
 
     @property
     def count(self) -> int:
+        """The number of chunks that hold elements of the array."""
         return -(-self.length // self.chunk) if self.length else 0
 
     def chunk_of(self, position: Any) -> Any:
+        """Return the chunk that holds a position, or each of an array of positions."""
         return position // self.chunk
 
     def start(self, chunk: Any) -> Any:
+        """Return the position of the first element of a chunk."""
         return chunk * self.chunk
 
     def size(self, chunk: Any) -> Any:
+        """Return the length of a chunk, including the part over the edge of the array."""
         return self.chunk if isinstance(chunk, int) else np.full_like(chunk, self.chunk)
 
     def begins(self, position: int) -> bool:
+        """Return True if a chunk starts at a position."""
         return position % self.chunk == 0
 
 
@@ -147,6 +128,9 @@ class ListedAxis:
 
     def begins(self, position: int) -> bool:
         return bool(self.start(self.chunk_of(position)) == position)
+
+
+GridAxis: TypeAlias = RegularAxis | ListedAxis
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,16 +330,10 @@ def _cover_rectilinear(named: Named, shape: tuple[int, ...], unit: tuple[int, ..
             runs = [entry if isinstance(entry, list) else [entry, 1] for entry in sizes]
             short = length - sum(size * repeats for size, repeats in runs)
             if short > 0:
-                stated[axis] = _with_chunk(sizes, -(-short // step) * step)
+                new = -(-short // step) * step
+                joined = bool(runs) and runs[-1][0] == new  # to the last run, which is as long
+                stated[axis] = [*sizes[:-1], [new, runs[-1][1] + 1]] if joined else [*sizes, new]
     return named if stated == before else named.replace(chunk_shapes=stated)
-
-
-def _with_chunk(sizes: list[Any], size: int) -> list[Any]:
-    """Return the list with a chunk at its end, joined to the last run if that is as long."""
-    *rest, last = sizes or [None]
-    if isinstance(last, list) and last[0] == size:
-        return [*rest, [size, last[1] + 1]]
-    return [*rest, [size, 2]] if last == size else [*sizes, size]
 
 
 registry.register("chunk_grid", "regular", bind_regular)

@@ -47,16 +47,13 @@ def _indices(text: str, separator: str, rank: int) -> tuple[int, ...] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Default:
+class Default(ChunkKeyEncoding):
     """``default`` of version 3: ``c/1/23/45``."""
 
     separator: str = "/"
 
     def key(self, coords: Sequence[int]) -> str:
         return self.separator.join(["c", *map(str, coords)])
-
-    def other_keys(self, coords: Sequence[int]) -> tuple[str, ...]:
-        return ()
 
     def coords(self, key: str, rank: int) -> tuple[int, ...] | None:
         if rank == 0:
@@ -66,16 +63,13 @@ class Default:
 
 
 @dataclass(frozen=True, slots=True)
-class V2Keys:
+class V2Keys(ChunkKeyEncoding):
     """``v2`` of version 3, and the keys of versions 1 and 2: ``1.23.45``."""
 
     separator: str = "."
 
     def key(self, coords: Sequence[int]) -> str:
         return self.separator.join(map(str, coords)) if coords else "0"
-
-    def other_keys(self, coords: Sequence[int]) -> tuple[str, ...]:
-        return ()
 
     def coords(self, key: str, rank: int) -> tuple[int, ...] | None:
         if rank == 0:
@@ -84,7 +78,7 @@ class V2Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(ChunkKeyEncoding):
     """The keys of the version 3 draft of 2022: ``c1/23/45``."""
 
     separator: str = "/"
@@ -102,14 +96,11 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class N5Keys:
+class N5Keys(ChunkKeyEncoding):
     """The keys of N5, whose first axis is the last one here: ``45/23/1``."""
 
     def key(self, coords: Sequence[int]) -> str:
         return "/".join(map(str, reversed(coords))) if coords else "0"
-
-    def other_keys(self, coords: Sequence[int]) -> tuple[str, ...]:
-        return ()
 
     def coords(self, key: str, rank: int) -> tuple[int, ...] | None:
         if rank == 0:

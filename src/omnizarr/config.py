@@ -128,9 +128,10 @@ def _threads() -> int:
     return max(1, min(MAX_THREADS, processors()))
 
 
-def _in_flight() -> int:
+def _share(part: int, least: int, most: int) -> int:
+    """Return a part of the memory, between two limits."""
     granted = memory()
-    return IN_FLIGHT if granted is None else max(2**20, min(IN_FLIGHT, granted // 16))
+    return most if granted is None else max(least, min(most, granted // part))
 
 
 def _requests() -> int:
@@ -142,11 +143,6 @@ def _requests() -> int:
     return REQUESTS if files == resource.RLIM_INFINITY else max(1, min(REQUESTS, files // 2))
 
 
-def _max_unpacked() -> int:
-    granted = memory()
-    return MAX_UNPACKED if granted is None else max(2**26, min(MAX_UNPACKED, granted // 8))
-
-
 @dataclass(frozen=True, slots=True)
 class Config:
     """All settings and their defaults."""
@@ -155,7 +151,7 @@ class Config:
     # processor. Threads that call the library count, and never wait.
     threads: int = field(default_factory=_threads)
     # Bytes fetched ahead of decoding, for all reads together.
-    in_flight: int = field(default_factory=_in_flight)
+    in_flight: int = field(default_factory=lambda: _share(16, 2**20, IN_FLIGHT))
     # Requests to servers that run at a time, at most, for all reads and writes together. Latency,
     # not the number of processors, makes many of them worthwhile; near servers get fewer. By
     # default 512, or half the files that this process may open.
@@ -164,7 +160,7 @@ class Config:
     chunk_cache: ByteBudget | None = None
     # The largest decoded chunk if its size is not known beforehand, as with text: an eighth of
     # the memory, at most 4 GiB.
-    max_unpacked: int = field(default_factory=_max_unpacked)
+    max_unpacked: int = field(default_factory=lambda: _share(8, 2**26, MAX_UNPACKED))
     # The engine: the compiled kernel if it supports an array's layout, or never.
     engine: Literal["auto", "reference"] = (
         "reference" if os.environ.get("OMNIZARR_ENGINE") == "reference" else "auto"
@@ -270,9 +266,7 @@ class set:
             # Both have `codecs`; in zarr-python it maps names to classes.
             ours = key in _THEIRS or (key in _NAMES and not isinstance(value, Mapping))
             if not ours and key.partition(".")[0] in _IGNORED:
-                warn(
-                    f"setting {key!r} of zarr-python means nothing here and is ignored",
-                )
+                warn(f"setting {key!r} of zarr-python means nothing here and is ignored")
             else:
                 known[_THEIRS.get(key, key)] = value
         if known.get("threads", 1) is None:
@@ -319,7 +313,10 @@ def _checked(changes: dict[str, Any]) -> dict[str, Any]:
         if name == "allow_targets":
             found[name] = target_places(value)
         if name == "codecs" and value not in CODECS:
-            found[name] = _codec_list(value)
+            if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+                names = " or ".join(map(repr, CODECS))
+                raise InvalidArgument(f"codecs must be {names} or a list of codecs, got {value!r}")
+            found[name] = tuple(map(freeze, copy.deepcopy(list(value))))  # shared by later arrays
         if name in ("in_flight", "max_unpacked"):
             found[name] = max(1, byte_size(value, name))
         if name == "chunk_cache" and not isinstance(value, ByteBudget):
@@ -333,20 +330,13 @@ def target_places(given: Any) -> tuple[str, ...]:
     if given is None or isinstance(given, bool):
         return (ANY_TARGET,) if given else ()
     listed = [given] if isinstance(given, (str, os.PathLike)) else given
-    if not isinstance(listed, Iterable) or isinstance(listed, Mapping):
-        raise InvalidArgument(f"allow_targets must be a list of folders and URLs, got {given!r}")
-    places = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in listed]
-    if not all(isinstance(each, str) and each for each in places):
+    several = isinstance(listed, Iterable) and not isinstance(listed, Mapping)
+    places = [
+        os.fspath(e) if isinstance(e, os.PathLike) else e for e in (listed if several else ())
+    ]
+    if not several or not all(isinstance(each, str) and each for each in places):
         raise InvalidArgument(f"allow_targets must be a list of folders and URLs, got {given!r}")
     return tuple(places)
-
-
-def _codec_list(value: Any) -> tuple[Any, ...]:
-    """Copy a list of codecs, which the caller may change later."""
-    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        names = " or ".join(map(repr, CODECS))
-        raise InvalidArgument(f"codecs must be {names} or a list of codecs, got {value!r}")
-    return tuple(map(freeze, copy.deepcopy(list(value))))  # shared by all later arrays
 
 
 def inherit(settings: Config | None) -> Config | None:
@@ -400,16 +390,19 @@ def _versions() -> list[str]:
         f"platform: {platform.platform()}",
         f"processors: {processors()}",
         f"memory: {'no limit' if limit is None else f'{limit / 2**30:.1f} GiB'}",
-        "",
-        "Compiled parts (Python code does the work of those that are missing)",
+        "\nCompiled parts (Python code does the work of those that are missing)",
         *(f"{name}: {_compiled(name)}, for {work}" for name, work in COMPILED.items()),
+        "\nPackages",
     ]
-    needed, optional = _packages(required)
-    lines += ["", "Required packages", *(f"{name}: {_version(name)}" for name in sorted({*needed}))]
-    lines += ["", "Optional packages"]
-    for name in sorted({*optional, "zarr"}):
-        extras = ", ".join(sorted({*optional.get(name, ())}))
-        lines.append(f"{name}: {_version(name)}{f' (extra {extras})' if extras else ''}")
+    extras: dict[str, list[str]] = {"zarr": []}  # of each package; none if it is required
+    for line in required:
+        name = re.split(r"[^\w.-]", line)[0]
+        extra = re.search(r"extra\s*==\s*['\"]([\w.-]+)['\"]", line)
+        if name != "omnizarr" and (extra is None or extra[1] != "testing"):
+            extras.setdefault(name, []).extend([extra[1]] if extra else [])
+    for name, several in sorted(extras.items()):
+        only = f" (extra {', '.join(sorted({*several}))})" if several else ""
+        lines.append(f"{name}: {_version(name)}{only}")
     return lines
 
 
@@ -433,17 +426,3 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
-
-
-def _packages(required: list[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the names of required packages, and the extras of each optional one."""
-    needed: list[str] = []
-    optional: dict[str, list[str]] = {}
-    for line in required:
-        name = re.split(r"[^\w.-]", line)[0]
-        extra = re.search(r"extra\s*==\s*['\"]([\w.-]+)['\"]", line)
-        if extra is None:
-            needed.append(name)
-        elif name != "omnizarr" and extra[1] != "testing":
-            optional.setdefault(name, []).append(extra[1])
-    return needed, optional

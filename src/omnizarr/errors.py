@@ -405,13 +405,10 @@ def warn_of_problems(problems: Iterable[Problem]) -> None:
 def _outside() -> int:
     """Return the stack level of the program's own call, as `warnings.warn` counts."""
     level, frame = 1, sys._getframe(2)
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+    ours = ("omnizarr", "contextlib", "functools")
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ours:
         level, frame = level + 1, frame.f_back
     return level
-
-
-def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] in ("omnizarr", "contextlib", "functools")
 
 
 # The names that zarr-python 3, and zarr-python 2 where they differ, have for the same cases.

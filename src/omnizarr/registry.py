@@ -157,7 +157,12 @@ def find(kind: Kind, name: str) -> Any | None:
     _load_builtin(kind)
     target = _table.get((kind, name))
     if target is None and kind not in _entry_points_read:
-        _read_entry_points(kind)
+        from importlib.metadata import entry_points  # noqa: PLC0415 - slow, rarely needed
+
+        _check_descriptors(f"omnizarr.{kind}")
+        for point in entry_points(group=f"omnizarr.{kind}"):
+            _table.setdefault((kind, point.name), f"{point.module}:{point.attr}")
+        _entry_points_read.add(kind)
         target = _table.get((kind, name))
     if target is None:
         found = (source(name) for source in _sources.get(kind, ()))
@@ -236,34 +241,25 @@ def _is_import(frame: Any) -> bool:
 
 
 _ZARR = "zarr-python's names are in omnizarr.zarr; here "
-_STORE, _CODEC = "it is in omnizarr.storage", "it is in omnizarr.codecs"
 # Where names are that modules of this package had once.
 _REMOVED = {
-    **dict.fromkeys(
-        ("array", "create", "empty", "full", "ones", "zeros", "init_store"),
-        _ZARR + "omnizarr.create_array creates arrays",
-    ),
-    **dict.fromkeys(
-        ("empty_like", "full_like", "ones_like", "zeros_like", "open_like"),
-        _ZARR + "omnizarr.create_array creates arrays",
-    ),
-    **dict.fromkeys(("open_array", "open_group"), _ZARR + "omnizarr.open has the option kind"),
-    **dict.fromkeys(("save_array", "save_group"), _ZARR + "omnizarr.save stores arrays"),
-    "group": _ZARR + "omnizarr.create_group creates groups, omnizarr.open opens them",
-    "open_consolidated": _ZARR + "omnizarr.open has the option use_consolidated",
-    "print_debug_info": _ZARR + "omnizarr.show_versions prints versions",
-    "tree": _ZARR + "groups have a method tree",
-    **dict.fromkeys(
-        ("DirectoryStore", "LMDBStore", "LocalStore", "MemoryStore", "NestedDirectoryStore"), _STORE
-    ),
-    **dict.fromkeys(("RedisStore", "SQLiteStore", "ZipStore"), _STORE),
-    **dict.fromkeys(("BZ2", "Blosc", "GZip", "LZMA", "Zlib"), _CODEC),
-    "Zstd": "it is omnizarr.codecs.ZstdCodec",
-    "DBMStore": "DBM files lose what several processes write; copy the keys of the file to a"
-    " SQLiteStore or an LMDBStore",
-    "reference": "references to files are written by kerchunk, VirtualiZarr and tifffile, and are"
-    " opened by omnizarr.open",
-    "show": "preview makes a picture, and serving shows the page in a notebook: see docs/serve.md",
+    name: where
+    for where, names in {
+        _ZARR + "omnizarr.create_array creates arrays": "array create empty full ones zeros"
+        " init_store empty_like full_like ones_like zeros_like open_like",
+        _ZARR + "omnizarr.open has the options kind and use_consolidated": "open_array open_group"
+        " open_consolidated",
+        _ZARR + "omnizarr.save stores arrays": "save_array save_group",
+        _ZARR + "omnizarr.create_group creates groups": "group",
+        _ZARR + "omnizarr.show_versions prints versions": "print_debug_info",
+        _ZARR + "groups have a method tree": "tree",
+        "stores are in omnizarr.storage": "DirectoryStore LMDBStore LocalStore MemoryStore"
+        " NestedDirectoryStore RedisStore SQLiteStore ZipStore",
+        "codecs are in omnizarr.codecs": "BZ2 Blosc GZip LZMA Zlib Zstd",
+        "omnizarr.open opens references that kerchunk, VirtualiZarr or tifffile wrote": "reference",
+        "omnizarr.preview makes a picture, omnizarr.serve shows a page": "show",
+    }.items()
+    for name in names.split()
 }
 # The optional packages that the names of modules need.
 _NEEDS = {"LMDBStore": "lmdb", "RedisStore": "redis", "from_dask": "dask", "xarray": "xarray"}
@@ -298,7 +294,9 @@ def lookup(kind: Kind, name: str, where: str = "") -> Any:
     target = find(kind, name)
     if target is None:
         words = kind.replace("_", " ")
-        help_ = _hints.get((kind, name)) or _origin_of(kind, name) + _suggestion(kind, name)
+        help_ = _hints.get((kind, name)) or _origin_of(kind, name) + similar_or_shared(
+            name, names(kind)
+        )
         if ":" in name:  # a URI, to which no known name is similar
             help_ = f"register what implements it under that URI: omnizarr.register({kind!r}, …)"
         place = f" at {where}" if where else ""
@@ -312,26 +310,8 @@ def _origin_of(kind: Kind, name: str) -> str:
         return ""
     owner, dot, _ = name.partition(".")
     if dot:
-        return (
-            f"names that start with {owner}. are private to the writer {owner}: read the"
-            f" array with that, or install a package that registers the name ({REGISTER} has those"
-            " that all share); "
-        )
-    return (
-        "it may be private to the program that wrote it, or newer than this version (see"
-        f" {REGISTER}); a package can register it; "
-    )
-
-
-def _suggestion(kind: Kind, name: str) -> str:
-    """Return the end of the message about an unknown name: similar names, or those that all share.
-
-    The names of other packages, which are many, are listed only where one is similar.
-    """
-    every = names(kind)
-    if kind in EXTENSION_POINTS and "." in name:
-        return did_you_mean(name, every).rstrip() or "omnizarr.register adds it to this program"
-    return similar_or_shared(name, every)
+        return f"names that start with {owner}. are private to the writer {owner}; "
+    return f"it may be private to the program that wrote it, or newer than this (see {REGISTER}); "
 
 
 def similar_or_shared(name: str, every: Iterable[str]) -> str:
@@ -345,13 +325,3 @@ def names(kind: Kind) -> list[str]:
     """Return all names registered for `kind`, sorted."""
     _load_builtin(kind)
     return sorted(n for k, n in _table if k == kind)
-
-
-def _read_entry_points(kind: Kind) -> None:
-    group = f"omnizarr.{kind}"
-    _check_descriptors(group)
-    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, rarely needed
-
-    for point in entry_points(group=group):
-        _table.setdefault((kind, point.name), f"{point.module}:{point.attr}")
-    _entry_points_read.add(kind)

@@ -24,7 +24,7 @@ SHARED = {
 def _packages() -> list[Path]:
     # The draft's tests are tests/conformance/test_draft_*.py and the round trips of all formats;
     # the door has names, and tests in architecture/.
-    others = ("conventions", "extension", "formats/draft")
+    others = ("conventions", "extension")
     elsewhere = {SOURCE, *(SOURCE / other for other in others)}
     folders = {path.parent for path in MODULES} - elsewhere
     return sorted(f for f in folders if "testing" not in f.parts)

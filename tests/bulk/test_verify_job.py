@@ -227,7 +227,7 @@ def test_every_kind_of_finding_is_named(tmp_path: Path) -> None:
     documents = [f for f in report.findings if f.kind in ("metadata", "convention", "unsupported")]
     assert all(f.field and f.rule and f.key and f.pointer.startswith("/") for f in documents)
     shape = next(f for f in documents if f.path == "/broken")
-    assert (shape.pointer, shape.rule) == ("/shape/0", "Zarr 3, Array metadata: shape")
+    assert (shape.pointer, shape.rule) == ("/shape/0", "Zarr 3, shape")
 
 
 def test_stale_consolidated_metadata_is_found_for_groups_of_versions_2_and_3(

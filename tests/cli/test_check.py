@@ -46,7 +46,7 @@ def test_validate_shows_place_and_rule_as_text_and_json(ocean: Path) -> None:
     document = json.loads((ocean / "deep/t/zarr.json").read_text())
     document["codecs"] = [{"name": "bytes", "configuration": {"endian": "middle"}}]
     (ocean / "deep/t/zarr.json").write_text(json.dumps(document))
-    assert "[Zarr 3, Codecs]" in run("validate", "ocean.zarr").output
+    assert "[Zarr 3, codecs]" in run("validate", "ocean.zarr").output
     result = run("validate", "ocean.zarr", "--json")
     assert result.exit_code == 1
     [found] = json.loads(result.stdout)["results"]
@@ -54,7 +54,7 @@ def test_validate_shows_place_and_rule_as_text_and_json(ocean: Path) -> None:
     [problem] = found["problems"]
     assert problem["key"] == "deep/t/zarr.json"
     assert problem["pointer"].startswith("/codecs")
-    assert problem["rule"] == "Zarr 3, Codecs"
+    assert problem["rule"] == "Zarr 3, codecs"
 
 
 def test_verify_prints_findings_and_one_line(ocean: Path) -> None:

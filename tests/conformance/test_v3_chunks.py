@@ -395,7 +395,7 @@ def test_early_names_are_read_and_current_ones_are_written() -> None:
     for letter, order, raw in (("F", [1, 0], values.T), ("C", [0, 1], values)):
         codecs = [codec("transpose", order=letter), little("endian")]
         store = {**put(array_doc(**plane, codecs=codecs)), "c/0/0": raw.tobytes()}
-        with pytest.warns(oz.OmnizarrWarning, match=r"codecs\[0\]\.configuration\.order"):
+        with pytest.warns(oz.OmnizarrWarning, match="the order of a transpose"):
             array = oz.open(store, mode="r+")
         assert np.array_equal(array[...], values)
         with pytest.warns(oz.OmnizarrWarning, match="expected a list of axes"):

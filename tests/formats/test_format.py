@@ -56,3 +56,14 @@ def test_names_that_do_not_fit_stop_no_copy(zarr_format: Any) -> None:
     array.attrs["more"] = 2
     array.resize(2, 2)
     assert array.shape == (2, 2)
+
+
+@pytest.mark.parametrize("zarr_format", [1, 2, "3-draft"])
+def test_chunk_keys_that_a_format_does_not_have_are_refused(zarr_format: Any) -> None:
+    store: dict[str, bytes] = {}
+    for given in ("default", {"name": "of.others"}, ("default", "/")):
+        with pytest.raises(oz.CannotExpress, match="chunk_key_encoding: zarr"):
+            oz.create_array(
+                store, shape=2, dtype="u1", zarr_format=zarr_format, chunk_key_encoding=given
+            )
+    assert store == {}

@@ -238,7 +238,7 @@ def test_metadata_with_another_shape_is_read_like_new_metadata(
     text = text.replace(b",\n    ".join([b"5"] * len(numbers)), shape.encode(), 1)
     results: list[Any] = []
     for read in (
-        lambda: format._read_any("x/zarr.json", text, []),
+        lambda: format._read_document("x/zarr.json", text, []),
         lambda: format.read("x", {"x/zarr.json": text}, []),
     ):
         try:

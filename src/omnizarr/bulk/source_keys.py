@@ -166,8 +166,8 @@ def select(
     Nodes are found by their metadata. Where there is no hierarchy, folders count as groups.
     """
     wanted, unwanted = Patterns.of(include), Patterns.of(exclude)
-    has_include = bool(wanted.names or wanted.paths)
-    if not has_include and not unwanted.names and not unwanted.paths:
+    has_include = bool(wanted.names or wanted.whole)
+    if not has_include and not unwanted.names and not unwanted.whole:
         return None
     documents: dict[str, str] = {}
     prefixes: dict[str, str] = {}

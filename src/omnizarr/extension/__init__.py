@@ -44,14 +44,14 @@ from omnizarr.formats.codec_names import (
     without_checksums,
 )
 from omnizarr.formats.detect import NAMES
-from omnizarr.formats.draft.extensions import packed_shard_shape
+from omnizarr.formats.draft_extensions import packed_shard_shape
 from omnizarr.formats.format import (
     ARRAY_DIMENSIONS,
     is_nczarr,
+    section_of,
     without_duplicate_names,
     without_invalid_names,
 )
-from omnizarr.formats.sections import section_of
 from omnizarr.hierarchy import info
 from omnizarr.hierarchy.attributes import lock_shape, update_metadata
 from omnizarr.hierarchy.consolidated import mark_changed
@@ -93,8 +93,7 @@ from omnizarr.hierarchy.lookup import (
 from omnizarr.hierarchy.node import location_of
 from omnizarr.model import ArrayModel, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.node import CHECKSUMS, OBJECT_CODECS, PREFIX
-from omnizarr.model.paths import is_ours
-from omnizarr.model.patterns import Patterns
+from omnizarr.model.paths import Patterns, is_ours
 from omnizarr.publish import publication
 from omnizarr.publish.publication import (
     Begun,

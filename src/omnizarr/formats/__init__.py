@@ -9,9 +9,8 @@ from omnizarr.formats.detect import (
     guess_format,
     is_metadata,
     makes_node,
-    unchecked_attributes,
 )
-from omnizarr.formats.draft.metadata import V3Draft
+from omnizarr.formats.draft import V3Draft
 from omnizarr.formats.format import Documents, Format, title
 from omnizarr.formats.n5 import N5
 from omnizarr.formats.v1 import V1
@@ -35,5 +34,4 @@ __all__ = [
     "is_metadata",
     "makes_node",
     "title",
-    "unchecked_attributes",
 ]

@@ -511,23 +511,6 @@ def with_filter_orders(codecs: Codecs) -> Codecs:
     return tuple(inside(codec, with_filter_orders, lambda index: index) for codec in out)
 
 
-def letters(codecs: Codecs, field: str) -> list[str]:
-    """Return the positions of transposes whose order is a letter, also inside shards."""
-    found: list[str] = []
-
-    def look(inner: Codecs, where: str) -> Codecs:
-        for i, codec in enumerate(inner):
-            at = f"{where}[{i}].configuration"
-            if codec.name == "transpose" and codec.configuration.get("order") in ("C", "F"):
-                found.append(f"{at}.order")
-            lists = (partial(look, where=f"{at}.{m}") for m in ("codecs", "index_codecs"))
-            inside(codec, *lists)
-        return inner
-
-    look(codecs, field)
-    return found
-
-
 def modern(codecs: Codecs, rank: int) -> Codecs:
     """Return codecs in today's form, for the spellings of writers in 2023."""
     inner, index = partial(modern, rank=rank), partial(modern, rank=rank + 1)

@@ -168,7 +168,12 @@ def _plain(entry: Entry) -> bytes:
 def read(format: Format, data: bytes, key: str) -> Entries | None:
     """Return the consolidated metadata in a document, or None if it has none."""
     if isinstance(format, V3):
-        return _read_v3(data, key)
+        if _MARK not in data:
+            return None
+        inside = LazyObject.read(data, key, CONSOLIDATED_MEMBERS, allow_nan=True).inner
+        if inside is None or inside.inner is None or inside.get("kind") != "inline":
+            return None
+        return Entries(inside.inner, None)
     doc = LazyObject.read(data, key, ("metadata",), allow_nan=True)
     problems: list[Problem] = []
     short: dict[str, Any] = {} if doc.inner is None else {"metadata": {}}
@@ -186,15 +191,6 @@ def read(format: Format, data: bytes, key: str) -> Entries | None:
             found.setdefault(path, []).append(last)
     nodes = {path: names for path, names in found.items() if names != [".zattrs"]}
     return Entries(doc.inner, nodes)
-
-
-def _read_v3(data: bytes, key: str) -> Entries | None:
-    if _MARK not in data:
-        return None
-    inside = LazyObject.read(data, key, CONSOLIDATED_MEMBERS, allow_nan=True).inner
-    if inside is None or inside.inner is None or inside.get("kind") != "inline":
-        return None
-    return Entries(inside.inner, None)
 
 
 def read_valid(format: Format, data: bytes, key: str) -> Entries | None:
@@ -234,8 +230,12 @@ def write(format: Format, path: str, nodes: Mapping[str, Node]) -> dict[str, byt
     if at is None or not isinstance(group, GroupModel):
         raise cannot(format.name, "consolidated metadata")
     order = sorted(nodes, key=paths.prefix) if isinstance(format, V2) else nodes
-    texts = ((p, format.write(p, _without_consolidated(nodes[p]))) for p in order)
-    documents = ((p, {paths.name(k): t for k, t in ts.items() if t is not None}) for p, ts in texts)
+    documents: list[tuple[str, Documents]] = []
+    for p in order:
+        node = nodes[p]
+        node = node.with_(consolidated=None) if isinstance(node, GroupModel) else node
+        written = format.write(p, node).items()
+        documents.append((p, {paths.name(k): text for k, text in written if text is not None}))
     return {at: b"".join(parts(format, group, documents))}
 
 
@@ -246,7 +246,9 @@ def parts(
 
     The nodes are given by paths below the group, in the order of `paths.prefix` in version 2.
     """
-    start, end = (_START_V2, _END_V2) if isinstance(format, V2) else _around_v3(format, group)
+    start, end = _START_V2, _END_V2
+    if isinstance(format, V3):
+        start, end = format.around_consolidated(group)
     depth, indent = _LAYOUT[format.name]
     margin = b"\n" + b" " * (depth * indent)
     yield start
@@ -261,12 +263,6 @@ def parts(
             yield b"".join((comma, margin, quote(where), b": ", entry))
             comma = b","
     yield b"\n" + b" " * ((depth - 1) * indent) + end if comma else end
-
-
-def _around_v3(format: Format, group: GroupModel) -> tuple[bytes, bytes]:
-    if not isinstance(format, V3):
-        raise cannot(format.name, "consolidated metadata")
-    return format.around_consolidated(group)
 
 
 def changed(format: Format, entries: Entries, nodes: Mapping[str, Documents]) -> bytes:
@@ -294,25 +290,15 @@ def changed(format: Format, entries: Entries, nodes: Mapping[str, Documents]) ->
 def _entry_text(format: Format, text: bytes, name: str) -> bytes:
     """Return the text of a valid document as an entry has it.
 
-    That is as it is, but for consolidated metadata of its own and numbers that are not JSON.
+    That is as it is, unless it may have consolidated metadata or numbers that are not JSON.
     """
-    if _MARK not in text and not _is_lenient(text, name):
+    if not any(part in text for part in (_MARK, b"NaN", b"Infinity")):
         return text.strip()
     doc = load_object(text, name, allow_nan=True)
     if isinstance(format, V3):
         doc.pop(MEMBER, None)
         return dumps(doc, indent=2)
     return dumps(doc, indent=4, sort_keys=True)
-
-
-def _is_lenient(text: bytes, name: str) -> bool:
-    """Return True for a document with numbers that JSON does not have."""
-    if b"NaN" in text or b"Infinity" in text:
-        try:
-            load_object(text, name)
-        except InvalidMetadata:
-            return True
-    return False
 
 
 def dropped(format: Format, data: bytes, key: str) -> bytes | None:
@@ -322,7 +308,3 @@ def dropped(format: Format, data: bytes, key: str) -> bytes | None:
     doc = load_object(data, key, allow_nan=True)
     doc.pop(MEMBER, None)
     return dumps(doc, indent=2)
-
-
-def _without_consolidated(node: Node) -> Node:
-    return node.with_(consolidated=None) if isinstance(node, GroupModel) else node

@@ -10,8 +10,8 @@ from typing import Any
 from omnizarr._json import load_object
 from omnizarr.concurrency.cache import cached
 from omnizarr.errors import InvalidArgument, Problem, known_names
-from omnizarr.formats.draft.metadata import ENTRY, V3Draft
-from omnizarr.formats.format import LARGEST, Documents, Format
+from omnizarr.formats.draft import ENTRY, V3Draft
+from omnizarr.formats.format import Documents, Format
 from omnizarr.formats.n5 import N5
 from omnizarr.formats.v1 import V1
 from omnizarr.formats.v2 import V2
@@ -26,11 +26,9 @@ ROOT_KEYS = "zarr.json, .zarray, .zgroup or meta"  # of a node, in messages
 _V1, _V2, _V3, _N5 = V1(), V2("."), V3(), N5()
 
 
+@cached(64)
 def _is_draft(entry: bytes) -> bool:
-    return V3Draft.is_entry(load_object(entry, ENTRY, allow_nan=True))
-
-
-_is_draft_cached = cached(64)(_is_draft)
+    return isinstance(load_object(entry, ENTRY, allow_nan=True).get("zarr_format"), str)
 
 
 def by_name(name: object, separator: str = ".") -> Format:
@@ -88,20 +86,6 @@ def guess_format(metadata: Mapping[str, Any], data: bytes) -> tuple[Format, Docu
 def check_entry(data: bytes, problems: list[Problem]) -> None:
     """Raise, or record warnings, where the entry point of a draft hierarchy is not valid."""
     V3Draft.open(data, problems)
-
-
-def unchecked_attributes(get: Callable[[str], bytes | None]) -> dict[str, Any] | None:
-    """Return the attributes of the node whose documents `get` returns by name, or None.
-
-    Nothing but the attributes is read, so that they are found in metadata that are not valid.
-    """
-    data = get(ENTRY)
-    if data is not None:
-        found = load_object(data, ENTRY, allow_nan=True).get("attributes", {})
-        return found if isinstance(found, dict) else {}
-    *_, key = _V2.keys("")
-    data = get(key)
-    return None if data is None else load_object(data, key, allow_nan=True)
 
 
 @cached(64)
@@ -252,4 +236,4 @@ class Probe:
             return False
         if own and self.wanted != V3Draft.name and not _DRAFT_VERSION.search(entry):
             return False
-        return (_is_draft_cached if len(entry) < LARGEST else _is_draft)(entry)
+        return _is_draft(entry)

@@ -9,6 +9,7 @@ Only metadata without any problem is kept, and only small documents.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
@@ -330,8 +331,6 @@ _models: Cache[Hashable, Node] = Cache(512)
 # Texts of arrays with a shape of zeros, by their rank and the ids of all fields beside the shape,
 # which the model keeps alive.
 _texts: Cache[Key, tuple[ArrayModel, bytes]] = Cache(512)
-# Texts by the id of the model, which is kept, for arrays that are created alike.
-_written: Cache[int, tuple[ArrayModel, bytes]] = Cache(64)
 dumps = partial(_json.dumps, texts=Cache(512))
 _beside_shape = attrgetter(*(f.name for f in fields(ArrayModel) if f.name != "shape"))
 
@@ -357,38 +356,35 @@ def write_once(node: Node, write: Callable[[Node], bytes]) -> bytes:
     """
     if not isinstance(node, ArrayModel):
         return write(node)
-    same = _written.get(id(node))
-    if same is not None:
-        return same[1]
     rank = len(node.shape)
     key = rank, *map(id, _beside_shape(node))
     found = _texts.get(key)
     text = write(node.with_(shape=(0,) * rank)) if found is None else found[1]
     if found is None and len(text) <= LARGEST:
         _texts.put(key, (node, text))
-    text = text.replace(_shape_text((0,) * rank), _shape_text(node.shape), 1)
-    if len(text) <= LARGEST:
-        _written.put(id(node), (node, text))
-    return text
-
-
-def split_shape(text: bytes, start: bytes) -> tuple[list[int] | None, bytes]:
-    """Return the shape in a text of `write_once`, and what comes after it; None for other texts.
-
-    `start` is what comes before the shape.
-    """
-    begin, end = len(start), text.find(b"]")
-    if not text.startswith(start) or not 0 < end - begin < LARGEST:
-        return None, b""
-    numbers = text[begin : end + 1].removeprefix(b'\n  "shape": [')[:-1]
-    try:
-        shape = [int(number) for number in numbers.split(b",")]
-    except ValueError:
-        return None, b""
-    return (shape, text[end:]) if text[begin : end + 1] == _shape_text(shape) else (None, b"")
+    return text.replace(_shape_text((0,) * rank), _shape_text(node.shape), 1)
 
 
 def _shape_text(shape: Sequence[int]) -> bytes:
     """Return the lines that state the shape; none inside other objects begins like them."""
     lengths = ",\n    ".join(map(str, shape))
     return f'\n  "shape": [\n    {lengths}\n  ]'.encode() if shape else b'\n  "shape": []'
+
+
+_SPECIFICATIONS = {
+    "zarr.json": "Zarr 3",
+    **dict.fromkeys((".zarray", ".zgroup", ".zattrs"), "Zarr 2"),
+    ".zmetadata": "zarr-python",
+    **dict.fromkeys(("meta", "attrs"), "Zarr 1"),
+    "attributes.json": "N5",
+}
+
+
+def section_of(problem: Problem) -> str:
+    """Return the specification and the field whose rule a document breaks: "Zarr 3, codecs"."""
+    if not problem.field and problem.message.startswith("the path "):
+        return "Zarr 3, node names"
+    draft = problem.key.startswith("meta/")
+    found = _SPECIFICATIONS.get(problem.key.rpartition("/")[2], "Zarr")
+    first = re.split(r"[.\[]", problem.field)[0]
+    return f"{'Zarr 3 draft' if draft else found}, {first or 'metadata documents'}"

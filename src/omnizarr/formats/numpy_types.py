@@ -140,7 +140,12 @@ def to_type_string(named: Named, format_name: str) -> Any:
     if name in ("string", "bytes", "variable_length_bytes", "object"):
         return "|O"
     if name in ("struct", "structured"):
-        return [_to_field(field, format_name) for field in config["fields"]]
+        entries = []
+        for field in config["fields"]:
+            part, inner = field_parts(field)
+            shape = field.get("shape") if isinstance(field, dict) else None
+            entries.append([part, to_type_string(inner, format_name), *([shape] if shape else [])])
+        return entries
     raise cannot(format_name, f"the data type {name!r}")
 
 
@@ -190,12 +195,6 @@ def _entries(stated: Any) -> Iterator[list[Any]]:
     for field in stated if isinstance(stated, list) else ():
         if isinstance(field, list) and len(field) > 1:
             yield field
-
-
-def _to_field(field: Any, format_name: str) -> list[Any]:
-    name, inner = field_parts(field)
-    entry = [name, to_type_string(inner, format_name)]
-    return [*entry, field["shape"]] if isinstance(field, dict) and field.get("shape") else entry
 
 
 def field_parts(field: Any) -> tuple[str, Named]:
@@ -323,19 +322,14 @@ def rounded_once(node: Node, document: bytes) -> Node:
 def towards(text: str) -> float:
     """Return the nearest float, or its neighbour on the side of the exact number; see above."""
     value = float(text)
-    if not _between(value):
+    if not _between(value) or len(text) > MAX_DIGITS:
         return value
-    mantissa, _, exponent = text.lower().partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    if len(whole) + len(fraction) > MAX_DIGITS:
+    from fractions import Fraction  # noqa: PLC0415 - slow to import, rarely needed
+
+    exact = Fraction(text)
+    if exact == Fraction(value):
         return value
-    power = int(exponent or 0) - len(fraction)
-    over, under = value.as_integer_ratio()
-    exact = int(whole + fraction) * 10 ** max(power, 0) * under
-    near = over * 10 ** max(-power, 0)
-    return (
-        value if exact == near else math.nextafter(value, math.inf if exact > near else -math.inf)
-    )
+    return math.nextafter(value, math.inf if exact > value else -math.inf)
 
 
 def _between(value: Any) -> bool:

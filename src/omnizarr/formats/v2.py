@@ -120,7 +120,10 @@ class V2(Format):
         separator = separator if "dimension_separator" in doc else self.separator
         data_type = read_type(fields)
         check_fill(fields, data_type)
-        _check_base64(fields, data_type)
+        fill = doc.get("fill_value")
+        of_bytes = data_type.name in ("struct", "null_terminated_bytes")
+        if of_bytes and (fill == 0 or isinstance(fill, dict)):  # others are refused
+            fields.warn("fill_value", f"expected Base64 text or null, got {kind_of(fill)}")
         steps = _steps(fields)
         if data_type.name == "object":
             kinds = [OBJECT_TYPES[s["id"]] for s in steps if s["id"] in OBJECT_TYPES]
@@ -242,14 +245,6 @@ def _step(fields: Fields, field: str, value: Any) -> bool:
     else:
         return True
     return False
-
-
-def _check_base64(fields: Fields, data_type: Named) -> None:
-    """Record a fill value of byte strings or structures that is not text, as some writers had."""
-    fill = fields.get("fill_value")
-    of_bytes = data_type.name in ("struct", "null_terminated_bytes")
-    if of_bytes and (fill == 0 or isinstance(fill, dict)):  # others are refused
-        fields.warn("fill_value", f"expected Base64 text or null, got {kind_of(fill)}")
 
 
 def _warn_unknown(fields: Fields, extra: dict[str, Any]) -> None:

@@ -9,10 +9,9 @@ import unicodedata
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any
 
 from omnizarr._json import LazyObject, find_members, kind_of, load_object
-from omnizarr.concurrency.cache import Cache, typed_key
 from omnizarr.errors import CannotExpress, InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import codec_names, format
 from omnizarr.formats.codec_names import (
@@ -22,7 +21,7 @@ from omnizarr.formats.codec_names import (
     with_filter_orders,
     with_order,
 )
-from omnizarr.formats.draft.extensions import is_sharding
+from omnizarr.formats.draft_extensions import is_sharding
 from omnizarr.formats.format import (
     Documents,
     Format,
@@ -31,7 +30,6 @@ from omnizarr.formats.format import (
     check_version,
     dumps,
     parse_once,
-    split_shape,
     with_lengths,
     write_once,
 )
@@ -59,7 +57,6 @@ REQUIRED = (
 )
 CONSOLIDATED = "consolidated_metadata"
 CONSOLIDATED_MEMBERS = (CONSOLIDATED, "metadata")
-_START = b'{\n  "zarr_format": 3,\n  "node_type": "array",'
 _VLEN = "vlen-utf8 is for strings and vlen-bytes for byte strings"
 OPTIONAL = ("attributes", "storage_transformers", "dimension_names")
 
@@ -82,9 +79,8 @@ class V3(Format):
         data = documents.get(key)
         if data is None:
             return None
-        node = parse_once(
-            (self.name, data), len(data), problems, lambda: self._read(key, data, problems)
-        )
+        parse = partial(self._read, key, data, problems)
+        node = parse_once((self.name, data), len(data), problems, parse)
         if isinstance(node, GroupModel):
             return node
         # Only here is the shape that of this array.
@@ -93,20 +89,6 @@ class V3(Format):
         return with_lengths(node, key, problems) if empty else node
 
     def _read(self, key: str, data: bytes, problems: list[Problem]) -> Node:
-        other = _read_like_last(data, key)
-        if other is not None:
-            return other
-        parse = partial(self._read_any, key, data, problems)
-        shape, rest = split_shape(data, _START)
-        if not _is_shape(shape):
-            return parse()
-        # Metadata as they are written here, of an array that perhaps only grew.
-        node = parse_once((self.name, len(shape), rest), len(rest), problems, parse)
-        if not isinstance(node, ArrayModel) or node.shape == tuple(shape):
-            return node
-        return node.with_(shape=tuple(shape))
-
-    def _read_any(self, key: str, data: bytes, problems: list[Problem]) -> Node:
         if len(data) > format.LARGEST and f'"{CONSOLIDATED}"'.encode() in data:
             lazy: LazyObject | None = None
             with suppress(InvalidMetadata):  # it is read in full, to find out why
@@ -114,36 +96,20 @@ class V3(Format):
             inside = None if lazy is None or lazy.get("node_type") != "group" else lazy.inner
             if lazy is not None and inside is not None and inside.inner is not None:
                 return self._read_consolidated(key, lazy, inside, problems)
-        shape, begin, end, rest = _split(data)
+        shape, attributes, rest = _split(data)
         if shape is None:
             return self._read_document(key, data, problems)
         # Metadata of many arrays differ only in shape and attributes.
-        before = len(problems)
         parse = partial(self._read_document, key, rest, problems)
         node = parse_once((self.name, rest), len(rest), problems, parse)
         if not isinstance(node, ArrayModel):
             return node
-        found = load_object(data[begin:end], key) if end - begin > 2 else {}
-        shared = found or node.attributes  # one for all that have none, see `write_once`
-        array = node.with_(shape=shape, attributes=shared)
-        if found and len(problems) == before:
-            _last.put(self.name, (data[:begin], data[end:], array))
-        return array
+        own = load_object(attributes, key) if len(attributes) > 2 else {}
+        # One for all that have none, see `write_once`.
+        return node.with_(shape=shape, attributes=own or node.attributes)
 
     def _read_document(self, key: str, data: bytes, problems: list[Problem]) -> Node:
-        doc = _load(data, key, problems)
-        shape, attributes = doc.get("shape"), doc.get("attributes", {})
-        if not _is_shape(shape) or not isinstance(attributes, dict):
-            return rounded_once(self._parse(key, doc, problems), data)
-        # The same with other white space.
-        rest = {**doc, "shape": [0] * len(shape), "attributes": {}}
-        same = typed_key(rest)
-        parse = partial(self._parse, key, rest, problems)
-        node = parse() if same is None else parse_once((self.name, same), 0, problems, parse)
-        if isinstance(node, GroupModel):  # no group has a shape, so this is an error by then
-            return node
-        shared = attributes or node.attributes  # one for all that have none, see `write_once`
-        return rounded_once(node.with_(shape=tuple(shape), attributes=shared), data)
+        return rounded_once(self._parse(key, _load(data, key, problems), problems), data)
 
     def _read_consolidated(
         self, key: str, doc: LazyObject, inside: LazyObject, problems: list[Problem]
@@ -265,12 +231,12 @@ class V3(Format):
         found = self._list(fields, "codecs")
         if "codecs" in fields.values and fields.get("codecs") == []:
             fields.error("codecs", "expected at least one codec that makes bytes, such as 'bytes'")
-        for place in codec_names.letters(found, "codecs"):
-            fields.warn(place, "expected a list of axes, as texts since 2023 have it")
         fitting = codec_names.with_vlen(found, data_type)
         if fitting != found:
             fields.warn("codecs", f"{_VLEN}; read for {data_type.name!r}")
         modern = codec_names.modern(fitting, rank)
+        if any(a.configuration != b.configuration for a, b in zip(modern, fitting, strict=True)):
+            fields.warn("codecs", "the order of a transpose: expected a list of axes")
         try:
             whole = codec_names.completed(modern, data_type)
         except (InvalidMetadata, CannotExpress) as e:
@@ -370,11 +336,14 @@ class V3(Format):
         encoding = array.chunk_key_encoding
         if encoding.name in ("v3-draft", "n5"):
             encoding = Named("default", dict(encoding.configuration))
+        grid, lengths = array.chunk_grid, array.chunk_grid.configuration.get("chunk_shape")
+        if grid.name == "regular" and isinstance(lengths, list) and 0 in lengths:
+            grid = grid.replace(chunk_shape=[c or 1 for c in lengths])  # as readers accept
         from_older = array.fill_value.dialect != self.dialect
         changed = {
             "attributes": format.without_duplicate_names(array) if from_older else array.attributes,
             "data_type": without_order(array.data_type),
-            "chunk_grid": _positive(array.chunk_grid),
+            "chunk_grid": grid,
             "codecs": codecs,
             "chunk_key_encoding": encoding,
         }
@@ -455,10 +424,6 @@ class V3(Format):
         return reserved or last in ("zarr.json", "c") or all(p.isdigit() for p in parts)
 
 
-# The text of an array before and after its attributes.
-_last: Cache[str, tuple[bytes, bytes, ArrayModel]] = Cache(1)
-
-
 def _load(data: bytes, key: str, problems: list[Problem]) -> dict[str, Any]:
     """Return a document; numbers in attributes that JSON does not have are only a warning."""
     try:
@@ -477,52 +442,34 @@ def _load(data: bytes, key: str, problems: list[Problem]) -> dict[str, Any]:
 _FREE = ("attributes", CONSOLIDATED)  # which hold any attributes
 
 
-def _read_like_last(data: bytes, key: str) -> ArrayModel | None:
-    """Return an array that differs only in its attributes from the last one, None for others."""
-    found = _last.get(V3.name)
-    if found is None:
-        return None
-    first, last, array = found
-    around = len(first) + len(last)
-    if len(data) <= around or not (data.startswith(first) and data.endswith(last)):
-        return None
-    try:
-        # Between the same texts any object is valid where another one is.
-        attributes = load_object(data[len(first) : len(data) - len(last)], key)
-    except InvalidMetadata:
-        return None  # the whole document shows what is wrong, and where
-    return array.with_(attributes=attributes) if attributes else None
-
-
-def _split(data: bytes) -> tuple[tuple[int, ...] | None, int, int, bytes]:
-    """Return the shape of an array, the place of its attributes, and the text without both.
+def _split(data: bytes) -> tuple[tuple[int, ...] | None, bytes, bytes]:
+    """Return the shape of an array, the text of its attributes, and the text without both.
 
     The shape is None for any other text.
     """
     found = find_members(data) if len(data) <= format.LARGEST else None
     if found is None or "shape" not in found or "attributes" not in found:
-        return None, 0, 0, b""
+        return None, b"", b""
     (_, start, end), (_, begin, stop) = found["shape"], found["attributes"]
     numbers = data[start + 1 : end - 1]
     try:
         shape = [int(number) for number in numbers.split(b",")] if numbers.strip() else []
     except ValueError:
-        return None, 0, 0, b""
+        return None, b"", b""
     if data[start : start + 1] != b"[" or data[begin : begin + 1] != b"{" or not _is_shape(shape):
-        return None, 0, 0, b""
+        return None, b"", b""
     zeros = b"[%b]" % b",".join([b"0"] * len(shape))
     if start < begin:
         rest = (data[:start], zeros, data[end:begin], b"{}", data[stop:])
     else:
         rest = (data[:begin], b"{}", data[stop:start], zeros, data[end:])
-    return tuple(shape), begin, stop, b"".join(rest)
+    return tuple(shape), data[begin:stop], b"".join(rest)
 
 
-def _is_shape(value: Any) -> TypeGuard[list[int]]:
+def _is_shape(value: list[int]) -> bool:
     """Return True if the field `shape` is valid by itself."""
-    if not isinstance(value, list) or len(value) > MAX_RANK:
-        return False
-    return all(type(n) is int and n >= 0 for n in value) and math.prod(value) <= MAX_LENGTH
+    known = len(value) <= MAX_RANK and all(n >= 0 for n in value)
+    return known and math.prod(value) <= MAX_LENGTH
 
 
 def _extra(fields: Fields, known: tuple[str, ...]) -> dict[str, Any]:
@@ -535,14 +482,6 @@ def _extra(fields: Fields, known: tuple[str, ...]) -> dict[str, Any]:
         else:
             fields.error(name, "unknown field that is not marked with must_understand: false")
     return extra
-
-
-def _positive(grid: Named) -> Named:
-    """Return the grid without lengths of 0, which readers accept in an empty array."""
-    chunks = grid.configuration.get("chunk_shape")
-    if grid.name != "regular" or not isinstance(chunks, list) or 0 not in chunks:
-        return grid
-    return grid.replace(chunk_shape=[c or 1 for c in chunks])
 
 
 def _renamed(array: ArrayModel) -> Codecs:

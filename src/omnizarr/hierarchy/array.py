@@ -23,7 +23,7 @@ from omnizarr.data_types.data_type import as_elements
 from omnizarr.engine import BoundArray, was_bound
 from omnizarr.engine.watch import ArrayWatch, check_same_array, is_smaller
 from omnizarr.errors import NodeChanged, WrongNode, warn
-from omnizarr.formats.draft.extensions import packed_shard_shape
+from omnizarr.formats.draft_extensions import packed_shard_shape
 from omnizarr.formats.format import ARRAY_DIMENSIONS, check_attributes
 from omnizarr.hierarchy import chunks as stored_chunks
 from omnizarr.hierarchy import info

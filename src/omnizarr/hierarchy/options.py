@@ -18,7 +18,7 @@ from omnizarr.codecs.specify import all_named, is_by_name, kind, to_named, with_
 from omnizarr.concurrency.cache import Cache
 from omnizarr.data_types import DataType
 from omnizarr.engine import Missing
-from omnizarr.errors import InvalidArgument, WrongType, known_names
+from omnizarr.errors import CannotExpress, InvalidArgument, WrongType, known_names
 from omnizarr.formats import Format
 from omnizarr.formats.format import check_attributes
 from omnizarr.hierarchy.attributes import json_attributes
@@ -283,13 +283,19 @@ def key_encoding(format: Format, options: ArrayOptions) -> Named:
     if given in ("/", "."):
         return format.key_encoding(given)
     if isinstance(given, str) and len(given) > 1:  # one character is meant as a separator
-        return with_defaults("chunk_key_encoding", Named(given))
-    if isinstance(given, dict) and isinstance(given.get("name"), str):
-        config = dict(given.get("configuration", {}))
-        if "separator" in given:
-            config["separator"] = given["separator"]
-        return with_defaults("chunk_key_encoding", Named(given["name"], config))
-    raise InvalidArgument(f"chunk_key_encoding: expected '/', '.' or JSON, got {given!r}")
+        given = {"name": given}
+    if not isinstance(given, dict) or not isinstance(given.get("name"), str):
+        raise InvalidArgument(f"chunk_key_encoding: expected '/', '.' or JSON, got {given!r}")
+    own = format.key_encoding(None).name
+    if own != "default" and given["name"] != own:  # only version 3 names them in its metadata
+        raise CannotExpress(
+            f"chunk_key_encoding: zarr {format.name} has only {own!r}, not {given['name']!r};"
+            " give '/' or '.', or zarr_format=3"
+        )
+    config = dict(given.get("configuration", {}))
+    if "separator" in given:
+        config["separator"] = given["separator"]
+    return with_defaults("chunk_key_encoding", Named(given["name"], config))
 
 
 def _fill(options: ArrayOptions, data_type: DataType, format: Format) -> FillValue:

@@ -17,7 +17,7 @@ from omnizarr import registry
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
 from omnizarr.errors import InvalidMetadata, Problem, UnknownExtension
-from omnizarr.formats.draft.extensions import SHARDING
+from omnizarr.formats.draft_extensions import SHARDING
 from omnizarr.model import Named
 from omnizarr.stores import Range, Store
 from omnizarr.stores.base import Bytes

@@ -13,7 +13,7 @@ import xarray as xr
 from hypothesis import assume, given
 
 import omnizarr as oz
-from omnizarr.cf import Packing
+from omnizarr.conventions.cf.packing import Packing
 
 INTEGERS = ("i1", "u1", "i2", ">i2", "u2", "i4", "i8")
 

@@ -13,6 +13,7 @@ import xarray as xr
 from hypothesis import given
 
 import omnizarr as oz
+from omnizarr.conventions.cf.variable import Decoding
 
 WORDS = st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=6))
 
@@ -88,12 +89,12 @@ def test_text_of_variable_length_is_read_and_assigned() -> None:
 def test_durations_have_the_stated_unit_and_do_not_wrap(dtype: str) -> None:
     numbers = np.array([1, 200_000], dtype)
     attributes = {"units": "days", "dtype": "timedelta64[s]"}
-    decoding = oz.cf.Decoding.of(np.dtype(dtype), attributes)
+    decoding = Decoding.of(np.dtype(dtype), attributes)
     found = decoding.decode(numbers)
     assert found.dtype == decoding.dtype == "m8[s]"
     assert (found == np.array([1, 200_000], "m8[D]")).all()
     assert decoding.encode(found).tolist() == decoding.encode(found.astype("m8[D]")).tolist()
-    fine = oz.cf.Decoding.of(np.dtype(dtype), {**attributes, "dtype": "timedelta64[ns]"})
+    fine = Decoding.of(np.dtype(dtype), {**attributes, "dtype": "timedelta64[ns]"})
     assert fine.decode(numbers[:1])[0] == np.timedelta64(1, "D")
     with pytest.raises(oz.InvalidMetadata, match=r"200000.* days is out of the range"):
         fine.decode(numbers)
@@ -102,18 +103,18 @@ def test_durations_have_the_stated_unit_and_do_not_wrap(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "attributes", "values", "units"),
+    ("attributes", "values"),
     [
-        ("f4", {"units": "seconds since 1970-01-01"}, "2026-01-01T00:00:01", "seconds since 1970"),
-        ("f4", {"units": "s", "dtype": "timedelta64[s]"}, 2**24 + 1, "seconds"),
+        ({"units": "seconds since 1970-01-01"}, "2026-01-01T00:00:01"),
+        ({"units": "s", "dtype": "timedelta64[s]"}, 2**24 + 1),
     ],
 )
 def test_times_and_durations_that_are_rounded_are_refused(
-    dtype: str, attributes: dict[str, Any], values: Any, units: str
+    attributes: dict[str, Any], values: Any
 ) -> None:
-    array = oz.create_array({}, shape=(1,), dtype=dtype, attributes=attributes)
+    array = oz.create_array({}, shape=(1,), dtype="f4", attributes=attributes)
     kind = "M8[s]" if isinstance(values, str) else "m8[s]"
-    with pytest.raises(oz.InvalidArgument, match=f"float32 in .* units '{units}"):
+    with pytest.raises(oz.InvalidArgument, match=r"float32 in .* finer units"):
         oz.cf.decode(array)[...] = np.array([values], kind)
     assert not array[:].any()
 

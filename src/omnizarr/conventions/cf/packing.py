@@ -228,10 +228,6 @@ class Packing:
         signed: The intended sign of stored integers; None if that of their type.
         missing: Stored numbers that mark missing values.
         valid: The valid range, for numbers with the intended sign.
-
-    Examples:
-        >>> oz.cf.Packing(np.dtype("i2"), scale=0.5).decode(np.array([3], "i2"))
-        array([1.5])
     """
 
     stored: np.dtype[Any]
@@ -249,21 +245,7 @@ class Packing:
         fill: Any = None,
         valid_only: bool = True,
     ) -> Packing:
-        """Return the packing described by attributes; `fill` is another missing value, or None.
-
-        Args:
-            dtype: The stored type.
-            attributes: The attributes of the variable.
-            fill: Another missing value, or None.
-            valid_only: False to ignore valid ranges.
-
-        Raises:
-            InvalidMetadata: If an attribute is not valid.
-
-        Examples:
-            >>> oz.cf.Packing.of(np.dtype("i2"), {"scale_factor": 0.5}).scale
-            0.5
-        """
+        """Return the packing described by attributes; `fill` is another missing value, or None."""
         if dtype.kind not in "iuf":
             return cls(dtype)
         unsigned = str(attributes.get("_Unsigned", "")).lower()
@@ -316,30 +298,12 @@ class Packing:
         return self.seen
 
     def as_seen(self, values: Values) -> Values:
-        """Return stored integers with their intended sign.
-
-        Args:
-            values: Stored numbers.
-
-        Examples:
-            >>> packing = oz.cf.Packing.of(np.dtype("i1"), {"_Unsigned": "true"})
-            >>> packing.as_seen(np.array([-1], "i1"))
-            array([255], dtype=uint8)
-        """
+        """Return stored integers with their intended sign."""
         native = values.astype(self.stored.newbyteorder("="), copy=False)
         return native if self.signed is None else native.view(self.seen)
 
     def is_missing(self, values: Values) -> npt.NDArray[np.bool_]:
-        """Return a mask of the stored numbers that mark missing values.
-
-        Args:
-            values: Stored numbers.
-
-        Examples:
-            >>> packing = oz.cf.Packing.of(np.dtype("i2"), {"_FillValue": -1})
-            >>> packing.is_missing(np.array([-1, 2], "i2"))
-            array([ True, False])
-        """
+        """Return a mask of the stored numbers that mark missing values."""
         absent = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
         for number in self.missing:
             if number == number:
@@ -347,15 +311,7 @@ class Packing:
         return absent | self.valid.outside(self.as_seen(values)) if self.valid else absent
 
     def decode(self, values: Values) -> Values:
-        """Return the values of stored numbers; missing ones are NaN.
-
-        Args:
-            values: Stored numbers.
-
-        Examples:
-            >>> oz.cf.Packing.of(np.dtype("i2"), {"_FillValue": -1}).decode(np.array([-1, 2], "i2"))
-            array([nan,  2.], dtype=float32)
-        """
+        """Return the values of stored numbers; missing ones are NaN."""
         if self.plain:
             return values.astype(self.dtype, copy=False)
         out: Values = self.as_seen(values).astype(self.dtype)
@@ -368,19 +324,7 @@ class Packing:
         return out
 
     def encode(self, values: Values, absent: npt.NDArray[np.bool_] | None = None) -> Values:
-        """Return the stored numbers for values.
-
-        Args:
-            values: Decoded values.
-            absent: A mask of missing values, besides those that are NaN.
-
-        Raises:
-            InvalidArgument: If a value does not fit or cannot be missing.
-
-        Examples:
-            >>> oz.cf.Packing(np.dtype("i2"), scale=0.5).encode(np.array([1.5]))
-            array([3], dtype=int16)
-        """
+        """Return the stored numbers for values."""
         if values.dtype.kind not in "iufb":
             raise InvalidArgument(f"cannot store {values.dtype} values as {self.stored}")
         if absent is None and self.plain and np.can_cast(values.dtype, self.stored):

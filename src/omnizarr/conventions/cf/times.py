@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -68,11 +68,6 @@ class Times:
         units: The unit and the reference date, such as ``"days since 2026-01-01"``.
         calendar: The calendar, such as ``"standard"`` or ``"noleap"``.
         objects: True to use cftime even if NumPy could represent the dates.
-
-    Examples:
-        >>> times = oz.cf.Times("days since 2026-01-01")
-        >>> times.decode(np.array([1]), np.array([False])).astype("M8[D]")
-        array(['2026-01-02'], dtype='datetime64[D]')
     """
 
     units: str
@@ -89,22 +84,7 @@ class Times:
 
     @classmethod
     def of(cls, attributes: Mapping[str, Any], objects: bool = False) -> Times:
-        """Return the times described by the attributes `units` and `calendar`.
-
-        Args:
-            attributes: The attributes of the variable.
-            objects: True to use cftime even if NumPy could represent the dates.
-
-        Returns:
-            The times.
-
-        Raises:
-            InvalidMetadata: If the units or the calendar are not valid.
-
-        Examples:
-            >>> oz.cf.Times.of({"units": "days since 2026-01-01"}).calendar
-            'standard'
-        """
+        """Return the times described by the attributes `units` and `calendar`."""
         calendar = str(attributes.get("calendar", "standard")).lower()
         return cls(attributes["units"], calendar, objects)
 
@@ -124,20 +104,7 @@ class Times:
         return np.dtype(object if self.with_objects else f"M8[{self._tick()[0]}]")
 
     def decode(self, numbers: Values, absent: npt.NDArray[np.bool_]) -> Values:
-        """Return the times of numbers; missing ones are NaT, or None among objects.
-
-        Args:
-            numbers: The stored numbers.
-            absent: A mask of missing times.
-
-        Raises:
-            InvalidMetadata: If a number is outside the range of dates.
-
-        Examples:
-            >>> times = oz.cf.Times("days since 2026-01-01")
-            >>> times.decode(np.array([1, 0]), np.array([False, True])).astype("M8[D]")
-            array(['2026-01-02',        'NaT'], dtype='datetime64[D]')
-        """
+        """Return the times of numbers; missing ones are NaT, or None among objects."""
         if numbers.dtype.kind not in "iuf":
             raise InvalidMetadata(f"units {self.units!r} need numbers, got {numbers.dtype}")
         absent = absent | np.isnan(numbers) if numbers.dtype.kind == "f" else absent
@@ -155,20 +122,7 @@ class Times:
         return np.where(absent, np.array("NaT", self.dtype), out)
 
     def encode(self, times: Values) -> tuple[Values, npt.NDArray[np.bool_]]:
-        """Return the numbers of times, integers if all are whole, and a mask of missing times.
-
-        Args:
-            times: Times, as datetime64 or objects of cftime.
-
-        Raises:
-            InvalidArgument: If the values are not times, or not those of the calendar.
-
-        Examples:
-            >>> times = oz.cf.Times("days since 2026-01-01")
-            >>> numbers, absent = times.encode(np.array(["2026-01-03"], "M8[D]"))
-            >>> numbers.tolist()
-            [2]
-        """
+        """Return the numbers of times, integers if all are whole, and a mask of missing times."""
         if times.dtype.kind == "O":
             return self._encode_objects(times)
         if times.dtype.kind != "M":
@@ -203,26 +157,6 @@ class Times:
             return elapsed * (length // unit), absent
         whole, rest = np.divmod(elapsed, unit // length)
         return (whole + rest / (unit // length) if rest.any() else whole), absent
-
-    def exact(self, times: Values) -> Times:
-        """Return the coarsest units since the same date in which all times are whole numbers.
-
-        Args:
-            times: Times, as datetime64 or objects of cftime.
-
-        Raises:
-            InvalidArgument: If the values are not times, or not those of the calendar.
-
-        Examples:
-            >>> times = oz.cf.Times("days since 2026-01-01")
-            >>> times.exact(np.array(["2026-01-03T06"], "M8[h]")).units
-            'hours since 2026-01-01'
-        """
-        for names in reversed(_NAMES.values()):
-            found = replace(self, units=f"{names.split()[1]} since {self._split()[1]}")
-            if found.encode(times)[0].dtype.kind in "iu":
-                return found
-        return self
 
     def _before_switch(self, ticks: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.bool_]:
         """Return a mask of the times that have another date in the calendar than in NumPy."""

@@ -143,10 +143,6 @@ class Decoding:
         tick: NumPy's unit of decoded durations.
         boolean: True for integers that xarray wrote from booleans.
         encoding: The character encoding of bytes that are text.
-
-    Examples:
-        >>> oz.cf.Decoding.of(np.dtype("i2"), {"scale_factor": 0.5}).dtype
-        dtype('float64')
     """
 
     packing: Packing
@@ -165,22 +161,7 @@ class Decoding:
         times: TimesAs = "auto",
         valid_only: bool = True,
     ) -> Decoding:
-        """Return the decoding described by attributes, for values of a stored type.
-
-        Args:
-            dtype: The stored type.
-            attributes: The attributes of the variable.
-            fill: Another missing value.
-            times: The type of times, as in `decode`.
-            valid_only: False to ignore valid ranges.
-
-        Raises:
-            InvalidArgument: If `times` is not one of these.
-
-        Examples:
-            >>> oz.cf.Decoding.of(np.dtype("i2"), {"scale_factor": 0.5}).decode(np.array([3], "i2"))
-            array([1.5])
-        """
+        """Return the decoding described by attributes, for values of a stored type."""
         if times not in ("auto", "cftime", None):
             raise InvalidArgument(f"times must be 'auto', 'cftime' or None, got {times!r}")
         packing = Packing.of(dtype, attributes, fill, valid_only)
@@ -208,15 +189,7 @@ class Decoding:
         return np.dtype(bool) if self.boolean else self.packing.dtype
 
     def decode(self, stored: Any) -> Values:
-        """Return decoded values.
-
-        Args:
-            stored: The stored values.
-
-        Examples:
-            >>> oz.cf.Decoding.of(np.dtype("i2"), {"scale_factor": 0.5}).decode(np.array([3], "i2"))
-            array([1.5])
-        """
+        """Return decoded values."""
         values = np.asarray(stored)
         if self.boolean:
             return values.astype(bool)
@@ -247,18 +220,7 @@ class Decoding:
         return np.where(absent, np.array("NaT", self.dtype), ticks.astype(self.dtype))
 
     def encode(self, values: Any) -> Values:
-        """Return the values to store.
-
-        Args:
-            values: Decoded values; numbers for times are in the units of the variable.
-
-        Raises:
-            InvalidArgument: If a value cannot be stored without loss.
-
-        Examples:
-            >>> oz.cf.Decoding.of(np.dtype("i2"), {"scale_factor": 0.5}).encode(np.array([1.5]))
-            array([3], dtype=int16)
-        """
+        """Return the values to store."""
         given = _given(values, self.packing.stored)
         if self.duration is not None or (self.times is not None and given.dtype.kind not in "iuf"):
             stored = self.packing.encode(*self._numbers(given))
@@ -280,17 +242,6 @@ class Decoding:
         """Raise if stored numbers stand for other times or durations than those that were given.
 
         Floats may be rounded as 64 bits are, and packed numbers to a step; others must be exact.
-
-        Args:
-            values: Times or durations.
-            stored: Their stored numbers.
-
-        Raises:
-            InvalidArgument: If a number stands for another time or duration.
-
-        Examples:
-            >>> decoding = oz.cf.Decoding.of(np.dtype("f4"), {"units": "days since 2026-01-01"})
-            >>> decoding.check_kept(np.array(["2026-01-03"], "M8[D]"), np.array([2], "f4"))
         """
         numbers, absent = self._numbers(values)
         packing = self.packing
@@ -307,26 +258,11 @@ class Decoding:
             kept = found == numbers
         wrong = np.where(absent | missing, absent != missing, ~kept)
         if wrong.any():
-            raise self._unfit(values, values[wrong].flat[0])
-
-    def _unfit(self, values: Values, value: Any) -> InvalidArgument:
-        """Return the error for a time or duration that cannot be stored, with what could."""
-        if self.times is not None:
-            units, better = self.times.units, self.times.exact(values).units
-        else:
-            units, better = self.duration or "", _exact_unit(values)
-        return InvalidArgument(
-            f"{value} cannot be stored as {self.packing.stored} in {units!r}; dtype 'int64' with"
-            f" units {better!r} could hold it"
-        )
-
-
-def _exact_unit(values: Values) -> str:
-    """Return the coarsest unit in which all durations are whole numbers."""
-    for length in reversed(TICKS.values()):
-        if _elapsed(values, length)[0].dtype.kind in "iu":
-            return next(n for n, unit in UNITS.items() if unit == length and n.endswith("s"))
-    return "nanoseconds"
+            units = self.duration if self.times is None else self.times.units
+            raise InvalidArgument(
+                f"{values[wrong].flat[0]} cannot be stored as {self.packing.stored} in {units!r};"
+                " dtype 'int64' with finer units could hold it"
+            )
 
 
 def _given(values: Any, stored: np.dtype[Any]) -> Values:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
@@ -221,15 +221,6 @@ class CRS:
                 f"{self.definition!r} is not WKT:2019, and converting it needs pyproj;"
                 " pip install 'omnizarr[geo]', or pass WKT:2019"
             ) from e
-
-    def with_wkt2(self) -> CRS:
-        """Return the system with its well-known text in WKT:2019.
-
-        Examples:
-            >>> oz.geo.CRS.of(4326).with_wkt2().wkt[:6]
-            'GEOGCR'
-        """
-        return replace(self, wkt=self.to_wkt2())
 
     def __str__(self) -> str:
         return self.code or (_wkt_name(self.wkt) if self.wkt else str(self.definition))

@@ -4,9 +4,9 @@ The levels of a group are listed in its attribute `multiscales`, in one of these
 
 - the convention "Multiscale Arrays": ``[{"datasets": [{"path": "0"}, …]}]``
 - GeoZarr: ``{"layout": [{"asset": "0", …}, …]}``; in drafts ``path`` or ``id`` instead of ``asset``
-- drafts of GeoZarr: ``{"tile_matrix_set": …, "tile_matrix_limits": …}``. Every child named like a
-  tile matrix is a level. The set is an object of the OGC's Two Dimensional Tile Matrix Set 2.0, or
-  its name or URL, which is not resolved: such levels are located by their own coordinates.
+- drafts of GeoZarr: ``{"tile_matrix_set": …}``, an object of the OGC's Two Dimensional Tile Matrix
+  Set 2.0, or its name. Every child named like a tile matrix is a level, whose own coordinates say
+  where it is.
 
 A single array is a map of one level.
 """
@@ -45,50 +45,34 @@ from omnizarr.errors import (
 from omnizarr.extension import as_plain, paths
 
 SET = "tile_matrix_set"
-MATRIX_TRANSFORM = "tile matrix"  # the key of a level's transform from its tile matrix
-_LIMITS = ("tile_matrix_limits", "tile_matrix_set_limits")
 _ASSET = ("asset", "path", "id")  # names of the path of a level, in the order of precedence
 _RELATIVE = "transform"  # the key of a level's place in the pixels of another
-_NORTH_FIRST = ("lat", "y", "n")
 # Quotients such as 0.3 / 0.1 differ from whole numbers by rounding errors.
 _TOLERANCE = 1e-6
 
 
-def tile_levels(
-    group: Group, multiscales: Mapping[str, Any]
-) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the children of a group that are levels of a tile matrix set, with transforms."""
-    given = multiscales[SET]
+def _tile_levels(group: Group, given: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the children of a group that are levels of a tile matrix set."""
     if isinstance(given, str):
-        names = sorted((n for n, _ in group.groups() if n.isdigit()), key=int)
-        found: list[tuple[str, Mapping[str, Any]]] = [(name, {}) for name in names]
+        found = sorted((n for n, _ in group.groups() if n.isdigit()), key=int)
     else:
         matrices = given.get("tileMatrices") if isinstance(given, Mapping) else None
-        good = isinstance(matrices, list) and all(
-            isinstance(m, Mapping) and isinstance(m.get("id"), str) for m in matrices
-        )
-        if not good or matrices is None:
+        ids = [m.get("id") if isinstance(m, Mapping) else None for m in matrices or ()]
+        if not isinstance(matrices, list) or not all(isinstance(id_, str) for id_ in ids):
             raise InvalidMetadata(
                 f"{group.name} in {group.store!r}: {SET}: expected a name or an object with"
                 f" 'tileMatrices', each with an 'id', got {given!r}"
             )
-        limits: Any = next(
-            (multiscales[key] for key in _LIMITS if isinstance(multiscales.get(key), dict)), {}
-        )
-        stored, axes = set(group.keys()), given.get("orderedAxes")
-        found = [
-            (m["id"], {MATRIX_TRANSFORM: _matrix_transform(m, limits.get(m["id"]), axes)})
-            for m in matrices
-            if m["id"] in stored
-        ]
+        stored = set(group.keys())
+        found = [str(id_) for id_ in ids if id_ in stored]
     if not found:
         raise InvalidMetadata(
             f"{group.name} in {group.store!r}: no child has the name of a tile matrix of {SET}"
         )
-    return found
+    return [(name, {}) for name in found]
 
 
-def tile_crs(multiscales: Any) -> CRS | None:
+def _tile_crs(multiscales: Any) -> CRS | None:
     """Return the reference system of a tile matrix set, or None."""
     given = multiscales.get(SET) if isinstance(multiscales, Mapping) else None
     if not isinstance(given, Mapping):
@@ -98,21 +82,6 @@ def tile_crs(multiscales: Any) -> CRS | None:
         crs = crs.get("uri", crs.get("wkt"))
     with error_context("crs", catch=(InvalidArgument,), into=InvalidMetadata):
         return None if crs is None else CRS.of(crs)
-
-
-def _matrix_transform(matrix: Mapping[str, Any], limits: Any, axes: Any) -> Affine | None:
-    """Return the transform of a level: its origin is the corner of the first tile with data."""
-    if matrix.get("cornerOfOrigin", "topLeft") != "topLeft":
-        return None  # tile rows count upwards there, but not necessarily array rows
-    size, origin = matrix.get("cellSize"), matrix.get("pointOfOrigin")
-    if not isinstance(size, (int, float)) or not isinstance(origin, list) or len(origin) != 2:
-        return None
-    if isinstance(axes, list) and axes and str(axes[0]).lower().startswith(_NORTH_FIRST):
-        origin = origin[::-1]
-    first = limits if isinstance(limits, Mapping) else {}
-    column = first.get("min_tile_col", 0) * matrix.get("tileWidth", 0)
-    row = first.get("min_tile_row", 0) * matrix.get("tileHeight", 0)
-    return Affine.of([size, 0, origin[0] + column * size, 0, -size, origin[1] - row * size])
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,7 +291,7 @@ def open(
         return Map((_level(array),), read_crs(array))
     entries = _entries(node, _chosen(node, multiscales, multiscale))
     levels = _levels([(_array(node, path, variable), extra) for path, extra in entries], node)
-    return Map(levels, read_crs(levels[0].array) or from_proj(node.attrs) or tile_crs(multiscales))
+    return Map(levels, read_crs(levels[0].array) or from_proj(node.attrs) or _tile_crs(multiscales))
 
 
 def _chosen(group: Group, multiscales: Any, wanted: int | str | None) -> Any:
@@ -350,7 +319,7 @@ def _entries(group: Group, multiscales: Any) -> list[tuple[str, Mapping[str, Any
     if isinstance(multiscales, list) and multiscales and isinstance(multiscales[0], Mapping):
         listed, keys = multiscales[0].get("datasets"), ("path",)
     elif isinstance(multiscales, Mapping) and SET in multiscales and "layout" not in multiscales:
-        return tile_levels(group, multiscales)
+        return _tile_levels(group, multiscales[SET])
     elif isinstance(multiscales, Mapping):
         listed, keys = multiscales.get("layout"), _ASSET
     good = isinstance(listed, list) and listed and all(
@@ -403,7 +372,6 @@ def _levels(found: list[tuple[Array, Mapping[str, Any]]], group: Group) -> tuple
     levels: list[Level] = []
     for array, extra in wide:
         own = from_attributes(extra) or _own_transform(array, group)
-        own = own or extra.get(MATRIX_TRANSFORM)
         if own is None and levels:
             level = _level(array, Affine(1, 0, 0, 0, 1, 0), group.attrs)
             fine = levels[0].transform

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -240,7 +241,7 @@ def _complete_crs(crs: Any, way: Way) -> CRS:
     """Return the reference system with the definitions that `way` needs; raise if it cannot."""
     given = CRS.of(crs)
     if way in ("cf", "both") and given.parameters is None:
-        given = given.with_wkt2()
+        given = replace(given, wkt=given.to_wkt2())
     if way in ("gdal", "both"):
         to_gdal(given)
     if way == "proj":

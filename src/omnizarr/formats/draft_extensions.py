@@ -81,7 +81,8 @@ def _uri(fields: Fields, field: str, stated: dict[str, Any]) -> str:
     if not isinstance(uri, str) or not uri:
         fields.error(f"{field}.extension", f"expected a URI, got {kind_of(uri)}")
         return ""
-    check_uri(fields, f"{field}.extension", uri)
+    if not is_uri(uri):
+        fields.warn(f"{field}.extension", f"expected a URI, got {uri!r}")
     return uri
 
 
@@ -204,12 +205,6 @@ def write_transformers(array: ArrayModel) -> list[dict[str, Any]]:
 def is_uri(text: str) -> bool:
     """Return True for a URI, which every name of the draft's extensions must be."""
     return _URI.fullmatch(text) is not None
-
-
-def check_uri(fields: Fields, field: str, uri: str) -> None:
-    """Record an extension whose name is not a URI."""
-    if uri and not is_uri(uri):
-        fields.warn(field, f"expected a URI, got {uri!r}")
 
 
 def is_sharding(transformer: Named) -> bool:

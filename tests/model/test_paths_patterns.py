@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnizarr.model.patterns import Patterns, pattern_regex
+from omnizarr.model.paths import Patterns, pattern_regex
 
 
 @given(st.text("ab*?.[]!", max_size=6), st.text("ab.[]!", max_size=5))

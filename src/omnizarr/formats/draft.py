@@ -19,7 +19,7 @@ from omnizarr import registry
 from omnizarr._json import kind_of, load_object
 from omnizarr.errors import InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import format
-from omnizarr.formats.draft.extensions import (
+from omnizarr.formats.draft_extensions import (
     SHARDING,
     array_extensions,
     extension_uri,
@@ -86,11 +86,6 @@ class V3Draft(Format):
                 "this hierarchy is in a state of the draft from before 24 November 2022, which is"
                 " read but never written; convert it first: omnizarr convert SRC DST --to 3"
             )
-
-    @staticmethod
-    def is_entry(doc: dict[str, Any]) -> bool:
-        """Return True if a document at the root is the draft's entry point."""
-        return isinstance(doc.get("zarr_format"), str)
 
     @classmethod
     def open(cls, data: bytes, problems: list[Problem]) -> V3Draft:
