@@ -67,8 +67,8 @@ def main(folder: Path) -> None:
     print(f"problems: {oz.ome.validate(path)}")
 
     old = folder / "cells-0.4.ome.zarr"
-    report = oz.ome.migrate(path, old, to="0.4", overwrite=True).report
-    print(f"migrated to 0.4 for older programs: {report.chunks_encoded} chunks re-encoded")
+    report = oz.convert(path, old, zarr_format=2, overwrite=True)
+    print(f"converted to 0.4 for older programs: {report.chunks_encoded} chunks re-encoded")
     if find_spec("matplotlib"):
         draw(found, folder / "microscopy.png")
 

@@ -103,33 +103,21 @@ def test_permanent_settings_apply_to_every_thread_until_reset() -> None:
     before = config.get("threads")
     seen: list[int] = []
     try:
-        config.set({"threading.max_workers": 3})
+        config.set(threads=3)
         thread = threading.Thread(target=lambda: seen.append(config.get("threads")))
         thread.start()
         thread.join()
         assert seen == [3]
         with config.set(threads=2):
-            assert config.get("threading.max_workers") == 2
+            assert config.get("threads") == 2
         assert config.get("threads") == 3
     finally:
         config.reset()
     assert config.get("threads") == before
 
 
-def test_settings_of_zarr_python_without_effect_are_reported() -> None:
-    with (
-        pytest.warns(oz.OmnizarrWarning, match="codec_pipeline"),
-        config.set({"codec_pipeline.path": "x"}),
-    ):
-        assert config.get("codec_pipeline.path", "none") == "none"
-    with pytest.raises(oz.InvalidArgument, match="'speed'"):
-        config.set({"speed": 1})
-    with pytest.raises(KeyError, match="speed"):
-        config.get("speed")
-
-
 def test_the_default_format_is_a_setting() -> None:
-    with config.set({"default_zarr_format": 2}):
+    with config.set(zarr_format=2):
         assert oz.create_array(shape=2).zarr_format == 2
     assert oz.create_array(shape=2).zarr_format == 3
 
@@ -193,12 +181,3 @@ def test_codecs_that_are_neither_a_known_choice_nor_a_list_are_refused(value: ob
         oz.configure(codecs=value),
     ):
         pass
-
-
-def test_codecs_of_zarr_python_are_still_ignored() -> None:
-    """In zarr-python this setting maps names to classes."""
-    with pytest.warns(oz.OmnizarrWarning, match=r"codecs.*ignored"):
-        oz.config.set({"codecs": {"bytes": "some.Class"}})
-    with pytest.warns(oz.OmnizarrWarning, match=r"codecs\.bytes.*ignored"):
-        oz.config.set({"codecs.bytes": "some.Class"})
-    assert oz.config.get("codecs") == "fast"

@@ -50,7 +50,6 @@ MADE_BY_OTHERS = {
     "ome.Image": "ome.open and ome.write make it",
     "ome.Labels": "Image.labels",
     "ome.Metadata": "Image.metadata",
-    "ome.Migration": "ome.migrate makes it",
     "ome.Plate": "ome.open and ome.write_plate make it",
     "ome.Series": "ome.open makes it",
     "ome.Version": "ome.VERSIONS has all of them",

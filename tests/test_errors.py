@@ -76,7 +76,6 @@ def hollow() -> oz.Array:
         lambda: list(oz.open(broken())),
         lambda: oz.open(broken()).tree() and oz.open(broken()).members(),
         lambda: oz.create_group({}, zarr_format=2).create_array("é", shape=3),
-        lambda: oz.config.set({"async.concurrency": 3}),
     ],
 )
 def test_a_warning_names_the_line_that_called_the_library(act: Callable[[], object]) -> None:

@@ -6,9 +6,6 @@
 >>> omnizarr.config.set(threads=4)
 >>> omnizarr.config.get("threads")
 4
-
-Keys of zarr-python's ``zarr.config`` that have a counterpart here are accepted too
-(``threading.max_workers``, ``array.write_empty_chunks``, ``default_zarr_format``).
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, TextIO, overload
 
 from omnizarr._json import freeze
-from omnizarr.errors import InvalidArgument, known_names, warn
+from omnizarr.errors import InvalidArgument, known_names
 
 VERSION = "0.1.0"
 
@@ -198,14 +195,6 @@ _ALLOWED: dict[str, tuple[object, ...]] = {
     "fallback": ("warn", "use", "refuse"),
     "v1_order": ("text", "writer"),
 }
-# zarr-python's names of settings that exist here too, and its others, which have no effect here.
-_THEIRS = {
-    "threading.max_workers": "threads",
-    "array.write_empty_chunks": "write_empty_chunks",
-    "default_zarr_format": "zarr_format",
-}
-_IGNORED = ("array", "async", "buffer", "codec_pipeline", "codecs", "json_indent", "ndbuffer")
-_ABSENT: Any = object()
 _NAMES = {f.name for f in dataclasses.fields(Config)}
 _default = Config()
 _current: ContextVar[Config | None] = ContextVar("omnizarr_config", default=None)
@@ -214,16 +203,13 @@ _current: ContextVar[Config | None] = ContextVar("omnizarr_config", default=None
 @overload
 def get() -> Config: ...
 @overload
-def get(key: str, default: Any = ...) -> Any: ...
-def get(key: str | None = None, default: Any = _ABSENT) -> Any:
-    """Return the settings in force here, or one of them by our name or by zarr-python's."""
+def get(key: str) -> Any: ...
+def get(key: str | None = None) -> Any:
+    """Return the settings in force here, or one of them."""
     settings = _current.get() or _default
-    if key is None:
-        return settings
-    name = _THEIRS.get(key, key)
-    if name not in _NAMES and default is _ABSENT:
-        raise KeyError(f"unknown setting {key!r}; {known_names(key, sorted((*_NAMES, *_THEIRS)))}")
-    return getattr(settings, name, default)
+    if key is not None and key not in _NAMES:
+        raise KeyError(f"unknown setting {key!r}; {known_names(key, sorted(_NAMES))}")
+    return settings if key is None else getattr(settings, key)
 
 
 @contextmanager
@@ -254,26 +240,12 @@ def configure(**changes: Any) -> Iterator[Config]:
 
 
 class set:
-    """Change settings permanently, in all threads; as ``with set(...)`` until the block ends.
+    """Change settings permanently, in all threads; as ``with set(...)`` until the block ends."""
 
-    Takes our names as keywords, or a mapping that may also have zarr-python's. One of those
-    that means nothing here is left out with a warning; a name that neither has is an error.
-    """
-
-    def __init__(self, changes: Mapping[str, Any] | None = None, **more: Any) -> None:
-        known = {}
-        for key, value in {**(changes or {}), **more}.items():
-            # Both have `codecs`; in zarr-python it maps names to classes.
-            ours = key in _THEIRS or (key in _NAMES and not isinstance(value, Mapping))
-            if not ours and key.partition(".")[0] in _IGNORED:
-                warn(f"setting {key!r} of zarr-python means nothing here and is ignored")
-            else:
-                known[_THEIRS.get(key, key)] = value
-        if known.get("threads", 1) is None:
-            known["threads"] = _threads()
-        known = _checked(known)
-        self._before = {name: getattr(_default, name) for name in known}
-        _change(known)
+    def __init__(self, **changes: Any) -> None:
+        changes = _checked(changes)
+        self._before = {name: getattr(_default, name) for name in changes}
+        _change(changes)
 
     def __enter__(self) -> Self:
         return self

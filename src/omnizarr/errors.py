@@ -26,8 +26,7 @@
         └── MissingAttribute (AttributeError)   for a name, as in ``oz.storage.LMDBStore``
 
 Each class is also the builtin that a Python user would catch, and the one that zarr-python
-raises in that case. Facts are attributes, so that programs need not parse messages. Names of
-zarr-python's errors with the same meaning are defined at the end.
+raises in that case. Facts are attributes, so that programs need not parse messages.
 """
 
 from __future__ import annotations
@@ -409,18 +408,3 @@ def _outside() -> int:
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ours:
         level, frame = level + 1, frame.f_back
     return level
-
-
-# The names that zarr-python 3, and zarr-python 2 where they differ, have for the same cases.
-BaseZarrError = OmnizarrError
-NodeNotFoundError = ArrayNotFoundError = GroupNotFoundError = PathNotFoundError = NodeNotFound
-ContainsArrayError = ContainsGroupError = ContainsArrayAndGroupError = NodeExists
-NodeTypeValidationError = WrongNode
-MetadataValidationError = MetadataError = InvalidMetadata
-UnknownCodecError = UnknownExtension
-ChunkNotFoundError = MissingChunk
-DataTypeValidationError = InvalidArgument
-ReadOnlyError = ReadOnly
-ArrayIndexError = BlockIndexError = BoundsCheckError = SelectionError
-NegativeStepError = VindexInvalidSelectionError = SelectionError
-ZarrUserWarning = OmnizarrWarning

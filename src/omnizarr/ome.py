@@ -11,7 +11,6 @@
 """
 
 from omnizarr.conventions.ome.image import Image, Labels, Plate, Series, Well, open
-from omnizarr.conventions.ome.migrate import Migration, migrate, undo_migration
 from omnizarr.conventions.ome.model import (
     Acquisition,
     Axis,
@@ -34,16 +33,13 @@ __all__ = [
     "ImageLabel",
     "Labels",
     "Metadata",
-    "Migration",
     "Multiscale",
     "Plate",
     "Series",
     "Transform",
     "Version",
     "Well",
-    "migrate",
     "open",
-    "undo_migration",
     "validate",
     "write",
     "write_labels",

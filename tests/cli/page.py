@@ -70,7 +70,6 @@ SAMPLES: dict[str, list[str]] = {
     "geo info": ["geo info map.zarr"],
     "ome info": ["ome info image.zarr plate.zarr"],
     "ome validate": ["ome validate image.zarr"],
-    "ome migrate": ["ome migrate image.zarr old-image.zarr --to 0.4"],
 }
 
 

@@ -38,24 +38,7 @@ def test_validate_has_the_exit_code_of_its_verdict(image: oz.ome.Image) -> None:
     assert "zarr.json: attributes.ome.multiscales: has 0 entries" in bad.output
 
 
-def test_migration_is_planned_done_and_undone(image: oz.ome.Image) -> None:
-    assert run("migrate", "cell.zarr", "old.zarr", "--to", "0.4").exit_code == 0
-    before = sorted(Path("old.zarr").rglob("*"))
-    planned = run("migrate", "old.zarr", "--in-place", "--dry-run")
-    assert (
-        "would migrate old.zarr from 0.4 to 0.5: 1 group, 2 arrays, 3 metadata files added"
-        in planned.output
-    )
-    assert sorted(Path("old.zarr").rglob("*")) == before
-    assert run("migrate", "old.zarr", "--in-place").exit_code == 0
-    assert Path("old.zarr/zarr.json").exists()
-    assert run("migrate", "old.zarr", "--undo").output == "deleted 3 metadata files of 0.5\n"
-    assert sorted(Path("old.zarr").rglob("*")) == before
-    for wrong in (("--in-place", "x.zarr"), (), ("--remove-old", "x.zarr"), ("--undo", "x.zarr")):
-        assert run("migrate", "old.zarr", *wrong).exit_code == 2
-
-
-def test_images_versions_and_migrations_as_json(image: oz.ome.Image) -> None:
+def test_images_and_their_problems_as_json(image: oz.ome.Image) -> None:
     found = json.loads(run("info", "cell.zarr", "--json").stdout)["results"][0]
     assert (found["kind"], found["version"], found["dtype"]) == ("image", "0.5", "uint8")
     assert found["axes"][0] == {"name": "z", "type": "space", "unit": "micrometer"}
@@ -63,11 +46,6 @@ def test_images_versions_and_migrations_as_json(image: oz.ome.Image) -> None:
     assert found["levels"][1]["scale"] == [2, 2, 2]
     good = json.loads(run("validate", "cell.zarr", "--json").stdout)["results"][0]
     assert (good["ok"], good["problems"]) == (True, [])
-    done = json.loads(run("migrate", "cell.zarr", "old.zarr", "--to", "0.4", "--json").stdout)
-    assert (done["from"], done["to"], done["arrays"]) == ("0.5", "0.4", 2)
-    undone = json.loads(run("migrate", "old.zarr", "--in-place", "--json").stdout)
-    assert len(undone["added"]) == 3
-    assert len(json.loads(run("migrate", "old.zarr", "--undo", "--json").stdout)["deleted"]) == 3
 
 
 def test_plates_as_json_list_their_wells(in_tmp: Path) -> None:

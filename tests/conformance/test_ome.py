@@ -210,7 +210,7 @@ def test_one_version_is_not_added_beside_the_other() -> None:
 @pytest.mark.shows("OME-09", "OME-31")
 def test_the_newer_of_two_versions_is_used_with_a_warning() -> None:
     store = write("0.4")
-    oz.ome.migrate(store, in_place=True)
+    oz.convert(store, in_place=True)
     with pytest.warns(oz.OmnizarrWarning, match="zarr 3 and zarr 2; zarr 3 is used"):
         assert opened(store).version == "0.5"
     assert any(
@@ -271,7 +271,7 @@ def test_other_attributes_are_kept() -> None:
     oz.open(store, "r+", path="labels").attrs["theirs"] = 2
     oz.ome.write_labels(store, "more", np.zeros((8, 16, 16), int))
     there: Documents = {}
-    oz.ome.migrate(store, there, to="0.4")
+    oz.convert(store, there, zarr_format=2)
     for each in (store, there):
         assert oz.open(each).attrs["mine"] == 1
         assert oz.open(each, path="labels").attrs["theirs"] == 2

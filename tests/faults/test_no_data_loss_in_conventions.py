@@ -62,18 +62,6 @@ CALLS: dict[ModuleType, dict[str, list[Call]]] = {
             lambda at: ome.write_plate(at, {"A/1": [OTHER]}, path="plate", axes="yx"),
             lambda at: ome.write_plate(at, {"A/1": [OTHER]}, path="image", axes="yx"),
         ],
-        "migrate": [
-            lambda at: ome.migrate(at / "old", in_place=True),
-            lambda at: ome.migrate(at / "old", at / "image"),
-            lambda at: ome.migrate(at / "old", at / "old"),
-            lambda at: ome.migrate(at / "image", in_place=True, to="0.4"),
-            lambda at: ome.migrate(at / "plate", in_place=True),
-        ],
-        "undo_migration": [
-            lambda at: ome.undo_migration(at / "image"),
-            lambda at: ome.undo_migration(at / "old"),
-            lambda at: ome.migrate(at / "old", in_place=True) and ome.undo_migration(at / "old"),
-        ],
         "open": [lambda at: ome.open(at / "image", "r+")],
         "validate": [lambda at: ome.validate(at / "image")],
     },

@@ -204,13 +204,13 @@ def test_a_hierarchy_that_cannot_be_created_leaves_the_store_unchanged() -> None
     assert isinstance(oz.open(store, path="p"), oz.Array)
 
 
-def test_names_for_errors_of_zarr_python_catch_ours() -> None:
-    with pytest.raises(oz.errors.ArrayNotFoundError):
+def test_common_mistakes_raise_errors_of_the_tree() -> None:
+    with pytest.raises(oz.NodeNotFound):
         oz.open({}, kind="array")
     array = oz.create_array(shape=2)
-    with pytest.raises(oz.errors.ContainsArrayError):
+    with pytest.raises(oz.NodeExists):
         oz.create_array(array.store, shape=2)
-    with pytest.raises(oz.errors.BoundsCheckError):
+    with pytest.raises(oz.SelectionError):
         array[5]
     with pytest.raises(ValueError, match="read-only"):
         oz.open(array.store, kind="array")[...] = 1

@@ -86,13 +86,13 @@ def image(path: Path, version: str = "0.4") -> None:
 
 def migrated(path: Path) -> None:
     image(path.with_name("source.zarr"), "0.5")
-    oz.ome.migrate(path.with_name("source.zarr"), path, to="0.4")
+    oz.convert(path.with_name("source.zarr"), path, zarr_format=2)
 
 
 def migrated_in_place(path: Path) -> None:
     oz.ome.write(path, DATA, axes="yx", version="0.5", compressors=[ZSTD], chunks=(4, 5),
                  chunk_key_encoding={"name": "v2", "separator": "/"})  # fmt: skip
-    oz.ome.migrate(path, to="0.4", in_place=True, remove_old=True)
+    oz.convert(path, zarr_format=2, in_place=True, remove_old=True)
 
 
 def plate(path: Path) -> None:
@@ -117,8 +117,8 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "xarray with Dask": from_xarray_and_dask,
     "from_dask": from_dask,
     "ome.write": image,
-    "ome.migrate": migrated,
-    "ome.migrate in place": migrated_in_place,
+    "convert of an image": migrated,
+    "convert of an image in place": migrated_in_place,
     "ome.write_plate": plate,
     "geo.write": lambda path: oz.geo.write(
         path, DATA, crs="EPSG:32633", bounds=(0, 0, 6, 10), levels=2, zarr_format=2

@@ -91,9 +91,9 @@ def test_every_function_reaches_a_bucket_by_options(s3: Cloud, tmp_path: Path) -
     ome.write(f"{url}/image", f"{url}/three/a", levels=1, version="0.4", **options)
     ome.write_labels(f"{url}/image", "cells", DATA, **options)
     assert all(p.level == "warning" for p in ome.validate(f"{url}/image", **options))
-    ome.migrate(f"{url}/image", f"{url}/image5", **options)
-    ome.migrate(f"{url}/image", in_place=True, **options)
-    assert ome.undo_migration(f"{url}/image", **options)
+    oz.convert(f"{url}/image", f"{url}/image5", **options)
+    oz.convert(f"{url}/image", in_place=True, **options)
+    assert oz.undo_conversion(f"{url}/image", **options)
     ome.write_plate(f"{url}/plate", {"A/1": [DATA]}, levels=1, **options)
     for name, kind in (("image5", ome.Image), ("plate", ome.Plate)):
         assert isinstance(ome.open(f"{url}/{name}", **options), kind)

@@ -382,8 +382,8 @@ def convert(given: ConvertArguments) -> ConvertReport:
     stays valid under its key (1 to 2, 2 to 3, 1 to 3). `undo_conversion` erases the new metadata
     again. Chunks are not read then, and damage is not found.
 
-    OME-Zarr images and plates get the metadata of the OME-Zarr version for that Zarr version, as
-    with `ome.migrate`. In version 2, checksums are removed because few readers support them; the
+    OME-Zarr images and plates get the metadata of the OME-Zarr version for that Zarr version: 0.4
+    for 2, 0.5 for 3. In version 2, checksums are removed because few readers support them; the
     report names them in `left_out`.
 
     Returns:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,9 +9,6 @@ import click
 import omnizarr
 from omnizarr.cli.answers import (
     Answer,
-    answer,
-    command,
-    may_overwrite,
     path_command,
     problems_answer,
     say_lines,
@@ -20,16 +16,9 @@ from omnizarr.cli.answers import (
 from omnizarr.cli.options import (
     CommandGroup,
     Options,
-    dry_run_option,
-    json_option,
-    shared_option,
-    storage_option,
 )
-from omnizarr.cli.terminal import counted, progress_bar, say, show_left_out
+from omnizarr.cli.terminal import say
 from omnizarr.conventions.ome.image import Image, Plate
-from omnizarr.conventions.ome.migrate import Migration
-from omnizarr.conventions.ome.versions import NEWEST, VERSIONS
-from omnizarr.extension import size_text
 
 if TYPE_CHECKING:
     from omnizarr.conventions.cf.dataset import Dataset
@@ -146,7 +135,7 @@ geo.add_command(geo_info)
 
 @click.group(cls=CommandGroup)
 def ome() -> None:
-    """Inspect, check and migrate OME-Zarr."""
+    """Inspect and check OME-Zarr."""
 
 
 @path_command(
@@ -206,93 +195,5 @@ def ome_validate(path: str, node: str, storage_options: Options) -> Answer:
     return problems_answer(omnizarr.ome.validate(path, node, storage_options=storage_options))
 
 
-@command(
-    "omnizarr ome migrate cell.zarr new.zarr --to 0.5",
-    "omnizarr ome migrate cell.zarr --in-place --dry-run",
-)
-@click.argument("source")
-@click.argument("destination", required=False)
-@click.option(
-    "--to", type=click.Choice([version.name for version in VERSIONS if version.writes]),
-    default=NEWEST, show_default=True, help="OME-Zarr version to write.",
-)  # fmt: skip
-@click.option("--in-place", is_flag=True, help="Add metadata of the new version; keep chunks.")
-@click.option("--remove-old", is_flag=True, help="With --in-place: delete the old metadata.")
-@dry_run_option
-@click.option("--undo", is_flag=True, help="Delete the metadata that --in-place added.")
-@shared_option("overwrite")
-@click.option(
-    "--checksum", is_flag=True,
-    help="Keep checksums in version 2, although few other readers support them.",
-)  # fmt: skip
-@json_option
-@storage_option
-@shared_option("destination_options")
-def migrate(
-    source: str,
-    destination: str | None,
-    to: str,
-    undo: bool,
-    overwrite: bool,
-    storage_options: Options,
-    **given: Any,
-) -> int:
-    """Migrate SOURCE to another version of OME-Zarr.
-
-    Labels, wells and fields are migrated too.
-    """
-    in_place, dry_run = given["in_place"], given["dry_run"]
-    if undo:
-        if destination is not None or in_place or given["remove_old"] or dry_run or overwrite:
-            raise click.UsageError("--undo can only be combined with --to")
-        keys = omnizarr.ome.undo_migration(source, to=to, storage_options=storage_options)
-        text = f"deleted {counted(len(keys), 'metadata file')} of {to}"
-        return answer({"path": source, "to": to, "deleted": keys}, partial(say, text))
-    if (destination is None) != in_place:
-        raise click.UsageError("give a DESTINATION or --in-place, not both")
-    if given["remove_old"] and not in_place:
-        raise click.UsageError("--remove-old requires --in-place")
-    if destination is not None and not dry_run:
-        used = given["destination_options"] or storage_options
-        overwrite = may_overwrite(destination, overwrite, used)
-    with progress_bar() as step:
-        done = omnizarr.ome.migrate(
-            source,
-            destination,
-            to=to,
-            overwrite=overwrite,
-            progress=step,
-            storage_options=storage_options,
-            **given,
-        )
-    data = {
-        "source": source,
-        "destination": destination,
-        "from": done.source,
-        "to": done.target,
-        "dry_run": done.dry_run,
-        "added": done.documents,
-        "deleted": done.removed,
-        **done.report.to_json(),
-    }
-    return answer(data, partial(_show_migration, source, done))
-
-
-def _show_migration(source: str, done: Migration) -> None:
-    report = done.report
-    would = "would migrate" if done.dry_run else "migrated"
-    say(
-        f"{would} {source} from {done.source} to {done.target}:"
-        f" {counted(report.groups, 'group')}, {counted(report.arrays, 'array')},"
-        f" {counted(len(done.documents), 'metadata file')} added,"
-        f" {len(done.removed)} deleted, {counted(report.chunks_copied, 'chunk')} copied,"
-        f" {report.chunks_encoded} re-encoded, {size_text(report.bytes_written)}",
-    )
-    for path, reason in report.encoded.items():
-        say(f"  {path} was re-encoded: {reason}")
-    show_left_out(report.left_out)
-
-
 ome.add_command(ome_info)
-ome.add_command(migrate)
 ome.add_command(ome_validate)

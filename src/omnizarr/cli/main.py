@@ -71,7 +71,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Conventions": {
         "cf": ("conventions:cf", "Inspect CF and NetCDF datasets."),
         "geo": ("conventions:geo", "Inspect maps: reference system, bounds, levels."),
-        "ome": ("conventions:ome", "Inspect, check and migrate OME-Zarr."),
+        "ome": ("conventions:ome", "Inspect and check OME-Zarr."),
     },
 }
 TARGETS = {name: target for rows in COMMANDS.values() for name, (target, _) in rows.items()}

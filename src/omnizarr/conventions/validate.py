@@ -83,7 +83,11 @@ def validate(
     """
     is_attributes = isinstance(what, Mapping) and not has_store_path(what) and bool(what)
     if is_attributes and not any(isinstance(v, (bytes, bytearray)) for v in what.values()):
-        return validate_attributes(what)
+        found = find_metadata(what)
+        if found is None:
+            message = f"no OME-Zarr metadata; expected 'ome', or one of {', '.join(MEMBERS)}"
+            return [Problem("", "", message)]
+        return check(found, "")
     store, path = resolve_store_path(what, path, "r", storage_options)
     probe = Probe(path)
     problems: list[Problem] = []  # metadata of an older Zarr version beside those of a newer one
@@ -95,15 +99,6 @@ def validate(
     else:
         walk.group(location, node, None)
     return walk.problems
-
-
-def validate_attributes(attributes: Mapping[str, Any], key: str = "") -> list[Problem]:
-    """Return every problem of the attributes of one group."""
-    found = find_metadata(attributes)
-    if found is None:
-        names = ", ".join(MEMBERS)
-        return [Problem(key, "", f"no OME-Zarr metadata; expected 'ome', or one of {names}")]
-    return check(found, key)
 
 
 @dataclass
@@ -140,24 +135,21 @@ class _Walk:
         return metadata
 
     def _versions(self, location: Location, found: RawMetadata) -> bool:
+        """Return True if the metadata have the version of those above; record what is wrong."""
         try:
             version = get_version(found.version)
         except InvalidMetadata:
-            return False
-        if self.version is not None and version != self.version:
-            message = (
-                f"{paths.show(location.path)} is OME-Zarr {version.name}, but"
-                f" {paths.show(self.start.path)} is {self.version.name}; versions must not be mixed"
-            )
-            self.error(location, f"{found.field}version", message)
+            return False  # already reported
+        if version != (self.version or version):
+            where = f"{paths.show(self.start.path)} is {(self.version or version).name}"
+            message = f"{paths.show(location.path)} is OME-Zarr {version.name}, but {where}"
+            self.error(location, f"{found.field}version", f"{message}; versions must not be mixed")
             return False
         self.version = version
         if not version.stands_on(location.format.name):
-            message = (
-                f"OME-Zarr {version.name} requires zarr {version.zarr_format}, but this is"
-                f" {title(location.format.name, '')}"
-            )
-            self.error(location, found.field.rstrip("."), message)
+            message = f"OME-Zarr {version.name} requires zarr {version.zarr_format}, but this is"
+            field = found.field.rstrip(".")
+            self.error(location, field, f"{message} {title(location.format.name, '')}")
         return True
 
     def child(self, location: Location, path: str, field: str, kind: type[Any]) -> Any:
@@ -171,15 +163,13 @@ class _Walk:
         if isinstance(node, kind):
             return child, node
         other = existing_node(location.store, child.path)
+        message = (
+            f"there is no {'array' if kind is ArrayModel else 'group'} {paths.show(child.path)}"
+        )
         if node is None and other is not None:
-            message = (
-                f"{paths.show(child.path)} is {title(other[0].name, '')}, but"
-                f" {paths.show(location.path)} is {title(location.format.name, '')}; Zarr versions"
-                " must not be mixed"
-            )
-        else:
-            what = "array" if kind is ArrayModel else "group"
-            message = f"there is no {what} {paths.show(child.path)}"
+            here = f"{paths.show(location.path)} is {title(location.format.name, '')}"
+            message = f"{paths.show(child.path)} is {title(other[0].name, '')}, but {here}"
+            message += "; Zarr versions must not be mixed"
         self.error(location, field, message)
         return None
 
@@ -297,7 +287,9 @@ def ome(store: Store, path: str) -> Found:
         for problem in validate(store, location.path):
             field = problem.field.removeprefix("attributes.").removeprefix(f"{NAMESPACE}.")
             section = re.split(r"[.\[]", field)[0] or "metadata"
-            yield _path_of(problem.key, location), problem, f"{start}, {section}"
+            parent = problem.key.rpartition("/")[0]
+            at = parent if parent.startswith(location.path) else location.path
+            yield at, problem, f"{start}, {section}"
 
 
 def cf(store: Store, path: str) -> Found:
@@ -314,16 +306,20 @@ def geo(store: Store, path: str) -> Found:
     """Check all maps: reference systems, transforms and levels."""
     for location, node in _outermost(store, path, _declares_geo):
         key, start = _attributes(location)
-        found = [*_proj_problems(node.attributes), *_spatial_problems(node.attributes)]
+        found = [*_geo_problems(node.attributes)]
         for field, message in found:
             rule = f"GeoZarr, {field.partition(':')[0]}:"
             yield location.path, Problem(key, start + field, message), rule
-        if not found:
-            yield from _check_map(location, key, start)
+        try:
+            _ = found or open_map(location.store, path=location.path)
+        except InvalidMetadata as e:
+            yield location.path, Problem(key, f"{start}multiscales", str(e)), "GeoZarr, multiscales"
+        except OmnizarrError:
+            pass  # several arrays, or one that cannot be read, which is reported elsewhere
 
 
-def _proj_problems(attributes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield attributes of the convention ``proj:`` that are wrong, and what was expected."""
+def _geo_problems(attributes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield attributes of ``proj:`` and ``spatial:`` that are wrong, and what was expected."""
     kinds = {"proj:code": str, "proj:wkt2": str, "proj:projjson": dict}
     stated = [name for name in kinds if name in attributes]
     for name in stated:
@@ -334,22 +330,10 @@ def _proj_problems(attributes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, f"expected an authority and a code, 'EPSG:4326', got {attributes[name]!r}"
     if len(stated) > 1:
         yield stated[1], f"only one of {', '.join(kinds)} may be stated"
-
-
-def _spatial_problems(attributes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     try:
         from_attributes(attributes)
     except OmnizarrError as e:
         yield "spatial:transform" if "spatial:transform" in attributes else "proj:transform", str(e)
-
-
-def _check_map(location: Location, key: str, start: str) -> Found:
-    try:
-        open_map(location.store, path=location.path)
-    except InvalidMetadata as e:
-        yield location.path, Problem(key, f"{start}multiscales", str(e)), "GeoZarr, multiscales"
-    except OmnizarrError:
-        return  # several arrays, or one that cannot be read, which is reported elsewhere
 
 
 def _outermost(store: Store, path: str, declared: Declared) -> Iterator[tuple[Location, Node]]:
@@ -392,12 +376,6 @@ def _declares_geo(node: Node) -> bool:
         {"layout", "tile_matrix_set"} & {*multiscales}
     )
     return pyramid or any(isinstance(name, str) and _GEO.match(name) for name in attributes)
-
-
-def _path_of(key: str, start: Location) -> str:
-    """Return the path of the node whose document has a key."""
-    parent = key.rpartition("/")[0]
-    return parent if parent.startswith(start.path) else start.path
 
 
 def _attributes(location: Location) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from omnizarr.conventions.ome.rules import ADVICE
-from omnizarr.conventions.validate import validate_attributes
+from omnizarr.conventions.validate import validate
 
 MEMBER = {"image": "multiscales", "label": "image-label", "plate": "plate", "well": "well"}
 
@@ -52,7 +52,7 @@ def cases_0_6(folder: Path) -> Iterator[tuple[str, dict[str, Any], str, bool, bo
 
 def verdict(attributes: dict[str, Any], member: str, strict: bool) -> list[str]:
     """Return the reason why attributes are invalid; empty if they are valid."""
-    problems = validate_attributes(attributes)
+    problems = validate(attributes)
     counted = [
         str(p)
         for p in problems

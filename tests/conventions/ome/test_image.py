@@ -165,7 +165,7 @@ def test_images_before_0_4_have_scales_from_their_shapes() -> None:
     assert isinstance(image, oz.ome.Image)
     assert image.transform(1).scale == (1, 1, 1, 2, 2)
     moved: dict[str, bytes] = {}
-    oz.ome.migrate(store, moved)
+    oz.convert(store, moved)
     assert [p for p in oz.ome.validate(moved) if p.level == "error"] == []
 
 

@@ -1,8 +1,7 @@
-"""Migration between OME-Zarr 0.4 and 0.5: metadata only if chunks can stay, and undo."""
+"""Conversion between OME-Zarr 0.4 and 0.5: metadata only if chunks can stay, and undo."""
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +12,8 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.testing import FaultyStore
 
+ZARR = {"0.4": 2, "0.5": 3}
 NAMES = ("zarr.json", ".zattrs", ".zgroup", ".zarray", ".zmetadata")
 
 
@@ -64,11 +63,11 @@ def test_migrating_there_and_back_gives_identical_metadata(
     start = make(version)
     there: dict[str, bytes] = {}
     back: dict[str, bytes] = {}
-    report = oz.ome.migrate(start, there, to=other, checksum=True).report
+    report = oz.convert(start, there, zarr_format=ZARR[other], checksum=True)
     assert report.chunks_encoded == 0
     assert oz.ome.validate(there) == []
     same_values(start, there)
-    oz.ome.migrate(there, back, to=version)
+    oz.convert(there, back, zarr_format=ZARR[version])
     assert documents(back) == documents(start)
     assert chunks(back) == chunks(start)
 
@@ -82,22 +81,17 @@ def test_migrating_in_place_writes_only_metadata(tmp_path: Path) -> None:
     before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file()}
     old = oz.ome.open(folder)
     assert isinstance(old, oz.ome.Image)
-    planned = oz.ome.migrate(folder, in_place=True, dry_run=True)
-    assert {p for p in folder.rglob("*") if p.is_file()} == set(before)
-    done = oz.ome.migrate(folder, in_place=True)
-    assert planned.documents == done.documents
-    assert done.report.bytes_written == 0
+    done = oz.convert(folder, in_place=True)
+    assert done.bytes_written == 0
     after = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file()}
     assert {p: v for p, v in after.items() if p in before} == before
-    assert {p.relative_to(folder).as_posix() for p in after.keys() - before.keys()} == set(
-        done.documents
-    )
+    assert {p.name for p in after.keys() - before.keys()} == {"zarr.json"}
     with pytest.warns(oz.OmnizarrWarning, match="zarr 3 and zarr 2; zarr 3 is used"):
         new = oz.ome.open(folder)
     assert isinstance(new, oz.ome.Image)
     assert (old.version, new.version) == ("0.4", "0.5")
     np.testing.assert_array_equal(new.read(), old.read())
-    oz.ome.undo_migration(folder)
+    oz.undo_conversion(folder)
     assert {p for p in folder.rglob("*") if p.is_file()} == set(before)
 
 
@@ -105,7 +99,7 @@ def test_migrating_in_place_writes_only_metadata(tmp_path: Path) -> None:
 def test_metadata_moves_under_ome_and_other_attributes_are_kept() -> None:
     start = image("0.4")
     there: dict[str, bytes] = {}
-    oz.ome.migrate(start, there)
+    oz.convert(start, there)
     old, new = documents(start), documents(there)
     before, after = old[".zattrs"], new["zarr.json"]["attributes"]
     assert before["multiscales"][0]["version"] == "0.4"
@@ -125,7 +119,7 @@ def test_metadata_moves_under_ome_and_other_attributes_are_kept() -> None:
 def test_chunks_that_version_3_can_express_are_kept(codec: Any) -> None:
     start = image("0.4", compressors=codec)
     before = chunks(start)
-    oz.ome.migrate(start, in_place=True)
+    oz.convert(start, in_place=True)
     assert chunks(start) == before
 
 
@@ -135,9 +129,9 @@ def test_an_inexpressible_image_is_refused_before_anything_is_written() -> None:
     group = oz.open(start, "r+")
     group.create_array("other", shape=3, dtype=object, filters=[numcodecs.JSON()])
     before = dict(start)
-    for options in ({"in_place": True}, {"in_place": True, "dry_run": True}, {"destination": {}}):
+    for options in ({"in_place": True}, {"destination": {}}):
         with pytest.raises(oz.OmnizarrError, match="/other"):
-            oz.ome.migrate(start, **options)  # type: ignore[arg-type]
+            oz.convert(start, **options)  # type: ignore[arg-type]
         assert start == before
         assert options.get("destination", {}) == {}
 
@@ -147,102 +141,23 @@ def test_migrating_a_sharded_image_back_needs_rewriting_its_data() -> None:
     start = image("0.5", shards=(1, 4, 16, 16))
     before = dict(start)
     with pytest.raises(oz.CannotExpress, match="chunks cannot be kept unchanged"):
-        oz.ome.migrate(start, to="0.4", in_place=True)
+        oz.convert(start, zarr_format=2, in_place=True)
     assert start == before
     there: dict[str, bytes] = {}
-    planned = oz.ome.migrate(start, {}, to="0.4", dry_run=True)
-    report = oz.ome.migrate(start, there, to="0.4").report
-    assert set(report.encoded) == set(planned.report.encoded) == {"/0", "/1"}
+    report = oz.convert(start, there, zarr_format=2)
+    assert set(report.encoded) == {"/0", "/1"}
     same_values(start, there)
     assert oz.ome.validate(there) == []
 
 
-def test_a_migration_that_removed_old_metadata_can_be_reversed() -> None:
+def test_a_conversion_that_removed_old_metadata_can_be_reversed() -> None:
     start = image("0.4")
     first = documents(start)
-    done = oz.ome.migrate(start, in_place=True, remove_old=True)
-    assert set(done.removed) == set(first)
+    oz.convert(start, in_place=True, remove_old=True)
     assert all(k.endswith("zarr.json") for k in documents(start))
     assert oz.ome.validate(start) == []
-    oz.ome.migrate(start, to="0.4", in_place=True, remove_old=True)
+    oz.convert(start, zarr_format=2, in_place=True, remove_old=True)
     assert documents(start) == first
-
-
-@pytest.mark.parametrize(("version", "other"), [("0.4", "0.5"), ("0.5", "0.4")])
-def test_a_migration_that_is_killed_while_it_erases_is_repeated(version: str, other: str) -> None:
-    start = image("0.4")  # whose keys can be those of both
-    if version == "0.5":
-        oz.ome.migrate(start, in_place=True, remove_old=True)
-    wanted = dict(start)
-    again: dict[str, Any] = {"to": other, "in_place": True, "remove_old": True, "checksum": True}
-    oz.ome.migrate(wanted, **again)
-    for number in itertools.count():
-        left, store = number, dict(start)
-
-        def fault(what: str, key: str) -> Exception | None:
-            nonlocal left
-            left -= what in ("set", "set_many", "set_new", "erase", "erase_many")
-            return OSError("killed") if left < 0 else None
-
-        faulty = FaultyStore(oz.storage.MemoryStore(store), fault)
-        try:
-            oz.ome.migrate(faulty, **again)
-        except OSError:
-            oz.ome.migrate(store, **again)
-        assert documents(store) == documents(wanted), number
-        assert chunks(store) == chunks(wanted), number
-        if left >= 0:
-            break
-    assert number > 10
-
-
-def test_an_interrupted_migration_leaves_nothing_behind() -> None:
-    class Full(oz.storage.MemoryStore):
-        def set(self, key: str, value: Any) -> None:
-            if key == "zarr.json":
-                raise OSError("no space left")
-            super().set(key, value)
-
-    start = image("0.4")
-    before = dict(start)
-    with pytest.raises(OSError, match="no space left"):
-        oz.ome.migrate(Full(start), in_place=True)
-    assert start == before
-
-
-def test_undo_refuses_to_lose_later_changes() -> None:
-    start = image("0.4")
-    oz.ome.migrate(start, in_place=True)
-    with pytest.warns(oz.OmnizarrWarning):
-        group = oz.open(start, "r+")
-    array = group.create_array("later", shape=3, dtype="u1")
-    before = dict(start)
-    with pytest.raises(oz.StoreError, match="/later has no metadata of zarr 2"):
-        oz.ome.undo_migration(start)
-    assert start == before
-    del group["later"]
-    level = group["0"]
-    assert isinstance(level, oz.Array)
-    level.append(np.zeros((1, 4, 20, 30), "u2"))
-    with pytest.raises(oz.StoreError, match="/0 was resized"):
-        oz.ome.undo_migration(start)
-    level.resize((2, 4, 20, 30))
-    group.attrs["mine"] = "other"
-    with pytest.raises(oz.StoreError, match="attributes of / were changed"):
-        oz.ome.undo_migration(start)
-    assert array.shape == (3,)
-
-
-def test_a_copy_onto_itself_and_a_second_migration_are_refused() -> None:
-    start = image("0.4")
-    with pytest.raises(oz.StoreError, match="both"):
-        oz.ome.migrate(start, start)
-    with pytest.raises(oz.InvalidArgument, match=r"is already OME-Zarr 0\.4"):
-        oz.ome.migrate(start, {}, to="0.4")
-    plain: dict[str, bytes] = {}
-    oz.create_group(plain)
-    with pytest.raises(oz.InvalidMetadata, match="use convert for plain Zarr"):
-        oz.ome.migrate(plain, {}, to="0.4")
 
 
 DOTS = {"chunk_key_encoding": {"name": "v2", "separator": "."}}
@@ -252,17 +167,13 @@ def test_levels_with_dots_in_their_keys_cannot_become_0_4_in_place() -> None:
     """B2: OME-Zarr 0.4 has chunk keys with "/"."""
     start = image("0.5", compressors=["gzip"], **DOTS)
     before = dict(start)
-    for call in (
-        lambda: oz.ome.migrate(start, to="0.4", in_place=True),
-        lambda: oz.convert(start, zarr_format=2, in_place=True),
+    with pytest.raises(
+        oz.CannotExpress, match=r"keys have the separator '\.'.*requires '/'.*destination"
     ):
-        with pytest.raises(
-            oz.CannotExpress, match=r"keys have the separator '\.'.*requires '/'.*destination"
-        ):
-            call()
-        assert start == before
+        oz.convert(start, zarr_format=2, in_place=True)
+    assert start == before
     there: dict[str, bytes] = {}
-    oz.ome.migrate(start, there, to="0.4")
+    oz.convert(start, there, zarr_format=2)
     assert oz.ome.validate(there) == []
     same_values(start, there)
 
@@ -279,15 +190,6 @@ def old_image(version: str) -> dict[str, bytes]:
     return store
 
 
-@pytest.mark.parametrize("options", [{}, {"remove_old": True}, {"dry_run": True}])
-def test_versions_with_the_same_keys_are_not_migrated_in_place(options: Any) -> None:
-    start = old_image("0.3")
-    before = dict(start)
-    with pytest.raises(oz.CannotExpress, match=r"0\.3 and 0\.4 keep their metadata under the same"):
-        oz.ome.migrate(start, to="0.4", in_place=True, **options)
-    assert start == before
-
-
 SOURCES: dict[str, tuple[Any, str, int]] = {
     **{f"image {v}": (image, v, 3 if v == "0.4" else 2) for v in ("0.4", "0.5")},
     **{f"plate {v}": (plate, v, 3 if v == "0.4" else 2) for v in ("0.4", "0.5")},
@@ -300,7 +202,7 @@ SOURCES: dict[str, tuple[Any, str, int]] = {
 def test_convert_gives_images_and_plates_the_metadata_of_the_other_zarr(
     case: str, path: str
 ) -> None:
-    """B3: `convert` does what `migrate` does, also for images inside of other hierarchies."""
+    """B3: also for images inside of other hierarchies."""
     make, version, zarr_format = SOURCES[case]
     inner = make(version)
     start: dict[str, bytes] = inner
@@ -315,22 +217,7 @@ def test_convert_gives_images_and_plates_the_metadata_of_the_other_zarr(
     found = oz.ome.validate(there, path)
     assert [str(p) for p in found if p.level == "error"] == []
     same_values(start, there)
-    migrated: dict[str, bytes] = {}
-    oz.ome.migrate(inner, migrated, to="0.5" if zarr_format == 3 else "0.4")
-    start_of = f"{path}/" if path else ""
-    image_of = {k.removeprefix(start_of): v for k, v in there.items() if k.startswith(start_of)}
-    assert documents(image_of) == documents(migrated)
-    assert chunks(image_of) == chunks(migrated)
     assert not path or oz.open(there).attrs == {"labels": ["a"]}
-
-
-def test_convert_in_place_gives_an_image_the_metadata_of_the_other_zarr() -> None:
-    """B3: metadata is written as `migrate` writes it."""
-    a, b = image("0.4"), image("0.4")
-    oz.convert(a, in_place=True)
-    oz.ome.migrate(b, in_place=True)
-    assert documents(a) == documents(b)
-    assert chunks(a) == chunks(b)
 
 
 @pytest.mark.parametrize("change", ["dots", "draft"])

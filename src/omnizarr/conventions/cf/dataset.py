@@ -186,8 +186,9 @@ class Dataset(Mapping[str, Variable]):
                 continue
             listed = value.get("dims", value.get("dimensions"))
             if isinstance(listed, dict):
-                sizes = {n: _size(s) for n, s in listed.items()}
-                return {n: s for n, s in sizes.items() if s is not None}
+                # An unlimited dimension is an object with its size.
+                sizes = {n: s.get("size") if isinstance(s, dict) else s for n, s in listed.items()}
+                return {n: s for n, s in sizes.items() if type(s) is int}
         return {}
 
     def problems(self) -> list[Problem]:
@@ -218,11 +219,8 @@ class Dataset(Mapping[str, Variable]):
             Problem(array.path, attribute, f"there is no variable {other!r}", "warning")
             for attribute, others in named
             for other in others
-            if not self._is_visible(other)
+            if "/" not in other and not any(other in each._arrays for each in self._upwards())
         ]
-
-    def _is_visible(self, name: str) -> bool:
-        return "/" in name or any(name in dataset._arrays for dataset in self._upwards())
 
     # Writing
 
@@ -272,7 +270,11 @@ class Dataset(Mapping[str, Variable]):
         given = None if values is None else np.asarray(values)
         if given is not None and given.dtype == object and {*map(type, given.flat)} == {str}:
             given = given.astype(np.dtypes.StringDType())
-        letters = given is not None and _character_count(dtype, given, len(dimensions))
+        letters = 0  # of the longest string, if strings are stored as single characters
+        joined = given is not None and len(dimensions) == given.ndim + 1
+        if given is not None and joined and dtype is not None and np.dtype(dtype) == "S1":
+            sizes = (len(t.encode() if isinstance(t, str) else t) for t in given.flat)
+            letters = max(sizes, default=1) or 1
         if shape is None:
             shape = tuple(map(self.dimension, dimensions)) if given is None else given.shape
             shape = (*shape, letters) if letters else shape
@@ -456,24 +458,11 @@ def _stored_type(dtype: Any, values: Any, attributes: Mapping[str, Any]) -> np.d
     return found
 
 
-def _character_count(dtype: Any, texts: Any, rank: int) -> int:
-    """Return the longest string's bytes if strings are stored as single characters, else 0."""
-    if dtype is None or np.dtype(dtype) != "S1" or rank != texts.ndim + 1:
-        return 0
-    return max((len(t.encode() if isinstance(t, str) else t) for t in texts.flat), default=1) or 1
-
-
 def _user_defined(name: str) -> CannotExpress:
     return CannotExpress(
         f"NetCDF's user-defined type {name} is not supported in datasets; store its fields as"
         " variables, or the array with create_array"
     )
-
-
-def _size(value: Any) -> int | None:
-    """Return a dimension's size in NCZarr: a number, or an object with it if unlimited."""
-    size = value.get("size") if isinstance(value, dict) else value
-    return size if isinstance(size, int) and not isinstance(size, bool) else None
 
 
 def _header(dataset: Dataset, indent: str) -> Iterator[str]:

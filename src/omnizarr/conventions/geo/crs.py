@@ -169,7 +169,7 @@ class CRS:
             return True
         if self.code is not None and other.code is not None:
             return self.code == other.code
-        if self.wkt is not None and other.wkt is not None and _flat(self.wkt) == _flat(other.wkt):
+        if self.wkt and other.wkt and "".join(self.wkt.split()) == "".join(other.wkt.split()):
             return True
         try:
             return bool(self.to_pyproj() == other.to_pyproj())
@@ -187,7 +187,11 @@ class CRS:
             >>> oz.geo.CRS.of(4326).to_pyproj().to_epsg()
             4326
         """
-        pyproj = _pyproj()
+        try:
+            import pyproj  # noqa: PLC0415 - an optional package
+        except ImportError as e:
+            message = "an object of pyproj needs pyproj; pip install 'omnizarr[geo]'"
+            raise MissingModule(f"a coordinate reference system as {message}") from e
         definition = self.definition
         try:
             if definition is self.parameters and definition is not None:
@@ -223,7 +227,8 @@ class CRS:
             ) from e
 
     def __str__(self) -> str:
-        return self.code or (_wkt_name(self.wkt) if self.wkt else str(self.definition))
+        quoted = re.search(r'"([^"]*)"', self.wkt or "")  # the name in well-known text
+        return self.code or (quoted[1] if quoted else str(self.definition))
 
 
 def full_circle(crs: CRS | None) -> float | None:
@@ -315,15 +320,6 @@ def _keyword(text: str) -> str:
     return "" if found is None else found[1].upper()
 
 
-def _flat(text: str) -> str:
-    return re.sub(r"\s+", "", text)
-
-
-def _wkt_name(text: str) -> str:
-    found = re.search(r'"([^"]*)"', text)
-    return found[1] if found is not None else text
-
-
 def _wkt_code(text: str) -> str | None:
     """Return the code of the whole system: ID or AUTHORITY inside the outermost brackets."""
     outside = re.sub(r'"[^"]*"', lambda quoted: "\0" * len(quoted[0]), text)
@@ -334,17 +330,6 @@ def _wkt_code(text: str) -> str | None:
         if depth == 1 and values is not None:
             return f"{values[1]}:{values[2]}".upper()
     return None
-
-
-def _pyproj() -> Any:
-    try:
-        import pyproj  # noqa: PLC0415 - an optional package
-    except ImportError as e:
-        raise MissingModule(
-            "a coordinate reference system as an object of pyproj needs pyproj;"
-            " pip install 'omnizarr[geo]'"
-        ) from e
-    return pyproj
 
 
 def read_crs(array: Array) -> CRS | None:
@@ -514,16 +499,6 @@ _USER_DEFINED = 32767  # a reference system that is described by parameters, not
 GEOTIFF_KEYS = {"GTModelTypeGeoKey", "GeographicTypeGeoKey"}  # of which a system has one
 
 
-def geotiff_code(tags: dict[str, Any]) -> int | None:
-    """Return the EPSG code of the horizontal reference system; None if the file has none."""
-    model = tags.get("GTModelTypeGeoKey")
-    if model == 1 or tags.get("ProjectedCSTypeGeoKey") is not None:
-        return epsg_number(tags.get("ProjectedCSTypeGeoKey"))
-    if model == _USER_DEFINED or (model is None and any(n.startswith("Proj") for n in tags)):
-        return None  # the geographic system is only the base of another one
-    return epsg_number(tags.get("GeographicTypeGeoKey"))
-
-
 def epsg_number(value: Any) -> int | None:
     """Return the EPSG code in a GeoTIFF key; None if it has none."""
     known = isinstance(value, int) and 1024 <= value < _USER_DEFINED
@@ -532,7 +507,12 @@ def epsg_number(value: Any) -> int | None:
 
 def geotiff_crs(tags: dict[str, Any], path: str) -> CRS | None:
     """Return the reference system of a code; of parameters, if rasterio is installed to read it."""
-    code = geotiff_code(tags)
+    model, projected = tags.get("GTModelTypeGeoKey"), tags.get("ProjectedCSTypeGeoKey")
+    code = None
+    if model == 1 or projected is not None:
+        code = epsg_number(projected)
+    elif model != _USER_DEFINED and (model or not any(n.startswith("Proj") for n in tags)):
+        code = epsg_number(tags.get("GeographicTypeGeoKey"))  # not only the base of another one
     if code is not None:
         return CRS.of(f"EPSG:{code}")
     if not tags.keys() & GEOTIFF_KEYS:

@@ -133,7 +133,12 @@ def write(
         affine = affine or _own_transform(source)
         array = source.array if isinstance(source, View) else source
         crs = read_crs(array) if crs is None else crs
-    system = None if crs is None else _complete_crs(crs, way)
+    system = None if crs is None else CRS.of(crs)
+    if system is not None:  # raise before anything is written
+        if way in ("cf", "both") and system.parameters is None:
+            system = replace(system, wkt=system.to_wkt2())
+        for ways, convert in ((("gdal", "both"), to_gdal), (("proj",), to_proj)):
+            _ = convert(system) if way in ways else None
     steps = _steps(source.shape, levels, factor)
     names = list(given or _names(source))
     if len(names) != len(source.shape) or None in names[-2:]:
@@ -159,13 +164,23 @@ def write(
         ]
         for array, where in zip(arrays, transforms, strict=True):
             if where is not None:
-                array.attrs.update(_spatial(array, where, names[-2:]))
+                array.attrs.update(
+                    {
+                        "zarr_conventions": registered(
+                            array.attrs.get("zarr_conventions"), SPATIAL
+                        ),
+                        "spatial:dimensions": names[-2:],
+                        "spatial:shape": list(array.shape[-2:]),
+                        "spatial:transform": list(where.coefficients),
+                    }
+                )
                 if variable is not None:
                     _write_coordinates(group, array, where, names[-2:])
             if system is not None and (convention == "multiscales" or way != "proj"):
                 write_crs(array, system, way=way)
         if convention == "multiscales":
-            group.attrs.update(_datasets(paths, method))
+            listed = {"datasets": [{"path": path} for path in paths], "type": method}
+            group.attrs["multiscales"] = [{"version": LIST_VERSION, **listed}]
         else:
             levels_ = list(zip(paths, arrays, transforms, strict=True))
             group.attrs.update(_layout(levels_, factor, method, system, names[-2:]))
@@ -237,18 +252,6 @@ def _transform(
     return affine
 
 
-def _complete_crs(crs: Any, way: Way) -> CRS:
-    """Return the reference system with the definitions that `way` needs; raise if it cannot."""
-    given = CRS.of(crs)
-    if way in ("cf", "both") and given.parameters is None:
-        given = replace(given, wkt=given.to_wkt2())
-    if way in ("gdal", "both"):
-        to_gdal(given)
-    if way == "proj":
-        to_proj(given)
-    return given
-
-
 def _steps(shape: Sequence[int], levels: int | None, factor: int) -> list[tuple[int, ...]]:
     if levels is None:
         levels, longest = 1, max(shape[-2:])
@@ -300,15 +303,6 @@ def _create(
     return arrays
 
 
-def _spatial(array: Array, where: Affine, names: Sequence[str | None]) -> dict[str, Any]:
-    return {
-        "zarr_conventions": registered(array.attrs.get("zarr_conventions"), SPATIAL),
-        "spatial:dimensions": list(names),
-        "spatial:shape": list(array.shape[-2:]),
-        "spatial:transform": list(where.coefficients),
-    }
-
-
 def _write_coordinates(
     group: Group, array: Array, where: Affine, names: Sequence[str | None]
 ) -> None:
@@ -327,11 +321,6 @@ def _write_coordinates(
             compressors=None,
             fill_value=None,  # in version 2, xarray takes any other for missing
         )
-
-
-def _datasets(paths: Sequence[str], method: str) -> dict[str, Any]:
-    datasets = [{"path": path} for path in paths]
-    return {"multiscales": [{"version": LIST_VERSION, "datasets": datasets, "type": method}]}
 
 
 def _layout(
