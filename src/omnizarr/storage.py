@@ -16,7 +16,6 @@ from omnizarr.hierarchy.lookup import StorePath
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, Store, ZipStore
 
 if TYPE_CHECKING:
-    from omnizarr.stores.cache import CacheStore as CacheStore
     from omnizarr.stores.fsspec import FsspecStore as FsspecStore
     from omnizarr.stores.http import HTTPStore as HTTPStore
     from omnizarr.stores.lmdb import LMDBStore as LMDBStore
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from omnizarr.stores.redis import RedisStore as RedisStore
     from omnizarr.stores.references.store import ReferenceStore as ReferenceStore
     from omnizarr.stores.sqlite import SQLiteStore as SQLiteStore
+    from omnizarr.stores.wrappers import CacheStore as CacheStore
     from omnizarr.stores.wrappers import PrefixStore as PrefixStore
     from omnizarr.stores.wrappers import ReadOnlyStore as ReadOnlyStore
     from omnizarr.stores.wrappers import WrapperStore as WrapperStore
@@ -43,7 +43,7 @@ __all__ = [
 
 # Imported on first use.
 _LATER = {
-    "CacheStore": "stores.cache:CacheStore",
+    "CacheStore": "stores.wrappers:CacheStore",
     "FsspecStore": "stores.fsspec:FsspecStore",
     "HTTPStore": "stores.http:HTTPStore",
     "LMDBStore": "stores.lmdb:LMDBStore",

@@ -133,9 +133,9 @@ def test_no_chunk_is_counted_twice_if_the_listing_differs_on_resume(
         with pytest.raises(Interrupt):
             oz.verify(where, workers=1)
     if changed == "order":
-        entries = atomic_files._entries
+        entries = atomic_files.entries
         monkeypatch.setattr(
-            atomic_files, "_entries", lambda *given: tuple(found[::-1] for found in entries(*given))
+            atomic_files, "entries", lambda *given: tuple(found[::-1] for found in entries(*given))
         )
     elif changed == "added":
         shutil.copy(where / "many/c/1", where / "many/c/41")

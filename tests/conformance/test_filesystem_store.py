@@ -46,7 +46,7 @@ def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.Mo
     opened: list[str] = []
     listings = {"C:\\data": (["top"], ["foo"], []), "C:\\data\\foo": (["bar"], [], [])}
 
-    def read(path: str, part: Range | None) -> tuple[bytes, None, None]:
+    def read(path: str, part: Range | None, flags: int) -> tuple[bytes, None, None]:
         opened.append(path)
         return b"x", None, None
 
@@ -55,10 +55,10 @@ def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.Mo
     monkeypatch.setattr(base, "os", windows)
     monkeypatch.setattr(atomic_files, "os", windows)
     monkeypatch.setattr(
-        atomic_files, "_entries", lambda folder, *_: listings[ntpath.normpath(folder)]
+        atomic_files, "entries", lambda folder, *_: listings[ntpath.normpath(folder)]
     )
     monkeypatch.setattr(local, "_read_whole", None)
-    monkeypatch.setattr(local, "_read_file", read)
+    monkeypatch.setattr(atomic_files, "read_file", read)
     store = LocalStore("C:\\data")
     assert store.get("foo/bar") == b"x"
     assert opened == ["C:\\data\\foo\\bar"]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pickle
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +14,10 @@ from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
 import omnizarr
 from omnizarr import stores
-from omnizarr.errors import InvalidArgument, MissingPackage, ReadOnly, StoreError
+from omnizarr.errors import MissingPackage, StoreError
 from omnizarr.stores import Range, Store, resolve
 from omnizarr.stores.fsspec import FsspecStore
 from tests.servers.web import Web
-from tests.stores.object.test_store import in_child
 
 DIGITS = b"0123456789"
 
@@ -58,23 +54,6 @@ def test_values_are_set_read_listed_and_erased(store: FsspecStore) -> None:
     stores.erase_prefix(store, "a/")
     assert list(store.list()) == ["ab/x"]
     assert isinstance(store, Store)
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        *(Range(), Range(2, 3), Range(7), Range(7, 100), Range(0, 0), Range(10), Range(50, 5)),
-        *(Range(-3), Range(-3, 2), Range(-100), Range(-100, 2), Range(9, 1)),
-    ],
-)
-def test_a_range_is_part_of_a_value(store: FsspecStore, part: Range) -> None:
-    store.set("k", DIGITS)
-    store.set("empty", b"")
-    assert store.get("k", part) == part.of(DIGITS)
-    assert store.get("missing", part) is None
-    assert store.get("empty", part) == b""
-    asked = [("k", part), ("missing", part), ("k", None), ("empty", part)]
-    assert store.get_many(asked) == [part.of(DIGITS), None, DIGITS, b""]
 
 
 def test_only_a_file_that_is_not_found_is_absent(store: FsspecStore) -> None:
@@ -118,14 +97,6 @@ def test_a_short_connection_loss_is_retried(store: FsspecStore) -> None:
         patch.setattr(store.fs, "cat_file", flaky)
         assert store.get("k") == DIGITS
     assert len(calls) == 2
-
-
-def test_an_array_is_written_and_read(store: FsspecStore) -> None:
-    data = np.arange(10_000).reshape(100, 100)
-    omnizarr.create_array(store, path="a", data=data, chunks=(10, 100))
-    group = omnizarr.open(store)
-    assert list(group) == ["a"]
-    np.testing.assert_array_equal(group["a"][...], data)
 
 
 @pytest.mark.parametrize("name", ["x[1]", "a?b", "*", "x*", "[!x]"])
@@ -182,52 +153,6 @@ def test_erasing_leaves_no_empty_folder_on_a_disk(tmp_path: Path) -> None:
     assert sorted(p.name for p in (tmp_path / "y").iterdir()) == ["zarr.json"]
 
 
-def test_threads_may_share_a_store(store: FsspecStore) -> None:
-    values = {str(i): os.urandom(1000) for i in range(20)}
-    stores.set_many(store, values.items())
-    wrong: list[str] = []
-
-    def read() -> None:
-        wrong.extend(key for key, value in values.items() if store.get(key) != value)
-
-    threads = [threading.Thread(target=read) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-
-
-def test_a_store_can_be_pickled_and_closed(tmp_path: Path) -> None:
-    with FsspecStore(fsspec.filesystem("file"), path=str(tmp_path)) as store:
-        store.set("k", DIGITS)
-        again = pickle.loads(pickle.dumps(store))
-    store.close()
-    assert again == store
-    assert hash(again) == hash(store)
-    assert again.get("k") == DIGITS
-
-
-def test_a_read_only_store_refuses_before_anything_is_touched(tmp_path: Path) -> None:
-    store = FsspecStore(fsspec.filesystem("file"), path=str(tmp_path / "data"), read_only=True)
-    for call in (
-        lambda: store.set("k", b"x"),
-        lambda: store.erase("k"),
-        lambda: store.erase_prefix("a/"),
-    ):
-        with pytest.raises(ReadOnly):
-            call()
-    assert not (tmp_path / "data").exists()
-
-
-@pytest.mark.parametrize("key", ["..", "a/../../up", "/etc", "a//b", "a/", "", "a\0b", "."])
-def test_keys_that_may_lead_outside_are_refused(tmp_path: Path, key: str) -> None:
-    store = FsspecStore(fsspec.filesystem("file"), path=str(tmp_path / "data"))
-    for call in (lambda: store.get(key), lambda: store.set(key, b""), lambda: store.erase(key)):
-        with pytest.raises(InvalidArgument, match="key"):
-            call()
-
-
 # URLs
 
 
@@ -278,12 +203,3 @@ def test_without_the_package_the_error_says_how_to_install_it(
     monkeypatch.setitem(__import__("sys").modules, "fsspec.core", None)
     with pytest.raises(MissingPackage, match=r"pip install 'omnizarr\[fsspec\]'"):
         resolve("ftp://host/x")
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_the_store_works_in_a_forked_process_and_its_parent(web: Web) -> None:
-    web.values |= {"data/k": DIGITS}
-    store = FsspecStore(fsspec.filesystem("http"), path=f"{web.url}/data")
-    assert store.get("k") == DIGITS
-    assert in_child(lambda: store.get("k", Range(2, 2)) == b"23")
-    assert store.get_many([("k", None), ("no", None)]) == [DIGITS, None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -104,12 +103,6 @@ def test_unusual_keys_are_left_to_the_client_in_python(web: Web, key: str) -> No
     assert not any(by_obstore(web))
 
 
-def test_signed_urls_are_left_to_the_client_in_python(web: Web) -> None:
-    web.values["a"] = b"value"
-    assert HTTPStore(f"{web.url}?signature=s").get("a") == b"value"
-    assert [path for _, path, _ in web.log] == ["/a?signature=s"]
-
-
 def test_obstore_follows_redirects(web: Web) -> None:
     web.values["there"] = b"value"
     web.redirects["here"] = f"{web.url}/there"
@@ -133,14 +126,6 @@ def test_a_server_without_ranges_is_soon_left_to_the_client_in_python(web: Web) 
     store = HTTPStore(web.url)
     assert [store.get("a", Range(1, 2)) for _ in range(10)] == [b"al"] * 10
     assert sum(by_obstore(web)) <= 3
-
-
-def test_an_encoded_value_is_decoded(web: Web) -> None:
-    web.ranges = False
-    web.values["a"] = gzip.compress(b"value")
-    web.extra_headers["Content-Encoding"] = "gzip"
-    store = HTTPStore(web.url)
-    assert [store.get("a") for _ in range(5)] == [b"value"] * 5
 
 
 def test_a_server_that_went_away_comes_back(web: Web) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import omnizarr as oz
-from omnizarr.stores import Range, Store, Versioned
+from omnizarr.stores import Range
 from omnizarr.stores.local import store as local
 
 
@@ -21,40 +21,6 @@ def settle() -> None:
 
 def make(kind: str, where: Path) -> Any:
     return oz.storage.MemoryStore() if kind == "memory" else oz.storage.LocalStore(where)
-
-
-@pytest.mark.parametrize("kind", ["memory", "local"])
-def test_an_unchanged_value_keeps_its_generation(kind: str, tmp_path: Path) -> None:
-    store = make(kind, tmp_path)
-    assert isinstance(store, Store)
-    assert isinstance(store, Versioned)
-    store.set("a/b", b"value")
-    settle()
-    first = store.generation("a/b")
-    assert first is not None
-    assert store.generation("a/b") == first
-    assert store.get_versioned("a/b") == (b"value", first)
-    assert store.get_versioned("a/b", Range(1, 2)) == (b"al", first)
-    assert store.get_versioned("a/b", Range(-2)) == (b"ue", first)
-
-
-@pytest.mark.parametrize("kind", ["memory", "local"])
-def test_absent_keys_have_no_generation(kind: str, tmp_path: Path) -> None:
-    store = make(kind, tmp_path)
-    store.set("a/b", b"value")
-    for key in ("x", "a", "a/b/c"):
-        assert store.generation(key) is None
-        assert store.get_versioned(key) == (None, None)
-
-
-@pytest.mark.parametrize("kind", ["memory", "local"])
-def test_values_of_equal_size_in_quick_succession_differ(kind: str, tmp_path: Path) -> None:
-    store = make(kind, tmp_path)
-    seen = []
-    for number in range(300):
-        store.set("a", f"{number:08d}".encode())
-        seen.append(store.generation("a"))
-    assert len(set(seen)) == len(seen)
 
 
 def test_a_file_changed_in_place_within_one_tick_is_never_trusted(tmp_path: Path) -> None:

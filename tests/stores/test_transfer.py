@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -163,18 +162,6 @@ def test_a_file_that_cannot_be_copied_names_itself(tmp_path: Path) -> None:
     target.set("x", b"a file where a folder is needed")
     with pytest.raises(StoreError, match=r"cannot write '.*x/0'"):
         ValueCopy(source, target).copy([*list_entries(source, "")])
-
-
-def test_files_are_copied_without_the_compiled_module(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, target = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b")
-    wanted: dict[str, Any] = {f"c/{n}": os.urandom(100) for n in range(20)}
-    for key, value in wanted.items():
-        source.set(key, value)
-    monkeypatch.setattr(transfer, "_files", None)
-    assert ValueCopy(source, target).copy([*list_entries(source, "")]).nbytes == 2000
-    assert values(target) == wanted
 
 
 def test_tags_prove_more_than_times(tmp_path: Path) -> None:

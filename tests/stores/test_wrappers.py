@@ -18,10 +18,9 @@ from omnizarr import stores
 from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import LocalStore, MemoryStore, Range, SetsIf, Store, Versioned, resolve
 from omnizarr.stores.base import SetsPartially
-from omnizarr.stores.cache import CacheStore
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.sqlite import SQLiteStore
-from omnizarr.stores.wrappers import PrefixStore, ReadOnlyStore, WrapperStore
+from omnizarr.stores.wrappers import CacheStore, PrefixStore, ReadOnlyStore, WrapperStore
 from omnizarr.testing import FaultyStore, RecordingStore, SlowStore, run_in_fork
 from omnizarr.testing.stores import (
     AbsenceTests,

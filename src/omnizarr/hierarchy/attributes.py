@@ -32,7 +32,7 @@ from omnizarr.stores import (
 )
 from omnizarr.stores.base import ChangesKeys, value_digest
 from omnizarr.stores.leases import Lease
-from omnizarr.stores.local.pinned import PinnedFolder, pin
+from omnizarr.stores.local.store import PinnedFolder, pin
 from omnizarr.stores.wrappers import LeasedStore
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Stores: bytes at keys. Small protocols, one file a back end."""
+"""Stores: bytes at keys. Small protocols, one file a back end. The core imports names from here."""
 
 from typing import TYPE_CHECKING
 
@@ -40,74 +40,15 @@ from omnizarr.stores.operations import (
     supports_compare_and_set,
     update_value,
 )
-from omnizarr.stores.resolve import resolve
-from omnizarr.stores.wrappers import PartialStore, StoreWithPartialAccess
+from omnizarr.stores.resolve import PartialStore, StoreWithPartialAccess, resolve
 
 if TYPE_CHECKING:
-    from omnizarr.stores.cache import CacheStore
-    from omnizarr.stores.wrappers import PrefixStore, ReadOnlyStore, WrapperStore
+    from omnizarr.stores.wrappers import CacheStore, PrefixStore, ReadOnlyStore, WrapperStore
     from omnizarr.stores.zip import ZipStore
-
-__all__ = [
-    "CacheStore",
-    "DirectoryStore",
-    "Entry",
-    "HasParents",
-    "LocalStore",
-    "MemoryStore",
-    "NestedDirectoryStore",
-    "PartialStore",
-    "PrefixStore",
-    "Range",
-    "ReadOnlyStore",
-    "SetsIf",
-    "Store",
-    "StoreWithPartialAccess",
-    "Versioned",
-    "WrapperStore",
-    "ZipStore",
-    "can_erase",
-    "can_list",
-    "changing",
-    "check_disjoint",
-    "check_key",
-    "check_writable",
-    "commits_changes",
-    "direct_file_root",
-    "direct_values",
-    "erase_prefix",
-    "erase_values",
-    "file_root",
-    "get_existing",
-    "get_many",
-    "get_partial_values",
-    "has_cheap_requests",
-    "has_low_latency",
-    "is_process_local",
-    "list_dir",
-    "list_entries",
-    "list_prefix",
-    "list_sizes",
-    "lock",
-    "lock_prefix",
-    "one_level",
-    "overlap",
-    "resolve",
-    "same_storage",
-    "set_many",
-    "set_new",
-    "set_partial_values",
-    "sizes",
-    "snapshot",
-    "storage_identity",
-    "supports_compare_and_set",
-    "update_value",
-]
-
 
 # Loaded on first use, so that importing the package stays fast.
 _LATER = {
-    "CacheStore": "stores.cache:CacheStore",
+    "CacheStore": "stores.wrappers:CacheStore",
     "PrefixStore": "stores.wrappers:PrefixStore",
     "ReadOnlyStore": "stores.wrappers:ReadOnlyStore",
     "WrapperStore": "stores.wrappers:WrapperStore",

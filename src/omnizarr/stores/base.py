@@ -1,10 +1,31 @@
 """The store interface: bytes at keys.
 
 The smallest store has `get`, `set` and `erase`. Other methods are optional, and found by their
-presence: `OptionalMethods` has those that make a store quicker, the protocols below those that give
-it an ability. The functions of `stores.operations` use them or fall back. What else is to be known
-of a store are its `Traits`. Names and meaning follow the abstract store interface of the version 3
-draft. At the end is what most stores share: closing, digests, URLs without their secrets.
+presence; the functions of `stores.operations` use them or fall back. The protocols below have those
+that give a store an ability; these make it quicker or safer, each on its own:
+
+- `get_many(requests)`, `set_many(pairs)`: several values, or parts of them, at once.
+- `get_each(keys, use)`: calls `use` for every key with its number and its value, any buffer, or
+  None; calls run in parallel, in any order; an error ends the others and is raised.
+- `snapshot()`: a context with a `get_many` for parts of values as of the first, even if replaced.
+- `set_parts(key, parts)`: stores what the function `parts` yields, as one value that appears when
+  it is complete; the function is called again after an error that may pass.
+- `set_new(key, value)`: stores a value unless the key exists, also by concurrent writers.
+- `set_first(key, value)`: stores a value if its prefix has no keys, else returns False.
+- `check_new_key(key)`: raises for a key that the store cannot have, or not beside another.
+- `erase_prefix(prefix)`, `has_keys(prefix)`: all keys below a prefix at once, by one request.
+- `list()`, `list_prefix(prefix)`, `list_dir(prefix)`: keys, in no particular order; the last one
+  returns the keys and the prefixes, which end in ``/``, one level below.
+- `lock_keys(prefix, keys, kind)`: a context that keeps other processes from changing keys below the
+  prefix of a node; the prefix itself stands for all. Locks of different kinds never wait for each
+  other: a thread that holds one may take one of another kind, but none of the same.
+- `file_root`: a path below which every value is a file whose name is the key. Two further
+  attributes count only in the class that declares them, since a subclass may do more:
+  `direct_file_root`, the same as bytes with a final slash, allows compiled code to read and replace
+  the files; `direct_values`, a mapping, allows looking up values.
+
+What else is to be known of a store are its `Traits`. Names and meaning follow the abstract store
+interface of the version 3 draft. At the end is what most stores share.
 """
 
 from __future__ import annotations
@@ -12,7 +33,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -80,7 +101,6 @@ class Traits:
     sends_values: bool = False  # away before `set` returns, so that a value may be any buffer
     process_local: bool = False  # values are in memory, where no other process can change them
     commits_changes: bool = False  # shown when committed; chunks outside an array are refused
-    lasting_generations: bool = False  # no later value of a key has the generation of an earlier
     lists_all: bool = True  # not only metadata, say
     erases: bool = True  # else every key is kept for good
     movable: bool = False  # `direct_file_root` may change while the store is in use
@@ -112,7 +132,7 @@ def traits(store: object) -> Traits:
 class Store(Protocol):
     """Bytes at keys. `get` returns None only for a key that is proven absent.
 
-    A class with these methods and `read_only` is a store; `OptionalMethods` make it quicker.
+    A class with these methods and `read_only` is a store.
 
     Examples:
         >>> isinstance(oz.storage.MemoryStore(), oz.storage.Store)
@@ -128,68 +148,6 @@ class Store(Protocol):
 
 Requests: TypeAlias = Iterable[tuple[str, Range | None]]
 GetMany: TypeAlias = Callable[[Requests], list[bytes | None]]
-
-
-class OptionalMethods(Protocol):
-    """Methods that make a store quicker or safer, each on its own; no store has to have one.
-
-    A class may also have `file_root`, a path below which every value is a file whose name is the
-    key. Two further attributes count only in the class that declares them, since a subclass may do
-    more: `direct_file_root`, the same as bytes with a slash at the end, allows compiled code to
-    read and replace the files; `direct_values`, a mapping, allows looking up values.
-    """
-
-    def get_many(self, requests: Requests) -> list[bytes | None]:
-        """Return several values, or parts of them."""
-
-    def get_each(self, keys: Sequence[str], use: Callable[[int, Any], object]) -> None:
-        """Call `use` for every key, with its number and its value, or None for a missing one.
-
-        Values may be other buffers than bytes; calls of `use` run in parallel, in any order. An
-        error of one, or of a request, ends the others and is raised.
-        """
-
-    def snapshot(self) -> AbstractContextManager[GetMany]:
-        """Return a `get_many` for parts of values as of the first, even if they are replaced."""
-
-    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
-        """Store several values faster than one by one."""
-
-    def set_parts(self, key: str, parts: Callable[[], Iterator[bytes]]) -> None:
-        """Store the parts that the function yields, as one value that appears when complete.
-
-        It is called again if the store tries again after an error.
-        """
-
-    def set_new(self, key: str, value: Bytes) -> bool:
-        """Store a value unless the key exists, also by concurrent writers; True if it was."""
-
-    def set_first(self, key: str, value: Bytes) -> bool:
-        """Store a value if its prefix has no keys, also of concurrent writers.
-
-        Return False, and store nothing, if it may have any, or if that is not known.
-        """
-
-    def check_new_key(self, key: str) -> None:
-        """Raise for a key that the store cannot have, or not beside one of another spelling."""
-
-    def erase_prefix(self, prefix: str) -> None:
-        """Erase all keys below a prefix at once."""
-
-    def has_keys(self, prefix: str) -> bool:
-        """Return True if there is any key below a prefix, by one request.
-
-        Whoever asks gets a value besides: a web page in place of a listing looks empty.
-        """
-
-    def list(self) -> Iterator[str]:
-        """Yield all keys, in no particular order."""
-
-    def list_prefix(self, prefix: str) -> Iterator[str]:
-        """Yield the keys below a prefix."""
-
-    def list_dir(self, prefix: str) -> tuple[Names, Names]:
-        """Return the keys and the prefixes, each ending in ``/``, one level below a prefix."""
 
 
 class OpenValue(Protocol):
@@ -270,20 +228,6 @@ class ChangesIf(Protocol):
         """Store values, or erase those that are None, if all generations are as expected.
 
         Return False otherwise, after changing nothing.
-        """
-
-
-@runtime_checkable
-class Locks(Protocol):
-    """Can keep other processes from changing some keys for a while."""
-
-    def lock_keys(
-        self, prefix: str, keys: Iterable[str], kind: LockKind
-    ) -> AbstractContextManager[None]:
-        """Lock keys below the prefix of an array or group; the prefix itself stands for all.
-
-        Locks of different kinds never wait for each other: a thread that holds one may take one of
-        another kind, but none of the same.
         """
 
 

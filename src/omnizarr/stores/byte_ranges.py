@@ -10,17 +10,14 @@ such as indexes, are kept with their generation for later readers.
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
-from weakref import ref
 
-from omnizarr.concurrency import fork
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.concurrency.retry import Overtaken, retry_conflicts
-from omnizarr.stores.base import GetMany, GetsManyVersioned, Range, Requests, Store, traits
+from omnizarr.stores.base import GetMany, GetsManyVersioned, Range, Requests, Store
 from omnizarr.stores.operations import get_many, snapshot
 
 T = TypeVar("T")
@@ -144,11 +141,15 @@ def fetch_many_versioned(
 
 
 class Speed:
-    """The latency and throughput of a server, as its responses show them."""
+    """What the responses of a server have shown: latency, throughput, first parts of values."""
 
     def __init__(self) -> None:
         self.latency: float | None = None  # seconds
         self.throughput = 2e8  # bytes per second of one request, until it is known
+        self.first_parts = FirstParts()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Speed, ()
 
     def note(self, seconds: float, nbytes: int) -> None:
         """Take note of the time of one response."""
@@ -176,64 +177,31 @@ def prefers_whole(store: object, nbytes: int, requests: int = 2) -> bool:
 
 
 class FirstParts:
-    """The parts of one store's values that were fetched first, with their generations."""
+    """The parts of one store's values that were fetched first, with their generations.
+
+    Too many are forgotten together; threads that do so at once only count wrongly.
+    """
 
     def __init__(self) -> None:
-        self._parts: OrderedDict[tuple[str, Range | None], tuple[bytes, str]] = OrderedDict()
+        self._parts: dict[tuple[str, Range | None], tuple[bytes, str]] = {}
         self._nbytes = 0
-        self._lock = fork.lock()
 
     def get(self, request: tuple[str, Range | None]) -> tuple[bytes, str] | None:
         """Return a part and its generation, or None."""
-        with self._lock:
-            found = self._parts.get(request)
-            if found is not None:
-                self._parts.move_to_end(request)
-            return found
+        return self._parts.get(request)
 
     def put(self, request: tuple[str, Range | None], data: bytes, generation: str) -> None:
         """Remember a part, unless it is large or another value may have its generation."""
         if len(data) > MAX_FIRST_PARTS // 16 or generation.startswith("W/"):
             return
-        with self._lock:
-            self._drop(request)
-            self._parts[request] = data, generation
-            self._nbytes += len(data)
-            while self._nbytes > MAX_FIRST_PARTS:
-                self._drop(next(iter(self._parts)))
+        if self._nbytes + len(data) > MAX_FIRST_PARTS:
+            self._parts, self._nbytes = {}, 0
+        self._parts[request] = data, generation
+        self._nbytes += len(data)
 
     def forget(self, request: tuple[str, Range | None]) -> None:
         """Forget a part, whose value was replaced."""
-        with self._lock:
-            self._drop(request)
-
-    def _drop(self, request: tuple[str, Range | None]) -> None:
-        found = self._parts.pop(request, None)
-        if found is not None:
-            self._nbytes -= len(found[0])
-
-
-# By the address of a store: stores with one URL are equal, but may have other headers.
-_first_parts: dict[int, tuple[ref[object], FirstParts]] = {}
-_lock = fork.lock()
-
-
-def first_parts(store: object) -> FirstParts:
-    """Return the first parts of a store's values that are remembered."""
-    address = id(store)
-    with _lock:
-        known = _first_parts.get(address)
-        if known is None or known[0]() is not store:
-            known = ref(store, lambda _: _first_parts.pop(address, None)), FirstParts()
-            _first_parts[address] = known
-        return known[1]
-
-
-def _reset() -> None:
-    _first_parts.clear()
-
-
-fork.on_fork(in_child=_reset)
+        self._parts.pop(request, None)
 
 
 # Consistent reading
@@ -261,8 +229,8 @@ class ConsistentReader:
         self._has_generations = isinstance(store, GetsManyVersioned)
         self._known: dict[str, str] = {}
         self._unverified: dict[str, Range] = {}  # remembered first parts that were used
-        lasting = self._has_generations and traits(store).lasting_generations
-        self._first_parts = first_parts(store) if lasting else None
+        speed = getattr(store, "speed", None)  # where generations last
+        self._first_parts = speed.first_parts if isinstance(speed, Speed) else None
 
     def __call__(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
         if not self._has_generations or all(part is None for _, part in requests):

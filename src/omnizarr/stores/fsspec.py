@@ -260,25 +260,12 @@ class FsspecStore(Closeable):
                 yield Entry(key, None if size is None else int(size))
 
     def _files(self, prefix: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the keys below a prefix, with what is known of their values.
-
-        One directory after the other, unless the file system can list all of them at once; then
-        all of them are in memory.
-        """
+        """Yield the keys below a prefix, with what is known of their values."""
         check_prefix(prefix)
-        if not _walks(self.fs):
-            found = self._call("list", prefix, partial(self._find, prefix), {})
-            for path, about in found.items():
-                key = self._key(path)
-                if key.startswith(prefix):
-                    yield key, about
-            return
-        folders, fresh = [prefix], True
-        while folders:
-            keys, inside = self._level(folders.pop(), fresh)
-            yield from keys.items()
-            folders += reversed(inside)
-            fresh = False
+        for path, about in self._call("list", prefix, partial(self._find, prefix), {}).items():
+            key = self._key(path)
+            if key.startswith(prefix):
+                yield key, about
 
     def _find(self, prefix: str) -> Mapping[str, dict[str, Any]]:
         self.fs.invalidate_cache()
@@ -288,18 +275,12 @@ class FsspecStore(Closeable):
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         check_prefix(prefix)
-        keys, prefixes = self._level(prefix, fresh=True)
-        return [*keys], prefixes
-
-    def _level(self, prefix: str, fresh: bool) -> tuple[dict[str, dict[str, Any]], Names]:
-        """Return the keys in a directory, with what is known of their values, and prefixes."""
 
         def ls() -> Any:
-            if fresh:
-                self.fs.invalidate_cache()
+            self.fs.invalidate_cache()
             return self.fs.ls(self._top(prefix), detail=True)
 
-        keys: dict[str, dict[str, Any]] = {}
+        keys: Names = []
         prefixes: Names = []
         for entry in self._call("list", prefix, ls, ()):
             name = self._key(entry["name"].rstrip("/"))
@@ -308,7 +289,7 @@ class FsspecStore(Closeable):
             if entry["type"] == "directory":
                 prefixes.append(f"{name}/")
             else:
-                keys[name] = entry
+                keys.append(name)
         return keys, prefixes
 
     # What it is
@@ -410,12 +391,6 @@ def _blocking(fs: Any) -> Any:
 
 def _lock(fs: Any) -> AbstractContextManager[Any]:
     return nullcontext() if getattr(fs, "async_impl", False) else fork.lock()
-
-
-def _walks(fs: Any) -> bool:
-    """Return True if a file system lists by the default method, from directory to directory."""
-    name = "_find" if getattr(fs, "async_impl", False) else "find"
-    return str(getattr(type(fs), name).__module__) in ("fsspec.spec", "fsspec.asyn")
 
 
 def _reason(error: Exception) -> str:

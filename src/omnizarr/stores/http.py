@@ -75,10 +75,7 @@ class HTTPStore(Closeable):
     """The values of a web server below a URL."""
 
     read_only = True
-    traits = Traits(
-        lasting_generations=True,  # but for weak ones
-        to_write="use another store: this is a web server",
-    )
+    traits = Traits(to_write="use another store: this is a web server")
 
     def __init__(
         self,
@@ -109,7 +106,7 @@ class HTTPStore(Closeable):
         self.absent_status = _ABSENT | frozenset(absent_status)
         self.has_ranges = True  # until a response shows otherwise
         self._pools: tuple[int, urllib3.PoolManager] | None = None
-        self._running: dict[object, float] = {}  # running requests and their starts
+        self._running: list[float] = []  # when the requests that are under way began
         self._native: obstore.Client | None = None
         self._failures = 0  # of obstore, one after the other
         self._check_url: Callable[[str], object] | None = None
@@ -135,8 +132,8 @@ class HTTPStore(Closeable):
         is not used.
         """
         found = copy.copy(self)
-        found._pools, found._running, found._native = None, {}, None
-        found._check_url, found._failures = check, _MAX_FAILURES
+        found._pools, found._running, found._native = None, [], None
+        found._check_url, found._failures, found.speed = check, _MAX_FAILURES, Speed()
         return found
 
     # Reading
@@ -176,16 +173,9 @@ class HTTPStore(Closeable):
     ) -> tuple[bytes | None, _Validator]:
         """Return a value or part of it; `fast`: obstore may ask first; `copy`: not its buffer."""
         requested = range if range is None or range.length != 0 else Range(range.start, 1)
-        begun, failure = time.monotonic(), None
-        response: Any = ...
-        if fast and (client := self._native_client(check_key(key))) is not None:
-            ask = partial(self._request_natively, client.store, key, requested, copy)
-            try:
-                response = interruptible(ask)
-            except TransientError as e:
-                failure = e
-        if response is ...:
-            response = self._call(key, requested, failure=failure, begun=begun)
+        begun = time.monotonic()
+        client = self._native_client(check_key(key)) if fast else None
+        response = self._call(key, requested, client=client, copy=copy)
         self.speed.note(time.monotonic() - begun, 0 if response is None else len(response[0]))
         if response is None:
             return None, _UNKNOWN
@@ -214,21 +204,24 @@ class HTTPStore(Closeable):
         range: Range | None,
         method: str = "GET",
         *,
-        failure: TransientError | None = None,
-        begun: float | None = None,
+        client: obstore.Client | None = None,
+        copy: bool = True,
     ) -> tuple[bytes, _Validator] | None:
-        """Return the response to a request; `failure` is that of a first attempt by obstore."""
+        """Return the response to a request, of which obstore's client makes the first attempt."""
 
         def attempt() -> tuple[bytes, _Validator] | None:
-            nonlocal failure
-            if failure is not None:
-                first, failure = failure, None
-                raise first
+            nonlocal client
+            first, client = client, None
+            if first is not None:
+                ask = partial(self._request_natively, first.store, key, range, copy)
+                response = interruptible(ask)
+                if response is not ...:
+                    return response
             url = f"{self._base}/{quote(check_key(key), safe='/')}{self._query}"
             return self._request_when_possible(url, range, method)
 
         try:
-            return self.retry.call(attempt, begun=begun)
+            return self.retry.call(attempt)
         except StoreError as e:
             raise StoreError(f"cannot read {key!r} in {self!r}: {e}") from e.__cause__
 
@@ -304,23 +297,23 @@ class HTTPStore(Closeable):
         however long each of them takes.
         """
         self._pool()  # in a forked process nobody else's requests are under way
-        end, mine, failures = time.monotonic() + self.retry.timeout, object(), itertools.count(1)
+        end, failures = time.monotonic() + self.retry.timeout, itertools.count(1)
 
         def ask() -> tuple[bytes, _Validator] | None:
-            self._running[mine] = time.monotonic()
+            begun = time.monotonic()
+            self._running.append(begun)
             try:
                 return self._request(url, range, method)
             finally:
-                self._running.pop(mine, None)
+                self._running.remove(begun)
 
         def is_worth_waiting(error: NoDescriptor) -> bool:
             now = time.monotonic()  # one that has just begun may fail in the same way
-            others = any(now - begun > _BEGUN for begun in [*self._running.values()])
+            others = any(now - begun > _BEGUN for begun in [*self._running])
             return now <= end and (others or next(failures) < NO_DESCRIPTORS.attempts)
 
-        return replace(NO_DESCRIPTORS, attempts=sys.maxsize).call(
-            ask, NoDescriptor, is_worth_waiting
-        )
+        endless = replace(NO_DESCRIPTORS, attempts=sys.maxsize)
+        return endless.call(ask, NoDescriptor, is_worth_waiting)
 
     def _request(
         self, url: str, range: Range | None, method: str
@@ -398,7 +391,7 @@ class HTTPStore(Closeable):
         """Return the connections of this process; a forked one must not share them."""
         if self._pools is None or self._pools[0] != os.getpid():
             pools = _connections(self._base, self._check_url)
-            self._pools, self._running = (os.getpid(), pools), {}
+            self._pools, self._running = (os.getpid(), pools), []
         return self._pools[1]
 
     # What it is
@@ -411,7 +404,7 @@ class HTTPStore(Closeable):
             pools[1].clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pools": None, "_running": {}, "_native": None}
+        return {**self.__dict__, "_pools": None, "_running": [], "_native": None}
 
     @property
     def url(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, MutableMapping
 
 from omnizarr.concurrency import key_locks
+from omnizarr.errors import StoreError
 from omnizarr.stores.base import Bytes, Closeable, Range, Traits, flat
 from omnizarr.stores.identity import ObjectIdentity, StorageIdentity, inside
 from omnizarr.stores.operations import check_key, check_writable
@@ -41,6 +42,15 @@ class MemoryStore(Closeable):
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         value = self.values.get(check_key(key))
+        if value is not None and type(value) is not bytes:  # in a dictionary of the user
+            try:
+                value = bytes(memoryview(value))
+            except TypeError:
+                kind = type(value).__name__
+                raise StoreError(
+                    f"the value at {key!r} in the given mapping is of type {kind}, not bytes; give"
+                    " a mapping of bytes, or the store that made it"
+                ) from None
         return value if value is None or range is None else range.of(value)
 
     def generation(self, key: str) -> str | None:
@@ -49,11 +59,9 @@ class MemoryStore(Closeable):
     def get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
-        value = self.values.get(check_key(key))
-        if value is None:
+        whole = self.get(key)
+        if whole is None:
             return None, None
-        # A bytes object computes its hash once; other buffers may change in place.
-        whole = bytes(value)
         return whole if range is None else range.of(whole), f"{len(whole)}-{hash(whole)}"
 
     def set(self, key: str, value: Bytes) -> None:

@@ -6,10 +6,10 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 from omnizarr import registry
@@ -27,9 +27,8 @@ from omnizarr.stores.base import (
 from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.memory import MemoryStore
-from omnizarr.stores.operations import check_key, check_writable
+from omnizarr.stores.operations import check_key, check_offset, check_writable
 from omnizarr.stores.references import REFERENCE_ENDINGS, is_references
-from omnizarr.stores.wrappers import StoreWithPartialAccess
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):(/?)")  # one letter is a Windows drive
 _memories: dict[str, dict[str, bytes]] = {}
@@ -238,6 +237,61 @@ def _fsspec_factory(scheme: str) -> Any | None:
     except ImportError:
         return None
     return registry.find("store", "simplecache") if scheme in available_protocols() else None
+
+
+class PartialStore(Protocol):
+    """The partial and bulk operations of the version 3 draft.
+
+    A range is ``(start, length)``; a length of None means to the end.
+    """
+
+    def get_partial_values(
+        self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]
+    ) -> list[bytes | None]: ...
+    def set_partial_values(self, parts: Iterable[tuple[str, int, Bytes]]) -> None: ...
+    def erase_values(self, keys: Iterable[str]) -> None: ...
+
+
+class StoreWithPartialAccess:
+    """A complete store on top of a `PartialStore`; the name is the draft's.
+
+    To replace a value it is erased first, since writing a part leaves the end of a longer value;
+    a reader may find the key missing for a moment.
+    """
+
+    def __init__(self, inner: PartialStore, *, read_only: bool = False) -> None:
+        self.inner = inner
+        self.read_only = read_only
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return self.get_many([(key, range)])[0]
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+        requested = [(check_key(key), range or Range()) for key, range in requests]
+        # The draft has no ranges from the end: fetch the whole value and cut it.
+        ranges = [(key, (0, None) if r.start < 0 else (r.start, r.length)) for key, r in requested]
+        values = self.inner.get_partial_values(ranges)
+        return [
+            range.of(value) if value is not None and range.start < 0 else value
+            for (_, range), value in zip(requested, values, strict=True)
+        ]
+
+    def set(self, key: str, value: Bytes) -> None:
+        check_writable(self)
+        self.inner.erase_values([check_key(key)])
+        self.inner.set_partial_values([(key, 0, value)])
+
+    def set_partial(self, key: str, start: int, value: Bytes) -> None:
+        check_writable(self)
+        check_offset(check_key(key), start)
+        self.inner.set_partial_values([(key, start, value)])
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        self.inner.erase_values([check_key(key)])
+
+    def __repr__(self) -> str:
+        return f"StoreWithPartialAccess({self.inner!r})"
 
 
 _OPTIONAL_METHODS = (

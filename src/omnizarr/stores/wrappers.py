@@ -1,15 +1,19 @@
-"""Stores that wrap another one: the base class, keys below a prefix, read-only, partial access."""
+"""Stores that wrap another one: the base class, keys below a prefix, read-only, locked, cached."""
 
 from __future__ import annotations
 
 import itertools
+import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+from omnizarr.concurrency import fork
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.concurrency.retry import Overtaken, retry_conflicts
+from omnizarr.errors import InvalidArgument
 from omnizarr.stores import operations
 from omnizarr.stores.base import (
     Bytes,
@@ -21,11 +25,20 @@ from omnizarr.stores.base import (
     Requests,
     Store,
     Values,
+    Versioned,
     traits,
 )
-from omnizarr.stores.identity import StorageIdentity, storage_identity
+from omnizarr.stores.identity import StorageIdentity, key_digest, storage_identity, unique_key
 from omnizarr.stores.leases import Lease
-from omnizarr.stores.operations import check_key, check_offset, check_prefix, check_writable
+from omnizarr.stores.memory import MemoryStore
+from omnizarr.stores.operations import (
+    can_list,
+    check_key,
+    check_prefix,
+    check_writable,
+    list_prefix,
+)
+from omnizarr.stores.resolve import resolve
 
 VersionedValues: TypeAlias = list[tuple[bytes | None, str | None]]
 T = TypeVar("T")
@@ -394,56 +407,118 @@ def _same(store: Store) -> Store:
     return store
 
 
-class PartialStore(Protocol):
-    """The partial and bulk operations of the version 3 draft.
+class CacheStore(WrapperStore):
+    """`inner`, with values and parts of values cached in `cache`, the least recently used evicted.
 
-    A range is ``(start, length)``; a length of None means to the end.
+    Both are a store, or a path or URL of one. By default the cache is memory; one in a directory,
+    such as ``"/scratch/cache"``, may be used again later, and by several stores: values of
+    different stores are never mixed. Of a store in memory, or of a class of your own, nothing is
+    found again by another process or object. `inner` returns the generation of a value each
+    time; a store without generations has to be wrapped with ``validate=False``, which is for data
+    that never change, and makes the store read-only.
     """
 
-    def get_partial_values(
-        self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]
-    ) -> list[bytes | None]: ...
-    def set_partial_values(self, parts: Iterable[tuple[str, int, Bytes]]) -> None: ...
-    def erase_values(self, keys: Iterable[str]) -> None: ...
+    _covers_all = True  # values are those of `inner`
 
-
-class StoreWithPartialAccess:
-    """A complete store on top of a `PartialStore`; the name is the draft's.
-
-    To replace a value it is erased first, since writing a part leaves the end of a longer value;
-    a reader may find the key missing for a moment.
-    """
-
-    def __init__(self, inner: PartialStore, *, read_only: bool = False) -> None:
-        self.inner = inner
-        self.read_only = read_only
+    def __init__(
+        self,
+        inner: Store | str | os.PathLike[str],
+        cache: Store | str | os.PathLike[str] | None = None,
+        *,
+        max_bytes: int = 2**28,
+        validate: bool = True,
+    ) -> None:
+        inner = resolve(inner)
+        if validate and not isinstance(inner, Versioned):
+            raise InvalidArgument(
+                f"{inner!r} cannot tell whether a value has changed; give validate=False if its"
+                " values never change"
+            )
+        super().__init__(inner, read_only=not validate or None)
+        self.cache = resolve(cache)
+        self.max_bytes = max_bytes
+        self.validate = validate
+        self._lock = fork.lock()
+        self._lengths: OrderedDict[str, int] = OrderedDict()  # least recently used first
+        for name in list_prefix(self.cache, "") if can_list(self.cache) else ():
+            digest, _, size = name.partition("-")
+            if size.isdecimal():
+                self._lengths[digest] = int(size)
+        self._used = sum(self._lengths.values())
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
-        return self.get_many([(key, range)])[0]
+        check_key(key)
+        if self.validate:
+            return self._get_versioned(key, range)[0]
+        digest = self._digest(key, range, "")
+        value = self._cached(digest)
+        if value is None:
+            value = self.inner.get(key, range)
+            if value is not None:
+                self._add(digest, value)
+        return value
 
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
-        requested = [(check_key(key), range or Range()) for key, range in requests]
-        # The draft has no ranges from the end: fetch the whole value and cut it.
-        ranges = [(key, (0, None) if r.start < 0 else (r.start, r.length)) for key, r in requested]
-        values = self.inner.get_partial_values(ranges)
-        return [
-            range.of(value) if value is not None and range.start < 0 else value
-            for (_, range), value in zip(requested, values, strict=True)
-        ]
+    def get_many(self, requests: Requests) -> Values:
+        return [self.get(key, range) for key, range in requests]
 
-    def set(self, key: str, value: Bytes) -> None:
-        check_writable(self)
-        self.inner.erase_values([check_key(key)])
-        self.inner.set_partial_values([(key, 0, value)])
+    def _get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        generation = self._generation(key)
+        if generation is None:  # no such key, or the server has no generations
+            return super()._get_versioned(key, range)
+        value = self._cached(self._digest(key, range, generation))
+        if value is not None:
+            return value, generation
+        value, generation = super()._get_versioned(key, range)
+        if value is not None and generation is not None:
+            self._add(self._digest(key, range, generation), value)
+        return value, generation
 
-    def set_partial(self, key: str, start: int, value: Bytes) -> None:
-        check_writable(self)
-        check_offset(check_key(key), start)
-        self.inner.set_partial_values([(key, start, value)])
+    def _get_many_versioned(self, requests: Requests) -> VersionedValues:
+        if self.validate:
+            return [self._get_versioned(key, range) for key, range in requests]
+        return [(value, None) for value in self.get_many(requests)]
 
-    def erase(self, key: str) -> None:
-        check_writable(self)
-        self.inner.erase_values([check_key(key)])
+    def _digest(self, key: str, range: Range | None, generation: str) -> str:
+        part = None if range is None else (range.start, range.length)
+        return key_digest(unique_key(self.inner), key, part, generation)
 
-    def __repr__(self) -> str:
-        return f"StoreWithPartialAccess({self.inner!r})"
+    def _cached(self, digest: str) -> bytes | None:
+        with self._lock:
+            size = self._lengths.get(digest)
+            if size is None:
+                return None
+            self._lengths.move_to_end(digest)
+        value = self.cache.get(f"{digest}-{size}")
+        return value if value is not None and len(value) == size else None
+
+    def _add(self, digest: str, value: bytes) -> None:
+        if len(value) > self.max_bytes:
+            return
+        self.cache.set(f"{digest}-{len(value)}", value)
+        evicted = []
+        with self._lock:
+            self._used += len(value) - self._lengths.pop(digest, 0)
+            self._lengths[digest] = len(value)
+            while self._used > self.max_bytes:
+                old, size = self._lengths.popitem(last=False)
+                self._used -= size
+                evicted.append(f"{old}-{size}")
+        for name in evicted:
+            self.cache.erase(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        cache = None if isinstance(self.cache, MemoryStore) else self.cache
+        return _unpickle, (self.inner, cache, self.max_bytes, self.validate)
+
+    def identity_details(self) -> tuple[bool]:
+        """Return whether values are validated: without that they may be outdated."""
+        return (self.validate,)
+
+    def _identity(self) -> tuple[Any, ...]:
+        return self.inner, self.validate
+
+
+def _unpickle(inner: Store, cache: Store | None, max_bytes: int, validate: bool) -> CacheStore:
+    return CacheStore(inner, cache, max_bytes=max_bytes, validate=validate)

@@ -12,7 +12,6 @@ import omnizarr as oz
 from omnizarr.stores import LocalStore
 from omnizarr.stores.base import Bytes
 from omnizarr.stores.local import atomic_files
-from omnizarr.stores.local import store as local
 
 FORMATS = [2, 3, "3-draft"]
 
@@ -24,11 +23,13 @@ def folding(monkeypatch: pytest.MonkeyPatch) -> None:
         names = os.listdir(folder) if os.path.isdir(folder) else []
         return name.casefold() in (n.casefold() for n in names)
 
+    create = atomic_files.create_file
+
     def create_file(path: str, value: Bytes, sync: bool) -> bool:
-        return not lexists(os.path.dirname(path)) and atomic_files.create_file(path, value, sync)
+        return not lexists(os.path.dirname(path)) and create(path, value, sync)
 
     monkeypatch.setattr(atomic_files.os.path, "lexists", lexists)
-    monkeypatch.setattr(local, "create_file", create_file)  # its system call would fail
+    monkeypatch.setattr(atomic_files, "create_file", create_file)  # its system call would fail
 
 
 def test_a_case_sensitive_disk_is_recognised(tmp_path: Path) -> None:

@@ -17,9 +17,8 @@ import urllib3
 
 import omnizarr
 from omnizarr import stores
-from omnizarr.concurrency.retry import Retry
-from omnizarr.errors import InvalidArgument, MissingPackage, ReadOnly, StoreError
-from omnizarr.stores import Range, SetsIf, Versioned, resolve
+from omnizarr.errors import InvalidArgument, MissingPackage, StoreError
+from omnizarr.stores import Range, resolve
 from omnizarr.stores.object.store import ObjectStore
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Answer
@@ -54,25 +53,6 @@ def test_names_that_the_server_refuses_or_changes_are_refused(cloud: Cloud) -> N
 # Values
 
 
-def test_values_are_set_read_listed_and_erased(cloud: Cloud) -> None:
-    store = open_store(cloud)
-    values = {"a/b": b"1", "a/c/d": b"", "ab/x": b"long" * 1000, "e": b"\0\xff"}
-    for key, value in values.items():
-        store.set(key, value)
-    assert {key: store.get(key) for key in values} == values
-    assert store.get("missing") is None
-    assert sorted(store.list()) == sorted(values)
-    assert sorted(store.list_prefix("a/")) == ["a/b", "a/c/d"]
-    assert stores.list_dir(store, "") == (["e"], ["a/", "ab/"])
-    assert stores.list_dir(store, "a/") == (["a/b"], ["a/c/"])
-    assert stores.list_dir(store, "no/") == ([], [])
-    store.erase("e")
-    store.erase("e")
-    stores.erase_prefix(store, "a/")
-    stores.erase_prefix(store, "no/")
-    assert list(store.list()) == ["ab/x"]
-
-
 @pytest.mark.parametrize("path", ["", "one", "one/two"])
 def test_the_prefix_of_the_url_is_not_part_of_the_keys(cloud: Cloud, path: str) -> None:
     store = open_store(cloud, path)
@@ -82,47 +62,6 @@ def test_the_prefix_of_the_url_is_not_part_of_the_keys(cloud: Cloud, path: str) 
     assert list(store.list()) == ["a/zarr.json"]
     assert store.list_dir("") == ([], ["a/"])
     assert repr(store) == f"{cloud.url}/{path}".rstrip("/")
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        *(Range(), Range(2, 3), Range(7), Range(7, 100), Range(0, 0), Range(10), Range(50, 5)),
-        *(Range(-3), Range(-3, 2), Range(-100), Range(-100, 2), Range(9, 1)),
-    ],
-)
-def test_a_range_is_part_of_a_value(cloud: Cloud, part: Range) -> None:
-    store = open_store(cloud)
-    store.set("k", b"0123456789")
-    store.set("empty", b"")
-    assert store.get("k", part) == part.of(b"0123456789")
-    assert store.get("empty", part) == b""
-    assert store.get("missing", part) is None
-
-
-@pytest.mark.parametrize("value", [bytearray(b"array"), memoryview(np.arange(6, dtype="<i2"))])
-def test_any_buffer_can_be_a_value(cloud: Cloud, value: Any) -> None:
-    store = open_store(cloud)
-    store.set("k", value)
-    assert store.get("k") == bytes(value)
-
-
-def test_keys_may_have_any_characters(cloud: Cloud) -> None:
-    store = open_store(cloud)
-    keys = ["a b", "Ω/é", ".hidden", "..a", "a..b/...", "-x", "c0.0", "%2e%2e", "a#?&b"]
-    for key in keys:
-        store.set(key, key.encode())
-    assert sorted(store.list()) == sorted(keys)
-    assert [store.get(key) for key in keys] == [key.encode() for key in keys]
-
-
-@pytest.mark.parametrize("key", ["..", "a/../../up", "/etc", "a//b", "a/", "", "a\0b", "."])
-def test_keys_that_may_lead_outside_are_refused(gs: Cloud, key: str) -> None:
-    store = open_store(gs)
-    for call in (lambda: store.get(key), lambda: store.set(key, b""), lambda: store.erase(key)):
-        with pytest.raises(InvalidArgument, match="key"):
-            call()
-    assert gs.server.log == []
 
 
 # Many at once
@@ -184,34 +123,6 @@ def test_a_prefix_is_erased_in_bulk(s3: Cloud) -> None:
 
 
 # Generations
-
-
-def test_generations_differ_from_value_to_value(cloud: Cloud) -> None:
-    store = open_store(cloud)
-    assert isinstance(store, Versioned)
-    assert isinstance(store, SetsIf)
-    assert store.generation("k") is None
-    assert store.get_versioned("k") == (None, None)
-    store.set("k", b"one")
-    first = store.generation("k")
-    assert store.get_versioned("k") == (b"one", first)
-    assert store.get_versioned("k", Range(1, 1)) == (b"n", first)
-    assert store.get_versioned("k", Range(9)) == (b"", first)
-    store.set("k", b"two")
-    assert store.generation("k") not in (None, first)
-
-
-def test_a_value_is_replaced_only_if_no_other_came_between(cloud: Cloud) -> None:
-    store = open_store(cloud)
-    assert store.set_if("k", b"one", None)
-    assert not store.set_if("k", b"other", None)
-    first = store.generation("k")
-    assert store.set_if("k", b"two", first)
-    assert not store.set_if("k", b"three", first)
-    assert store.get("k") == b"two"
-    store.erase("k")
-    assert not store.set_if("k", b"four", first)
-    assert store.get("k") is None
 
 
 def test_a_conditional_write_whose_answer_was_lost_counts_as_written(cloud: Cloud) -> None:
@@ -360,15 +271,6 @@ def test_invalid_options_are_reported_at_once(gs: Cloud) -> None:
 # Whole arrays
 
 
-def test_an_array_is_written_and_read(cloud: Cloud) -> None:
-    store = open_store(cloud)
-    data = np.arange(10_000).reshape(100, 100)
-    omnizarr.create_array(store, path="a", data=data, chunks=(10, 100))
-    group = omnizarr.open(store)
-    assert list(group) == ["a"]
-    np.testing.assert_array_equal(group["a"][...], data)
-
-
 @pytest.mark.shows("GEO-04")
 def test_keys_are_objects_below_the_prefix(cloud: Cloud) -> None:
     omnizarr.create_array(
@@ -398,39 +300,6 @@ def test_a_store_of_obstore_can_be_given(s3: Cloud) -> None:
         ObjectStore({})
     with pytest.raises(StoreError, match="MemoryStore is not a bucket of obstore"):
         ObjectStore(MemoryStore())
-
-
-def test_stores_are_pickled_with_all_that_is_needed(cloud: Cloud) -> None:
-    store = open_store(cloud)
-    store.set("k", b"x")
-    again = pickle.loads(pickle.dumps(store))
-    assert again == store
-    assert hash(again) == hash(store)
-    assert again.get("k") == b"x"
-    assert again.retry == Retry(**QUICK)
-
-
-def test_a_read_only_store_refuses_before_any_request(gs: Cloud) -> None:
-    store = resolve(gs.url, read_only=True, storage_options=gs.options)
-    for call in (
-        lambda: store.set("k", b"x"),
-        lambda: store.erase("k"),
-        lambda: stores.erase_prefix(store, "a/"),
-        lambda: stores.set_many(store, [("k", b"x")]),
-        lambda: store.set_if("k", b"x", None),  # type: ignore[attr-defined]
-    ):
-        with pytest.raises(ReadOnly):
-            call()
-    assert gs.server.log == []
-
-
-def test_closing_twice_is_no_error(gs: Cloud) -> None:
-    with open_store(gs) as store:
-        store.set("k", b"x")
-        store.close()
-    store.close()
-    assert store.get("k") == b"x"  # nothing was open that this store alone uses
-    assert open_store(gs).get("k") == b"x"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -1,4 +1,4 @@
-"""Files of a directory: atomic replacement, listing, and names on disks that ignore case.
+"""Files of a directory: reading, atomic replacement, listing, names on disks that ignore case.
 
 A new file is written without a name, or under a temporary one, and gets its name when it is
 complete; the compiled module does that in one call. A listing follows links to directories, but
@@ -14,6 +14,7 @@ import itertools
 import os
 import re
 import shutil
+import stat
 import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,13 +25,14 @@ from omnizarr.concurrency.retry import EMFILE, REMOVED_DIRECTORY, retry_on_emfil
 from omnizarr.errors import InvalidName, StoreError
 from omnizarr.model.paths import OURS as OURS
 from omnizarr.model.paths import is_ours
-from omnizarr.stores.base import Bytes, flat
+from omnizarr.stores.base import Bytes, Range, flat
 
 try:
     from omnizarr.stores import _files
 except ImportError:  # no compiler when it was installed, or Windows
     _files = None  # type: ignore[assignment]
 
+MAX_READ = 2**30  # bytes of one call, which returns at most 2 GiB
 PARTIAL: str = f"{OURS}partial__"  # of one that is being written
 _HERE = -100  # AT_FDCWD of Linux
 _ONLY_NEW, _EXCHANGE = 1, 2  # RENAME_NOREPLACE, RENAME_EXCHANGE of Linux
@@ -49,14 +51,18 @@ def replace_file(path: str, value: Bytes, sync: bool, only_new: bool = False) ->
     try:
         return replace(path, value, sync, only_new)
     except FileNotFoundError:
-        pass
+        return _with_folder(path, lambda: replace(path, value, sync, only_new))
 
-    def replace_with_folder() -> bool:
+
+def _with_folder(path: str, make: Callable[[], bool]) -> bool:
+    """Return what `make` does, after making the folder of a path, which others may remove."""
+
+    def attempt() -> bool:
         with contextlib.suppress(FileNotFoundError):  # removed while it was empty
             _make_folders(os.path.dirname(path))
-        return replace(path, value, sync, only_new)
+        return make()
 
-    return REMOVED_DIRECTORY.call(replace_with_folder, FileNotFoundError)
+    return REMOVED_DIRECTORY.call(attempt, FileNotFoundError)
 
 
 def create_file(path: str, value: Bytes, sync: bool) -> bool:
@@ -157,21 +163,7 @@ def replace_files(pairs: list[tuple[str, Bytes]]) -> int:
 
 def replace_file_by_parts(path: str, parts: Callable[[], Iterator[bytes]], sync: bool) -> bool:
     """Store a file whose content comes in parts, and the folders that it needs; return True."""
-    partial = _partial_name(path)
-
-    def replace() -> None:
-        with contextlib.suppress(FileNotFoundError):  # removed while it was empty
-            _make_folders(os.path.dirname(path))
-        try:
-            _write_parts(partial, parts(), sync)
-            os.replace(partial, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(partial)
-            raise
-
-    REMOVED_DIRECTORY.call(replace, FileNotFoundError)
-    return True
+    return _with_folder(path, lambda: _replace_by_parts(path, parts(), sync, only_new=False))
 
 
 def _partial_name(path: str) -> str:
@@ -179,9 +171,13 @@ def _partial_name(path: str) -> str:
 
 
 def _replace(path: str, value: Bytes, sync: bool, only_new: bool) -> bool:
+    return _replace_by_parts(path, [value], sync, only_new)
+
+
+def _replace_by_parts(path: str, parts: Iterable[Bytes], sync: bool, only_new: bool) -> bool:
     partial = _partial_name(path)
     try:
-        _write(partial, value, sync)
+        _write(partial, parts, sync)
         if only_new:
             return _rename_if_new(partial, path)
         os.replace(partial, path)
@@ -200,7 +196,7 @@ def link_file(path: str, target: str) -> bool:
     link = _partial_name(target)
     path = os.path.realpath(path) if os.path.islink(path) else path
 
-    def make() -> None:
+    def make() -> bool:
         try:
             os.link(path, target)
         except FileExistsError:
@@ -210,24 +206,19 @@ def link_file(path: str, target: str) -> bool:
             os.replace(link, target)
             with contextlib.suppress(FileNotFoundError):  # the same file has both names
                 os.unlink(link)
-
-    def make_with_folder() -> None:
-        with contextlib.suppress(FileNotFoundError):  # removed while it was empty
-            _make_folders(os.path.dirname(target))
-        make()
+        return True
 
     try:
         try:
-            make()
+            return make()
         except FileNotFoundError:
             if not os.path.lexists(path):
                 raise
-            REMOVED_DIRECTORY.call(make_with_folder, FileNotFoundError)
+            return _with_folder(target, make)
     except OSError as e:
         if e.errno in _NO_LINK:
             return False
         raise
-    return True
 
 
 def _rename_if_new(partial: str, path: str) -> bool:
@@ -244,11 +235,7 @@ def _rename_if_new(partial: str, path: str) -> bool:
     return stored
 
 
-def _write(path: str, value: Bytes, sync: bool) -> None:
-    _write_parts(path, [value], sync)
-
-
-def _write_parts(path: str, values: Iterable[Bytes], sync: bool) -> None:
+def _write(path: str, values: Iterable[Bytes], sync: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
     flags |= getattr(os, "O_NOFOLLOW", 0)  # a link must not redirect what is overwritten
     descriptor = os.open(path, flags, 0o666)
@@ -278,24 +265,65 @@ def _make_folders(path: str) -> None:
             raise StoreError(f"cannot make {path!r}: folders are nested too deeply") from None
 
 
+def read_file(
+    path: str, part: Range | None, flags: int
+) -> tuple[bytes, os.stat_result, os.stat_result]:
+    """Return the content of a file, or part of it, and its status before and after reading."""
+    descriptor = os.open(path, flags)  # faster for small files than a file object
+    try:
+        return read_open(descriptor, part)
+    finally:
+        os.close(descriptor)
+
+
+def check_link(path: str) -> None:
+    """Raise if there is a link at a path of which there is no file."""
+    if os.path.islink(path) and not os.path.exists(path):
+        raise StoreError(
+            f"{path!r} is a symbolic link to {os.readlink(path)!r}, which does not exist; fetch"
+            " that file (such as with git annex get or datalad get), or remove the link"
+        )
+
+
+def read_open(descriptor: int, part: Range | None) -> tuple[bytes, os.stat_result, os.stat_result]:
+    """Return what `read_file` does, for a file that is open and at its beginning."""
+    before = os.fstat(descriptor)
+    if not stat.S_ISREG(before.st_mode):
+        number = errno.EISDIR if stat.S_ISDIR(before.st_mode) else errno.EINVAL
+        raise OSError(number, "it is not a regular file")
+    start, length = (0, None) if part is None else (part.start, part.length)
+    if start < 0:
+        start = max(0, before.st_size + start)
+    if start:
+        os.lseek(descriptor, start, os.SEEK_SET)
+    there = max(0, before.st_size - start)
+    expected = there if length is None else min(length, there)
+    # Without a length, one byte more shows whether the file has grown.
+    data = os.read(descriptor, min(expected + (length is None), MAX_READ))
+    if len(data) != expected:
+        data = _read_rest(descriptor, data, None if length is None else expected - len(data))
+    return data, before, os.fstat(descriptor)
+
+
+def _read_rest(descriptor: int, data: bytes, left: int | None) -> bytes:
+    """Return what was read already and the rest: one call may return less than requested."""
+    parts = [data]
+    while parts[-1] and left != 0:
+        parts.append(os.read(descriptor, 2**24 if left is None else min(left, MAX_READ)))
+        left = None if left is None else left - len(parts[-1])
+    return b"".join(parts)
+
+
 MAX_LINKS = 2  # to folders in one path: more could give a few folders countless paths
 
 
-def entries(folder: str, root: str) -> tuple[list[str], list[str]]:
-    """Return the names of files and of folders in a folder below `root`, if it exists.
-
-    A link to a folder that is already part of the path is left out.
-    """
-    files, folders, _ = _entries(folder, root)
-    return files, folders
-
-
-def _entries(
+def entries(
     folder: str, root: str, within: str | None = None
 ) -> tuple[list[str], list[str], list[str]]:
-    """Return what `entries` does, and the links to folders that are not to be followed.
+    """Return the names of files, of folders, and of other links in a folder, if it exists.
 
-    These are links to folders that are part of the path, or outside of `within`.
+    The last are links to folders that are part of the path below `root`, or outside of `within`;
+    they are not to be followed.
     """
     files: list[str] = []
     folders: list[str] = []
@@ -306,7 +334,8 @@ def _entries(
                 if not _is_folder(entry):
                     files.append(entry.name)
                 elif entry.is_symlink() and (
-                    _is_circular(entry.path, root) or _is_outside(entry.path, within)
+                    _is_circular(entry.path, root)
+                    or (within is not None and not is_inside(entry.path, within))
                 ):
                     circular.append(entry.name)
                 else:
@@ -320,9 +349,9 @@ def _entries(
     return files, folders, circular
 
 
-def _is_outside(link: str, within: str | None) -> bool:
-    real = os.path.realpath(link)
-    return within is not None and real != within and not real.startswith(os.path.join(within, ""))
+def is_inside(path: str, folder: str) -> bool:
+    """Return True if a path leads to a real folder, or below it."""
+    return os.path.join(os.path.realpath(path), "").startswith(os.path.join(folder, ""))
 
 
 def walk(top: str, root: str, within: str | None = None) -> Iterator[tuple[str, list[str]]]:
@@ -338,7 +367,7 @@ def walk(top: str, root: str, within: str | None = None) -> Iterator[tuple[str, 
         inside, files = left.pop()
         if files is None:
             here = os.path.join(top, inside) if inside else top
-            files, folders, _ = _entries(here, root, within)
+            files, folders, _ = entries(here, root, within)
             ours = [name for name in folders if not is_ours(name)]
             if ours:
                 left += reversed([*_ordered(inside, files, ours)])
@@ -370,7 +399,7 @@ def walk_all(
     while left:
         inside = left.pop()
         here = os.path.join(top, inside) if inside else top
-        files, folders, circular = _entries(here, root, within)
+        files, folders, circular = entries(here, root, within)
         yield inside, sorted(files), sorted(folders + circular)
         ours = sorted((name for name in folders if not is_ours(name)), reverse=True)
         left += [f"{inside}/{name}" if inside else name for name in ours]

@@ -36,6 +36,7 @@ from omnizarr.stores.base import (
     Names,
     Range,
     Requests,
+    Store,
     Traits,
     Values,
     absolute_path,
@@ -43,14 +44,8 @@ from omnizarr.stores.base import (
 )
 from omnizarr.stores.identity import StorageIdentity, directory
 from omnizarr.stores.local import atomic_files
-from omnizarr.stores.local.atomic_files import (
-    create_file,
-    remove_folder,
-    replace_file,
-    replace_file_by_parts,
-    replace_files,
-)
-from omnizarr.stores.operations import check_key, check_prefix, check_writable
+from omnizarr.stores.local.atomic_files import replace_file
+from omnizarr.stores.operations import check_key, check_prefix, check_writable, direct_file_root
 
 try:
     from omnizarr.stores import _files
@@ -69,66 +64,10 @@ for _name in ("O_BINARY", "O_CLOEXEC", "O_NONBLOCK"):
 # A file changed twice within one tick of the file system's clock may look unchanged.
 TICK = 10**8  # nanoseconds, far above the 1 to 16 ms of common clocks
 COARSE_TICK = 25 * 10**8  # where times are kept in seconds, or in pairs of them
-MAX_READ = 2**30  # bytes of one call, which returns at most 2 GiB
 _CHECKED_SECONDS = 1.0  # for which a folder is known not to lead elsewhere
 _MAX_CHECKED = 4096
 _unique = itertools.count()
 _replace_new = partial(replace_file, only_new=True)
-
-
-def _read_file(
-    path: str, part: Range | None, flags: int
-) -> tuple[bytes, os.stat_result, os.stat_result]:
-    """Return the content of a file, or part of it, and its status before and after reading."""
-    descriptor = os.open(path, flags)  # faster for small files than a file object
-    try:
-        return _read_open(descriptor, part)
-    finally:
-        os.close(descriptor)
-
-
-def _check_link(path: str) -> None:
-    """Raise if there is a link at a path of which there is no file."""
-    if os.path.islink(path) and not os.path.exists(path):
-        raise StoreError(
-            f"{path!r} is a symbolic link to {os.readlink(path)!r}, which does not exist; fetch"
-            " that file (such as with git annex get or datalad get), or remove the link"
-        )
-
-
-def _read_open(descriptor: int, part: Range | None) -> tuple[bytes, os.stat_result, os.stat_result]:
-    """Return what `_read_file` does, for a file that is open and at its beginning."""
-    before = os.fstat(descriptor)
-    if not stat.S_ISREG(before.st_mode):
-        number = errno.EISDIR if stat.S_ISDIR(before.st_mode) else errno.EINVAL
-        raise OSError(number, "it is not a regular file")
-    start, length = (0, None) if part is None else (part.start, part.length)
-    if start < 0:
-        start = max(0, before.st_size + start)
-    if start:
-        os.lseek(descriptor, start, os.SEEK_SET)
-    there = max(0, before.st_size - start)
-    expected = there if length is None else min(length, there)
-    # Without a length, one byte more shows whether the file has grown.
-    data = os.read(descriptor, min(expected + (length is None), MAX_READ))
-    if len(data) != expected:
-        data = _read_rest(descriptor, data, None if length is None else expected - len(data))
-    return data, before, os.fstat(descriptor)
-
-
-def _read_rest(descriptor: int, data: bytes, left: int | None) -> bytes:
-    """Return what was read already and the rest: one call may return less than requested."""
-    parts = [data]
-    while parts[-1] and left != 0:
-        parts.append(os.read(descriptor, 2**24 if left is None else min(left, MAX_READ)))
-        left = None if left is None else left - len(parts[-1])
-    return b"".join(parts)
-
-
-def _stable_generation(before: os.stat_result, after: os.stat_result) -> str:
-    """Return the generation of what was read in between, unique if it changed meanwhile."""
-    first, second = _generation(before), _generation(after)
-    return first if first == second else f"{second}-changing-{next(_unique)}"
 
 
 def _generation(status: os.stat_result) -> str:
@@ -215,7 +154,7 @@ class LocalStore(Closeable):
     def enclosed(self, folder: str | None = None) -> Self:
         """Return this store with an error for links that lead out of a folder, by default its own.
 
-        For values from elsewhere that are shown to others: a link could show any file.
+        For values that are shown to others: a link could show any file.
         """
         found = copy.copy(self)
         found.enclosure = os.path.realpath(self._start if folder is None else folder)
@@ -252,8 +191,7 @@ class LocalStore(Closeable):
             self._check_real(path)
 
     def _check_real(self, path: str) -> None:
-        top, real = self.enclosure or "", os.path.realpath(path)
-        if real != top and not real.startswith(os.path.join(top, "")):
+        if not atomic_files.is_inside(path, self.enclosure or ""):
             raise LeadsOutside(
                 f"{path!r} is a symbolic link, or below one, that leads out of the served folder,"
                 " which is not followed; serve it with --follow-links (follow_links=True), or"
@@ -288,7 +226,9 @@ class LocalStore(Closeable):
             found: bytes | None = _read_whole(self._start, key)
             if found is not NotImplemented:  # an invalid key, or one that needs another way
                 return found
-        return self._apply_to_file(key, lambda path: _read_file(path, range, self._flags)[0])
+        return self._apply_to_file(
+            key, lambda path: atomic_files.read_file(path, range, self._flags)[0]
+        )
 
     def generation(self, key: str) -> str | None:
         return self._apply_to_file(key, lambda path: _generation(os.stat(path)))
@@ -296,8 +236,13 @@ class LocalStore(Closeable):
     def get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
-        found = self._apply_to_file(key, lambda path: _read_file(path, range, self._flags))
-        return (None, None) if found is None else (found[0], _stable_generation(*found[1:]))
+        found = self._apply_to_file(
+            key, lambda path: atomic_files.read_file(path, range, self._flags)
+        )
+        if found is None:
+            return None, None
+        before, after = _generation(found[1]), _generation(found[2])
+        return found[0], after if before == after else f"{after}-changing-{next(_unique)}"
 
     def _apply_to_file(self, key: str, use: Callable[[str], T]) -> T | None:
         """Return what `use` returns for the path of a file, or None if there is no file."""
@@ -308,7 +253,7 @@ class LocalStore(Closeable):
             if not raised_by_system(e):
                 raise
             if isinstance(e, _ABSENT) or os.path.isdir(path):  # Windows cannot open one
-                _check_link(path)
+                atomic_files.check_link(path)
                 return None
             raise StoreError(f"cannot read {path!r}: {e.strerror or e}") from e
 
@@ -337,7 +282,7 @@ class LocalStore(Closeable):
             if path not in opened:
                 opened[path] = os.open(path, _FLAGS)
             os.lseek(opened[path], 0, os.SEEK_SET)
-            return _read_open(opened[path], part)[0]
+            return atomic_files.read_open(opened[path], part)[0]
 
         try:
             yield lambda asked: [self._apply_to_file(key, partial(get, part=p)) for key, p in asked]
@@ -352,7 +297,7 @@ class LocalStore(Closeable):
         return self._store(key, value, _replace_new)
 
     def set_first(self, key: str, value: Bytes) -> bool:
-        return self._store(key, value, create_file)
+        return self._store(key, value, atomic_files.create_file)
 
     def _store(self, key: str, value: Any, store: Callable[[str, Any, bool], bool]) -> bool:
         check_writable(self)
@@ -370,14 +315,14 @@ class LocalStore(Closeable):
 
     def set_parts(self, key: str, parts: Callable[[], Iterator[bytes]]) -> None:
         """Store a large value of which only parts are in memory at a time."""
-        self._store(key, parts, replace_file_by_parts)
+        self._store(key, parts, atomic_files.replace_file_by_parts)
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         check_writable(self)
         left = [*values]
         pairs = [(self._path(key), value) for key, value in left]
         while left:
-            done = 0 if config.get().durability == "fsync" else replace_files(pairs)
+            done = 0 if config.get().durability == "fsync" else atomic_files.replace_files(pairs)
             if done < len(left):
                 self.set(*left[done])  # this raises, makes folders, or waits for the disk
             left, pairs = left[done + 1 :], pairs[done + 1 :]
@@ -394,13 +339,11 @@ class LocalStore(Closeable):
         if sys.platform == "win32":
             return  # it does so by itself, and cannot open directories
         while len(path := os.path.dirname(path)) >= len(self._start) - 1:
-            descriptor = retry_on_emfile(partial(os.open, path or ".", os.O_RDONLY))
+            descriptor = retry_on_emfile(partial(os.open, path, os.O_RDONLY))
             try:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            if not path:
-                return
 
     def lock_keys(
         self, prefix: str, keys: Iterable[str], kind: LockKind
@@ -433,7 +376,7 @@ class LocalStore(Closeable):
                 " its target"
             )
         try:
-            remove_folder(path)
+            atomic_files.remove_folder(path)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as e:
@@ -448,19 +391,21 @@ class LocalStore(Closeable):
             os.makedirs(path, exist_ok=True)
 
     def list(self) -> Iterator[str]:
-        yield from self.list_prefix("")
+        return self.list_prefix("")
+
+    def _walk(self, prefix: str) -> Iterator[tuple[str, Names]]:
+        """Yield the folders below a prefix, which end in a slash, and the names of values there."""
+        top = self._folder(prefix)
+        for inside, names in atomic_files.walk(top, self._start, self.enclosure):
+            head = f"{prefix}{inside}/" if inside else prefix
+            yield head, [name for name in names if not is_ours(name)]
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        top = self._folder(prefix)
-        for inside, names in atomic_files.walk(top, self._start, self.enclosure):
-            head = f"{prefix}{inside}/" if inside else prefix
-            yield from (head + name for name in names if not is_ours(name))
+        for head, names in self._walk(prefix):
+            yield from (head + name for name in names)
 
     def list_entries(self, prefix: str) -> Iterator[Entry]:
-        top = self._folder(prefix)
-        for inside, names in atomic_files.walk(top, self._start, self.enclosure):
-            head = f"{prefix}{inside}/" if inside else prefix
-            values = [name for name in names if not is_ours(name)]
+        for head, values in self._walk(prefix):
             known = atomic_files.status_of_files(os.path.join(self._start, head), values)
             for name, status in zip(values, known, strict=True):
                 if status is not None:
@@ -490,7 +435,7 @@ class LocalStore(Closeable):
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         top = self._folder(prefix)
-        found, inside = atomic_files.entries(top, self._start)
+        found, inside, _ = atomic_files.entries(top, self._start)
         keys = [prefix + name for name in found if not is_ours(name)]
         return keys, [f"{prefix}{name}/" for name in inside if not is_ours(name)]
 
@@ -588,3 +533,60 @@ class NestedDirectoryStore(DirectoryStore):
     traits = replace(DirectoryStore.traits, separator="/")
     identity_details = LocalStore.identity_details
     direct_file_root = LocalStore.direct_file_root
+
+
+_FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+# Where a descriptor of a folder has a path, which leads to the folder wherever it is.
+_DESCRIPTORS = "/proc/self/fd/"
+_HAS_DESCRIPTORS = os.path.isdir(_DESCRIPTORS)
+
+
+class PinnedFolder(LocalStore):
+    """The values right below a prefix of a store, in the folder that has them now.
+
+    If another process renames that folder, changes go with it: none is made in another folder that
+    has taken its place. They raise StoreError from FileNotFoundError if the folder was removed.
+    """
+
+    def __init__(self, store: Store, prefix: str, descriptor: int) -> None:
+        self._start, self._prefix = f"{_DESCRIPTORS}{descriptor}/", prefix
+        self._whole, self.descriptor = store, descriptor
+
+    def _path(self, key: str) -> str:
+        return self._start + key.removeprefix(self._prefix)  # which `get` has done
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return super().get(key[len(self._prefix) :], range)
+
+    def get_many(self, requests: Requests) -> Values:
+        get, start = super().get, len(self._prefix)
+        return [get(key[start:], range) for key, range in requests]
+
+    def put(self, key: str, value: bytes | None) -> None:
+        """Store a value, or erase it for None."""
+        if value is None:
+            self.erase(key)
+        else:
+            self._store(key, value, replace_file)
+
+    def explain(self, error: StoreError) -> StoreError:
+        """Return an error that names the folder as others do."""
+        start = os.fsdecode(direct_file_root(self._whole) or b"") + self._prefix
+        return StoreError(str(error).replace(self._start, start))
+
+    def __repr__(self) -> str:
+        return repr(self._whole)
+
+
+def pin(store: Store, prefix: str) -> PinnedFolder | None:
+    """Return the folder of a prefix, whose descriptor is to be closed; None if there is none."""
+    root = direct_file_root(store) if _HAS_DESCRIPTORS else None
+    if root is None:
+        return None
+    folder = root + prefix.encode("utf-8", "surrogateescape")
+    try:
+        return PinnedFolder(store, prefix, retry_on_emfile(os.open, folder, _FOLDER_FLAGS))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    except OSError as e:
+        raise StoreError(f"cannot open {os.fsdecode(folder)!r}: {e.strerror or e}") from e

@@ -171,7 +171,7 @@ class ObjectStore(Closeable):
     """The objects of a bucket below a prefix."""
 
     _copies_share_values = True
-    traits = Traits(lasting_generations=True, sends_values=True)
+    traits = Traits(sends_values=True)
 
     def __init__(
         self,

@@ -40,8 +40,12 @@ from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.operations import check_key, check_prefix, check_writable, is_key
 from omnizarr.stores.references import PREFIX
-from omnizarr.stores.references.document import Document, ReferenceTarget
-from omnizarr.stores.references.parquet import ZMETADATA, ParquetReferences
+from omnizarr.stores.references.document import (
+    ZMETADATA,
+    Document,
+    ParquetReferences,
+    ReferenceTarget,
+)
 from omnizarr.stores.resolve import resolve
 from omnizarr.stores.wrappers import close_store
 

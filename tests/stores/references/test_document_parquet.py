@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.errors import StoreError
 from omnizarr.storage import ReferenceStore
-from omnizarr.stores.references.parquet import MAX_RECORD
+from omnizarr.stores.references.document import MAX_RECORD
 from tests.servers.web import Web
 
 pyarrow = pytest.importorskip("pyarrow")
