@@ -57,9 +57,10 @@ servers:
 sanitize: $(STAMP)
 	.ci/sanitize $(BIN)/python
 
-# For a shorter run: make soak SOAK="--rounds 100 --kills 500 --repeats 20 --sequences 300"
+# For a shorter run: make soak SOAK="--scale 0.1"
 soak: $(STAMP)
 	$(BIN)/python -m tests.soak $(SOAK)
+	OMNIZARR_ALL_CASES=1 $(BIN)/pytest -q -n auto --dist worksteal --hypothesis-profile=thorough
 	$(BIN)/python -m tests.crash.values
 
 format: $(STAMP)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from omnizarr import registry
+from tests.sampling import SEED
 
 pytest_plugins = ["tests.servers.fixtures", "tests.servers.skipped", "tests.peers.fixtures"]
 
@@ -30,6 +31,11 @@ settings.load_profile("same" if os.environ.get("OMNIZARR_SAME_EXAMPLES") else "d
 # All tests and the packages they import are half a million objects, which live until the end. They
 # are left out of garbage collections, which many tests request, and which then take milliseconds.
 gc.disable()
+
+
+def pytest_report_header() -> str:
+    """Say how to repeat the samples of this run."""
+    return f"samples: OMNIZARR_SEED={SEED}"
 
 
 def pytest_collection_finish() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import omnizarr as oz
@@ -10,7 +9,6 @@ from omnizarr.stores import resolve
 from tests.conformance.test_v1 import example as version_1_example
 from tests.conformance.test_v2_examples import both_examples
 from tests.servers.fixtures import Cloud
-from tests.servers.web import Web
 
 
 @pytest.mark.shows("V1-01")
@@ -39,20 +37,3 @@ def test_a_key_that_is_too_long_for_object_stores_is_an_error(s3: Cloud) -> None
     with pytest.raises(oz.InvalidArgument, match="xxx"):
         group.create_array("/".join(["x" * 100] * 11), shape=1, dtype="i4")
     assert list(group) == []
-
-
-def test_one_hierarchy_reads_the_same_from_a_bucket_and_a_web_server(
-    cloud: Cloud, web: Web
-) -> None:
-    source = oz.storage.MemoryStore(web.values)
-    group = oz.create_group(source, zarr_format=2, attributes={"title": "one"})
-    data = np.arange(400, dtype="i4").reshape(20, 20)
-    group.create_array("a", data=data, chunks=(10, 10)).attrs["unit"] = "m"
-    bucket = resolve(f"{cloud.url}/x", storage_options=cloud.options)
-    for key in source.list():
-        bucket.set(key, source.get(key) or b"")
-    for store in (source, bucket, resolve(web.url)):
-        read = oz.open(store)
-        assert dict(read.attrs) == {"title": "one"}
-        assert dict(read["a"].attrs) == {"unit": "m"}
-        np.testing.assert_array_equal(read["a"][...], data)

@@ -92,25 +92,6 @@ def test_a_wrong_gzip_level_is_refused(configuration: dict[str, Any]) -> None:
     assert "level" in str(problem)
 
 
-@pytest.mark.shows("DX-01")
-@pytest.mark.parametrize("level", [10, -1, "1"])
-def test_a_wrong_gzip_level_is_refused_at_creation(level: Any) -> None:
-    store: dict[str, bytes] = {}
-    with pytest.raises(InvalidMetadata, match="level"):
-        omnizarr.create_array(
-            store, shape=4, zarr_format="3-draft", compressors={"id": "gzip", "level": level}
-        )
-    assert store == {}
-
-
-@pytest.mark.shows("DX-02")
-@pytest.mark.parametrize("level", [0, 1, 9])
-def test_gzip_files_of_other_programs_are_read(level: int) -> None:
-    value = gzip.compress(NUMBERS.tobytes(), level)
-    array = omnizarr.open(stored([codec("gzip", level=1)], value))
-    np.testing.assert_array_equal(array[...], NUMBERS)
-
-
 @pytest.mark.shows("DX-03")
 @pytest.mark.parametrize("cuts", [[8], [4, 8, 12], [0], [16], [3, 3, 11]])
 def test_several_gzip_members_are_read_as_one(cuts: list[int]) -> None:
@@ -197,36 +178,6 @@ def test_items_are_stored_in_the_stated_byte_order(
     assert store["data/c0"].hex() == value
 
 
-@pytest.mark.shows("DX-06")
-def test_items_are_in_c_order_in_the_stated_byte_order() -> None:
-    data = np.arange(6, dtype=">i2").reshape(2, 3)
-    store = created(data, codecs=[{"name": "bytes", "configuration": {"endian": "big"}}])
-    assert codecs_in(store) == [codec("endian", endian="big")]
-    assert store["data/c0/0"].hex() == "000000010002000300040005"
-
-
-@pytest.mark.shows("DX-07")
-@pytest.mark.parametrize("data_type", ["int32", "float64", "complex64", "uint16"])
-def test_little_is_the_same_as_no_endian_codec(data_type: str) -> None:
-    dtype = np.dtype(data_type).newbyteorder("<")
-    value = np.arange(1, 5).astype(dtype).tobytes()
-    read = [
-        omnizarr.open(stored(codecs, value, data_type))[...]
-        for codecs in ([codec("endian", endian="little")], [], None)
-    ]
-    for found in read:
-        np.testing.assert_array_equal(found, [1, 2, 3, 4])
-        assert found.dtype == np.dtype(data_type)
-
-
-@pytest.mark.shows("DX-08")
-def test_endian_comes_before_bytes_codecs() -> None:
-    big = NUMBERS.astype(">i4").tobytes()
-    codecs = [codec("endian", endian="big"), codec("gzip", level=1)]
-    array = omnizarr.open(stored(codecs, gzip.compress(big)))
-    np.testing.assert_array_equal(array[...], NUMBERS)
-
-
 @pytest.mark.shows("DX-08")
 @pytest.mark.parametrize("first", [codec("gzip", level=1), codec("blosc", **BLOSC)])
 def test_endian_after_a_bytes_codec_is_refused(first: dict[str, Any]) -> None:
@@ -293,19 +244,6 @@ def test_blosc_values_are_exchanged_with_c_blosc(cname: str, clevel: int, shuffl
     np.testing.assert_array_equal(omnizarr.open(store)[...], data)
 
 
-@pytest.mark.shows("DX-12")
-def test_a_block_size_can_be_stated() -> None:
-    data = np.arange(50000, dtype="<i4")
-    sizes = {}
-    for blocksize in (0, 4096):
-        config = {**BLOSC, "cname": "zstd", "blocksize": blocksize}
-        store = created(data, compressors={"id": "blosc", **config})
-        sizes[blocksize] = struct.unpack_from("<I", store["data/c0"], 8)[0]
-        np.testing.assert_array_equal(omnizarr.open(store)[...], data)
-    assert sizes[4096] == 4096
-    assert sizes[0] > 4096
-
-
 @pytest.mark.shows("DX-10")
 def test_snappy_is_supported_although_numcodecs_lacks_it() -> None:
     data = np.zeros(1000, "<i4") + 3
@@ -367,12 +305,3 @@ def test_a_reader_takes_the_type_size_from_the_blosc_header(typesize: int) -> No
     assert value[3] == typesize
     store = stored([codec("blosc", **BLOSC)], value, size=4000)
     np.testing.assert_array_equal(omnizarr.open(store)[...], data)
-
-
-@pytest.mark.shows("DX-12")
-@pytest.mark.parametrize("cut", [0, 15, 16, -1])
-def test_a_truncated_blosc_value_is_an_error_that_names_the_chunk(cut: int) -> None:
-    value = bytes(numcodecs.blosc.compress(NUMBERS.tobytes(), b"lz4", 1, 1, 0))[:cut]
-    array = omnizarr.open(stored([codec("blosc", **BLOSC)], value))
-    with pytest.raises(ChunkError, match=r"chunk \(0,\).*'data/c0'.*blosc"):
-        array[...]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +31,6 @@ from tests.conformance.key_value import KeyValueStore
 from tests.golden import archives
 
 EXPLICIT = {"attributes": {}}
-SHARDING = "https://purl.org/zarr/spec/extensions/storage-transformers/sharding/1.0"
 VALUES = np.arange(24, dtype="<i4").reshape(4, 6)
 
 
@@ -65,14 +62,6 @@ def test_creating_a_node_sets_only_its_own_metadata() -> None:
     assert not oz.open(store, path="foo/bar").metadata.implicit
 
 
-@pytest.mark.shows("D3-91")
-def test_an_implied_group_can_be_created_explicitly_and_keeps_its_members() -> None:
-    store = hierarchy({"meta/g/a.array.json": array()})
-    oz.create_group(store, path="g", attributes={"x": 1})
-    assert json.loads(store["meta/g.group.json"]) == {"attributes": {"x": 1}}
-    assert list(oz.open(store, path="g")) == ["a"]
-
-
 @pytest.mark.shows("D3-92")
 def test_many_arrays_are_created_in_parallel_below_one_group(tmp_path: Path) -> None:
     root = tmp_path / "h"
@@ -86,25 +75,6 @@ def test_many_arrays_are_created_in_parallel_below_one_group(tmp_path: Path) -> 
     group = oz.open(root, path="g")
     assert kinds(group) == {f"a{i}": "Array" for i in range(1, 101)}
     assert sorted(int(a[0]) for _, a in group.arrays()) == list(range(1, 101))
-
-
-@pytest.mark.shows("D3-93")
-def test_decoding_a_chunk_needs_only_the_array_metadata() -> None:
-    store: dict[str, bytes] = {}
-    made = oz.create_array(
-        store,
-        path="foo/baz",
-        shape=(4, 6),
-        chunks=(2, 3),
-        dtype=">i4",
-        codecs=["bytes", oz.codecs.GZip(3)],
-        zarr_format=DRAFT,
-    )
-    made[...] = VALUES
-    document = json.loads(store["meta/foo/baz.array.json"])
-    assert document["codecs"] == [BIG_ENDIAN, {**GZIP, "configuration": {"level": 3}}]
-    raw = gzip.decompress(store["data/foo/baz/c1/1"])
-    assert np.array_equal(np.frombuffer(raw, ">i4").reshape(2, 3), VALUES[2:, 3:])
 
 
 # Discovering
@@ -205,15 +175,6 @@ def test_one_listing_of_the_metadata_yields_every_node() -> None:
     store.listed.clear()
     assert len(root["g0"].members(max_depth=None)) == 5
     assert store.listed[-1] == "meta/g0/"
-
-
-@pytest.mark.shows("D3-96")
-def test_members_of_a_walk_look_up_their_own_members_again() -> None:
-    root = oz.open(deep_hierarchy(), "r+")
-    group = dict(root.members(max_depth=None))["g0/h"]
-    assert isinstance(group, oz.Group)
-    group.create_array("new", shape=1, dtype="i4")
-    assert "new" in list(group)
 
 
 @pytest.mark.shows("D3-96")
@@ -402,24 +363,6 @@ def _bytes(store: dict[str, str]) -> dict[str, bytes]:
     return {key: bytes.fromhex(value) for key, value in store.items()}
 
 
-@pytest.mark.shows("D3-103")
-def test_another_process_reads_transformed_values(tmp_path: Path) -> None:
-    store = oz.storage.LocalStore(tmp_path)
-    entry = {
-        "extension": SHARDING,
-        "type": "indexed",
-        "configuration": {"chunks_per_shard": [2, 1]},
-    }
-    for key, value in with_array(storage_transformers=[entry]).items():
-        store.set(key, value)
-    oz.open(store, "r+", path="a")[...] = VALUES
-    code = "import omnizarr, sys; print(omnizarr.open(sys.argv[1], path='a')[...].sum())"
-    run = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
-    )
-    assert int(run.stdout) == VALUES.sum()
-
-
 class Cache:
     """A cache of values that is added at run time."""
 
@@ -462,29 +405,6 @@ def test_a_cache_at_run_time_changes_neither_keys_nor_metadata() -> None:
         assert made[0, 1] == 0
     assert cache.hits > 0
     assert below == plain
-
-
-@pytest.mark.shows("D3-105")
-@pytest.mark.parametrize("layout", ["C", "F"])
-def test_an_array_with_the_sharding_transformer_round_trips(layout: str) -> None:
-    entry = {
-        "extension": SHARDING,
-        "type": "indexed",
-        "configuration": {"chunks_per_shard": [2, 1]},
-    }
-    store = with_array(
-        storage_transformers=[entry], codecs=[GZIP], chunk_memory_layout=layout, fill_value=-1
-    )
-    opened = oz.open(store, "r+", path="a")
-    opened[...] = VALUES
-    assert data_keys(store) == ["data/a/c0/0", "data/a/c0/1"]
-    assert np.array_equal(oz.open(store, path="a")[...], VALUES)
-    opened[1, :2] = 99
-    expected = VALUES.copy()
-    expected[1, :2] = 99
-    assert np.array_equal(oz.open(store, path="a")[...], expected)
-    opened.attrs["x"] = 1
-    assert json.loads(store["meta/a.array.json"])["storage_transformers"] == [entry]
 
 
 # Extensions
@@ -575,17 +495,6 @@ def test_numpy_spellings_without_a_byte_order_are_refused(stated: str) -> None:
     assert repr(stated) in str(error.value)
 
 
-@pytest.mark.shows("D3-110")
-def test_no_unknown_names_are_ever_written() -> None:
-    later = "https://purl.org/zarr/spec/core/3.1"
-    store = hierarchy({"meta/a.array.json": array(new=1)}, zarr_format=later)
-    with pytest.warns(oz.OmnizarrWarning, match="new: unknown field, perhaps of version 3.1"):
-        opened = oz.open(store, "r+", path="a")
-    with pytest.warns(oz.OmnizarrWarning, match="new"):
-        opened.attrs["x"] = 1
-    assert json.loads(store["meta/a.array.json"]) == array(attributes={"x": 1})
-
-
 @pytest.mark.shows("D3-112")
 def test_the_root_uses_meta_and_data_without_a_double_slash() -> None:
     store: dict[str, bytes] = {}
@@ -600,22 +509,6 @@ def test_the_root_uses_meta_and_data_without_a_double_slash() -> None:
     assert isinstance(oz.open(store), oz.Array)
 
 
-@pytest.mark.shows("D3-113")
-def test_the_misprinted_key_is_a_different_node() -> None:
-    store = hierarchy({"meta/foo/bar/baz/qux.array.json": array()})
-    with pytest.raises(oz.NodeNotFound, match="/foo/baz/qux"):
-        oz.open(store, path="foo/baz/qux")
-    assert oz.open(store, path="foo/bar/baz/qux").name == "/foo/bar/baz/qux"
-
-
-@pytest.mark.shows("D3-114")
-def test_the_suffix_is_always_stated() -> None:
-    store: dict[str, bytes] = {}
-    oz.create_group(store, zarr_format=DRAFT)
-    encoding = json.loads(store["zarr.json"])["metadata_encoding"]
-    assert encoding == {"type": "json", "metadata_key_suffix": ".json"}
-
-
 @pytest.mark.shows("D3-119")
 def test_the_chunk_c0_of_an_array_without_axes_is_read_but_never_written() -> None:
     store = with_array(shape=[], chunk_grid=regular(), fill_value=-1)
@@ -627,16 +520,6 @@ def test_the_chunk_c0_of_an_array_without_axes_is_read_but_never_written() -> No
     opened[...] = 7
     assert data_keys(store) == ["data/a/c"]
     assert opened[()] == 7
-
-
-@pytest.mark.shows("D3-119")
-def test_an_old_chunk_c0_does_not_reappear_after_a_write() -> None:
-    store = with_array(shape=[], chunk_grid=regular(), fill_value=-1)
-    store["data/a/c0"] = np.array(5, "<i4").tobytes()
-    opened = oz.open(store, "r+", path="a")
-    opened[...] = -1  # nothing but the fill value: no chunk is stored
-    assert opened[()] == -1
-    assert data_keys(store) == []
 
 
 # Earlier states of the draft
@@ -779,15 +662,6 @@ def test_data_of_an_early_writer_is_read_and_converted() -> None:
             assert np.asarray(found[...], expected.dtype).tobytes() == expected.tobytes()
 
 
-@pytest.mark.shows("D3-120")
-def test_names_of_earlier_states_are_not_allowed_in_the_last_one() -> None:
-    for name, value in (("compressor", OLD_GZIP), ("dimension_separator", "/")):
-        with pytest.raises(oz.InvalidMetadata, match=f"{name}: unknown field"):
-            oz.open(with_array(**{name: value}), path="a")
-    with pytest.raises(oz.InvalidMetadata, match="metadata_key_suffix: unknown field"):
-        oz.open(hierarchy(metadata_key_suffix=".json"))
-
-
 def test_a_version_3_node_below_a_draft_root_is_refused() -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, path="a", data=np.arange(3), zarr_format="3-draft")
@@ -814,16 +688,3 @@ def test_a_new_root_does_not_replace_the_entry_point_of_a_draft_hierarchy(
     oz.create_group(store, zarr_format=zarr_format, overwrite=True)
     assert list(store) == ["zarr.json"]
     assert oz.open(store).zarr_format == 3
-
-
-def test_an_array_does_not_hide_the_nodes_below_an_implied_group() -> None:
-    root = oz.create_group(None, zarr_format="3-draft")
-    root.create_array("a/b", shape=3)
-    with pytest.raises(oz.NodeExists):
-        root.create_array("a", shape=3)
-    assert root["a/b"].shape == (3,)
-    assert root.create_group("a", attributes={"explicit": True})["b"].shape == (3,)
-    del root["a"]
-    root.create_array("a/b", shape=3)
-    root.create_array("a", shape=4, overwrite=True)
-    assert [path for path, _ in root.members(None)] == ["a"]

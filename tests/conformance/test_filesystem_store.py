@@ -69,14 +69,6 @@ def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.Mo
 
 
 @pytest.mark.shows("DX-51")
-def test_set_creates_the_directories_it_needs(store: LocalStore) -> None:
-    assert not store.root.exists()
-    store.set("a/b/c", b"value")
-    assert (store.root / "a" / "b" / "c").read_bytes() == b"value"
-    assert store.get("a/b/c") == b"value"
-
-
-@pytest.mark.shows("DX-51")
 def test_missing_files_and_directories_are_absent(store: LocalStore) -> None:
     assert store.get("a") is None  # not even the base directory is there
     store.set("a/b/c", b"value")
@@ -107,31 +99,11 @@ def test_erasing_removes_files_and_prefixes_remove_directories(store: LocalStore
     assert sorted(store.list()) == ["ab/x"]
 
 
-@pytest.mark.shows("DX-52")
-def test_erasing_a_missing_key_is_no_error(store: LocalStore) -> None:
-    store.erase("nothing")
-    stores.erase_prefix(store, "nothing/")
-    stores.erase_prefix(store, "")
-    put(store, "a/b")
-    for key in ("a/x", "x/y", "a/b/c"):
-        store.erase(key)
-    stores.erase_prefix(store, "a/b/")  # a file is not a directory
-    assert sorted(store.list()) == ["a/b"]
-
-
 @pytest.mark.shows("DX-52", "DX-55")
 def test_erasing_a_key_never_removes_a_directory(store: LocalStore) -> None:
     put(store, "a/b")
     store.erase("a")  # as a key it is absent
     assert store.get("a/b") == b"a/b"
-
-
-@pytest.mark.shows("DX-53")
-def test_listing_walks_the_directories(store: LocalStore) -> None:
-    put(store, "a/b", "a/c/d", "e/f/g")
-    assert sorted(store.list()) == ["a/b", "a/c/d", "e/f/g"]
-    assert sorted(stores.list_prefix(store, "a/")) == ["a/b", "a/c/d"]
-    assert sorted(stores.list_prefix(store, "a/c/")) == ["a/c/d"]
 
 
 @pytest.mark.shows("DX-53", "DX-55")
@@ -142,29 +114,6 @@ def test_list_dir_gives_keys_and_prefixes_that_end_with_a_slash(store: LocalStor
     assert stores.list_dir(store, "b/") == ([], [])
     for prefix in stores.list_dir(store, "a/")[1]:
         assert len(list(stores.list_prefix(store, prefix))) == 1
-
-
-@pytest.mark.shows("DX-53")
-def test_a_missing_directory_lists_nothing(store: LocalStore) -> None:
-    assert list(store.list()) == []
-    assert stores.list_dir(store, "") == ([], [])
-    put(store, "a/b")
-    for prefix in ("x/", "a/x/", "a/b/"):
-        assert list(stores.list_prefix(store, prefix)) == []
-        assert stores.list_dir(store, prefix) == ([], [])
-
-
-@pytest.mark.shows("DX-53")
-@pytest.mark.parametrize("prefix", ["a", "a/b", "/", "../", "a//"])
-def test_a_prefix_is_empty_or_ends_with_a_slash(store: LocalStore, prefix: str) -> None:
-    put(store, "a/b")
-    with pytest.raises(InvalidArgument, match=r"prefix|key"):
-        list(stores.list_prefix(store, prefix))
-    with pytest.raises(InvalidArgument, match=r"prefix|key"):
-        stores.list_dir(store, prefix)
-    with pytest.raises(InvalidArgument, match=r"prefix|key"):
-        stores.erase_prefix(store, prefix)
-    assert sorted(store.list()) == ["a/b"]
 
 
 @pytest.mark.shows("DX-54")
@@ -188,19 +137,3 @@ def test_a_copied_directory_is_the_same_hierarchy(tmp_path: Path, tool: str) -> 
     assert dict(again.attrs) == {"title": "x"}
     assert dict(again["a/b"].attrs) == {"unit": "m"}
     np.testing.assert_array_equal(again["a/b"][...], data)
-
-
-@pytest.mark.shows("DX-55")
-def test_partial_and_bulk_operations_fall_back_on_the_plain_ones(store: LocalStore) -> None:
-    store.set("k", bytes(range(10)))
-    asked = [("k", (2, 3)), ("missing", (0, 1)), ("k", (0, None)), ("k", (7, None))]
-    found = stores.get_partial_values(store, asked)
-    assert found == [b"\2\3\4", None, bytes(range(10)), b"\7\x08\x09"]
-    store.set("z", bytes(5))
-    stores.set_partial_values(store, [("z", 1, b"\xaa"), ("z", 3, b"\xbb\xcc")])
-    assert (store.root / "z").read_bytes().hex() == "00aa00bbcc"
-    with pytest.raises(StoreError, match="overlap"):
-        stores.set_partial_values(store, [("z", 1, b"\1\1"), ("z", 2, b"\2")])
-    assert (store.root / "z").read_bytes().hex() == "00aa00bbcc"
-    stores.erase_values(store, ["k", "missing", "z"])
-    assert os.listdir(store.root) == []

@@ -41,12 +41,6 @@ def in_group(attributes: dict[str, Any], **others: dict[str, Any]) -> oz.Array:
     return group.create_array("map", shape=(4, 6), attributes=attributes)
 
 
-@pytest.mark.shows("GEO-11", "GEO-15")
-def test_names_are_read_from_the_attribute() -> None:
-    array = oz.open(stored({"_ARRAY_DIMENSIONS": ["time", "lat", "lon"]}))
-    assert array.dimension_names == ("time", "lat", "lon")
-
-
 @pytest.mark.shows("GEO-12", "GEO-15")
 def test_names_are_written_as_a_list_one_for_each_axis() -> None:
     for shape, names in (((2, 3), ["lat", "lon"]), ((), [])):
@@ -208,7 +202,7 @@ def test_metadata_of_nczarr_is_ignored(tmp_path: Path) -> None:
     assert group["v"][...].sum() == 276
 
 
-@pytest.mark.shows("GEO-23")
+@pytest.mark.shows("GEO-11", "GEO-15", "GEO-23")
 def test_netcdf_c_reads_our_names_and_we_read_its(tmp_path: Path) -> None:
     dataset = oz.cf.create(tmp_path / "ours.zarr", zarr_format=2)
     dataset.create_variable("v", np.ones((3, 2)), dimensions=["lat", "lon"], compressors=None)
@@ -218,11 +212,6 @@ def test_netcdf_c_reads_our_names_and_we_read_its(tmp_path: Path) -> None:
         assert theirs["v"][:].sum() == 6
     nczarr(tmp_path / "theirs.zarr", "zarr")
     assert oz.open(tmp_path / "theirs.zarr", path="lat").dimension_names == ("lat",)
-
-
-@pytest.mark.shows("GEO-24")
-def test_a_missing_reference_system_is_neither_an_error_nor_guessed() -> None:
-    assert oz.geo.read_crs(in_group({"units": "degrees"})) is None
 
 
 @pytest.mark.shows("GEO-25")
@@ -314,6 +303,11 @@ def test_a_pyramid_is_an_ordinary_group_with_that_attribute() -> None:
     group.attrs["note"] = "changed"
     assert {**before, "note": "changed"} == oz.open(store).attrs.asdict()
     assert oz.validate(store) == []
+
+
+@pytest.mark.shows("GEO-24")
+def test_a_missing_reference_system_is_neither_an_error_nor_guessed() -> None:
+    assert oz.geo.read_crs(in_group({"units": "degrees"})) is None
 
 
 @pytest.mark.shows("GEO-34")

@@ -8,7 +8,7 @@ import subprocess
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,7 @@ from omnizarr.stores import Store
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
-from tests.conformance.key_value import KeyValueStore
 from tests.conformance.printed_examples import run_printed
-from tests.conformance.test_draft_store import OnlyPartial
 from tests.conformance.test_v2_examples import both_examples, files
 from tests.stores.test_database import redis_url
 
@@ -65,17 +63,6 @@ def test_the_example_of_a_hierarchy_in_a_zip_file_runs_as_printed(in_tmp: Path) 
     bar = oz.open("data/group.zip")["foo/bar"]
     np.testing.assert_array_equal(bar[:], np.full((20, 20), 42.0))
     assert dict(bar.attrs) == {"comment": "answer to life, the universe and everything"}
-
-
-@pytest.mark.shows("V2-67")
-def test_a_closed_zip_file_is_complete(tmp_path: Path) -> None:
-    held: dict[str, bytes] = {}
-    both_examples({}, held)
-    store = oz.storage.ZipStore(tmp_path / "g.zip", mode="w")
-    both_examples({}, store)
-    store.close()
-    with zipfile.ZipFile(tmp_path / "g.zip") as file:
-        assert {name: file.read(name) for name in file.namelist()} == held
 
 
 @pytest.mark.shows("D3-86")
@@ -156,15 +143,6 @@ def test_every_kind_of_store_holds_the_same_keys_and_bytes(places: list[Any]) ->
     assert held_in(places[1]) == group
 
 
-@pytest.mark.shows("GEO-09")
-def test_the_examples_run_on_a_user_defined_store() -> None:
-    array: dict[str, bytes] = {}
-    both_examples(array, {})
-    own = KeyValueStore()
-    both_examples(own, KeyValueStore())
-    assert own.values == array
-
-
 class Gets:
     """A store that gets whole values, and nothing else."""
 
@@ -235,23 +213,6 @@ def test_an_object_with_few_methods_is_a_store(kind: type[Gets], version: Any) -
     assert oz.open(own)[:, 0].tolist() == [0, 0, 12, 18]
     oz.open(own, mode="r+")[...] = 0
     assert not [key for key in held if key[-1:].isdigit()]
-
-
-@pytest.mark.shows("D3-85", "V3-82")
-def test_a_store_with_only_the_partial_forms_needs_no_adapter() -> None:
-    store = OnlyPartial()
-    data = np.arange(24).reshape(4, 6)
-    oz.create_array(store, data=data, chunks=(2, 3))
-    np.testing.assert_array_equal(oz.open(store)[1:3], data[1:3])
-
-
-def test_a_complete_store_is_used_without_an_adapter() -> None:
-    held: dict[str, bytes] = {}
-    oz.create_array(held, data=np.arange(3))
-    inner = oz.storage.MemoryStore(held)
-    own = SimpleNamespace(get=inner.get, set=inner.set, erase=inner.erase, read_only=False)
-    assert stores.resolve(own) is own
-    assert oz.open(own)[...].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("thing", [3, np.arange(3), Gets, object(), MappingProxyType({})])

@@ -51,63 +51,12 @@ def test_every_kind_of_type_string_round_trips(stated: str, items: list[Any]) ->
     assert z[:].tobytes() == values.tobytes()
 
 
-@pytest.mark.shows("V2-14")
-@pytest.mark.parametrize(
-    ("stated", "raw", "value"),
-    [
-        ("<f8", "000000000000f03f", 1.0),
-        (">i4", "fffffffe", -2),
-        ("|b1", "01", True),
-        ("|S12", "68656c6c6f00000000000000", b"hello"),
-    ],
-)
-def test_a_type_string_is_order_kind_and_size(stated: str, raw: str, value: Any) -> None:
-    store = store_of(shape=[1], chunks=[1], dtype=stated, fill_value=None)
-    store["0"] = bytes.fromhex(raw)
-    assert oz.open(store)[0] == value
-
-
 @pytest.mark.shows("V2-16")
 @pytest.mark.parametrize(
     ("asked", "stored"), [("i4", np.dtype("i4").str), ("u1", "|u1"), (">u2", ">u2"), ("b1", "|b1")]
 )
 def test_a_written_type_states_its_byte_order(asked: str, stored: str) -> None:
     assert created(dtype=asked)["dtype"] == stored
-
-
-@pytest.mark.shows("V2-16", "V2-18")
-@pytest.mark.parametrize(
-    ("stated", "word"),
-    [
-        ("i4", "byte order"),
-        ("=i4", "byte order"),
-        ("|i4", "byte order"),
-        ([["a", "i4"]], "byte order"),
-        ("<M8", "unit"),
-        ("<m8", "unit"),
-        ("<M8[]", "type string"),
-        ("<M8[fortnight]", "units"),
-        ("<f8[s]", "unit"),
-        ("<i3", "not a known type"),
-        (4, "type string"),
-    ],
-    ids=str,
-)
-def test_an_ambiguous_type_is_refused(stated: Any, word: str) -> None:
-    with pytest.raises(oz.InvalidMetadata, match=rf"\.zarray: dtype: .*{word}"):
-        oz.open(store_of(dtype=stated))
-    problems = oz.validate(store_of(dtype=stated))
-    assert [(p.key, p.field, p.level) for p in problems] == [(".zarray", "dtype", "error")]
-
-
-@pytest.mark.shows("V2-17")
-def test_big_endian_data_are_big_endian_on_any_machine() -> None:
-    store: dict[str, bytes] = {}
-    z = oz.create_array(store, shape=1, dtype=">i4", compressors=None, zarr_format=2)
-    z[0] = -2
-    assert store["0"].hex() == "fffffffe"
-    assert oz.open(store)[:].tolist() == [-2]
-    assert oz.open(store).dtype.str == ">i4"
 
 
 @pytest.mark.shows("V2-18")
@@ -184,36 +133,6 @@ def test_structures_are_packed_in_order(
     oz.create_array(written, data=z[:2], chunks=2, compressors=None, fill_value=None, zarr_format=2)
     assert strict(written)["dtype"] == stated
     assert written["0"] == raw
-
-
-@pytest.mark.shows("V2-21")
-def test_a_subarray_field_keeps_its_shape() -> None:
-    store = store_of(dtype=STRUCTURES[1][1], fill_value=None)
-    store["0"] = np.arange(12, dtype="<f4").tobytes()
-    z = oz.open(store)
-    assert z.dtype["z"].shape == (2, 2)
-    assert z[1]["z"].tolist() == [[8, 9], [10, 11]]
-
-
-@pytest.mark.shows("V2-20")
-@pytest.mark.parametrize(
-    "stated", [[], [["a"]], [["a", "<i4", [2], 1]], [[1, "<i4"]], [["a", "<i4", [-1]]], ["<i4"]]
-)
-def test_a_structure_of_another_form_is_refused(stated: Any) -> None:
-    with pytest.raises(oz.InvalidMetadata, match=r"\.zarray: dtype: "):
-        oz.open(store_of(dtype=stated, fill_value=None))
-
-
-@pytest.mark.shows("V2-25")
-@pytest.mark.parametrize(("stated", "size"), [("<U3", 12), ("<M8[ns]", 8), ("|S3", 3)])
-def test_an_item_has_the_size_of_its_type(stated: str, size: int) -> None:
-    store: dict[str, bytes] = {}
-    z = oz.create_array(
-        store, shape=2, dtype=stated, fill_value=None, compressors=None, zarr_format=2
-    )
-    z[:] = np.zeros(2, stated)
-    assert z.itemsize == size
-    assert len(store["0"]) == 2 * size
 
 
 @pytest.mark.shows("V2-26")
@@ -314,12 +233,6 @@ def test_byte_strings_and_structures_have_base64_fill_values(
         assert array[:].tolist() == np.array([value, value], z.dtype).tolist()
 
 
-@pytest.mark.shows("V2-29")
-@pytest.mark.parametrize("text", ["aGVsbG8=", "aGVsbG8AAAAAAAAA"])
-def test_a_byte_string_may_be_padded_with_zeros(text: str) -> None:
-    assert oz.open(store_of(dtype="|S12", fill_value=text))[:].tolist() == [b"hello"] * 4
-
-
 @pytest.mark.shows("V2-30")
 @pytest.mark.parametrize("dtype", ["|S12", [["a", "<i4"], ["b", "|S3"]]], ids=str)
 def test_null_stays_null(dtype: Any) -> None:
@@ -381,12 +294,6 @@ def test_fill_values_beyond_the_specification_are_written_as_zarr_python_does(
     assert created(dtype=dtype, fill_value=value)["fill_value"] == json_value
     expected = np.full(4, value, dtype).tobytes()
     assert oz.open(store_of(dtype=dtype, fill_value=json_value))[:].tobytes() == expected
-
-
-@pytest.mark.shows("V2-32")
-@pytest.mark.parametrize("dtype", ["<M8[ns]", ">m8[s]"])
-def test_nat_is_understood_by_name(dtype: str) -> None:
-    assert np.isnat(oz.open(store_of(dtype=dtype, fill_value="NaT"))[:]).all()
 
 
 @pytest.mark.shows("V2-33")

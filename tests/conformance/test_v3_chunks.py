@@ -135,14 +135,6 @@ def test_chunk_keys_follow_their_encoding(encoding: Any, key: str, scalar: str) 
     assert list(chunks_of(store)) == [scalar]
 
 
-@pytest.mark.shows("V3-61", "V3-62")
-@pytest.mark.parametrize("name", ["default", "v2"])
-@pytest.mark.parametrize("separator", ["-", "", None, 1, "//"])
-def test_a_separator_is_a_slash_or_a_dot(name: str, separator: Any) -> None:
-    with pytest.raises(oz.InvalidMetadata, match="separator"):
-        open_doc(chunk_key_encoding=codec(name, separator=separator))
-
-
 @pytest.mark.shows("V3-63")
 def test_new_arrays_have_default_keys_unless_others_are_requested() -> None:
     store: Store = {}
@@ -174,15 +166,6 @@ def test_codecs_run_in_order_and_in_reverse_on_decoding() -> None:
     raw = gzip.decompress(chunk[:-4])
     assert raw == struct.pack("<6h", 1, 4, 2, 5, 3, 6)
     assert np.array_equal(oz.open(store)[...], values)
-
-
-@pytest.mark.shows("V3-65")
-def test_every_codec_gets_the_output_of_the_one_before() -> None:
-    codecs = (Named("transpose", {"order": [1, 0]}), Named("bytes", {"endian": "little"}))
-    pipeline = bind_pipeline(codecs, spec((2, 3), "int32"))
-    (_, first), after = pipeline.array_array[0], pipeline.inner
-    assert (first.shape, first.data_type.named.name) == ((2, 3), "int32")
-    assert (after.shape, after.data_type.named.name) == ((3, 2), "int32")
 
 
 @pytest.mark.shows("V3-66")
@@ -326,17 +309,6 @@ def test_bytes_are_in_c_order_and_in_the_stated_byte_order(
     assert oz.open(store)[...].tobytes() == data.tobytes()
 
 
-@pytest.mark.shows("V3-71")
-def test_bytes_are_in_c_order_and_refuse_other_byte_orders() -> None:
-    store: Store = {}
-    data = np.asfortranarray(np.arange(6, dtype="u1").reshape(2, 3))
-    oz.create_array(store, data=data, chunks=(2, 3), codecs=["bytes"])
-    assert store["c/0/0"] == bytes(range(6))
-    for endian in ("native", "Little", "", 1):
-        with pytest.raises(oz.InvalidMetadata, match="endian"):
-            open_doc(codecs=[codec("bytes", endian=endian)], data_type="int32")
-
-
 @pytest.mark.shows("V3-72")
 def test_the_byte_order_is_stated_for_every_type_of_several_bytes() -> None:
     for small in ("bool", "int8", "uint8"):
@@ -370,22 +342,6 @@ def test_transpose_permutes_axes_by_its_order() -> None:
     for position in np.ndindex(values.shape):
         assert values[position] == there[tuple(position[i] for i in order)]
     assert np.array_equal(oz.open(store)[...], values)
-
-
-@pytest.mark.shows("V3-73")
-@pytest.mark.parametrize(
-    "order", [[0, 0, 1], [1, 2, 3], [-1, 0, 1], [0, 1], [0.0, 1, 2], "K", None, 1, [True, False, 2]]
-)
-def test_an_order_that_is_not_a_permutation_is_refused(order: Any) -> None:
-    cube = {"shape": [2, 2, 2], "chunk_grid": regular(2, 2, 2)}
-    with pytest.raises(oz.InvalidMetadata, match="order"):
-        open_doc(**cube, codecs=[codec("transpose", order=order), "bytes"])
-
-
-@pytest.mark.shows("V3-73")
-def test_transpose_needs_an_order() -> None:
-    with pytest.raises(oz.InvalidMetadata, match="order"):
-        open_doc(codecs=["transpose", "bytes"])
 
 
 @pytest.mark.shows("V3-74", "V3-96", "ZEP-21")
@@ -422,13 +378,6 @@ def test_gzip_writes_files_of_rfc_1952_at_every_level(level: int) -> None:
     assert np.array_equal(oz.open(store)[...], values)
 
 
-@pytest.mark.shows("V3-75")
-@pytest.mark.parametrize("configuration", [{}, *({"level": n} for n in (10, -1, "1", 1.5, True))])
-def test_a_gzip_level_is_an_integer_from_0_to_9(configuration: dict[str, Any]) -> None:
-    with pytest.raises(oz.InvalidMetadata, match="level"):
-        open_doc(codecs=["bytes", {"name": "gzip", "configuration": configuration}])
-
-
 @pytest.mark.shows("V3-76")
 @pytest.mark.parametrize("cname", ["lz4", "lz4hc", "blosclz", "zstd", "zlib", "snappy"])
 @pytest.mark.parametrize("shuffle", ["noshuffle", "shuffle", "bitshuffle"])
@@ -445,30 +394,6 @@ def test_blosc_with_every_compressor_and_shuffle(cname: str, shuffle: str) -> No
     if cname != "snappy":  # numcodecs cannot read it
         assert numcodecs.Blosc().decode(store["c/0"]) == values.tobytes()
     assert np.array_equal(oz.open(store)[...], values)
-
-
-@pytest.mark.shows("V3-76", "V3-77", "V3-78")
-@pytest.mark.parametrize(
-    ("changes", "member"),
-    [
-        *(({"cname": value}, "cname") for value in ("lz5", "LZ4", 1, None)),
-        *(({"clevel": value}, "clevel") for value in (10, -1, "5", 5.0, True)),
-        *(({"shuffle": value}, "shuffle") for value in (1, 0, "auto", "byteshuffle", None)),
-        *(({"typesize": value}, "typesize") for value in (0, -4, "4", 4.0)),
-        *(({"blocksize": value}, "blocksize") for value in (-1, "0", 1.5)),
-    ],
-)
-def test_a_wrong_member_of_blosc_is_refused_by_name(changes: dict[str, Any], member: str) -> None:
-    with pytest.raises(oz.InvalidMetadata, match=member):
-        open_doc(codecs=["bytes", codec("blosc", **{**BLOSC, **changes})])
-
-
-@pytest.mark.shows("V3-76")
-@pytest.mark.parametrize("member", ["cname", "clevel", "shuffle"])
-def test_blosc_needs_its_members(member: str) -> None:
-    without = {k: v for k, v in BLOSC.items() if k != member}
-    with pytest.raises(oz.InvalidMetadata, match=member):
-        open_doc(codecs=["bytes", codec("blosc", **without)])
 
 
 @pytest.mark.shows("V3-78")

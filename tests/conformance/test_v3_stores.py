@@ -6,9 +6,7 @@ import json
 import ntpath
 import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +20,7 @@ from omnizarr import registry, stores
 from omnizarr.stores import Range, base
 from omnizarr.stores.local import store as local
 from tests.conformance.key_value import SmallestStore
-from tests.conformance.v3_metadata import array_doc, group_doc, put, regular, stored
+from tests.conformance.v3_metadata import array_doc, group_doc, put, stored
 
 Store = dict[str, bytes]
 TEN = bytes(range(10))
@@ -126,24 +124,6 @@ def test_a_prefix_ends_with_a_slash_and_starts_without(store: Any, prefix: str) 
             act(store, prefix)
         assert "prefix" in str(caught.value) or "key" in str(caught.value)
     assert sorted(stores.list_prefix(store, "")) == ["a/b", "ab/c", "foo/x"]
-
-
-@pytest.mark.shows("V3-82")
-def test_a_read_only_store_refuses_every_write(tmp_path: Path) -> None:
-    oz.create_array(tmp_path / "x.zarr", data=np.arange(3))
-    for store in (
-        oz.storage.LocalStore(tmp_path / "x.zarr", read_only=True),
-        oz.storage.MemoryStore({"zarr.json": b"{}"}, read_only=True),
-    ):
-        for act in (
-            lambda s: s.set("a", b"1"),
-            lambda s: s.erase("zarr.json"),
-            lambda s: stores.erase_prefix(s, ""),
-            lambda s: stores.set_partial_values(s, [("zarr.json", 0, b"x")]),
-        ):
-            with pytest.raises(oz.ReadOnly):
-                act(store)
-    assert oz.open(tmp_path / "x.zarr")[2] == 2
 
 
 @pytest.mark.shows("V3-83")
@@ -317,18 +297,6 @@ def test_children_are_found_by_listing_and_their_metadata(hierarchy: Store) -> N
     assert sorted(by_recursion) == ["foo", "foo/bar", "foo/baz", "foo/baz/deep"]
 
 
-@pytest.mark.shows("V3-102")
-def test_only_the_last_segment_decides_whether_a_name_is_reserved() -> None:
-    store = {
-        **put(group_doc(), "__ext/foo"),
-        **put(array_doc(), "__ext/foo/bar"),
-        **put(array_doc(), "__ext/foo/__hidden"),
-    }
-    with pytest.warns(oz.OmnizarrWarning, match="'__ext/foo/__hidden' has the name") as caught:
-        assert list(oz.open(store, path="__ext/foo")) == ["__hidden", "bar"]
-    assert len(caught) == 1
-
-
 @pytest.mark.shows("V3-91")
 def test_a_node_exists_exactly_if_its_metadata_does(hierarchy: Store) -> None:
     root = oz.open(hierarchy)
@@ -372,43 +340,6 @@ def test_erasing_a_node_erases_its_prefix_and_nothing_else(store: Any) -> None:
     assert list(stores.list_prefix(store, "")) == ["zarr.json"]
 
 
-class Marked:
-    """A user-defined key encoding: ``@1_2``."""
-
-    def key(self, coords: Sequence[int]) -> str:
-        return "@" + "_".join(map(str, coords))
-
-    def other_keys(self, coords: Sequence[int]) -> tuple[str, ...]:
-        return ()
-
-    def coords(self, key: str, rank: int) -> tuple[int, ...] | None:
-        parts = key[1:].split("_")
-        good = key.startswith("@") and len(parts) == rank and all(p.isdigit() for p in parts)
-        return tuple(map(int, parts)) if good else None
-
-
-@pytest.mark.shows("V3-92")
-def test_chunks_with_user_defined_keys_are_erased_but_no_other_files(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(registry, "_table", dict(registry._table))
-    oz.register("chunk_key_encoding", "test.marked", Marked)
-    store: Store = {}
-    root = oz.create_group(store)
-    options: dict[str, Any] = {"chunks": (2,), "chunk_key_encoding": "test.marked"}
-    root.create_array("g/a", data=np.arange(4), **options)
-    assert "g/a/@1" in store
-    store["g/a/@notes"] = b"mine"
-    before = dict(store)
-    for path in ("g/a", "g"):
-        with pytest.raises(oz.StoreError, match="@notes"):
-            del root[path]
-    assert store == before
-    del store["g/a/@notes"]
-    del root["g"]
-    assert list(store) == ["zarr.json"]
-
-
 # Resizing
 
 
@@ -433,15 +364,6 @@ def test_shrinking_keeps_or_erases_outer_chunks_on_request(hundred: tuple[Store,
     array.resize(40, outside="erase")
     assert chunk_keys(store) == [f"c/{i}" for i in range(4)]
     assert oz.open(store)[...].tolist() == list(range(1, 41))
-
-
-@pytest.mark.shows("V3-93")
-def test_shrinking_with_erase_removes_all_outer_chunks(hundred: tuple[Store, oz.Array]) -> None:
-    store, array = hundred
-    array.resize(50, outside="erase")
-    assert chunk_keys(store) == [f"c/{i}" for i in range(5)]
-    array.resize(100)
-    assert array[...].tolist() == [*range(1, 51), *[0] * 50]
 
 
 @pytest.mark.shows("V3-94")
@@ -482,95 +404,3 @@ def test_consolidated_metadata_is_written_only_on_request(hierarchy: Store) -> N
     assert sorted(inside) == ["foo", "foo/bar", "foo/baz", "foo/baz/deep", "new"]
     for path, doc in inside.items():
         assert {**stored(hierarchy, path), "attributes": {}} == {**doc, "attributes": {}}
-
-
-@pytest.mark.shows("V3-88", "ZEP-16")
-def test_transformers_are_stacked_in_order_and_need_nothing_but_the_store(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Step(OnlyList):
-        """A transformer that marks keys and values."""
-
-        def __init__(self, store: Any, prefix: str, named: Any, *_: Any) -> None:
-            self.store, self.prefix, self.mark = store, prefix, named.configuration["mark"]
-
-        def _down(self, key: str) -> str:
-            return f"{key}{self.mark}"
-
-        def get(self, key: str, range: Range | None = None) -> bytes | None:
-            value = self.store.get(self._down(key))
-            if value is None:
-                return None
-            value = value.removesuffix(self.mark.encode())
-            return value if range is None else range.of(value)
-
-        def set(self, key: str, value: Any) -> None:
-            self.store.set(self._down(key), bytes(value) + self.mark.encode())
-
-        def erase(self, key: str) -> None:
-            self.store.erase(self._down(key))
-
-        def list(self) -> Iterator[str]:
-            return (k.removesuffix(self.mark) for k in self.store.list() if k.endswith(self.mark))
-
-    monkeypatch.setattr(registry, "_table", dict(registry._table))
-    oz.register("storage_transformer", "test.step", Step)
-    steps = [{"name": "test.step", "configuration": {"mark": mark}} for mark in ("X", "Y")]
-    kept = put(array_doc(storage_transformers=steps), "a")
-    array = oz.open(kept, mode="r+", path="a")
-    array[...] = np.arange(1, 7)
-    assert sorted(kept) == ["a/c/0XY", "a/c/1XY", "a/zarr.json"]
-    assert kept["a/c/0XY"] == b"\1\2\3\4XY"
-    again = oz.open(dict(kept), path="a")
-    assert again[...].tolist() == [1, 2, 3, 4, 5, 6]
-    assert again.nchunks_initialized == 2
-    array[4:6] = 0
-    assert "a/c/1XY" not in kept
-
-
-@pytest.mark.shows("V3-99")
-def test_no_key_ever_starts_with_a_slash(tmp_path: Path) -> None:
-    asked: list[str] = []
-
-    class Watched(OnlyList):
-        def get(self, key: str, range: Range | None = None) -> bytes | None:
-            asked.append(key)
-            return super().get(key, range)
-
-        def set(self, key: str, value: Any) -> None:
-            asked.append(key)
-            super().set(key, value)
-
-        def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-            asked.append(prefix)
-            return stores.list_dir(OnlyList(self.values), prefix)
-
-    watched = Watched()
-    root = oz.create_group(watched)
-    root.create_array("/foo/bar", data=np.arange(3))
-    assert list(oz.open(watched, path="/")) == ["foo"]
-    assert list(oz.open(watched, path="/foo/")) == ["bar"]
-    assert oz.open(watched, path="/foo/bar")[1] == 1
-    assert {"", "foo/"} <= set(asked)
-    assert not [key for key in asked if key.startswith("/") or "//" in key]
-
-
-@pytest.mark.shows("V3-95", "V3-43")
-def test_raw_fill_values_have_one_integer_per_byte() -> None:
-    store: Store = {}
-    oz.create_array(store, shape=(2,), dtype="r24", fill_value=np.void(b"\1\2\3"))
-    assert stored(store)["fill_value"] == [1, 2, 3]
-    assert oz.open(store)[...].tobytes() == b"\1\2\3\1\2\3"
-
-
-@pytest.mark.shows("V3-07", "V3-85")
-def test_another_process_reads_a_directory(tmp_path: Path) -> None:
-    oz.create_array(tmp_path / "x.zarr", path="a/b", data=np.arange(6), chunks=(4,))
-    script = (
-        f"import omnizarr; print(omnizarr.open({str(tmp_path / 'x.zarr')!r})['a/b'][...].sum())"
-    )
-    assert subprocess.check_output([sys.executable, "-c", script]).split() == [b"15"]
-    assert (
-        regular(4)
-        == stored({"zarr.json": (tmp_path / "x.zarr/a/b/zarr.json").read_bytes()})["chunk_grid"]
-    )

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr import registry, stores
+from omnizarr import stores
 from omnizarr.stores import Range
 from tests.conformance.v3_metadata import array_doc, group_doc, put, regular, stored
 
@@ -184,13 +184,6 @@ def test_an_upgrade_maps_type_order_keys_and_fill_value(
     assert np.array_equal(oz.open(store, zarr_format=3)[...], data)
 
 
-@pytest.mark.shows("ZEP-04")
-def test_an_upgrade_keeps_a_slash_between_indices() -> None:
-    store, doc = upgraded(data=VALUES, chunks=(2, 3), chunk_key_encoding="/")
-    assert doc["chunk_key_encoding"] == {"name": "v2", "configuration": {"separator": "/"}}
-    assert np.array_equal(oz.open(store, zarr_format=3)[...], VALUES)
-
-
 @pytest.mark.shows("ZEP-05")
 @pytest.mark.parametrize(
     ("dtype", "number", "word", "typesize"),
@@ -259,42 +252,7 @@ def test_an_inexpressible_array_is_refused_before_anything_is_written(
     assert target == {}
 
 
-@pytest.mark.shows("ZEP-06")
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"compressors": {"id": "zlib", "level": 4}}, "numcodecs.zlib"),
-        ({"filters": [{"id": "delta", "dtype": "<i4"}]}, "numcodecs.delta"),
-    ],
-)
-def test_zlib_and_delta_are_kept_only_as_extension_codecs(
-    options: dict[str, Any], name: str
-) -> None:
-    store, doc = upgraded(data=VALUES, **options)
-    assert name in [codec["name"] for codec in doc["codecs"]]
-    assert np.array_equal(oz.open(store, zarr_format=3)[...], VALUES)
-
-
 # Modularity and extensions
-
-
-@pytest.mark.shows("ZEP-07")
-def test_a_missing_optional_package_leaves_the_rest_working(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
-    little = {"name": "bytes", "configuration": {"endian": "little"}}
-    store = {
-        **put(group_doc()),
-        **put(array_doc(data_type="bfloat16", fill_value=0.0, codecs=[little]), "small"),
-        **put(array_doc(), "plain", c0=b"\1\2\3\4"),
-    }
-    members = dict(oz.open(store).members())
-    assert sorted(members) == ["plain", "small"]
-    assert members["plain"][:4].tolist() == [1, 2, 3, 4]
-    assert members["small"].shape == (6,)
-    with pytest.raises(oz.MissingPackage, match=r"'bfloat16'.*ml_dtypes.*pip install"):
-        members["small"][...]
 
 
 @pytest.mark.shows("ZEP-07")
@@ -375,37 +333,6 @@ print(oz.open("shelf://x")[...].tolist(), sorted(values), values["c/0"].hex())
     assert out.strip() == "[b'a', b'b', b'-'] ['c/0', 'zarr.json'] 9e9dd2"
 
 
-@pytest.mark.shows("ZEP-09")
-def test_the_default_installation_has_the_core(tmp_path: Path) -> None:
-    for name in ("blosc", "gzip", "bytes", "endian", "transpose"):
-        assert registry.find("codec", name) is not None
-    codecs = [
-        {"name": "transpose", "configuration": {"order": [1, 0]}},
-        {"name": "bytes", "configuration": {"endian": "big"}},
-        {"name": "gzip", "configuration": {"level": 1}},
-    ]
-    for path, given in (("a", codecs), ("b", ["bytes", "blosc"])):
-        dtype = "i4" if path == "a" else "u1"
-        array = oz.create_array(
-            oz.storage.LocalStore(tmp_path), path=path, shape=(4, 6), dtype=dtype, codecs=given
-        )
-        array[...] = VALUES
-        assert np.array_equal(oz.open(tmp_path, path=path)[...], VALUES)
-
-
-@pytest.mark.shows("ZEP-11")
-def test_another_process_needs_only_the_url(tmp_path: Path) -> None:
-    root = oz.create_group(tmp_path / "x.zarr")
-    root.create_array("a", data=VALUES, order="F")
-    root.create_array("s", data=np.array(["ä", "bc"], np.dtypes.StringDType()))
-    script = (
-        "import sys, omnizarr; g = omnizarr.open(sys.argv[1]);"
-        "print(g['a'][...].sum(), ascii(g['s'][...].tolist()))"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path / "x.zarr")]
-    assert subprocess.check_output(command, text=True).strip() == "276 ['\\xe4', 'bc']"
-
-
 @pytest.mark.shows("ZEP-11")
 def test_every_missing_extension_is_named() -> None:
     doc = array_doc(
@@ -426,53 +353,6 @@ def test_every_missing_extension_is_named() -> None:
         "lost.layout",
     }
     assert {p.level for p in reported} == {"warning"}
-
-
-@pytest.mark.shows("ZEP-17")
-def test_hashed_folders_are_possible_as_a_transformer_and_refused_without_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from zlib import crc32
-
-    class Hashed:
-        """A transformer that spreads chunks over folders named by a hash of the key."""
-
-        read_only = False
-
-        def __init__(self, store: Any, prefix: str, named: Any, *_: Any) -> None:
-            self.store, self.prefix = store, prefix
-
-        def _down(self, key: str) -> str:
-            key = key.removeprefix(self.prefix)
-            return f"{self.prefix}{crc32(key.encode()) % 256:02x}/{key}"
-
-        def get(self, key: str, range: Range | None = None) -> bytes | None:
-            found: bytes | None = self.store.get(self._down(key), range)
-            return found
-
-        def set(self, key: str, value: Any) -> None:
-            self.store.set(self._down(key), value)
-
-        def erase(self, key: str) -> None:
-            self.store.erase(self._down(key))
-
-        def list(self) -> Iterator[str]:
-            for key in self.store.list():
-                rest = key.removeprefix(self.prefix).partition("/")[2]
-                if rest.startswith("c/"):
-                    yield self.prefix + rest
-
-    monkeypatch.setattr(registry, "_table", dict(registry._table))
-    kept = put(array_doc(storage_transformers=["test.hashed"]))
-    with pytest.raises(oz.UnknownExtension, match=r"test\.hashed"):
-        oz.open(kept, kind="array")[...]
-    oz.register("storage_transformer", "test.hashed", Hashed)
-    array = oz.open(kept, mode="r+")
-    array[...] = np.arange(1, 7)
-    assert sorted(kept) != ["c/0", "c/1", "zarr.json"]
-    assert all(key == "zarr.json" or key.split("/")[1:2] == ["c"] for key in kept)
-    assert oz.open(kept)[...].tolist() == [1, 2, 3, 4, 5, 6]
-    assert oz.open(kept).nchunks_initialized == 2
 
 
 # Speed on slow stores

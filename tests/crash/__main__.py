@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from tests.crash.operations import OPERATIONS
 from tests.crash.places import ENDINGS
-from tests.crash.server import Client, serving
+from tests.crash.server import serving
 from tests.servers.processes import simple_storage
 from tests.servers.redis import redis_server
 
@@ -20,58 +20,49 @@ EVENTS = ("killed", "moments", "paused", "full")
 KINDS = (*ENDINGS, "Redis", "S3")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--operations", nargs="*", choices=OPERATIONS, metavar="operation")
-    parser.add_argument("--formats", nargs="*", type=int, default=[2, 3])
-    parser.add_argument("--kinds", nargs="*", choices=KINDS, help="crashes: these stores only")
-    parser.add_argument("--points", nargs="*", type=int, help="crashes: only after these changes")
-    parser.add_argument("--sample", type=int, help="crashes: so many points of each operation")
-
-
-def tried(event: str, given: argparse.Namespace) -> Iterator[tuple[str, str, Any, dict[str, Any]]]:
+def tried(
+    event: str,
+    kinds: Iterable[str] | None = None,
+    operations: Iterable[str] | None = None,
+    formats: Iterable[Any] = (2, 3),
+    points: list[int] | None = None,
+) -> Iterator[tuple[str, str, Any, dict[str, Any]]]:
     """Yield a kind of store, an operation, a format, and what was found at its points."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         client = stack.enter_context(serving(folder))
         if client is None:
             raise SystemExit("this needs Linux and a compiler (cc)")
-        for kind in given.kinds or KINDS:
-            options = {"kind": kind, "server": _server(kind, folder, stack)}
-            options["calls"] = kind not in ("directory", "ZIP")
-            yield from _tried(client, event, given, options)
+        for kind in kinds or KINDS:
+            server = ""
+            if kind == "Redis":
+                server = stack.enter_context(redis_server(folder))
+            elif kind == "S3":
+                server = str(stack.enter_context(simple_storage("bucket")))
+            options = {"kind": kind, "server": server, "calls": kind not in ("directory", "ZIP")}
+            for name in operations or OPERATIONS:
+                for zarr_format in [f for f in OPERATIONS[name].formats if f in formats]:
+                    try:
+                        found = client.run(event, name, zarr_format, only=points, **options)
+                    except RuntimeError as e:
+                        bad = [(0, f"machine: {e}"[-600:])]
+                        found = {"points": 0, "states": 0, "bad": bad, "calls": []}
+                    yield kind, name, zarr_format, found
 
 
-def _tried(
-    client: Client, event: str, given: argparse.Namespace, options: dict[str, Any]
-) -> Iterator[tuple[str, str, Any, dict[str, Any]]]:
-    for name in given.operations or OPERATIONS:
-        for zarr_format in [f for f in OPERATIONS[name].formats if f in given.formats]:
-            try:
-                found = client.run(
-                    event, name, zarr_format, only=given.points, sample=given.sample, **options
-                )
-            except RuntimeError as e:
-                found = {
-                    "points": 0,
-                    "states": 0,
-                    "bad": [(0, f"machine: {e}"[-600:])],
-                    "calls": [],
-                }
-            yield options["kind"], name, zarr_format, found
-
-
-def _server(kind: str, folder: Path, stack: ExitStack) -> str:
-    if kind == "Redis":
-        return stack.enter_context(redis_server(folder))
-    return str(stack.enter_context(simple_storage("bucket"))) if kind == "S3" else ""
-
-
-def show(event: str, given: argparse.Namespace) -> None:
+def main() -> None:
     """Print what is bad, with the call before each point."""
-    for kind, name, zarr_format, found in tried(event, given):
+    parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
+    parser.add_argument("event", choices=EVENTS)
+    parser.add_argument("--operations", nargs="*", choices=OPERATIONS, metavar="operation")
+    parser.add_argument("--formats", nargs="*", type=int, default=[2, 3])
+    parser.add_argument("--kinds", nargs="*", choices=KINDS)
+    parser.add_argument("--points", nargs="*", type=int, help="only after these changes")
+    given = vars(parser.parse_args())
+    for kind, name, zarr_format, found in tried(**given):
         bad = {point for point, _ in found["bad"]}
         counts = f"{found['points']} points, {found['states']} states, {len(bad)} bad"
-        print(f"{event}, {kind}, {name}, format {zarr_format}: {counts}", flush=True)
+        print(f"{given['event']}, {kind}, {name}, format {zarr_format}: {counts}", flush=True)
         rows: dict[str, list[tuple[int, str]]] = {}
         for point, text in found["bad"]:
             rows.setdefault(re.sub(r"\d+", "", text), []).append((point, text))
@@ -82,8 +73,4 @@ def show(event: str, given: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
-    arguments.add_argument("event", choices=EVENTS)
-    add_arguments(arguments)
-    chosen = arguments.parse_args()
-    show(chosen.event, chosen)
+    main()

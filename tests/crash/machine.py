@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import gc
 import importlib
 import itertools
@@ -645,12 +646,14 @@ def _values_of_a_new_array(place: Place, key: str) -> int:
 
 def _count_calls(store: type, mode: int, point: int, log: int) -> None:
     """Count the calls of a store's methods that change it, and end or stop at one of them."""
-    inside, numbers = threading.local(), itertools.count(1)
+    inside, started, numbers = threading.local(), itertools.count(1), itertools.count(1)
 
     def wrapped(method: Any) -> Any:
         def counted(self: Any, *given: Any, **options: Any) -> Any:
             if getattr(inside, "depth", 0):
                 return method(self, *given, **options)
+            if mode == FULL and point <= next(started):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             inside.depth = 1
             try:
                 return method(self, *given, **options)

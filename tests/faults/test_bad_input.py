@@ -9,7 +9,6 @@ import lzma
 import tracemalloc
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numcodecs
@@ -17,7 +16,6 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from tests.soak import inputs
 
 BOMB = bytes(2**26)  # 64 MiB of zeros, a few hundred KiB at most when packed
 
@@ -39,57 +37,6 @@ def metadata(**changes: Any) -> dict[str, Any]:
 
 def opened(**changes: Any) -> oz.Array:
     return oz.open({"zarr.json": json.dumps(metadata(**changes)).encode()})
-
-
-MAY_LACK = ("zarr_format", "codecs")  # with which it is another format, or one of GDAL
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"shape": [-1]}, "shape[0]"),
-        ({"shape": [2**63]}, "63 bits"),
-        ({"shape": [2**40, 2**40]}, "63 bits"),
-        ({"shape": ["4"]}, "shape[0]"),
-        ({"shape": [4.0]}, "shape[0]"),
-        ({"shape": [True]}, "shape[0]"),
-        ({"shape": [1] * 65}, "65 dimensions"),
-        ({"shape": None}, "shape"),
-        ({"data_type": 7}, "data_type"),
-        ({"data_type": "int32x"}, "int32x"),
-        ({"data_type": {"name": "int32", "configuration": {"endian": "big"}}}, "endian"),
-        ({"data_type": {"name": "int32", "configuration": {"x": 1}}}, "configuration.x"),
-        ({"data_type": "r12"}, "multiple of 8"),
-        ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [-1]}}}, "chunk_grid"),
-        ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 4]}}}, "entries"),
-        ({"chunk_grid": {"name": "regular"}}, "chunk_shape"),
-        ({"chunk_key_encoding": {"name": "default", "configuration": {"separator": "-"}}}, "'-'"),
-        ({"fill_value": 2**31}, "fill_value"),
-        ({"fill_value": 1.0}, "fill_value"),
-        ({"codecs": []}, "codecs"),
-        ({"codecs": [{"name": "gzip", "configuration": {"level": 1}}]}, "gzip"),
-        ({"codecs": [{"name": "bytes"}, {"name": "bytes"}]}, "codecs[1]"),
-        ({"codecs": [{"name": "bytes", "configuration": {"endian": "middle"}}]}, "endian"),
-        ({"codecs": [{"name": "bytes"}, {"name": "gzip"}]}, "level"),
-        ({"codecs": ["bytes", {"name": "gzip", "configuration": {"level": 10}}]}, "level"),
-        ({"codecs": {"name": "bytes"}}, "codecs"),
-        ({"dimension_names": ["a", "b"]}, "dimension_names"),
-        ({"attributes": []}, "attributes"),
-        ({"surprise": 1}, "surprise"),
-        ({"zarr_format": 4}, "zarr_format"),
-        ({"node_type": "thing"}, "node_type"),
-        *(({name: "drop"}, name) for name in metadata() if name not in MAY_LACK),
-    ],
-)
-@pytest.mark.filterwarnings("ignore::omnizarr.errors.OmnizarrWarning")
-def test_invalid_metadata_is_an_error_that_names_the_field(
-    changes: dict[str, Any], message: str
-) -> None:
-    with pytest.raises((oz.InvalidMetadata, oz.UnknownExtension)) as error:
-        _ = opened(**changes).dtype
-    assert message in str(error.value)
-    assert "zarr.json" in str(error.value) or "'/'" in str(error.value)
-    assert any(message in str(p) for p in oz.validate(metadata(**changes)))
 
 
 def test_all_problems_are_reported_at_once() -> None:
@@ -293,13 +240,3 @@ def test_a_problem_is_not_repeated_for_dependent_fields() -> None:
     problems = oz.validate(metadata(chunk_grid=grid))
     assert [p.field for p in problems] == ["chunk_grid"]
     assert str(problems[0]).startswith("zarr.json: chunk_grid: chunk grid 'regular': ")
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_corrupted_input_gives_values_or_an_omnizarr_error(seed: int, tmp_path: Path) -> None:
-    tally = inputs.run(seed, 60, str(tmp_path / "x.zip"))
-    assert tally["inputs"] == 60 * 13
-    for kind in inputs.KINDS:
-        assert tally[f"{kind} refused"] > 20
-    assert tally["documents read"]
-    assert tally["chunks read"]

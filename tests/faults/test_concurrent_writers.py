@@ -17,7 +17,7 @@ from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.servers.redis import redis_server
-from tests.soak import blocks, writers
+from tests.soak import writers
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +94,3 @@ def decoded(steps: Any, wanted: Any, store: Any) -> list[int]:
         found = np.empty(2, "i4")
         end.value(found)
         return found.tolist()
-
-
-@pytest.mark.parametrize(("kind", "repeats"), [("threads", 10), ("processes", 4)])
-def test_unaligned_blocks_can_be_written_concurrently(
-    tmp_path: Path, kind: str, repeats: int
-) -> None:
-    assert blocks.run(tmp_path, kind, repeats) == {"arrays": repeats, "wrong": 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import textwrap
@@ -16,6 +17,7 @@ import pytest
 import omnizarr as oz
 from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.sqlite import SQLiteStore
+from tests.sampling import sample
 from tests.servers.processes import simple_storage
 from tests.soak import descriptors
 from tests.soak.descriptors import free_descriptors
@@ -24,8 +26,9 @@ from tests.soak.operations import DATA, OPERATIONS
 NONE_LEFT = "Too many open files"
 
 
-@pytest.mark.parametrize("engine", ["auto", "reference"])
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize(
+    ("operation", "engine"), sample(itertools.product(OPERATIONS, ["auto", "reference"]), 10)
+)
 def test_operations_need_few_descriptors_and_lose_nothing_without_them(
     operation: str, engine: Any, tmp_path: Path
 ) -> None:

@@ -15,12 +15,30 @@ from omnizarr.stores.sqlite import SQLiteStore
 
 DATA = np.arange(1, 1 + 128 * 128, dtype="i4").reshape(128, 128)
 BOX = np.s_[3:100, 5:70]
+ROWS = np.arange(0, 128, 7)
 CHANGED = DATA.copy()
 CHANGED[BOX] = 7
 OPTIONS: dict[str, Any] = {}  # of the arrays, for those who want other codecs
 
 # Prepares, gives what is to be tried, gets what that gave, and checks it.
 Operation: TypeAlias = Generator[Callable[[], Any], Any, None]
+
+
+def _operation(
+    prepare: Callable[[Path], Any],
+    act: Callable[[Any], Any],
+    expected: Any = DATA,
+    see: Callable[[Any], Any] | None = None,
+) -> Callable[[Path], Operation]:
+    """Return an operation whose result, or what is seen afterwards, is as expected."""
+
+    def operation(location: Path) -> Operation:
+        location.mkdir()
+        subject = prepare(location)
+        found = yield lambda: act(subject)
+        assert np.array_equal(found if see is None else see(subject), expected)
+
+    return operation
 
 
 def _array(location: Path, **options: Any) -> oz.Array:
@@ -38,258 +56,150 @@ def _group(location: Path) -> oz.Group:
     return group
 
 
-def _equal(found: Any, expected: Any = DATA) -> None:
-    assert np.array_equal(found, expected)
-
-
-def read(location: Path) -> Operation:
-    array = _array(location)
-    _equal((yield lambda: array[...]))
-
-
-def read_with_a_cache(location: Path) -> Operation:
-    array = _array(location)
-
-    def act() -> Any:
-        with oz.configure(chunk_cache="1MB"):
-            return array[...]
-
-    _equal((yield act))
-
-
-def read_points(location: Path) -> Operation:
-    array = _array(location)
-    rows = np.arange(0, 128, 7)
-    _equal((yield lambda: array.oindex[rows, rows]), DATA[np.ix_(rows, rows)])
-
-
-def read_shards(location: Path) -> Operation:
-    array = _shards(location)
-    _equal((yield lambda: array[BOX]), DATA[BOX])
-
-
-def write(location: Path) -> Operation:
-    array = _array(location)
-    yield lambda: array.__setitem__(..., DATA[::-1])
-    _equal(array[...], DATA[::-1])
-
-
-def write_durably(location: Path) -> Operation:
-    array = _array(location)
-
-    def act() -> None:
-        with oz.configure(durability="fsync"):
-            array[...] = DATA[::-1]
-
-    yield act
-    _equal(array[...], DATA[::-1])
-
-
-def change(location: Path) -> Operation:
-    array = _array(location)
-    yield lambda: array.__setitem__(BOX, 7)
-    _equal(array[...], CHANGED)
-
-
-def write_shards(location: Path) -> Operation:
-    array = _shards(location)
-    yield lambda: array.__setitem__(..., DATA[::-1])
-    _equal(array[...], DATA[::-1])
-
-
-def change_shards(location: Path) -> Operation:
-    array = _shards(location)
-    yield lambda: array.__setitem__(BOX, 7)
-    _equal(array[...], CHANGED)
-
-
-def stream_shards(location: Path) -> Operation:
-    array = _shards(location)
-
-    def act() -> None:
-        with array.writer() as writer:
-            for row in range(3, 100):
-                writer[row, 5:70] = 7
-
-    yield act
-    _equal(array[...], CHANGED)
-
-
-def append(location: Path) -> Operation:
-    array = _array(location)
-
-    def act() -> None:
-        array.refresh()
-        array.append(DATA)
-
-    yield act
-    _equal(array[...], np.concatenate([DATA, DATA]))
-
-
-def resize(location: Path) -> Operation:
-    array = _array(location)
-    yield lambda: array.resize((50, 128), outside="erase")
-    _equal(array[...], DATA[:50])
-
-
-def fill(location: Path) -> Operation:
-    array = _array(location)
-    yield lambda: array.__setitem__(..., 0)
-    _equal(array[...], 0 * DATA)
-
-
-def set_attributes(location: Path) -> Operation:
-    array = _array(location)
-    yield lambda: array.attrs.update({"k": 1})
-    assert dict(oz.open(location / "x").attrs) == {"k": 1}
-
-
-def open_array(location: Path) -> Operation:
-    _array(location)
-    found = yield lambda: oz.open(location / "x")
-    _equal(found[...])
-
-
-def create_group(location: Path) -> Operation:
-    location.mkdir()
-    yield lambda: oz.create_group(location / "x", overwrite=True)
-    assert [*oz.open(location / "x").members()] == []
-
-
-def create_array(location: Path) -> Operation:
-    location.mkdir()
-    yield lambda: _array(location, overwrite=True)
-    _equal(oz.open(location / "x")[...])
-
-
-def walk(location: Path) -> Operation:
-    group = _group(location)
-    found = yield lambda: [name for name, _ in group.members(max_depth=None)]
-    assert sorted(found) == ["a", "inner", "inner/b", "inner/more", "inner/more/c"]
-
-
-def look_at_a_member(location: Path) -> Operation:
-    group = _group(location)
-    found = yield lambda: ("inner/b" in group, "none" in group, group.get("inner/b"))
-    assert found[:2] == (True, False)
-    _equal(found[2][...])
-
-
-def list_chunks(location: Path) -> Operation:
-    array = _array(location)
-    found = yield array.chunks_present
-    assert found.all()
-
-
-def consolidate(location: Path) -> Operation:
+def _stored(location: Path) -> Path:
     _group(location)
-    yield lambda: oz.consolidate_metadata(location / "x")
+    oz.consolidate_metadata(location / "x")
+    return location
+
+
+def _members(location: Path) -> list[str]:
     group = oz.open(location / "x", use_consolidated=True)
-    assert len([*group.members(max_depth=None)]) == 5
+    return sorted(name for name, _ in group.members(max_depth=None))
 
 
-def open_consolidated(location: Path) -> Operation:
-    _group(location)
-    oz.consolidate_metadata(location / "x")
-    found = yield lambda: [
-        n for n, _ in oz.open(location / "x", use_consolidated=True).members(max_depth=None)
-    ]
-    assert len(found) == 5
+def _writes(
+    prepare: Callable[[Path], Any], act: Callable[[Any], Any], expected: Any
+) -> Callable[[Path], Operation]:
+    return _operation(prepare, act, expected, lambda array: array[...])
 
 
-def delete(location: Path) -> Operation:
-    group = _group(location)
-    yield lambda: group.store.erase_prefix("inner/more/")
-    assert sorted(name for name, _ in group.members(max_depth=None)) == ["a", "inner", "inner/b"]
+def _set(part: Any, value: Any, **settings: Any) -> Callable[[oz.Array], None]:
+    def act(array: oz.Array) -> None:
+        with oz.configure(**settings):
+            array[part] = value
+
+    return act
 
 
-def verify(location: Path) -> Operation:
-    _group(location)
-
-    def act() -> Any:
-        report = oz.verify(location / "x")
-        for finding in report.findings:  # a chunk that could not be read is reported, not raised
-            raise oz.StoreError(f"{location}: {finding}")
-        return report
-
-    found = yield act
-    assert (found.arrays, found.groups, found.chunks, found.absent) == (3, 3, 12, 0)
+def _read_with_a_cache(array: oz.Array) -> Any:
+    with oz.configure(chunk_cache="1MB"):
+        return array[...]
 
 
-def repair(location: Path) -> Operation:
-    _group(location)
-    oz.consolidate_metadata(location / "x")
-    found = yield lambda: oz.repair(location / "x", dry_run=False)
-    assert found == []
+def _stream(array: oz.Array) -> None:
+    with array.writer() as writer:
+        for row in range(3, 100):
+            writer[row, 5:70] = 7
 
 
-def validate(location: Path) -> Operation:
-    _group(location)
-    found = yield lambda: oz.validate(location / "x")
-    assert not found
+def _append(array: oz.Array) -> None:
+    array.refresh()
+    array.append(DATA)
 
 
-def copy(location: Path) -> Operation:
-    _group(location)
-    yield lambda: oz.copy(location / "x", location / "y", overwrite=True)
-    _equal(oz.open(location / "y")["inner/more/c"][...])
+def _verify(location: Path) -> tuple[int, ...]:
+    report = oz.verify(location / "x")
+    for finding in report.findings:  # a chunk that could not be read is reported, not raised
+        raise oz.StoreError(f"{location}: {finding}")
+    return report.arrays, report.groups, report.chunks, report.absent
 
 
-def convert(location: Path) -> Operation:
-    _group(location)
-    yield lambda: oz.convert(location / "x", location / "y", zarr_format=2, overwrite=True)
-    _equal(oz.open(location / "y")["inner/more/c"][...])
-
-
-def write_an_image(location: Path) -> Operation:
-    location.mkdir()
-    yield lambda: ome.write(location / "x", DATA, axes="yx", levels=3, overwrite=True, **OPTIONS)
-    _equal(ome.open(location / "x").levels[0][...])
-
-
-def write_a_dataset(location: Path) -> Operation:
+def _write_dataset(location: Path) -> None:
     import xarray as xr
 
-    location.mkdir()
     dataset = xr.Dataset({"v": (("y", "x"), DATA), "w": ("x", DATA[0])})
-    yield lambda: oz.xarray.write(dataset, location / "x", mode="w")
-    found = xr.open_dataset(location / "x", engine="omnizarr")
-    _equal(found.v.values)
-    _equal(found.w.values, DATA[0])
-    found.close()
+    oz.xarray.write(dataset, location / "x", mode="w")
 
 
-def _in_a_store(location: Path, make: Callable[[Path], Any]) -> Operation:
-    location.mkdir()
-    with make(location) as store:
-        oz.create_array(store, data=DATA, chunks=(32, 32), **OPTIONS)
+def _in_a_store(make: Callable[[Path], Any]) -> Callable[[Path], Operation]:
+    def prepare(location: Path) -> Path:
+        with make(location) as store:
+            oz.create_array(store, data=DATA, chunks=(32, 32), **OPTIONS)
+        return location
 
-    def act() -> Any:
+    def act(location: Path) -> Any:
         with make(location) as store:
             array = oz.open(store, mode="r+")
             array[BOX] = 7
             array.attrs["k"] = 1
             return array[...]
 
-    _equal((yield act), CHANGED)
-    with make(location) as store:
-        assert oz.open(store).attrs["k"] == 1
+    return _operation(prepare, act, CHANGED)
 
 
-def use_an_archive(location: Path) -> Operation:
-    yield from _in_a_store(
-        location, lambda location: oz.storage.ZipStore(location / "x.zip", mode="a")
-    )
-
-
-def use_sqlite(location: Path) -> Operation:
-    yield from _in_a_store(location, lambda location: SQLiteStore(location / "x.sqlite"))
-
-
-def use_lmdb(location: Path) -> Operation:
-    yield from _in_a_store(
-        location, lambda location: LMDBStore(location / "x.lmdb", map_size=2**24)
-    )
+NAMES = ["a", "inner", "inner/b", "inner/more", "inner/more/c"]
+OPERATIONS: dict[str, Callable[[Path], Operation]] = {
+    "read": _operation(_array, lambda a: a[...]),
+    "read with a cache": _operation(_array, _read_with_a_cache),
+    "read points": _operation(_array, lambda a: a.oindex[ROWS, ROWS], DATA[np.ix_(ROWS, ROWS)]),
+    "read shards": _operation(_shards, lambda a: a[BOX], DATA[BOX]),
+    "open array": _operation(lambda at: _array(at) and at, lambda at: oz.open(at / "x")),
+    "walk": _operation(_group, lambda g: sorted(n for n, _ in g.members(max_depth=None)), NAMES),
+    "look at a member": _operation(
+        _group, lambda g: ("inner/b" in g, "none" in g, "a" in g), (True, False, True)
+    ),
+    "list chunks": _operation(_array, lambda a: a.chunks_present().all(), True),
+    "open consolidated": _operation(_stored, _members, NAMES),
+    "verify": _operation(_stored, _verify, (3, 3, 12, 0)),
+    "validate": _operation(_stored, lambda at: oz.validate(at / "x"), []),
+    "write": _writes(_array, _set(..., DATA[::-1]), DATA[::-1]),
+    "write durably": _writes(_array, _set(..., DATA[::-1], durability="fsync"), DATA[::-1]),
+    "change": _writes(_array, _set(BOX, 7), CHANGED),
+    "write shards": _writes(_shards, _set(..., DATA[::-1]), DATA[::-1]),
+    "change shards": _writes(_shards, _set(BOX, 7), CHANGED),
+    "stream shards": _writes(_shards, _stream, CHANGED),
+    "append": _writes(_array, _append, np.concatenate([DATA, DATA])),
+    "resize": _writes(_array, lambda a: a.resize((50, 128), outside="erase"), DATA[:50]),
+    "fill": _writes(_array, _set(..., 0), 0 * DATA),
+    "set attributes": _operation(
+        _array, lambda a: a.attrs.update({"k": 1}), {"k": 1}, lambda a: dict(a.attrs)
+    ),
+    "create group": _operation(
+        lambda at: at,
+        lambda at: oz.create_group(at / "x", overwrite=True),
+        [],
+        lambda at: [*oz.open(at / "x").members()],
+    ),
+    "create array": _operation(lambda at: at, lambda at: _array(at, overwrite=True)),
+    "consolidate": _operation(
+        lambda at: _group(at) and at,
+        lambda at: oz.consolidate_metadata(at / "x"),
+        NAMES,
+        _members,
+    ),
+    "delete": _operation(
+        _group,
+        lambda g: g.store.erase_prefix("inner/more/"),
+        NAMES[:3],
+        lambda g: sorted(name for name, _ in g.members(max_depth=None)),
+    ),
+    "repair": _operation(_stored, lambda at: oz.repair(at / "x", dry_run=False), []),
+    "copy": _operation(
+        _stored,
+        lambda at: oz.copy(at / "x", at / "y", overwrite=True),
+        DATA,
+        lambda at: oz.open(at / "y")["inner/more/c"][...],
+    ),
+    "convert": _operation(
+        _stored,
+        lambda at: oz.convert(at / "x", at / "y", zarr_format=2, overwrite=True),
+        DATA,
+        lambda at: oz.open(at / "y")["inner/more/c"][...],
+    ),
+    "write an image": _operation(
+        lambda at: at,
+        lambda at: ome.write(at / "x", DATA, axes="yx", levels=3, overwrite=True, **OPTIONS),
+        DATA,
+        lambda at: ome.open(at / "x").levels[0][...],
+    ),
+    "write a dataset": _operation(
+        lambda at: at, _write_dataset, DATA, lambda at: oz.open(at / "x")["v"][...]
+    ),
+    "use an archive": _in_a_store(lambda at: oz.storage.ZipStore(at / "x.zip", mode="a")),
+    "use sqlite": _in_a_store(lambda at: SQLiteStore(at / "x.sqlite")),
+    "use lmdb": _in_a_store(lambda at: LMDBStore(at / "x.lmdb", map_size=2**24)),
+}
+ERASING = ("fill",)  # which needs no file
 
 
 def elements(location: Path) -> dict[str, Any]:
@@ -324,44 +234,3 @@ def finish(steps: Operation, found: Any) -> None:
     except StopIteration:
         return
     raise AssertionError("an operation gives one thing to be tried")
-
-
-OPERATIONS: dict[str, Callable[[Path], Operation]] = {
-    function.__name__.replace("_", " "): function
-    for function in (
-        read,
-        read_with_a_cache,
-        read_points,
-        read_shards,
-        open_array,
-        walk,
-        look_at_a_member,
-        list_chunks,
-        open_consolidated,
-        verify,
-        validate,
-        write,
-        write_durably,
-        change,
-        write_shards,
-        change_shards,
-        stream_shards,
-        append,
-        resize,
-        fill,
-        set_attributes,
-        create_group,
-        create_array,
-        consolidate,
-        delete,
-        repair,
-        copy,
-        convert,
-        write_an_image,
-        write_a_dataset,
-        use_an_archive,
-        use_sqlite,
-        use_lmdb,
-    )
-}
-ERASING = ("fill",)  # which needs no file

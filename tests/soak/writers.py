@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 import omnizarr as oz
-from tests.soak import peers
 
 TASKS = ("chunk", "shard", "attributes", "append")
 # A process of its own that has imported this module, from which writers are forked: they share
@@ -22,8 +21,13 @@ SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload([__name__])
 
 
+def opened(store: Any) -> Any:
+    """Return the array that is changed."""
+    return oz.open(store, path="x", mode="r+")
+
+
 def run(
-    store: Any, task: str, processes: int, threads: int, rounds: int, library: str = "omnizarr"
+    store: Any, task: str, processes: int, threads: int, rounds: int, opened: Any = opened
 ) -> dict[str, int]:
     """Count changes that were made, lost and misread, and writers that failed."""
     writers = processes * threads
@@ -32,11 +36,11 @@ def run(
     misread = SERVER.Value("q", 0)
     failed = SERVER.Value("q", 0)
     if processes == 1:
-        _threads(store, task, library, 0, threads, rounds, lost, misread, failed)
+        _threads(store, task, opened, 0, threads, rounds, lost, misread, failed)
     else:
         args = (threads, rounds, lost, misread, failed)
         started = [
-            SERVER.Process(target=_threads, args=(store, task, library, n * threads, *args))
+            SERVER.Process(target=_threads, args=(store, task, opened, n * threads, *args))
             for n in range(processes)
         ]
         for process in started:
@@ -66,7 +70,7 @@ def _prepare(store: Any, task: str, writers: int) -> None:
 def _threads(
     store: Any,
     task: str,
-    library: str,
+    opened: Any,
     first: int,
     threads: int,
     rounds: int,
@@ -76,7 +80,7 @@ def _threads(
 ) -> None:
     def work(writer: int) -> None:
         try:
-            gone, odd = _WORK[task](peers.opened(library, store), writer, rounds)
+            gone, odd = _WORK[task](opened(store), writer, rounds)
             with lost.get_lock():
                 lost.value += gone
                 misread.value += odd
@@ -94,7 +98,8 @@ def _threads(
 
 def _elements(array: Any, writer: int, rounds: int) -> tuple[int, int]:
     """Count failures, and reads that differ from the next one."""
-    width = len(array) // (len(array) if array.shards is None else array.shards[0] // 2)
+    length = array.shape[0]
+    width = length // (length if array.shards is None else array.shards[0] // 2)
     part = slice(writer * width, (writer + 1) * width)
     lost, misread = 0, 0
     for number in range(1, rounds + 1):

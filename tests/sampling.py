@@ -1,0 +1,23 @@
+"""Samples of large products of cases: another one in each run, and all of them in `make soak`."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+_GIVEN = os.environ.get("OMNIZARR_SEED")
+# Workers of pytest-xdist must collect the same tests, so the first process tells the others.
+SEED = int(_GIVEN or (0 if os.environ.get("OMNIZARR_SAME_EXAMPLES") else os.getpid()))
+os.environ["OMNIZARR_SEED"] = str(SEED)
+
+
+def sample(cases: Iterable[T], count: int) -> list[T]:
+    """Return some of the cases, in their order; all of them with OMNIZARR_ALL_CASES."""
+    every = list(cases)
+    if os.environ.get("OMNIZARR_ALL_CASES") or count >= len(every):
+        return every
+    chosen = random.Random(SEED).sample(range(len(every)), count)
+    return [every[number] for number in sorted(chosen)]
