@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
@@ -116,30 +116,41 @@ def store_array(
                 return
             _ = bound.first_pipeline, bound.encoding, bound.chunk_store
 
-    def fill(read: Node) -> None:
-        if isinstance(read, ArrayModel):
-            prefix = location.format.chunk_prefix(location.path)
-            write_all(BoundArray(location.store, location.path, prefix, read), values, config)
-
-    created: Node | Reserved | Build
+    marks = values is not None and not location.is_private and _can_mark(location.store)
+    created: Node | Build
     if overwrite:
-        created = _create_or_build(location, model, check, "create_array", values is not None)
-    elif values is None:
-        created = location.create(model, check=check)
-    else:
+        created = _create_or_build(location, model, check, "create_array", marks)
+    elif marks:
         created = reserve(location, model, check=check)
-    if isinstance(created, Reserved):
-        created = created.complete(fill)
+    else:
+        created = location.create(model, check=check)
     if isinstance(created, Build):
-        with created as staged:
-            new = Array.at(staged, staged.create(model, check=check))
+        with created as place:
+            node = created.node or place.create(model, check=check)
+            _write_values(place, node, values, config)
+    else:
+        node = created
+        try:
             if values is not None:
-                write_all(new._bound, values, config)
-        created = new._model
-    array = Array.at(location, created)
+                _write_values(location, node, values, config)
+        except BaseException:
+            with suppress(
+                OmnizarrError, NotImplementedError
+            ):  # the first error is the one to raise
+                location.erase()
+            raise
+    array = Array.at(location, node)
     if config is not DEFAULT_CONFIG:
         array._configure(config)
     return array
+
+
+def _write_values(location: Location, node: Node, values: Any, config: ArrayConfig) -> None:
+    if values is not None and isinstance(node, ArrayModel):
+        prefix = location.format.chunk_prefix(location.path)
+        bound = BoundArray(location.store, location.path, prefix, node)
+        bound.check()  # what was bound for an equal model is used again
+        write_all(bound, values, config)
 
 
 def create_nodes(
@@ -193,90 +204,37 @@ def _create_batch(
     return found
 
 
-@dataclass(frozen=True)
-class Reserved:
-    """A path at which a marker says that a node is being written."""
-
-    location: Location
-    metadata: Mapping[str, bytes | None]
-    node: Node
-    found: Documents  # the groups above
-    mark: Mark
-    marked: bool  # False: the store takes no marker, and has the metadata already
-
-    def complete(self, fill: Callable[[Node], None]) -> Node:
-        """Store the chunks with `fill`, then the metadata; after an error, neither."""
-        location, store = self.location, self.location.store
-        try:
-            fill(self.node)
-            if self.marked:
-                self._publish()
-        except BaseException as e:
-            with suppress(OmnizarrError):  # the first error is the one to raise
-                if not isinstance(e, NodeExists) and self._is_alone(isinstance(e, NodeChanged)):
-                    erase_values(store, _stray_keys(location))
-                    if not self.marked:
-                        erase_values(store, location.format.keys(location.path))
-                if not isinstance(e, NodeChanged):
-                    store.erase(marker(location.path))
-            raise
-        finally:
-            end_writing(self.mark.writer)
-        if self.marked:
-            store.erase(marker(location.path))
-        holders = consolidated.present_holders(location.format, [location.path], self.found)
-        update_consolidated(store, location.format, {location.path: self.metadata}, holders)
-        return self.node
-
-    def _is_alone(self, gone: bool) -> bool:
-        """Return True if all chunks at the path are of this writer, whose marker may be gone."""
-        store, path = self.location.store, self.location.path
-        return not gone or (store.get(marker(path)) is None and existing_node(store, path) is None)
-
-    def _publish(self) -> None:
-        """Store the metadata, if the marker shows that all chunks are still there."""
-        store, path, format = self.location.store, self.location.path, self.location.format
-        above = [key for each in paths.ancestors(path) for key in format.keys(each)]
-        locked = key_locks.locked(key_locks.METADATA, above if is_process_local(store) else ())
-        same = {marker(path): value_digest(self.mark.write())}
-        with locked, changing(store), pinned_node(self.location, format.keys(path)) as here:
-            if here.store.get(marker(path)) != self.mark.write():
-                raise NodeChanged(
-                    f"{self.location} was deleted or moved while its values were written"
-                )
-            if existing_node(store, path) is not None:
-                raise NodeExists(f"another writer has just created {self.location}")
-            here.store_new_node(self.metadata, same)
-
-
 def reserve(
     location: Location,
     node: Node,
     *,
     check: Callable[[Node], None] = lambda node: None,
     implied: bool | None = None,
-) -> Reserved:
-    """Do as `Location.create` does, but store a marker in place of the metadata.
+) -> Build:
+    """Begin to write the values of a new array, in a place that a marker keeps others from.
 
-    It keeps others from the path until `complete` is called, which stores the metadata last.
+    It does as `Location.create` does, with the marker in place of the metadata.
     """
     metadata, read = location.prepare(node)
     check(read)
+    store, key = location.store, marker(location.path)
     mark = Mark("create_array", writer=begin_writing())
-    # What is written beside a node, or below one that is marked, is seen by nobody.
-    key, marked = marker(location.path), not location.is_private and _can_mark(location.store)
-    first = {key: mark.write()} if marked else metadata
     try:
-        found = location.create_first(first)
-        if found is None:
-            found = location.create_absent(first, implied or node.kind == "array", node)
-        if marked and existing_node(location.store, location.path) is not None:
-            location.store.erase(key)
+        above = location.create_first({key: mark.write()})
+        if above is None:
+            above = location.create_absent(
+                {key: mark.write()}, implied or node.kind == "array", node
+            )
+        if existing_node(store, location.path) is not None:
+            store.erase(key)
             raise NodeExists(f"another writer has just created {location}; open it instead")
     except BaseException:
         end_writing(mark.writer)
         raise
-    return Reserved(location, metadata, read, found, mark, marked)
+    deferred = DeferredMetadataStore(store, location.format.is_metadata, key)
+    deferred.metadata = {key: text for key, text in metadata.items() if text is not None}
+    publication = Publication(store, key, mark, deferred=deferred)
+    return Build(location, location, publication, node=read, above=above)
 
 
 def _stray_keys(location: Location) -> list[str]:
@@ -313,6 +271,8 @@ class Build:
     leftovers: tuple[str, ...] = ()  # keys of an earlier, incomplete attempt
     overwrite: bool = False
     check: Callable[[], None] = lambda: None  # raises if the old node may not be replaced
+    node: Node | None = None  # whose place `reserve` has reserved
+    above: Documents = field(default_factory=dict)  # the metadata of the groups above it
     _keeps_chunks: bool = False  # they belong to another writer's node, too
 
     @property
@@ -329,19 +289,21 @@ class Build:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is not None:
-            self.discard()
+        try:
+            if error is None:
+                self.commit()
+                return
             if self.resumable:
                 error.add_note(
                     f"{self.target} is incomplete; resume=True finishes it, overwrite=True starts"
                     " again"
                 )
-            return
-        try:
-            self.commit()
         except BaseException:
             self.discard()
             raise
+        finally:
+            end_writing(self.publication.mark.writer)
+        self.discard()
 
     def commit(self) -> None:
         """Publish the node, and erase the one that it replaces.
@@ -349,6 +311,9 @@ class Build:
         The marker of a job stays: what is killed before it is erased is resumed.
         """
         target, publication = self.target, self.publication
+        if self.node is not None:
+            self._commit_reserved()
+            return
         new = node_extent(target.format, target.path)
         with lock_replacement(target.store), self._lock_old():
             if self.old is None:
@@ -368,6 +333,26 @@ class Build:
                 if self.overwrite or publication.stage is None:
                     target.store.erase(marker(target.path))
         update_consolidated_above(target, self.old)
+
+    def _commit_reserved(self) -> None:
+        """Store the metadata of a new array, if the marker shows that all chunks are there."""
+        target, key = self.target, self.publication.key
+        store, path, format = target.store, target.path, target.format
+        mark: bytes = self.publication.mark.write()
+        metadata = {} if self.publication.deferred is None else self.publication.deferred.metadata
+        above = [key for each in paths.ancestors(path) for key in format.keys(each)]
+        locked = key_locks.locked(key_locks.METADATA, above if is_process_local(store) else ())
+        with locked, changing(store), pinned_node(target, format.keys(path)) as here:
+            if here.store.get(key) != mark:
+                raise NodeChanged(f"{target} was deleted or moved while its values were written")
+            if existing_node(store, path) is not None:
+                self._keeps_chunks = True
+                raise NodeExists(f"another writer has just created {target}")
+            here.store_new_node(metadata, {key: value_digest(mark)})
+            self.publication.is_public = True
+        store.erase(key)
+        holders = consolidated.present_holders(format, [path], self.above)
+        update_consolidated(store, format, {path: metadata}, holders)
 
     def _lock_old(self) -> AbstractContextManager[None]:
         if self.old is None:
@@ -396,15 +381,21 @@ class Build:
 
         Chunks stay if the job can be resumed.
         """
-        publication, store = self.publication, self.target.store
+        publication, store, path = self.publication, self.target.store, self.target.path
         with suppress(OmnizarrError):  # the first error is the one to raise
             if publication.stage is not None:
                 if not self.resumable:
                     publication.stage.discard()
             elif publication.deferred is not None and not publication.is_public:
                 publication.deferred.retract()
-                if not (self.resumable or self._keeps_chunks):
+                if self.resumable:
+                    return
+                stored = store.get(publication.key)
+                mine = stored == publication.mark.write()
+                alone = mine or (stored is None and existing_node(store, path) is None)
+                if alone and not self._keeps_chunks:
                     erase_values(store, _stray_keys(self.target))
+                if mine:
                     store.erase(publication.key)
 
 
@@ -425,16 +416,16 @@ def _create_or_build(
     node: Node,
     check: Callable[[Node], None],
     operation: str,
-    has_values: bool = False,
-) -> Node | Reserved | Build:
-    """Store a new node, or reserve its path, if there is none; else begin to build another."""
+    marks: bool = False,
+) -> Node | Build:
+    """Store a new node, or reserve its place, if there is none; else begin to build another."""
     with lock_replacement(location.store):
         if node.kind == "group" and not (
             stages_quickly(location.store) or isinstance(location.store, ChangesKeys)
         ):
             recover_interrupted(location.store)  # else old members would be in the new group
         try:
-            if has_values:
+            if marks:
                 return reserve(location, node, check=check, implied=True)
             return location.create(node, check=check, implied=True)
         except NodeExists:
@@ -491,9 +482,8 @@ def begin_deferred(location: Location, mark: Mark, overwrite: bool, resume: bool
         leftovers = location.leftovers(overwrite)
         if publication.key in leftovers:
             Publication.at(store, location.path).erase_journal()
-            store.set(
-                publication.key, Mark(mark.operation).write()
-            )  # nobody resumes what is erased
+            # Nobody resumes what is erased.
+            store.set(publication.key, Mark(mark.operation).write())
         erase_values(store, leftovers)
         # A marker that could not be erased would make the node incomplete for ever.
         if can_erase(store) and not set_new(store, publication.key, mark.write()):
@@ -515,7 +505,7 @@ def create_node(
         return location.create(node, check=check)
     created = _create_or_build(location, node, check, "create")
     if not isinstance(created, Build):
-        return created.node if isinstance(created, Reserved) else created
+        return created
     with created as staged:
         return staged.create(node, check=check)
 

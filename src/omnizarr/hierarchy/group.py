@@ -287,11 +287,8 @@ class Group(NodeHandle[GroupModel]):
             >>> oz.create_group().create_group("day1/morning").name
             '/day1/morning'
         """
-        return make_group(self._new_location(name), attributes, overwrite)
-
-    def _new_location(self, name: str) -> Location:
         within = None if self._model.implicit else self._location.path or None
-        return self._location.child(name, within)
+        return make_group(self._location.child(name, within), attributes, overwrite)
 
     def require_group(self, name: str, *, overwrite: bool = False) -> Group:
         """Return the group at a path, created if it does not exist.
@@ -411,7 +408,9 @@ class Group(NodeHandle[GroupModel]):
             >>> g["salt"].chunks
             (2, 3)
         """
-        return make_array(self._new_location(name), shape, dtype, data, overwrite, options)
+        within = None if self._model.implicit else self._location.path or None
+        location = self._location.child(name, within)
+        return make_array(location, shape, dtype, data, overwrite, options)
 
     def require_array(
         self,

@@ -23,13 +23,10 @@ if TYPE_CHECKING:  # the engine is slow to import, and metadata can be described
     from omnizarr.chunk_grids import Grid as ChunkGrid
     from omnizarr.engine import BoundArray
 
-SPACING = (
-    5.0  # pixels between borders of chunks at least: of more chunks, some borders are left out
-)
+SPACING = 5.0  # pixels between borders of chunks at least: of more, some borders are left out
 MAX_LINES = 1000  # of a report that are shown
 MAX_ATTRIBUTES = 10_000  # characters of attributes that are shown
 LONGEST, SHORTEST = 140.0, 24.0  # edges of a drawing in pixels
-SLANT = 0.45  # of the third axis, of which a part is seen to the right and to the top
 
 # html.escape does the same, but its module is slow to import.
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
@@ -43,9 +40,6 @@ _CARD = (
 _LIST = "list-style:none;margin:0 0 0 .3em;padding:0 0 0 1.2em;border-left:1px solid " + _BORDER
 MOST_LENGTHS = 6  # of chunks along an axis that are shown, if they differ
 LONG_NAME = 24  # characters of the name of a row, above which it may be wrapped
-
-
-_Place = Callable[[float, float], tuple[float, float]]
 
 
 class GridSummary(NamedTuple):
@@ -197,12 +191,9 @@ def value_text(value: Any) -> str:
 
 def size_text(size: int) -> str:
     """Format a number of bytes with a binary unit."""
-    number = float(size)
-    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if number < 1024 or unit == "PiB":
-            return f"{size} bytes" if unit == "bytes" else f"{number:.1f} {unit}"
-        number /= 1024
-    raise AssertionError("unreachable")
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+    power = min(max(int(size).bit_length() - 1, 0) // 10, len(units) - 1)
+    return f"{size / 1024**power:.1f} {units[power]}" if power else f"{size} bytes"
 
 
 def array_info(
@@ -449,15 +440,11 @@ def attributes_section(values: Mapping[str, object]) -> dict[str, str]:
     """Return attributes as a section of a card, cut if they are long; none if there are none."""
     if not values:
         return {}
-    text = _NUMBERS.sub(_in_one_line, _json.dumps(dict(values), indent=2).decode())
+    text = _json.dumps(dict(values), indent=2).decode()
+    text = _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text)
     if len(text) > MAX_ATTRIBUTES:
         text = f"{text[:MAX_ATTRIBUTES]}\n… {len(text) - MAX_ATTRIBUTES} more characters"
-    count = f"{len(values)} attribute{'' if len(values) == 1 else 's'}"
-    return {count: preformatted(text)}
-
-
-def _in_one_line(found: re.Match[str]) -> str:
-    return f"[{' '.join(found[1].split())}]"
+    return {counted(len(values), "attribute"): preformatted(text)}
 
 
 def report_card(title: str, values: Mapping[str, object]) -> str:
@@ -479,60 +466,40 @@ def report_card(title: str, values: Mapping[str, object]) -> str:
 
 
 def drawing(grid: GridSummary) -> str:
-    """Return the last three axes of a chunk grid as SVG; nothing for an array without elements."""
+    """Return the last two axes of a chunk grid as SVG; nothing for an array without elements."""
     if not grid.shape or not all(grid.shape):
         return ""
-    edges = _edges(grid.shape[-3:])
-    lines = [_Axis.of(grid, axis - len(edges), edge) for axis, edge in enumerate(edges)]
-    if len(lines) == 1:
-        lines.insert(0, _Axis(SHORTEST, [], [], ""))
-    depth = lines[0].edge * SLANT if len(lines) == 3 else 0.0
-    rows, columns = lines[-2:]
-    shapes = _face(rows, columns, lambda y, x: (x, y + depth))
-    if len(lines) == 3:
-        shapes += _face(lines[0], columns, lambda z, x: (x + depth - z * SLANT, z * SLANT))
-        shapes += _face(
-            rows, lines[0], lambda y, z: (columns.edge + z * SLANT, y + depth - z * SLANT)
-        )
-    width, height = columns.edge + depth, rows.edge + depth
-    texts = _label(columns.edge / 2, height + 16, "middle", columns.label)
-    texts += _label(width + 6, rows.edge / 2 + 4, "start", rows.label)
-    texts += _label(depth / 2 - 4, depth / 2 - 2, "end", lines[0].label if depth else "")
-    left = 12 + 7 * len(lines[0].label) if depth else 4
-    right = 12 + 7 * len(rows.label)
-    before = " × ".join(map(str, grid.shape[:-3]))
-    texts += _label(columns.edge / 2, height + 34, "middle", f"{before} of these" if before else "")
-    top = 14 if depth else 4
-    size = (width + left + right, top + height + (40 if before else 22))
+    shape, longest = grid.shape[-2:], max(grid.shape[-2:])
+    # Ratios are damped so that short axes can be seen.
+    edges = [max(SHORTEST, LONGEST * (size / longest) ** 0.5) for size in shape]
+    width, height = edges[-1], edges[0] if len(edges) == 2 else SHORTEST
+    outline = f"M0,0L{width:.1f},0L{width:.1f},{height:.1f}L0,{height:.1f}Z"
+    lines = f"<path d='{outline}' fill='#3b82c4' fill-opacity='.22' stroke-width='1.2'/>"
+    for sizes, style in (
+        (grid.chunks, "stroke-opacity='.35' stroke-width='.7'"),
+        (grid.shards or (), "stroke-opacity='.9' stroke-width='1.2'"),
+    ):
+        last = _borders(shape[-1], sizes[-1], width) if sizes else []
+        first = _borders(shape[0], sizes[-2], height) if len(sizes) > 1 else []
+        path = "".join(f"M{x:.1f},0L{x:.1f},{height:.1f}" for x in last)
+        path += "".join(f"M0,{y:.1f}L{width:.1f},{y:.1f}" for y in first)
+        lines += f"<path d='{path}' {style}/>" if path else ""
+    names = [(name or "")[:16] for name in grid.names or [""] * len(grid.shape)]
+    labels = [escape(f"{name} {n}".strip()) for name, n in zip(names, grid.shape, strict=True)]
+    row = labels[-2] if len(labels) > 1 else ""
+    before = " × ".join(labels[:-2])
+    style = "fill='currentColor' stroke='none'"
+    middle = f"x='{width / 2:.1f}' text-anchor='middle' {style}"
+    texts = f"<text y='{height + 16:.1f}' {middle}>{labels[-1]}</text>"
+    texts += f"<text x='{width + 6:.1f}' y='{height / 2 + 4:.1f}' {style}>{row}</text>"
+    if before:
+        texts += f"<text y='{height + 34:.1f}' {middle}>{before} of these</text>"
+    size = f"{width + 16 + 7 * len(row):.0f}", f"{height + (44 if before else 26):.0f}"
     return (
-        f"<svg role='img' aria-label='chunk grid' width='{size[0]:.0f}' height='{size[1]:.0f}'"
-        f" viewBox='{-left} {-top} {size[0]:.0f} {size[1]:.0f}' style='flex:none'"
-        " stroke='currentColor' fill='none' font-family='sans-serif' font-size='12'>"
-        f"{shapes}{texts}</svg>"
+        f"<svg role='img' aria-label='chunk grid' width='{size[0]}' height='{size[1]}'"
+        f" viewBox='-4 -4 {size[0]} {size[1]}' style='flex:none' stroke='currentColor' fill='none'"
+        f" font-family='sans-serif' font-size='12'>{lines}{texts}</svg>"
     )
-
-
-class _Axis(NamedTuple):
-    """One axis of a drawing: its length, the places of borders, and a label."""
-
-    edge: float
-    chunks: list[float]
-    shards: list[float]
-    label: str
-
-    @classmethod
-    def of(cls, grid: GridSummary, axis: int, edge: float) -> _Axis:
-        size = grid.shape[axis]
-        name = (grid.names[axis] if grid.names else None) or ""
-        shards = [] if grid.shards is None else _borders(size, grid.shards[axis], edge)
-        label = f"{name} {size}" if len(name) <= 16 else str(size)
-        return cls(edge, _borders(size, grid.chunks[axis], edge), shards, label.strip())
-
-
-def _edges(shape: Sequence[int]) -> list[float]:
-    """Return the length of each axis; ratios are damped so that short axes can be seen."""
-    longest = max(shape)
-    return [max(SHORTEST, LONGEST * (size / longest) ** 0.5) for size in shape]
 
 
 def _borders(size: int, chunk: int, edge: float) -> list[float]:
@@ -540,30 +507,3 @@ def _borders(size: int, chunk: int, edge: float) -> list[float]:
     count = -(-size // max(chunk, 1))
     step = math.ceil(count / (edge / SPACING))
     return [edge * chunk * number / size for number in range(step, count, step)]
-
-
-def _face(rows: _Axis, columns: _Axis, place: _Place) -> str:
-    """Return the lines of one side, whose points `place` puts on the picture."""
-    corners = ((0.0, 0.0), (0.0, columns.edge), (rows.edge, columns.edge), (rows.edge, 0.0))
-    outline = " ".join(_point(place(y, x)) for y, x in corners)
-    found = f"<polygon points='{outline}' fill='#3b82c4' fill-opacity='.22' stroke-width='1.2'/>"
-    for across, down, style in (
-        (columns.chunks, rows.chunks, "stroke-opacity='.35' stroke-width='.7'"),
-        (columns.shards, rows.shards, "stroke-opacity='.9' stroke-width='1.2'"),
-    ):
-        ends = [((0.0, x), (rows.edge, x)) for x in across]
-        ends += [((y, 0.0), (y, columns.edge)) for y in down]
-        path = "".join(f"M{_point(place(*a))}L{_point(place(*b))}" for a, b in ends)
-        found += f"<path d='{path}' {style}/>" if path else ""
-    return found
-
-
-def _point(place: tuple[float, float]) -> str:
-    return f"{place[0]:.1f},{place[1]:.1f}"
-
-
-def _label(x: float, y: float, anchor: str, text: str) -> str:
-    if not text:
-        return ""
-    style = f"text-anchor='{anchor}' fill='currentColor' stroke='none'"
-    return f"<text x='{x:.1f}' y='{y:.1f}' {style}>{escape(text)}</text>"

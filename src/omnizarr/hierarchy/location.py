@@ -91,16 +91,17 @@ class Location:
         is_private: bool = False,
         within: str | None = None,
     ) -> None:
-        fields = self.__dict__  # half the time of a generated method, for every node that is opened
-        fields["store"] = store
-        fields["path"] = format.path(path) if "\\" in path else path
-        fields["format"] = format
-        fields["read_only"] = read_only
-        fields["listed_keys"] = listed_keys
-        fields["consolidated"] = consolidated
-        fields["missing"] = missing
-        fields["is_private"] = is_private
-        fields["within"] = within
+        self.__dict__.update(  # half the time of a generated method, for every node that is opened
+            store=store,
+            path=format.path(path) if "\\" in path else path,
+            format=format,
+            read_only=read_only,
+            listed_keys=listed_keys,
+            consolidated=consolidated,
+            missing=missing,
+            is_private=is_private,
+            within=within,
+        )
 
     def __str__(self) -> str:
         return f"{paths.show(self.path)} in {self.store!r}"
@@ -136,18 +137,18 @@ class Location:
     def shape(self) -> tuple[int, ...] | None:
         """Read the shape in the array's own metadata; return None if there is no array."""
         with suppress(OmnizarrError):
-            node = self._read_own([])
-            return node.shape if isinstance(node, ArrayModel) else None
+            return getattr(self._read_own([]), "shape", None)
         return None
 
     def find(self, problems: list[Problem]) -> Node | None:
         """Read the node, also from consolidated metadata; return None if there is none."""
-        node = None
-        if self.consolidated is not None and self.consolidated.requested:
-            node = self.consolidated.node(self.path)
-        node = self._read_own(problems) if node is None else node
-        if node is None and self.consolidated is not None:
-            node = self.consolidated.node(self.path)
+        copied, node = self.consolidated, None
+        if copied is not None and copied.requested:
+            node = copied.node(self.path)
+        if node is None:
+            node = self._read_own(problems)
+        if node is None and copied is not None:
+            node = copied.node(self.path)
         if node is not None:
             self.warn_of_name()
         return node
@@ -155,7 +156,11 @@ class Location:
     def _read_own(self, problems: list[Problem]) -> Node | None:
         metadata = get_existing(self.store, self.format.keys(self.path))
         node = self.format.read(self.path, metadata, problems)
-        if node is None and self.format.implicit_groups and self._is_implicit_group():
+        if (
+            node is None
+            and self.format.implicit_groups
+            and (not self.path or (self._has_nodes_below() and not self._is_inside_array()))
+        ):
             return GroupModel(implicit=True)
         return node
 
@@ -165,14 +170,9 @@ class Location:
         if problem is not None:
             warn(f"the path {self.path!r} {problem}")
 
-    def _is_implicit_group(self) -> bool:
-        """Return True for the root, and where nodes below imply a group without metadata."""
-        return not self.path or (self._has_nodes_below() and not self._is_inside_array())
-
     def _is_inside_array(self) -> bool:
         """Return True for a folder of chunks, in formats that have metadata beside them."""
-        beside = self.format.chunk_prefix(self.path).startswith(self.format.listing(self.path))
-        above = paths.ancestors(self.path) if beside else []
+        above = paths.ancestors(self.path) if self.is_under_one_prefix else []
         metadata = get_existing(self.store, [key for p in above for key in self.format.keys(p)])
         return any(isinstance(self.format.read(p, metadata, []), ArrayModel) for p in above)
 
@@ -188,16 +188,21 @@ class Location:
         `names` are some of those that `child_names` returns, where not all are wanted.
         """
         known = None if self.consolidated is None else self.consolidated.children(self.path)
-        if known is not None and names is not None:
-            known = {name: node for name, node in known.items() if name in names}
-        found = self._list_children(names) if known is None else self._complete_children(known)
+        if known is None:
+            found = self._list_children(self.child_names(warns=True) if names is None else names)
+        else:  # those whose consolidated metadata are not valid are read from their own
+            wanted = {k: v for k, v in known.items() if names is None or k in names}
+            invalid = dict.fromkeys([name for name, node in wanted.items() if node is None])
+            read = self._list_children(invalid) if invalid else {}
+            every = ((name, read.get(name, node)) for name, node in wanted.items())
+            found = {name: node for name, node in every if node is not None}
         for name in found:
             if self.format.name_warning(name) is not None:
                 self.child(name).warn_of_name()
         return found
 
-    def _list_children(self, names: Mapping[str, str | None] | None) -> dict[str, Node | Exception]:
-        names = self.child_names(warns=True) if names is None else names
+    def _list_children(self, names: Mapping[str, str | None]) -> dict[str, Node | Exception]:
+        """Read the nodes of some names, whose kind may be known."""
         start = paths.prefix(self.path)
         keys = [key for name in names for key in self.format.keys(start + name)]
         metadata = get_existing(self.store, keys)
@@ -210,19 +215,6 @@ class Location:
                 continue
             if node is None and kind != "array" and self.format.implicit_groups:
                 node = GroupModel(implicit=True)
-            if node is not None:
-                found[name] = node
-        return found
-
-    def _complete_children(self, known: Mapping[str, Node | None]) -> dict[str, Node | Exception]:
-        """Read those children whose consolidated metadata are not valid from their own."""
-        found: dict[str, Node | Exception] = {}
-        for name, child in known.items():
-            try:
-                node = self.child(name)._read_own([]) if child is None else child
-            except InvalidMetadata as e:
-                found[name] = e
-                continue
             if node is not None:
                 found[name] = node
         return found
@@ -253,12 +245,11 @@ class Location:
 
     def with_listing(self) -> Location:
         """Return this location with one listing for a walk, where chunks have other prefixes."""
-        prefix = self.format.listing(self.path)
-        mixed = self.format.chunk_prefix(self.path).startswith(prefix)
         known = self.listed_keys is not None or self.consolidated is not None
-        if known or mixed or not can_list(self.store):
+        if known or self.is_under_one_prefix or not can_list(self.store):
             return self
-        return replace(self, listed_keys=tuple(sorted(list_prefix(self.store, prefix))))
+        listed = list_prefix(self.store, self.format.listing(self.path))
+        return replace(self, listed_keys=tuple(sorted(listed)))
 
     def without_listing(self) -> Location:
         """Return this location for a handle that is kept, which must list again."""
@@ -291,18 +282,16 @@ class Location:
         several = len(metadata) > 1
         before = self.format.write(self.path, old) if several and old is not None else {}
         for key, text in metadata.items():
-            if before.get(key) == text:
+            if before.get(key) == text:  # also if there is neither
                 continue
-            if text is not None or before.get(key) is not None:
-                (put or self._put)(key, text)
+            if put is not None:
+                put(key, text)
+            elif text is None:
+                self.store.erase(key)
+            else:
+                self.store.set(key, text)
         update_consolidated(self.store, self.format, {self.path: metadata})
         return read
-
-    def _put(self, key: str, text: bytes | None) -> None:
-        if text is None:
-            self.store.erase(key)
-        else:
-            self.store.set(key, text)
 
     def _write_metadata(self, node: Node) -> tuple[dict[str, bytes | None], Node]:
         """Return the metadata of a node by key, and the node as it will be read back."""

@@ -27,7 +27,7 @@ from omnizarr.errors import (
     warn,
     warn_of_problems,
 )
-from omnizarr.formats import Documents, Format, Probe, by_name, consolidated
+from omnizarr.formats import Format, Probe, by_name, consolidated
 from omnizarr.formats.detect import ROOT_KEYS, backslash_hint, own_documents
 from omnizarr.formats.format import title
 from omnizarr.hierarchy.consolidated import ConsolidatedMetadata
@@ -157,14 +157,12 @@ def find_node(
     missing: Missing = "fill",
     prefer_group: bool = False,
     kind: str | None = None,
-    again: bool = True,
 ) -> tuple[Location, Node]:
     """Return the location and the node at a path, in any format; raise NodeNotFound.
 
     Where an array and a group have metadata at the same path, the array is returned, unless
     `prefer_group`. With a `kind`, documents that only the other one has are not looked for.
     Consolidated metadata that do not exist are an error if they are used, and `need_consolidated`.
-    `again`: look twice, as the node may just be absent while it is replaced.
     """
     facts = traits(store)
     separator = separator or facts.separator
@@ -172,68 +170,51 @@ def find_node(
     if one_by_one and zarr_format is None:
         own = own_documents(path, store.get, separator)
         if own is not None:
+            problems: list[Problem] = []
             location = Location(store, path, own[0], read_only, missing=missing)
-            if (array := _read_array(location, own[1])) is not None:
+            array = location.format.read(path, own[1], problems)
+            if isinstance(array, ArrayModel):
+                location.warn_of_name()
+                if problems:
+                    warn_of_problems(problems)
                 return location, array
     wanted = None if zarr_format is None else by_name(zarr_format).name
     probe = Probe(path, wanted, separator, kind)
     name = use_consolidated if isinstance(use_consolidated, str) else None
     more = partial(consolidated.probe_keys, path=path, name=name) if use_consolidated else _no_keys
-    metadata = _fetch_likely(store, probe, more)
-    problems: list[Problem] = []
-    formats = probe.formats(metadata, problems)
-    if not formats and wanted is None:
-        metadata = fetch_last_resort(store, probe)
+    for attempt in range(2 if has_low_latency(store) else 1):
+        if attempt:  # it may just have been absent while it was replaced
+            wait_for_replacement(store)
+        metadata, problems = _fetch_likely(store, probe, more), []
         formats = probe.formats(metadata, problems)
-    for number, format in enumerate(formats):
-        location = Location(store, path, format, read_only, missing=missing)
-        node = format.read(path, metadata, problems)
-        if node is None and format.implicit_groups:
-            node = location.find(problems)
-            if node is None and number + 1 == len(formats) and not has_low_latency(store):
-                # What it would take precedence of was not asked for.
-                metadata = fetch_probe(store, probe, more)
-                formats += [f for f in probe.formats(metadata, []) if f.name != format.name]
-        if prefer_group and isinstance(node, ArrayModel):
-            group = _group_besides_array(location)
-            if group is not None:
-                location, node, problems = replace(location, read_only=True), group, []
-        if node is not None:
+        if not formats and wanted is None:
+            metadata = fetch_last_resort(store, probe)
+            formats = probe.formats(metadata, problems)
+        for number, format in enumerate(formats):
+            location = Location(store, path, format, read_only, missing=missing)
+            node = format.read(path, metadata, problems)
+            if node is None and format.implicit_groups:
+                node = location.find(problems)
+                if node is None and number + 1 == len(formats) and not has_low_latency(store):
+                    # What it would take precedence of was not asked for.
+                    metadata = fetch_probe(store, probe, more)
+                    formats += [f for f in probe.formats(metadata, []) if f.name != format.name]
+            if prefer_group and isinstance(node, ArrayModel):
+                group = _group_besides_array(location)
+                if group is not None:
+                    location, node, problems = replace(location, read_only=True), group, []
+            if node is None:
+                continue
             location.warn_of_name()
             warn_of_problems(problems)
-            _remember(store, format)
+            if not has_low_latency(store) and (place := _neighbourhood(store)):
+                _likely.put(place, format.name)
             if isinstance(node, GroupModel) and use_consolidated is not False:
                 location = _with_consolidated(
                     location, bool(use_consolidated), name, metadata, need_consolidated
                 )
             return location, node
-    if again and has_low_latency(store):  # it may just have been absent
-        wait_for_replacement(store)
-        return find_node(
-            *(store, path),
-            zarr_format=zarr_format,
-            read_only=read_only,
-            separator=separator,
-            use_consolidated=use_consolidated,
-            need_consolidated=need_consolidated,
-            missing=missing,
-            prefer_group=prefer_group,
-            kind=kind,
-            again=False,
-        )
     raise NodeNotFound(absence_reason(store, path, wanted))
-
-
-def _read_array(location: Location, documents: Documents) -> ArrayModel | None:
-    """Return the array of documents that were just fetched; None for anything else."""
-    problems: list[Problem] = []
-    node = location.format.read(location.path, documents, problems)
-    if not isinstance(node, ArrayModel):
-        return None
-    location.warn_of_name()
-    if problems:
-        warn_of_problems(problems)
-    return node
 
 
 def _no_keys(format: str | None) -> list[str]:
@@ -269,12 +250,6 @@ _likely: Cache[str, str] = Cache(256)  # the format of the last node, by server 
 def _neighbourhood(store: Store) -> str:
     """Return the server or bucket of a store; empty if it has none."""
     return urlsplit(str(getattr(store, "url", ""))).netloc
-
-
-def _remember(store: Store, format: Format) -> None:
-    """Note the format of a node, which its neighbours probably have too."""
-    if not has_low_latency(store) and (place := _neighbourhood(store)):
-        _likely.put(place, format.name)
 
 
 def fetch_probe(
@@ -381,12 +356,12 @@ def absence_reason(store: Store, path: str, wanted: str | None) -> str:
 
 def _found_instead(store: Store, path: str) -> str:
     """Return what is at a path without a node, as the end of a message."""
-    root = _enclosing_hierarchy(store)
-    if root is not None:
-        return (
-            f"; it is inside the hierarchy {root!r}, which can only be opened at its root: open"
-            " that, with the path of the node"
-        )
+    for outer in store.parents() if isinstance(store, HasParents) else ():
+        if _may_have_implicit_groups(outer):
+            return (
+                f"; it is inside the hierarchy {outer!r}, which can only be opened at its root:"
+                " open that, with the path of the node"
+            )
     begun = _interruption(store, path)
     if begun:
         return begun
@@ -427,38 +402,28 @@ def _interruption(store: Store, path: str) -> str:
 def no_member_message(location: Location, path: str) -> str:
     """Return the message for a relative path below a group without a node."""
     message = f"there is no array or group {path!r} in {location}"
+    store, names, below = location.store, list[str](), location.child(path).path
     with suppress(StoreError):  # as a server may refuse to list
-        message += _interruption(location.store, location.child(path).path)
-    unknown = _implicit_group_hint(location.child(path))
-    if unknown:
-        message += f"; {unknown}"
-    names: list[str] = []
-    with suppress(StoreError):  # as a server may refuse to list
-        names = sorted(location.child_names()) if can_list(location.store) else []
-        names = [name for name in names if name != path and not paths.is_ours(name)]
+        message += _interruption(store, below)
+        names = sorted(location.child_names()) if can_list(store) else []
+    if location.format.implicit_groups and not can_list(store):
+        message += f"; {_listing_needed(store, below)}"
+    names = [name for name in names if name != path and not paths.is_ours(name)]
     if names:
         listed = f"{', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
         message += f"; {did_you_mean(path, names)}members: {listed}"
-    return message + backslash_hint(location.child(path).path)
+    return message + backslash_hint(below)
 
 
 def check_known_absent(location: Location) -> None:
     """Raise if it cannot be known that there is no node."""
-    unknown = _implicit_group_hint(location)
-    if unknown:
+    unknown = _listing_needed(location.store, location.path)
+    if location.format.implicit_groups and unknown:
         raise StoreError(unknown)
 
 
-def _implicit_group_hint(location: Location) -> str:
-    """Explain why there may be a group without metadata; empty if there is none.
-
-    Such a group exists by the nodes below it, which only a listing can show.
-    """
-    implicit = location.format.implicit_groups
-    return _listing_needed(location.store, location.path) if implicit else ""
-
-
 def _listing_needed(store: Store, path: str) -> str:
+    """Explain why there may be a group without metadata; empty if a listing shows the nodes."""
     if can_list(store):
         return ""
     return (
@@ -471,14 +436,6 @@ def _may_have_implicit_groups(store: Store) -> bool:
     with suppress(OmnizarrError):
         return any(format.implicit_groups for format in _root_formats(store))
     return False
-
-
-def _enclosing_hierarchy(store: Store) -> Store | None:
-    """Return the larger store with the root of the hierarchy, if only the root can be opened."""
-    for outer in store.parents() if isinstance(store, HasParents) else ():
-        if _may_have_implicit_groups(outer):
-            return outer
-    return None
 
 
 def hierarchies_above(store: Store) -> Iterator[tuple[Store, list[Format]]]:
@@ -526,16 +483,14 @@ def _similar_file(store: Store, path: str) -> str:
 
 
 # The first bytes of files that are often taken for Zarr, and advice.
-_SIGNATURES = (
-    (b"\x89HDF", "an HDF5 or NetCDF-4 file, not Zarr; open it with h5py or xarray"),
-    (b"CDF", "a NetCDF-3 file, not Zarr; open it with xarray"),
-    (b"II*\0", "a TIFF file, not Zarr; open it with tifffile"),
-    (b"MM\0*", "a TIFF file, not Zarr; open it with tifffile"),
-    (b"II+\0", "a BigTIFF file, not Zarr; open it with tifffile"),
-    (b"\x93NUMPY", "a file of numpy.save, not Zarr; open it with numpy.load"),
-    (b"PK", "a ZIP file; put zip:: in front of its path to open what is inside"),
-    (b"SQLite format 3", "an SQLite file; put sqlite:// in front of its path"),
-)
+_SIGNATURES = {
+    b"\x89HDF": "an HDF5 or NetCDF-4 file, not Zarr; open it with h5py or xarray",
+    b"CDF": "a NetCDF-3 file, not Zarr; open it with xarray",
+    **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0"), "a TIFF file, not Zarr; open it with tifffile"),
+    b"\x93NUMPY": "a file of numpy.save, not Zarr; open it with numpy.load",
+    b"PK": "a ZIP file; put zip:: in front of its path to open what is inside",
+    b"SQLite format 3": "an SQLite file; put sqlite:// in front of its path",
+}
 
 
 def _describe_file(path: Path) -> str:
@@ -545,10 +500,8 @@ def _describe_file(path: Path) -> str:
             start = file.read(16)
     except OSError as e:
         return f"a file that cannot be read: {e.strerror or e}"
-    for signature, advice in _SIGNATURES:
-        if start.startswith(signature):
-            return advice
-    return "a file; give the directory that holds the data"
+    known = (advice for signature, advice in _SIGNATURES.items() if start.startswith(signature))
+    return next(known, "a file; give the directory that holds the data")
 
 
 # Folders of hierarchies
@@ -607,29 +560,20 @@ def walk_nodes(
 def readable_nodes(start: Location, node: Node) -> dict[str, Node]:
     """Return a node and all readable nodes below it, by relative path."""
     prefix = len(paths.prefix(start.path))
-    return {
-        location.path[prefix:]: found
-        for location, found in walk_nodes(start, node, whole=False)
-        if not isinstance(found, Exception)
-    }
+    found = walk_nodes(start, node, whole=False)
+    return {at.path[prefix:]: one for at, one in found if not isinstance(one, Exception)}
 
 
 def require_readable_nodes(start: Location, node: Node) -> dict[str, Node]:
     """Return a node and all nodes below it, by relative path; raise if one cannot be read."""
-    prefix = len(paths.prefix(start.path))
-    found: dict[str, Node] = {}
-    errors: list[str] = []
+    prefix, found = len(paths.prefix(start.path)), dict[str, Node]()
     for location, one in walk_nodes(start, node):
         if isinstance(one, Exception):
-            errors.append(str(one))
-        else:
-            found[location.path[prefix:]] = one
-    if errors:
-        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        raise InvalidMetadata(
-            f"{start} holds a node that cannot be read, so not all of it can be copied:"
-            f" {errors[0]}{more}; repair or erase it first"
-        )
+            raise InvalidMetadata(
+                f"{start} holds a node that cannot be read, so not all of it can be copied: {one};"
+                " repair or erase it first"
+            )
+        found[location.path[prefix:]] = one
     return found
 
 
