@@ -128,24 +128,6 @@ def test_metadata_is_serialised_as_by_the_standard_library(
         assert dumps(value, indent=indent, sort_keys=sort_keys) == expected
 
 
-def model(node: Any) -> Node:
-    return node.metadata  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_a_new_node_equals_the_reopened_one(format: Any) -> None:
-    store: dict[str, bytes] = {}
-    options: dict[str, Any] = {"attributes": {"t": (1, 2), "n": np.float32(0.5)}}
-    made = oz.create_array(
-        store, shape=(5,), chunks=(2,), dtype="f4", zarr_format=format, **options
-    )
-    metadata_cache._models.clear()
-    assert model(made) == model(oz.open(store))
-    made.resize(7)
-    metadata_cache._models.clear()
-    assert model(made) == model(oz.open(store))
-
-
 def test_options_that_compare_equal_in_python_are_distinguished() -> None:
     def document(**options: Any) -> dict[str, Any]:
         store: dict[str, bytes] = {}

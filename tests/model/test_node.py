@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnizarr.errors import InvalidMetadata
 from omnizarr.model import FillValue, Named
-from omnizarr.model.node import check_members, invalid
+from omnizarr.model.node import check_members
 from tests.property.strategies import json_values
 
 OBJECTS = st.dictionaries(st.text(max_size=3), json_values(), max_size=4)
@@ -47,24 +47,6 @@ def test_a_fill_value_cannot_be_changed(value: Any) -> None:
             container.clear()
 
 
-@given(OBJECTS, OBJECTS)
-def test_members_are_replaced_and_left_out_one_by_one(
-    first: dict[str, Any], second: dict[str, Any]
-) -> None:
-    named = Named("x", first, must_understand=False, stated="y", where="codecs[0]")
-    replaced = named.replace(**second)
-    assert replaced.configuration == {**first, **second}
-    assert replaced.without(*second).configuration == {
-        k: v for k, v in first.items() if k not in second
-    }
-    assert (replaced.must_understand, replaced.stated, replaced.where) == (False, "y", "codecs[0]")
-
-
-def test_the_spelling_in_metadata_does_not_count_in_comparisons() -> None:
-    assert Named("gzip", stated="https://example.org/gzip", where="codecs[1]") == Named("gzip")
-    assert Named("gzip", must_understand=False) != Named("gzip")
-
-
 @given(st.sets(st.sampled_from("abc")), st.sets(st.sampled_from("abc")), st.sets(st.just("d")))
 def test_every_missing_and_unknown_member_is_listed(
     given: set[str], required: set[str], optional: set[str]
@@ -77,9 +59,3 @@ def test_every_missing_and_unknown_member_is_listed(
     with pytest.raises(InvalidMetadata, match="codec 'x'") as error:
         check_members(named, "codec", required=required, optional=optional)
     assert [p.field for p in error.value.problems] == [f"configuration.{m}" for m in wrong]
-
-
-def test_an_invalid_member_is_an_error_with_its_place() -> None:
-    error = invalid("codec", "gzip", "level", "expected 0 to 9, got 11")
-    assert str(error) == "codec 'gzip': configuration.level: expected 0 to 9, got 11"
-    assert [p.field for p in error.problems] == ["configuration.level"]

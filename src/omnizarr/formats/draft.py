@@ -113,8 +113,7 @@ class V3Draft(Format):
         known = {"zarr_format", "metadata_encoding", "extensions"}
         for name in doc.keys() - known - ({"metadata_key_suffix"} if earlier else set()):
             _unknown(fields, name, minor)
-        if not isinstance(suffix, str):
-            fields.error("metadata_key_suffix", f"expected a string, got {kind_of(suffix)}")
+        fields.expect("metadata_key_suffix", isinstance(suffix, str), "a string", suffix)
         fields.done("not a valid entry point of the zarr 3 draft")
         root = "root" if earlier else ""
         return cls(root=root, suffix=str(suffix), minor=minor, encoding=encoding)
@@ -340,8 +339,7 @@ def _grid(fields: Fields, shape: tuple[int, ...]) -> tuple[Named, Named]:
     nothing = Named(""), Named("v3-draft")
     if "chunk_grid" not in fields.values:
         return nothing
-    if not isinstance(value, dict):
-        fields.error("chunk_grid", f"expected an object, got {kind_of(value)}")
+    if not fields.expect("chunk_grid", isinstance(value, dict), "an object", value):
         return nothing
     if "extension" in value:
         uri = extension_uri(fields, "chunk_grid", value)
@@ -354,13 +352,8 @@ def _grid(fields: Fields, shape: tuple[int, ...]) -> tuple[Named, Named]:
     separator = inner.choice("separator", ("/", "."))
     for problem in inner.problems:
         fields.error(f"chunk_grid.{problem.field}", problem.message)
-    if not inner.problems and len(chunks) != len(shape) and "shape" in fields.values:
-        message = f"has {len(chunks)} entries, but shape has {len(shape)}"
-        fields.error("chunk_grid.chunk_shape", message)
-    for i, (chunk, length) in enumerate(zip(chunks, shape, strict=False)):
-        if chunk == 0 and length:
-            message = "a chunk cannot have length 0 where the array does not"
-            fields.error(f"chunk_grid.chunk_shape[{i}]", message)
+    if not inner.problems and "shape" in fields.values:
+        fields.check_chunks("chunk_grid.chunk_shape", chunks, shape)
     for name in value.keys() - {"type", "chunk_shape", "separator"}:
         fields.error(f"chunk_grid.{name}", "unknown member")
     grid = Named("regular", {"chunk_shape": list(chunks)})
@@ -401,8 +394,7 @@ def read_encoding(fields: Fields) -> tuple[object, MetadataEncoding | None]:
     value = fields.get("metadata_encoding")
     if "metadata_encoding" not in fields.values:
         return ".json", None
-    if not isinstance(value, dict):
-        fields.error("metadata_encoding", f"expected an object, got {kind_of(value)}")
+    if not fields.expect("metadata_encoding", isinstance(value, dict), "an object", value):
         return ".json", None
     encoding: MetadataEncoding | None = None
     if "extension" in value:
@@ -410,9 +402,9 @@ def read_encoding(fields: Fields) -> tuple[object, MetadataEncoding | None]:
         encoding = registry.find("metadata_encoding", uri)
         if encoding is None:
             fields.error("metadata_encoding.extension", f"unknown encoding {uri!r}")
-    elif value.get("type") != "json":
-        message = f"expected 'json', got {kind_of(value.get('type'))}"
-        fields.error("metadata_encoding.type", message)
+    else:
+        stated = value.get("type")
+        fields.expect("metadata_encoding.type", stated == "json", "'json'", stated)
     for name in sorted(value.keys() - {"extension", "type", "metadata_key_suffix"}):
         if "extension" not in value:  # which may have members of its own
             fields.warn(f"metadata_encoding.{name}", "unknown member; ignored")

@@ -77,13 +77,13 @@ def extension_uri(fields: Fields, field: str, stated: dict[str, Any]) -> str:
 
 
 def _uri(fields: Fields, field: str, stated: dict[str, Any]) -> str:
-    uri = stated.get("extension")
-    if not isinstance(uri, str) or not uri:
-        fields.error(f"{field}.extension", f"expected a URI, got {kind_of(uri)}")
+    uri: Any = stated.get("extension")
+    good = isinstance(uri, str) and bool(uri)
+    if not fields.expect(f"{field}.extension", good, "a URI", uri):
         return ""
     if not is_uri(uri):
         fields.warn(f"{field}.extension", f"expected a URI, got {uri!r}")
-    return uri
+    return str(uri)
 
 
 def _kind(codec: Named) -> str:
@@ -94,18 +94,14 @@ def _kind(codec: Named) -> str:
     return getattr(registry.find("codec", codec.name), "kind", "bytes->bytes")
 
 
-def _codec(fields: Fields, where: str, stated: object, name: str) -> Named | None:
-    if not isinstance(stated, dict):
-        fields.error(where, f"expected an object, got {kind_of(stated)}")
+def _codec(fields: Fields, where: str, stated: Any, name: str) -> Named | None:
+    if not fields.expect(where, isinstance(stated, dict), "an object", stated):
         return None
-    uri = stated.get(name)
-    if not isinstance(uri, str) or not uri:
-        fields.error(f"{where}.{name}", f"expected a URI, got {kind_of(uri)}")
+    uri, configuration = stated.get(name), stated.get("configuration", {})
+    if not fields.expect(f"{where}.{name}", isinstance(uri, str) and bool(uri), "a URI", uri):
         return None
-    configuration = stated.get("configuration", {})
-    if not isinstance(configuration, dict):
-        message = f"expected an object, got {kind_of(configuration)}"
-        fields.error(f"{where}.configuration", message)
+    is_object = isinstance(configuration, dict)
+    if not fields.expect(f"{where}.configuration", is_object, "an object", configuration):
         return None
     for other in stated.keys() - {name, "configuration"}:
         fields.error(f"{where}.{other}", "unknown member")
@@ -178,15 +174,9 @@ def write_codecs(array: ArrayModel, format_name: str) -> tuple[Any, list[dict[st
 
 def read_transformers(fields: Fields) -> tuple[Named, ...]:
     """Read the field `storage_transformers`."""
-    stated = fields.values.get("storage_transformers", [])
-    if not isinstance(stated, list):
-        fields.error("storage_transformers", f"expected a list, got {kind_of(stated)}")
-        return ()
     found = []
-    for i, value in enumerate(stated):
-        where = f"storage_transformers[{i}]"
-        if not isinstance(value, dict):
-            fields.error(where, f"expected an object, got {kind_of(value)}")
+    for where, value in fields.items("storage_transformers"):
+        if not fields.expect(where, isinstance(value, dict), "an object", value):
             continue
         uri = extension_uri(fields, where, value)
         named = Named(uri, {k: v for k, v in value.items() if k != "extension"})
@@ -214,22 +204,17 @@ def is_sharding(transformer: Named) -> bool:
 
 def array_extensions(fields: Fields) -> list[Any]:
     """Read the field `extensions`; an unknown one is an error unless it may be ignored."""
-    stated = fields.values.get("extensions", [])
-    if not isinstance(stated, list):
-        fields.error("extensions", f"expected a list, got {kind_of(stated)}")
-        return []
-    for i, value in enumerate(stated):
-        where = f"extensions[{i}]"
-        if not isinstance(value, dict):
-            fields.error(where, f"expected an object, got {kind_of(value)}")
+    found = []
+    for where, value in fields.items("extensions"):
+        found.append(value)
+        if not fields.expect(where, isinstance(value, dict), "an object", value):
             continue
         _uri(fields, where, value)
         must = value.get("must_understand")
-        if not isinstance(must, bool):
-            fields.error(f"{where}.must_understand", f"expected true or false, got {kind_of(must)}")
-        elif must:
+        known = isinstance(must, bool)
+        if fields.expect(f"{where}.must_understand", known, "true or false", must) and must:
             fields.error(where, f"unknown extension {value.get('extension')!r} must be understood")
-    return list(stated)
+    return found
 
 
 DATA_TYPES = "https://purl.org/zarr/spec/extensions/data-types/"

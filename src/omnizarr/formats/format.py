@@ -261,69 +261,40 @@ def _expected(attributes: Mapping[str, Any], rank: int) -> str:
     return f"expected a list of {rank} strings, one per axis, got {attributes[ARRAY_DIMENSIONS]!r}"
 
 
-# Chunk lengths that older software wrote against the text, as zarr-python reads them
+# Chunks of length 0, which older software wrote for axes that were empty then
 
 
 def chunk_lengths(stated: Any, shape: Any, units: Any = ()) -> Any:
-    """Return a chunk shape with 1 for `true`, and the least for 0 or `false`; others unchanged.
+    """Return a chunk shape with the least length for 0 along an axis with elements.
 
-    No chunk can be stored under a length of 0, unless the axis has no elements. `units` are the
-    lengths of the chunks inside shards.
+    No chunk can be stored under a length of 0. `units` are the lengths of the chunks inside shards.
     """
-    if not isinstance(stated, list) or all(type(n) is int and n > 0 for n in stated):
-        return stated
-    if not isinstance(shape, (list, tuple)) or len(shape) != len(stated):
+    known = isinstance(stated, list) and isinstance(shape, (list, tuple))
+    if not known or len(shape) != len(stated) or 0 not in stated:
         return stated
     least = units if isinstance(units, list) and len(units) == len(stated) else [1] * len(stated)
     axes = zip(stated, shape, least, strict=True)
-    return [1 if n is True else u if n is False or (n == 0 and of) else n for n, of, u in axes]
+    return [unit if type(n) is int and n == 0 and of else n for n, of, unit in axes]
 
 
-def as_integers(stated: Any) -> Any:
-    """Return the lengths of listed chunks with 1 for `true` and 4 for 4.0."""
-    if isinstance(stated, list):
-        return [as_integers(each) for each in stated]
-    whole = isinstance(stated, float) and stated.is_integer()
-    return int(stated) if stated is True or whole else stated
-
-
-def warn_if_read_otherwise(fields: Fields, field: str, stated: Any, used: Any) -> bool:
+def warn_of_lengths(fields: Fields, field: str, stated: Any, used: Any) -> bool:
     """Record chunk lengths that are not read as they are stated; return True if there are any."""
-    if used is stated or dumps(stated) == dumps(used):  # `true` equals 1
-        return False
-    fields.warn(field, f"expected positive integers, got {stated}; read as {used}")
-    return True
-
-
-_LENGTHS = "chunk_grid.configuration.chunk_shape"
+    if used != stated:
+        fields.warn(field, f"expected positive integers, got {stated}; read as {used}")
+    return bool(used != stated)
 
 
 def with_lengths(array: ArrayModel, key: str, problems: list[Problem]) -> ArrayModel:
-    """Return the array with chunk lengths that older software wrote as zarr-python reads them."""
-    fields = Fields(key, {}, problems)
-    grid, inner = array.chunk_grid, None
-    for i, codec in enumerate(array.codecs):
-        if codec.name == "sharding_indexed":
-            inner = codec.configuration.get("chunk_shape")
-            used = chunk_lengths(inner, [0] * len(array.shape))
-            at = f"codecs[{i}].configuration.chunk_shape"
-            if warn_if_read_otherwise(fields, at, inner, used):
-                codecs = [*array.codecs]
-                codecs[i] = codec.replace(chunk_shape=used)
-                array = array.with_(codecs=tuple(codecs))
+    """Return the array with the least length for chunks of length 0."""
+    fields, grid = Fields(key, {}, problems), array.chunk_grid
     stated = grid.configuration.get("chunk_shape")
+    shards = (c for c in array.codecs if c.name == "sharding_indexed")
+    inner = next((shard.configuration.get("chunk_shape") for shard in shards), None)
     used = chunk_lengths(stated, array.shape, inner)
-    lists = [isinstance(n, list) for n in used] if isinstance(used, list) else []
-    if grid.name == "regular" and any(lists) and not all(lists):
-        grid = Named("rectilinear", {"kind": "inline", "chunk_shapes": used})
-        fields.warn("chunk_grid", "'regular', but with lists of lengths; read as 'rectilinear'")
-    elif grid.name == "regular" and warn_if_read_otherwise(fields, _LENGTHS, stated, used):
-        grid = grid.replace(chunk_shape=used)
-    if grid.name == "rectilinear":
-        listed = grid.configuration.get("chunk_shapes")
-        if warn_if_read_otherwise(fields, f"{_LENGTHS}s", listed, as_integers(listed)):
-            grid = grid.replace(chunk_shapes=as_integers(listed))
-    return array if grid is array.chunk_grid else array.with_(chunk_grid=grid)
+    place = "chunk_grid.configuration.chunk_shape"
+    if grid.name != "regular" or not warn_of_lengths(fields, place, stated, used):
+        return array
+    return array.with_(chunk_grid=grid.replace(chunk_shape=used))
 
 
 LARGEST = 2**14  # bytes of a document

@@ -69,8 +69,10 @@ class N5(Format):
         return GroupModel({k: v for k, v in doc.items() if k != VERSION}, extra)
 
     def _read_array(self, fields: Fields) -> ArrayModel:
-        shape = fields.integers("dimensions")[::-1]
-        blocks = _block_size(fields, len(shape))
+        stated, blocks = fields.integers("dimensions"), fields.integers("blockSize")
+        if not any(p.level == "error" for p in fields.problems):
+            fields.check_chunks("blockSize", blocks, stated)
+        shape = stated[::-1]
         data_type = _data_type(fields)
         compressor = _compressor(fields, ITEM_SIZES.get(data_type, 1))
         attributes = {k: v for k, v in fields.values.items() if k not in (*FIELDS, VERSION)}
@@ -84,7 +86,7 @@ class N5(Format):
         return ArrayModel(
             shape=shape,
             data_type=Named(data_type),
-            chunk_grid=Named("regular", {"chunk_shape": list(blocks)}),
+            chunk_grid=Named("regular", {"chunk_shape": list(blocks[::-1])}),
             chunk_key_encoding=Named("n5"),
             fill_value=FillValue(False if data_type == "bool" else 0, self.dialect),
             codecs=(*([Named("transpose", order)] if len(shape) > 1 else []), *codecs),
@@ -132,20 +134,6 @@ class N5(Format):
         return False  # so that nothing is erased to make room for a node of Zarr
 
 
-def _block_size(fields: Fields, rank: int) -> tuple[int, ...]:
-    """Return the chunk shape."""
-    found = fields.integers("blockSize")
-    if len(found) != rank and not any(p.level == "error" for p in fields.problems):
-        fields.error("blockSize", f"has {len(found)} entries, but dimensions has {rank}")
-    dimensions = fields.get("dimensions")
-    lengths = dimensions if isinstance(dimensions, list) else []
-    for i, (length, size) in enumerate(zip(lengths, found, strict=False)):
-        if size == 0 and length:
-            message = "a block cannot have length 0 where the array does not"
-            fields.error(f"blockSize[{i}]", message)
-    return found[::-1]
-
-
 def _data_type(fields: Fields) -> str:
     stated = fields.get("dataType")
     if stated in ("object", "string"):
@@ -167,12 +155,10 @@ def _compressor(fields: Fields, itemsize: int) -> Named | None:
     stated = fields.get("compression")
     if "compression" not in fields.values:
         stated = {"type": fields.get(OLD_COMPRESSION)}
-    if not isinstance(stated, dict):
-        fields.error("compression", f"expected an object with 'type', got {kind_of(stated)}")
+    if not fields.expect("compression", isinstance(stated, dict), "an object with 'type'", stated):
         return None
     name = stated.get("type")
-    if not isinstance(name, str) or not name:
-        fields.error("compression.type", f"expected a name, got {kind_of(name)}")
+    if not fields.expect("compression.type", isinstance(name, str) and bool(name), "a name", name):
         return None
     return None if name == "raw" else _codec(name, stated, itemsize)
 

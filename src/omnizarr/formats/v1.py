@@ -227,20 +227,18 @@ def _compression(fields: Fields) -> dict[str, Any] | None:
         fields.warn("compression", "expected a string, got null; read as 'none'")
     if name is None or name == "none":
         return None
-    if not isinstance(name, str):
-        fields.error("compression", f"expected a string, got {kind_of(name)}")
+    if not fields.expect("compression", isinstance(name, str), "a string", name):
         return None
     if name in _LEVELS and not isinstance(options, dict):
         if options is None:
             return {"id": name}
-        if isinstance(options, bool) or not isinstance(options, int):
-            message = f"expected a level or an object, got {kind_of(options)}"
-            fields.error("compression_opts", message)
+        good = isinstance(options, int) and not isinstance(options, bool)
+        if not fields.expect("compression_opts", good, "a level or an object", options):
             return None
         return {"id": name, _LEVELS[name]: options}
     if options is not None and not isinstance(options, dict):
         if name in ("blosc", "lzma"):
-            fields.error("compression_opts", f"expected an object, got {kind_of(options)}")
+            fields.expect("compression_opts", False, "an object", options)
             return None
         return {"id": name, "compression_opts": options}
     return {**(options or {}), "id": name}

@@ -111,7 +111,7 @@ class V2(Format):
         fields.require(*FIELDS)
         check_version(fields, 2)
         lengths = format.chunk_lengths(doc.get("chunks"), doc.get("shape"))
-        if format.warn_if_read_otherwise(fields, "chunks", doc.get("chunks"), lengths):
+        if format.warn_of_lengths(fields, "chunks", doc.get("chunks"), lengths):
             fields.values = {**doc, "chunks": lengths}
         shape = fields.integers("shape")
         chunks = fields.chunks(shape)
@@ -223,28 +223,19 @@ class V2(Format):
 
 def _steps(fields: Fields) -> list[dict[str, Any]]:
     """Return filters and compressor in the order of encoding."""
-    steps: list[dict[str, Any]] = []
-    filters = fields.get("filters")
-    if filters is not None and not isinstance(filters, list):
-        fields.error("filters", f"expected a list or null, got {kind_of(filters)}")
-        filters = None
-    for i, step in enumerate(filters or ()):
-        if _step(fields, f"filters[{i}]", step):
-            steps.append(step)
-    compressor = fields.get("compressor")
-    if compressor is not None and _step(fields, "compressor", compressor):
-        steps.append(compressor)
+    filters, compressor = fields.get("filters"), fields.get("compressor")
+    several = filters is None or isinstance(filters, list)
+    fields.expect("filters", several, "a list or null", filters)
+    stated = {f"filters[{i}]": step for i, step in enumerate(filters or ())} if several else {}
+    if compressor is not None:
+        stated["compressor"] = compressor
+    steps = []
+    for field, step in stated.items():
+        if fields.expect(field, isinstance(step, dict), "an object with 'id'", step):
+            id_ = step.get("id")
+            if fields.expect(f"{field}.id", isinstance(id_, str), "a string", id_):
+                steps.append(step)
     return steps
-
-
-def _step(fields: Fields, field: str, value: Any) -> bool:
-    if not isinstance(value, dict):
-        fields.error(field, f"expected an object with 'id', got {kind_of(value)}")
-    elif not isinstance(value.get("id"), str):
-        fields.error(f"{field}.id", f"expected a string, got {kind_of(value.get('id'))}")
-    else:
-        return True
-    return False
 
 
 def _warn_unknown(fields: Fields, extra: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from omnizarr._json import LazyObject, find_members, kind_of, load_object
+from omnizarr._json import LazyObject, find_members, load_object
 from omnizarr.errors import CannotExpress, InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import codec_names, format
 from omnizarr.formats.codec_names import (
@@ -146,11 +146,10 @@ class V3(Format):
                 fields.warn("consolidated_metadata", "not of kind 'inline'; ignored")
                 inside = None
         elif "consolidated_metadata" in fields.values:
-            message = f"expected an object, got {kind_of(consolidated)}"
             if consolidated is None:
-                fields.warn("consolidated_metadata", f"{message}; leave the field out")
+                fields.warn("consolidated_metadata", "expected an object, got null; leave it out")
             else:
-                fields.error("consolidated_metadata", message)
+                fields.expect("consolidated_metadata", False, "an object", consolidated)
         fields.done("not valid zarr 3")
         return GroupModel(attributes, extra, inside)
 
@@ -217,11 +216,7 @@ class V3(Format):
         return found
 
     def _list(self, fields: Fields, name: str) -> tuple[Named, ...]:
-        value = fields.values.get(name, [])
-        if not isinstance(value, list):
-            fields.error(name, f"expected a list, got {kind_of(value)}")
-            return ()
-        return tuple(named(fields, f"{name}[{i}]", item) for i, item in enumerate(value))
+        return tuple(named(fields, place, item) for place, item in fields.items(name))
 
     def _codecs(self, fields: Fields, rank: int, data_type: Named) -> tuple[Named, ...]:
         if "codecs" not in fields.values:
@@ -255,9 +250,7 @@ class V3(Format):
                 fields.warn("dimension_names", message)
             return None
         good = isinstance(value, list) and all(n is None or isinstance(n, str) for n in value)
-        if not good:
-            message = f"expected a list of strings and nulls, got {kind_of(value)}"
-            fields.error("dimension_names", message)
+        if not fields.expect("dimension_names", good, "a list of strings and nulls", value):
             return None
         if len(value) != rank:
             message = f"has {len(value)} entries, but shape has {rank}"

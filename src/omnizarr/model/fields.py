@@ -8,7 +8,7 @@ leaves the reader. `validate` uses the same readers and shows the same list.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from omnizarr._json import kind_of
@@ -54,10 +54,19 @@ class Fields:
 
     def integers(self, name: str, *, least: int = 0) -> tuple[int, ...]:
         """Return a list of integers of at least `least`, such as a shape."""
-        value = self.values.get(name)
+        value: Any = self.values.get(name)
         if name not in self.values:
             return ()
-        found = self.integer_list(name, value, least=least)
+        if not self.expect(name, isinstance(value, list), "a list of integers", value):
+            return ()
+        for i, v in enumerate(value):
+            good = isinstance(v, int) and not isinstance(v, bool) and v >= least
+            if not self.expect(f"{name}[{i}]", good, f"an integer >= {least}", v):
+                return ()
+            if v > MAX_LENGTH:
+                self.error(f"{name}[{i}]", f"{v} does not fit into 63 bits")
+                return ()
+        found = tuple(value)
         if len(found) > MAX_RANK:
             self.error(name, f"{len(found)} dimensions is more than NumPy's limit of {MAX_RANK}")
             return ()
@@ -65,27 +74,23 @@ class Fields:
             self.error(name, f"the product of {list(found)} does not fit into 63 bits")
         return found
 
-    def integer_list(self, field: str, value: object, *, least: int = 0) -> tuple[int, ...]:
-        """Return `value` as a tuple of integers of at least `least`."""
-        if not isinstance(value, list):
-            self.error(field, f"expected a list of integers, got {kind_of(value)}")
-            return ()
-        for i, v in enumerate(value):
-            if isinstance(v, bool) or not isinstance(v, int) or v < least:
-                self.error(f"{field}[{i}]", f"expected an integer >= {least}, got {kind_of(v)}")
-                return ()
-            if v > MAX_LENGTH:
-                self.error(f"{field}[{i}]", f"{v} does not fit into 63 bits")
-                return ()
-        return tuple(value)
+    def expect(self, field: str, good: bool, what: str, value: object) -> bool:
+        """Return `good`; record the kind of value that was expected if it is False."""
+        if not good:
+            self.error(field, f"expected {what}, got {kind_of(value)}")
+        return good
+
+    def items(self, name: str) -> Iterator[tuple[str, Any]]:
+        """Yield the place and the value of each entry of a list; a missing list is empty."""
+        value = self.values.get(name, [])
+        if self.expect(name, isinstance(value, list), "a list", value):
+            for i, each in enumerate(value):
+                yield f"{name}[{i}]", each
 
     def attributes(self, name: str = "attributes") -> dict[str, Any]:
         """Return an object of any JSON values; a missing one is empty."""
-        value = self.values.get(name, {})
-        if not isinstance(value, dict):
-            self.error(name, f"expected an object, got {kind_of(value)}")
-            return {}
-        return value
+        value: Any = self.values.get(name, {})
+        return value if self.expect(name, isinstance(value, dict), "an object", value) else {}
 
     def choice(self, name: str, allowed: tuple[T, ...]) -> T:
         """Return one of a few constants; the first replaces an invalid value."""
@@ -96,7 +101,7 @@ class Fields:
             if value == constant and type(value) is type(constant):
                 return constant
         words = " or ".join(repr(c) for c in allowed)
-        self.error(name, f"expected {words}, got {kind_of(value)}")
+        self.expect(name, False, words, value)
         return allowed[0]
 
     def chunks(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -105,13 +110,17 @@ class Fields:
         known = "shape" in self.values and "chunks" in self.values
         if not known or self._bad("shape") or self._bad("chunks"):
             return found
-        if len(shape) != len(found):
-            self.error("chunks", f"has {len(found)} entries, but shape has {len(shape)}")
-        for i, (length, chunk) in enumerate(zip(shape, found, strict=False)):
+        self.check_chunks("chunks", found, shape)
+        return found
+
+    def check_chunks(self, field: str, chunks: Sequence[int], shape: Sequence[int]) -> None:
+        """Record a chunk shape that no array of that shape can have."""
+        if len(shape) != len(chunks):
+            self.error(field, f"has {len(chunks)} entries, but shape has {len(shape)}")
+        for i, (length, chunk) in enumerate(zip(shape, chunks, strict=False)):
             if chunk == 0 and length:
                 message = "a chunk cannot have length 0 where the array does not"
-                self.error(f"chunks[{i}]", message)
-        return found
+                self.error(f"{field}[{i}]", message)
 
     def _bad(self, field: str) -> bool:
         return any(p.level == "error" and p.field.startswith(field) for p in self.problems)
@@ -122,21 +131,19 @@ def named(fields: Fields, field: str, value: object, *, name: str = "name") -> N
     if isinstance(value, str) and value:
         return Named(value)
     if not isinstance(value, dict):
-        fields.error(field, f"expected a name or an object with {name!r}, got {kind_of(value)}")
+        fields.expect(field, False, f"a name or an object with {name!r}", value)
         return Named("")
-    found = value.get(name)
-    if not isinstance(found, str) or not found:
-        fields.error(f"{field}.{name}", f"expected a non-empty string, got {kind_of(found)}")
-        found = ""
+    found: Any = value.get(name)
     configuration = value.get("configuration", {})
-    if not isinstance(configuration, dict):
-        message = f"expected an object, got {kind_of(configuration)}"
-        fields.error(f"{field}.configuration", message)
-        configuration = {}
     understand = value.get("must_understand", True)
-    if not isinstance(understand, bool):
-        message = f"expected true or false, got {kind_of(understand)}"
-        fields.error(f"{field}.must_understand", message)
+    good = isinstance(found, str) and bool(found)
+    if not fields.expect(f"{field}.{name}", good, "a non-empty string", found):
+        found = ""
+    is_object = isinstance(configuration, dict)
+    if not fields.expect(f"{field}.configuration", is_object, "an object", configuration):
+        configuration = {}
+    known = isinstance(understand, bool)
+    if not fields.expect(f"{field}.must_understand", known, "true or false", understand):
         understand = True
     for other in value.keys() - {name, "configuration", "must_understand"}:
         fields.error(f"{field}.{other}", "unknown member")

@@ -7,7 +7,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import dask.array as da
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -365,22 +364,6 @@ def test_a_map_without_georeferencing_is_read_by_index_only() -> None:
         found.read(BOUNDS)
     with pytest.raises(oz.InvalidMetadata, match="is unknown; use"):
         found.level(1)
-
-
-def test_blocks_of_dask_are_computed_once() -> None:
-    seen: list[Any] = []
-
-    def block(block_info: Any) -> np.ndarray[Any, Any]:
-        place = block_info[None]
-        seen.append(place["chunk-location"])
-        return np.ones(place["chunk-shape"], "f4")
-
-    source = da.map_blocks(
-        block, chunks=((70, 50), (90, 10)), dtype="f4", meta=np.ones((0, 0), "f4")
-    )
-    found = oz.geo.write({}, source, levels=2, chunks=(32, 32))
-    assert sorted(seen) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    np.testing.assert_array_equal(found.levels[1].array[...], np.ones((60, 50)))
 
 
 def test_a_system_that_cannot_be_written_is_refused_before_anything_is_stored(

@@ -1,8 +1,7 @@
 """The public cases of ome/ngff-spec, from a checkout outside this project.
 
 ``python -m tests.conventions.ome.ngff_suite FOLDER`` wants a folder with the branches 0.4 and 0.5
-as subfolders, and prints how many verdicts agree. A subfolder 0.6 is checked too if it is there;
-of its valid cases those are refused that cannot be read here.
+as subfolders, and prints how many verdicts agree.
 """
 
 from __future__ import annotations
@@ -41,15 +40,6 @@ def cases(folder: Path) -> Iterator[tuple[str, dict[str, Any], str, bool, bool]]
             yield f"examples {file.stem}", document.get("attributes", document), "", False, True
 
 
-def cases_0_6(folder: Path) -> Iterator[tuple[str, dict[str, Any], str, bool, bool]]:
-    """Return the same in the form of 0.6: one file per case, valid and invalid separately."""
-    for file in sorted(folder.glob("tests/attributes/spec/*/*/*.json")):
-        attributes = json.loads(file.read_text())
-        attributes.pop("_conformance", None)
-        valid = file.parents[1].name == "valid"
-        yield f"{file.parent.name} {file.stem}", attributes, "", False, valid
-
-
 def verdict(attributes: dict[str, Any], member: str, strict: bool) -> list[str]:
     """Return the reason why attributes are invalid; empty if they are valid."""
     problems = validate(attributes)
@@ -66,9 +56,9 @@ def verdict(attributes: dict[str, Any], member: str, strict: bool) -> list[str]:
 
 def main(folder: Path) -> int:
     wrong = 0
-    for version, found_in in (("0.4", cases), ("0.5", cases), ("0.6", cases_0_6)):
+    for version in ("0.4", "0.5"):
         count = 0
-        for name, attributes, member, strict, valid in found_in(folder / version):
+        for name, attributes, member, strict, valid in cases(folder / version):
             count += 1
             found = verdict(attributes, member, strict)
             if valid == bool(found):

@@ -181,7 +181,7 @@ class CRS:
 
         Raises:
             InvalidMetadata: If pyproj does not understand it.
-            MissingPackage: If pyproj is not installed.
+            MissingModule: If pyproj is not installed.
 
         Examples:
             >>> oz.geo.CRS.of(4326).to_pyproj().to_epsg()

@@ -118,15 +118,6 @@ def per_axis(given: Any, axes: Sequence[Axis], default: float, what: str) -> tup
     return found
 
 
-def pixel_sizes(given: Any, axes: Sequence[Axis]) -> tuple[float, ...]:
-    """Return the size of a pixel along each axis, 1 by default."""
-    found = per_axis(given, axes, 1.0, "scale")
-    for size, axis in zip(found, axes, strict=True):
-        if not 0 < size < float("inf"):
-            raise InvalidArgument(f"scale: invalid pixel size {size:g} along {axis.name!r}")
-    return found
-
-
 def level_factors(
     shape: Sequence[int],
     axes: Sequence[Axis],
@@ -276,7 +267,10 @@ def new_metadata(
 ) -> tuple[Metadata, list[Factors]]:
     """Return the metadata of a new image as `write` describes it, and the factors of its levels."""
     used = image_axes(axes, len(shape), unit)
-    sizes = pixel_sizes(scale, used)
+    sizes = per_axis(scale, used, 1.0, "scale")
+    for size, axis in zip(sizes, used, strict=True):
+        if not 0 < size < float("inf"):
+            raise InvalidArgument(f"scale: invalid pixel size {size:g} along {axis.name!r}")
     start = None if translation is None else per_axis(translation, used, 0.0, "translation")
     steps = level_factors(shape, used, sizes, levels, factors)
     labels = tuple(map(str, range(len(steps) + 1))) if names is None else tuple(names)

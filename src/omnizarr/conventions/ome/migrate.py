@@ -9,7 +9,7 @@ from dataclasses import replace
 from omnizarr import Group
 from omnizarr.bulk.adaptation import cannot_convert
 from omnizarr.conventions.ome.image import Image
-from omnizarr.conventions.ome.model import Metadata, to_json
+from omnizarr.conventions.ome.model import to_json
 from omnizarr.conventions.ome.rules import Loaded, check, load
 from omnizarr.conventions.ome.versions import (
     NEWEST,
@@ -202,7 +202,15 @@ def translated(
         loaded = load(group, root if group.path != root.group.path else None)
         if loaded is None:
             continue
-        metadata = _with_scales(loaded)
+        several = []
+        for i, multiscale in enumerate(loaded.metadata.multiscales):
+            image = Image(loaded, i)
+            datasets = (  # versions before 0.4 have no scales
+                replace(d, transform=d.transform or image.transform(j))
+                for j, d in enumerate(multiscale.datasets)
+            )
+            several.append(replace(multiscale, datasets=tuple(datasets)))
+        metadata = replace(loaded.metadata, multiscales=tuple(several))
         attributes = to_attributes(to_json(metadata), goal.name, node.attributes)
         changed[path] = node.with_(attributes=attributes, consolidated=None)
         for multiscale in metadata.multiscales:
@@ -227,16 +235,3 @@ def translated(
                 own_names = names if goal.name == NEWEST else None
                 changed[level] = array.with_(dimension_names=own_names, attributes=own)
     return changed
-
-
-def _with_scales(loaded: Loaded) -> Metadata:
-    """Return the metadata with the scales that versions before 0.4 do not have."""
-    several = []
-    for i, multiscale in enumerate(loaded.metadata.multiscales):
-        image = Image(loaded, i)
-        datasets = tuple(
-            d if d.transform is not None else replace(d, transform=image.transform(j))
-            for j, d in enumerate(multiscale.datasets)
-        )
-        several.append(replace(multiscale, datasets=datasets))
-    return replace(loaded.metadata, multiscales=tuple(several))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
+from itertools import count, islice
 from typing import Any, cast
 
 from omnizarr import Array, Group, config
@@ -222,7 +223,9 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
         if wanted is None and image is not None and version_on(image.group.zarr_format) is not None:
             wanted = image.group.zarr_format
         location = new_location(store, self.path, wanted)
-        own = _known_axes(source.dimension_names) if image is None else None
+        names = "".join(n or "?" for n in source.dimension_names or ())
+        known = image is None and len(names) == source.ndim and {*names} <= {*"tczyx"}
+        own = names if known and names else None
         described = {
             "axes": self.axes or own, "scale": self.scale, "unit": self.unit, "levels": self.levels,
             "factors": self.factors, "method": check_method(self.method or "mean"),
@@ -344,7 +347,8 @@ class MoreLevels:
         last = image.levels[-1]
         transforms = level_transforms(_own_transform(image), steps, method)[1:]
         taken = {dataset.path for dataset in image.multiscale.datasets}
-        names = _free_names(taken, len(image.levels), len(steps))
+        free = (str(n) for n in count(len(image.levels)) if str(n) not in taken)
+        names = [*islice(free, len(steps))]
         stated, packing = described_values(last, zero_is_missing=False)
         check_packing(method, packing)
         models: dict[str, ArrayModel] = {}
@@ -420,23 +424,6 @@ def _list_levels(more: MoreLevels, members: dict[str, Any]) -> None:
     if several[index].get("type") not in (None, more.method):
         del several[index]["type"]  # which is one method for all levels
     members["multiscales"] = several
-
-
-def _free_names(taken: set[str], first: int, count: int) -> list[str]:
-    """Return names of new levels: their numbers, or the next ones that are free."""
-    names: list[str] = []
-    number = first
-    while len(names) < count:
-        if str(number) not in taken:
-            names.append(str(number))
-        number += 1
-    return names
-
-
-def _known_axes(names: Sequence[str | None] | None) -> str | None:
-    """Return dimension names as axes of an image, or None if they are others."""
-    axes = "".join(n for n in names or () if n is not None and n in "tczyx")
-    return axes if names and len(axes) == len(names) else None
 
 
 def describe_image(image: NewImage) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from omnizarr import Group
 from omnizarr.conventions.ome.model import Metadata, from_json
-from omnizarr.errors import InvalidArgument, InvalidMetadata
+from omnizarr.errors import InvalidArgument, InvalidMetadata, error_context
 
 Json = dict[str, Any]
 
@@ -107,32 +107,23 @@ class RawMetadata:
 
 def get_version(name: object) -> Version:
     """Return the version named in metadata; a release candidate counts as its version."""
-    version = _find(name)
-    if version is None:
-        raise InvalidMetadata(_unknown(name))
-    return version
+    if isinstance(name, str) and name.startswith(("0.6rc", "0.6.dev", "0.6dev", "0.6-")):
+        return VERSIONS[-1]
+    found = next((version for version in VERSIONS if name == version.name), None)
+    if found is None:
+        known = ", ".join(map(str, VERSIONS))
+        raise InvalidMetadata(f"unknown OME-Zarr version {name!r}; known: {known}")
+    return found
 
 
 def writable_version(name: object) -> Version:
     """Return the version named by a caller; raise if it cannot be written."""
-    version = _find(name)
-    if version is None:
-        raise InvalidArgument(_unknown(name))
+    with error_context("version", catch=(InvalidMetadata,), into=InvalidArgument):
+        version = get_version(name)
     if not version.writes:
         names = " or ".join(v.name for v in VERSIONS if v.writes)
         raise InvalidArgument(f"OME-Zarr {version.name} can be read, but not written; use {names}")
     return version
-
-
-def _find(name: object) -> Version | None:
-    if isinstance(name, str) and name.startswith(("0.6rc", "0.6.dev", "0.6dev", "0.6-")):
-        return VERSIONS[-1]
-    return next((version for version in VERSIONS if name == version.name), None)
-
-
-def _unknown(name: object) -> str:
-    versions = ", ".join(map(str, VERSIONS))
-    return f"unknown OME-Zarr version {name!r}; known: {versions}"
 
 
 def version_on(zarr_format: int | str) -> Version | None:

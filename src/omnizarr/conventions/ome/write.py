@@ -281,8 +281,12 @@ def write_labels(
     used = _axes(image, axes, len(source.shape))
     indices = [image.axes.index(a) for a in used]
     steps = _steps(image, indices, source.shape)
+    found: dict[int, Any] = {int(v): tuple(int(n) for n in c) for v, c in (colors or {}).items()}
+    for color in found.values():
+        if len(color) != 4:
+            raise InvalidArgument(f"a label colour needs four numbers from 0 to 255, got {color!r}")
     label = ImageLabel(
-        {int(v): _rgba(c) for v, c in (colors or {}).items()},
+        found,
         {int(v): dict(p) for v, p in (properties or {}).items()},
         "../../",
     )
@@ -329,13 +333,6 @@ def _steps(image: Image, indices: Sequence[int], shape: Sequence[int]) -> list[F
                 f" {image.shape[index]}; they must be equal, or the labels must have length 1"
             )
     return [tuple(step[i] for i in indices) for step in step_ratios(image)]
-
-
-def _rgba(color: Sequence[int]) -> tuple[int, int, int, int]:
-    if len(color) != 4:
-        raise InvalidArgument(f"a label colour needs four numbers from 0 to 255, got {color!r}")
-    r, g, b, a = (int(n) for n in color)
-    return r, g, b, a
 
 
 @document_options(ArrayOptions)
