@@ -7,11 +7,13 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 
 from omnizarr.concurrency import fork
+from omnizarr.testing import run_in_fork
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
@@ -19,16 +21,13 @@ pytestmark = [
 ]
 
 
-def good_in_child(check: object) -> bool:
-    """Return True if a forked child finds that `check` returns True, in time."""
-    child = os.fork()
-    if child == 0:
-        good = False
-        try:
-            good = bool(check())  # type: ignore[operator]  # any function
-        finally:
-            os._exit(0 if good else 1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+def expect_in_child(check: Callable[[], bool]) -> None:
+    """Fail unless a forked child finds that `check` returns True, in time."""
+
+    def expect() -> None:
+        assert check()
+
+    run_in_fork(expect)
 
 
 def test_a_lock_of_another_thread_is_free_in_a_child() -> None:
@@ -43,7 +42,7 @@ def test_a_lock_of_another_thread_is_free_in_a_child() -> None:
     thread.start()
     held.wait(30)
     assert not lock.acquire(blocking=False)
-    assert good_in_child(lambda: lock.acquire(timeout=60))
+    expect_in_child(lambda: lock.acquire(timeout=60))
     release.set()
     thread.join()
 
@@ -52,7 +51,7 @@ def test_a_lock_is_for_the_same_thread_again() -> None:
     """A finaliser may run while its thread has it."""
     lock = fork.lock()
     with lock, lock:
-        assert good_in_child(lambda: lock.acquire(timeout=60))
+        expect_in_child(lambda: lock.acquire(timeout=60))
 
 
 @pytest.mark.parametrize("as_finaliser", [False, True])
@@ -79,7 +78,7 @@ def test_a_fork_waits_for_those_inside_a_gate_and_closes_before(as_finaliser: bo
         with gate:
             return seen == ["used", "closed"]
 
-    assert good_in_child(check)
+    expect_in_child(check)
     thread.join()
     with gate:  # and parents go on
         assert seen == ["used", "closed"]
@@ -88,7 +87,7 @@ def test_a_fork_waits_for_those_inside_a_gate_and_closes_before(as_finaliser: bo
 def test_a_finaliser_that_runs_during_a_fork_is_called_after_it_in_the_parent_only() -> None:
     gate, seen = fork.LibraryGate(), list[str]()
     gate.close_before_fork(lambda: gate.call_from_finaliser(lambda: seen.append("finalised")))
-    assert good_in_child(lambda: seen == [])
+    expect_in_child(lambda: seen == [])
     assert seen == ["finalised"]
 
 
@@ -96,6 +95,7 @@ def test_inherited_objects_are_not_released_at_the_end_of_the_child() -> None:
     code = """
     import os
     from omnizarr.concurrency import fork
+from omnizarr.testing import run_in_fork
     class Connection:
         def __del__(self):
             print("released", flush=True)

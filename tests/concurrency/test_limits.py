@@ -20,6 +20,7 @@ from omnizarr import config
 from omnizarr.concurrency import limits, pool
 from omnizarr.concurrency.pool import for_each, in_parallel, run_on_threads
 from omnizarr.stores import Range
+from omnizarr.testing import run_in_fork
 
 
 def nothing() -> None:
@@ -162,17 +163,14 @@ def test_workers_have_the_settings_of_their_caller() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_forked_while_all_threads_are_busy_has_its_own() -> None:
     _, array = watched(1)
+
+    def read() -> None:
+        with threads(2) as count:
+            assert count == 2
+        assert array[...][-1] == 2**18 - 1
+
     with oz.configure(threads=2, engine="reference"), threads(2):
-        child = os.fork()
-        if child == 0:
-            good = False
-            try:
-                with threads(2) as count:
-                    good = count == 2
-                good = good and int(array[...][-1]) == 2**18 - 1
-            finally:
-                os._exit(0 if good else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        run_in_fork(read)
 
 
 def test_a_finaliser_that_runs_while_threads_are_counted_waits_for_no_helper() -> None:

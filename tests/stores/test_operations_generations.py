@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import omnizarr as oz
-from omnizarr.stores import Range
 from omnizarr.stores.local import store as local
 
 
@@ -77,19 +76,3 @@ def test_a_memory_store_notices_changes_of_its_dictionary() -> None:
     second = store.generation("a")
     values["a"][0] = 0
     assert store.generation("a") != second
-
-
-def test_parts_of_files_are_read_as_ranges_say(tmp_path: Path) -> None:
-    store = oz.storage.LocalStore(tmp_path)
-    store.set("a", bytes(range(100)))
-    for part in (
-        Range(),
-        Range(5),
-        Range(200),
-        Range(0, 0),
-        Range(90, 50),
-        Range(-7),
-        Range(-7, 3),
-    ):
-        assert store.get("a", part) == part.of(bytes(range(100)))
-    assert store.get("a", Range(10, 2**62)) == bytes(range(10, 100))

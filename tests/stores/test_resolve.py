@@ -65,13 +65,6 @@ def test_a_name_in_memory_is_a_shared_store() -> None:
     assert resolve("memory://of-this-test", read_only=True).read_only
 
 
-@pytest.mark.parametrize("url", ["mongodb://host/database", "mongodb+srv://u:secret@host/database"])
-def test_mongodb_is_said_not_to_be_offered(url: str) -> None:
-    with pytest.raises(StoreError, match=r"MongoDB is not offered; .*get, set and") as caught:
-        resolve(url)
-    assert "secret" not in str(caught.value)
-
-
 def test_an_unknown_scheme_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(StoreError, match="unknown kind of store 'nonsense'") as caught:
         resolve("nonsense://bucket/x")

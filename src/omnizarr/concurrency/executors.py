@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
 from omnizarr import config
-from omnizarr.concurrency.pool import INTERRUPT_WAIT, abandoned_when, run_on_threads
+from omnizarr.concurrency.pool import INTERRUPT_WAIT, share_items
 from omnizarr.errors import StoreError, WrongType
 
 A = TypeVar("A")
@@ -85,22 +85,15 @@ def _on_threads(
     threads: int,
     waits: bool,
 ) -> None:
-    take, tell, stop = threading.Lock(), threading.Lock(), threading.Event()
-    end: Any = object()
+    tell = threading.Lock()
 
-    def work() -> None:
-        with abandoned_when(stop.is_set):
-            while not stop.is_set():
-                with take:
-                    item = next(items, end)
-                if item is end:
-                    return
-                result = function(item)
-                with tell:
-                    done(item, result)
+    def work(item: A) -> None:
+        result = function(item)
+        with tell:
+            done(item, result)
 
     with config.configure(threads=max(threads, config.get().threads)):
-        run_on_threads(work, threads, stop.set, waits=waits)
+        share_items(items, work, threads, 1, waits)
 
 
 def _call(function: Callable[[A], R], settings: dict[str, Any], item: A) -> R:

@@ -131,25 +131,29 @@ def for_each(
         for item in items:
             function(item)
         return
-    lock, stop = threading.Lock(), threading.Event()
     batch = max(1, min(32, count // (4 * threads)))
+    share_items(items, function, threads, batch, waits)
+
+
+def share_items(
+    items: Iterator[A], function: Callable[[A], None], threads: int, batch: int, waits: bool
+) -> None:
+    """Call a function for every item on several threads, each of which takes a batch at a time."""
+    lock, stop = threading.Lock(), threading.Event()
 
     def work() -> None:
-        while not stop.is_set() and not is_superfluous():
-            with lock:
-                some = list(itertools.islice(items, batch))
-            if not some:
-                return
-            for item in some:
-                if stop.is_set():
-                    return
-                function(item)
-
-    def work_until_stopped() -> None:
         with abandoned_when(stop.is_set):
-            work()
+            while not stop.is_set() and not is_superfluous():
+                with lock:
+                    some = list(itertools.islice(items, batch))
+                if not some:
+                    return
+                for item in some:
+                    if stop.is_set():
+                        return
+                    function(item)
 
-    run_on_threads(work_until_stopped, threads, stop.set, waits=waits)
+    run_on_threads(work, threads, stop.set, waits=waits)
 
 
 # Requests

@@ -10,7 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias
 
 from omnizarr.concurrency.fork import Usage, gate
 from omnizarr.stores import identity
@@ -31,6 +31,7 @@ from omnizarr.stores.base import (
 )
 from omnizarr.stores.operations import check_key, check_prefix, check_writable, list_level
 
+Use: TypeAlias = Literal["read", "snapshot", "change", "create"]  # of a transaction
 _PAGE = 10_000  # keys of a listing that are in memory at a time
 
 
@@ -100,17 +101,11 @@ class TransactionStore(DatabaseStore):
 
     @abstractmethod
     def _transaction(
-        self,
-        verb: str,
-        keys: Iterable[str],
-        *,
-        write: bool = False,
-        create: bool = False,
-        several: bool = False,
+        self, verb: str, keys: Iterable[str], use: Use = "read"
     ) -> AbstractContextManager[Transaction | None]:
         """Return a context with a transaction; None where there is no data, and none is to be made.
 
-        `several`: what is read is of one moment.
+        In a snapshot all that is read is of one moment.
         """
 
     @abstractmethod
@@ -122,7 +117,7 @@ class TransactionStore(DatabaseStore):
     def get_many(self, requests: Requests) -> Values:
         asked = [(check_key(key), range) for key, range in requests]
         keys = (key for key, _ in asked)
-        with self._transaction("read", keys, several=len(asked) > 1) as rows:
+        with self._transaction("read", keys, "snapshot" if len(asked) > 1 else "read") as rows:
             return [None if rows is None else rows.read(key, range) for key, range in asked]
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
@@ -146,7 +141,7 @@ class TransactionStore(DatabaseStore):
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         check_writable(self)
         rows = [(check_key(key), flat(value)) for key, value in values]
-        with self._transaction("write", (k for k, _ in rows), write=True, create=True) as found:
+        with self._transaction("write", (k for k, _ in rows), "create") as found:
             if found is not None:
                 found.put(rows)
 
@@ -156,7 +151,7 @@ class TransactionStore(DatabaseStore):
         check_writable(self)
         stored = [(check_key(key), flat(v)) for key, v in changes.items() if v is not None]
         erased = [check_key(key) for key, value in changes.items() if value is None]
-        with self._transaction("write", changes, write=True, create=True) as rows:
+        with self._transaction("write", changes, "create") as rows:
             if rows is None:
                 return False
             if any(value_digest(rows.read(key)) != known for key, known in expected.items()):
@@ -168,20 +163,20 @@ class TransactionStore(DatabaseStore):
     def erase(self, key: str) -> None:
         check_writable(self)
         check_key(key)
-        with self._transaction("erase", [key], write=True) as rows:
+        with self._transaction("erase", [key], "change") as rows:
             if rows is not None:
                 rows.erase([key])
 
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
         check_prefix(prefix)
-        with self._transaction("erase", [prefix], write=True) as rows:
+        with self._transaction("erase", [prefix], "change") as rows:
             if rows is not None:
                 rows.erase_below(prefix)
 
     def change_keys(self, find: Callable[[ListKeys], KeyChanges | None]) -> bool:
         check_writable(self)
-        with self._transaction("change", ["keys"], write=True, create=True) as rows:
+        with self._transaction("change", ["keys"], "create") as rows:
             changes = None if rows is None else find(lambda prefix: [*below(rows, prefix)])
             if rows is None or changes is None:
                 return False

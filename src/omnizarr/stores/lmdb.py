@@ -18,7 +18,7 @@ from omnizarr.concurrency.fork import Usage, gate
 from omnizarr.errors import MissingModule, StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.base import Range
-from omnizarr.stores.database import TransactionStore
+from omnizarr.stores.database import TransactionStore, Use
 from omnizarr.stores.operations import check_length, named, translated_errors
 
 try:
@@ -162,18 +162,12 @@ class LMDBStore(TransactionStore):
 
     @contextmanager
     def _transaction(
-        self,
-        verb: str,
-        keys: Iterable[str],
-        *,
-        write: bool = False,
-        create: bool = False,
-        several: bool = False,
+        self, verb: str, keys: Iterable[str], use: Use = "read"
     ) -> Iterator[_DatabaseRows | None]:
-        errors = (lmdb.Error, OSError)
+        errors, write = (lmdb.Error, OSError), use in ("change", "create")
         with gate, translated_errors(verb, named(keys), self, errors), self._usage:
             number, environment = _number(self.path, self.options), self._environment
-            if number is None and not create:
+            if number is None and use != "create":
                 yield None
                 return
             try:

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -257,7 +258,8 @@ class RedisStore(DatabaseStore):
             client.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (type(self), self.url, self.prefix, self.read_only, self.options)
+        given = {"prefix": self.prefix, "read_only": self.read_only, **self.options}
+        return partial(type(self), **given), (self.url,)
 
     def identity_details(self) -> tuple[str, ...]:
         """Return the whole URL and the prefix."""
@@ -280,12 +282,6 @@ class RedisStore(DatabaseStore):
 
     def __repr__(self) -> str:
         return f"{redact_url(self.url)} ({self.prefix})"
-
-
-def _unpickle(
-    kind: type[RedisStore], url: str, prefix: str, read_only: bool, options: dict[str, Any]
-) -> RedisStore:
-    return kind(url, prefix=prefix, read_only=read_only, **options)
 
 
 def _bounds(range: Range) -> tuple[int, int]:

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePath
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -217,11 +218,6 @@ def _store_factory(text: str) -> Any | None:
     make = registry.find("store", scheme)
     if make is None and match[2]:
         make = _fsspec_factory(scheme)
-    if make is None and scheme.startswith("mongodb"):
-        raise StoreError(
-            f"{redact_urls(text)!r}: MongoDB is not offered; give an own object with get, set and"
-            " erase (docs/stores.md), or keep the data in a store that omnizarr or fsspec has"
-        )
     if make is None and match[2]:
         known = known_names(scheme, registry.names("store"))
         raise StoreError(
@@ -324,7 +320,7 @@ class MinimalStore(Closeable):
                 setattr(self, name, getattr(inner, name))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (self.inner, self.read_only)
+        return partial(MinimalStore, read_only=self.read_only), (self.inner,)
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         check_key(key)
@@ -362,10 +358,6 @@ class MinimalStore(Closeable):
 
     def __repr__(self) -> str:
         return repr(self.inner)
-
-
-def _unpickle(inner: Any, read_only: bool) -> MinimalStore:
-    return MinimalStore(inner, read_only=read_only)
 
 
 def is_minimal_store(where: object) -> bool:

@@ -21,7 +21,7 @@ from omnizarr.concurrency.retry import descriptor_shortage
 from omnizarr.errors import StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.base import Range
-from omnizarr.stores.database import TransactionStore
+from omnizarr.stores.database import TransactionStore, Use
 from omnizarr.stores.operations import named, prefix_end, translated_errors
 
 _TABLE = "CREATE TABLE IF NOT EXISTS zarr(k TEXT PRIMARY KEY, v BLOB)"
@@ -87,14 +87,9 @@ class SQLiteStore(TransactionStore):
 
     @contextmanager
     def _transaction(
-        self,
-        verb: str,
-        keys: Iterable[str],
-        *,
-        write: bool = False,
-        create: bool = False,
-        several: bool = False,
+        self, verb: str, keys: Iterable[str], use: Use = "read"
     ) -> Iterator[_TableRows | None]:
+        create = use == "create"
         with (
             gate,
             translated_errors(verb, named(keys), self, (sqlite3.Error, OSError)),
@@ -109,11 +104,11 @@ class SQLiteStore(TransactionStore):
             self._files.setdefault(number, identity.file_number(self.path))  # open by now
             if found is None or not there:
                 yield None
-            elif write:
+            elif create or use == "change":
                 with _transaction(found, "BEGIN IMMEDIATE"):
                     yield _TableRows(found)
             else:  # a finaliser may read in the middle of a change
-                apart = several and not _in_transaction(found)
+                apart = use == "snapshot" and not found.in_transaction
                 with _transaction(found, "BEGIN") if apart else nullcontext():
                     yield _TableRows(found)
 
@@ -138,7 +133,7 @@ class SQLiteStore(TransactionStore):
         """Return this thread's connection to the file that is at the path now."""
         found, file = self._connections.get(number), identity.file_number(self.path)
         if found is not None and self._files.get(number) != file:
-            if _in_transaction(found):
+            if found.in_transaction:
                 raise StoreError("the file was removed or replaced in the middle of a change")
             self._close_connection(number)
             found = None
@@ -246,12 +241,12 @@ def _has_table(connection: sqlite3.Connection) -> bool:
 
 
 def _in_transaction(connection: sqlite3.Connection) -> bool:
-    return connection.in_transaction
+    return connection.in_transaction  # which changes between two looks
 
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
-    if _in_transaction(connection):
+    if connection.in_transaction:
         raise StoreError(
             "this thread is in the middle of a change of this database; a finaliser or signal"
             " handler should leave others to another thread"
@@ -260,7 +255,7 @@ def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if _in_transaction(connection):  # not if the disk is full: then it is rolled back already
+        if _in_transaction(connection):  # not if the disk is full: it is rolled back already
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")

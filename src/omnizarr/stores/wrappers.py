@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from omnizarr.concurrency import fork
@@ -510,7 +511,8 @@ class CacheStore(WrapperStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         cache = None if isinstance(self.cache, MemoryStore) else self.cache
-        return _unpickle, (self.inner, cache, self.max_bytes, self.validate)
+        made = partial(CacheStore, max_bytes=self.max_bytes, validate=self.validate)
+        return made, (self.inner, cache)
 
     def identity_details(self) -> tuple[bool]:
         """Return whether values are validated: without that they may be outdated."""
@@ -518,7 +520,3 @@ class CacheStore(WrapperStore):
 
     def _identity(self) -> tuple[Any, ...]:
         return self.inner, self.validate
-
-
-def _unpickle(inner: Store, cache: Store | None, max_bytes: int, validate: bool) -> CacheStore:
-    return CacheStore(inner, cache, max_bytes=max_bytes, validate=validate)

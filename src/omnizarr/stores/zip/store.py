@@ -13,6 +13,7 @@ import os
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from omnizarr.concurrency.fork import Usage
@@ -299,7 +300,8 @@ class ZipStore(Closeable):
         """Pickle the path: in the same process a copy shares what is not yet complete."""
         if self.inner is not None:
             return type(self).inside, (self.inner, self.path)
-        return _unpickle, (type(self), self.path, self.read_only, self.compression)
+        mode: Mode = "r" if self.read_only else "a"
+        return partial(type(self), mode=mode, compression=self.compression), (self.path,)
 
     def identity_details(self) -> tuple[str]:
         """Return the path: an inode may be used again by another file."""
@@ -357,10 +359,6 @@ class ZipStoreV2(ZipStore):
         super().__init__(
             path, mode=mode, read_only=read_only, compression=compression, allowZip64=allowZip64
         )
-
-
-def _unpickle(kind: type[ZipStore], path: str, read_only: bool, compression: int) -> ZipStore:
-    return kind(path, mode="r" if read_only else "a", compression=compression)
 
 
 def _generation(entry: ZipEntry) -> str:
