@@ -30,7 +30,7 @@ TYPES = [*INTEGERS, *FLOATS]
 
 
 def numbers_of(name: str) -> Any:
-    found = reals(bind(Named(name)))
+    found = reals(bind(Named(name)), "cast_value")
     assert found is not None
     return found
 

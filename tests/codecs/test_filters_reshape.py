@@ -124,19 +124,6 @@ def test_squeeze_leaves_out_axes_of_length_1(engine: str, shape: list[int]) -> N
         assert np.array_equal(oz.open(store)[...], values)
 
 
-def test_squeezed_shards_are_read_in_parts() -> None:
-    configuration = {"chunk_shape": [2, 3], "codecs": [FIXED[1]], "index_codecs": [FIXED[1]]}
-    shard = {"name": "sharding_indexed", "configuration": configuration}
-    store: dict[str, Any] = {}
-    made = oz.create_array(
-        store, shape=(4, 2, 6), chunks=(4, 1, 6), dtype="uint8", codecs=[SQUEEZE, shard]
-    )
-    values = np.arange(48).reshape(4, 2, 6)
-    made[...] = values
-    assert (oz.open(store)[...] == values).all()
-    assert (oz.open(store)[1:3, 1, 2:5] == values[1:3, 1, 2:5]).all()
-
-
 def test_squeeze_has_no_configuration() -> None:
     wrong = {"name": "zarrs.squeeze", "configuration": {"axes": [0]}}
     with pytest.raises(oz.InvalidMetadata, match="axes"):

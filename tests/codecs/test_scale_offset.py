@@ -28,7 +28,7 @@ def spec_of(name: str, size: int) -> Spec:
 
 @given(st.sampled_from(INTEGERS), st.data())
 def test_integers_are_exact_or_refused(name: str, data: Any) -> None:
-    numbers = reals(bind(Named(name)))
+    numbers = reals(bind(Named(name)), "scale_offset")
     assert numbers is not None
     low, high = numbers.low, numbers.high
     some = st.one_of(st.integers(low, high), st.integers(max(low, -4), min(high, 4)))

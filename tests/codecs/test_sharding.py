@@ -275,14 +275,6 @@ def test_the_option_shards_takes_shapes_and_sizes(shards: Any, shape: tuple[int,
     assert (array.shards, array.chunks) == (shape, (2, 2))
 
 
-@pytest.mark.parametrize("shards", [3, (4,), (4, 5), (4, 0), (4, None), (4, 4.0), False, (1, 1)])
-def test_shards_that_are_no_multiple_of_the_chunks_are_refused(shards: Any) -> None:
-    store: dict[str, bytes] = {}
-    with pytest.raises(oz.InvalidArgument, match="shards"):
-        oz.create_array(store, shape=(16, 16), chunks=(2, 2), shards=shards)
-    assert store == {}
-
-
 @pytest.mark.parametrize("shards", [4, "auto"])
 def test_shards_need_chunks_of_one_shape(shards: Any) -> None:
     with pytest.raises(oz.InvalidArgument, match="one shape"):

@@ -15,8 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.engine import kernel
-from tests.calls import python_calls
 
 SHAPE = (6, 7, 5)
 
@@ -63,16 +61,6 @@ def test_engines_leave_the_same_files_and_folders(
             values = array[...]
             trees.append((tree(Path(folder)), values.tobytes()))
     assert trees[0] == trees[1]
-
-
-@pytest.mark.parametrize("engine", ["auto", "reference"])
-def test_an_array_of_fill_values_leaves_no_chunk_files(engine: str, tmp_path: Path) -> None:
-    """A17: only the metadata."""
-    with oz.configure(engine=engine):
-        array = oz.create_array(tmp_path / "x", shape=SHAPE, chunks=(2, 3, 5), dtype="i2")
-        array[...] = 1
-        array[...] = 0
-    assert tree(tmp_path / "x") == ["zarr.json"]
 
 
 def test_removing_empty_folders_loses_no_chunk(tmp_path: Path) -> None:
@@ -132,21 +120,3 @@ def test_the_index_of_a_shard_is_read_once(location: str, tmp_path: Path) -> Non
     index = 8 * 16 + 4
     lengths = [part.length or -part.start for _, part in store.asked]
     assert lengths.count(index) == 2  # of two shards
-
-
-@pytest.mark.parametrize("selection", [(5, 5), np.s_[0:100, 0:100], ..., np.s_[:, 5:250:3]])
-def test_an_ordinary_read_takes_eight_functions_in_six_files(
-    selection: Any, tmp_path: Path
-) -> None:
-    if not kernel.available():
-        pytest.skip("there is no kernel")
-    data = np.arange(300 * 300, dtype="f4").reshape(300, 300)
-    oz.create_array(tmp_path / "a", data=data, chunks=(100, 100), compressors=["blosc"])
-    array = oz.open(tmp_path / "a")
-    wanted = array[selection]
-    found, called = python_calls(array.__getitem__, selection)
-    assert np.array_equal(found, wanted)
-    assert np.array_equal(found, data[selection])
-    assert len(called) <= 8, [code.co_qualname for code in called]
-    files = {code.co_filename for code in called} - {"<string>"}  # a constructor of dataclasses
-    assert len(files) <= 6

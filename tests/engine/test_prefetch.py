@@ -123,14 +123,6 @@ def test_any_selection_agrees_with_numpy(threads: int, sharded: bool) -> None:
         assert array[3, 4, 5] == DATA[3, 4, 5]
 
 
-def test_missing_chunks_read_as_the_fill_value() -> None:
-    store, array = far(DATA, chunks=(32, 32, 32), fill_value=9)
-    del store.values["c/1/0/1"]
-    wanted = DATA.copy()
-    wanted[32:, :32, 32:] = 9
-    assert np.array_equal(array[...], wanted)
-
-
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_failed_batch_names_the_chunk_that_failed(threads: int) -> None:
     store, array = far(DATA, chunks=(32, 32, 32))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -138,11 +139,34 @@ class NumcodecsBlosc(BytesBytesCodec):
             )
         )
 
+    @staticmethod
     def read_blocks(
-        self, key: str, shape: tuple[int, ...], itemsize: int, region: Region, size: int
+        key: str, shape: tuple[int, ...], itemsize: int, region: Region, size: int
     ) -> Requests[Decompress | Buffer | None]:
-        """Fetch the blocks that hold a region of a chunk; see `read_blocks`."""
-        return read_blocks(key, shape, itemsize, region, size)
+        """Fetch the blocks that a region of a chunk needs, and return what decompresses them.
+
+        None is returned if the chunk is missing, and all stored bytes if most of them are needed or
+        the value was replaced while it was read.
+        """
+        [head] = yield [(key, Range(0, FIRST))]
+        if head is None:
+            return None
+        frame = Frame.parse(head, size)
+        if len(head) == frame.stored:
+            return head
+        wanted = needed_blocks(shape, itemsize, region, frame)
+        if len(wanted) <= MAX_SHARE * frame.blocks:
+            ranges = yield from _ranges(key, head, frame, wanted)
+            *answers, again = yield [*((key, part) for part in ranges), (key, Range(0, FIRST))]
+            if again == head:
+                blocks: dict[int, Buffer] = {}
+                for number, part, data in zip(wanted, ranges, answers, strict=True):
+                    if data is None or len(data) != part.length:
+                        raise ChunkError(f"the value ends within block {number}", codec="blosc")
+                    blocks[number] = data
+                return partial(frame.decompress, blocks)
+        [data] = yield [(key, None)]
+        return data
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         return bytes(_decompress(data, size, None))
@@ -260,14 +284,25 @@ class Frame:
         """The offset of the first block."""
         return _HEADER.size + (0 if self.flags & _STORED else 4 * self.blocks)
 
-    def single_block(self, number: int, data: Buffer) -> bytes:
-        """Return a buffer that has one block only."""
-        size = min(self.blocksize, self.nbytes - number * self.blocksize)
-        flags = self.flags | (_UNSPLIT if size < self.blocksize else 0)  # as the short one is
-        start = _HEADER.size + 4
-        parts = (self.version, self.inner_version, flags, self.typesize)
-        head = _HEADER.pack(*parts, size, size, start + len(data))
-        return head + struct.pack("<I", start) + bytes(data)
+    def decompress(self, blocks: dict[int, Buffer]) -> npt.NDArray[np.uint8]:
+        """Return the chunk's bytes, of which only those of the given blocks are defined."""
+        out = np.empty(self.nbytes, np.uint8)
+        for number, data in blocks.items():
+            part = out[number * self.blocksize :][: self.blocksize]
+            if self.flags & _STORED:
+                part[:] = np.frombuffer(data, np.uint8)
+                continue
+            # In a buffer that has this block only; the last, short one is never split.
+            flags = self.flags | (_UNSPLIT if len(part) < self.blocksize else 0)
+            start = _HEADER.size + 4
+            sizes = len(part), len(part), start + len(data)
+            head = _HEADER.pack(self.version, self.inner_version, flags, self.typesize, *sizes)
+            try:
+                blosc.decompress(without_snappy(head + _WORD.pack(start) + bytes(data)), part)
+            except (RuntimeError, ValueError) as e:
+                message = f"codec 'blosc': decode: block {number}: {e}"
+                raise ChunkError(message, codec="blosc") from e
+        return out
 
 
 def needed_blocks(shape: tuple[int, ...], itemsize: int, region: Region, frame: Frame) -> list[int]:
@@ -286,51 +321,6 @@ def needed_blocks(shape: tuple[int, ...], itemsize: int, region: Region, frame: 
     np.add.at(marks, last + 1, -1)
     found: list[int] = np.flatnonzero(np.cumsum(marks)[:-1]).tolist()
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class FrameBlocks:
-    """Some blocks of a chunk, as they are stored."""
-
-    frame: Frame
-    stored: list[tuple[int, Buffer]]
-
-    def decompress(self) -> npt.NDArray[np.uint8]:
-        """Return the chunk's bytes; those of other blocks are undefined."""
-        out = np.empty(self.frame.nbytes, np.uint8)
-        for number, data in self.stored:
-            start = number * self.frame.blocksize
-            _decompress_block(self.frame, number, data, out[start : start + self.frame.blocksize])
-        return out
-
-
-def read_blocks(
-    key: str, shape: tuple[int, ...], itemsize: int, region: Region, size: int
-) -> Requests[Decompress | Buffer | None]:
-    """Fetch the blocks that a region of a chunk needs, and return what decompresses them.
-
-    None is returned if the chunk is missing, and all stored bytes if most of them are needed or the
-    value was replaced while it was read.
-    """
-    [head] = yield [(key, Range(0, FIRST))]
-    if head is None:
-        return None
-    frame = Frame.parse(head, size)
-    if len(head) == frame.stored:
-        return head
-    wanted = needed_blocks(shape, itemsize, region, frame)
-    if len(wanted) <= MAX_SHARE * frame.blocks:
-        ranges = yield from _ranges(key, head, frame, wanted)
-        *answers, again = yield [*((key, part) for part in ranges), (key, Range(0, FIRST))]
-        if again == head:
-            stored = []
-            for number, part, data in zip(wanted, ranges, answers, strict=True):
-                if data is None or len(data) != part.length:
-                    raise ChunkError(f"the value ends within block {number}", codec="blosc")
-                stored.append((number, data))
-            return FrameBlocks(frame, stored).decompress
-    [data] = yield [(key, None)]
-    return data
 
 
 def _ranges(key: str, head: Buffer, frame: Frame, wanted: list[int]) -> Requests[list[Range]]:
@@ -352,16 +342,6 @@ def _ranges(key: str, head: Buffer, frame: Frame, wanted: list[int]) -> Requests
     return [Range(int(starts[n]), int(ends[n] - starts[n])) for n in wanted]
 
 
-def _decompress_block(frame: Frame, number: int, data: Buffer, out: npt.NDArray[np.uint8]) -> None:
-    if frame.flags & _STORED:
-        out[:] = np.frombuffer(data, np.uint8)
-        return
-    try:
-        blosc.decompress(without_snappy(frame.single_block(number, data)), out)
-    except (RuntimeError, ValueError) as e:
-        raise ChunkError(f"codec 'blosc': decode: block {number}: {e}", codec="blosc") from e
-
-
 # Buffers with snappy
 
 
@@ -369,11 +349,11 @@ def without_snappy(buffer: Buffer) -> Buffer:
     """Return a buffer that numcodecs can read: the same one, unless snappy compressed it."""
     if len(buffer) < _HEADER.size or buffer[2] & 0xE0 != _SNAPPY:
         return buffer
-    head = _HEADER.unpack_from(buffer)
-    version, inner, flags, typesize, nbytes, blocksize, stored = head
+    version, inner, flags, *rest = _HEADER.unpack_from(buffer)
+    typesize, nbytes, blocksize, stored = rest
     flags = flags & 0x1F | _LZ4
     if flags & _STORED:
-        return _HEADER.pack(version, inner, flags, *head[3:]) + bytes(buffer[_HEADER.size :])
+        return _HEADER.pack(version, inner, flags, *rest) + bytes(buffer[_HEADER.size :])
     count = -(-nbytes // blocksize) if blocksize else 0
     if not 0 < blocksize <= nbytes or _HEADER.size + 4 * count > min(stored, len(buffer)):
         raise ValueError("the Blosc header has impossible sizes of blocks")

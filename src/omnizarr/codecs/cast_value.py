@@ -13,13 +13,14 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.codecs.codec import ArrayArrayCodec, Kind, Spec
+from omnizarr import registry
+from omnizarr.codecs.codec import ArrayArrayCodec, Kind, Spec, raise_problems
 from omnizarr.concurrency.cache import cached
 from omnizarr.data_types import bind as bind_type
 from omnizarr.data_types import describe
-from omnizarr.data_types.data_type import DataType
+from omnizarr.data_types.data_type import DataType, Scalar
 from omnizarr.data_types.numeric import SMALL_FLOATS, SMALL_INTEGERS
-from omnizarr.errors import InvalidMetadata, Problem
+from omnizarr.errors import InvalidMetadata
 from omnizarr.model import Named
 from omnizarr.model.fields import Fields, named
 from omnizarr.model.node import check_members, invalid
@@ -57,34 +58,27 @@ class Reals:
         return not self.digits
 
 
-def reals(data_type: DataType) -> Reals | None:
-    """Return the numbers that a type can hold, or None if its items are not real numbers."""
-    if data_type.variable:
-        return None
-    return _reals(data_type.named.name, data_type.dtype.newbyteorder("="))
+def reals(data_type: DataType, codec: str) -> Reals:
+    """Return the numbers that a type can hold; raise if its items are not real numbers."""
+    name = data_type.named.name
+    found = None if data_type.variable else _reals(name, data_type.dtype.newbyteorder("="))
+    if found is None:
+        raise InvalidMetadata(f"codec {codec!r} takes integers and floats, not {name!r}")
+    return found
 
 
 @cached(64)
 def _reals(name: str, dtype: np.dtype[Any]) -> Reals | None:
-    if name in SMALL_INTEGERS:
-        bits, signed = SMALL_INTEGERS[name], name.startswith("int")
+    if dtype.kind in "iu" or name in SMALL_INTEGERS:
+        bits, signed = SMALL_INTEGERS.get(name, 8 * dtype.itemsize), name.startswith("int")
         low = -(1 << (bits - 1)) if signed else 0
-        work = np.dtype("i1" if signed else "u1")
+        work = np.dtype(f"{'i' if signed else 'u'}{dtype.itemsize}")
         return Reals(name, dtype, work, low, low + (1 << bits) - 1)
-    if name in SMALL_FLOATS:
-        import ml_dtypes  # noqa: PLC0415 - optional package
-
-        limits_of: Any = ml_dtypes.finfo
-        return _floats(name, dtype, np.dtype("f8"), limits_of(dtype))
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        return Reals(name, dtype, dtype, int(limits.min), int(limits.max))
-    return _floats(name, dtype, dtype, np.finfo(dtype)) if dtype.kind == "f" else None
-
-
-def _floats(name: str, dtype: np.dtype[Any], work: np.dtype[Any], limits: Any) -> Reals:
+    if dtype.kind != "f" and name not in SMALL_FLOATS:
+        return None
+    work = np.dtype("f8") if name in SMALL_FLOATS else dtype
+    limits: Any = registry.load("ml_dtypes").finfo(dtype) if work != dtype else np.finfo(dtype)
     nan, infinity = np.array([np.nan, np.inf]).astype(dtype).astype("f8")
-    least = int(np.frexp(float(limits.smallest_subnormal))[1]) - 1
     return Reals(
         name,
         dtype,
@@ -92,7 +86,7 @@ def _floats(name: str, dtype: np.dtype[Any], work: np.dtype[Any], limits: Any) -
         float(limits.min),
         float(limits.max),
         digits=int(limits.nmant) + 1,
-        least=least,
+        least=int(np.frexp(float(limits.smallest_subnormal))[1]) - 1,
         nan=bool(np.isnan(nan)),
         infinite=bool(np.isinf(infinity)),
     )
@@ -149,8 +143,7 @@ def _integers(
     if target.dtype != target.work:
         span = target.high - target.low + 1
         wrapped = ((wrapped & (span - 1)) ^ -target.low) + target.low
-    out: npt.NDArray[Any] = np.asarray(wrapped, target.work).astype(target.dtype)
-    return out
+    return np.asarray(wrapped, target.work).astype(target.dtype)
 
 
 def _whole(
@@ -321,15 +314,12 @@ class CastValue(ArrayArrayCodec):
     def bind(cls, stated: Named) -> CastValue:
         members = ("rounding", "out_of_range", "scalar_map")
         check_members(stated, "codec", required=("data_type",), optional=members)
-        problems: list[Problem] = []
-        fields = Fields("", stated.configuration, problems)
+        fields = Fields("", stated.configuration, [])
         data_type = named(fields, "data_type", fields.get("data_type"))
         for member in stated.configuration.keys() & {"out_of_range", "scalar_map"}:
             if fields.get(member) is None:
                 fields.error(member, "expected a value; leave it out instead of null")
-        if problems:
-            placed = [Problem("", f"configuration.{p.field}", p.message) for p in problems]
-            raise InvalidMetadata.of(placed, f"codec {cls.name!r}")
+        raise_problems(fields, cls.name)
         return cls(**{**stated.configuration, "data_type": data_type})
 
     def _pairs(self, given: Any) -> dict[str, Pairs]:
@@ -349,24 +339,18 @@ class CastValue(ArrayArrayCodec):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the codec as metadata state it, without defaults."""
-        target = self.data_type
-        plain: Any = target.name
-        if target.configuration:
-            plain = {"name": target.name, "configuration": dict(target.configuration)}
-        stated: dict[str, Any] = {"data_type": plain}
-        if self.rounding != "nearest-even":
-            stated["rounding"] = self.rounding
-        if self.out_of_range is not None:
-            stated["out_of_range"] = self.out_of_range
-        if self.scalar_map is not None:
-            maps = self.scalar_map.items()
-            stated["scalar_map"] = {k: [list(pair) for pair in pairs] for k, pairs in maps}
-        return {"name": self.name, "configuration": stated}
+        whole = super(CastValue, self).to_dict()  # a bare super() fails in a class with slots
+        stated = whole["configuration"]
+        if not self.data_type.configuration:
+            stated["data_type"] = self.data_type.name
+        if self.rounding == "nearest-even":
+            del stated["rounding"]
+        return whole
 
     def for_spec(self, spec: Spec) -> Casts:
         """Return the codec bound to arrays of one type."""
         source, target = spec.data_type, bind_type(self.data_type)
-        of, to = (self._reals(data_type) for data_type in (source, target))
+        of, to = (reals(data_type, self.name) for data_type in (source, target))
         if self.out_of_range == "wrap" and not to.integer:
             message = f"wrap needs a data_type of integers, not {to.name!r}"
             raise invalid("codec", self.name, "out_of_range", message)
@@ -375,14 +359,6 @@ class CastValue(ArrayArrayCodec):
         back = self._map("decode", maps.get("decode", ()), (target, to), (source, of))
         rules = self.rounding, self.out_of_range
         return Casts(Cast(of, to, there, *rules), Cast(to, of, back, *rules), target)
-
-    def _reals(self, data_type: DataType) -> Reals:
-        found = reals(data_type)
-        if found is None:
-            raise InvalidMetadata(
-                f"codec {self.name!r} casts integers and floats, not {data_type.named.name!r}"
-            )
-        return found
 
     def _map(
         self, direction: str, pairs: Pairs, of: tuple[DataType, Reals], to: tuple[DataType, Reals]
@@ -394,24 +370,18 @@ class CastValue(ArrayArrayCodec):
         for place, (data_type, numbers) in enumerate((of, to)):
             column = np.empty(len(pairs), numbers.dtype)
             for i, pair in enumerate(pairs):
-                where = f"scalar_map.{direction}[{i}][{place}]"
-                column[i] = self._scalar(where, pair[place], data_type)
+                where, json = f"scalar_map.{direction}[{i}][{place}]", pair[place]
+                if isinstance(json, np.generic):
+                    json = json.item()
+                if isinstance(json, float):
+                    names = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+                    json = names.get(str(json), json)
+                # The specification's own example has a plus that fill values do not.
+                json = "Infinity" if json == "+Infinity" else json
+                column[i] = scalar_member(self.name, where, json, data_type)[()]
             columns.append(column)
         keys, first = np.unique(columns[0].astype(of[1].work), return_index=True)
         return keys, columns[1][first]
-
-    def _scalar(self, where: str, json: Any, data_type: DataType) -> Any:
-        if isinstance(json, np.generic):
-            json = json.item()
-        if isinstance(json, float):
-            json = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(str(json), json)
-        # The specification's own example has a plus that fill values do not.
-        json = "Infinity" if json == "+Infinity" else json
-        try:
-            return data_type.scalar(data_type.decode(json, "v3"))[()]
-        except InvalidMetadata as e:
-            message = str(e).replace("fill_value of", "of type", 1)
-            raise invalid("codec", self.name, where, message) from None
 
     # A pipeline replaces this object by `for_spec`; these complete the protocol.
 
@@ -423,6 +393,15 @@ class CastValue(ArrayArrayCodec):
 
     def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
         return self.for_spec(spec).decode(array, spec)
+
+
+def scalar_member(codec: str, member: str, json: Any, data_type: DataType) -> Scalar:
+    """Return a member of a configuration that is spelled like a fill value."""
+    try:
+        return data_type.scalar(data_type.decode(json, "v3"))
+    except InvalidMetadata as e:
+        message = str(e).replace("fill_value of", "of type", 1)
+        raise invalid("codec", codec, member, message) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,7 +468,8 @@ class Casts:
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
         back = self.back(self.there(spec.fill))
-        if not _same(back, spec.fill.astype(back.dtype)):
+        fill = spec.fill.astype(back.dtype)
+        if back != fill and not (back != back and fill != fill):  # both are NaN
             raise ValueError(
                 f"the fill value {spec.fill[()]!r} comes back as {back[()]!r} from"
                 f" {self.target.named.name}; choose another, or map it with scalar_map"
@@ -498,8 +478,3 @@ class Casts:
 
     def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
         return self.back(array).astype(spec.data_type.dtype, copy=False)
-
-
-def _same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    """Return True if two numbers are equal, or both NaN."""
-    return bool((one == other) | ((one != one) & (other != other)))

@@ -2,10 +2,10 @@
 
 libdeflate (package deflate) does the work of gzip and zlib if the size is known. It reads one
 member only, so the trailer is compared too; several members or a wrong end are left to zlib, which
-reports them. Without the package zlib does everything, in about twice the time.
+reports them.
 
 The package zstandard compresses, and decompresses small chunks, with one context per thread: chunks
-of 64 KiB are compressed in half the time. numcodecs does the rest, and all without zstandard.
+of 64 KiB are compressed in half the time. numcodecs decompresses the others.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import bz2
 import lzma
 import threading
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar
 
+import deflate
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
+import zstandard
 from numcodecs import lz4, zstd
 
 from omnizarr.codecs.codec import (
@@ -29,12 +30,9 @@ from omnizarr.codecs.codec import (
     as_bytes_array,
     bounded,
     check_memory,
-    import_optional,
     limit_of,
 )
 
-deflate = import_optional("deflate")
-zstandard = import_optional("zstandard")
 _EXTRA = 2**20  # bytes of memory that libdeflate needs besides
 _GZIP = 31  # zlib's window for gzip
 SMALL = 2**18  # up to this many bytes a new context of numcodecs costs more than a copy
@@ -51,14 +49,12 @@ class _Deflate(BytesBytesCodec):
 
     def encode(self, data: Buffer) -> Buffer:
         level = 6 if self.level < 0 else self.level
-        if deflate is None:
-            return _compress(data, level, self.window)
         check_memory(len(data) + _EXTRA)
         is_gzip = self.window == _GZIP
         return bytes((deflate.gzip_compress if is_gzip else deflate.zlib_compress)(data, level))
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
-        if deflate is not None and size and len(data) > self.least:
+        if size and len(data) > self.least:
             check_memory(size + _EXTRA)
             is_gzip = self.window == _GZIP
             try:
@@ -143,11 +139,6 @@ class Zlib(_Deflate):
 
     def __post_init__(self) -> None:
         self.check_integer("level", -1, 9)
-
-
-def _compress(data: Buffer, level: int, window: int) -> bytes:
-    compressor = zlib.compressobj(level, zlib.DEFLATED, window)
-    return compressor.compress(data) + compressor.flush()
 
 
 def _decompress(data: Buffer, limit: int, window: int) -> bytes:
@@ -285,7 +276,7 @@ class _Contexts(threading.local):
 
     def __init__(self) -> None:
         self.found: dict[Zstd, Any] = {}
-        self.decompressor: Any = None if zstandard is None else zstandard.ZstdDecompressor()
+        self.decompressor = zstandard.ZstdDecompressor()
 
 
 _contexts = _Contexts()
@@ -318,8 +309,6 @@ class Zstd(BytesBytesCodec):
         self.check("checksum", isinstance(self.checksum, bool), "true or false")
 
     def encode(self, data: Buffer) -> Buffer:
-        if zstandard is None:
-            return bytes(zstd.compress(as_bytes_array(data), self.level, self.checksum))
         context = _contexts.found.get(self)
         if context is None:
             context = zstandard.ZstdCompressor(level=self.level, write_checksum=self.checksum)
@@ -330,7 +319,7 @@ class Zstd(BytesBytesCodec):
         stated = content_size(data)
         if stated is not None and stated != len(out):
             raise ValueError(f"the frame says {stated} bytes, expected {len(out)}")
-        if zstandard is not None and stated is not None and stated <= SMALL:
+        if stated is not None and stated <= SMALL:
             try:
                 found = _contexts.decompressor.decompress(data, allow_extra_data=False)
             except zstandard.ZstdError:
@@ -372,37 +361,6 @@ def content_size(data: Buffer) -> int | None:
 
 # CRC-32C (RFC 3720)
 
-_POLYNOMIAL = 0x82F63B78  # with its bits reversed
-
-
-@cache
-def _table() -> tuple[int, ...]:
-    out = []
-    for number in range(256):
-        for _ in range(8):
-            number = number >> 1 ^ (_POLYNOMIAL if number & 1 else 0)
-        out.append(number)
-    return tuple(out)
-
-
-def in_python(data: bytes) -> int:
-    """Return the CRC-32C, computed byte by byte at some 10 MB/s."""
-    table, value = _table(), 0xFFFFFFFF
-    for byte in data:
-        value = value >> 8 ^ table[(value ^ byte) & 255]
-    return value ^ 0xFFFFFFFF
-
-
-def implementations() -> dict[str, Callable[[bytes], int]]:
-    """Return the implementations that are installed, the quickest first."""
-    names = {"google_crc32c": "value", "crc32c": "crc32c"}
-    found = {package: import_optional(package) for package in names}
-    quick = {p: getattr(found[p], name) for p, name in names.items() if found[p] is not None}
-    return {**quick, "python": in_python}
-
-
-_value = next(iter(implementations().values()))
-
 
 @dataclass(frozen=True, slots=True)
 class Crc32c(BytesBytesCodec):
@@ -435,4 +393,4 @@ class Crc32c(BytesBytesCodec):
 
 
 def _checksum(data: bytes) -> bytes:
-    return int(_value(data)).to_bytes(4, "little")
+    return int(google_crc32c.value(data)).to_bytes(4, "little")

@@ -16,15 +16,21 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import registry
-from omnizarr.codecs.codec import Buffer, Codec, Kind, Spec, as_bytes_array, limit_of
+from omnizarr.codecs.codec import (
+    BoundSerializer,
+    Buffer,
+    Codec,
+    Kind,
+    Spec,
+    as_bytes_array,
+    limit_of,
+)
 from omnizarr.data_types import as_type, describe
 from omnizarr.data_types import bind as bind_type
 from omnizarr.data_types.data_type import DataType, Scalar
 from omnizarr.errors import InvalidMetadata, MissingModule, UnknownExtension
 from omnizarr.model import Named
 from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, CHECKSUMS, IMAGECODECS, PREFIX
-
-_PACKAGES = {"msgpack2": "msgpack", "crc32c": "crc32c"}
 
 _REFUSED = ("pickle", "json", "msgpack")
 
@@ -43,10 +49,10 @@ def bind(named: Named) -> Codec:
         config = {**named.configuration, "id": id_}
         codec = numcodecs.get_codec(config)
     except numcodecs.errors.UnknownCodecError:
-        if id_ in _PACKAGES:
+        package = {"msgpack2": "msgpack", "crc32c": "crc32c"}.get(id_)
+        if package is not None:
             raise MissingModule(
-                f"codec {named.name!r} needs the package {_PACKAGES[id_]};"
-                f" pip install {_PACKAGES[id_]}"
+                f"codec {named.name!r} needs the package {package}; pip install {package}"
             ) from None
         raise UnknownExtension(
             f"unknown codec {id_!r}; numcodecs has none of that id, and no installed package"
@@ -110,8 +116,7 @@ class NumcodecsArray:
     @property
     def lossy(self) -> bool:
         if self.codec.codec_id == "astype":
-            kept = np.can_cast(self.codec.decode_dtype, self.codec.encode_dtype, "safe")
-            return not kept
+            return not np.can_cast(self.codec.decode_dtype, self.codec.encode_dtype, "safe")
         return self.codec.codec_id in ("bitround", "quantize", "fixedscaleoffset")
 
     def resolve(self, spec: Spec) -> Spec:
@@ -127,18 +132,19 @@ class NumcodecsArray:
             dtype = np.dtype("u1")
         else:
             shape = spec.shape
-            stated = getattr(self.codec, "encode_dtype", None)
-            stated = getattr(self.codec, "astype", None) if stated is None else stated
-            dtype = spec.data_type.dtype if stated is None else np.dtype(stated)
+            dtype = self._stated("encode_dtype", "astype") or spec.data_type.dtype
         data_type = bind_type(describe(dtype))
         return Spec(shape, data_type, _fill(spec, data_type))
 
     @property
     def _taken(self) -> np.dtype[Any] | None:
         """The type as which numcodecs sees its input; None if the filter states none."""
-        stated = getattr(self.codec, "decode_dtype", None)
-        stated = getattr(self.codec, "dtype", None) if stated is None else stated
-        return None if stated is None else np.dtype(stated)
+        return self._stated("decode_dtype", "dtype")
+
+    def _stated(self, *members: str) -> np.dtype[Any] | None:
+        """Return the type that the first of some members states."""
+        stated = (getattr(self.codec, member, None) for member in members)
+        return next((np.dtype(found) for found in stated if found is not None), None)
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
         after = self.resolve(spec)
@@ -176,16 +182,11 @@ def _fill(spec: Spec, data_type: DataType) -> Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class NumcodecsSerializer:
+class NumcodecsSerializer(BoundSerializer):
     """An object codec, or a compressor of whole arrays."""
 
     name: str
     codec: Any
-
-    kind: ClassVar[Kind] = "array->bytes"
-
-    def encoded_size(self, spec: Spec) -> int | None:
-        return None
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         items = array.astype(object) if spec.data_type.variable else array

@@ -93,13 +93,19 @@ def bind_pipeline(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") 
         if serializer is not None and codec.kind == "array->bytes" and hasattr(codec, "on_bytes"):
             codec = codec.on_bytes(current)  # as some writers list the formats of images
         _check_order(codec, serializer is not None, named, where)
-        if codec.kind == "array->array":
-            filter_ = cast(ArrayArray, _fitted(codec, current, named, where))
-            before.append((filter_, current))
-            current = _resolved(filter_, current, named, where)
-        elif codec.kind == "array->bytes":
-            serializer = cast(ArrayBytes, _fitted(codec, current, named, where))
-            size = serializer.encoded_size(current)
+        if codec.kind != "bytes->bytes":
+            try:
+                if hasattr(codec, "for_spec"):
+                    codec = codec.for_spec(current)
+                if codec.kind == "array->array":
+                    filter_ = cast(ArrayArray, codec)
+                    before.append((filter_, current))
+                    current = filter_.resolve(current)
+            except InvalidMetadata as e:
+                raise _within_codec(e, named, where) from None
+            if codec.kind == "array->bytes":
+                serializer = cast(ArrayBytes, codec)
+                size = serializer.encoded_size(current)
         else:
             if not after and hasattr(codec, "for_items"):
                 itemsize = 1 if current.data_type.variable else current.data_type.dtype.itemsize
@@ -131,11 +137,10 @@ def bind_codec(named: Named, where: str) -> Codec:
         >>> oz.codecs.bind_codec(a.codecs[1], "codecs[1]").level
         0
     """
-    target = registry.find("codec", named.name)
+    target, where = registry.find("codec", named.name), named.where or where
     if target is None and named.name.startswith(PREFIX):
         target = registry.lookup("codec", f"{PREFIX}*")
-    where = named.where or where
-    if target is None:
+    elif target is None:
         target = registry.lookup("codec", named.name, where)
     try:
         bind = getattr(target, "bind", None) or partial(bind_dataclass, target)
@@ -157,25 +162,6 @@ def _within_codec(error: InvalidMetadata, named: Named, where: str) -> InvalidMe
         Problem(p.key, f"{where}.{p.field}" if p.field else where, p.message) for p in inner
     ]
     return InvalidMetadata.of(problems, f"codec {named.stated or named.name!r}")
-
-
-def _fitted(codec: Codec, spec: Spec, named: Named, where: str) -> Codec:
-    """Return the codec bound to one shape and type, if it can be."""
-    fit = getattr(codec, "for_spec", None)
-    if fit is None:
-        return codec
-    try:
-        return cast(Codec, fit(spec))
-    except InvalidMetadata as e:
-        raise _within_codec(e, named, where) from None
-
-
-def _resolved(codec: ArrayArray, spec: Spec, named: Named, where: str) -> Spec:
-    """Return the shape and type of arrays after a codec."""
-    try:
-        return codec.resolve(spec)
-    except InvalidMetadata as e:
-        raise _within_codec(e, named, where) from None
 
 
 def _check_order(codec: Codec, is_bytes: bool, named: Named, where: str) -> None:
@@ -223,23 +209,36 @@ class CodecPipeline:
     reads_blocks: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reshapes", _reshapes(self))
-        object.__setattr__(self, "axes", _axes(self))
-        axes = (
-            self.axes if hasattr(self.array_bytes, "read_part") and _only_transposes(self) else None
-        )
-        fills = bool(self.bytes_bytes) and hasattr(self.bytes_bytes[0][0], "decode_into")
-        fills = fills and bool(self.bytes_bytes[0][1])
+        filters = [codec for codec, _ in self.array_array]
+        after = [*(spec for _, spec in self.array_array[1:]), self.inner]
+        reshapes, axes = False, tuple(range(len(self.spec.shape)))
+        for (codec, before), then in zip(self.array_array, after, strict=False):
+            if isinstance(codec, Transpose):
+                axes = tuple(axes[i] for i in codec.axes(len(axes))) if not reshapes else axes
+            else:
+                reshapes = reshapes or before.shape != then.shape
+        if reshapes:
+            axes = tuple(range(len(self.spec.shape)))
+        transposed = all(isinstance(codec, Transpose) for codec in filters)
+        first, size = self.bytes_bytes[0] if self.bytes_bytes else (None, None)
+        fills = bool(size) and hasattr(first, "decode_into")
         plain = getattr(self.array_bytes, "plain", None)
-        as_is = not self.array_array and plain is not None and plain(self.inner)
-        object.__setattr__(self, "sharded", None if axes is None else (self.array_bytes, axes))
-        object.__setattr__(self, "fills_buffer", fills)
-        object.__setattr__(self, "fills_chunk", fills and as_is)
-        given = (*(c for c, _ in self.array_array), self.array_bytes)
-        reuse = all(map(borrows, (*given, *(c for c, _ in self.bytes_bytes[:1]))))
-        object.__setattr__(self, "can_reuse_buffers", reuse)
-        object.__setattr__(self, "plain_size", self.inner.nbytes if as_is else -1)
-        object.__setattr__(self, "reads_blocks", _reads_blocks(self))
+        is_plain = plain is not None and plain(self.inner)
+        in_parts = hasattr(self.array_bytes, "read_part") and transposed and first is None
+        least = getattr(first, "min_size_of_block_reads", None)
+        large = least is not None and (self.inner.nbytes or 0) >= least
+        given = (*filters, self.array_bytes, *(c for c, _ in self.bytes_bytes[:1]))
+        for name, value in {
+            "reshapes": reshapes,
+            "axes": axes,
+            "sharded": (self.array_bytes, axes) if in_parts else None,
+            "fills_buffer": fills,
+            "fills_chunk": fills and is_plain and not filters,
+            "can_reuse_buffers": all(map(borrows, given)),
+            "plain_size": self.inner.nbytes if is_plain and not filters else -1,
+            "reads_blocks": len(self.bytes_bytes) == 1 and transposed and large and is_plain,
+        }.items():
+            object.__setattr__(self, name, value)
 
     def encode(self, chunk: npt.NDArray[Any]) -> Buffer:
         """Return the bytes to store for a chunk."""
@@ -299,8 +298,8 @@ class CodecPipeline:
     @property
     def lossy(self) -> list[str]:
         """The names of codecs that declare to lose something, also of those inside shards."""
-        after = (codec for codec, _ in self.bytes_bytes)
-        codecs = (*(codec for codec, _ in self.array_array), self.array_bytes, *after)
+        steps = (*self.array_array, (self.array_bytes, None), *self.bytes_bytes)
+        codecs = [codec for codec, _ in steps]
         inner = getattr(self.array_bytes, "inner", None)
         found = [str(getattr(c, "name", type(c).__name__)) for c in codecs if is_lossy(c)]
         return found + (inner.lossy if isinstance(inner, CodecPipeline) else [])
@@ -359,8 +358,7 @@ class CodecPipeline:
         """
         if self.reshapes:
             return tuple(slice(0, n) for n in self.spec.shape)
-        pairs = sorted(zip(self.axes, box, strict=True), key=lambda pair: pair[0])
-        return tuple(part for _, part in pairs)
+        return tuple(box[self.axes.index(axis)] for axis in range(len(box)))
 
     def decode_into(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> None:
         """Fill `out` with part of the chunk of stored bytes."""
@@ -395,8 +393,7 @@ class CodecPipeline:
             with codec_context(shard, "encode"):
                 return cast("Buffer | None", shard.update(old, self.inner, *turned))
         if old is None:
-            chunk = np.empty(self.spec.shape, self.spec.data_type.dtype)
-            chunk[...] = self.spec.fill
+            chunk = np.full(self.spec.shape, self.spec.fill, self.spec.data_type.dtype)
         else:
             chunk = np.array(self.decode(old))  # which may be the store's or a codec's own
         chunk[region] = value
@@ -420,46 +417,6 @@ def _typed(codec: ArrayArray, array: npt.NDArray[Any], spec: Spec) -> npt.NDArra
     if array.dtype == dtype or isinstance(codec, Transpose):
         return array
     return as_type(array, dtype)
-
-
-def _reshapes(pipeline: CodecPipeline) -> bool:
-    """Return True if a codec other than transpose gives the chunk another shape."""
-    after = [*(spec for _, spec in pipeline.array_array[1:]), pipeline.inner]
-    return any(
-        not isinstance(codec, Transpose) and before.shape != then.shape
-        for (codec, before), then in zip(pipeline.array_array, after, strict=False)
-    )
-
-
-def _axes(pipeline: CodecPipeline) -> tuple[int, ...]:
-    """Return the axes of the chunk in the order of its array→bytes codec."""
-    axes = tuple(range(len(pipeline.spec.shape)))
-    if pipeline.reshapes:
-        return axes
-    for codec, spec in pipeline.array_array:
-        if isinstance(codec, Transpose):
-            axes = tuple(axes[i] for i in codec.axes(len(spec.shape)))
-    return axes
-
-
-def _reads_blocks(pipeline: CodecPipeline) -> bool:
-    """Return True if chunks are large, and nothing but Blosc makes their stored bytes."""
-    plain = getattr(pipeline.array_bytes, "plain", None)
-    if len(pipeline.bytes_bytes) != 1 or plain is None:
-        return False
-    transposed = all(isinstance(codec, Transpose) for codec, _ in pipeline.array_array)
-    least = getattr(pipeline.bytes_bytes[0][0], "min_size_of_block_reads", None)
-    large = least is not None and (pipeline.inner.nbytes or 0) >= least
-    return transposed and large and bool(plain(pipeline.inner))
-
-
-def _only_transposes(pipeline: CodecPipeline) -> bool:
-    """Return True if the array→bytes codec can work on parts of the stored value.
-
-    There must be nothing but transposes before it, and nothing after it.
-    """
-    transposed = all(isinstance(codec, Transpose) for codec, _ in pipeline.array_array)
-    return transposed and not pipeline.bytes_bytes
 
 
 # Requests
@@ -530,9 +487,7 @@ def within_range(requests: Requests[T], outer: Range) -> Requests[T]:
 
 
 class _Record(threading.local):
-    """Of each thread: the list for boxes without data, or None while nobody wants it."""
-
-    boxes: list[Region] | None = None
+    boxes: list[Region] | None = None  # without data; None while nobody wants to know
 
 
 _record = _Record()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.codecs.cast_value import Reals, cast, reals
+from omnizarr.codecs.cast_value import Reals, cast, reals, scalar_member
 from omnizarr.codecs.codec import ArrayArrayCodec, Spec
 from omnizarr.errors import InvalidMetadata
 from omnizarr.model.node import invalid
@@ -43,16 +44,15 @@ class ScaleOffset(ArrayArrayCodec):
         for member in ("offset", "scale"):
             value = getattr(self, member)
             if isinstance(value, np.generic):
-                object.__setattr__(self, member, value.item())
-            good = isinstance(getattr(self, member), (int, float, str))
-            good = good and not isinstance(value, (bool, np.bool_))
+                value = value.item()
+                object.__setattr__(self, member, value)
+            good = isinstance(value, (int, float, str)) and not isinstance(value, bool)
             self.check(member, good, "a number, spelled like a fill value")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the codec as metadata state it, without members that change nothing."""
-        stated = {"offset": self.offset} if self.offset != 0 else {}
-        if self.scale != 1:
-            stated["scale"] = self.scale
+        members = ("offset", self.offset, 0), ("scale", self.scale, 1)
+        stated = {member: value for member, value, nothing in members if value != nothing}
         return {"name": self.name, "configuration": stated} if stated else {"name": self.name}
 
     def resolve(self, spec: Spec) -> Spec:
@@ -95,11 +95,7 @@ class ScaleOffset(ArrayArrayCodec):
 
     def _bound(self, spec: Spec) -> tuple[Reals, Any, Any]:
         """Return the numbers that the type can hold, and the offset and scale in that type."""
-        numbers = reals(spec.data_type)
-        if numbers is None:
-            raise InvalidMetadata(
-                f"codec {self.name!r} takes integers and floats, not {spec.data_type.named.name!r}"
-            )
+        numbers = reals(spec.data_type, self.name)
         offset, scale = (
             0 if member == "offset" and self.offset == 0 else self._number(member, spec, numbers)
             for member in ("offset", "scale")
@@ -112,11 +108,7 @@ class ScaleOffset(ArrayArrayCodec):
         json = getattr(self, member)
         if numbers.integer and isinstance(json, float) and json.is_integer():
             json = int(json)  # zarr-python reads and writes such numbers
-        try:
-            scalar = spec.data_type.scalar(spec.data_type.decode(json, "v3"))
-        except InvalidMetadata as e:
-            message = str(e).replace("fill_value of", "of type", 1)
-            raise invalid("codec", self.name, member, message) from None
+        scalar = scalar_member(self.name, member, json, spec.data_type)
         value = scalar.astype(numbers.work)[()].item()
         if not math.isfinite(value):
             message = f"expected a finite number of type {numbers.name}, got {json!r}"
@@ -124,13 +116,12 @@ class ScaleOffset(ArrayArrayCodec):
         return value
 
 
-def _ends(values: npt.NDArray[Any]) -> tuple[int, int]:
-    return (int(values.min()), int(values.max())) if values.size else (0, 0)
-
-
-def _check(low: int, high: int, numbers: Reals, what: str) -> None:
-    """Raise unless all numbers between two exact results fit the type."""
-    for value in (low, high):
+def _check(
+    values: npt.NDArray[Any], change: Callable[[int], int], numbers: Reals, what: str
+) -> None:
+    """Raise unless the exact results of all numbers fit the type."""
+    ends = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    for value in map(change, ends):
         if not numbers.low <= value <= numbers.high:
             raise ValueError(
                 f"{what} gives {value}, outside of {numbers.name},"
@@ -141,9 +132,8 @@ def _check(low: int, high: int, numbers: Reals, what: str) -> None:
 def _minus(values: npt.NDArray[Any], offset: int, numbers: Reals) -> npt.NDArray[Any]:
     if not offset or not values.size:
         return values
-    low, high = _ends(values)
     what = f"subtracting the offset {offset}" if offset > 0 else f"adding the offset {-offset}"
-    _check(low - offset, high - offset, numbers, what)
+    _check(values, lambda end: end - offset, numbers, what)
     number = np.array(abs(offset)).astype(numbers.work)  # -low of a type wraps, rightly
     return np.asarray(values - number if offset > 0 else values + number)
 
@@ -151,8 +141,7 @@ def _minus(values: npt.NDArray[Any], offset: int, numbers: Reals) -> npt.NDArray
 def _times(values: npt.NDArray[Any], scale: int, numbers: Reals) -> npt.NDArray[Any]:
     if scale == 1:
         return values
-    low, high = (end * scale for end in _ends(values))
-    _check(low, high, numbers, f"multiplying by the scale {scale}")
+    _check(values, lambda end: end * scale, numbers, f"multiplying by the scale {scale}")
     return np.asarray(values * np.array(scale, numbers.work))
 
 
@@ -165,8 +154,7 @@ def _divided(values: npt.NDArray[Any], scale: int, numbers: Reals) -> npt.NDArra
     if uneven.any():
         first = values[uneven][0].item()
         raise ValueError(f"{first} is not a multiple of the scale {scale}")
-    low, high = (end // scale for end in _ends(values))
-    _check(low, high, numbers, f"dividing by the scale {scale}")
+    _check(values, lambda end: end // scale, numbers, f"dividing by the scale {scale}")
     return np.asarray(values // number)
 
 

@@ -286,13 +286,17 @@ class Shards(BoundSerializer):
         """The grid of inner chunks over the shard."""
         return Grid(tuple(map(RegularAxis, self.spec.shape, self.inner.spec.shape)))
 
+    @property
+    def whole(self) -> Region:
+        """The box of all elements."""
+        return tuple(slice(0, n, 1) for n in self.spec.shape)
+
     # Whole shards
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         keep_empty = config.get().write_empty_chunks
         found: dict[int, Buffer] = {}
-        whole = tuple(slice(0, n, 1) for n in self.spec.shape)
-        for number, (_, _, box) in enumerate(self.grid.intersect(whole)):
+        for number, (_, _, box) in enumerate(self.grid.intersect(self.whole)):
             part = _view(array, box)
             if keep_empty or not is_fill(part, self.spec.fill):
                 found[number] = self.inner.encode(part)
@@ -300,7 +304,7 @@ class Shards(BoundSerializer):
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         out = np.empty(spec.shape, spec.data_type.dtype)
-        self._decode_from(data, tuple(slice(0, n, 1) for n in spec.shape), out)
+        self._decode_from(data, self.whole, out)
         return out
 
     # Parts of shards

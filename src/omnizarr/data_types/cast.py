@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import date, timedelta
 from functools import partial
 from reprlib import repr as repr_of
-from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -43,8 +43,11 @@ def as_type(
     if times and not _has_lengths(array.dtype, dtype):
         raise WrongType(f"{array.dtype} as {dtype}: months and years have no fixed number of days")
     out = array.astype(dtype, casting=casting, copy=False)
-    if times:
-        _check_range(array, out)
+    if times and np.can_cast(array.dtype, dtype, "safe"):
+        good = _is_kept(array, out)
+        if not good.all():
+            first = array[~good].flat[0]
+            raise InvalidArgument(f"{first} is out of the range of {dtype}; use a coarser unit")
     if dtype.kind in "mM" and out.dtype != dtype:
         found, out = out, np.empty(out.shape, f"V{dtype.itemsize}").view(dtype)
         out[...] = found
@@ -54,21 +57,15 @@ def as_type(
 def _has_lengths(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
     """Return False for durations that NumPy would convert by the average length of a month."""
     units = {np.datetime_data(one)[0], np.datetime_data(other)[0]}
-    calendar = units & {"Y", "M"}
-    return one.kind == "M" or not calendar or units <= {"Y", "M", "generic"}
+    return one.kind == "M" or not units & {"Y", "M"} or units <= {"Y", "M", "generic"}
 
 
-def _check_range(times: Values, out: Values) -> None:
-    """Raise if NumPy wrapped times that a finer unit cannot express."""
+def _is_kept(times: Values, out: Values) -> Any:
+    """Return which times a conversion has kept; NumPy wraps those that a unit cannot express."""
     units = np.datetime_data(times.dtype), np.datetime_data(out.dtype)
-    if units[0] == units[1] or not np.can_cast(times.dtype, out.dtype, "safe"):
-        return
-    if "generic" in (units[0][0], units[1][0]):
-        return
-    wrapped = (out.astype(times.dtype) != times) & ~np.isnat(times)
-    if wrapped.any():
-        first = times[wrapped].flat[0]
-        raise InvalidArgument(f"{first} is out of the range of {out.dtype}; use a coarser unit")
+    if units[0] == units[1] or "generic" in (units[0][0], units[1][0]):
+        return np.True_
+    return (out.astype(times.dtype) == times) | np.isnat(times)
 
 
 def is_complex_pair(dtype: np.dtype[Any]) -> bool:
@@ -158,25 +155,24 @@ def as_array(value: Any, dtype: np.dtype[Any]) -> Values:
     found = np.asarray(value)
     # NumPy gives all items of a list one unit of time, and wraps those that it does not reach.
     times = kind in "mM" and found.dtype.kind in "mM" and isinstance(value, (list, tuple))
-    if times and not _has_arrays(value):
+    # Times in arrays would become numbers among objects.
+    if times and not _any_item(value, _is_array):
         return np.asarray(value, object)
     # NumPy makes floats of integers that no integer type has together, and text of mixed lists.
     changed = found.dtype.kind in "US" or (kind in "biu" and found.dtype.kind == "f")
-    return np.asarray(value, object) if changed or _has_masked(value) else found
+    changed = changed or _any_item(value, is_masked_array)  # of which NumPy makes numbers
+    return np.asarray(value, object) if changed else found
 
 
-def _has_arrays(value: Any) -> bool:
-    """Return True for lists with arrays, whose times would become numbers among objects."""
+def _any_item(value: Any, test: Callable[[Any], bool]) -> bool:
+    """Return True if a value, or an item of nested lists, passes a test."""
     if isinstance(value, (list, tuple)):
-        return any(map(_has_arrays, value))
+        return any(_any_item(item, test) for item in value)
+    return test(value)
+
+
+def _is_array(value: Any) -> bool:
     return hasattr(value, "dtype") and not isinstance(value, np.generic)
-
-
-def _has_masked(value: Any) -> bool:
-    """Return True for lists with masked elements, which NumPy makes numbers of."""
-    if isinstance(value, (list, tuple)):
-        return any(map(_has_masked, value))
-    return is_masked_array(value)
 
 
 def _has_tuples(value: Any) -> bool:
@@ -229,11 +225,8 @@ def cast(values: Values, dtype: np.dtype[Any], where: str = "", remedy: str = ""
         raise WrongType(f"{what} cannot be stored as {dtype}{where}: {e}") from None
 
 
-class _Refuse(Protocol):
-    def __call__(
-        self, good: Any, reason: str, error: type[InvalidArgument] = ...
-    ) -> InvalidArgument:
-        """Return the error for the first value that is not good."""
+# Takes which values are good, a reason and perhaps a class; returns the error for a bad one.
+_Refuse: TypeAlias = Callable[..., InvalidArgument]
 
 
 def _refusal(
@@ -410,10 +403,7 @@ def _times(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
             raise refuse(good, "it is not such a time", WrongType)
         return _from_time_objects(values.astype(object), dtype, refuse)
     out = as_type(values, dtype, "same_kind")  # months do not become days of an average month
-    units = np.datetime_data(values.dtype), np.datetime_data(dtype)
-    if units[0] == units[1] or "generic" in (units[0][0], units[1][0]):
-        return out
-    good = (out.astype(values.dtype) == values) | np.isnat(values)
+    good = _is_kept(values, out)
     if not good.all():
         raise refuse(good, "the unit of the type cannot express it")
     return out
@@ -436,23 +426,14 @@ def _from_time_objects(values: Values, dtype: np.dtype[Any], refuse: _Refuse) ->
         places.setdefault(item.dtype, []).append(place)
     out = np.empty(values.shape, dtype)
     for own, some in places.items():
-        times = np.array([found[i] for i in some], own)
-        out.flat[some] = _times(times, dtype, partial(_refuse_some, refuse, values.shape, some))
+
+        def refuse_some(good: Any, *why: Any, some: list[int] = some) -> InvalidArgument:
+            every = np.ones(values.shape, np.bool_)
+            every.flat[some] = good
+            return refuse(every, *why)
+
+        out.flat[some] = _times(np.array([found[i] for i in some], own), dtype, refuse_some)
     return out
-
-
-def _refuse_some(
-    refuse: _Refuse,
-    shape: tuple[int, ...],
-    places: list[int],
-    good: Any,
-    reason: str,
-    error: type[InvalidArgument] = InvalidArgument,
-) -> InvalidArgument:
-    """Return the error for the first of some values, at places in all of them, that is not good."""
-    every = np.ones(shape, np.bool_)
-    every.flat[places] = good
-    return refuse(every, reason, error)
 
 
 def _is_nat(item: Any) -> bool:

@@ -79,12 +79,8 @@ class DataType:
             return out
         if isinstance(value, str) and self.dtype.kind == "f":
             value = self.decode(value, "v3")  # as in "NaN"
-        if (
-            type(value) is int
-            and value == 0
-            and self.dtype.names
-            and not is_complex_pair(self.dtype)
-        ):
+        record = self.dtype.names and not is_complex_pair(self.dtype)
+        if record and type(value) is int and value == 0:
             return np.zeros((), self.dtype)  # of all fields, as zarr-python has it
         try:
             return convert(value, self.dtype, item=item).reshape(())

@@ -51,31 +51,36 @@ def bind_text(named: Named) -> DataType:
 
 def length_bytes(named: Named, multiple_of: int = 1) -> int:
     """Return the configured size of an item, checked."""
-    length = named.configuration["length_bytes"]
-    good = isinstance(length, int) and not isinstance(length, bool) and 0 <= length < 2**31
-    if not good or length % multiple_of:
+    length: Any = named.configuration["length_bytes"]
+    if type(length) is not int or not 0 <= length < 2**31 or length % multiple_of:
         message = f"expected a multiple of {multiple_of} below 2^31, got {length!r}"
         raise invalid("data type", named.name, "length_bytes", message)
-    return int(length)
+    return length
+
+
+def _is_zero(json: Any, dialect: Dialect) -> bool:
+    """Return True for the 0 that early writers stored for items of zero bytes."""
+    return old(dialect) and json == 0 and not isinstance(json, bool)
+
+
+def _encode_text(value: Scalar, dialect: Dialect) -> Any:
+    return str(value[()])
 
 
 def _string(named: Named) -> DataType:
     def decode(json: Any, dialect: Dialect) -> Any:
-        if old(dialect) and json == 0 and not isinstance(json, bool):
+        if _is_zero(json, dialect):
             return ""
         if not isinstance(json, str):
             raise wrong(named, "a string", json)
         return json
 
-    def encode(value: Scalar, dialect: Dialect) -> Any:
-        return str(value[()])
-
-    return DataType(named, np.dtype(np.dtypes.StringDType()), decode, encode, zero="")
+    return DataType(named, np.dtype(np.dtypes.StringDType()), decode, _encode_text, zero="")
 
 
 def _bytes(named: Named) -> DataType:
     def decode(json: Any, dialect: Dialect) -> Any:
-        if old(dialect) and json == 0 and not isinstance(json, bool):
+        if _is_zero(json, dialect):
             return b""
         if isinstance(json, str):
             return from_base64(json, named)
@@ -91,7 +96,7 @@ def _bytes(named: Named) -> DataType:
 
 def byte_list(json: list[Any], named: Named) -> bytes:
     """Return the bytes in a list of integers 0 to 255."""
-    if all(isinstance(b, int) and not isinstance(b, bool) and 0 <= b <= 255 for b in json):
+    if all(type(b) is int and 0 <= b <= 255 for b in json):
         return bytes(json)
     raise wrong(named, "integers from 0 to 255", json)
 
@@ -102,7 +107,7 @@ def _utf32(named: Named) -> DataType:
     dtype = in_order(named, np.dtype(f"U{characters}"))
 
     def decode(json: Any, dialect: Dialect) -> Any:
-        if old(dialect) and json == 0 and not isinstance(json, bool):
+        if _is_zero(json, dialect):
             return ""
         if not isinstance(json, str):
             raise wrong(named, "a string", json)
@@ -115,10 +120,7 @@ def _utf32(named: Named) -> DataType:
             raise wrong(named, f"a string of at most {characters} characters", json)
         return json
 
-    def encode(value: Scalar, dialect: Dialect) -> Any:
-        return str(value[()])
-
-    return DataType(named, dtype, decode, encode, zero="")
+    return DataType(named, dtype, decode, _encode_text, zero="")
 
 
 def _fixed_bytes(named: Named) -> DataType:
@@ -126,7 +128,7 @@ def _fixed_bytes(named: Named) -> DataType:
     length = length_bytes(named)
 
     def decode(json: Any, dialect: Dialect) -> Any:
-        if old(dialect) and json == 0 and not isinstance(json, bool):
+        if _is_zero(json, dialect):
             return b""
         if not isinstance(json, str):
             raise wrong(named, "a string", json)
@@ -173,7 +175,7 @@ def bind_raw(named: Named) -> DataType:
     dtype = np.dtype(f"V{size}")
 
     def decode(json: Any, dialect: Dialect) -> Any:
-        if old(dialect) and json == 0 and not isinstance(json, bool):
+        if _is_zero(json, dialect):
             data = bytes(size)
         elif isinstance(json, list):
             data = byte_list(json, named)

@@ -17,6 +17,7 @@ Dates and times are the registered extensions ``numpy.datetime64`` and ``numpy.t
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,14 +66,16 @@ def bind_numeric(named: Named) -> DataType:
     else:
         dtype = in_order(named, small_type(named.name))
         bits = {**SMALL_INTEGERS, **SMALL_FLOATS}[named.name]
-    codec = {"b": Boolean, "c": Complex}.get(dtype.kind)
-    if codec is None:
-        integer = dtype.kind in "iu" or named.name in SMALL_INTEGERS
-        codec = Integer if integer else Float
-    fill = codec(named, dtype)
-    zero: Any = False if dtype.kind == "b" else 0
-    if isinstance(fill, Float):
-        zero = np.array(0.0).astype(dtype)  # of a type without zero, its NaN
+    zero: Any = 0
+    fill: Boolean | Integer | Float | Complex
+    if dtype.kind == "b":
+        fill, zero = Boolean(named, dtype), False
+    elif dtype.kind == "c":
+        fill = Complex(named, dtype)
+    elif dtype.kind in "iu" or named.name in SMALL_INTEGERS:
+        fill = Integer(named, dtype)
+    else:
+        fill, zero = Float(named, dtype), np.array(0.0).astype(dtype)  # without a zero, its NaN
     components = 2 if dtype.kind == "c" else 1
     return DataType(named, dtype, fill.decode, fill.encode, zero, bits, components)
 
@@ -98,22 +101,12 @@ def _towards(value: float, exact: int) -> float:
     return math.nextafter(value, math.inf if exact > value else -math.inf) if few_bits else value
 
 
-class Fill:
-    """The spelling of the fill values of one numeric type."""
-
-    def __init__(self, named: Named, dtype: np.dtype[Any]) -> None:
-        self.named = named
-        self.dtype = dtype
-
-    def decode(self, json: Any, dialect: Dialect) -> Any:
-        raise NotImplementedError
-
-    def encode(self, value: Scalar, dialect: Dialect) -> Any:
-        raise NotImplementedError
-
-
-class Boolean(Fill):
+@dataclass(frozen=True)
+class Boolean:
     """``true`` or ``false``; early writers also wrote 0 and 1."""
+
+    named: Named
+    dtype: np.dtype[Any]
 
     def decode(self, json: Any, dialect: Dialect) -> Any:
         if isinstance(json, bool) or (old(dialect) and json in (0, 1)):
@@ -124,31 +117,33 @@ class Boolean(Fill):
         return bool(value[()])
 
 
-class Integer(Fill):
+@dataclass(frozen=True)
+class Integer:
     """A JSON integer in range; version 1 and 2 writers also wrote ``0.0``."""
 
-    def decode(self, json: Any, dialect: Dialect) -> Any:
-        if old(dialect) and isinstance(json, float) and json.is_integer():
-            json = int(json)
-        if isinstance(json, bool) and old(dialect):
-            json = int(json)
-        low, high = self.range()
-        if isinstance(json, bool) or not isinstance(json, int) or not low <= json <= high:
-            raise wrong(self.named, f"an integer from {low} to {high}", json)
-        return json
+    named: Named
+    dtype: np.dtype[Any]
 
-    def range(self) -> tuple[int, int]:
+    def decode(self, json: Any, dialect: Dialect) -> Any:
+        whole = isinstance(json, bool) or (isinstance(json, float) and json.is_integer())
+        if old(dialect) and whole:
+            json = int(json)
         bits = SMALL_INTEGERS.get(self.named.name, 8 * self.dtype.itemsize)
-        if self.named.name.startswith("u"):
-            return 0, 2**bits - 1
-        return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+        low = 0 if self.named.name.startswith("u") else -(2 ** (bits - 1))
+        if type(json) is not int or not low <= json < low + 2**bits:
+            raise wrong(self.named, f"an integer from {low} to {low + 2**bits - 1}", json)
+        return json
 
     def encode(self, value: Scalar, dialect: Dialect) -> Any:
         return int(value[()])
 
 
-class Float(Fill):
+@dataclass(frozen=True)
+class Float:
     """A JSON number, the three names, or the exact bits as ``"0x…"`` (drafts also ``"0b…"``)."""
+
+    named: Named
+    dtype: np.dtype[Any]
 
     def decode(self, json: Any, dialect: Dialect) -> Any:
         if isinstance(json, (int, float)) and not isinstance(json, bool):
@@ -193,8 +188,7 @@ class Float(Fill):
         size = self.dtype.itemsize
         number &= (1 << SMALL_FLOATS.get(self.dtype.name, 8 * size)) - 1  # others are ignored
         order = ">" if self.dtype.byteorder == ">" else "<"
-        unsigned = np.array(number, f"{order}u{size}")
-        return unsigned.view(self.dtype)
+        return np.array(number, f"{order}u{size}").view(self.dtype)
 
     def encode(self, value: Scalar, dialect: Dialect) -> Any:
         number = float(value[()])
@@ -211,13 +205,20 @@ class Float(Fill):
         return f"0x{bits:0{2 * size}x}"
 
 
-class Complex(Fill):
+@dataclass(frozen=True)
+class Complex:
     """Two floats, real then imaginary; older formats also take one number, the draft all bits."""
 
-    def __init__(self, named: Named, dtype: np.dtype[Any]) -> None:
-        super().__init__(named, dtype)
-        part = np.dtype(f"f{dtype.itemsize // 2}")
-        self.part = Float(named, part.newbyteorder(dtype.byteorder))
+    named: Named
+    dtype: np.dtype[Any]
+
+    @property
+    def part(self) -> Float:
+        """The spelling of one of the floats."""
+        if self.dtype.names is not None:
+            return Float(self.named, self.dtype["real"])
+        part = np.dtype(f"f{self.dtype.itemsize // 2}").newbyteorder(self.dtype.byteorder)
+        return (Extended if part.itemsize > 8 else Float)(self.named, part)
 
     def decode(self, json: Any, dialect: Dialect) -> Any:
         if isinstance(json, (int, float)) and dialect != "v3" and not isinstance(json, bool):
@@ -227,14 +228,16 @@ class Complex(Fill):
             json = [json[:2] + digits[:half], json[:2] + digits[half:]]
         if not isinstance(json, list) or len(json) != 2:
             raise wrong(self.named, "a list of two floats", json)
-        parts = np.empty(2, self.part.dtype)
-        for i, part in enumerate(json):
-            parts[i : i + 1] = np.reshape(self.part.decode(part, dialect), 1)
+        part = self.part
+        parts = np.empty(2, part.dtype)
+        for i, each in enumerate(json):
+            parts[i : i + 1] = np.reshape(part.decode(each, dialect), 1)
         return parts.view(self.dtype)[0:1].reshape(())
 
     def encode(self, value: Scalar, dialect: Dialect) -> Any:
-        parts = value.reshape(1).view(self.part.dtype)
-        return [self.part.encode(parts[i : i + 1].reshape(()), dialect) for i in range(2)]
+        part = self.part
+        parts = value.reshape(1).view(part.dtype)
+        return [part.encode(parts[i : i + 1].reshape(()), dialect) for i in range(2)]
 
 
 EXTENDED_NAMES = ("numpy.longdouble", "numpy.clongdouble")
@@ -244,15 +247,10 @@ def bind_extended(named: Named) -> DataType:
     """Return the data type for one of `EXTENDED_NAMES`; raise if NumPy's differs here."""
     check_members(named, "data type", optional=("endian",))
     check_platform(named.name)
-    kind: type[np.longdouble | np.clongdouble] = np.longdouble
-    if named.name == "numpy.clongdouble":
-        kind = np.clongdouble
-    dtype = in_order(named, np.dtype(kind))
-    fill: Extended | ExtendedComplex = Extended(named, dtype)
-    if dtype.kind == "c":
-        fill = ExtendedComplex(named, dtype)
-    components = 2 if dtype.kind == "c" else 1
-    return DataType(named, dtype, fill.decode, fill.encode, 0.0, components=components)
+    dtype = in_order(named, np.dtype(getattr(np, named.name.removeprefix("numpy."))))
+    is_complex = dtype.kind == "c"
+    fill = (Complex if is_complex else Extended)(named, dtype)
+    return DataType(named, dtype, fill.decode, fill.encode, 0.0, components=1 + is_complex)
 
 
 def check_platform(name: str) -> None:
@@ -284,14 +282,6 @@ class Extended(Float):
         )
 
 
-class ExtendedComplex(Complex):
-    """Two extended floats, real then imaginary."""
-
-    def __init__(self, named: Named, dtype: np.dtype[np.clongdouble]) -> None:
-        super().__init__(named, dtype)
-        self.part = Extended(named, self.part.dtype)
-
-
 # name -> name of the type of both parts
 COMPLEX_PARTS = {
     f"complex_{name}": name for name in ("float16", *SMALL_FLOATS) if name != "float8_e4m3fn"
@@ -308,18 +298,10 @@ def bind_small_complex(named: Named) -> DataType:
     plain = np.dtype("f2") if name == "float16" else small_type(name)
     part = in_order(named, plain)
     dtype = np.dtype([("real", part), ("imag", part)])
-    fill = SmallComplex(named, dtype)
+    fill = Complex(named, dtype)
     zero = np.array(0.0).astype(part)
     both = np.array((zero, zero), dtype)
     return DataType(named, dtype, fill.decode, fill.encode, both, SMALL_FLOATS.get(name), 2)
-
-
-class SmallComplex(Complex):
-    """Two small floats, real then imaginary."""
-
-    def __init__(self, named: Named, dtype: np.dtype[Any]) -> None:
-        Fill.__init__(self, named, dtype)
-        self.part = Float(named, dtype["real"])
 
 
 TIME_NAMES = ("numpy.datetime64", "numpy.timedelta64")

@@ -54,11 +54,9 @@ def bind_struct(named: Named) -> DataType:
     fields = _fields(named)
     parts = [(name, bind_name(inner), shape) for name, inner, shape in fields]
     for name, part, _ in parts:
-        if part.variable:
-            message = f"field {name!r} has the variable-length type {part.named.name!r}"
-            raise invalid("data type", named.name, "fields", message)
-        if not part.dtype.itemsize:
-            message = f"field {name!r} has the type {part.named.name!r} with no bytes"
+        if part.variable or not part.dtype.itemsize:
+            what = "of variable length" if part.variable else "with no bytes"
+            message = f"field {name!r} has the type {part.named.name!r} {what}"
             raise invalid("data type", named.name, "fields", message)
     size = sum(part.dtype.itemsize * math.prod(shape) for _, part, shape in parts)
     if size >= 2**31:
@@ -95,25 +93,23 @@ def bind_struct(named: Named) -> DataType:
 
 def _dtype(parts: list[tuple[str, DataType, tuple[int, ...]]]) -> np.dtype[Any]:
     """Return the NumPy type of records; a field without a name is padding."""
-    formats = [np.dtype((part.dtype, shape)) for _, part, shape in parts]
-    ends = [*itertools.accumulate((f.itemsize for f in formats), initial=0)]
-    named = [i for i, (name, _, _) in enumerate(parts) if name]
-    if len(named) == len(parts):
+    if all(name for name, _, _ in parts):
         return np.dtype([(name, part.dtype, shape) for name, part, shape in parts])
+    formats = [np.dtype((part.dtype, shape)) for _, part, shape in parts]
+    starts = [*itertools.accumulate((f.itemsize for f in formats), initial=0)]
+    named = [i for i, (name, _, _) in enumerate(parts) if name]
     return np.dtype(
         {
             "names": [parts[i][0] for i in named],
             "formats": [formats[i] for i in named],
-            "offsets": [ends[i] for i in named],
-            "itemsize": ends[-1],
+            "offsets": [starts[i] for i in named],
+            "itemsize": starts[-1],
         }
     )
 
 
 def _shape(named: Named, where: str, stated: Any) -> tuple[int, ...]:
-    good = isinstance(stated, (list, tuple)) and all(
-        isinstance(n, int) and not isinstance(n, bool) and 0 < n < 2**31 for n in stated
-    )
+    good = isinstance(stated, (list, tuple)) and all(type(n) is int and n > 0 for n in stated)
     if not good or math.prod(stated) >= 2**31:
         raise invalid("data type", named.name, f"{where}.shape", f"{stated!r} is not a shape")
     return tuple(stated)

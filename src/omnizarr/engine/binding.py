@@ -47,11 +47,10 @@ _checked: Cache[Key, tuple[ArrayModel, dict[str, Any]]] = Cache(512)
 # Models that were bound completely, by their ids, so that handles need not bind them at once.
 _complete: Cache[Key, ArrayModel] = Cache(512)
 # The parts of a model that binding depends on, besides the shape.
-_BOUND_PARTS = (
+_bound_parts = attrgetter(
     *("data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
     "storage_transformers",
 )
-_bound_parts = attrgetter(*_BOUND_PARTS)
 _PARTS = ("data_type", "fill", "encoding", "skipped", "_pipelines", "layouts")
 
 
@@ -98,7 +97,7 @@ class BoundArray:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what is not bound; another process binds it again."""
-        return _unpickle, (self.store, self.path, self.prefix, self.model)
+        return BoundArray, (self.store, self.path, self.prefix, self.model)
 
     def note_missing(self) -> None:
         """Take note that a chunk was missing, which somebody may just have erased."""
@@ -135,7 +134,7 @@ class BoundArray:
             lambda: self.grid,
             lambda: self.encoding,
             lambda: self.fill,
-            self._check_pipeline,
+            lambda: self._has_no_pipeline or self.first_pipeline,
             lambda: self.chunk_store,
         ):
             try:
@@ -204,10 +203,6 @@ class BoundArray:
             other.__dict__["grid"] = grid
         return other
 
-    def _check_pipeline(self) -> None:
-        if not self._has_no_pipeline:
-            _ = self.first_pipeline
-
     @property
     def _has_no_pipeline(self) -> bool:
         """True of an empty array whose grid says nothing about the shape of a chunk."""
@@ -237,19 +232,14 @@ class BoundArray:
     @cached_property
     def fill(self) -> Scalar:
         data_type = self.data_type
-        found = self._named("fill_value", lambda: data_type.fill(self.model.fill_value))
-        if isinstance(self.model.fill_value.json, str) and data_type.dtype.names is not None:
-            found = self._in_stored_order(found)
-        found = found.copy()
+        model = self.model
+        found = self._named("fill_value", lambda: data_type.fill(model.fill_value)).copy()
+        in_bytes = isinstance(model.fill_value.json, str) and model.data_type.name == "structured"
+        if in_bytes and stored_order(model.codecs) == "big":  # which are as chunks have them
+            big = np.frombuffer(found.tobytes(), found.dtype.newbyteorder(">"))
+            found = big.astype(found.dtype)[0:1].reshape(())
         found.flags.writeable = False  # all arrays of an equal description share it
         return found
-
-    def _in_stored_order(self, fill: Scalar) -> Scalar:
-        """Return the fill value of a ``structured`` type, whose bytes are as chunks have them."""
-        if self.model.data_type.name != "structured" or stored_order(self.model.codecs) != "big":
-            return fill
-        big = np.frombuffer(fill.tobytes(), fill.dtype.newbyteorder(">"))
-        return big.astype(fill.dtype)[0:1].reshape(())
 
     def shown(self, elements: Any) -> Any:
         """Return elements as users see them: those of an optional type as a masked array."""
@@ -365,10 +355,6 @@ class BoundArray:
                 f"array {paths.show(self.path)!r} has {self.skipped[0]!r}, which is unknown here;"
                 " it may be skipped on reading, but not on writing"
             )
-
-
-def _unpickle(store: Store, path: str, prefix: str, model: ArrayModel) -> BoundArray:
-    return BoundArray(store, path, prefix, model)
 
 
 def chunk_context(verb: str, array: BoundArray, coords: tuple[int, ...]) -> error_context:

@@ -1,6 +1,6 @@
 """The cache of decoded chunks and shard indexes, and reading through it.
 
-``with omnizarr.configure(chunk_cache="256MB")`` keeps up to so many bytes until the block ends.
+``with omnizarr.configure(chunk_cache="256MB")`` keeps up to 256 MB until the block ends.
 Before every use the store is asked for the generation of the key, so that a value that anybody
 changed is read again; a store without generations is read without the cache. Of shards the inner
 chunks are kept, not the shard. Two threads that want the same chunk decode it once. Items of
@@ -41,7 +41,7 @@ from omnizarr.engine import kernel, reference
 from omnizarr.engine.binding import BoundArray, chunk_context
 from omnizarr.engine.missing_chunks import FilledParts
 from omnizarr.errors import OmnizarrError
-from omnizarr.indexing import Plan, Row, axis_plan
+from omnizarr.indexing import Plan, Row
 from omnizarr.stores import Range, Versioned, file_root, get_many, has_low_latency
 from omnizarr.stores.byte_ranges import join_ranges
 
@@ -118,11 +118,6 @@ class ChunkCache:
             found[i] = values
         return [values for values in found if values is not None]
 
-    def has(self, name: Name) -> bool:
-        """Return True if an array is in the cache."""
-        with self._lock:
-            return name in self._kept
-
     def keep(self, name: Name, values: Values) -> None:
         """Keep an array, which nobody may change from now on."""
         values.flags.writeable = False  # many callers see it
@@ -165,10 +160,10 @@ class ChunkCache:
                         del self._loading[key]
                     own.done.set()
 
-    def has_key(self, key: Name) -> bool:
-        """Return True if something of a value is kept, of whichever generation."""
+    def has(self, name: Name) -> bool:
+        """Return True if an array is kept, or something of a value of whichever generation."""
         with self._lock:
-            return key in self._keys
+            return name in self._keys or name in self._kept
 
     def note(self, keys: Sequence[Name]) -> bool:
         """Note that values are read; return True if one of them was before, or is kept."""
@@ -372,16 +367,12 @@ def read(
         several = [*rows]
         keys = [(*name(array.grid.chunk_shape(r.coords)), array.key(r.coords)) for r in several]
         parts = any(r.pick is not None and _is_part(array, r) for r in several)
-        if not cache.note(keys) or (parts and not all(map(cache.has_key, keys))):
+        if not cache.note(keys) or (parts and not all(map(cache.has, keys))):
             _read_uncached(array, plan, out)
             return
-        if not any(map(cache.has_key, keys)):
-            if all(_is_part(array, r) for r in several):  # none of which is kept
-                _read_uncached(array, plan, out)
-                return
-            if all(_is_whole(array, r) for r in several):
-                _read_and_keep(cache, array, plan, list(zip(several, keys, strict=True)), out)
-                return
+        if not any(map(cache.has, keys)) and all(_is_part(array, r) for r in several):
+            _read_uncached(array, plan, out)  # parts, none of which is kept
+            return
         rows = iter(several)
     if file_root(array.store) is not None or not hasattr(array.store, "get_many"):
         for_each(rows, count, one, out.nbytes, waits=False)
@@ -405,7 +396,7 @@ def _fetch_ahead(
     try:
         keys = [array.key(row.coords) for row in rows]
         names = [(*name(array.grid.chunk_shape(r.coords)), array.key(r.coords)) for r in rows]
-        kept = [n[-1] for n in names if cache.has_key(n)]
+        kept = [n[-1] for n in names if cache.has(n)]
         generations = dict(zip(kept, in_parallel(store.generation, kept), strict=True))
         for row, key, full in zip(rows, keys, names, strict=True):
             if key not in generations and _is_part(array, row):
@@ -413,9 +404,8 @@ def _fetch_ahead(
             part = _first_part(array, row)
             if key in generations:
                 held = (*full, generations[key])
-                if generations[key] is None or cache.has(
-                    held if part is None else (*held, "index")
-                ):
+                held = held if part is None else (*held, "index")
+                if generations[key] is None or cache.has(held):
                     continue
             wanted.append((key, part))
         answers = in_parallel(lambda pair: store.get_versioned(*pair), wanted)
@@ -437,15 +427,14 @@ def _read_row(
     filled: FilledParts | None,
 ) -> None:
     key, store = array.key(row.coords), cast(Versioned, array.chunk_store)
-    generations, ahead = known
-    if key in generations or key in ahead:
-        _read_value(cache, name, array, row, generations.get(key), ahead.get(key), out, filled)
+    generation, fetched = known[0].get(key), known[1].get(key)
+    if key in known[0] or fetched is not None:
+        _read_value(cache, name, array, row, generation, fetched, out, filled)
         return
     with cache.first((*name, key)) as first:
         if first and _is_part(array, row):
-            _read_uncached_row(array, row, out, filled)
+            reference.read_row(array, row, out, filled)
             return
-        generation, fetched = None, None
         with chunk_context("read", array, row.coords):
             if first:
                 part = _first_part(array, row)
@@ -475,11 +464,6 @@ def _read_value(
     pipeline, key = array.pipeline_at(row.coords), array.key(row.coords)
     if generation is None and fetched is not None:
         generation = fetched.generation
-        if generation is None and fetched.part is None and fetched.data is not None:
-            # It changed just now, so that it is not kept.
-            whole = partial(pipeline.decode_into, fetched.data, row.region)
-            reference.fill_row(array, row, whole, out, filled)
-            return
         if fetched.data is None and not array.encoding.other_keys(row.coords):
             reference.fill_row(array, row, None, out, filled)
             return
@@ -510,49 +494,12 @@ def _is_part(array: BoundArray, row: Row) -> bool:
     return next(pipeline.read_part("", row.region)) != [("", None)]
 
 
-def _is_whole(array: BoundArray, row: Row) -> bool:
-    """Return True if a row has all elements of a chunk that is no shard, none beyond the edge."""
-    if row.pick is not None or array.pipeline_at(row.coords).sharded is not None:
-        return False
-    sizes = zip(row.region, array.grid.chunk_shape(row.coords), strict=True)
-    return all(side == slice(0, n, 1) for side, n in sizes)
-
-
-def _read_and_keep(
-    cache: ChunkCache, array: BoundArray, plan: Plan, rows: list[tuple[Row, Name]], out: Values
-) -> None:
-    """Read whole chunks with the kernel, and keep those that nobody changed meanwhile."""
-    store = cast(Versioned, array.chunk_store)
-    before = [store.generation(key[-1]) for _, key in rows]
-    _read_uncached(array, plan, out)
-    for (row, key), generation in zip(rows, before, strict=True):
-        if generation is not None and store.generation(key[-1]) == generation:
-            index: Any = (*row.outer, ...)
-            cache.keep((*key, generation), np.array(out[index]))
-
-
 def _read_uncached(array: BoundArray, plan: Plan, out: Values) -> None:
     left = kernel.read(array, plan, out)
     if left is None:
         reference.read(array, plan, out)
     for row in plan.some_rows(left) if left else ():
         reference.read_row(array, row, out)
-
-
-def _read_uncached_row(
-    array: BoundArray, row: Row, out: Values, filled: FilledParts | None
-) -> None:
-    """Read one row with the kernel, where that reads less."""
-    index: Any = (*row.outer, ...)
-    if filled is None and row.pick is None and kernel.reads(array):
-        start = array.grid.origin(row.coords)
-        box = tuple(
-            slice(a + s.start, a + s.stop, s.step) for a, s in zip(start, row.region, strict=True)
-        )
-        part = axis_plan(array.grid, box)
-        if kernel.read(array, part, out[index]) == []:
-            return
-    reference.read_row(array, row, out, filled)
 
 
 def _fill(

@@ -154,7 +154,7 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any], *, steady: boo
                 array.confirm()
             elif not array.compares_metadata and not watch.confirm_shape():
                 rows = [replace(row, whole=_is_whole(array, row, ends)) for row in plan.rows()]
-                reference.write_rows(array, rows, value)
+                reference.write(array, iter(rows), len(rows), value)
                 return
             store(array, plan, value)
     except MemoryError as e:
@@ -184,7 +184,8 @@ def merge(
         array.confirm()
         if supports_compare_and_set(array.chunk_store):
             box = tuple(slice(0, n, 1) for n in known.shape)
-            reference.write_rows(array, [Row(coords, box, known, (known,), False)], values)
+            row = Row(coords, box, known, (known,), False)
+            reference.write(array, iter([row]), 1, values)
             return
         start = array.grid.origin(coords)
         inside = (slice(a, a + n) for a, n in zip(start, known.shape, strict=True))
@@ -200,7 +201,7 @@ def write_row(array: BoundArray, row: Row, values: npt.NDArray[Any]) -> None:
     array.check_skipped()
     with exclusive(array, [array.key(row.coords)]):
         array.confirm()
-        reference.write_rows(array, [row], values)
+        reference.write(array, iter([row]), 1, values)
 
 
 def write_fields(array: BoundArray, plan: Plan, names: Any, value: npt.NDArray[Any]) -> None:
@@ -243,9 +244,9 @@ def _store(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
     if left is None or left:
         array.confirm()
     if left is None:
-        reference.write(array, plan, value)
+        reference.write(array, plan.rows(), plan.count, value)
     elif left:
-        reference.write_rows(array, plan.some_rows(left), value)
+        reference.write(array, iter(plan.some_rows(left)), len(left), value)
 
 
 def _store_steadily(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:

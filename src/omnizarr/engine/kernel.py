@@ -30,7 +30,7 @@ from omnizarr.concurrency.limits import (
 from omnizarr.concurrency.pool import is_abandoned
 from omnizarr.config import Config
 from omnizarr.data_types import own_type
-from omnizarr.engine.binding import BoundArray, Watch
+from omnizarr.engine.binding import BoundArray
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, PointPlan, ProductPlan, Run
 from omnizarr.stores import direct_file_root, direct_values, get_many, has_low_latency
@@ -183,27 +183,85 @@ def _read_fetched(
                 array.note_missing()
         except OmnizarrError:
             return None  # asking for each chunk on its own shows which one it is
-        share = take_threads(settings.threads, settings.threads)
-        try:
-            return _kernel.run(
-                layout.capsule,
-                _columns(plan),
-                b"",
-                [None if v is None else bytes(v) for v in values],
-                array.encoded_prefix,
-                layout.style,
-                layout.separator,
-                out.view(items[out.itemsize]),
-                False,  # writing
-                False,  # durable
-                skip_missing,
-                share[2] + 1,
-                SMALL,
-            )
-        except MemoryError:
-            return None
-        finally:
-            return_threads(share)
+        found = [None if v is None else bytes(v) for v in values]
+        return _run(layout, plan, found, out, skip_missing=skip_missing)
+
+
+def _run(
+    layout: Layout,
+    plan: Plan,
+    values: list[bytes | None] | None,
+    data: npt.NDArray[Any],
+    root: bytes = b"",
+    prefix: bytes = b"",
+    known: tuple[Any, ...] = (),
+    *,
+    writing: bool = False,
+    skip_missing: bool = False,
+) -> list[int] | None:
+    """Run a plan; `known` are the path and the identity of the array's metadata."""
+    settings = config.get()
+    share = take_threads(settings.threads, settings.threads)
+    try:
+        return _kernel.run(
+            layout.capsule,
+            _columns(plan),
+            root,
+            values,
+            prefix,
+            layout.style,
+            layout.separator,
+            data.view(items[data.itemsize]),
+            writing,
+            writing and settings.durability == "fsync",
+            skip_missing,
+            share[2] + 1,
+            SMALL,
+            *known,
+        )
+    except MemoryError:
+        return None
+    finally:
+        return_threads(share)
+
+
+def call_rows(
+    capsule: Any,
+    rows: list[Any],
+    values: list[Any] | None,
+    data: npt.NDArray[Any],
+    threads: int,
+    keys: list[str] | None = None,
+    root: bytes = b"",
+    *,
+    scalar: bool = False,
+    writing: bool = False,
+    skip_missing: bool = False,
+    tell_missing: bool = False,
+) -> Any:
+    """Run rows, each with boxes of its own; their values are files or in memory."""
+    settings = config.get()
+    share = take_threads(threads, settings.threads)
+    try:
+        return run_rows(
+            capsule,
+            rows,
+            keys,
+            root,
+            values,
+            data.view(items[data.itemsize]),
+            scalar,
+            writing,
+            writing and settings.durability == "fsync",
+            skip_missing,
+            tell_missing,
+            share[2] + 1,
+            SMALL,
+        )
+    except MemoryError:
+        return None
+    finally:
+        return_threads(share)
 
 
 def _decode_each(
@@ -215,7 +273,6 @@ def _decode_each(
     """
     rows, left = [*plan.rows()], list[int]()
     listed = [[(row.region, row.outer, row.whole)] for row in rows]
-    view, limit = out.view(items[out.itemsize]), config.get().threads
     decoders = thread_slots()
 
     def decode(number: int, value: Any) -> None:
@@ -224,27 +281,9 @@ def _decode_each(
         with decoders:
             if is_abandoned():  # and the caller has its array back
                 return
-            share = take_threads(1, limit)
-            try:
-                failed = run_rows(
-                    layout.capsule,
-                    listed[number],
-                    None,  # keys
-                    b"",
-                    [value],
-                    view,
-                    False,  # a scalar
-                    False,  # writing
-                    False,  # durable
-                    skip_missing,
-                    False,  # tell missing ones
-                    1,
-                    SMALL,
-                )
-            except MemoryError:
-                failed = None
-            finally:
-                return_threads(share)
+            failed = call_rows(
+                layout.capsule, listed[number], [value], out, 1, skip_missing=skip_missing
+            )
         if failed is None or failed:
             left.append(number)
 
@@ -255,11 +294,10 @@ def _decode_each(
 
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] | None:
     """Store the values and return the rows that are left, or None as `read` does."""
-    settings = config.get()
     layout = _layout(array)
     if layout is None or not layout.writable or layout.fetched or not value.size:
         return None
-    if not plan.runs and layout.sharded:
+    if layout.sharded and not plan.runs:
         return None
     values = _values(array, plan) if layout.in_memory else None
     if values is _FOREIGN:
@@ -267,49 +305,17 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] |
     root, prefix, known = b"", array.encoded_prefix, tuple[Any, ...]()
     if not layout.in_memory:
         root = array.store.direct_file_root  # type: ignore[attr-defined]  # its layout says so
-        if array.watch is not None:
-            root, prefix, known = _folder(array, root, array.watch)
-    share = take_threads(settings.threads, settings.threads)
-    try:
-        left = _kernel.run(
-            layout.capsule,
-            _columns(plan),
-            root,
-            values,
-            prefix,
-            layout.style,
-            layout.separator,
-            value.view(items[value.itemsize]),
-            True,  # writing
-            settings.durability == "fsync",
-            False,
-            share[2] + 1,
-            SMALL,
-            *known,
-        )
-    except MemoryError:
-        return None
-    finally:
-        return_threads(share)
+        watch = array.watch
+        if watch is not None and watch.identity:
+            known = watch.metadata, watch.identity
+            # Below the folder of the array, so that what is written while another array takes its
+            # place stays in the old folder.
+            if watch.metadata.rpartition(b"/")[0] + b"/" == root + prefix:
+                root, prefix = root + prefix, b""
+    left = _run(layout, plan, values, value, root, prefix, known, writing=True)
     if left is not None and values is not None:
         _store_values(array, plan, values, left)
     return left
-
-
-def _folder(
-    array: BoundArray, root: bytes, watch: Watch
-) -> tuple[bytes, bytes, tuple[bytes, int] | tuple[()]]:
-    """Return the directory that writes are relative to, the prefix in it, and the known metadata.
-
-    It is the folder of the array where it has metadata, so that what is written while another array
-    takes its place stays in the old folder.
-    """
-    if not watch.identity:
-        return root, array.encoded_prefix, ()
-    known = watch.metadata, watch.identity
-    if watch.metadata.rpartition(b"/")[0] + b"/" == root + array.encoded_prefix:
-        return root + array.encoded_prefix, b"", known
-    return root, array.encoded_prefix, known
 
 
 _FOREIGN: list[bytes | None] = []  # stands for values that are not bytes
@@ -452,13 +458,9 @@ def describe(
         return None
     if (data_type.bits is not None and data_type.bits < 8) or holds_text(dtype):
         return None  # the codec has to look at every item
-    order = tuple(range(len(spec.shape)))
-    for codec, _ in pipeline.array_array:
-        if not isinstance(codec, Transpose):
-            return None
-        order = tuple(order[i] for i in codec.axes(len(order)))
-    codecs = _codecs(pipeline)
-    swap = _swap(pipeline, dtype)
+    if not all(isinstance(codec, Transpose) for codec, _ in pipeline.array_array):
+        return None
+    codecs, swap = _codecs(pipeline), _swap(pipeline, dtype)
     inner, index = None, (False, False, False)
     counts = getattr(pipeline.array_bytes, "counts", None)
     if counts is not None:
@@ -474,16 +476,15 @@ def describe(
         return None
     if codecs is None or swap is None:
         return None
-    fill = spec.fill.tobytes()
     options = (fill_parts, sequence) if fill_parts or sequence is not None else ()
     try:
         return _kernel.pipeline(
             spec.shape,
-            order,
+            pipeline.axes,
             dtype.itemsize,
             swap,
             codecs,
-            fill,
+            spec.fill.tobytes(),
             keep_empty,
             inner,
             *index,
@@ -520,13 +521,9 @@ def _swap(pipeline: CodecPipeline, dtype: np.dtype[Any]) -> int | None:
 
 
 def _codecs(pipeline: CodecPipeline) -> tuple[CodecNumbers, ...] | None:
-    out: list[CodecNumbers] = []
-    for codec, _ in pipeline.bytes_bytes:
-        codec_numbers = _codec(codec)
-        if codec_numbers is None:
-            return None
-        out.append(codec_numbers)
-    return tuple(out)
+    found = [_codec(codec) for codec, _ in pipeline.bytes_bytes]
+    known = tuple(numbers for numbers in found if numbers is not None)
+    return known if len(known) == len(found) else None
 
 
 def _codec(codec: Any) -> CodecNumbers | None:

@@ -169,7 +169,7 @@ def _read_part(
     """
     pipeline = array.pipeline_at(coords)
     with chunk_context("read", array, coords):
-        decode = yield from _read_part_consistently(
+        decode = yield from _read_consistently(
             array, pipeline, array.key(coords), region, in_snapshot
         )
         for other in array.encoding.other_keys(coords) if decode is None else ():
@@ -177,7 +177,7 @@ def _read_part(
     return decode
 
 
-def _read_part_consistently(
+def _read_consistently(
     array: BoundArray, pipeline: CodecPipeline, key: str, region: Region, in_snapshot: bool
 ) -> Requests[Decode | None]:
     """Fetch part of a chunk, again if its shard was replaced between its index and its parts.
@@ -185,10 +185,10 @@ def _read_part_consistently(
     As long as the index is the same, the bytes that it names are one value or the next of each
     inner chunk. Stores with a high latency are not asked again: they tell the version of a part.
     """
-    low_latency = has_low_latency(array.chunk_store)
-    in_memory = direct_values(array.chunk_store) is not None
-    quick = low_latency or prefers_whole(array.chunk_store, pipeline.spec.nbytes or UNKNOWN)
-    if (quick and pipeline.sharded is None) or (low_latency and in_memory):  # one value
+    store, low_latency = array.chunk_store, has_low_latency(array.chunk_store)
+    quick = low_latency or prefers_whole(store, pipeline.spec.nbytes or UNKNOWN)
+    in_memory = low_latency and direct_values(store) is not None
+    if (quick and pipeline.sharded is None) or in_memory:  # one value
         [data] = yield [(key, None)]
         return None if data is None else partial(pipeline.decode_into, data, region)
     if not low_latency or in_snapshot:
@@ -245,20 +245,11 @@ def empty_box(array: BoundArray, region: Region) -> npt.NDArray[Any]:
     return np.empty([len(range(s.start, s.stop, s.step)) for s in region], array.dtype)
 
 
-def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
-    """Store `value`, of the plan's full shape, in the chunks."""
-    _write(array, plan.rows(), plan.count, value)
-
-
-def write_rows(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> None:
-    """Store the parts of `value` that belong into some of the chunks."""
-    _write(array, iter(rows), len(rows), value)
-
-
-def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray[Any]) -> None:
-    store = array.chunk_store
+def write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray[Any]) -> None:
+    """Store the parts of `value` that belong into the chunks of some rows."""
+    store, several = array.chunk_store, None
     if array.encoding.other_keys((0,) * len(array.grid.axes)):
-        several = None
+        pass  # one by one
     elif _lends_buffers(array, store):
         some, number = in_batches(array, rows, count)
         for_each(some, number, partial(_write_files, array, value), value.nbytes)
@@ -272,15 +263,15 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
         for_each(iter(batches), len(batches), together, value.nbytes)
         return
     elif hasattr(store, "change_many"):
-        several = _by_group(array, cast(SetsGroups, store), rows)
+        groups: dict[str, list[Row]] = {}  # which one stored value holds, so it is replaced once
+        for row in rows:
+            groups.setdefault(cast(SetsGroups, store).group(array.key(row.coords)), []).append(row)
+        several = list(groups.values())
     elif hasattr(store, "set_many"):
         several = _store_batches(array, rows, count)
-    else:
-        several = None
     waits = waits_for(array.store)
     if several is None:
-        one = partial(_write_row, array, value=value)
-        for_each(rows, count, one, value.nbytes, waits=waits)
+        for_each(rows, count, partial(_write_row, array, value=value), value.nbytes, waits=waits)
     else:
         together = partial(_write_some, array, value)
         for_each(iter(several), len(several), together, value.nbytes, waits=waits)
@@ -291,7 +282,7 @@ def _write_each(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> 
 
     The threads that send them encode them, as many at a time as `threads` allows.
     """
-    store, encoders = array.chunk_store, thread_slots()
+    encoders = thread_slots()
     _ = array.fill  # bound before threads ask for it
 
     def one(row: Row) -> None:
@@ -300,12 +291,8 @@ def _write_each(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> 
             return
         with chunk_context("write", array, row.coords):
             with encoders:
-                data = _changed(array, array.pipeline_at(row.coords), row, value, lambda: None)
-                data = None if data is None else _own(store, data, value)
-            if data is None:
-                store.erase(array.key(row.coords))
-            else:
-                store.set(array.key(row.coords), data)
+                data = _own(array.chunk_store, _changed(array, row, value, None), value)
+            _put(array, row.coords, data)
 
     size = array.first_pipeline.spec.nbytes or UNKNOWN
     in_parallel(one, rows, max(1, config.get().in_flight // size))
@@ -314,33 +301,20 @@ def _write_each(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> 
 def _lends_buffers(array: BoundArray, store: Store) -> bool:
     """Return True if encoded chunks can be written to files without copying them first."""
     pipeline = array.first_pipeline
-    return (
-        direct_file_root(store) is not None
-        and pipeline.plain_size > 0
-        and pipeline.can_reuse_buffers
-    )
+    lends = pipeline.plain_size > 0 and pipeline.can_reuse_buffers
+    return lends and direct_file_root(store) is not None
 
 
-def _own(store: Store, data: Buffer, value: npt.NDArray[Any] | None = None) -> Buffer:
+def _own(store: Store, data: Buffer | None, value: npt.NDArray[Any] | None = None) -> Buffer | None:
     """Return bytes that a store may keep: those of a codec may be the caller's array itself.
 
     If they are not part of `value`, a store that sends them away takes them as they are.
     """
-    if value is not None and traits(store).sends_values and not _is_part(data, value):
+    if data is None or direct_file_root(store) is not None:
         return data
-    return bytes(data) if direct_file_root(store) is None else data
-
-
-def _is_part(data: Buffer, value: npt.NDArray[Any]) -> bool:
-    return np.may_share_memory(np.frombuffer(data, np.uint8), value)
-
-
-def _by_group(array: BoundArray, store: SetsGroups, rows: Iterator[Row]) -> list[list[Row]]:
-    """Return the rows in groups that one stored value holds, which is replaced once."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(store.group(array.key(row.coords)), []).append(row)
-    return list(groups.values())
+    sent = value is not None and traits(store).sends_values
+    lent = not sent or np.may_share_memory(np.frombuffer(data, np.uint8), cast(Any, value))
+    return bytes(data) if lent else data
 
 
 def _store_batches(array: BoundArray, rows: Iterator[Row], count: int) -> list[list[Row]]:
@@ -348,17 +322,16 @@ def _store_batches(array: BoundArray, rows: Iterator[Row], count: int) -> list[l
     threads = config.get().threads
     size = array.first_pipeline.spec.nbytes or UNKNOWN
     batch = max(1, min(config.get().in_flight // (threads * size), -(-count // threads)))
-    return [some for _ in range(-(-count // batch)) if (some := [*itertools.islice(rows, batch)])]
+    return list(iter(lambda: [*itertools.islice(rows, batch)], []))
 
 
 def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
     if not row.whole and supports_compare_and_set(array.chunk_store):
-        _replace_row(array, row, value)
+        _replace(array, row, partial(_changed, array, row, value))
         return
-    pipeline = array.pipeline_at(row.coords)
     with chunk_context("write", array, row.coords):
-        data = _changed(array, pipeline, row, value, lambda: _stored(array, row.coords))
-        data = None if data is None else _own(array.chunk_store, data)
+        old = None if row.whole else _stored(array, row.coords)
+        data = _own(array.chunk_store, _changed(array, row, value, old))
     with array.publishing(), chunk_context("write", array, row.coords):
         _put(array, row.coords, data)
 
@@ -377,8 +350,15 @@ def _write_files(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) ->
                 _write_row(array, row, value)
                 continue
             start = 0 if pipeline.bytes_bytes else len(found) * size  # packed, it is elsewhere
+            shape, index = pipeline.spec.shape, cast(Any, (*row.outer, ...))
+            chunk: npt.NDArray[Any] = value[index]
             with chunk_context("write", array, row.coords):
-                chunk = _contiguous(array, pipeline, row, value, buffer[start : start + size])
+                if chunk.shape != shape or not chunk.flags.c_contiguous:
+                    part = chunk
+                    chunk = buffer[start : start + size].view(array.dtype).reshape(shape)
+                    if part.shape != shape:
+                        chunk[...] = array.fill
+                    chunk[row.region] = part
                 data = _encoded(array, pipeline, chunk)
                 if data is None:
                     _put(array, row.coords, None)
@@ -390,31 +370,6 @@ def _write_files(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) ->
             for coords, data in found:
                 with chunk_context("write", array, coords):
                     _put(array, coords, data)
-
-
-def _contiguous(
-    array: BoundArray,
-    pipeline: CodecPipeline,
-    row: Row,
-    value: npt.NDArray[Any],
-    buffer: npt.NDArray[np.uint8],
-) -> npt.NDArray[Any]:
-    """Return a whole chunk, copied to `buffer` unless it is contiguous already."""
-    index: Any = (*row.outer, ...)
-    part: npt.NDArray[Any] = value[index]
-    shape = pipeline.spec.shape
-    if part.shape == shape and part.flags.c_contiguous:
-        return part
-    chunk: npt.NDArray[Any] = buffer.view(array.dtype).reshape(shape)
-    if part.shape != shape:
-        chunk[...] = array.fill
-    chunk[row.region] = part
-    return chunk
-
-
-def _replace_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
-    """Change one chunk of a store that compares."""
-    _replace(array, row, partial(_changed_by, array, row, value))
 
 
 def write_fields(array: BoundArray, row: Row, names: Any, value: npt.NDArray[Any]) -> None:
@@ -435,15 +390,14 @@ def write_fields(array: BoundArray, row: Row, names: Any, value: npt.NDArray[Any
 
 def _replace(array: BoundArray, row: Row, change: Change) -> None:
     """Store what `change` makes of a chunk; by a compare-and-set alone no key is erased."""
-    pipeline = array.pipeline_at(row.coords)
     if array.compares_metadata:
         _transact(array, row.coords, {}, [(row, change)])
         return
 
     def changed(old: bytes | None) -> Buffer:
         new = change(old)
-        new = pipeline.encode(_empty_chunk(array, pipeline)) if new is None else new
-        return _own(array.chunk_store, new)
+        new = _encoded_fill(array.pipeline_at(row.coords)) if new is None else new
+        return cast(Buffer, _own(array.chunk_store, new))
 
     with chunk_context("write", array, row.coords):
         update_value(array.chunk_store, array.key(row.coords), changed)
@@ -467,7 +421,7 @@ def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> 
     if supports_compare_and_set(store):
         for row in rows:
             if not row.whole:
-                _replace_row(array, row, value)
+                _write_row(array, row, value)
         rows = [row for row in rows if row.whole]
         if not rows:
             return
@@ -477,12 +431,10 @@ def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> 
     old = dict(zip(parts, found, strict=True))
     changes: dict[str, Buffer | None] = {}
     for row in rows:
-        pipeline = array.pipeline_at(row.coords)
         with chunk_context("write", array, row.coords):
-            data = _changed(array, pipeline, row, value, partial(old.__getitem__, row.coords))
-            if data is None and not can_erase(array.store):
-                data = _filled(array, pipeline, row.coords)
-            changes[array.key(row.coords)] = None if data is None else _own(store, data, value)
+            data = _changed(array, row, value, old.get(row.coords))
+            data = _not_erased(array, array.pipeline_at(row.coords), row.coords, data)
+            changes[array.key(row.coords)] = _own(store, data, value)
     with chunk_context("write", array, rows[0].coords):
         if hasattr(store, "change_many"):
             cast(SetsGroups, store).change_many(changes)
@@ -500,24 +452,17 @@ def _change_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) ->
     parts, merged = list[tuple[Row, Change]](), list[tuple[Row, Change]]()
     for row in rows:
         if not row.whole:
-            parts.append((row, partial(_changed_by, array, row, value)))
+            parts.append((row, partial(_changed, array, row, value)))
             continue
         with chunk_context("write", array, row.coords):
-            data = _changed_by(array, row, value, None)
-            data = None if data is None else _own(array.chunk_store, data)
+            data = _own(array.chunk_store, _changed(array, row, value, None))
         if array.watch is not None and array.reaches_beyond(row.coords):
             part = dataclasses.replace(row, whole=False)
-            merged.append((row, partial(_changed_by, array, part, value)))
+            merged.append((row, partial(_changed, array, part, value)))
             ends[array.key(row.coords)] = data
         else:
             whole[array.key(row.coords)] = data
     _transact(array, rows[0].coords, whole, parts, ends, merged)
-
-
-def _changed_by(
-    array: BoundArray, row: Row, value: npt.NDArray[Any], old: bytes | None
-) -> Buffer | None:
-    return _changed(array, array.pipeline_at(row.coords), row, value, lambda: old)
 
 
 def _transact(
@@ -545,8 +490,7 @@ def _transact(
             key = array.key(row.coords)
             with chunk_context("write", array, row.coords):
                 old, expected[key] = store.get_versioned(key)
-                data = change(old)
-                changes[key] = None if data is None else _own(store, data)
+                changes[key] = _own(store, change(old))
         with chunk_context("write", array, first):
             done = conditionally(partial(store.change_if, changes, expected))
         if not done:
@@ -556,48 +500,45 @@ def _transact(
 
 
 def _changed(
-    array: BoundArray,
-    pipeline: CodecPipeline,
-    row: Row,
-    value: npt.NDArray[Any],
-    old: Callable[[], Buffer | None],
+    array: BoundArray, row: Row, value: npt.NDArray[Any], old: Buffer | None
 ) -> Buffer | None:
     """Return the new bytes of a chunk, or None if it has only fill values and may be erased."""
+    pipeline = array.pipeline_at(row.coords)
     index: Any = (*row.outer, ...)
     part: npt.NDArray[Any] = value[index]
     if row.whole and part.shape == pipeline.spec.shape:
         return _encoded(array, pipeline, part)
-    before = None if row.whole else old()
     if row.pick is not None:  # the box around scattered elements, with those replaced
-        box = _box(array, pipeline, row, before)
+        box = _box(array, pipeline, row, old)
         box[row.pick] = part
         part = box
-    return _kept(array, pipeline, pipeline.update(before, row.region, part))
+    data = pipeline.update(None if row.whole else old, row.region, part)
+    return _encoded_fill(pipeline) if data is None and _keeps_empty(array) else data
+
+
+def _keeps_empty(array: BoundArray) -> bool:
+    return config.get().write_empty_chunks or not array.fill_defined
 
 
 def _encoded(array: BoundArray, pipeline: CodecPipeline, chunk: npt.NDArray[Any]) -> Buffer | None:
-    keep = config.get().write_empty_chunks or not array.fill_defined
-    return None if not keep and is_fill(chunk, array.fill) else pipeline.encode(chunk)
+    """Return the bytes of a whole chunk, or None if it has only fill values and may be erased."""
+    empty = not _keeps_empty(array) and is_fill(chunk, array.fill)
+    return None if empty else pipeline.encode(chunk)
 
 
-def _kept(array: BoundArray, pipeline: CodecPipeline, data: Buffer | None) -> Buffer | None:
-    """Return the bytes to store; a chunk of only fill values (None) is encoded if it must be."""
-    if data is None and (config.get().write_empty_chunks or not array.fill_defined):
-        return pipeline.encode(_empty_chunk(array, pipeline))
-    return data
+def _encoded_fill(pipeline: CodecPipeline) -> Buffer:
+    spec = pipeline.spec
+    return pipeline.encode(np.full(spec.shape, spec.fill, spec.data_type.dtype))
 
 
-def _filled(array: BoundArray, pipeline: CodecPipeline, coords: Coords) -> Buffer | None:
-    """Return the bytes of a chunk of fill values if one is stored, else None."""
-    if array.chunk_store.get(array.key(coords)) is None:
-        return None
-    return pipeline.encode(_empty_chunk(array, pipeline))
-
-
-def _empty_chunk(array: BoundArray, pipeline: CodecPipeline) -> npt.NDArray[Any]:
-    chunk = np.empty(pipeline.spec.shape, array.dtype)
-    chunk[...] = array.fill
-    return chunk
+def _not_erased(
+    array: BoundArray, pipeline: CodecPipeline, coords: Coords, data: Buffer | None
+) -> Buffer | None:
+    """Return the bytes to store; fill values in place of a chunk that the store cannot erase."""
+    if data is not None or can_erase(array.store):
+        return data
+    missing = array.chunk_store.get(array.key(coords)) is None
+    return None if missing else _encoded_fill(pipeline)
 
 
 def _stored(array: BoundArray, coords: Coords) -> Buffer | None:
@@ -613,7 +554,7 @@ def _put(array: BoundArray, coords: Coords, data: Buffer | None) -> None:
     if data is None:
         store.erase(key)
     else:
-        store.set(key, _own(store, data))
+        store.set(key, data)
     for other in array.encoding.other_keys(coords):
         if store.get(array.prefix + other) is not None:
             store.erase(array.prefix + other)  # or the old value would be read again
@@ -626,21 +567,6 @@ def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> i
     """
     pipeline = array.pipeline(chunk.shape)
     with chunk_context("write", array, coords):
-        data = _encoded(array, pipeline, chunk)
-        if data is None and not can_erase(array.store):
-            data = _filled(array, pipeline, coords)
-        _put(array, coords, data)
+        data = _not_erased(array, pipeline, coords, _encoded(array, pipeline, chunk))
+        _put(array, coords, _own(array.chunk_store, data))
         return 0 if data is None else memoryview(data).nbytes
-
-
-__all__ = [
-    "estimate_fetched",
-    "fill_row",
-    "read",
-    "read_chunk",
-    "read_row",
-    "write",
-    "write_chunk",
-    "write_fields",
-    "write_rows",
-]

@@ -11,11 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
-from omnizarr.concurrency.limits import return_threads, take_threads
 from omnizarr.engine import kernel
 
 Row: TypeAlias = tuple[Any, ...]
@@ -66,7 +64,7 @@ def read(
     With `skip_missing` rows that would get the fill value are left too. With `tell_missing` return
     also which rows have no value.
     """
-    return _call(capsule, rows, source, out, False, False, skip_missing, tell_missing)
+    return _call(capsule, rows, source, out, skip_missing=skip_missing, tell_missing=tell_missing)
 
 
 def write(capsule: Any, rows: list[Row], source: Source, value: npt.NDArray[Any]) -> Any:
@@ -74,45 +72,14 @@ def write(capsule: Any, rows: list[Row], source: Source, value: npt.NDArray[Any]
 
     A value without axes is stored everywhere, unless chunks have none.
     """
-    sync = config.get().durability == "fsync"
-    return _call(capsule, rows, source, value, True, sync, False, False)
+    scalar = not value.ndim and bool(rows) and bool(rows[0][-3])
+    return _call(capsule, rows, source, value, scalar=scalar, writing=True)
 
 
 def _call(
-    capsule: Any,
-    rows: list[Row],
-    source: Source,
-    array: npt.NDArray[Any],
-    writing: bool,
-    sync: bool,
-    skip_missing: bool,
-    tell_missing: bool,
+    capsule: Any, rows: list[Row], source: Source, array: npt.NDArray[Any], **options: bool
 ) -> Any:
+    keys, root = (source.keys, source.root) if isinstance(source, Files) else (None, b"")
+    values = source.values if isinstance(source, Buffers) else None
     threads = config.get().threads
-    scalar = writing and not array.ndim and bool(rows) and bool(rows[0][-3])
-    files = source if isinstance(source, Files) else None
-    share = take_threads(threads, threads)
-    try:
-        return kernel.run_rows(
-            capsule,
-            rows,
-            None if files is None else files.keys,
-            b"" if files is None else files.root,
-            source.values if isinstance(source, Buffers) else None,
-            array.view(_items(array.dtype)),
-            scalar,
-            writing,
-            sync,
-            skip_missing,
-            tell_missing,
-            share[2] + 1,
-            kernel.SMALL,
-        )
-    except MemoryError:
-        return None
-    finally:
-        return_threads(share)
-
-
-def _items(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return kernel.items[dtype.itemsize]
+    return kernel.call_rows(capsule, rows, values, array, threads, keys, root, **options)

@@ -152,13 +152,17 @@ class ProductPlan:
             coords, region, picks, outer, whole = columns
             pick = None
             if not self.runs:
-                pick = np.ix_(*map(_picked, picks, region))
-                outer = np.ix_(*map(_positions, outer))
+                boxes = zip(picks, (range(s.start, s.stop, s.step) for s in region), strict=True)
+                pick = np.ix_(*(np.arange(len(box)) if p is None else p for p, box in boxes))
+                outer = np.ix_(
+                    *(np.arange(p.start, p.stop) if isinstance(p, slice) else p for p in outer)
+                )
             yield Row(coords, region, pick, outer, all(whole))
 
     def some_rows(self, numbers: list[int]) -> list[Row]:
         """Return some of the rows, by their numbers in `rows`."""
-        return _some(self.rows(), numbers)
+        wanted = set(numbers)
+        return [row for number, row in enumerate(self.rows()) if number in wanted]
 
     def to_full(self, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return values of the result's shape as values of the full shape."""
@@ -176,19 +180,6 @@ def _axis_rows(axis: AxisIntersection | ListedAxisPlan) -> list[AxisRow]:
     if isinstance(axis, ListedAxisPlan):
         return axis.rows()
     return [(chunk, box, None, outer, whole) for chunk, box, outer, whole in axis.rows()]
-
-
-def _picked(pick: Integers | None, box: slice) -> Integers:
-    return np.arange(len(range(box.start, box.stop, box.step))) if pick is None else pick
-
-
-def _positions(part: Part) -> Integers:
-    return np.arange(part.start, part.stop) if isinstance(part, slice) else part
-
-
-def _some(rows: Iterator[Row], numbers: list[int]) -> list[Row]:
-    wanted = set(numbers)
-    return [row for number, row in enumerate(rows) if number in wanted]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,7 +218,8 @@ class PointPlan:
 
     def some_rows(self, numbers: list[int]) -> list[Row]:
         """Return some of the rows, by their numbers in `rows`."""
-        return _some(self.rows(), numbers)
+        wanted = set(numbers)
+        return [row for number, row in enumerate(self.rows()) if number in wanted]
 
     def to_full(self, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return values of the result's shape in one row."""

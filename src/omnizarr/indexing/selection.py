@@ -235,8 +235,6 @@ def _items(selection: Any) -> list[Any]:
 def _expand(selection: Any, rank: int) -> list[Any]:
     """Return one item for every axis, in place of an ellipsis and of what was left out."""
     items = _items(selection)
-    if len(items) == rank and {int, slice}.issuperset(map(type, items)):
-        return items
     for item in items:
         if not (item is Ellipsis or isinstance(item, slice) or _is_integer(item) or _is_list(item)):
             raise SelectionError(
@@ -258,9 +256,9 @@ def _expand(selection: Any, rank: int) -> list[Any]:
 def _is_integer(item: Any) -> bool:
     if type(item) is int:
         return True
-    if isinstance(item, (bool, np.bool_)) or not hasattr(item, "__index__") or np.ndim(item):
+    if not hasattr(item, "__index__") or np.ndim(item):
         return False
-    return not (isinstance(item, np.ndarray) and item.dtype == bool)
+    return not isinstance(item, (bool, np.bool_)) and not _is_mask(item)
 
 
 def _is_list(item: Any) -> bool:
@@ -339,7 +337,8 @@ class AxisSelection:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the result."""
-        return tuple(_length(self.picks[axis]) for axis in self.order)
+        picks = (self.picks[axis] for axis in self.order)
+        return tuple(1 if isinstance(pick, int) else len(pick) for pick in picks)
 
     def select(self, selection: Any) -> Selection:
         """Return the selection of this that square brackets make."""
@@ -386,9 +385,20 @@ class AxisSelection:
 
     def plan(self, grid: Grid) -> Plan:
         """Return the plan; its result has the axes in the order of the array's."""
-        highest = [_highest(pick) for pick in self.picks]
+        items: list[int | slice | Integers] = []
+        highest: list[int] = []
+        for pick in self.picks:
+            if not isinstance(pick, range):
+                items.append(pick)
+                highest.append(pick if isinstance(pick, int) else int(pick.max(initial=-1)))
+            elif pick:
+                items.append(slice(pick.start, pick.stop if pick.stop >= 0 else None, pick.step))
+                highest.append(max(pick[0], pick[-1]))
+            else:
+                items.append(slice(0, 0))
+                highest.append(-1)
         _check_inside(highest, grid)
-        return axis_plan(grid, tuple(_as_item(pick) for pick in self.picks))
+        return axis_plan(grid, tuple(items))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -460,37 +470,11 @@ def _axes(shape: tuple[int, ...]) -> list[GridAxis]:
     return [RegularAxis(n, max(n, 1)) for n in shape]
 
 
-def _length(pick: Pick) -> int:
-    return 1 if isinstance(pick, int) else len(pick)
-
-
 def _narrowed(pick: Any, item: int | slice | Integers) -> Pick:
     """Return part of a range or list."""
-    if isinstance(item, np.ndarray):
-        chosen: Integers
-        if isinstance(pick, range):
-            chosen = pick.start + item * pick.step
-        else:
-            chosen = np.asarray(pick, np.int64)[item]
-        return chosen
-    narrowed: Pick = int(pick[item]) if isinstance(item, int) else pick[item]
-    return narrowed
-
-
-def _highest(pick: Pick) -> int:
-    if isinstance(pick, int):
-        return pick
-    if isinstance(pick, range):
-        return max(pick[0], pick[-1]) if pick else -1
-    return int(pick.max(initial=-1))
-
-
-def _as_item(pick: Pick) -> int | slice | Integers:
-    if not isinstance(pick, range):
-        return pick
-    if not pick:
-        return slice(0, 0)
-    return slice(pick.start, pick.stop if pick.stop >= 0 else None, pick.step)
+    if isinstance(item, np.ndarray) and isinstance(pick, range):
+        return np.asarray(pick.start + item * pick.step, np.int64)
+    return int(pick[item]) if isinstance(item, int) else cast(Pick, pick[item])
 
 
 def _check_inside(highest: Sequence[int], grid: Grid) -> None:

@@ -117,6 +117,8 @@ class IndexedShards:
         place = self._place(key)
         return key if place is None else place[0]
 
+    group = stored_key
+
     def _key(self, coords: Coords) -> str:
         return self.prefix + self.encoding.key(coords)
 
@@ -144,11 +146,9 @@ class IndexedShards:
     def _below(self, prefix: str) -> str:
         """Return the prefix of all shards that can hold chunks below a prefix."""
         partial = self._partial(prefix)
-        return (
-            prefix
-            if partial is None
-            else self._start(self.layout.locate(partial[1])[0], partial[0])
-        )
+        if partial is None:
+            return prefix
+        return self._start(self.layout.locate(partial[1])[0], partial[0])
 
     def _possible(self, shards: str) -> Iterator[str]:
         """Yield the prefixes of all chunks that shards below a prefix may hold."""
@@ -203,11 +203,9 @@ class IndexedShards:
         indices = self._indices(shards, fetch) if shards else {}
         places: dict[str, dict[int, Range]] = {}
         for i, (_, part, place) in enumerate(wanted):
-            if place is not None and place[0] in indices:
-                with _shard_context(place[0]):
-                    where = chunk_range(indices[place[0]], place[1])
-                if where is not None:
-                    places.setdefault(place[0], {})[i] = (part or Range()).within(where)
+            where = _range_of(place, indices)
+            if place is not None and where is not None:
+                places.setdefault(place[0], {})[i] = (part or Range()).within(where)
         fetched = {shard: join_ranges(parts.values(), MAX_GAP) for shard, parts in places.items()}
         below = [(shard, part) for shard, some in fetched.items() for part in some.ranges]
         values = iter(fetch([*passed.values(), *below]) if wanted else [])
@@ -230,12 +228,8 @@ class IndexedShards:
         found = sizes(self.store, (key for key, place in wanted.items() if place is None))
         shards = [place[0] for place in wanted.values() if place is not None]
         indices = self._indices(shards) if shards else {}
-        for key, place in wanted.items():
-            if place is not None and place[0] in indices:
-                with _shard_context(place[0]):
-                    where = chunk_range(indices[place[0]], place[1])
-                if where is not None:
-                    found[key] = where.length or 0
+        ranges = ((key, _range_of(place, indices)) for key, place in wanted.items())
+        found.update({key: where.length or 0 for key, where in ranges if where is not None})
         return found
 
     # Writing
@@ -248,11 +242,6 @@ class IndexedShards:
 
     def erase(self, key: str) -> None:
         self.change_many({key: None})
-
-    def group(self, key: str) -> str:
-        """Return the key of the shard that has a chunk."""
-        place = self._place(key)
-        return key if place is None else place[0]
 
     def change_many(self, changes: Mapping[str, Bytes | None]) -> None:
         """Store (or erase: None) several values, each shard once."""
@@ -337,6 +326,14 @@ class IndexedShards:
                 yield from (k for k in found if k.startswith(prefix))
 
 
+def _range_of(place: tuple[str, int] | None, indices: Mapping[str, Index]) -> Range | None:
+    """Return the bytes of a chunk in its shard; None if the chunk or the shard is missing."""
+    if place is None or place[0] not in indices:
+        return None
+    with _shard_context(place[0]):
+        return chunk_range(indices[place[0]], place[1])
+
+
 def _same(before: Mapping[str, Index], after: Mapping[str, Index]) -> bool:
     """Return True if shards were not replaced while parts of them were read."""
     return before.keys() == after.keys() and all(
@@ -354,12 +351,9 @@ def _chunks_per_shard(named: Named, rank: int) -> Coords:
     stated = named.configuration.get("configuration", {})
     if not isinstance(stated, dict):
         raise invalid(kind, named.name, "configuration", f"expected an object, got {stated!r}")
-    inner = Named(named.name, stated)
-    check_members(inner, kind, required=("chunks_per_shard",))
+    check_members(Named(named.name, stated), kind, required=("chunks_per_shard",))
     per_shard = stated["chunks_per_shard"]
-    good = isinstance(per_shard, list) and all(
-        isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in per_shard
-    )
+    good = isinstance(per_shard, list) and all(type(n) is int and n > 0 for n in per_shard)
     if not good or len(per_shard) != rank or 16 * math.prod(per_shard) >= 2**63:
         message = f"expected {rank} positive integers, one an axis, got {per_shard!r}"
         raise invalid(kind, named.name, "chunks_per_shard", message)

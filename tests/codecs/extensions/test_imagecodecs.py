@@ -19,7 +19,6 @@ from omnizarr.errors import InvalidMetadata, UnknownExtension
 from omnizarr.model.node import IMAGE_COMPRESSORS, IMAGE_FILTERS, IMAGECODECS
 from tests.codecs.extensions.damage import try_images
 from tests.codecs.extensions.samples import chunk_of, reads, smooth, written
-from tests.plain_install import run_plain
 
 imagecodecs = pytest.importorskip("imagecodecs")
 package = pytest.importorskip("imagecodecs.numcodecs")
@@ -427,18 +426,3 @@ def test_what_can_only_be_decoded_says_so() -> None:
         pytest.skip("this version of imagecodecs lacks it")
     with pytest.raises(oz.ChunkError, match="can only decode it"):
         written(values, serializer=codec)
-
-
-def test_without_the_package_the_error_says_what_to_install() -> None:
-    done = run_plain(
-        "import omnizarr as oz\n"
-        "for options in ({'zarr_format': 2, 'compressors': {'id': 'imagecodecs_png'}},\n"
-        "                {'serializer': 'imagecodecs_png', 'compressors': None},\n"
-        "                {'compressors': 'imagecodecs_lzw'}):\n"
-        "    try:\n"
-        "        oz.create_array({}, shape=(4, 4), dtype='u1', **options)[...]\n"
-        "    except oz.MissingPackage as e:\n"
-        "        assert \"pip install 'omnizarr[images]'\" in str(e), e\n"
-        "    else:\n        raise AssertionError(options)\n"
-    )
-    assert done.returncode == 0, done.stderr

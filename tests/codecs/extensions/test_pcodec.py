@@ -16,7 +16,6 @@ import omnizarr as oz
 from omnizarr.errors import InvalidMetadata
 from tests.codecs.extensions.damage import check_damage
 from tests.codecs.extensions.samples import chunk_of, reads, written
-from tests.plain_install import run_plain
 
 pytest.importorskip("pcodec")
 
@@ -126,15 +125,3 @@ def test_damaged_chunks_are_errors_or_values(dtype: str) -> None:
     values = (1000 * np.sin(np.arange(2000) / 50)).astype("i4").astype(dtype)
     _, store = written(values, **options(3))
     assert check_damage(store, 300)["errors"]
-
-
-def test_without_the_package_the_error_says_what_to_install() -> None:
-    done = run_plain(
-        "import omnizarr as oz\n"
-        "try:\n"
-        "    oz.create_array({}, shape=4, dtype='f4', compressors='pcodec', zarr_format=2)[...]\n"
-        "except oz.MissingPackage as e:\n"
-        "    assert \"pip install 'omnizarr[pcodec]'\" in str(e), e\n"
-        "else:\n    raise AssertionError\n"
-    )
-    assert done.returncode == 0, done.stderr

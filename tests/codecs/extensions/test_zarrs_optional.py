@@ -139,15 +139,6 @@ def test_masked_arrays_come_back_and_are_written_in_parts(data: Any, inner: str)
         assert np.array_equal(found.filled(0), wanted.filled(0))
 
 
-def test_it_works_inside_shards() -> None:
-    index = [LITTLE, {"name": "crc32c"}]
-    members = {"chunk_shape": [2, 1], "codecs": [codec(), GZIP], "index_codecs": index}
-    store = make(optional("int16"), {"name": "sharding_indexed", "configuration": members})
-    oz.open(store, mode="r+")[:, :2] = VALUES[:, :2]
-    assert oz.open(store)[...].tolist() == [[0, None, None], [None, 4, None]]
-    assert oz.open(store)[1, 1] == 4
-
-
 @pytest.mark.parametrize(
     ("dtype", "codecs", "message"),
     [

@@ -27,10 +27,10 @@ import numcodecs
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.codecs.codec import Buffer, Codec, Kind, Spec, import_optional, limit_of
+from omnizarr.codecs.codec import BoundSerializer, Buffer, Codec, Kind, Spec, limit_of, require
 from omnizarr.codecs.compressors import Zlib, content_size
 from omnizarr.codecs.specify import plain_member
-from omnizarr.errors import InvalidMetadata, MissingModule, UnknownExtension, known_names
+from omnizarr.errors import InvalidMetadata, UnknownExtension, known_names
 from omnizarr.model import Named
 from omnizarr.model.node import (
     ARRAY_TO_ARRAY,
@@ -70,6 +70,14 @@ _NO_ROOM = {"bfloat16", "float24", "packints", "dicomrle"}
 _FILL_ARRAY = {"ccittfax3", "ccittfax4", "ccittrle", "meshopt", "rgbe"}
 
 
+def bind_id(named: Named) -> Codec:
+    """Return the codec for an id of version 2, whose name in the model has a prefix."""
+    id_ = named.name.removeprefix(PREFIX)
+    if id_ in ARRAY_TO_ARRAY:
+        return Filters.bind(named)
+    return (Images if id_ in ARRAY_TO_BYTES else Compressors).bind(named)
+
+
 class Filters:
     """Predictors and shuffles of version 3, which turn arrays into arrays."""
 
@@ -101,14 +109,6 @@ class Compressors:
     def bind(named: Named) -> Codec:
         """Return the codec of that name."""
         return ImageCompressor(named.name, _maker(named).make())
-
-
-def bind_id(named: Named) -> Codec:
-    """Return the codec for an id of version 2, whose name in the model has a prefix."""
-    id_ = named.name.removeprefix(PREFIX)
-    if id_ in ARRAY_TO_ARRAY:
-        return Filters.bind(named)
-    return (Images if id_ in ARRAY_TO_BYTES else Compressors).bind(named)
 
 
 # The package
@@ -148,6 +148,8 @@ class Maker:
         stored = {k: v for k, v in self.settings.items() if k not in unused}
         members = {**_DEFAULTS.get(self.short, {}), **stored}
         if spec is not None:
+            if spec.data_type.variable:
+                raise InvalidMetadata(f"codec {self.named.name!r} takes items of a fixed size")
             dtype = spec.data_type.dtype
             known = {"shape": list(spec.shape), "dtype": dtype.str, "itemsize": dtype.itemsize}
             stated = {k for k, v in members.items() if v is not None}
@@ -170,41 +172,32 @@ class Maker:
 def _maker(named: Named) -> Maker:
     """Return the package's class for a codec, or the one that a program has registered."""
     id_ = named.name.removeprefix(PREFIX)
-    module = import_optional("imagecodecs.numcodecs")
-    classes = {} if module is None else dict(_classes(module))
-    made = numcodecs.registry.codec_registry.get(id_) or classes.get(id_)
-    if made is not None:
-        return Maker(made, named)
-    if module is None:
-        raise MissingModule(
-            f"codec {named.name!r} needs the package imagecodecs: pip install 'omnizarr[images]'"
-        )
-    raise UnknownExtension(
-        f"the package imagecodecs has no codec {id_!r} here; {known_names(id_, classes)}",
-        kind="codec",
-        name=named.name,
-    )
-
-
-def _classes(module: Any) -> Iterator[tuple[str, Any]]:
-    for found in vars(module).values():
-        id_ = getattr(found, "codec_id", None)
-        if isinstance(found, type) and isinstance(id_, str):
-            yield id_, found
+    made = numcodecs.registry.codec_registry.get(id_)
+    if made is None:
+        module = require("imagecodecs.numcodecs", named.name, "images")
+        types = [found for found in vars(module).values() if isinstance(found, type)]
+        classes = {getattr(found, "codec_id", None): found for found in types}
+        made = classes.get(id_)
+        if made is None:
+            known = known_names(id_, filter(None, classes))
+            raise UnknownExtension(
+                f"the package imagecodecs has no codec {id_!r} here; {known}",
+                kind="codec",
+                name=named.name,
+            )
+    return Maker(made, named)
 
 
 # Codecs
 
 
 @dataclass(frozen=True, slots=True)
-class ImageFormat:
+class ImageFormat(BoundSerializer):
     """A format of images, or another codec that turns arrays into bytes."""
 
     name: str
     maker: Maker
     codec: Any = None
-
-    kind: ClassVar[Kind] = "array->bytes"
 
     @property
     def lossy(self) -> bool:
@@ -212,25 +205,17 @@ class ImageFormat:
 
     def for_spec(self, spec: Spec) -> ImageFormat:
         """Return the codec for chunks of one shape and type."""
-        if spec.data_type.variable:
-            raise InvalidMetadata(f"codec {self.name!r} takes items of a fixed size")
         return ImageFormat(self.name, self.maker, self.maker.make(spec))
 
     def on_bytes(self, spec: Spec) -> ImageOnBytes:
         """Return the codec for the bytes of such chunks."""
         return ImageOnBytes(self.name, self.for_spec(spec), spec)
 
-    def encoded_size(self, spec: Spec) -> int | None:
-        return None
-
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         stated = getattr(self.codec, "dtype", None)
         dtype = np.dtype(stated) if isinstance(stated, str) else array.dtype.newbyteorder("=")
         items = np.ascontiguousarray(array.astype(dtype, copy=False)).reshape(spec.shape)
-        try:
-            return to_bytes(self.codec.encode(items))
-        except NotImplementedError:
-            raise ValueError("the package imagecodecs can only decode it") from None
+        return _encoded(self.codec, items)
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         dtype, size = spec.data_type.dtype, spec.nbytes or 0
@@ -296,8 +281,6 @@ class ImageFilter:
 
     def for_spec(self, spec: Spec) -> ImageFilter:
         """Return the codec for chunks of one shape and type."""
-        if spec.data_type.variable:
-            raise InvalidMetadata(f"codec {self.name!r} takes items of a fixed size")
         return ImageFilter(self.name, self.maker, self.maker.make(spec))
 
     def resolve(self, spec: Spec) -> Spec:
@@ -326,10 +309,7 @@ class ImageCompressor:
         return size if self.name.removeprefix(PREFIX) in IMAGE_SHUFFLES else None
 
     def encode(self, data: Buffer) -> Buffer:
-        try:
-            return to_bytes(self.codec.encode(bytes(data)))
-        except NotImplementedError:
-            raise ValueError("the package imagecodecs can only decode it") from None
+        return _encoded(self.codec, bytes(data))
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         out = None if size is None else bytearray(size)
@@ -338,6 +318,13 @@ class ImageCompressor:
         if len(made) > limit:
             raise ValueError(f"it decompresses to {len(made)} bytes, expected at most {limit}")
         return made
+
+
+def _encoded(codec: Any, data: Any) -> bytes:
+    try:
+        return to_bytes(codec.encode(data))
+    except NotImplementedError:
+        raise ValueError("the package imagecodecs can only decode it") from None
 
 
 def to_bytes(made: Any) -> bytes:
@@ -410,12 +397,22 @@ def _jpeg2k(data: bytes) -> Iterator[int]:
     yield (right - left) * (bottom - top) * int.from_bytes(data[40:42], "big")
 
 
+def _stated(form: str, at: int) -> Callable[[bytes], Iterator[int]]:
+    """Return a function that yields the width times the height that a header has at a place."""
+
+    def pixels(data: bytes) -> Iterator[int]:
+        if len(data) >= at + struct.calcsize(form):
+            width, height = struct.unpack_from(form, data, at)
+            yield width * height
+
+    return pixels
+
+
 def _jpegxs(data: bytes) -> Iterator[int]:
     """Yield the pixels of the picture header."""
     at = data.find(b"\xff\x12")
-    if 0 <= at <= len(data) - 18:
-        width, height = struct.unpack_from(">2H", data, at + 12)
-        yield width * height
+    if at >= 0:
+        yield from _stated(">2H", 12)(data[at : at + 18])
 
 
 def _heif(data: bytes) -> Iterator[int]:
@@ -428,20 +425,6 @@ def _heif(data: bytes) -> Iterator[int]:
             at = content.find(b"ispe", at + 4)
 
 
-def _gif(data: bytes) -> Iterator[int]:
-    """Yield the pixels of the screen."""
-    if len(data) >= 10:
-        width, height = struct.unpack_from("<2H", data, 6)
-        yield width * height
-
-
-def _qoi(data: bytes) -> Iterator[int]:
-    """Yield the pixels of the header."""
-    if len(data) >= 12:
-        width, height = struct.unpack_from(">2I", data, 4)
-        yield width * height
-
-
 _PIXELS: dict[str, Callable[[bytes], Iterator[int]]] = {
     "png": _png,
     "apng": _png,
@@ -450,8 +433,8 @@ _PIXELS: dict[str, Callable[[bytes], Iterator[int]]] = {
     "jpegxs": _jpegxs,
     "avif": _heif,
     "heif": _heif,
-    "gif": _gif,
-    "qoi": _qoi,
+    "gif": _stated("<2H", 6),
+    "qoi": _stated(">2I", 4),
 }
 # Formats that end with a marker, beyond which their decoders read.
 _WITH_END = {"jpegls", "ljpeg"}
