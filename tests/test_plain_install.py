@@ -14,7 +14,7 @@ import omnizarr as oz
 from tests.plain_install import run_plain
 
 REFERENCES = Path(__file__).parent / "stores/references/data/kerchunk.parq"
-NEED_PACKAGES = ["from_dask", "serve", "xarray"]
+NEED_PACKAGES = ["from_dask", "serve", "xarray", "zarr"]
 
 
 @pytest.mark.parametrize(

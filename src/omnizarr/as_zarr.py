@@ -17,7 +17,7 @@ import sys
 import types
 from typing import Any
 
-from omnizarr.interop.zarr import installing
+from omnizarr import registry
 
 _USAGE = "usage: python -m omnizarr.as_zarr (script.py | -m module) [arguments]"
 
@@ -26,13 +26,13 @@ def as_zarr(*, undo: bool = False) -> None:
     """Put omnizarr in the place of zarr-python in this process; with `undo`, end that.
 
     ``zarr.core``, ``zarr.abc``, ``zarr.registry``, ``zarr.testing`` and others are still imported
-    from the installed zarr-python, if there is one.
+    from the installed zarr-python.
 
     Args:
         undo: True to end that.
 
     Raises:
-        MissingPackage: If a package that it needs is not installed.
+        MissingPackage: If zarr-python is not installed.
 
     Examples:
         >>> oz.as_zarr()
@@ -41,10 +41,8 @@ def as_zarr(*, undo: bool = False) -> None:
         'omnizarr'
         >>> oz.as_zarr(undo=True)
     """
-    if undo:
-        installing.uninstall()
-    else:
-        installing.install()
+    change = "uninstall" if undo else "install"
+    registry.load(f"omnizarr.interop.zarr.installing:{change}")()
 
 
 class _CallableModule(types.ModuleType):

@@ -263,7 +263,7 @@ _REMOVED = {
 }
 # The optional packages that the names of modules need.
 _NEEDS = {"LMDBStore": "lmdb", "RedisStore": "redis", "from_dask": "dask", "xarray": "xarray"}
-_NEEDS |= {"serve": "uvicorn", "serving": "uvicorn"}
+_NEEDS |= {"serve": "uvicorn", "serving": "uvicorn", "zarr": "zarr"}
 
 
 def available(names: Iterable[str]) -> list[str]:

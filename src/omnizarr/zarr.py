@@ -17,76 +17,16 @@ import typing as _typing
 from omnizarr import registry as _registry
 from omnizarr import show_versions as print_debug_info
 from omnizarr.interop.zarr import library as _library
+from omnizarr.interop.zarr import opening as _opening
 from omnizarr.interop.zarr.arrays import ZarrArray as Array
 from omnizarr.interop.zarr.asynchronous import ZarrAsyncArray as AsyncArray
 from omnizarr.interop.zarr.asynchronous import ZarrAsyncGroup as AsyncGroup
-from omnizarr.interop.zarr.creation import (
-    array,
-    create,
-    create_array,
-    create_group,
-    create_hierarchy,
-    empty,
-    empty_like,
-    from_array,
-    full,
-    full_like,
-    init_store,
-    ones,
-    ones_like,
-    zeros,
-    zeros_like,
-)
+from omnizarr.interop.zarr.creation import init_store
 from omnizarr.interop.zarr.groups import ZarrGroup as Group
-from omnizarr.interop.zarr.opening import (
-    consolidate_metadata,
-    group,
-    load,
-    open,
-    open_array,
-    open_consolidated,
-    open_group,
-    open_like,
-    save,
-    save_array,
-    save_group,
-    tree,
-)
+from omnizarr.interop.zarr.opening import *  # noqa: F403 - all of zarr-python's functions
 
-__all__ = [
-    "Array",
-    "AsyncArray",
-    "AsyncGroup",
-    "Group",
-    "array",
-    "consolidate_metadata",
-    "create",
-    "create_array",
-    "create_group",
-    "create_hierarchy",
-    "empty",
-    "empty_like",
-    "from_array",
-    "full",
-    "full_like",
-    "group",
-    "init_store",
-    "load",
-    "ones",
-    "ones_like",
-    "open",
-    "open_array",
-    "open_consolidated",
-    "open_group",
-    "open_like",
-    "print_debug_info",
-    "save",
-    "save_array",
-    "save_group",
-    "tree",
-    "zeros",
-    "zeros_like",
-]
+__all__ = ["Array", "AsyncArray", "AsyncGroup", "Group", "init_store", "print_debug_info"]
+__all__ += _opening.__all__
 
 __version__ = str(_library.module("zarr").__version__)
 # Names of 2.18, and where they are here.

@@ -35,7 +35,7 @@ from omnizarr.errors import (
     known_names,
 )
 from omnizarr.extension import cast, to_named, without_checksums
-from omnizarr.interop.xarray.read import missing_values, variable
+from omnizarr.interop.xarray.engine import missing_values, variable
 from omnizarr.interop.zarr.library import own_options
 
 _OPTIONS = {

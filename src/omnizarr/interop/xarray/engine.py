@@ -1,23 +1,76 @@
 """The xarray engine: ``xarray.open_dataset(path, engine="omnizarr")``.
 
-Every array of a group is a variable, of which only the chunks that are used are read. A single
+Every array of a group is a lazy variable, of which only the chunks that are used are read. A single
 array is a dataset with one variable.
+
+xarray unpacks a whole selection at once, with several copies. Here a box is divided into parts of
+whole chunks, and each part is unpacked with the same arithmetic directly into the result; other
+selections are left to xarray. Axes without names are named ``<variable>_dim_<number>``.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import os
+import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
-import xarray as xr
-from xarray.backends import BackendEntrypoint, StoreBackendEntrypoint
+import numcodecs
+import numpy as np
+import numpy.typing as npt
 
-from omnizarr import Array
-from omnizarr.errors import WrongNode
-from omnizarr.interop.xarray.read import Stored, name_of, open_stored, unpack_in_place
-from omnizarr.interop.xarray.write import write
+from omnizarr import Array, Group, View
+from omnizarr import open as open_node
+from omnizarr.bulk.boxes import Box, chunk_axes
+from omnizarr.conventions.cf.packing import MISSING, as_numbers, decode_fill
+from omnizarr.conventions.cf.variable import is_scalar
+from omnizarr.errors import (
+    CannotExpress,
+    InvalidMetadata,
+    MissingModule,
+    OmnizarrError,
+    WrongNode,
+)
+from omnizarr.extension import (
+    ARRAY_DIMENSIONS,
+    OBJECT_CODECS,
+    Named,
+    as_plain,
+    boxes,
+    empty,
+    for_each,
+    has_cheap_requests,
+    has_low_latency,
+    in_parallel,
+    location_of,
+    pipeline,
+    split_compressor,
+    to_ids,
+    to_names,
+)
+
+try:
+    import xarray as xr
+    from xarray import conventions
+    from xarray.backends import (
+        AbstractDataStore,
+        BackendArray,
+        BackendEntrypoint,
+        StoreBackendEntrypoint,
+    )
+    from xarray.core import indexing
+except ImportError as e:
+    raise MissingModule("datasets need xarray: pip install 'omnizarr[xarray]'") from e
+
+PART = 2**20  # numbers that are unpacked at a time
+MAX_INDEX = 2**22  # bytes of a coordinate that is read before it is asked for
+TEXT = np.dtypes.StringDType()  # of stored variable-length text
+OBJECTS = np.dtype("O", metadata={"element_type": str})  # xarray's older type of such text
 
 
 class Engine(BackendEntrypoint):
@@ -110,15 +163,319 @@ def _decoded(stored: Stored, **decoding: Any) -> xr.Dataset:
     return dataset
 
 
-@xr.register_datatree_accessor("omnizarr")
-@xr.register_dataarray_accessor("omnizarr")
-@xr.register_dataset_accessor("omnizarr")
-class Accessor:
-    """The methods that omnizarr adds to xarray's datasets, arrays and trees."""
+def unpack_in_place(dataset: xr.Dataset, arrays: Mapping[str, Array]) -> None:
+    """Replace the packed variables of a lazy dataset by ones that are unpacked part by part."""
+    for name, var in dataset.variables.items():
+        array = arrays.get(str(name))
+        if array is not None and _is_packed(var, array):
+            var.data = indexing.LazilyIndexedArray(Packed(var, array))
 
-    def __init__(self, data: xr.Dataset | xr.DataArray | xr.DataTree) -> None:
-        self._data = data
 
-    def to(self, store: Any, **options: Any) -> Any:
-        """Store the data and return the group; see `omnizarr.xarray.write` for the options."""
-        return write(self._data, store, **options)
+def _is_packed(var: xr.Variable, array: Array) -> bool:
+    """Return True if `Packed` can compute the values of a variable from the stored ones."""
+    plain = var.dtype.kind == "f" and array.dtype.kind in "iuf" and var.shape == array.shape != ()
+    scaled = any(var.encoding.get(key) is not None for key in ("scale_factor", "add_offset"))
+    lazy = isinstance(var._data, indexing.ExplicitlyIndexed)
+    known = lazy and "_Unsigned" not in var.encoding
+    return plain and known and (scaled or bool(missing_values(var.encoding)))
+
+
+def missing_values(encoding: Mapping[Any, Any]) -> set[Any]:
+    """Return the stored numbers that mark missing values, other than NaN."""
+    listed = (encoding.get(key) for key in ("_FillValue", MISSING))
+    found = {number for some in listed if some is not None for number in np.ravel(some)}
+    return {number for number in found if isinstance(number, np.number) and not np.isnan(number)}
+
+
+class Packed(BackendArray):
+    """A lazy array of packed numbers, unpacked as they are read."""
+
+    def __init__(self, decoded: xr.Variable, array: Array) -> None:
+        self._decoded, self._array = decoded._data, array
+        self.shape, self.dtype = decoded.shape, decoded.dtype
+        self._missing = missing_values(decoded.encoding)
+        self._scale = _single(decoded.encoding.get("scale_factor"))
+        self._offset = _single(decoded.encoding.get("add_offset"))
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        box = _box(key, self.shape)
+        if box is None:
+            return indexing.apply_indexer(self._decoded, key).get_duck_array()
+        out, errors = empty(tuple(s.stop - s.start for s in box), self.dtype), np.geterr()
+        split = has_cheap_requests(self._array.store) and out.size > PART
+        parts = [*boxes.cut(chunk_axes(self._array), PART, box)] if split else [box]
+
+        def one(part: Box) -> None:
+            shifted = ((p, b.start) for p, b in zip(part, box, strict=True))
+            inside = out[tuple(slice(p.start - start, p.stop - start) for p, start in shifted)]
+            with np.errstate(**errors):  # that of the calling thread
+                self._unpack(as_plain(self._array[part]), inside)
+
+        for_each(iter(parts), len(parts), one, out.nbytes)
+        return out[tuple(slice(None) if isinstance(k, slice) else 0 for k in key.tuple)]
+
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        """Read in another thread, for ``load_async``."""
+        return await asyncio.to_thread(self.__getitem__, key)
+
+    def _unpack(self, stored: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+        np.copyto(out, stored, casting="unsafe")
+        for number in self._missing:
+            out[out == number] = np.nan
+        if self._scale is not None:
+            out *= self._scale
+        if self._offset is not None:
+            out += self._offset
+
+
+def _single(value: Any) -> Any:
+    """Return a factor or offset, which some files store as a list of one number."""
+    return np.asarray(value).item() if np.ndim(value) else value
+
+
+def _box(key: indexing.ExplicitIndexer, shape: tuple[int, ...]) -> Box | None:
+    """Return the box that integers and slices without steps select; None for other keys."""
+    sides = []
+    for index, length in zip(key.tuple, shape, strict=True):
+        if isinstance(index, slice):
+            start, stop, step = index.indices(length)
+            if step != 1:
+                return None
+            sides.append(slice(start, max(start, stop)))
+        elif isinstance(index, int | np.integer):
+            at = int(index) % length
+            sides.append(slice(at, at + 1))
+        else:
+            return None
+    return tuple(sides)
+
+
+def open_stored(
+    store: Any,
+    group: str | None,
+    consolidated: bool | None,
+    storage_options: Mapping[str, Any] | None,
+    zarr_format: int | str | None,
+) -> Array | Group:
+    """Open a group or array, with consolidated metadata as requested."""
+    where = os.path.expanduser(store) if isinstance(store, str) else store
+    root: Any = None
+    options: Any = {"storage_options": storage_options, "zarr_format": zarr_format}
+    if consolidated is not False:
+        try:
+            root = open_node(where, "r", use_consolidated=True, **options)
+        except InvalidMetadata:
+            if consolidated:
+                raise
+    if root is None or (isinstance(root, Array) and group):
+        plain: Array | Group = open_node(where, "r", path=group, use_consolidated=False, **options)
+        return plain
+    known = location_of(root).consolidated
+    if known is not None:
+        known.trust()
+    found: Array | Group = root[group.strip("/")] if group and group.strip("/") else root
+    return found
+
+
+def name_of(array: Array) -> str:
+    """Return the name of the variable for an array that is opened on its own."""
+    last = array.path.rpartition("/")[2] or re.split(r"[\\/]", str(array.store).rstrip("/"))[-1]
+    return re.sub(r"(\.zarr)?(\.zip)?\Z", "", last) or "array"
+
+
+@dataclass(eq=False)
+class Stored(AbstractDataStore):
+    """The arrays and attributes of a group, as a data store of xarray."""
+
+    arrays: dict[str, Array]
+    attributes: dict[str, Any]
+    fill_masks: bool | None = None
+    loaded: set[str] = field(default_factory=set)  # variables that have been read
+
+    def get_variables(self) -> dict[str, xr.Variable]:
+        found = {name: variable(name, a, self.fill_masks) for name, a in self.arrays.items()}
+        self.loaded = _load_indexes(found, self.arrays)
+        return found
+
+    def get_attrs(self) -> dict[str, Any]:
+        return _visible(self.attributes)
+
+    def get_dimensions(self) -> dict[str, int]:
+        pairs = ((dimensions(n, a), a.shape) for n, a in self.arrays.items())
+        return {d: n for dims, shape in pairs if dims for d, n in zip(dims, shape, strict=True)}
+
+    def close(self) -> None:
+        """Do nothing: no file is kept open."""
+
+
+def _load_indexes(variables: Mapping[str, xr.Variable], arrays: Mapping[str, Array]) -> set[str]:
+    """Read the coordinates of dimensions from a server, all at the same time; return their names.
+
+    xarray makes indexes of them, and would read one after the other. Those of several chunks are
+    left to it: their chunks are requested together.
+    """
+    wanted = [
+        name
+        for name, var in variables.items()
+        if var.dims == (name,) and not has_low_latency(arrays[name].store)
+        if arrays[name].nchunks == 1 and var.nbytes <= MAX_INDEX
+    ]
+
+    def load(name: str) -> bool:
+        try:
+            variables[name].load()
+        except OmnizarrError:
+            return False  # it is raised when the values are asked for
+        return True
+
+    if len(wanted) < 2:
+        return set()
+    done = in_parallel(load, wanted)
+    return {name for name, is_loaded in zip(wanted, done, strict=True) if is_loaded}
+
+
+def _visible(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that xarray shows: not dimension names, nor those of NCZarr."""
+    hidden = {k for k in attributes if k.upper() == ARRAY_DIMENSIONS or k.lower().startswith("_nc")}
+    return as_numbers({k: v for k, v in attributes.items() if k not in hidden})
+
+
+def variable(name: str, array: Array, fill_masks: bool | None = None) -> xr.Variable:
+    """Return an array as a lazy variable that is not decoded yet."""
+    dims = dimensions(name, array)
+    attributes = _visible(array.attrs.asdict())
+    scalar = array.ndim != len(dims)
+    chunks = () if scalar else tuple(map(_compact, array.chunks))
+    shards = None if array.shards is None else tuple(map(_compact, array.shards))
+    encoding = {
+        "chunks": chunks,
+        "preferred_chunks": dict(zip(dims, chunks if scalar else shards or chunks, strict=True)),
+        "shards": shards,
+        **codec_encoding(array),
+    }
+    by_format = fill_is_mask(array)
+    if not by_format:
+        encoding["fill_value"] = array.fill_value
+    if by_format if fill_masks is None else fill_masks:
+        if array.fill_value is not None:
+            attributes["_FillValue"] = array.fill_value
+    elif "_FillValue" in attributes:
+        attributes["_FillValue"] = decode_fill(attributes["_FillValue"], array.dtype)
+    if array.dtype == TEXT and keeps_text():
+        encoding["dtype"] = TEXT
+    source = array.view[0] if scalar else array
+    return xr.Variable(
+        dims, indexing.LazilyIndexedArray(StoredValues(source)), attributes, encoding
+    )
+
+
+def _compact(lengths: int | tuple[int, ...]) -> int | tuple[int, ...]:
+    """Return one length for an axis of a rectilinear grid along which chunks have the same."""
+    if isinstance(lengths, int):
+        return lengths
+    if not lengths:
+        return 1  # of an axis of length 0
+    same = len(set(lengths[:-1])) <= 1 and lengths[-1] <= lengths[0]
+    return lengths[0] if same else lengths
+
+
+def fill_is_mask(node: Array | Group) -> bool:
+    """Return True if the fill value marks missing values, as in formats where it may be undefined.
+
+    In other formats, every array has a fill value, and an attribute marks missing values.
+    """
+    return location_of(node).format.undefined_fill
+
+
+def dimensions(name: str, array: Array) -> tuple[str, ...]:
+    """Return the names of all axes, with defaults for those without a name."""
+    if is_scalar(array):
+        return ()
+    names = array.dimension_names or (None,) * array.ndim
+    return tuple(d or f"{name}_dim_{i}" for i, d in enumerate(names))
+
+
+@functools.cache
+def keeps_text() -> bool:
+    """Return True if xarray keeps NumPy's type of variable-length text, as newer releases do."""
+    text = xr.Variable("x", np.array([""], TEXT), {}, {"dtype": TEXT})
+    return bool(conventions.decode_cf_variable("x", text).dtype == TEXT)
+
+
+class StoredValues(BackendArray):
+    """An array that xarray reads with its three kinds of indexers."""
+
+    def __init__(self, array: Array | View) -> None:
+        self._array = array
+        self.shape = array.shape
+        is_text = array.dtype.kind == "T"
+        self.dtype = array.dtype if not is_text else TEXT if keeps_text() else OBJECTS
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        by_points = isinstance(key, indexing.VectorizedIndexer)
+        by_axis = isinstance(key, indexing.OuterIndexer)
+        indexed: Any = self._array
+        indexed = indexed.vindex if by_points else indexed.oindex if by_axis else indexed
+
+        def read(selection: Any) -> Any:
+            is_text = self._array.dtype.kind == "T"
+            values = as_plain(indexed[selection])
+            return np.asarray(values, self.dtype) if is_text else values
+
+        support = indexing.IndexingSupport.VECTORIZED
+        return indexing.explicit_indexing_adapter(key, self.shape, support, read)
+
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        """Read in another thread, for ``load_async``."""
+        return await asyncio.to_thread(self.__getitem__, key)
+
+
+def codec_encoding(array: Array) -> dict[str, Any]:
+    """Return the options of `create_array` for an array with the same codecs.
+
+    They are objects of numcodecs for formats with its codec ids, such as version 2, and JSON with
+    the codec names of version 3 for the others.
+    """
+    model, format = array._model, location_of(array).format
+    if not format.codecs_by_id:
+        with suppress(CannotExpress):
+            model = model.with_(codecs=to_names(model))
+        groups = pipeline(model)
+        return {
+            "filters": tuple(map(_json, groups.filters)),
+            "serializer": _serializer(groups.serializer, array.dtype),
+            "compressors": tuple(map(_json, groups.compressors)),
+        }
+    order, steps, _ = to_ids(model, format.name)
+    plain = [s for s in steps if s["id"] not in OBJECT_CODECS]
+    filters, compressor = split_compressor(plain)
+    found: dict[str, Any] = {"compressors": () if compressor is None else (_object(compressor),)}
+    if filters or plain == steps:  # without filters, writers choose the object codec
+        found["filters"] = tuple(map(_object, filters or ()))
+    if order == "F":
+        found["order"] = order
+    return found
+
+
+def _serializer(codec: Named | None, dtype: np.dtype[Any]) -> dict[str, Any] | None:
+    """Return the serializer with the byte order, which the draft has in the data type."""
+    if codec is None:
+        return None
+    found = _json(codec)
+    if codec.name == "bytes" and "endian" not in codec.configuration:
+        little = dtype.newbyteorder("<") == dtype
+        if dtype.newbyteorder("S") != dtype:  # not of single bytes
+            found["configuration"]["endian"] = "little" if little else "big"
+    return found
+
+
+def _json(codec: Named) -> dict[str, Any]:
+    return {"name": codec.name, "configuration": dict(codec.configuration)}
+
+
+def _object(configuration: dict[str, Any]) -> Any:
+    """Return the codec of numcodecs, or its configuration if numcodecs does not know it."""
+    try:
+        return numcodecs.get_codec(configuration)
+    except (ValueError, TypeError):
+        return configuration

@@ -49,7 +49,7 @@ from omnizarr.interop.xarray.encode import (
     new_array,
     with_given_encoding,
 )
-from omnizarr.interop.xarray.read import fill_is_mask, variable
+from omnizarr.interop.xarray.engine import fill_is_mask, variable
 
 if find_spec("dask"):
     from omnizarr.interop.dask import Writes, check_apart_from, run, writes
@@ -104,16 +104,6 @@ def _find(dataset: xr.Dataset, dim: str, group: Group) -> slice:
             " write one contiguous range at a time"
         )
     return slice(int(indices[0]), int(indices[-1]) + 1) if len(indices) else slice(0, 0)
-
-
-def enlarged(array: Array, shape: tuple[int, ...]) -> Array:
-    """Return a handle of the array with a larger shape, which is not stored yet."""
-    same_rank = len(shape) == array.ndim
-    if not same_rank or any(n < old for n, old in zip(shape, array.shape, strict=True)):
-        raise InvalidArgument(f"cannot enlarge an array of shape {array.shape} to {shape}")
-    larger = unpublished(location_of(array), with_shape(array._model, shape))
-    larger._configure(array._config)
-    return larger
 
 
 @contextmanager
@@ -178,7 +168,12 @@ class Piece:
 
     @property
     def target(self) -> Array:
-        return self.array if self.shape == self.array.shape else enlarged(self.array, self.shape)
+        """The array with its shape afterwards, which may not be stored yet."""
+        if self.shape == self.array.shape:
+            return self.array
+        larger = unpublished(location_of(self.array), with_shape(self.array._model, self.shape))
+        larger._configure(self.array._config)
+        return larger
 
     @property
     def box(self) -> tuple[slice, ...]:
@@ -280,14 +275,16 @@ def write(
             new[path] = encoded_new(dataset, given)
         location = new_location(store, group, zarr_format, storage_options)
         return _write_new(new, location, options, compute, consolidated)
+    place: dict[str, Any] = {"path": group, "storage_options": storage_options}
     if append_dim is not None:
         known = {str(dim) for dataset, _ in datasets.values() for dim in dataset.dims}
-        if append_dim not in known and not _has_members(store, group, storage_options):
+        if append_dim not in known and not _has_members(store, place):
             raise InvalidArgument(
                 f"append_dim {append_dim!r} is not a dimension of the data, and nothing is stored"
                 f" yet; known: {', '.join(sorted(known)) or 'none'}"
             )
-    top = _opened(store, group, options, zarr_format, storage_options)
+    opened = "a" if options.mode == "a-" else options.mode
+    top = open_group(store, opened, zarr_format=zarr_format, **place)
     pieces: list[Piece] = []
     for path, (dataset, given) in datasets.items():
         pieces += _change(dataset, given, _below(top, path, options), options)
@@ -313,7 +310,10 @@ def _write_new(
     try:
         made = build(location, overwrite=options.mode == "w", operation="writing a dataset")
     except NodeExists as e:
-        raise _explained(e) from e
+        raise NodeExists(
+            f"{e}; mode='w' replaces it, mode='a' overwrites or adds variables, append_dim appends"
+            " along a dimension"
+        ) from e
     with made as staged:
         top = make_group(staged, None, overwrite=False)
         below = {path: _below(top, path, options) for path in new}
@@ -331,16 +331,10 @@ def _write_new(
     if compute:
         return group
     _check_dask()
-    moved = [replace(p, array=_final_array(group, p.array, staged)) for p in later]
+    start = len(paths.prefix(staged.path))
+    final = (group[piece.array.path[start:]].with_config(piece.array.config) for piece in later)
+    moved = [replace(piece, array=array) for piece, array in zip(later, final, strict=True)]
     return run([p.tasks() for p in moved], lambda: group, compute)
-
-
-def _final_array(group: Group, array: Array, staged: Location) -> Array:
-    """Return the array in the final group that was created at a staged location."""
-    found = group[array.path[len(paths.prefix(staged.path)) :]]
-    if not isinstance(found, Array):
-        raise WrongNode(f"{found.name} is a group, not an array")
-    return found.with_config(array.config)
 
 
 def _mode(mode: WriteMode | None, append_dim: str | None, region: Any) -> WriteMode:
@@ -370,39 +364,12 @@ def _nodes(
     return found
 
 
-def _opened(
-    store: Any,
-    group: str | None,
-    options: DatasetOptions,
-    zarr_format: int | str | None,
-    storage_options: Mapping[str, Any] | None,
-) -> Group:
-    """Open the group to write to, or create it if the mode allows."""
-    try:
-        return open_group(
-            store,
-            "a" if options.mode == "a-" else options.mode,
-            path=group,
-            zarr_format=zarr_format,
-            storage_options=storage_options,
-        )
-    except NodeExists as e:
-        raise _explained(e) from e
-
-
-def _has_members(store: Any, group: str | None, options: Mapping[str, Any] | None) -> bool:
+def _has_members(store: Any, options: dict[str, Any]) -> bool:
     """Return True if there is a group, and it is not empty."""
     try:
-        return len(open_group(store, "r", path=group, storage_options=options)) > 0
+        return len(open_group(store, "r", **options)) > 0
     except NodeNotFound:
         return False
-
-
-def _explained(error: NodeExists) -> NodeExists:
-    return NodeExists(
-        f"{error}; mode='w' replaces it, mode='a' overwrites or adds variables, append_dim appends"
-        " along a dimension"
-    )
 
 
 def _below(top: Group, path: str, options: DatasetOptions) -> Group:

@@ -26,7 +26,6 @@ from omnizarr.hierarchy.selection import as_source
 from omnizarr.indexing import boxes
 from omnizarr.interop.zarr import library
 from omnizarr.interop.zarr.arrays import ZarrArray
-from omnizarr.interop.zarr.codecs import to_zarr
 from omnizarr.interop.zarr.errors import translated, warn
 from omnizarr.interop.zarr.groups import ZarrGroup
 from omnizarr.interop.zarr.library import configured, default_format, own_options
@@ -105,7 +104,7 @@ def _store_new(
         return ZarrArray.adopt(own, target.given, _runtime=runtime)
     version = options.get("zarr_format") or 3
     options = {
-        name: to_zarr(value, version) if name in _CODECS else value
+        name: library.codecs_to_zarr(value, version) if name in _CODECS else value
         for name, value in options.items()
     }
     metadata = describe(function, options)

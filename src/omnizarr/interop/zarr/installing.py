@@ -17,7 +17,7 @@ from omnizarr import errors, registry, show_versions
 from omnizarr._json import keep_bare_nan
 from omnizarr.errors import MissingModule, OmnizarrWarning
 from omnizarr.formats.v3 import RESERVED
-from omnizarr.interop.zarr import codecs, library
+from omnizarr.interop.zarr import library
 from omnizarr.interop.zarr.arrays import ZarrArray
 from omnizarr.interop.zarr.asynchronous import FUNCTIONS as AWAITABLE
 from omnizarr.interop.zarr.asynchronous import ZarrAsyncArray, ZarrAsyncGroup, save_new_metadata
@@ -75,7 +75,7 @@ def install() -> None:
         )
     os.environ[library.IN_PLACE] = "1"
     errors.silenced.add(RESERVED)
-    registry.add_source("codec", codecs.find)
+    registry.add_source("codec", library.find_codec)
     keep_bare_nan(True)
     try:
         _exchange()
@@ -89,7 +89,7 @@ def uninstall() -> None:
     os.environ.pop(library.IN_PLACE, None)
     errors.silenced.discard(RESERVED)
     if _exchanged:
-        registry.remove_source("codec", codecs.find)
+        registry.remove_source("codec", library.find_codec)
         keep_bare_nan(False)
     for names, name, before in reversed(_exchanged):
         names[name] = before

@@ -47,6 +47,13 @@ from omnizarr.interop.zarr.nodes import facade
 from omnizarr.interop.zarr.stores import ZarrPlace, ZarrTarget, locate
 from omnizarr.model import ArrayModel, Node, paths
 
+__all__ = [
+    "array", "consolidate_metadata", "create", "create_array", "create_group",
+    "create_hierarchy", "empty", "empty_like", "from_array", "full", "full_like", "group",
+    "load", "ones", "ones_like", "open", "open_array", "open_consolidated", "open_group",
+    "open_like", "save", "save_array", "save_group", "tree", "zeros", "zeros_like",
+]  # fmt: skip
+
 
 def open(
     store: Any = None,
@@ -390,12 +397,4 @@ def _check_array(values: Any, what: str) -> None:
 
 
 # The functions that take the place of zarr-python's.
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f
-    for f in (
-        *(array, consolidate_metadata, create, create_array),
-        *(create_group, create_hierarchy, empty, empty_like, from_array, full, full_like),
-        *(group, load, ones, ones_like, open, open_array, open_consolidated, open_group),
-        *(open_like, save, save_array, save_group, tree, zeros, zeros_like),
-    )
-}
+FUNCTIONS: dict[str, Callable[..., Any]] = {name: globals()[name] for name in __all__}

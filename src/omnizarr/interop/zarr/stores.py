@@ -7,20 +7,30 @@ adapted.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import weakref
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from omnizarr import registry
-from omnizarr.errors import InvalidArgument
+from omnizarr import registry, stores
+from omnizarr.errors import InvalidArgument, MissingModule
 from omnizarr.interop.zarr import library
 from omnizarr.model import paths
-from omnizarr.stores import LocalStore, MemoryStore, Store, direct_file_root
+from omnizarr.stores import LocalStore, MemoryStore, Range, Store, direct_file_root
 from omnizarr.stores.base import absolute_path
+
+try:
+    from zarr.abc import store as abc
+    from zarr.core.buffer import Buffer, BufferPrototype
+except ImportError as e:
+    raise MissingModule(
+        "zarr-python's names and stores need it: pip install 'zarr>=3.1'; repositories of icechunk:"
+        " pip install 'omnizarr[icechunk]'"
+    ) from e
 
 # Our stores by those of zarr-python; what they have in common (locks, caches) is kept that way.
 _adapted: weakref.WeakKeyDictionary[Any, Store] = weakref.WeakKeyDictionary()
@@ -87,12 +97,12 @@ def locate(
 
 
 def _is_store(value: Any) -> bool:
-    return isinstance(value, (Store, library.module("zarr.abc.store").Store))
+    return isinstance(value, (Store, abc.Store))
 
 
 def _zarr_store(store: Any, mode: str | None, storage_options: Mapping[str, Any] | None) -> Any:
     """Return the store of zarr-python for a path, URL, dictionary or store."""
-    theirs = library.module("zarr.abc.store").Store
+    theirs: Any = abc.Store
     if isinstance(store, Store) and not isinstance(store, theirs):
         return to_zarr(store)
     if isinstance(store, theirs) and storage_options is None:
@@ -169,8 +179,7 @@ def to_zarr(store: Store) -> Any:
     if root is not None:
         theirs = library.module("zarr.storage").LocalStore
         return theirs(Path(os.fsdecode(root)), read_only=store.read_only)
-    adapter = registry.load("omnizarr.interop.zarr.zarr_python:OmnizarrStore")
-    return adapter(store)
+    return OmnizarrStore(store)
 
 
 class MovableLocalStore(LocalStore):
@@ -234,3 +243,107 @@ class BufferMapping(MutableMapping[str, bytes]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+class OmnizarrStore(abc.Store):
+    """A store of this package, adapted to zarr-python; calls run in worker threads."""
+
+    supports_writes = True
+    supports_deletes = True
+
+    def __init__(self, store: Store, *, read_only: bool = False) -> None:
+        super().__init__(read_only=read_only or store.read_only)
+        self.store = store
+
+    @property
+    def supports_listing(self) -> bool:
+        return stores.can_list(self.store)
+
+    def with_read_only(self, read_only: bool = False) -> OmnizarrStore:
+        return type(self)(self.store, read_only=read_only)
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: abc.ByteRequest | None = None
+    ) -> Buffer | None:
+        return (await self.get_partial_values(prototype, [(key, byte_range)]))[0]
+
+    async def get_partial_values(
+        self,
+        prototype: BufferPrototype,
+        key_ranges: Iterable[tuple[str, abc.ByteRequest | None]],
+    ) -> list[Buffer | None]:
+        await self._ensure_open()
+        asked = [(key, _range(part)) for key, part in key_ranges]
+        values = await asyncio.to_thread(stores.get_many, self.store, asked)
+        return [None if v is None else prototype.buffer.from_bytes(v) for v in values]
+
+    async def exists(self, key: str) -> bool:
+        return await asyncio.to_thread(self.store.get, key, Range(0, 1)) is not None
+
+    async def set(self, key: str, value: Buffer) -> None:
+        self._check_writable()
+        await self._ensure_open()
+        await asyncio.to_thread(self.store.set, key, value.to_bytes())
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        self._check_writable()
+        if isinstance(self.store, stores.SetsIf):
+            await asyncio.to_thread(self.store.set_if, key, value.to_bytes(), None)
+        elif not await self.exists(key):
+            await self.set(key, value)
+
+    async def delete(self, key: str) -> None:
+        self._check_writable()
+        await asyncio.to_thread(self.store.erase, key)
+
+    async def delete_dir(self, prefix: str) -> None:
+        self._check_writable()
+        await asyncio.to_thread(stores.erase_prefix, self.store, _folder(prefix))
+
+    async def list(self) -> AsyncIterator[str]:
+        async for key in self.list_prefix(""):
+            yield key
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        folder = prefix[: prefix.rfind("/") + 1]  # the rest is the start of a name
+        for key in await asyncio.to_thread(lambda: [*stores.list_prefix(self.store, folder)]):
+            if key.startswith(prefix):
+                yield key
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        folder = _folder(prefix)
+        keys, prefixes = await asyncio.to_thread(stores.list_dir, self.store, folder)
+        for name in (*keys, *prefixes):
+            yield name[len(folder) :].rstrip("/")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OmnizarrStore):
+            return False
+        return other.store == self.store and other.read_only == self.read_only
+
+    def __hash__(self) -> int:
+        return hash(self.store)
+
+    def __str__(self) -> str:
+        return f"omnizarr:{self.store!r}"
+
+    def __repr__(self) -> str:
+        return f"OmnizarrStore({self.store!r})"
+
+
+def _folder(prefix: str) -> str:
+    return prefix.rstrip("/") + "/" if prefix else ""
+
+
+def _range(part: abc.ByteRequest | None) -> Range | None:
+    match part:
+        case None:
+            return None
+        case abc.RangeByteRequest(start, end):
+            return Range(start, end - start)
+        case abc.OffsetByteRequest(offset):
+            return Range(offset)
+        case abc.SuffixByteRequest(suffix):
+            return Range(-suffix) if suffix else Range(0, 0)
+        case _:
+            raise ValueError(f"Unexpected byte_range, got {part!r}")

@@ -8,21 +8,34 @@ zarr-python.
 from __future__ import annotations
 
 import asyncio
+import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from omnizarr import stores
 from omnizarr.concurrency import event_loop
 from omnizarr.errors import MissingModule, StoreError
 from omnizarr.formats import by_name, is_metadata
+from omnizarr.interop.zarr.stores import OmnizarrStore
 from omnizarr.publish.stage import Extent, Stage
 from omnizarr.stores import fsspec
-from omnizarr.stores.base import Bytes, Closeable, Range, Store, Traits
+from omnizarr.stores.base import (
+    Bytes,
+    Closeable,
+    Range,
+    Store,
+    Traits,
+    absolute_path,
+    redact_urls,
+    split_path,
+)
 from omnizarr.stores.identity import (
     ObjectIdentity,
     StorageIdentity,
@@ -45,7 +58,6 @@ from omnizarr.stores.wrappers import PrefixStore
 try:
     from zarr import storage as zarr_stores
     from zarr.abc import store as abc
-    from zarr.core.buffer import Buffer, BufferPrototype
     from zarr.core.buffer.cpu import buffer_prototype
 except ImportError as e:
     raise MissingModule("stores of zarr-python need it: pip install zarr") from e
@@ -56,6 +68,13 @@ Values: TypeAlias = list[bytes | None]
 T = TypeVar("T")
 
 _MAX_CONCURRENT = 64
+# Storage options, and the parameters of `Repository.readonly_session` that they are.
+_REFERENCES = {"branch": "branch", "tag": "tag", "snapshot": "snapshot_id"}
+_BUCKETS = {
+    "s3": ("s3_storage", "bucket"),
+    **dict.fromkeys(("gs", "gcs"), ("gcs_storage", "bucket")),
+    "az": ("azure_storage", "container"),
+}
 # Packages whose stores list all their keys; those of tifffile list only metadata.
 _LIST_ALL = ("zarr", "icechunk", "omnizarr")
 
@@ -389,6 +408,59 @@ class SessionStage(Stage):
         self._directory.cleanup()
 
 
+class RepositoryStore(SessionStore):
+    """A snapshot of a repository of icechunk: of a branch when it was opened, or another."""
+
+    _to_write = "give the store of an icechunk session, repository.writable_session('main').store"
+
+    def __init__(self, session: Any, url: str, path: str | None) -> None:
+        super().__init__(session.store, read_only=True)
+        self.url, self.snapshot, self._path = url, session.snapshot_id, path
+
+    @classmethod
+    def from_url(cls, url: str, *, read_only: bool = True, **options: Any) -> RepositoryStore:
+        """Return the store of a branch (main if none is named), a tag or a snapshot.
+
+        ``icechunk:///path/to/repository`` is in a directory, ``icechunk::s3://bucket/prefix`` in a
+        bucket (also ``gs://`` and ``az://``), with the options of icechunk's storage.
+        """
+        try:
+            icechunk = import_module("icechunk")
+        except ImportError as e:
+            raise MissingModule("icechunk: URLs need it: pip install 'omnizarr[icechunk]'") from e
+        named = {name: options.pop(name) for name in _REFERENCES if name in options}
+        reference = {_REFERENCES[name]: value for name, value in named.items()}
+        shown, inner = redact_urls(url), url.partition("::")[2] or url
+        parts = urlsplit(inner)
+        path = None
+        try:
+            if parts.scheme in _BUCKETS:
+                kind, place = _BUCKETS[parts.scheme]
+                prefix = unquote(parts.path).strip("/")
+                storage = getattr(icechunk, kind)(**{place: parts.netloc}, prefix=prefix, **options)
+            elif parts.scheme in ("icechunk", "file") and not options:
+                path = absolute_path("".join(split_path(inner)))
+                os.listdir(path)  # icechunk would create it
+                storage = icechunk.local_filesystem_storage(path)
+            else:
+                raise ValueError(f"unknown storage, or options {sorted(options)}")
+            repository = icechunk.Repository.open(storage)
+            session = repository.readonly_session(**reference or {"branch": "main"})
+        except (icechunk.IcechunkError, ValueError, TypeError, OSError) as e:
+            reason = str(getattr(e, "message", e)).strip().partition("\n")[0]
+            of = f" with {named}" if named else ""
+            raise StoreError(f"cannot open the icechunk repository {shown!r}{of}: {reason}") from e
+        return cls(session, url, path)
+
+    def identity(self, prefix: str = "") -> StorageIdentity:
+        if self._path is None:
+            return inside(("icechunk", self.url, self.snapshot), prefix)
+        return inside(("icechunk", self.snapshot), prefix, directory(self._path))
+
+    def __repr__(self) -> str:
+        return f"{redact_urls(self.url)} at snapshot {self.snapshot}"
+
+
 def _cannot_be(error: Exception, key: str) -> bool:
     """Return True if the error says that the store cannot have such a key.
 
@@ -439,107 +511,3 @@ async def _each(
 
 async def _collect(names: AsyncIterator[str]) -> Names:
     return [name async for name in names]
-
-
-class OmnizarrStore(abc.Store):
-    """A store of this package, adapted to zarr-python; calls run in worker threads."""
-
-    supports_writes = True
-    supports_deletes = True
-
-    def __init__(self, store: Store, *, read_only: bool = False) -> None:
-        super().__init__(read_only=read_only or store.read_only)
-        self.store = store
-
-    @property
-    def supports_listing(self) -> bool:
-        return stores.can_list(self.store)
-
-    def with_read_only(self, read_only: bool = False) -> OmnizarrStore:
-        return type(self)(self.store, read_only=read_only)
-
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: abc.ByteRequest | None = None
-    ) -> Buffer | None:
-        return (await self.get_partial_values(prototype, [(key, byte_range)]))[0]
-
-    async def get_partial_values(
-        self,
-        prototype: BufferPrototype,
-        key_ranges: Iterable[tuple[str, abc.ByteRequest | None]],
-    ) -> list[Buffer | None]:
-        await self._ensure_open()
-        asked = [(key, _range(part)) for key, part in key_ranges]
-        values = await asyncio.to_thread(stores.get_many, self.store, asked)
-        return [None if v is None else prototype.buffer.from_bytes(v) for v in values]
-
-    async def exists(self, key: str) -> bool:
-        return await asyncio.to_thread(self.store.get, key, Range(0, 1)) is not None
-
-    async def set(self, key: str, value: Buffer) -> None:
-        self._check_writable()
-        await self._ensure_open()
-        await asyncio.to_thread(self.store.set, key, value.to_bytes())
-
-    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        self._check_writable()
-        if isinstance(self.store, stores.SetsIf):
-            await asyncio.to_thread(self.store.set_if, key, value.to_bytes(), None)
-        elif not await self.exists(key):
-            await self.set(key, value)
-
-    async def delete(self, key: str) -> None:
-        self._check_writable()
-        await asyncio.to_thread(self.store.erase, key)
-
-    async def delete_dir(self, prefix: str) -> None:
-        self._check_writable()
-        await asyncio.to_thread(stores.erase_prefix, self.store, _folder(prefix))
-
-    async def list(self) -> AsyncIterator[str]:
-        async for key in self.list_prefix(""):
-            yield key
-
-    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        folder = prefix[: prefix.rfind("/") + 1]  # the rest is the start of a name
-        for key in await asyncio.to_thread(lambda: [*stores.list_prefix(self.store, folder)]):
-            if key.startswith(prefix):
-                yield key
-
-    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        folder = _folder(prefix)
-        keys, prefixes = await asyncio.to_thread(stores.list_dir, self.store, folder)
-        for name in (*keys, *prefixes):
-            yield name[len(folder) :].rstrip("/")
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, OmnizarrStore):
-            return False
-        return other.store == self.store and other.read_only == self.read_only
-
-    def __hash__(self) -> int:
-        return hash(self.store)
-
-    def __str__(self) -> str:
-        return f"omnizarr:{self.store!r}"
-
-    def __repr__(self) -> str:
-        return f"OmnizarrStore({self.store!r})"
-
-
-def _folder(prefix: str) -> str:
-    return prefix.rstrip("/") + "/" if prefix else ""
-
-
-def _range(part: abc.ByteRequest | None) -> Range | None:
-    match part:
-        case None:
-            return None
-        case abc.RangeByteRequest(start, end):
-            return Range(start, end - start)
-        case abc.OffsetByteRequest(offset):
-            return Range(offset)
-        case abc.SuffixByteRequest(suffix):
-            return Range(-suffix) if suffix else Range(0, 0)
-        case _:
-            raise ValueError(f"Unexpected byte_range, got {part!r}")

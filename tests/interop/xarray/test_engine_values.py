@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as hnp
 
 import omnizarr as oz
 import omnizarr.xarray as ozx
-from omnizarr.interop.xarray import read
+from omnizarr.interop.xarray import engine as read
 from tests.servers.web import Answer, Web, running
 
 
