@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -265,25 +264,3 @@ def test_errors_are_those_of_the_blocking_functions() -> None:
             array.oindex  # noqa: B018 - the access is what is tried
 
     asyncio.run(main())
-
-
-def test_operations_begin_in_the_order_in_which_they_came() -> None:
-    running = aio._Running()
-    order: list[int] = []
-
-    def work(number: int) -> None:
-        running.begin(1, threading.Event())
-        order.append(number)
-        running.end()
-
-    running.begin(1, threading.Event())
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
-    for number, thread in enumerate(threads):
-        thread.start()
-        while len(running._waiting) <= number:
-            time.sleep(0.001)
-    running.end()
-    work(5)  # by the thread that had its turn last: it is not before the others
-    for thread in threads:
-        thread.join(60)
-    assert order == [0, 1, 2, 3, 4, 5]

@@ -250,34 +250,4 @@ def run_examples(name: str, text: str, folder: Path, monkeypatch: pytest.MonkeyP
     assert runner.failures == 0, "".join(said)
 
 
-def test_a_missing_part_of_a_docstring_is_found() -> None:
-    def bare(a: int, *b: int, c: int = 0, **d: int) -> int:
-        """Add."""
-        raise oz.errors.InvalidArgument("") if a else InvalidArgument("")
-
-    def full(a: int) -> int:
-        """Add one.
-
-        Args:
-            a: A number.
-
-        Returns:
-            The next number.
-
-        Raises:
-            InvalidArgument: If it is the last one.
-
-        Examples:
-            >>> 1 + 1
-            2
-        """
-        raise InvalidArgument("")
-
-    found = Public("bare", bare).problems()
-    assert found == [*(f"parameter {n}" for n in ("a", "c", "*b", "**d")), "Returns", "example"]
-    assert Public("full", full).problems() == []
-    full.__doc__ = "Return more."
-    assert Public("full", full).problems() == ["parameter a", "error InvalidArgument", "example"]
-
-
 InvalidArgument = oz.InvalidArgument

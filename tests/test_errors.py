@@ -13,9 +13,7 @@ import pytest
 import omnizarr as oz
 from omnizarr.errors import (
     ChunkError,
-    InvalidMetadata,
     OmnizarrWarning,
-    Problem,
     StoreError,
     error_context,
 )
@@ -96,18 +94,6 @@ def test_an_error_context_adds_the_location_and_keeps_the_attributes() -> None:
     assert (error.path, error.chunk, error.key, error.codec) == ("/a", (0,), "c/0", "crc32c")
 
 
-def test_an_error_context_keeps_class_problems_and_cause() -> None:
-    problem = Problem("", "codecs", "unknown")
-    cause = ValueError("reason")
-    with (
-        pytest.raises(InvalidMetadata, match="array '/a': bad") as caught,
-        error_context("array '/a'"),
-    ):
-        raise InvalidMetadata("bad", (problem,)) from cause
-    assert caught.value.problems == (problem,)
-    assert caught.value.__cause__ is cause
-
-
 def test_an_error_context_changes_the_class_only_of_errors_without_an_array() -> None:
     context = error_context("cannot read", into=ChunkError, catch=(Exception,), path="/b")
     with pytest.raises(ChunkError, match="cannot read: no answer") as caught, context:
@@ -153,9 +139,3 @@ def test_invalid_metadata_are_no_bad_argument() -> None:
     with pytest.raises(oz.InvalidMetadata) as error:
         oz.open({"zarr.json": b'{"zarr_format": 3, "node_type": "array"}'})
     assert not isinstance(error.value, oz.InvalidArgument)
-
-
-def test_a_lost_race_is_an_error_that_retrying_loops_catch() -> None:
-    assert issubclass(oz.Conflict, oz.StoreError)
-    assert issubclass(oz.Conflict, OSError)
-    assert not issubclass(oz.Conflict, ValueError)

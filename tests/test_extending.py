@@ -140,25 +140,6 @@ def test_a_user_defined_codec_works_in_every_notation(
     assert {"name": kind.name, "configuration": defaults} in stated
 
 
-def test_a_given_member_is_kept() -> None:
-    oz.register("codec", Add.name, Add)
-    codec = {"name": Add.name, "configuration": {"number": 7}}
-    array = oz.create_array({}, data=VALUES, filters=codec)
-    assert array.metadata.to_dict()["codecs"][0] == codec
-    assert np.array_equal(array[...], VALUES)
-
-
-def test_metadata_without_a_member_has_the_default() -> None:
-    """Other writers may leave out members that have their default."""
-    oz.register("codec", Add.name, Add)
-    store: dict[str, bytes] = {}
-    oz.create_array(store, data=VALUES, filters=Add())
-    doc = json.loads(store["zarr.json"])
-    doc["codecs"][0] = {"name": Add.name}
-    store["zarr.json"] = json.dumps(doc).encode()
-    assert np.array_equal(oz.open(store)[...], VALUES)
-
-
 @pytest.mark.parametrize(
     ("target", "said"),
     [
@@ -188,12 +169,6 @@ def test_an_invalid_codec_is_refused_on_registration(target: Any, said: str) -> 
     with pytest.raises(oz.WrongType, match=said):
         oz.register("codec", "test.own", target)
     assert registry.find("codec", "test.own") is None
-
-
-def test_a_lazily_imported_target_is_checked_on_import() -> None:
-    oz.register("codec", "test.own", "tests.test_extending:VALUES")
-    with pytest.raises(oz.WrongType, match="not a dataclass"):
-        oz.create_array({}, shape=3, compressors="test.own")
 
 
 def test_a_codec_of_an_unknown_kind_never_runs() -> None:
@@ -256,12 +231,6 @@ def test_a_notebook_cell_can_register_again_but_another_package_cannot() -> None
     assert registry.find("codec", "test.own") is second
     with pytest.raises(oz.InvalidArgument, match="known already, as tests"):
         oz.register("codec", "test.own", Add)
-
-
-def test_a_class_given_instead_of_an_object_is_refused() -> None:
-    oz.register("codec", Add.name, Add)
-    with pytest.raises(oz.WrongType, match=r"is a class; give an object of it, Add\(…\)"):
-        oz.create_array({}, shape=3, filters=[Add])
 
 
 def tenths(named: Any) -> DataType:
@@ -327,18 +296,20 @@ def test_the_defaults_of_a_key_encoding_are_written() -> None:
         oz.create_array({}, shape=3, chunk_key_encoding={**stated, "configuration": {"x": 1}})
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        *(("codec", "zstd"), ("data_type", "int8"), ("chunk_grid", "regular")),
-        *(("chunk_key_encoding", "default"), ("store", "s3")),
-    ],
-)
-def test_names_of_the_package_are_known_before_they_are_loaded(kind: str, name: str) -> None:
+def test_names_of_the_package_are_known_before_they_are_loaded() -> None:
     """In a new process, in which nothing but the package itself is imported."""
-    code = f"import omnizarr; omnizarr.register({kind!r}, {name!r}, object)"
+    code = """
+import omnizarr
+names = {"codec": "zstd", "data_type": "int8", "chunk_grid": "regular",
+         "chunk_key_encoding": "default", "store": "s3"}
+for kind, name in names.items():
+    try:
+        omnizarr.register(kind, name, object)
+    except omnizarr.InvalidArgument as e:
+        print("is known already" in str(e))
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert f"{name!r} is known already" in done.stderr
+    assert done.stdout == "True\n" * 5, done.stderr
 
 
 THREADS = """
@@ -363,9 +334,8 @@ print(errors)
 
 
 def test_threads_may_be_the_first_to_use_the_package() -> None:
-    for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True)
-        assert done.stdout == "[]\n", done.stderr
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
 
 
 UNKNOWN: list[tuple[str, Any, str]] = [

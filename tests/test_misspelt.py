@@ -12,10 +12,6 @@ from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
 import omnizarr as oz
-from omnizarr.errors import known_names
-from omnizarr.hierarchy.options import ArrayOptions
-
-OPTIONS = sorted(ArrayOptions.__annotations__)
 
 
 def new(**options: Any) -> oz.Array:
@@ -111,15 +107,6 @@ def test_the_error_for_a_dissimilar_name_lists_the_known_ones() -> None:
         new(compressors="qqqqqq")
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_swapped_letters_of_an_option_are_recognised(name: str) -> None:
-    for at in range(len(name) - 1):
-        wrong = name[:at] + name[at + 1] + name[at] + name[at + 2 :]
-        if wrong != name:
-            others = [o for o in OPTIONS if o == name or o + "s" != name]
-            assert known_names(wrong, others) == f"did you mean {name!r}?"
-
-
 def completed(line: str, **names: Any) -> set[str]:
     """Return the completions that the tab key offers at the end of a line."""
     shell = InteractiveShell()
@@ -140,11 +127,6 @@ def test_member_names_are_completed_in_brackets() -> None:
     assert completed('a["', a=group["temperature"]) >= {"low", "high"}
     assert completed('d["', d=oz.cf.open(group.store)) >= {"temperature"}
     assert new()._ipython_key_completions_() == []
-
-
-def test_a_field_of_an_array_without_fields_is_not_taken_for_a_member() -> None:
-    with pytest.raises(oz.SelectionError, match="array of int32, not a group"):
-        new()["x"]
 
 
 def test_a_removed_name_is_said_to_be_gone_and_what_to_use() -> None:

@@ -107,10 +107,6 @@ def test_the_versions_of_all_required_and_optional_packages_are_shown() -> None:
     assert "pytest" not in lines
 
 
-def test_print_debug_info_is_another_name_of_show_versions() -> None:
-    assert oz.show_versions is oz.show_versions
-
-
 def test_every_compiled_module_is_shown() -> None:
     built = re.findall(r'"omnizarr\.((?:\w+\.)*\w+)"', (ROOT / "setup.py").read_text())
     assert set(built) == set(COMPILED)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from benchmarks.downstream import reasons
 from benchmarks.downstream.packages import PACKAGES
@@ -29,10 +27,6 @@ def test_a_test_that_passes_on_one_library_only_is_counted_as_lost_or_gained() -
     assert counts.lost == {"b": "failed: ValueError: x"}
 
 
-def test_a_test_that_did_not_run_is_lost() -> None:
-    assert count(THEIRS, Outcomes(ended="out of time")).lost.keys() == {"a", "b"}
-
-
 def test_the_page_gives_the_reason_of_a_difference_or_says_that_there_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -41,12 +35,6 @@ def test_the_page_gives_the_reason_of_a_difference_or_says_that_there_is_none(
     known = Reason("dask", "^b$", "ValueError", "stores are locked")
     monkeypatch.setattr(reasons, "REASONS", (known,))
     assert "1 lost, stores are locked: `b`" in write_page({"dask": result})
-
-
-def test_results_are_read_as_they_were_kept(tmp_path: Path) -> None:
-    result = Result("dask", "2026-01-01", trip="differs", suite=count(THEIRS, OURS))
-    result.save(tmp_path)
-    assert Result.load(tmp_path / "dask.json") == result
 
 
 def test_a_round_trip_ignores_only_what_varies_on_zarr_python_itself() -> None:

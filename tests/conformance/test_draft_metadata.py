@@ -154,23 +154,6 @@ def test_creating_a_hierarchy_writes_the_first_printed_entry_point() -> None:
     assert created()["zarr.json"] == PRINTED_ENTRY
 
 
-@pytest.mark.shows("D3-41")
-@pytest.mark.parametrize("version", [3, "3", "https://example.org/core/3.0", 3.0, None])
-def test_another_version_is_not_the_draft(version: Any) -> None:
-    store = hierarchy(zarr_format=version)
-    with pytest.raises((oz.InvalidMetadata, oz.NodeNotFound)):
-        oz.open(store)
-    assert not _opens_as_draft(store)
-
-
-def _opens_as_draft(store: dict[str, bytes]) -> bool:
-    try:
-        oz.open(store, zarr_format=DRAFT)
-    except oz.OmnizarrError:
-        return False
-    return True
-
-
 @pytest.mark.shows("D3-42", "D3-110")
 def test_unknown_names_are_skipped_with_a_warning_in_later_minor_versions_only() -> None:
     documents = {"meta/a.array.json": array(later=1), "meta/g.group.json": {"attributes": {}}}
@@ -240,17 +223,6 @@ def test_another_encoding_holds_the_same_names_under_its_own_suffix(
     opened = oz.open(store)
     assert list(opened) == ["foo"]
     assert opened["foo"][...].tolist() == [7] * 4
-
-
-@pytest.mark.shows("D3-45")
-@pytest.mark.parametrize("value", [b"\xc1", b"\x01"], ids=["broken", "not an object"])
-def test_the_error_for_invalid_metadata_of_another_encoding_names_the_key(
-    message_pack: dict[str, Any], value: bytes
-) -> None:
-    store = hierarchy(metadata_encoding=message_pack)
-    store["meta/foo.array.msgpack"] = value
-    with pytest.raises(oz.InvalidMetadata, match=r"meta/foo\.array\.msgpack"):
-        oz.open(store, path="foo")
 
 
 @pytest.mark.shows("D3-45", "D3-114")
@@ -381,13 +353,6 @@ def test_metadata_that_the_draft_does_not_allow_is_refused(
 # Array documents
 
 
-@pytest.mark.shows("D3-50", "D3-72")
-def test_all_required_names_are_written_even_when_empty() -> None:
-    written = document(created(codecs=[], chunks=2))
-    assert written == array(shape=[2], chunk_grid=regular(2))
-    assert list(written) == list(ARRAY)
-
-
 @pytest.mark.shows("D3-52", "D3-122")
 @pytest.mark.parametrize(
     ("dtype", "extension", "type_"),
@@ -445,17 +410,6 @@ def test_the_first_known_fallback_of_an_unknown_type_is_used_with_a_warning(
     assert opened[...].shape == (4, 6)
 
 
-@pytest.mark.shows("D3-53", "D3-63")
-def test_a_type_read_by_its_fallback_keeps_its_name_on_rewrite() -> None:
-    stated = {**UNKNOWN_TYPE, "fallback": ["int32"], "more": [1]}
-    store = with_array(data_type=stated, fill_value=3)
-    with oz.configure(fallback="use"):
-        oz.open(store, "r+", path="a").attrs["x"] = 1
-    assert document(store, "meta/a.array.json") == array(
-        data_type=stated, fill_value=3, attributes={"x": 1}
-    )
-
-
 @pytest.mark.shows("D3-58")
 def test_fallbacks_can_be_switched_on_and_off() -> None:
     store = with_array(data_type={**UNKNOWN_TYPE, "fallback": "int32"})
@@ -484,20 +438,6 @@ def test_an_unknown_type_without_a_usable_fallback_is_refused(fallback: dict[str
             use()
         assert "http://example.org/type" in str(error.value)
         assert "'weird'" in str(error.value)
-    assert store == before
-
-
-@pytest.mark.shows("D3-55", "D3-106")
-def test_an_unknown_chunk_grid_is_never_ignored() -> None:
-    grid = {"extension": "http://example.org/grid", "type": "hexagons"}
-    store = with_array(chunk_grid=grid)
-    before = dict(store)
-    opened = oz.open(store, "r+", path="a")
-    for use in (lambda: opened[...], lambda: opened.__setitem__(..., 1), lambda: opened.chunks):
-        with pytest.raises(
-            oz.UnknownExtension, match=r"'/a'.*http://example\.org/grid.*chunk_grid"
-        ):
-            use()
     assert store == before
 
 
@@ -532,19 +472,6 @@ def test_another_memory_layout_is_never_ignored(layout: Any, field: str) -> None
 )
 def test_fallbacks_are_written_and_end_with_the_raw_type(dtype: Any, fallback: list[str]) -> None:
     assert document(created(dtype=dtype))["data_type"]["fallback"] == fallback
-
-
-@pytest.mark.shows("D3-57")
-def test_the_user_can_choose_the_fallbacks() -> None:
-    store = created(dtype="<M8[ns]", fallback=["uint64"])
-    assert document(store)["data_type"]["fallback"] == ["uint64"]
-
-
-@pytest.mark.shows("D3-57")
-def test_chosen_fallbacks_survive_a_rewrite() -> None:
-    store = created(dtype="<M8[ns]", fallback=["uint64"])
-    oz.open(store, "r+").attrs["x"] = 1
-    assert document(store)["data_type"]["fallback"] == ["uint64"]
 
 
 # Fill values
@@ -713,30 +640,6 @@ def test_the_fill_value_of_an_unknown_type_is_kept_unchanged(fill: Any) -> None:
 # Attributes, codecs, transformers, other names
 
 
-@pytest.mark.shows("D3-65")
-def test_attributes_are_any_json_values() -> None:
-    values = {"list": [1, [2, {"x": None}]], "null": None, "float": 1.5e300, "text": "é☃", "": {}}
-    store = with_array(attributes=values)
-    opened = oz.open(store, "r+", path="a")
-    assert opened.attrs == values
-    opened.attrs["more"] = [True]
-    assert document(store, "meta/a.array.json")["attributes"] == {**values, "more": [True]}
-    for bad in ([], None, "x", 1):
-        refused(with_array(attributes=bad), "attributes")
-
-
-@pytest.mark.shows("D3-67", "D3-106")
-def test_an_unknown_storage_transformer_is_never_ignored() -> None:
-    store = with_array(storage_transformers=[{"extension": "http://example.org/t", "type": "x"}])
-    store["data/a/c0/0"] = bytes(24)
-    before = dict(store)
-    opened = oz.open(store, "r+", path="a")
-    for use in (lambda: opened[...], lambda: opened.__setitem__(..., 1), opened.chunks_present):
-        with pytest.raises(oz.OmnizarrError, match=r"/a.*http://example\.org/t.*transformers\[0\]"):
-            use()
-    assert store == before
-
-
 @pytest.mark.shows("D3-69", "D3-107")
 def test_the_first_printed_array_works() -> None:
     store = hierarchy()
@@ -769,14 +672,6 @@ def test_the_second_printed_array_works() -> None:
 
 
 # Groups
-
-
-@pytest.mark.shows("D3-72")
-def test_a_group_is_written_with_attributes_only() -> None:
-    store: dict[str, bytes] = {}
-    oz.create_group(store, zarr_format=DRAFT, attributes={"x": 1}).create_group("g")
-    assert document(store, "meta/group.json") == {"attributes": {"x": 1}}
-    assert document(store, "meta/g.group.json") == {"attributes": {}}
 
 
 @pytest.mark.shows("D3-73")

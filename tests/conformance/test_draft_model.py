@@ -97,18 +97,6 @@ def test_a_later_minor_version_opens_and_another_major_version_does_not() -> Non
         oz.open(other)
 
 
-@pytest.mark.shows("D3-02")
-@pytest.mark.parametrize("path", ["a/b", "a/b/c"])
-def test_nothing_can_be_created_below_an_array(path: str) -> None:
-    store = with_array()
-    before = dict(store)
-    with pytest.raises(oz.NodeExists, match="/a in memory is an array; nothing can be below it"):
-        oz.create_group(store, path=path)
-    with pytest.raises(oz.NodeExists, match="/a in memory is an array; nothing can be below it"):
-        oz.create_array(store, path=path, shape=1, dtype="i4")
-    assert store == before
-
-
 @pytest.mark.shows("D3-03", "D3-99")
 def test_a_node_with_array_and_group_metadata_is_an_array_with_a_warning() -> None:
     both = {"meta/a.array.json": array(), "meta/a.group.json": {"attributes": {"is": "group"}}}
@@ -149,20 +137,6 @@ def test_paths_are_stored_in_one_form(path: str) -> None:
     assert sorted(store) == ["meta/foo/bar.group.json", "meta/group.json", "zarr.json"]
     assert list(root) == ["foo"]
     assert list(oz.open(store, path="/foo")) == ["bar"]
-
-
-@pytest.mark.shows("D3-05")
-@pytest.mark.parametrize(
-    ("shape", "count"), [((), 1), ((100, 20), 2000), ((0, 7), 0), ((1, 1, 1, 1, 1), 1)]
-)
-def test_any_rank_and_any_length_work(shape: tuple[int, ...], count: int) -> None:
-    store: dict[str, bytes] = {}
-    created = oz.create_array(store, shape=shape, dtype="i4", zarr_format=DRAFT)
-    values = np.arange(count, dtype="i4").reshape(shape) + 1
-    created[...] = values
-    opened = oz.open(store)
-    assert (opened.shape, opened.size) == (shape, count)
-    assert np.array_equal(opened[...], values)
 
 
 @pytest.mark.shows("D3-06")
@@ -248,19 +222,6 @@ def test_names_are_case_sensitive() -> None:
     assert store["data/FOO/c0"] == b"\x02"
 
 
-class CaseBlindStore(oz.storage.MemoryStore):
-    """A store that does not distinguish upper and lower case."""
-
-    def get(self, key: str, range: Any = None) -> bytes | None:
-        return super().get(key.lower(), range)
-
-    def set(self, key: str, value: Any) -> None:
-        super().set(key.lower(), value)
-
-    def erase(self, key: str) -> None:
-        super().erase(key.lower())
-
-
 @pytest.mark.shows("D3-10")
 def test_a_name_that_the_file_system_cannot_hold_is_an_error(tmp_path: Path) -> None:
     store = oz.storage.LocalStore(tmp_path / "h")
@@ -268,16 +229,6 @@ def test_a_name_that_the_file_system_cannot_hold_is_an_error(tmp_path: Path) -> 
     with pytest.raises(oz.InvalidArgument, match="the name 'xxx"):
         group.create_array("x" * 300, shape=1, dtype="i4")
     assert list(group) == []
-
-
-@pytest.mark.shows("D3-10")
-def test_names_that_differ_only_in_case_do_not_overwrite_each_other() -> None:
-    store = CaseBlindStore()
-    group = oz.create_group(store, zarr_format=DRAFT)
-    group.create_array("foo", shape=1, dtype="i4")[...] = 5
-    with pytest.raises(oz.NodeExists, match="/FOO"):
-        group.create_array("FOO", shape=1, dtype="i4")
-    assert oz.open(store, path="foo")[0] == 5
 
 
 # Data types
@@ -332,22 +283,6 @@ def test_items_are_stored_in_their_default_representation(
     assert "codecs" not in document
 
 
-@pytest.mark.shows("D3-17")
-@pytest.mark.parametrize("size", [1, 2, 3, 17])
-def test_raw_types_pass_through_as_opaque_items(size: int) -> None:
-    items = bytes(range(1, 2 * size + 1))
-    store = with_array(
-        shape=[2], data_type=f"r{8 * size}", chunk_grid=regular(2), fill_value="0x" + "00" * size
-    )
-    store["data/a/c0"] = items
-    opened = oz.open(store, "r+", path="a")
-    assert opened.dtype == np.dtype(f"V{size}")
-    values = opened[...]
-    assert values.tobytes() == items
-    opened[...] = values[::-1]
-    assert store["data/a/c0"] == items[size:] + items[:size]
-
-
 # Grids
 
 
@@ -368,30 +303,6 @@ def test_every_element_is_in_exactly_one_chunk(data: st.DataObject) -> None:
     assert (times == 1).all()
 
 
-@pytest.mark.shows("D3-20", "D3-116")
-def test_the_printed_grid_has_the_stated_shape_and_overhang() -> None:
-    store = with_array(shape=[10, 200, 3000], chunk_grid=regular(5, 20, 400))
-    opened = oz.open(store, path="a")
-    assert (opened.cdata_shape, opened.nchunks) == ((2, 10, 8), 160)
-    assert opened.chunk_key((0, 0, 0)) == "data/a/c0/0/0"
-    last = opened._bound.grid.origin((1, 9, 7))
-    assert last == (5, 180, 2800)
-    assert last[2] + 400 - 3000 == 200
-
-
-@pytest.mark.shows("D3-22", "D3-23", "D3-55")
-@pytest.mark.parametrize(("separator", "key"), [("/", "c1/23/45"), (".", "c1.23.45")])
-def test_a_chunk_identifier_is_c_and_the_indices(separator: str, key: str) -> None:
-    store = with_array(
-        shape=[2, 24, 46], data_type="uint8", chunk_grid=regular(1, 1, 1, separator=separator)
-    )
-    opened = oz.open(store, "r+", path="a")
-    opened[1, 23, 45] = 3
-    assert store[f"data/a/{key}"] == b"\x03"
-    assert opened.chunk_key((1, 23, 45)) == f"data/a/{key}"
-    assert opened.chunks_present()[1, 23, 45]
-
-
 @pytest.mark.shows("D3-23", "D3-111")
 @pytest.mark.parametrize("separator", [None, "/", "."])
 def test_the_default_separator_is_a_slash_and_is_always_written(
@@ -402,32 +313,6 @@ def test_the_default_separator_is_a_slash_and_is_always_written(
     assert json.loads(store["meta/array.json"])["chunk_grid"] == regular(1, 2, separator=used)
     chunks = sorted(k for k in store if k.startswith("data/"))
     assert chunks == [f"data/c0{used}0", f"data/c1{used}0"]
-
-
-@pytest.mark.shows("D3-24", "D3-119")
-def test_an_array_without_axes_has_one_chunk_called_c() -> None:
-    store: dict[str, bytes] = {}
-    created = oz.create_array(store, path="s", shape=(), dtype="i4", codecs=[], zarr_format=DRAFT)
-    created[...] = -2
-    assert {k: v for k, v in store.items() if k.startswith("data/")} == {
-        "data/s/c": bytes.fromhex("feffffff")
-    }
-    assert oz.open(store, path="s")[()] == -2
-
-
-@pytest.mark.shows("D3-25", "D3-26", "D3-116")
-def test_border_chunks_have_full_size_and_the_fill_value_beyond_the_edge() -> None:
-    store = written(np.ones((30, 30), "u1"), chunks=(16, 16), fill_value=7)
-    chunks = {k: np.frombuffer(v, "u1") for k, v in store.items() if k.startswith("data/")}
-    assert {k: v.size for k, v in chunks.items()} == {
-        f"data/c{j}/{i}": 256 for j in range(2) for i in range(2)
-    }
-    upper_right = chunks["data/c0/1"].reshape(16, 16)
-    assert (upper_right[:, 14:] == 7).all()
-    assert (upper_right[:, :14] == 1).all()
-    lower_right = chunks["data/c1/1"].reshape(16, 16)
-    assert (lower_right[14:] == 7).all()
-    assert (lower_right[:14, :14] == 1).all()
 
 
 @pytest.mark.shows("D3-27")
@@ -455,20 +340,6 @@ def test_there_are_no_negative_chunk_indices() -> None:
 
 
 # Memory layout
-
-
-@pytest.mark.shows("D3-29", "D3-30")
-@pytest.mark.parametrize(
-    ("layout", "items"), [("C", [0, 1, 2, 3, 4, 5]), ("F", [0, 3, 1, 4, 2, 5])]
-)
-def test_the_memory_layout_orders_the_items_of_a_chunk(layout: str, items: list[int]) -> None:
-    values = np.arange(6, dtype="<i4").reshape(2, 3)
-    store = written(values, order=layout)
-    assert json.loads(store["meta/array.json"])["chunk_memory_layout"] == layout
-    assert np.frombuffer(store["data/c0/0"], "<i4").tolist() == items
-    by_hand = with_array(shape=[2, 3], chunk_grid=regular(2, 3), chunk_memory_layout=layout)
-    by_hand["data/a/c0/0"] = store["data/c0/0"]
-    assert np.array_equal(oz.open(by_hand, path="a")[...], values)
 
 
 @pytest.mark.shows("D3-30")
@@ -534,28 +405,6 @@ def test_array_codecs_come_before_the_conversion_to_bytes(add_one: Any) -> None:
     stored = np.frombuffer(gzip.decompress(store["data/a/c0/0"]), "<i4")
     assert stored.tolist() == [1, 2, 3, 7, 8, 9]
     assert opened[3, 5] == 23
-
-
-@pytest.mark.shows("D3-36", "D3-66")
-@pytest.mark.parametrize("codecs", [{}, {"codecs": []}], ids=["absent", "empty"])
-def test_without_codecs_the_default_representation_is_stored(codecs: dict[str, Any]) -> None:
-    store = with_array(shape=[10, 10], chunk_grid=regular(10, 10), **codecs)
-    values = np.arange(1, 101, dtype="<i4").reshape(10, 10)
-    oz.open(store, "r+", path="a")[...] = values
-    assert store["data/a/c0/0"] == values.tobytes()
-    assert len(store["data/a/c0/0"]) == 400
-
-
-@pytest.mark.shows("D3-37")
-@pytest.mark.parametrize("level", [1, 9])
-def test_a_codec_is_named_by_its_uri_and_configured(level: int) -> None:
-    store = written(np.arange(1000), codecs=[oz.codecs.GZip(level)])
-    stated = {"type": GZIP["type"], "configuration": {"level": level}}
-    assert json.loads(store["meta/array.json"])["codecs"] == [stated]
-    assert np.array_equal(oz.open(store)[...], np.arange(1000))
-    bad = with_array(codecs=[{"type": GZIP["type"], "configuration": {"level": 10}}])
-    with pytest.raises(oz.InvalidMetadata, match=r"configuration\.level"):
-        oz.open(bad, path="a", kind="array")
 
 
 @pytest.mark.shows("D3-37")

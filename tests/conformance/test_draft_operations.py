@@ -28,7 +28,6 @@ from tests.conformance.draft_metadata import (
     with_array,
 )
 from tests.conformance.key_value import KeyValueStore
-from tests.golden import archives
 
 EXPLICIT = {"attributes": {}}
 VALUES = np.arange(24, dtype="<i4").reshape(4, 6)
@@ -87,20 +86,6 @@ def test_children_are_explicit_nodes_and_implied_groups() -> None:
     assert kinds(oz.open(store)) == {"foo": "Group"}
     assert kinds(oz.open(store, path="foo/baz")) == {"qux": "Array"}
     assert kinds(oz.open(store, path="foo/bar")) == {}
-
-
-@pytest.mark.shows("D3-95")
-def test_without_a_listing_children_are_opened_by_name_and_counting_is_an_error() -> None:
-    store = KeyValueStore()
-    store.values = hierarchy({"meta/foo.group.json": EXPLICIT, "meta/foo/bar.array.json": array()})
-    group = oz.open(store, path="foo")
-    for use in (lambda: list(group), lambda: len(group), group.tree, group.members):
-        with pytest.raises(oz.StoreError, match=r"cannot list its keys.*/foo.*open them by name"):
-            str(use())
-    assert group["bar"].shape == (4, 6)
-    assert oz.open(store, path="foo/bar").shape == (4, 6)
-    oz.create_array(store, path="new/one", shape=2, dtype="i4", zarr_format=DRAFT)[...] = 3
-    assert oz.open(store, path="new/one")[...].tolist() == [3, 3]
 
 
 @pytest.mark.shows("D3-95", "D3-99")
@@ -175,22 +160,6 @@ def test_one_listing_of_the_metadata_yields_every_node() -> None:
     store.listed.clear()
     assert len(root["g0"].members(max_depth=None)) == 5
     assert store.listed[-1] == "meta/g0/"
-
-
-@pytest.mark.shows("D3-96")
-def test_opening_an_array_reads_the_entry_point_and_its_metadata() -> None:
-    store = deep_hierarchy()
-    oz.open(store, path="g0/h/a0", zarr_format=DRAFT)
-    entry, documents = store.fetched
-    assert entry == ["zarr.json"]
-    assert documents == ["meta/g0/h/a0.array.json", "meta/g0/h/a0.group.json"]
-    assert store.listed == []
-    store.fetched.clear()
-    oz.open(store, path="g0/h/a0")  # of any format: first those that are no draft
-    entry, documents = store.fetched[-2:]
-    assert "zarr.json" in entry
-    assert documents == ["meta/g0/h/a0.array.json", "meta/g0/h/a0.group.json"]
-    assert store.listed == []
 
 
 # Erasing
@@ -487,14 +456,6 @@ def test_numpy_spellings_are_read_and_written_as_core_names(
     assert np.array_equal(oz.open(store, path="a")[...], stored)
 
 
-@pytest.mark.shows("D3-107")
-@pytest.mark.parametrize("stated", ["f8", "i4", "=f8", "|f8", "<x8"])
-def test_numpy_spellings_without_a_byte_order_are_refused(stated: str) -> None:
-    with pytest.raises(oz.InvalidMetadata, match=r"data_type: unknown data type") as error:
-        oz.open(with_array(data_type=stated), path="a")
-    assert repr(stated) in str(error.value)
-
-
 @pytest.mark.shows("D3-112")
 def test_the_root_uses_meta_and_data_without_a_double_slash() -> None:
     store: dict[str, bytes] = {}
@@ -643,23 +604,6 @@ def test_converting_an_earlier_state_writes_the_final_draft(state: str) -> None:
     assert document == array(data_type="float64", codecs=codecs, attributes={"x": 1})
     assert data_keys(target) == [f"data/g/a/c{j}/{i}" for j in range(2) for i in range(2)]
     assert np.array_equal(oz.open(target, path="g/a")[...], FLOATS)
-
-
-@pytest.mark.shows("D3-120")
-@pytest.mark.filterwarnings("ignore::omnizarr.OmnizarrWarning")
-def test_data_of_an_early_writer_is_read_and_converted() -> None:
-    source = archives.store(archives.DRAFT, "store")
-    target: dict[str, bytes] = {}
-    oz.convert(source, target, zarr_format=DRAFT)
-    assert json.loads(target["zarr.json"]) == ENTRY
-    assert not any("root" in key for key in target)
-    old, new = oz.open(source), oz.open(target)
-    for name in archives.names(archives.DRAFT):
-        expected = archives.expected(archives.DRAFT, name)
-        for group in (old, new):
-            found = group[name]
-            assert isinstance(found, oz.Array)
-            assert np.asarray(found[...], expected.dtype).tobytes() == expected.tobytes()
 
 
 def test_a_version_3_node_below_a_draft_root_is_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,42 +14,20 @@ import pytest
 import omnizarr
 from omnizarr import chunk_grids, chunk_key_encodings, stores
 from omnizarr.errors import (
-    CannotExpress,
     ChunkError,
     InvalidMetadata,
     OmnizarrWarning,
-    ReadOnly,
     UnknownExtension,
 )
 from omnizarr.model import Named
 from omnizarr.storage_transformers import indexed_shards, transform
 from omnizarr.stores import MemoryStore, Range
+from tests.conformance.draft_metadata import regular, with_array
 
 HEADER_URI = "https://purl.org/zarr/spec/extensions/storage-transformers/sharding/1.0"
 EXAMPLE_URI = "https://purl.org/zarr/spec/extensions/storage_transformers/sharding/1.0"
 WRITERS_URI = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0"
 MISSING = 2**64 - 1
-
-
-class Recorder(MemoryStore):
-    """A store in memory that records every request."""
-
-    def __init__(self, values: dict[str, bytes] | None = None) -> None:
-        super().__init__(values)
-        self.requests: list[tuple[str, int]] = []
-
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        self.requests.append(("get", 1))
-        return super().get(key, range)
-
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
-        wanted = list(requests)
-        self.requests.append(("get_many", len(wanted)))
-        return [MemoryStore.get(self, key, range) for key, range in wanted]
-
-    def set(self, key: str, value: Any) -> None:
-        self.requests.append(("set", 1))
-        super().set(key, value)
 
 
 class Slow(MemoryStore):
@@ -115,25 +93,9 @@ def document(**changes: Any) -> dict[str, bytes]:
         "configuration": {"chunks_per_shard": [2, 2]},
         **changes,
     }
-    array = {
-        "shape": [8, 8],
-        "data_type": "int16",
-        "chunk_grid": {"type": "regular", "chunk_shape": [2, 2], "separator": "/"},
-        "chunk_memory_layout": "C",
-        "fill_value": 7,
-        "extensions": [],
-        "attributes": {},
-        "storage_transformers": [{k: v for k, v in entry.items() if v is not ...}],
-    }
-    root = {
-        "zarr_format": "https://purl.org/zarr/spec/core/3.0",
-        "metadata_encoding": {"type": "json", "metadata_key_suffix": ".json"},
-        "extensions": [],
-    }
-    return {
-        "zarr.json": json.dumps(root).encode(),
-        "meta/a.array.json": json.dumps(array).encode(),
-    }
+    stated = {k: v for k, v in entry.items() if v is not ...}
+    fields: dict[str, Any] = {"shape": [8, 8], "chunk_grid": regular(2, 2), "fill_value": 7}
+    return with_array(data_type="int16", storage_transformers=[stated], **fields)
 
 
 # Configuration
@@ -149,15 +111,6 @@ def test_the_metadata_states_the_header_uri_for_every_given_one(uri: str) -> Non
     )
     document = json.loads(store["meta/a.array.json"])
     assert document["storage_transformers"] == [{**entry, "extension": HEADER_URI}]
-
-
-@pytest.mark.shows("DX-33")
-@pytest.mark.parametrize("uri", [HEADER_URI, EXAMPLE_URI, WRITERS_URI])
-def test_all_three_spellings_of_the_uri_are_read(uri: str) -> None:
-    store = document(extension=uri)
-    store["data/a/c0/0"] = shard_of({3: np.arange(4, dtype="<i2").tobytes()}, 4)
-    array = omnizarr.open(store, path="a")
-    np.testing.assert_array_equal(array[2:4, 2:4], [[0, 1], [2, 3]])
 
 
 INVALID = [
@@ -205,19 +158,6 @@ def test_an_unknown_transformer_is_refused_at_creation_and_when_data_are_read() 
         array[0, 0]
 
 
-@pytest.mark.parametrize("zarr_format", [1, 2, 3])
-def test_other_formats_refuse_the_sharding_of_the_draft(zarr_format: int) -> None:
-    store: dict[str, bytes] = {}
-    with pytest.raises(CannotExpress, match="storage transformers"):
-        omnizarr.create_array(
-            store,
-            shape=(4,),
-            zarr_format=zarr_format,
-            storage_transformers=[indexed_shards([2])],
-        )
-    assert store == {}
-
-
 # Keys
 
 
@@ -246,28 +186,6 @@ def test_an_array_writes_shards_below_data_and_its_own_path(separator: str, key:
     array = sharded(store, [2, 2], chunk_key_encoding=separator)
     array[4:8, 0:4] = np.arange(1, 17).reshape(4, 4)
     assert sorted(store) == [key, "meta/a.array.json", "zarr.json"]
-
-
-@pytest.mark.shows("DX-18")
-def test_only_chunk_keys_of_the_array_change() -> None:
-    plain: dict[str, bytes] = {}
-    packed: dict[str, bytes] = {}
-    data = np.arange(64, dtype="i2").reshape(8, 8)
-    for store, options in (
-        (plain, {}),
-        (packed, {"storage_transformers": [indexed_shards([2, 2])]}),
-    ):
-        array = omnizarr.create_array(
-            store, path="a", data=data, chunks=(2, 2), zarr_format="3-draft", **options
-        )
-        array.attrs["unit"] = "m"
-        omnizarr.create_array(store, path="b", data=data, chunks=(2, 2), zarr_format="3-draft")
-    documents = [
-        {k: v for k, v in s.items() if not k.startswith("data/a/")} for s in (plain, packed)
-    ]
-    without, with_ = (json.loads(d.pop("meta/a.array.json")) for d in documents)
-    assert documents[0] == documents[1]
-    assert {**without, "storage_transformers": with_["storage_transformers"]} == with_
 
 
 @pytest.mark.shows("DX-18")
@@ -358,15 +276,6 @@ def test_the_metadata_does_not_depend_on_how_shards_are_written() -> None:
 # Reading
 
 
-@pytest.mark.shows("DX-24", "DX-34")
-def test_a_chunk_exists_if_its_shard_and_index_entry_do() -> None:
-    chunks = view({"data/a/c0/0": shard_of({1: b"one", 2: b""}, 4)}, [2, 2])
-    assert chunks.get("data/a/c0/1") == b"one"
-    assert chunks.get("data/a/c1/0") == b""  # there, though it has no bytes
-    assert chunks.get("data/a/c0/0") is None
-    assert chunks.get("data/a/c5/5") is None
-
-
 @pytest.mark.shows("DX-24")
 @pytest.mark.parametrize(
     ("entry", "message"),
@@ -429,29 +338,7 @@ def test_a_half_marked_index_entry_is_an_error_and_not_the_fill_value(
     assert store == before
 
 
-@pytest.mark.shows("DX-25")
-def test_many_chunks_take_one_request_for_indices_and_one_for_chunks() -> None:
-    below = Recorder()
-    chunks = view(below, [4, 4])
-    keys = [f"data/a/c{i}/{j}" for i in range(4) for j in range(4)]
-    stores.set_many(chunks, [(key, key.encode()) for key in keys])
-    below.requests.clear()
-    ranges = [(key, (7, None)) for key in keys]
-    assert stores.get_partial_values(chunks, ranges) == [key[7:].encode() for key in keys]
-    assert below.requests == [("get_many", 1), ("get_many", 1)]
-
-
 # Writing
-
-
-@pytest.mark.shows("DX-26")
-def test_setting_all_chunks_of_a_shard_at_once_reads_nothing() -> None:
-    below = Recorder()
-    chunks = view(below, [8, 8])
-    for value in (b"first", b"second"):
-        stores.set_many(chunks, [(f"data/a/c{i}/{j}", value) for i in range(8) for j in range(8)])
-    assert below.requests == [("set", 1), ("set", 1)]
-    assert chunks.get("data/a/c7/7") == b"second"
 
 
 @pytest.mark.shows("DX-26")
@@ -502,21 +389,6 @@ def test_chunks_that_a_resize_left_outside_survive_writes_to_their_shard() -> No
     with pytest.warns(OmnizarrWarning, match="chunks outside"):
         array.resize(8)
     np.testing.assert_array_equal(array[...], [0, 1, 2, 3, 50, 50, 6, 7])
-
-
-def test_a_read_only_store_is_refused_before_anything_is_read() -> None:
-    below = Recorder({"data/a/c0/0": shard_of({0: b"x"}, 4)})
-    below.read_only = True
-    chunks = view(below, [2, 2])
-    for call in (
-        lambda: chunks.set("data/a/c0/1", b"y"),
-        lambda: chunks.erase("data/a/c0/0"),
-        lambda: stores.erase_prefix(chunks, "data/a/c0/"),
-        lambda: stores.set_many(chunks, [("data/a/c0/1", b"y")]),
-    ):
-        with pytest.raises(ReadOnly):
-            call()
-    assert below.requests == []
 
 
 # Erasing
@@ -573,21 +445,6 @@ def test_listing_returns_the_keys_of_existing_chunks(separator: str) -> None:
     assert list(stores.list_prefix(chunks, "data/b/")) == []
 
 
-@pytest.mark.shows("DX-30")
-def test_a_prefix_inside_the_grid_lists_only_chunks_below_it() -> None:
-    below = Recorder()
-    chunks = view(below, [2, 3])
-    keys = [f"data/a/c{i}/{j}" for i in (0, 1, 3, 11) for j in range(5)]
-    stores.set_many(chunks, [(key, b"x") for key in keys])
-    for row in range(12):
-        prefix = f"data/a/c{row}/"
-        wanted = sorted(key for key in keys if key.startswith(prefix))
-        assert sorted(stores.list_prefix(chunks, prefix)) == wanted
-    below.requests.clear()
-    list(stores.list_prefix(chunks, "data/a/c3/"))
-    assert below.requests == [("get_many", 2)]  # the two shards of that row, no others
-
-
 @pytest.mark.shows("DX-31")
 def test_list_dir_gives_keys_of_real_chunks_and_prefixes_that_may_be_empty() -> None:
     chunks = view({}, [2, 2])
@@ -603,29 +460,3 @@ def test_list_dir_gives_keys_of_real_chunks_and_prefixes_that_may_be_empty() -> 
 
 
 # Stacked, and without axes
-
-
-def test_nested_shards_return_the_set_values() -> None:
-    store: dict[str, bytes] = {}
-    data = np.arange(1, 65, dtype="i2").reshape(8, 8)
-    array = omnizarr.create_array(
-        store,
-        data=data,
-        chunks=(1, 1),
-        compressors=None,
-        zarr_format="3-draft",
-        storage_transformers=[indexed_shards([2, 2]), indexed_shards([2, 4])],
-    )
-    assert sorted(key for key in store if key.startswith("data/")) == ["data/c0/0", "data/c1/0"]
-    np.testing.assert_array_equal(omnizarr.open(store)[...], data)
-    assert array.nchunks_initialized == 64
-
-
-def test_an_array_without_axes_has_a_shard_of_one_chunk() -> None:
-    store: dict[str, bytes] = {}
-    array = sharded(store, [], shape=(), chunks=())
-    array[...] = 5
-    assert store["data/a/c"] == b"\x05\x00" + bytes(8) + b"\x02" + bytes(7)
-    assert array[()] == 5
-    store["data/a/c0"] = store.pop("data/a/c")  # as some writers spell the key
-    assert array[()] == 5

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import omnizarr
-from omnizarr import stores
 from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.storage import LocalStore
 from omnizarr.stores import Range, base
@@ -89,31 +88,11 @@ def test_a_key_below_a_file_or_at_a_directory_cannot_be_set(store: LocalStore) -
     assert store.get("a/b") == b"value"
 
 
-@pytest.mark.shows("DX-52")
-def test_erasing_removes_files_and_prefixes_remove_directories(store: LocalStore) -> None:
-    put(store, "a/b", "a/c/d", "ab/x", "e")
-    store.erase("e")
-    assert not (store.root / "e").exists()
-    stores.erase_prefix(store, "a/")
-    assert not (store.root / "a").exists()
-    assert sorted(store.list()) == ["ab/x"]
-
-
 @pytest.mark.shows("DX-52", "DX-55")
 def test_erasing_a_key_never_removes_a_directory(store: LocalStore) -> None:
     put(store, "a/b")
     store.erase("a")  # as a key it is absent
     assert store.get("a/b") == b"a/b"
-
-
-@pytest.mark.shows("DX-53", "DX-55")
-def test_list_dir_gives_keys_and_prefixes_that_end_with_a_slash(store: LocalStore) -> None:
-    put(store, "a/b", "a/c", "a/d/e", "a/f/g")
-    assert stores.list_dir(store, "a/") == (["a/b", "a/c"], ["a/d/", "a/f/"])
-    assert stores.list_dir(store, "") == ([], ["a/"])
-    assert stores.list_dir(store, "b/") == ([], [])
-    for prefix in stores.list_dir(store, "a/")[1]:
-        assert len(list(stores.list_prefix(store, prefix))) == 1
 
 
 @pytest.mark.shows("DX-54")

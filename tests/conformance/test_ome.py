@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -13,10 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 import omnizarr as oz
-from omnizarr import registry
 from omnizarr.bulk.pyramid import level_shapes
 from omnizarr.cli.main import main
-from omnizarr.codecs import BytesBytesCodec, as_bytes_array
 from omnizarr.stores import resolve
 from tests.conventions.recording import Recording
 from tests.servers.fixtures import Cloud
@@ -283,36 +280,6 @@ def test_every_chunk_key_encoding_works(name: str, separator: str, key: str) -> 
     oz.ome.write(store, np.eye(8), chunks=(8, 4), chunk_key_encoding=encoding, levels=2)
     assert key in store
     np.testing.assert_array_equal(opened(store).read(), np.eye(8))
-    assert errors(store) == []
-
-
-@dataclass(frozen=True)
-class Inverted(BytesBytesCodec):
-    """A codec that inverts every bit, unknown until it is registered."""
-
-    name = "test.inverted"
-
-    def encode(self, data: Any) -> bytes:
-        return (~as_bytes_array(data)).tobytes()
-
-    def decode(self, data: Any, size: int | None = None) -> bytes:
-        return self.encode(data)
-
-
-@pytest.mark.shows("OME-18")
-def test_a_new_zarr_codec_works_in_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An image of another program is read as soon as its codec is registered with Zarr."""
-    store = write(codecs=["bytes"])
-    for key, value in store.items():
-        if "/c/" in key:
-            store[key] = Inverted().encode(value)
-        elif "/" in key:
-            change(store, key, lambda d: d["codecs"].append({"name": Inverted.name}))
-    with pytest.raises(oz.UnknownExtension, match=Inverted.name):
-        opened(store).read()
-    monkeypatch.setattr(registry, "_table", dict(registry._table))
-    oz.register("codec", Inverted.name, Inverted)
-    np.testing.assert_array_equal(opened(store).read().ravel(), np.arange(8 * 16 * 16))
     assert errors(store) == []
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.errors import ChunkError
 from tests.conformance.shards import (
     GZIP,
     MISSING,
@@ -81,35 +80,6 @@ def test_an_inner_chunk_that_is_missing_takes_one_request(location: str) -> None
     assert {*taken} == {("part", "c/0", 0)}
     assert array[5] == 9
     assert [each[:2] for each in store.taken()] == [("part", "c/0"), ("get", "zarr.json")]
-
-
-@pytest.mark.shows("SH-21")
-def test_adjacent_inner_chunks_are_fetched_together() -> None:
-    data = bytes_data(8, 2**17)
-    array, store = counted([8, 2**17], [8, 2**17], sharding(1, 2**16), data=data)
-    assert np.array_equal(array[2:4, 5:], data[2:4, 5:])
-    assert [size for _, _, size in store.taken()] == [16 * 16 + 4, 4 * 2**16]
-    assert np.array_equal(array[::4, :3], data[::4, :3])
-    assert [size for _, _, size in store.taken()] == [16 * 16 + 4, 2**16, 2**16]
-
-
-@pytest.mark.shows("SH-21")
-@LOCATIONS
-def test_one_chunk_of_a_large_nested_shard_takes_both_indices_and_the_chunk(location: str) -> None:
-    data = bytes_data(4, 2**17)
-    nested = sharding(2**16, 1, index_location=location)
-    codec = sharding(2, 2**17, codecs=[TRANSPOSE, nested], index_location=location)
-    array, store = counted([4, 2**17], [4, 2**17], codec, data=data)
-    assert np.array_equal(array[3, -3:], data[3, -3:])
-    assert store.taken() == [("part", "c/0/0", size) for size in (36, 68, 2**16)]
-    inner = 2 * 2**17 + 68
-    start = 36 if location == "start" else 0
-    index = checked([[start, inner], [start + inner, inner]])  # of two, but only one is there
-    one = store.values["c/0/0"][start : start + inner]
-    store.values["c/0/0"] = index + one if location == "start" else one + index
-    assert np.array_equal(array[1, -3:], data[1, -3:])
-    with pytest.raises(ChunkError, match=r"'c/0/0'.*inner chunk \(1, 0\).*ends before"):
-        array[3, -3:]
 
 
 @pytest.mark.shows("SH-22")
@@ -212,21 +182,6 @@ def test_after_a_transpose_the_inner_shape_is_in_the_transposed_order() -> None:
 
 
 @pytest.mark.shows("SH-28")
-@LOCATIONS
-def test_a_compressed_shard_is_read_in_full(location: str) -> None:
-    data = bytes_data(8)
-    codec = sharding(2, index_location=location)
-    array, store = counted([8], [8], codec, GZIP, data=data)
-    whole = gzip.decompress(store.values["c/0"])
-    pieces = {n: data[2 * n : 2 * n + 2].tobytes() for n in range(4)}
-    assert whole == pack(pieces, 4, location=location)
-    assert array[3] == data[3]
-    assert store.taken() == [("get", "c/0", len(store.values["c/0"]))]
-    array[3] = 77
-    assert array[...].tolist() == [*data[:3], 77, *data[4:]]
-
-
-@pytest.mark.shows("SH-28")
 def test_a_filter_before_shards_sees_the_whole_shard() -> None:
     """A4: a filter gets the fill value for missing inner chunks, as in zarr-python."""
     delta = {"name": "numcodecs.delta", "configuration": {"dtype": "|u1"}}
@@ -249,16 +204,3 @@ def test_a_foreign_file_that_ends_in_an_index_is_a_shard(size: int) -> None:
     array = oz.open(store)
     assert array[...].tolist() == [1, 2, 3, 4, 9, 9, 7, 1]
     assert array[6] == 7
-
-
-@pytest.mark.shows("SH-31")
-def test_the_inner_shape_of_nested_shards_divides_the_shape_one_level_up() -> None:
-    turned = [TRANSPOSE, sharding(3, 2)]
-    data = bytes_data(8, 12)
-    array, _ = counted([8, 12], [8, 12], sharding(4, 6, codecs=turned), data=data)
-    assert np.array_equal(array[...], data)
-    assert array.chunks == (4, 6)
-    for shape in ((8, 12), (4, 12), (4, 3)):
-        store = sharded([8, 12], [8, 12], sharding(4, 6, codecs=[TRANSPOSE, sharding(*shape)]))
-        with pytest.raises(oz.InvalidMetadata, match=r"codecs\[0\]\.configuration\.codecs\[1\]"):
-            oz.open(store, kind="array")

@@ -218,18 +218,6 @@ def test_short_forms_are_read_in_both_lists_and_written_as_objects() -> None:
         ]
 
 
-@pytest.mark.shows("SH-30")
-def test_the_name_of_2023_is_read_inside_shards_and_written_as_bytes() -> None:
-    old = {"name": "endian", "configuration": {"endian": "little"}}
-    nested = sharding(2, codecs=[old], index_codecs=[old, CRC32C])
-    store = sharded([4], [4], sharding(4, codecs=[nested], index_codecs=[old, CRC32C]))
-    array = oz.open(store, "r+")
-    array[1:3] = [3, 4]
-    array.attrs["seen"] = True
-    assert oz.open(store)[...].tolist() == [9, 3, 4, 9]
-    assert stored(store)["codecs"] == [sharding(4, codecs=[sharding(2)])]
-
-
 # Bytes
 
 

@@ -130,16 +130,6 @@ def test_version_1_has_neither_groups_nor_paths(tmp_path: Path) -> None:
 # Attributes
 
 
-@pytest.mark.shows("V1-24")
-def test_attributes_are_an_object_under_attrs() -> None:
-    store = store_of()
-    store["attrs"] = b'{\n    "foo": 42,\n    "bar": "apples",\n    "baz": [1, 2, 3, 4]\n}'
-    assert dict(oz.open(store).attrs) == {"foo": 42, "bar": "apples", "baz": [1, 2, 3, 4]}
-    store["attrs"] = b"[]"
-    with pytest.raises(oz.InvalidMetadata, match="'attrs'"):
-        oz.open(store)
-
-
 @pytest.mark.shows("V1-25", "V1-39")
 def test_attrs_is_written_even_when_empty() -> None:
     store: dict[str, bytes] = {}
@@ -173,27 +163,6 @@ def test_the_worked_example_runs_as_printed(in_tmp: Path) -> None:
 
 
 # Where the text is silent
-
-
-@pytest.mark.shows("V1-33")
-@pytest.mark.parametrize("dtype", ["<f2", ">f4", "<f8"])
-@pytest.mark.parametrize(
-    ("name", "value"), [("NaN", np.nan), ("Infinity", np.inf), ("-Infinity", -np.inf)]
-)
-def test_special_floats_are_read_bare_or_quoted_and_written_quoted(
-    dtype: str, name: str, value: float
-) -> None:
-    quoted = store_of(dtype=dtype, fill_value=name)
-    bare = {**quoted, "meta": quoted["meta"].replace(f'"{name}"'.encode(), name.encode())}
-    assert bare["meta"] != quoted["meta"]
-    for store in (quoted, bare):
-        np.testing.assert_array_equal(oz.open(store)[:], np.full(4, value, dtype))
-    oz.open(bare, mode="r+").resize(5)
-    written: dict[str, bytes] = {}
-    oz.create_array(written, shape=4, dtype=dtype, fill_value=value, zarr_format=1)
-    for store in (written, bare):
-        text = store["meta"].decode()
-        assert f'"fill_value": "{name}"' in text
 
 
 NOT_NUMBERS = ["|S3", "<U3", "<m8[s]", ">M8[ns]", "|V5", [["a", "<i4"], ["b", "|S2"]]]
@@ -240,16 +209,6 @@ def test_uncompressed_chunks_are_raw(name: str | None, options: Any) -> None:
     assert oz.open(store)[:].tolist() == [0, 0, 7, 8]
 
 
-@pytest.mark.shows("V1-36")
-def test_the_one_chunk_of_an_array_without_axes_is_0() -> None:
-    store: dict[str, bytes] = {}
-    z = oz.create_array(store, shape=(), dtype="<i4", compressors=None, zarr_format=1)
-    z[()] = 7
-    assert sorted(store) == ["0", "attrs", "meta"]
-    assert store["0"] == b"\x07\0\0\0"
-    assert oz.open(store)[()] == 7
-
-
 @pytest.mark.shows("V1-37")
 @pytest.mark.parametrize("name", ["none", "zlib"])
 def test_order_f_follows_the_specification_unless_the_early_writer_is_requested(name: str) -> None:
@@ -266,102 +225,66 @@ def test_order_f_follows_the_specification_unless_the_early_writer_is_requested(
         np.testing.assert_array_equal(oz.open(by_writer)[:], values)
 
 
-@pytest.mark.shows("V1-38")
-def test_version_1_is_written_only_on_request(tmp_path: Path) -> None:
-    makers = {
-        "path": tmp_path / "a",
-        "directory": oz.storage.DirectoryStore(tmp_path / "b"),
-        "dictionary": {},
-    }
-    for store in makers.values():
-        assert oz.create_array(store, shape=4, dtype="i4").zarr_format in (2, 3)
-    assert oz.create_array({}, shape=4, dtype="i4", zarr_format=1).zarr_format == 1
-
-
 WORKED_EXAMPLE = """
-Initialize the store::
-
-    >>> import zarr
-    >>> store = zarr.DirectoryStore('example.zarr')
-    >>> zarr.init_store(store, shape=(20, 20), chunks=(10, 10),
-    ...                 dtype='i4', fill_value=42, compression='zlib',
-    ...                 compression_opts=1, overwrite=True)
-
-No chunks are initialized yet, so only the 'meta' and 'attrs' keys
-have been set::
-
-    >>> import os
-    >>> sorted(os.listdir('example.zarr'))
-    ['attrs', 'meta']
-
-Inspect the array metadata::
-
-    >>> print(open('example.zarr/meta').read())
-    {
-        "chunks": [
-            10,
-            10
-        ],
-        "compression": "zlib",
-        "compression_opts": 1,
-        "dtype": "<i4",
-        "fill_value": 42,
-        "order": "C",
-        "shape": [
-            20,
-            20
-        ],
-        "zarr_format": 1
-    }
-
-Inspect the array attributes::
-
-    >>> print(open('example.zarr/attrs').read())
-    {}
-
-Set some data::
-
-    >>> z = zarr.Array(store)
-    >>> z[0:10, 0:10] = 1
-    >>> sorted(os.listdir('example.zarr'))
-    ['0.0', 'attrs', 'meta']
-
-Set some more data::
-
-    >>> z[0:10, 10:20] = 2
-    >>> z[10:20, :] = 3
-    >>> sorted(os.listdir('example.zarr'))
-    ['0.0', '0.1', '1.0', '1.1', 'attrs', 'meta']
-
-Manually decompress a single chunk for illustration::
-
-    >>> import zlib
-    >>> b = zlib.decompress(open('example.zarr/0.0', 'rb').read())
-    >>> import numpy as np
-    >>> a = np.frombuffer(b, dtype='<i4')
-    >>> a
-    array([1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-           1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-           1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-           1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-           1, 1, 1, 1, 1, 1, 1, 1], dtype=int32)
-
-Modify the array attributes::
-
-    >>> z.attrs['foo'] = 42
-    >>> z.attrs['bar'] = 'apples'
-    >>> z.attrs['baz'] = [1, 2, 3, 4]
-    >>> print(open('example.zarr/attrs').read())
-    {
-        "bar": "apples",
-        "baz": [
-            1,
-            2,
-            3,
-            4
-        ],
-        "foo": 42
-    }
+>>> import zarr
+>>> store = zarr.DirectoryStore('example.zarr')
+>>> zarr.init_store(store, shape=(20, 20), chunks=(10, 10),
+...                 dtype='i4', fill_value=42, compression='zlib',
+...                 compression_opts=1, overwrite=True)
+>>> import os
+>>> sorted(os.listdir('example.zarr'))
+['attrs', 'meta']
+>>> print(open('example.zarr/meta').read())
+{
+    "chunks": [
+        10,
+        10
+    ],
+    "compression": "zlib",
+    "compression_opts": 1,
+    "dtype": "<i4",
+    "fill_value": 42,
+    "order": "C",
+    "shape": [
+        20,
+        20
+    ],
+    "zarr_format": 1
+}
+>>> print(open('example.zarr/attrs').read())
+{}
+>>> z = zarr.Array(store)
+>>> z[0:10, 0:10] = 1
+>>> sorted(os.listdir('example.zarr'))
+['0.0', 'attrs', 'meta']
+>>> z[0:10, 10:20] = 2
+>>> z[10:20, :] = 3
+>>> sorted(os.listdir('example.zarr'))
+['0.0', '0.1', '1.0', '1.1', 'attrs', 'meta']
+>>> import zlib
+>>> b = zlib.decompress(open('example.zarr/0.0', 'rb').read())
+>>> import numpy as np
+>>> a = np.frombuffer(b, dtype='<i4')
+>>> a
+array([1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+       1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+       1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+       1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+       1, 1, 1, 1, 1, 1, 1, 1], dtype=int32)
+>>> z.attrs['foo'] = 42
+>>> z.attrs['bar'] = 'apples'
+>>> z.attrs['baz'] = [1, 2, 3, 4]
+>>> print(open('example.zarr/attrs').read())
+{
+    "bar": "apples",
+    "baz": [
+        1,
+        2,
+        3,
+        4
+    ],
+    "foo": 42
+}
 """
 
 
@@ -373,11 +296,3 @@ def test_a_chunk_is_the_output_of_the_compressor(filled: dict[str, bytes]) -> No
     unpacker = zlib.decompressobj()
     unpacker.decompress(filled["0.0"])
     assert unpacker.unused_data == b""
-
-
-@pytest.mark.shows("V1-09", "V1-21")
-def test_an_absent_chunk_reads_as_the_fill_value(filled: dict[str, bytes]) -> None:
-    expected = oz.open(filled)[:]
-    del filled["0.1"]
-    expected[0:10, 10:20] = 42
-    np.testing.assert_array_equal(oz.open(filled)[:], expected)

@@ -136,26 +136,6 @@ def test_an_unknown_library_prevents_reading_data_but_not_metadata(options: Any)
     assert (meta["compression"], meta["compression_opts"]) == ("foo", options)
 
 
-@pytest.mark.shows("V1-10")
-@pytest.mark.parametrize(
-    ("order", "stored"), [("C", [0, 1, 2, 3, 4, 5]), ("F", [0, 3, 1, 4, 2, 5])]
-)
-@pytest.mark.parametrize("compressor", [None, {"id": "zlib", "level": 1}])
-def test_the_order_is_the_layout_of_bytes_in_a_chunk(
-    order: str, stored: list[int], compressor: Any
-) -> None:
-    store: dict[str, bytes] = {}
-    values = np.arange(6, dtype="<i4").reshape(2, 3)
-    z = oz.create_array(
-        store, data=values, chunks=(2, 3), order=order, compressors=compressor, zarr_format=1
-    )
-    raw = store["0.0"] if compressor is None else zlib.decompress(store["0.0"])
-    assert np.frombuffer(raw, "<i4").tolist() == stored
-    assert meta_of(store)["order"] == order
-    assert z.order == order
-    np.testing.assert_array_equal(oz.open(store)[:], values)
-
-
 @pytest.mark.shows("V1-11")
 def test_additional_names_are_kept() -> None:
     store = store_of(note=1)
@@ -244,14 +224,6 @@ def test_simple_types_are_type_strings(stated: str, raw: bytes, value: Any) -> N
     assert written["0"] == raw
 
 
-@pytest.mark.shows("V1-15")
-@pytest.mark.parametrize(("asked", "stored"), [("<i4", "<i4"), ("u1", "|u1"), (">f4", ">f4")])
-def test_a_written_type_states_its_byte_order(asked: str, stored: str) -> None:
-    store: dict[str, bytes] = {}
-    oz.create_array(store, shape=4, dtype=asked, zarr_format=1)
-    assert meta_of(store)["dtype"] == stored
-
-
 @pytest.mark.shows("V1-16")
 def test_structures_are_lists_of_pairs() -> None:
     fields = [["r", "|u1"], ["g", "|u1"], ["b", "|u1"]]
@@ -271,26 +243,6 @@ def test_structures_are_lists_of_pairs() -> None:
 # Chunks
 
 
-@pytest.mark.shows("V1-19")
-@pytest.mark.parametrize(
-    ("shape", "chunks", "at", "key"),
-    [
-        ((10000, 10000), (1000, 1000), (0, 0), "0.0"),
-        ((10000, 10000), (1000, 1000), (2000, 4000), "2.4"),
-        ((40,), (10,), (30,), "3"),
-        ((11, 1, 8), (1, 1, 1), (10, 0, 7), "10.0.7"),
-    ],
-)
-def test_a_chunk_key_is_its_indices_joined_by_periods(
-    shape: tuple[int, ...], chunks: tuple[int, ...], at: tuple[int, ...], key: str
-) -> None:
-    store: dict[str, bytes] = {}
-    z = oz.create_array(store, shape=shape, chunks=chunks, dtype="u1", zarr_format=1)
-    z[at] = 7
-    assert sorted(store) == [key, "attrs", "meta"]
-    assert z[at] == 7
-
-
 @pytest.mark.shows("V1-22")
 @pytest.mark.parametrize("region", [np.s_[0:3, 0:3], np.s_[9999, :], np.s_[2000:2300, 4000:4300]])
 def test_without_a_fill_value_absent_chunks_are_zeros(region: Any) -> None:
@@ -301,20 +253,6 @@ def test_without_a_fill_value_absent_chunks_are_zeros(region: Any) -> None:
     assert first.shape == np.empty(z.shape, "u1")[region].shape
     assert not first.any()
     assert not second.any()
-
-
-@pytest.mark.shows("V1-23")
-def test_edge_chunks_are_whole_and_their_overhang_is_ignored() -> None:
-    store: dict[str, bytes] = {}
-    z = oz.create_array(
-        store, data=np.arange(25, dtype="<i4"), chunks=10, compressors=None, zarr_format=1
-    )
-    assert len(store["2"]) == 40
-    assert np.frombuffer(store["2"], "<i4")[:5].tolist() == [20, 21, 22, 23, 24]
-    store["2"] = store["2"][:20] + b"\xff" * 20
-    np.testing.assert_array_equal(z[:], np.arange(25))
-    assert z[20:].tolist() == [20, 21, 22, 23, 24]
-    assert z[-1] == 24
 
 
 def test_creating_a_nested_structure_is_refused() -> None:

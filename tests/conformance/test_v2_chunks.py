@@ -10,7 +10,6 @@ from typing import Any
 import numcodecs
 import numpy as np
 import pytest
-from numcodecs import blosc
 
 import omnizarr as oz
 from omnizarr import registry
@@ -37,85 +36,7 @@ class Watched(dict[str, bytes]):
 # Bytes
 
 
-@pytest.mark.shows("V2-07")
-def test_without_filters_and_compressor_a_chunk_is_its_raw_items() -> None:
-    store: dict[str, bytes] = {}
-    values = np.arange(100, dtype="<i4").reshape(10, 10)
-    oz.create_array(store, data=values, chunks=(10, 10), compressors=None, zarr_format=2)
-    assert (document(store)["compressor"], document(store)["filters"]) == (None, None)
-    assert len(store["0.0"]) == 400
-    assert store["0.0"] == values.tobytes()
-
-
-@pytest.mark.shows("V2-09")
-@pytest.mark.parametrize(
-    ("order", "stored"), [("C", [0, 1, 2, 3, 4, 5]), ("F", [0, 3, 1, 4, 2, 5])]
-)
-@pytest.mark.parametrize("compressor", [None, {"id": "zlib", "level": 1}])
-def test_the_order_is_the_layout_of_bytes_in_a_chunk(
-    order: str, stored: list[int], compressor: Any
-) -> None:
-    store: dict[str, bytes] = {}
-    values = np.arange(6, dtype="<i4").reshape(2, 3)
-    oz.create_array(
-        store, data=values, chunks=(2, 3), order=order, compressors=compressor, zarr_format=2
-    )
-    raw = store["0.0"] if compressor is None else zlib.decompress(store["0.0"])
-    assert np.frombuffer(raw, "<i4").tolist() == stored
-    assert document(store)["order"] == order
-    np.testing.assert_array_equal(oz.open(store)[:], values)
-
-
-@pytest.mark.shows("V2-34")
-def test_a_chunk_is_the_output_of_the_compressor() -> None:
-    values = np.ones((10, 10), "<i4")
-    store: dict[str, bytes] = {}
-    oz.create_array(
-        store, data=values, chunks=(10, 10), compressors=oz.codecs.Zlib(1), zarr_format=2
-    )
-    unpacker = zlib.decompressobj()
-    assert unpacker.decompress(store["0.0"]) == values.tobytes()
-    assert unpacker.unused_data == b""
-
-
-@pytest.mark.shows("V2-34")
-@pytest.mark.parametrize("dtype", ["<f8", "<i4", "|u1", ">i2"])
-def test_a_blosc_chunk_starts_with_its_own_header(dtype: str) -> None:
-    values = np.arange(5000).astype(dtype)
-    store: dict[str, bytes] = {}
-    options = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1}
-    oz.create_array(store, data=values, chunks=5000, compressors=options, zarr_format=2)
-    chunk = store["0"]
-    assert chunk[3] == values.dtype.itemsize
-    assert int.from_bytes(chunk[4:8], "little") == values.nbytes
-    assert int.from_bytes(chunk[12:16], "little") == len(chunk)
-    assert bytes(blosc.decompress(chunk)) == values.tobytes()
-
-
 # Keys
-
-
-@pytest.mark.shows("V2-35")
-@pytest.mark.parametrize(
-    ("shape", "chunks", "at", "key"),
-    [
-        ((10000, 10000), (1000, 1000), (0, 0), "0.0"),
-        ((10000, 10000), (1000, 1000), (2999, 4999), "2.4"),
-        ((40,), (10,), (30,), "3"),
-        ((11, 1, 8), (1, 1, 1), (10, 0, 7), "10.0.7"),
-    ],
-)
-def test_a_chunk_key_is_its_indices_joined_by_periods(
-    shape: tuple[int, ...], chunks: tuple[int, ...], at: tuple[int, ...], key: str
-) -> None:
-    store: dict[str, bytes] = {}
-    z = oz.create_array(store, shape=shape, chunks=chunks, dtype="u1", fill_value=3, zarr_format=2)
-    assert z[at] == 3
-    z[at] = 7
-    assert sorted(store) == [".zarray", key]
-    assert z[at] == 7
-    del store[key]
-    assert z[at] == 3
 
 
 @pytest.mark.shows("V2-36", "V2-08")
@@ -136,18 +57,6 @@ def test_without_a_fill_value_missing_chunks_are_zero_bytes_or_nat(
     del noise
     assert z[:].tobytes() == expected
     assert z[:].tobytes() == expected
-
-
-@pytest.mark.shows("V2-37")
-def test_edge_chunks_are_complete_and_their_overhang_is_ignored() -> None:
-    store: dict[str, bytes] = {}
-    z = oz.create_array(
-        store, data=np.arange(25, dtype="<i4"), chunks=10, compressors=None, zarr_format=2
-    )
-    assert len(store["2"]) == 40
-    store["2"] = store["2"][:20] + b"\xff" * 20
-    for region in (np.s_[:], np.s_[20:], np.s_[-1], np.s_[15:100], np.s_[::7]):
-        np.testing.assert_array_equal(z[region], np.arange(25)[region])
 
 
 # Filters
@@ -220,21 +129,6 @@ def test_nested_chunks_without_a_stated_separator_are_found_on_request() -> None
 # Few or no elements
 
 
-@pytest.mark.shows("V2-74")
-def test_the_one_chunk_of_an_array_without_axes_is_0() -> None:
-    store = store_of(shape=[], chunks=[], fill_value=3)
-    z = oz.open(store, mode="r+")
-    assert z[()] == 3
-    z[()] = 7
-    assert store["0"] == b"\x07\0\0\0"
-    assert oz.open(store)[()] == 7
-    made: dict[str, bytes] = {}
-    oz.create_array(made, data=np.array(7, "<i4"), compressors=None, zarr_format=2)
-    assert sorted(made) == [".zarray", "0"]
-    assert (document(made)["shape"], document(made)["chunks"]) == ([], [])
-    assert made["0"] == b"\x07\0\0\0"
-
-
 @pytest.mark.shows("V2-75")
 @pytest.mark.parametrize("chunks", [[1, 5], [10, 2], [0, 5]])
 def test_an_axis_of_length_0_has_no_chunks(chunks: list[int]) -> None:
@@ -247,15 +141,6 @@ def test_an_axis_of_length_0_has_no_chunks(chunks: list[int]) -> None:
     z[...] = 1
     assert {*store.asked[asked:]} <= {".zarray", ".zgroup", ".zattrs"}  # is it still the array?
     assert sorted(store) == [".zarray"]
-
-
-@pytest.mark.shows("V2-75")
-@pytest.mark.parametrize("chunks", ["auto", None, False, (0, 5), (3, 5)])
-def test_the_chunks_of_an_empty_axis_are_written_with_length_1_or_more(chunks: Any) -> None:
-    store: dict[str, bytes] = {}
-    oz.create_array(store, shape=(0, 5), dtype="i4", chunks=chunks, zarr_format=2)
-    assert min(document(store)["chunks"]) >= 1
-    assert oz.open(store)[:].tolist() == []
 
 
 # Objects
@@ -280,19 +165,6 @@ def test_objects_of_other_writers_are_read(codec: dict[str, Any], items: list[An
     store = store_of(chunks=[4], dtype="|O", filters=filters, compressor=ZLIB, fill_value=None)
     store["0"] = zlib.compress(bytes(made.encode(values)))
     assert oz.open(store)[:].tolist() == items
-
-
-@pytest.mark.shows("V2-77")
-def test_objects_are_not_written_unless_a_codec_is_given() -> None:
-    store: dict[str, bytes] = {}
-    with pytest.raises(oz.InvalidArgument, match="dtype object needs a codec"):
-        oz.create_array(store, shape=4, dtype=object, zarr_format=2)
-    assert store == {}
-    z = oz.create_array(store, shape=2, dtype=object, filters=[numcodecs.JSON()], zarr_format=2)
-    z[:] = np.array([{"a": 1}, "b"], object)
-    assert document(store)["dtype"] == "|O"
-    assert [f["id"] for f in document(store)["filters"]] == ["json2"]
-    assert oz.open(store)[:].tolist() == [{"a": 1}, "b"]
 
 
 class Ran(Exception):

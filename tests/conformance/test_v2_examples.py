@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import zlib
 from pathlib import Path
 from typing import Any
@@ -138,59 +137,15 @@ def test_version_1_becomes_version_2_by_its_metadata_alone(tmp_path: Path) -> No
     np.testing.assert_array_equal(oz.open(tmp_path)[:], expected)
 
 
-@pytest.mark.shows("V2-69")
-@pytest.mark.parametrize(
-    ("dtype", "fill", "encoded"),
-    [("<f4", "NaN", "NaN"), ("|S3", 0, ""), ([["a", "<i4"]], 0, "AAAAAA=="), ("<i4", None, None)],
-    ids=str,
-)
-def test_fill_values_of_version_1_are_encoded_again(
-    dtype: Any, fill: Any, encoded: Any, tmp_path: Path
-) -> None:
-    meta = {
-        "zarr_format": 1,
-        "shape": [4],
-        "chunks": [2],
-        "dtype": dtype,
-        "compression": "blosc",
-        "compression_opts": {"cname": "lz4", "clevel": 5, "shuffle": 1},
-        "fill_value": fill,
-        "order": "F",
-    }
-    (tmp_path / "meta").write_text(json.dumps(meta))
-    (tmp_path / "attrs").write_text("{}")
-    shutil.copytree(tmp_path, tmp_path / "copy")
-    oz.convert(tmp_path, in_place=True, zarr_format=2)
-    found = json.loads((tmp_path / ".zarray").read_text())
-    assert found.pop("fill_value") == encoded
-    assert found == {
-        "zarr_format": 2,
-        "shape": [4],
-        "chunks": [2],
-        "dtype": dtype,
-        "compressor": {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1},
-        "filters": None,
-        "order": "F",
-    }
-    old = oz.open(tmp_path / "copy")[:]
-    assert oz.open(tmp_path, zarr_format=2)[:].tobytes() == old.tobytes()
-
-
 ONE_ARRAY = """
 >>> import zarr
 >>> store = zarr.DirectoryStore('data/example.zarr')
 >>> a = zarr.create(shape=(20, 20), chunks=(10, 10), dtype='i4',
 ... fill_value=42, compressor=zarr.Zlib(level=1),
 ... store=store, overwrite=True)
-
-No chunks are initialized yet, so only the ".zarray" and ".zattrs" keys have been set in the store:
-
 >>> import os
 >>> sorted(os.listdir('data/example.zarr'))
 ['.zarray']
-
-Inspect the array metadata:
-
 >>> print(open('data/example.zarr/.zarray').read())
 {
     "chunks": [
@@ -211,24 +166,13 @@ Inspect the array metadata:
     ],
     "zarr_format": 2
 }
-
-Chunks are initialized on demand. E.g., set some data:
-
 >>> a[0:10, 0:10] = 1
 >>> sorted(os.listdir('data/example.zarr'))
 ['.zarray', '0.0']
-
-Set some more data:
-
 >>> a[0:10, 10:20] = 2
 >>> a[10:20, :] = 3
 >>> sorted(os.listdir('data/example.zarr'))
 ['.zarray', '0.0', '0.1', '1.0', '1.1']
-
-Manually decompress a single chunk for illustration:
-
-Modify the array attributes:
-
 >>> a.attrs['foo'] = 42
 >>> a.attrs['bar'] = 'apples'
 >>> a.attrs['baz'] = [1, 2, 3, 4]
@@ -245,52 +189,27 @@ Modify the array attributes:
     ],
     "foo": 42
 }
-
 """
 
 HIERARCHY = """
 >>> import zarr
 >>> store = zarr.DirectoryStore('data/group.zarr')
-
-Create the root group:
-
 >>> root_grp = zarr.group(store, overwrite=True)
-
-The metadata resource for the root group has been created:
-
 >>> import os
 >>> sorted(os.listdir('data/group.zarr'))
 ['.zgroup']
-
-Inspect the group metadata:
-
 >>> print(open('data/group.zarr/.zgroup').read())
 {
     "zarr_format": 2
 }
-
-Create a sub-group:
-
 >>> sub_grp = root_grp.create_group('foo')
-
-What has been stored:
-
 >>> sorted(os.listdir('data/group.zarr'))
 ['.zgroup', 'foo']
 >>> sorted(os.listdir('data/group.zarr/foo'))
 ['.zgroup']
-
-Create an array within the sub-group:
-
 >>> a = sub_grp.create_dataset('bar', shape=(20, 20), chunks=(10, 10))
 >>> a[:] = 42
-
-Set a custom attributes:
-
 >>> a.attrs['comment'] = 'answer to life, the universe and everything'
-
-What has been stored:
-
 >>> sorted(os.listdir('data/group.zarr'))
 ['.zgroup', 'foo']
 >>> sorted(os.listdir('data/group.zarr/foo'))

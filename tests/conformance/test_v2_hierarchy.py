@@ -180,17 +180,6 @@ def test_members_are_exactly_one_level_below() -> None:
 # Attributes
 
 
-@pytest.mark.shows("V2-54")
-@pytest.mark.parametrize("key", [".zarray", ".zgroup"])
-def test_attributes_are_an_object_under_zattrs(key: str) -> None:
-    text = {".zarray": ZARRAY.encode(), ".zgroup": ZGROUP}[key]
-    attrs = b'{\n    "foo": 42,\n    "bar": "apples",\n    "baz": [1, 2, 3, 4]\n}'
-    node = oz.open({f"a/{key}": text, "a/.zattrs": attrs}, path="a")
-    assert dict(node.attrs) == {"foo": 42, "bar": "apples", "baz": [1, 2, 3, 4]}
-    with pytest.raises(oz.InvalidMetadata, match=r"'a/\.zattrs'"):
-        oz.open({f"a/{key}": text, "a/.zattrs": b"[]"}, path="a")
-
-
 @pytest.mark.shows("V2-55", "V2-70")
 @pytest.mark.parametrize("key", [".zarray", ".zgroup"])
 @pytest.mark.parametrize("attrs", [None, b"{}"])
@@ -221,45 +210,11 @@ def test_no_empty_attributes_are_written() -> None:
 # Arrays and groups in one place
 
 
-@pytest.mark.shows("V2-56")
-def test_nothing_can_be_below_an_array() -> None:
-    store: dict[str, bytes] = {}
-    an_array(store, "a")
-    before = dict(store)
-    for make in (
-        lambda: an_array(store, "a/b"),
-        lambda: an_array(store, "a/b/c"),
-        lambda: oz.create_group(store, path="a/b", zarr_format=2),
-        lambda: oz.open(store, mode="r+").create_group("a/b"),
-        lambda: an_array(store, "a/b", overwrite=True),
-    ):
-        with pytest.raises(oz.NodeExists, match=r"/a in .* is an array"):
-            make()
-    assert store == before
-
-
 @pytest.mark.shows("V2-57")
 def test_an_array_takes_precedence_over_a_group_at_its_path_and_is_reported() -> None:
     store = {".zarray": ZARRAY.encode(), ".zgroup": ZGROUP}
     assert isinstance(oz.open(store), oz.Array)
     assert [(p.key, p.level) for p in oz.validate(store)] == [(".zgroup", "warning")]
-
-
-@pytest.mark.shows("V2-57")
-def test_a_second_node_at_one_path_needs_overwrite() -> None:
-    store: dict[str, bytes] = {}
-    an_array(store, "x")[:] = 1
-    an_array(store, "y/inner")
-    before = dict(store)
-    for path in ("x", "y"):
-        with pytest.raises(oz.NodeExists, match=f"/{path}"):
-            oz.create_group(store, path=path, zarr_format=2)
-        with pytest.raises(oz.NodeExists, match=f"/{path}"):
-            an_array(store, path)
-    assert store == before
-    oz.create_group(store, path="x", zarr_format=2, overwrite=True)
-    an_array(store, "y", overwrite=True)
-    assert sorted(store) == [".zgroup", "x/.zgroup", "y/.zarray"]
 
 
 @pytest.mark.shows("V2-48")

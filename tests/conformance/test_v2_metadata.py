@@ -115,29 +115,6 @@ def test_written_metadata_has_exactly_the_eight_names(options: dict[str, Any]) -
     assert tuple(created(dtype="<f8", **options)) == FIELDS
 
 
-@pytest.mark.shows("V2-06")
-@pytest.mark.parametrize("compressor", [{"id": "zlib", "level": 1}, None])
-def test_the_compressor_is_an_object_with_an_id_or_null(compressor: Any) -> None:
-    store = store_of(compressor=compressor)
-    z = oz.open(store, mode="r+")
-    z[:] = [1, 2, 3, 4]
-    assert oz.open(store)[:].tolist() == [1, 2, 3, 4]
-    assert created(dtype="<i4", compressors=compressor)["compressor"] == compressor
-
-
-@pytest.mark.shows("V2-10")
-def test_filters_are_a_list_or_null_and_an_empty_list_is_none() -> None:
-    values = np.array([1.5, 2.0, 4.0, 8.0])
-    store = store_of(dtype="<f8", filters=[{"id": "delta", "dtype": "<f8"}])
-    oz.open(store, mode="r+")[:] = values
-    assert np.frombuffer(store["0"], "<f8").tolist() == [1.5, 0.5]
-    np.testing.assert_array_equal(oz.open(store)[:], values)
-    for filters in ([], None):
-        raw = store_of(filters=filters)
-        raw["0"] = np.array([7, 8], "<i4").tobytes()
-        assert oz.open(raw)[:].tolist() == [7, 8, 0, 0]
-
-
 @pytest.mark.shows("V2-12")
 @pytest.mark.parametrize(
     "change", [{"compressor": {"id": "foo", "x": 1}}, {"filters": [{"id": "foo"}]}]

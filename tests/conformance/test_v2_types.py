@@ -51,23 +51,6 @@ def test_every_kind_of_type_string_round_trips(stated: str, items: list[Any]) ->
     assert z[:].tobytes() == values.tobytes()
 
 
-@pytest.mark.shows("V2-16")
-@pytest.mark.parametrize(
-    ("asked", "stored"), [("i4", np.dtype("i4").str), ("u1", "|u1"), (">u2", ">u2"), ("b1", "|b1")]
-)
-def test_a_written_type_states_its_byte_order(asked: str, stored: str) -> None:
-    assert created(dtype=asked)["dtype"] == stored
-
-
-@pytest.mark.shows("V2-18")
-@pytest.mark.parametrize("dtype", ["<M8", "<m8"])
-def test_a_time_without_unit_is_not_written(dtype: str) -> None:
-    store: dict[str, bytes] = {}
-    with pytest.raises(oz.InvalidArgument, match="unit"):
-        oz.create_array(store, shape=4, dtype=dtype, zarr_format=2)
-    assert store == {}
-
-
 @pytest.mark.shows("V2-19")
 @pytest.mark.parametrize("kind", ["M", "m"])
 @pytest.mark.parametrize(
@@ -180,18 +163,6 @@ def test_finite_fill_values_are_plain_json(dtype: str, value: Any, text: str) ->
     else:
         assert z.fill_value == value
         assert z[:].tobytes() == np.full(2, value, dtype).tobytes()
-
-
-@pytest.mark.shows("V2-28")
-@pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8", ">f4"])
-@pytest.mark.parametrize(
-    ("name", "value"), [("NaN", np.nan), ("Infinity", np.inf), ("-Infinity", -np.inf)]
-)
-def test_special_floats_are_written_as_their_names(dtype: str, name: str, value: float) -> None:
-    store: dict[str, bytes] = {}
-    oz.create_array(store, shape=2, dtype=dtype, fill_value=value, zarr_format=2)
-    assert strict(store)["fill_value"] == name
-    np.testing.assert_array_equal(oz.open(store)[:], np.full(2, value, dtype))
 
 
 @pytest.mark.shows("V2-28")

@@ -68,36 +68,6 @@ def test_metadata_of_3_0_opens_and_a_name_of_a_later_version_is_refused() -> Non
         open_doc(codecs=[{"name": "bytes"}, {"name": "codec_of_3_2"}])[...]
 
 
-@pytest.mark.shows("V3-02")
-def test_the_root_can_be_an_array_and_an_array_has_no_children() -> None:
-    store: dict[str, bytes] = {}
-    root = oz.create_array(store, data=np.ones((2, 2), "u1"), chunks=(2, 2))
-    assert sorted(store) == ["c/0/0", "zarr.json"]
-    assert root.name == "/"
-    before = dict(store)
-    for create in (oz.create_group, oz.create_array):
-        options = {"shape": (1,), "dtype": "u1"} if create is oz.create_array else {}
-        for path in ("child", "deep/child"):
-            with pytest.raises(oz.NodeExists, match="is an array; nothing can be below it"):
-                create(store, path=path, zarr_format=3, **options)
-    assert store == before
-
-
-@pytest.mark.shows("V3-03")
-def test_siblings_have_different_names() -> None:
-    store: dict[str, bytes] = {}
-    root = oz.create_group(store)
-    root.create_array("x", data=np.arange(3, dtype="u1"))
-    before = dict(store)
-    with pytest.raises(oz.NodeExists, match="array at /x"):
-        root.create_group("x")
-    assert store == before
-    replaced = root.create_group("x", overwrite=True)
-    assert isinstance(replaced, oz.Group)
-    assert list(root) == ["x"]
-    assert sorted(store) == ["x/zarr.json", "zarr.json"]
-
-
 @pytest.mark.shows("V3-04")
 def test_a_path_is_the_parents_path_a_slash_and_the_name() -> None:
     store: dict[str, bytes] = {}
@@ -106,20 +76,6 @@ def test_a_path_is_the_parents_path_a_slash_and_the_name() -> None:
     assert oz.open(store).name == "/"
     assert oz.open(store, path="/foo/").name == "/foo"
     assert oz.open(store, path="/foo/bar/") == bar
-
-
-@pytest.mark.shows("V3-05")
-def test_rank_zero_and_lengths_of_zero_are_valid() -> None:
-    store: dict[str, bytes] = {}
-    scalar = oz.create_array(store, path="scalar", shape=(), dtype="i4")
-    scalar[()] = 7
-    assert scalar.size == 1
-    assert oz.open(store, path="scalar")[()] == 7
-    empty = oz.create_array(store, path="empty", shape=(0, 3), dtype="i4")
-    empty[...] = 1
-    assert empty.size == 0
-    assert oz.open(store, path="empty")[...].shape == (0, 3)
-    assert [key for key in store if key.startswith("empty/")] == ["empty/zarr.json"]
 
 
 # Keys
@@ -302,19 +258,6 @@ def test_a_default_fill_value_is_written(dtype: Any, fill: Any) -> None:
     oz.create_array(store, shape=(1,), dtype=dtype)
     found = stored(store)["fill_value"]
     assert (found, type(found)) == (fill, type(fill))
-
-
-@pytest.mark.shows("V3-17")
-def test_attributes_are_an_object_of_any_json() -> None:
-    assert open_doc(attributes=DROP).attrs.asdict() == {}
-    nested = {"a": [1, {"b": None}], "c": {"d": [True, 1.5, "é", []]}, "must_understand": True}
-    store = put(array_doc(attributes=nested))
-    array = oz.open(store, mode="r+")
-    assert array.attrs.asdict() == nested
-    array.attrs["e"] = 1
-    assert stored(store)["attributes"] == {**nested, "e": 1}
-    for wrong in ([], "x", 1, None):
-        assert "attributes" in refused(group_doc(attributes=wrong))
 
 
 @pytest.mark.shows("V3-18")
@@ -548,19 +491,6 @@ def test_a_forbidden_name_is_refused_and_nothing_is_written(name: str) -> None:
     assert store == before
 
 
-@pytest.mark.shows("V3-29")
-@pytest.mark.parametrize(
-    "name", ["_x", "a..b", "c", "Ω", "zarr.json2", "0", "a b", "-", ".x", "ok__"]
-)
-def test_any_other_name_is_accepted(name: str) -> None:
-    store = put(group_doc())
-    root = oz.open(store, mode="r+")
-    root.create_array(name, data=np.arange(3))
-    assert list(oz.open(store)) == [name]
-    assert root[name][2] == 2
-    assert f"{name}/zarr.json" in store
-
-
 @pytest.mark.shows("V3-31")
 @pytest.mark.parametrize("name", [unicodedata.normalize("NFD", "é"), "ﬁ", "①"])
 def test_a_name_that_is_not_normalised_is_kept_with_a_warning(name: str) -> None:
@@ -581,16 +511,6 @@ def test_names_are_stored_as_utf_8(tmp_path: Path) -> None:
     assert b"\xce\xa9" in os.listdir(os.fsencode(tmp_path / "x.zarr"))
     assert oz.storage.LocalStore(tmp_path / "x.zarr" / "Ω").url.endswith("/x.zarr/%CE%A9")
     assert list(oz.open(tmp_path / "x.zarr")) == ["Ω"]
-
-
-@pytest.mark.shows("V3-33")
-def test_a_name_that_is_too_long_for_the_disk_is_an_error(tmp_path: Path) -> None:
-    root = oz.create_group(tmp_path / "x.zarr")
-    name = 300 * "n"
-    with pytest.raises(oz.InvalidName) as caught:
-        root.create_array(name, data=np.arange(3))
-    assert name in str(caught.value)
-    assert list(root) == []
 
 
 @pytest.mark.shows("V3-29", "V3-30", "V3-31")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import ntpath
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +22,6 @@ from tests.conformance.key_value import SmallestStore
 from tests.conformance.v3_metadata import array_doc, group_doc, put, stored
 
 Store = dict[str, bytes]
-TEN = bytes(range(10))
 
 
 class OnlyList(SmallestStore):
@@ -63,67 +61,6 @@ def test_keys_are_any_text_that_does_not_end_with_a_slash(store: Any) -> None:
     assert store.get("bar") is None
     assert store.get("ß/é") is None
     assert sorted(stores.list_prefix(store, "ß/")) == ["ß/é/x"]
-
-
-@pytest.mark.shows("V3-82")
-@pytest.mark.parametrize("key", ["x/", "", "/x", "a//b", "../x", "a/../b"])
-def test_a_key_that_ends_with_a_slash_or_escapes_the_store_is_refused(
-    key: str, tmp_path: Path
-) -> None:
-    for store in (oz.storage.MemoryStore({}), oz.storage.LocalStore(tmp_path / "store")):
-        for act in (lambda s: s.set(key, b"1"), lambda s: s.get(key), lambda s: s.erase(key)):
-            with pytest.raises(oz.InvalidArgument) as caught:
-                act(store)
-            assert repr(key) in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.shows("V3-82", "V3-85")
-def test_partial_values_come_in_the_requested_order(store: Any) -> None:
-    store.set("k", TEN)
-    wanted = [("k", (2, 3)), ("missing", (0, 1)), ("k", (0, None)), ("k", (7, None))]
-    assert stores.get_partial_values(store, wanted) == [b"\2\3\4", None, TEN, b"\7\x08\x09"]
-
-
-@pytest.mark.shows("V3-82", "V3-85")
-def test_parts_of_values_are_set_at_offsets_and_may_not_overlap(store: Any) -> None:
-    store.set("k", bytes(5))
-    stores.set_partial_values(store, [("k", 3, b"\xbb\xcc"), ("k", 1, b"\xaa")])
-    assert store.get("k").hex() == "00aa00bbcc"
-    with pytest.raises(oz.StoreError, match="overlap"):
-        stores.set_partial_values(store, [("k", 0, b"12"), ("k", 1, b"3")])
-    assert store.get("k").hex() == "00aa00bbcc"
-
-
-@pytest.mark.shows("V3-82", "V3-85")
-def test_keys_and_prefixes_are_erased(store: Any) -> None:
-    fill(store, "a/b", "a/c/d", "ab/x", "e", "f", "g")
-    stores.erase_prefix(store, "a/")
-    store.erase("e")
-    store.erase("e")
-    stores.erase_values(store, ["f", "never"])
-    assert sorted(stores.list_prefix(store, "")) == ["ab/x", "g"]
-
-
-@pytest.mark.shows("V3-82", "V3-85")
-def test_keys_prefixes_and_one_level_are_listed(store: Any) -> None:
-    fill(store, "a/b", "a/c", "a/d/e", "a/f/g", "e/f/g")
-    assert sorted(stores.list_prefix(store, "")) == ["a/b", "a/c", "a/d/e", "a/f/g", "e/f/g"]
-    assert sorted(stores.list_prefix(store, "a/")) == ["a/b", "a/c", "a/d/e", "a/f/g"]
-    assert stores.list_dir(store, "a/") == (["a/b", "a/c"], ["a/d/", "a/f/"])
-    assert stores.list_dir(store, "") == ([], ["a/", "e/"])
-    assert stores.list_dir(store, "b/") == ([], [])
-
-
-@pytest.mark.shows("V3-82", "V3-99")
-@pytest.mark.parametrize("prefix", ["a", "/foo/", "/", "a//"])
-def test_a_prefix_ends_with_a_slash_and_starts_without(store: Any, prefix: str) -> None:
-    fill(store, "a/b", "ab/c", "foo/x")
-    for act in (stores.list_dir, stores.erase_prefix, lambda s, p: list(stores.list_prefix(s, p))):
-        with pytest.raises(oz.InvalidArgument) as caught:
-            act(store, prefix)
-        assert "prefix" in str(caught.value) or "key" in str(caught.value)
-    assert sorted(stores.list_prefix(store, "")) == ["a/b", "ab/c", "foo/x"]
 
 
 @pytest.mark.shows("V3-83")
@@ -169,21 +106,6 @@ def test_a_uri_chooses_the_store_and_an_unknown_scheme_lists_the_known(
     oz.register("store", "shelf", lambda url, read_only: shelf)
     oz.create_array("shelf://top", data=np.arange(4))
     assert oz.open("shelf://top").store is shelf
-
-
-@pytest.mark.shows("V3-85")
-def test_keys_are_files_below_the_directory_and_the_directory_can_be_copied(tmp_path: Path) -> None:
-    store = oz.storage.LocalStore(tmp_path / "base")
-    store.set("a/b/c", b"x")
-    assert (tmp_path / "base" / "a" / "b" / "c").read_bytes() == b"x"
-    assert store.get("a/b") is None
-    assert store.get("a/b/c/d") is None
-    stores.erase_prefix(store, "a/")
-    assert not (tmp_path / "base" / "a").exists()
-    root = oz.create_group(tmp_path / "one.zarr")
-    root.create_array("g/a", data=np.arange(6), chunks=(2,))
-    shutil.copytree(tmp_path / "one.zarr", tmp_path / "two.zarr")
-    assert oz.open(tmp_path / "two.zarr")["g/a"][...].tolist() == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.shows("V3-86")
@@ -367,16 +289,6 @@ def test_shrinking_keeps_or_erases_outer_chunks_on_request(hundred: tuple[Store,
 
 
 @pytest.mark.shows("V3-94")
-def test_growing_shows_kept_values_with_a_warning(hundred: tuple[Store, oz.Array]) -> None:
-    _, array = hundred
-    with pytest.warns(oz.OmnizarrWarning, match="kept"):
-        array.resize(45)
-    with pytest.warns(oz.OmnizarrWarning, match="show again"):
-        array.resize(100)
-    assert array[...].tolist() == list(range(1, 101))
-
-
-@pytest.mark.shows("V3-94")
 def test_growing_with_erase_shows_the_fill_value_also_inside_partial_chunks(
     hundred: tuple[Store, oz.Array],
 ) -> None:
@@ -391,16 +303,3 @@ def test_growing_with_erase_shows_the_fill_value_also_inside_partial_chunks(
     short[...] = 1
     short.resize(10)
     assert short[...].tolist() == [1, 1, 1, 1, 1, 9, 9, 9, 9, 9]
-
-
-@pytest.mark.shows("V3-103", "V3-90")
-def test_consolidated_metadata_is_written_only_on_request(hierarchy: Store) -> None:
-    root = oz.open(hierarchy, mode="r+")
-    root.create_array("new", data=np.arange(3))
-    root.attrs["a"] = 1
-    assert "consolidated_metadata" not in stored(hierarchy)
-    oz.consolidate_metadata(hierarchy)
-    inside = stored(hierarchy)["consolidated_metadata"]["metadata"]
-    assert sorted(inside) == ["foo", "foo/bar", "foo/baz", "foo/baz/deep", "new"]
-    for path, doc in inside.items():
-        assert {**stored(hierarchy, path), "attributes": {}} == {**doc, "attributes": {}}

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import crc32c
@@ -23,17 +22,6 @@ from omnizarr.codecs import Configured
 from omnizarr.data_types import DataType
 from tests.conformance.register import NAMES
 from tests.conformance.v3_metadata import array_doc, open_doc, put, regular, stored
-
-SAMPLES: dict[str, list[Any]] = {
-    "bool": [True, False, True],
-    **{f"int{n}": [-(2 ** (n - 1)), -1, 2 ** (n - 1) - 1] for n in (8, 16, 32, 64)},
-    **{f"uint{n}": [0, 1, 2**n - 1] for n in (8, 16, 32, 64)},
-    "float16": [0.5, np.inf, -65504],
-    "float32": [0.1, -np.inf, 1e-45],
-    "float64": [0.1, np.inf, 5e-324],
-    "complex64": [1 + 2j, complex(np.inf, -0.0), 0.1j],
-    "complex128": [1 + 2j, complex(-np.inf, 0.0), 0.1j],
-}
 
 
 @pytest.fixture
@@ -55,34 +43,6 @@ def bits(values: np.ndarray[Any, Any]) -> str:
 
 
 # Data types and fill values
-
-
-@pytest.mark.shows("V3-35", "ZEP-12", "ZEP-21")
-@pytest.mark.parametrize("endian", ["little", "big"])
-@pytest.mark.parametrize("name", SAMPLES)
-def test_every_core_type_is_exchanged_exactly_with_other_libraries(
-    name: str, endian: str, tmp_path: Path
-) -> None:
-    import tensorstore
-    import zarr
-
-    values = np.array(SAMPLES[name], name)
-    codecs = [{"name": "bytes", "configuration": {"endian": endian}}]
-    oz.create_array(tmp_path / "ours", data=values, chunks=(2,), codecs=codecs)
-    assert oz.open(tmp_path / "ours")[...].tobytes() == values.tobytes()
-    theirs = zarr.open_array(tmp_path / "ours", mode="r")[...]
-    assert theirs.dtype.newbyteorder("<") == values.dtype
-    assert np.array_equal(theirs, values)
-    kvstore = {"driver": "file", "path": str(tmp_path / "ours")}
-    third = tensorstore.open({"driver": "zarr3", "kvstore": kvstore}, read=True).result()
-    assert np.array_equal(third.read().result(), values)
-
-    serializer = zarr.codecs.BytesCodec(endian=endian)
-    made = zarr.create_array(
-        tmp_path / "theirs", shape=(3,), chunks=(2,), dtype=name, serializer=serializer
-    )
-    made[...] = values
-    assert oz.open(tmp_path / "theirs")[...].tobytes() == values.tobytes()
 
 
 @pytest.mark.shows("V3-35", "V3-36", "V3-104")
@@ -614,12 +574,3 @@ def test_the_printed_extension_example_works() -> None:
     assert again[...].tolist() == values
     assert again.chunks == (32,)
     assert again.dimension_names == ("x",)
-
-
-@pytest.mark.shows("ZEP-12")
-@pytest.mark.parametrize("codec", ["bytes", {"name": "numcodecs.json2"}, "vlen-utf8"])
-def test_the_object_type_is_not_part_of_version_3(codec: Any) -> None:
-    with pytest.raises(oz.InvalidMetadata, match="object"):
-        open_doc(data_type="object", codecs=[codec], fill_value=None)
-    with pytest.raises(oz.UnknownExtension, match=r"\|O"):
-        open_doc(data_type="|O", codecs=[codec], fill_value=None)[...]

@@ -105,41 +105,6 @@ def test_metadata_is_never_read_by_the_rules_of_another_version() -> None:
 # Upgrading
 
 
-@pytest.fixture
-def older(tmp_path: Path) -> Path:
-    """Create a version 2 hierarchy on disk."""
-    path = tmp_path / "old.zarr"
-    root = oz.create_group(path, zarr_format=2, attributes={"title": "old"})
-    root.create_array("a", data=VALUES, chunks=(2, 3), compressors={"id": "gzip", "level": 3})
-    root.create_array("g/b", data=VALUES.astype("f8"), chunks=(4, 4), chunk_key_encoding="/")
-    root["a"].attrs["unit"] = "m"
-    return path
-
-
-def files(path: Path) -> dict[str, tuple[bytes, int]]:
-    found = (p for p in path.rglob("*") if p.is_file())
-    return {str(p.relative_to(path)): (p.read_bytes(), p.stat().st_mtime_ns) for p in found}
-
-
-@pytest.mark.shows("ZEP-03")
-def test_upgrading_writes_only_metadata(older: Path) -> None:
-    before = files(older)
-    oz.convert(older, zarr_format=3, in_place=True)
-    after = files(older)
-    assert {key: after[key] for key in before} == before
-    new = {"zarr.json", "a/zarr.json", "g/zarr.json", "g/b/zarr.json"}
-    assert after.keys() - before.keys() == new
-    root = oz.open(older, zarr_format=3)
-    assert root.attrs.asdict() == {"title": "old"}
-    assert root["a"].attrs.asdict() == {"unit": "m"}
-    assert np.array_equal(root["a"][...], VALUES)
-    assert np.array_equal(root["g/b"][...], VALUES)
-    for name in before:
-        if name.rpartition("/")[2] in (".zarray", ".zgroup", ".zattrs"):
-            (older / name).unlink()
-    assert np.array_equal(oz.open(older)["g/b"][...], VALUES)
-
-
 def upgraded(**options: Any) -> tuple[Store, dict[str, Any]]:
     """Return an upgraded version 2 array and its new metadata."""
     store: Store = {}
@@ -331,28 +296,6 @@ print(oz.open("shelf://x")[...].tolist(), sorted(values), values["c/0"].hex())
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     out = subprocess.check_output([sys.executable, "-c", script], env=environment, text=True)
     assert out.strip() == "[b'a', b'b', b'-'] ['c/0', 'zarr.json'] 9e9dd2"
-
-
-@pytest.mark.shows("ZEP-11")
-def test_every_missing_extension_is_named() -> None:
-    doc = array_doc(
-        data_type="lost.type",
-        chunk_grid={"name": "lost.grid"},
-        chunk_key_encoding={"name": "lost.keys"},
-        codecs=["lost.filter", {"name": "bytes"}, {"name": "lost.packer"}],
-        storage_transformers=[{"name": "lost.layout"}],
-    )
-    reported = oz.validate(doc)
-    named = {word for p in reported for word in p.message.split("'") if word.startswith("lost.")}
-    assert named == {
-        "lost.type",
-        "lost.grid",
-        "lost.keys",
-        "lost.filter",
-        "lost.packer",
-        "lost.layout",
-    }
-    assert {p.level for p in reported} == {"warning"}
 
 
 # Speed on slow stores

@@ -653,7 +653,7 @@ def _count_calls(store: type, mode: int, point: int, log: int) -> None:
             if getattr(inside, "depth", 0):
                 return method(self, *given, **options)
             if mode == FULL and point <= next(started):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                raise oz.StoreError(os.strerror(errno.ENOSPC))  # as stores say it
             inside.depth = 1
             try:
                 return method(self, *given, **options)

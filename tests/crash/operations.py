@@ -115,11 +115,6 @@ def _create_root(place: Place, **more: Any) -> object:
     return oz.create_array(place.root("out"), data=NEW, **options)
 
 
-def _array_root(place: Place, **more: Any) -> object:
-    options = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
-    return oz.create_array(place.root("out"), data=NEW, **options)
-
-
 def _save(place: Place, **more: Any) -> object:
     options: Any = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
     return oz.save(place.root("out"), NEW, **options)
@@ -297,14 +292,10 @@ AT_END: dict[str, Callable[[Place], object]] = {
 }
 OPERATIONS: dict[str, Operation] = {
     "create": Operation("create", _create("new", shape=(6, 4), dtype="i4")),
-    "create with attributes": Operation(
-        "create", _create("new", shape=(6, 4), dtype="i4", attributes={"k": 1})
-    ),
     "create group": Operation("create", lambda p: _group(p).create_group("new/a"), "nodes"),
     "create with data": Operation("create with data", **_new(_create_data)),
     "create shards with data": Operation("create with data", **_new(_create_shards), formats=(3,)),
     "create root with data": Operation("create with data", **_new(_create_root)),
-    "array": Operation("create with data", **_new(_array_root)),
     "save": Operation("create with data", **_new(_save)),
     "save group": Operation("create with data", **_new(_save_group), rule="nodes"),
     "assign new": Operation("create with data", _assign("new")),
@@ -314,9 +305,6 @@ OPERATIONS: dict[str, Operation] = {
         "overwrite",
         _create("x", data=NEW, overwrite=True, chunks=(3, 4)),
         prepare=prepare_consolidated,
-    ),
-    "overwrite with another type": Operation(
-        "overwrite", _create("x", data=NEW[:3].astype("f8"), overwrite=True, chunks=(2, 4))
     ),
     "overwrite without data": Operation(
         "overwrite", _create("x", shape=(6, 4), dtype="i4", overwrite=True)
@@ -369,12 +357,6 @@ OPERATIONS: dict[str, Operation] = {
     "create at a target": Operation(
         "create", _create("m", shape=(6, 4), dtype="i4"), beside=("move group", "create a member")
     ),
-    "create group at a target": Operation(
-        "create", lambda p: _group(p).create_group("m"), "nodes", beside=("move group",)
-    ),
-    "create with data at a target": Operation(
-        "create with data", _create("m", data=NEW), beside=("move group", "create a member")
-    ),
     "create below": Operation(
         "create", _create("g/new", shape=(6, 4), dtype="i4"), beside=(*ABOVE,)
     ),
@@ -390,9 +372,6 @@ OPERATIONS: dict[str, Operation] = {
     "write below": Operation("write", _set("g/a", ..., NEW), "chunks", beside=(*ABOVE,)),
     "attributes below": Operation(
         "attributes", lambda p: _array(p, "g/a").attrs.update({"k": 8}), beside=(*ABOVE,)
-    ),
-    "group attributes below": Operation(
-        "attributes", lambda p: _group(p)["g/b"].attrs.update({"k": 2}), beside=(*ABOVE,)
     ),
     "copy hierarchy": Operation("job", **_job(_copy_hierarchy)),
     "copy over a hierarchy": Operation(

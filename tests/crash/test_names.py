@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,8 @@ import pytest
 
 from omnizarr.stores.fsspec import FsspecStore
 from tests.crash import names
+from tests.sampling import SEED
 
-SEED = 0 if os.environ.get("OMNIZARR_SAME_EXAMPLES") else int.from_bytes(os.urandom(2))
 # What went wrong once, and is tried each time.
 KNOWN: list[tuple[str, str, int, str]] = [
     ("fsspec memory", "x[1]", 3, "array"),

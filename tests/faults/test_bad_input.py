@@ -162,19 +162,6 @@ def test_a_chunk_of_the_wrong_size_is_an_error_that_states_both_sizes(size: int)
     assert (error.value.path, error.value.chunk, error.value.key) == ("/a", (0,), "a/c/0")
 
 
-def test_pickle_is_refused_by_name_and_never_executed() -> None:
-    store: dict[str, bytes] = {}
-    oz.create_array(store, shape=2, dtype=object, filters=[numcodecs.JSON()], zarr_format=2)
-    text = json.loads(store[".zarray"])
-    text["filters"] = [{"id": "pickle", "protocol": 4}]
-    store[".zarray"] = json.dumps(text).encode()
-    store["0"] = numcodecs.Pickle().encode(np.array([1, 2], object))
-    array = oz.open(store)
-    assert array.shape == (2,)
-    with pytest.raises(oz.UnknownExtension, match="pickle"):
-        array[...]
-
-
 @pytest.mark.parametrize("path", ["../x", "a/../b", "..", "a\\..\\b", "./a", "a\0b"])
 def test_a_path_cannot_escape_the_hierarchy(path: str, in_tmp: Any) -> None:
     group = oz.create_group("inside")
@@ -197,30 +184,6 @@ def test_an_invalid_node_does_not_block_its_siblings() -> None:
     assert group["good"][...].tolist() == [0, 1, 2]
     with pytest.raises(oz.InvalidMetadata, match=r"bad/zarr\.json"):
         _ = group["bad"]
-
-
-@pytest.mark.parametrize("chunks", [0, -2, (0,), (-2,), (2.5,)])
-def test_a_chunk_length_of_zero_is_refused_in_every_notation(chunks: Any) -> None:
-    with pytest.raises(oz.InvalidArgument, match="chunks: "):
-        oz.create_array({}, shape=4, chunks=chunks)
-
-
-@pytest.mark.parametrize("threads", [0, -3, 1.5, "2", True])
-def test_an_invalid_number_of_threads_is_refused(threads: Any) -> None:
-    with pytest.raises(oz.InvalidArgument, match="at least 1"), oz.configure(threads=threads):
-        pass
-
-
-def test_the_error_for_an_unknown_compressor_suggests_a_known_one() -> None:
-    with pytest.raises(oz.UnknownExtension, match=r"codec 'zstandard'; .*did you mean 'zstd'"):
-        oz.create_array({}, shape=4, compressors="zstandard")
-
-
-def test_an_invalid_configuration_of_a_known_codec_is_not_an_unknown_codec() -> None:
-    codec = {"name": "numcodecs.quantize", "configuration": {"digits": 2, "dtype": "<i4"}}
-    codecs = [codec, {"name": "bytes", "configuration": {"endian": "little"}}]
-    with pytest.raises(oz.InvalidMetadata, match="only floating point data types"):
-        _ = opened(codecs=codecs)[...]
 
 
 def test_the_problems_of_every_node_are_reported() -> None:

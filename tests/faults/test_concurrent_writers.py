@@ -16,6 +16,7 @@ from omnizarr.stores import ZipStore, get_many
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
+from tests.sampling import sample
 from tests.servers.redis import redis_server
 from tests.soak import writers
 
@@ -43,7 +44,7 @@ def store(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     return make[kind]()
 
 
-@pytest.mark.parametrize("task", writers.TASKS)
+@pytest.mark.parametrize("task", sample(writers.TASKS, 2))
 def test_concurrent_changes_are_not_lost(store: Any, kind: str, task: str) -> None:
     processes = 1 if kind == "zip" else 2
     found = writers.run(store, task, processes, threads=2, rounds=10)

@@ -21,9 +21,10 @@ from omnizarr import stores
 from omnizarr.errors import StoreError
 from omnizarr.storage import LocalStore
 from omnizarr.stores import Range
+from tests.sampling import sample
 
 DATA = np.random.default_rng(0).integers(1, 2**30, (128, 128), dtype="i4")
-ENGINES = ["auto", "reference"]
+ENGINES = sample(["auto", "reference"], 1)
 OLD, NEW = b"old value", b"new value!"
 SMALL_DISK = 'mount -t tmpfs -o size=2m tmpfs "$0" && exec "$@"'
 BEGIN = """

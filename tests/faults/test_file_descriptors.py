@@ -139,7 +139,7 @@ def test_a_web_server_is_read_with_few_descriptors(port: int) -> None:
 
 def test_a_slow_web_server_is_read_with_few_descriptors() -> None:
     """D9b: a request without a descriptor waits for one while other requests are running."""
-    with simple_storage("bucket", latency=0.15) as port:
+    with simple_storage("bucket", latency=0.04) as port:
         oz.create_array("s3://bucket/x", data=DATA, chunks=(16, 16), storage_options=options(port))
         array = oz.open(f"http://127.0.0.1:{port}/bucket/x", storage_options={"attempts": 1})
         array.store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.storage_transformers import indexed_shards
+from tests.sampling import sample
 from tests.servers.s3 import SimpleStorage
 from tests.servers.web import Answer, running
 from tests.soak import interrupts
@@ -99,14 +101,13 @@ def assert_prompt(lines: list[str]) -> None:
     assert float(seconds) < PROMPT
 
 
-@pytest.mark.parametrize("number", range(len(interrupts.TASKS)))
+@pytest.mark.parametrize(
+    ("task", "engine"), sample(itertools.product(interrupts.TASKS, interrupts.ENGINES), 4)
+)
 def test_an_interrupt_is_prompt_and_leaves_neither_torn_values_nor_locks(
-    number: int, tmp_path: Path
+    task: str, engine: str, tmp_path: Path
 ) -> None:
-    engine = interrupts.ENGINES[number % 2]
-    found = interrupts.run(
-        tmp_path, [*interrupts.TASKS][number], engine, "64 KiB", count=2, size=2**23
-    )
+    found = interrupts.run(tmp_path, task, engine, "64 KiB", count=2, size=2**23)
     assert found.pop("slowest") < PROMPT
     # Between creating and recording a file, an interrupt leaves it to `repair`.
     assert found.pop("left") <= found["interrupts"]
@@ -191,7 +192,7 @@ def test_waiting_for_another_thread_can_be_interrupted(location: Path) -> None:
 
 @pytest.mark.parametrize(
     ("engine", "per_shard"),
-    [("auto", None), ("reference", None), ("reference", (2, 4))],
+    sample([("auto", None), ("reference", None), ("reference", (2, 4))], 1),
 )
 def test_a_signal_handler_can_read_write_and_fork_at_any_moment(
     engine: str, per_shard: tuple[int, int] | None, location: Path
@@ -237,7 +238,7 @@ def test_a_signal_handler_can_read_write_and_fork_at_any_moment(
     assert run(code, location, engine) == ["all right"]
 
 
-@pytest.mark.parametrize("engine", ["auto", "reference"])
+@pytest.mark.parametrize("engine", sample(["auto", "reference"], 1))
 def test_an_exception_from_a_signal_handler_is_handled_like_an_interrupt(
     engine: str, location: Path
 ) -> None:
@@ -320,8 +321,10 @@ def server() -> Iterator[StallingBucket]:
         started.resumed.set()
 
 
-@pytest.mark.parametrize("part", ["...", "slice(3, 60000)"])
-@pytest.mark.parametrize("engine", ["auto", "reference"])
+@pytest.mark.parametrize(
+    ("part", "engine"),
+    sample(itertools.product(["...", "slice(3, 60000)"], ["auto", "reference"]), 2),
+)
 def test_a_write_to_a_stalled_bucket_can_be_interrupted_and_repeated(
     part: str, engine: str, server: StallingBucket
 ) -> None:

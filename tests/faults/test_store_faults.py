@@ -21,7 +21,7 @@ from tests.servers.fixtures import Cloud
 from tests.servers.web import FAULTS, Web
 from tests.soak import faults
 
-POLICY = {"attempts": 3, "first_wait": 0.01, "timeout": 0.7, "deadline": 2.0}
+POLICY = {"attempts": 3, "first_wait": 0.01, "timeout": 0.3, "deadline": 0.8}
 LATE = 10.0  # seconds; far above the deadline, far below the server's slowness
 OLD, NEW = b"old value", b"new value!"
 

@@ -116,21 +116,6 @@ def test_what_zarr_python_writes_is_read_by_it_through_a_view(
     assert dict(group["a"].attrs) == {"x": [1, 2]}
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("shards", [None, (8, 6)])
-def test_text_is_read_through_a_view(shards: Any, target: int) -> None:
-    values = np.array([["a", "bé", ""], ["ccc", "∞", "x"]], "T")
-    for zarr_format in (2, 3):
-        options: dict[str, Any] = {"shape": values.shape, "chunks": (1, 2), "dtype": "string"}
-        store = oz.storage.MemoryStore()
-        root = oz.create_group(store, zarr_format=zarr_format)
-        if zarr_format == 3 and shards:
-            options["shards"] = (2, 4)
-        root.create_array("a", **options)[...] = values
-        group: Any = zarr.open_group(OmnizarrStore(oz.view_as(store, target)), mode="r")
-        assert group["a"][...].tolist() == values.tolist()
-
-
 def test_a_large_shard_is_seen_as_many_small_chunks_by_a_reader_of_version_2(
     tmp_path: Path, zarr_python_2: ZarrPython2
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,35 +11,16 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr
-from packaging.version import Version
 from zarr.core.dtype import VariableLengthBytes
 
 import omnizarr
 from tests.peers import cases
-from tests.peers.cases import ATTRIBUTES, Case, Type
-from tests.peers.unsupported import Unsupported, Verb, reason_for
+from tests.peers.cases import ATTRIBUTES, Case
+from tests.peers.unsupported import VERBS, Exchange, Unsupported, Verb
+from tests.sampling import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-TYPES_2 = (
-    *cases.NUMERIC,
-    *cases.TIMES,
-    *cases.TEXT,
-    *cases.RAW,
-    *cases.STRUCTS,
-    *cases.BIG_STRUCTS,
-    *cases.NESTED_STRUCTS,
-    *cases.VARIABLE,
-    cases.HALVES,
-)
-TYPES_3 = (
-    *(t for t in cases.NUMERIC if t.name[0] != ">"),
-    *(t for t in cases.TIMES if t.name[0] != ">"),
-    *cases.TEXT[:2],
-    *cases.RAW,
-    *cases.STRUCTS,
-    *cases.VARIABLE,
-)
 VERSION = version("zarr")
 UNSUPPORTED = (
     Unsupported("reads", 2, "struct-nested/*", "no nested structures", until="3.4.1"),
@@ -117,116 +97,20 @@ def problem_of_theirs(here: Path, one: Case) -> str:
         return f"{type(e).__name__}: {e}"
 
 
-def exchange(where: Path, these: list[Case], verb: Verb) -> list[str]:
-    """Return the unexpected failures and successes of the cases."""
-    wrong = []
-    for one in these:
-        reason = reason_for(UNSUPPORTED, VERSION, verb, one)
-        problem = problem_of(where, one, verb)
-        if problem and reason is None:
-            wrong.append(f"{one.name}: {problem[:300]}")
-        elif reason is not None and not problem:
-            wrong.append(f"{one.name}: works now, although the table says: {reason}")
-        elif reason is not None and not problem_of_theirs(where / one.name, one):
-            wrong.append(f"{one.name}: zarr-python reads what it wrote, so the fault is ours")
-    return wrong
-
-
-@pytest.mark.parametrize("verb", ["reads", "writes"])
-@pytest.mark.parametrize("type_", TYPES_2, ids=lambda t: t.name)
-def test_version_2_is_exchanged_bit_for_bit(tmp_path: Path, type_: Type, verb: Verb) -> None:
-    assert exchange(tmp_path, cases.cases_v2(type_), verb) == []
-
-
-@pytest.mark.parametrize("verb", ["reads", "writes"])
-@pytest.mark.parametrize("type_", TYPES_3, ids=lambda t: t.name)
-def test_version_3_is_exchanged_bit_for_bit(tmp_path: Path, type_: Type, verb: Verb) -> None:
-    assert exchange(tmp_path, cases.cases_v3(type_), verb) == []
-
-
-@pytest.mark.parametrize("verb", ["reads", "writes"])
-@pytest.mark.parametrize("format", [2, 3])
-def test_fill_values_are_exchanged_bit_for_bit(tmp_path: Path, format: int, verb: Verb) -> None:
-    assert exchange(tmp_path, cases.fill_cases(format), verb) == []
-
-
-@pytest.mark.parametrize("verb", ["reads", "writes"])
-def test_numcodecs_with_version_3_names_are_exchanged(tmp_path: Path, verb: Verb) -> None:
-    assert exchange(tmp_path, cases.numcodecs_v3(), verb) == []
-
-
-OBJECTS: dict[str, tuple[Any, list[Any]]] = {
-    "json2": (numcodecs.JSON(), [{"a": 1}, None, [1, "é"], 2.5, "x", True]),
-    "msgpack2": (numcodecs.MsgPack(), [{"a": 1}, None, [1, "é"], 2.5, "x", True]),
-    "vlen-array": (
-        numcodecs.VLenArray("<i4"),
-        [np.array(v, "<i4") for v in ([1], [], [2, 3], [4], [5, 6, 7], [8])],
-    ),
+EXCHANGE = Exchange(UNSUPPORTED, VERSION, problem_of, problem_of_theirs)
+CASES: dict[str, list[Case]] = {
+    **{f"2-{t.name}": cases.cases_v2(t) for t in cases.TYPES_2},
+    **{f"3-{t.name}": cases.cases_v3(t) for t in cases.TYPES_3},
+    "2-fill": cases.fill_cases(2),
+    "3-fill": cases.fill_cases(3),
+    "3-numcodecs": cases.numcodecs_v3(),
 }
 
 
-@pytest.mark.parametrize("layout", [((6,), (4,)), ((2, 3), (2, 3)), ((3, 2), (2, 2))])
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("codec", OBJECTS)
-def test_object_codecs_that_zarr_python_refuses_are_read_back(
-    tmp_path: Path, codec: str, order: str, layout: tuple[tuple[int, ...], tuple[int, ...]]
-) -> None:
-    shape, chunks = layout
-    object_codec, items = OBJECTS[codec]
-    data = np.empty(6, object)
-    data[:] = items
-    data = data.reshape(shape)
-    array = omnizarr.create_array(
-        tmp_path,
-        shape=shape,
-        chunks=chunks,
-        dtype=object,
-        filters=[object_codec],
-        order=order,
-        fill_value=None,
-        zarr_format=2,
-    )
-    array[...] = data
-    with pytest.raises(ValueError, match="No Zarr data type found"):
-        zarr.open_array(tmp_path, mode="r", zarr_format=2)
-    found = omnizarr.open(tmp_path)[...]
-    assert found.shape == shape
-    for index in np.ndindex(shape):
-        assert type(found[index]) is type(data[index])
-        assert np.array_equal(found[index], data[index])
-
-
-def test_categorised_text_that_zarr_python_refuses_is_read_back(tmp_path: Path) -> None:
-    labels = np.array(["b", "a", "", "b", "a"], object)
-    filters = [numcodecs.Categorize(labels=["a", "b"], dtype=object)]
-    options: dict[str, Any] = {"shape": 5, "chunks": 2, "dtype": object, "fill_value": None}
-    omnizarr.create_array(tmp_path, zarr_format=2, filters=filters, **options)[...] = labels
-    with pytest.raises(ValueError, match="No Zarr data type found"):
-        zarr.open_array(tmp_path, mode="r", zarr_format=2)
-    assert omnizarr.open(tmp_path)[...].tolist() == labels.tolist()
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected", "until"),
-    [
-        ({"dtype": "|S2", "fill_value": 0}, [b"", b""], None),
-        ({"dtype": "<U2", "fill_value": 0}, ["", ""], None),
-        ({"dtype": "<u1", "fill_value": 7}, [7, 7], "3.4.1"),
-        ({"dtype": [["p", [["x", "<f4"]]]], "fill_value": 0}, [((0.0,),)] * 2, None),
-    ],
-    ids=["S with 0", "U with 0", "<u1", "nested"],
-)
-def test_old_metadata_that_zarr_python_refuses_is_read(
-    tmp_path: Path, changes: dict[str, Any], expected: list[Any], until: str | None
-) -> None:
-    document = {"zarr_format": 2, "shape": [2], "chunks": [2], "order": "C"}
-    document |= {"compressor": None, "filters": None, **changes}
-    (tmp_path / ".zarray").write_text(json.dumps(document))
-    refused = until is None or Version(VERSION) < Version(until)
-    with pytest.raises((ValueError, TypeError)) if refused else nullcontext():
-        found = zarr.open_array(tmp_path, mode="r", zarr_format=2)[...]
-        assert found.tolist() == expected
-    assert omnizarr.open(tmp_path)[...].tolist() == expected
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("these", sample(CASES, 25))
+def test_arrays_are_exchanged_bit_for_bit(tmp_path: Path, these: str, verb: Verb) -> None:
+    assert EXCHANGE.wrong(tmp_path, CASES[these], verb) == []
 
 
 @pytest.mark.parametrize("format", [2, 3])
@@ -250,15 +134,7 @@ def test_groups_and_their_members_are_exchanged(tmp_path: Path, format: int) -> 
 
 
 def test_every_row_of_the_table_matches_a_case() -> None:
-    every = [
-        *(c for t in TYPES_2 for c in cases.cases_v2(t)),
-        *(c for t in TYPES_3 for c in cases.cases_v3(t)),
-        *cases.fill_cases(2),
-        *cases.fill_cases(3),
-        *cases.numcodecs_v3(),
-    ]
-    for line in UNSUPPORTED:
-        assert any(line.names(one) for one in every), line.pattern
+    EXCHANGE.check_table([one for these in CASES.values() for one in these])
 
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])

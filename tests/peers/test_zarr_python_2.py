@@ -13,18 +13,7 @@ from tests.peers.cases import ATTRIBUTES, Case
 from tests.peers.environments import ZarrPython2
 from tests.peers.unsupported import Unsupported, Verb, reason_for
 
-TYPES = (
-    *cases.NUMERIC,
-    *cases.TIMES,
-    *cases.TEXT,
-    *cases.RAW,
-    *cases.STRUCTS,
-    *cases.BIG_STRUCTS,
-    *cases.NESTED_STRUCTS,
-    *cases.VARIABLE,
-    cases.HALVES,
-)
-CASES = [*(one for type_ in TYPES for one in cases.cases_v2(type_)), *cases.fill_cases(2)]
+CASES = [*(one for type_ in cases.TYPES_2 for one in cases.cases_v2(type_)), *cases.fill_cases(2)]
 VERSION = "2.18.7"
 UNSUPPORTED = (
     Unsupported("reads", 2, "?c*/*", "an infinite imaginary part of the fill value gives NaN"),

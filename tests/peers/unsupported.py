@@ -6,9 +6,10 @@ every other case must work.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Literal
 
 from packaging.version import Version
@@ -44,3 +45,32 @@ def reason_for(table: Iterable[Unsupported], version: str, verb: Verb, one: Case
         if line.verb == verb and line.names(one) and line.holds(version):
             return line.reason
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Arrays that this library and another one write for each other."""
+
+    table: tuple[Unsupported, ...]
+    version: str
+    problem_of: Callable[[Path, Case, Verb], str]  # of one library with what the other wrote
+    problem_of_theirs: Callable[[Path, Case], str]  # of the other one
+
+    def wrong(self, where: Path, these: list[Case], verb: Verb) -> list[str]:
+        """Return the unexpected failures and successes of the cases."""
+        wrong = []
+        for one in these:
+            reason = reason_for(self.table, self.version, verb, one)
+            problem = self.problem_of(where, one, verb)
+            if problem and reason is None:
+                wrong.append(f"{one.name}: {problem[:300]}")
+            elif reason is not None and not problem:
+                wrong.append(f"{one.name}: works now, although the table says: {reason}")
+            elif reason is not None and not self.problem_of_theirs(where / one.name, one):
+                wrong.append(f"{one.name}: it reads what it wrote, so the fault is ours")
+        return wrong
+
+    def check_table(self, every: list[Case]) -> None:
+        """Raise if a row of the table matches no case."""
+        for line in self.table:
+            assert any(line.names(one) for one in every), line.pattern

@@ -17,23 +17,11 @@ FORMATS = (1, 2, "3-draft", 3)
 STRING = np.dtypes.StringDType()
 BYTES = np.dtype(object)
 UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")
+_FLOATS = "e3m4 e4m3 e4m3b11fnuz e4m3fn e4m3fnuz e5m2 e5m2fnuz e8m0fnu"
 SMALL = {
-    "int2": 2,
-    "int4": 4,
-    "uint2": 2,
-    "uint4": 4,
-    "bfloat16": 16,
-    "float4_e2m1fn": 4,
-    "float6_e2m3fn": 6,
-    "float6_e3m2fn": 6,
-    "float8_e3m4": 8,
-    "float8_e4m3": 8,
-    "float8_e4m3b11fnuz": 8,
-    "float8_e4m3fn": 8,
-    "float8_e4m3fnuz": 8,
-    "float8_e5m2": 8,
-    "float8_e5m2fnuz": 8,
-    "float8_e8m0fnu": 8,
+    **{"int2": 2, "int4": 4, "uint2": 2, "uint4": 4, "bfloat16": 16},
+    **{"float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6},
+    **{f"float8_{name}": 8 for name in _FLOATS.split()},
 }
 # Bit patterns that random bits seldom hit: zeros, infinities and NaNs with a payload.
 SPECIAL = {

@@ -5,66 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numcodecs
 import numpy as np
 import pytest
 
 import omnizarr
 from omnizarr import ChunkError, InvalidMetadata
-
-
-@pytest.mark.parametrize(
-    ("dtype", "value"),
-    [("S3", b"ab"), ("<U3", "ab"), (">U3", "ab"), ("V2", b"ab"), (str, "ab"), (bytes, b"ab")],
-)
-@pytest.mark.parametrize("shape", [(), (2,)])
-def test_single_items_of_text_and_bytes_are_written_and_read(
-    shape: tuple[int, ...], dtype: Any, value: Any
-) -> None:
-    store: dict[str, bytes] = {}
-    array = omnizarr.create_array(store, shape=shape, dtype=dtype, zarr_format=2)
-    place = (0,) * len(shape)
-    array[place] = np.void(value) if dtype == "V2" else value
-    found = omnizarr.open(store)[place]
-    assert not isinstance(found, np.ndarray)
-    assert (found.tobytes() if dtype == "V2" else found) == value
-
-
-@pytest.mark.parametrize("shape", [(), (2,)])
-def test_single_items_that_are_arrays_are_read_unchanged(shape: tuple[int, ...]) -> None:
-    item = np.array([1, 2, 3], "<i4")
-    data = np.empty(shape, object)
-    for index in np.ndindex(shape):
-        data[index] = item
-    store: dict[str, bytes] = {}
-    options: dict[str, Any] = {"dtype": object, "filters": [numcodecs.VLenArray("<i4")]}
-    array = omnizarr.create_array(store, shape=shape, zarr_format=2, fill_value=None, **options)
-    array[...] = data
-    found = omnizarr.open(store)[(0,) * len(shape)]
-    assert found.dtype == item.dtype
-    assert found.tolist() == [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "fill"), [("S5", b"ab"), ("<U5", "ab"), (">U5", "ab"), (">f8", 1.5), (">i2", 7)]
-)
-def test_a_chunk_of_fill_values_is_not_stored(dtype: str, fill: Any) -> None:
-    store: dict[str, bytes] = {}
-    options: dict[str, Any] = {"dtype": dtype, "fill_value": fill, "zarr_format": 2}
-    array = omnizarr.create_array(store, shape=4, chunks=2, **options)
-    array[...] = np.full(4, fill, dtype)
-    assert sorted(store) == [".zarray"]
-
-
-def test_byte_strings_in_records_of_the_draft_are_read_back() -> None:
-    store: dict[str, bytes] = {}
-    dtype = np.dtype([("a", "S3"), ("b", [("c", "S1")])])
-    array = omnizarr.create_array(store, shape=2, dtype=dtype, zarr_format="3-draft")
-    array[...] = np.array([(b"abc", (b"d",)), (b"", (b"e",))], dtype)
-    stated = json.loads(store["meta/array.json"])["data_type"]["type"]
-    assert stated == [["a", "S3"], ["b", [["c", "S1"]]]]
-    assert omnizarr.open(store).dtype == dtype
-    assert omnizarr.open(store)[...].tolist() == [(b"abc", (b"d",)), (b"", (b"e",))]
 
 
 @pytest.mark.parametrize("order", [">", "<"])
@@ -136,14 +81,3 @@ def test_a_lone_surrogate_in_attributes_is_kept(format: int | str) -> None:
     assert omnizarr.validate(store) == []
     group = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
     assert omnizarr.validate(group) == []
-
-
-def test_codecs_of_numcodecs_are_written_with_a_configuration_for_zarr_python() -> None:
-    store: dict[str, bytes] = {}
-    codecs = [{"name": "bytes"}, {"name": "numcodecs.crc32"}, {"name": "crc32c"}]
-    omnizarr.create_array(store, shape=2, dtype="u1", codecs=codecs)
-    assert json.loads(store["zarr.json"])["codecs"] == [
-        {"name": "bytes"},
-        {"name": "numcodecs.crc32", "configuration": {}},
-        {"name": "crc32c"},
-    ]

@@ -6,13 +6,11 @@ Each module has the rules of one subject; `Machine` has them all.
 from __future__ import annotations
 
 from tests.property.machine.contents import Contents
-from tests.property.machine.interrupted import Interrupted
 from tests.property.machine.members import Members
 from tests.property.machine.overwrites import Overwrites
 from tests.property.machine.readers import Readers
 from tests.property.machine.replaced import Replaced
-from tests.property.machine.returned_objects import ReturnedObjects
 
 
-class Machine(Contents, Members, Overwrites, ReturnedObjects, Replaced, Interrupted, Readers):
+class Machine(Contents, Members, Overwrites, Replaced, Readers):
     """All rules."""

@@ -103,11 +103,6 @@ class Overwrites(State):
             self.model.format = found.zarr_format
             self.open_handles(0)
 
-    def refused(self) -> None:
-        """Raise if a refused call changed something."""
-        self.tally["refused"] += 1
-        self.unchanged()
-
     @precondition(lambda self: self.model.arrays())
     @rule(
         handle=HANDLES,
@@ -144,9 +139,8 @@ class Overwrites(State):
                 group = group if isinstance(group, oz.Group) else None
                 SINKS[sink](location, group, path, values)
             except oz.OmnizarrError:
-                self.refused()
+                self.unchanged()
                 return
-            self.tally["self-overwrites"] += 1
             self.adopt(path, {"": turn(old.data)}, old)
             if "into itself" in sink:
                 assert self.model.nodes[path].attributes == old.attributes
@@ -165,7 +159,7 @@ class Overwrites(State):
             try:
                 self.handles[handle][group] = array
             except oz.OmnizarrError:
-                self.refused()
+                self.unchanged()
                 return
             self.adopt(group, {"": old.data})
 
@@ -183,7 +177,7 @@ class Overwrites(State):
             try:
                 oz.convert(source, target, zarr_format=zarr_format, overwrite=True)
             except oz.OmnizarrError:
-                self.refused()
+                self.unchanged()
                 return
         self.model.format, self.consolidated = zarr_format, False
         self.model.check(self.store, exact=False)
@@ -219,7 +213,7 @@ class Overwrites(State):
                     version=version, overwrite=True,
                 )  # fmt: skip
             except oz.OmnizarrError:
-                self.refused()
+                self.unchanged()
                 return
         self.adopt(path, {"0": old})
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import gc
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
@@ -35,8 +34,6 @@ Settings = dict[str, Any]
 
 class State(RuleBasedStateMachine):
     """A hierarchy with two handles, each of which sees the changes of the other."""
-
-    tally: ClassVar[Counter[str]] = Counter()  # what all runs of this process did
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +66,6 @@ class State(RuleBasedStateMachine):
         alias=st.integers(0, 99),
     )
     def begin(self, zarr_format: int | str, kind: str, alias: int) -> None:
-        self.tally[f"{kind} sequences"] += 1
         self.model = Model(zarr_format)
         self.use(self.new_location(kind))
         if zarr_format != 1:
@@ -162,7 +158,6 @@ class State(RuleBasedStateMachine):
         if not hasattr(self, "location"):
             return
         self.turn += 1
-        self.tally[f"{self.location.kind} operations"] += 1
         engine = ("auto", "reference")[self.turn % 2]
         store = self.store if self.turn % 3 else self.alias(self.turn, writable=False)
         with oz.configure(engine=engine, chunk_cache=self.cache if self.turn % 5 == 0 else None):
