@@ -18,7 +18,7 @@ pytest_plugins = ["tests.servers.fixtures", "tests.servers.skipped", "tests.peer
 
 # Examples are others in each run; `pytest --hypothesis-profile=thorough` tries many in one. What
 # decides about a change takes the same in each run, so that chance does not.
-for _profile, _examples in (("thorough", 1000), ("default", 40), ("same", 40)):
+for _profile, _examples in (("thorough", 1000), ("default", 25), ("same", 25)):
     settings.register_profile(
         _profile,
         deadline=None,

@@ -37,7 +37,3 @@ def test_a_run_has_the_time_and_memory_of_its_action_alone(
     assert 0 < found.cpu <= found.seconds + 0.1
     assert runs.start("script", "fails") is None
     assert capsys.readouterr().out == "fails: no such thing\n"
-
-
-def test_the_best_of_several_has_the_least_time_and_the_largest_memory() -> None:
-    assert runs.best([runs.Run(1, 4, 5, 6), runs.Run(2, 3, 4, 8)]) == (1, 3, 5, 8)

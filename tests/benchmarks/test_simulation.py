@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.simulation import Cluster, ObjectStore, Work, simulate, task_seconds
+from benchmarks.simulation import Cluster, ObjectStore, Work, simulate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from benchmarks import simulation
 from tests.servers.web import Web
 
 FAST = ObjectStore(latency=0.0)
@@ -31,27 +30,6 @@ def test_equal_tasks_take_whole_rounds(tasks: int, workers: int, slots: int) -> 
     assert seconds(work, cluster) == pytest.approx(rounds * slots)
 
 
-@given(st.integers(1, 500), st.integers(1, 50))
-@settings(max_examples=30, deadline=None)
-def test_a_slow_coordinator_limits_any_number_of_workers(tasks: int, workers: int) -> None:
-    work = Work(tasks, decoded=800e6 * 1e-3 * tasks)  # a millisecond each
-    assert seconds(work, Cluster(workers, dispatch=0.01)) == pytest.approx(tasks * 0.01 + 1e-3)
-
-
-def test_requests_at_a_time_share_the_latency() -> None:
-    work = Work(1, reads=160, writes=1)
-    store = ObjectStore(latency=0.05, at_once=16)
-    assert task_seconds(work, store, Cluster(1)) == pytest.approx(11 * 0.05)
-
-
-def test_bytes_need_the_bandwidth_of_requests_or_of_the_worker() -> None:
-    store = ObjectStore(latency=0, bandwidth=50e6, at_once=4)
-    assert task_seconds(Work(1, 1, 0, 100e6), store, Cluster(1)) == pytest.approx(2)
-    assert task_seconds(Work(1, 4, 0, 200e6), store, Cluster(1)) == pytest.approx(1)
-    slow = Cluster(1, slots=2, network=100e6)
-    assert task_seconds(Work(1, 4, 0, 100e6), store, slow) == pytest.approx(2)
-
-
 @given(st.integers(0, 1000))
 @settings(max_examples=20, deadline=None)
 def test_lost_workers_repeat_their_tasks_and_nothing_else(seed: int) -> None:
@@ -64,22 +42,6 @@ def test_lost_workers_repeat_their_tasks_and_nothing_else(seed: int) -> None:
     assert found.seconds >= 40
     # With one slot a loss costs at most a task and the restart.
     assert found.seconds <= 41 + found.lost_workers * 4
-
-
-def test_tasks_that_are_simulated_together_take_the_same_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    work, cluster = Work(20_000, decoded=20_000 * 8e6), Cluster(10, dispatch=1e-4)
-    exact = seconds(work, cluster)
-    monkeypatch.setattr(simulation, "EVENTS", 1000)
-    assert seconds(work, cluster) == pytest.approx(exact, rel=0.02)
-
-
-def test_stages_follow_each_other_and_requests_have_a_price() -> None:
-    work = Work(10, reads=1000, writes=2000)
-    found = simulate([work, work], ObjectStore(latency=1.0), Cluster(10))
-    assert found.phases == [pytest.approx(7 + 13)] * 2
-    assert found.cost == pytest.approx(2 * (0.0004 + 2 * 0.005))
 
 
 @pytest.mark.parametrize("passes", [1, 2])

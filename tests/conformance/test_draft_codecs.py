@@ -67,20 +67,6 @@ def test_gzip_values_are_gzip_files_at_every_level(level: int) -> None:
     np.testing.assert_array_equal(omnizarr.open(store)[...], data)
 
 
-@pytest.mark.shows("DX-01")
-@pytest.mark.parametrize(
-    "configuration",
-    [{"level": 10}, {"level": -1}, {"level": "1"}, {"level": 1.0}, {"level": True}, {}],
-)
-def test_a_wrong_gzip_level_is_refused(configuration: dict[str, Any]) -> None:
-    store = stored([codec("gzip", **configuration)])
-    with pytest.raises(InvalidMetadata, match=r"gzip.*configuration\.level"):
-        omnizarr.open(store, kind="array")
-    [problem] = omnizarr.validate(store)
-    assert problem.level == "error"
-    assert "level" in str(problem)
-
-
 @pytest.mark.shows("DX-03")
 @pytest.mark.parametrize("cuts", [[8], [4, 8, 12], [0], [16], [3, 3, 11]])
 def test_several_gzip_members_are_read_as_one(cuts: list[int]) -> None:

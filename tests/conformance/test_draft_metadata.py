@@ -477,29 +477,6 @@ def test_fallbacks_are_written_and_end_with_the_raw_type(dtype: Any, fallback: l
 # Fill values
 
 
-@pytest.mark.shows("D3-59")
-@pytest.mark.parametrize("given", [{}, {"fill_value": None}], ids=["absent", "None"])
-@pytest.mark.parametrize(
-    ("dtype", "fill"),
-    [
-        ("bool", False),
-        ("int8", 0),
-        ("uint64", 0),
-        ("float16", 0.0),
-        ("float64", 0.0),
-        ("complex64", [0.0, 0.0]),
-        ("V3", "0x000000"),
-        ("<M8[s]", 0),
-    ],
-)
-def test_a_default_fill_value_is_stored_explicitly(
-    dtype: str, fill: Any, given: dict[str, Any]
-) -> None:
-    stored = document(created(dtype=dtype, **given))["fill_value"]
-    assert stored == fill
-    assert type(stored) is type(fill)
-
-
 @pytest.mark.shows("D3-59", "D3-109")
 @pytest.mark.parametrize(
     ("data_type", "zero"),
@@ -718,21 +695,3 @@ def test_invalid_json_is_an_error_with_key_and_position(
         oz.open(store, path="a")
     assert key in str(error.value)
     assert isinstance(error.value, oz.NodeNotFound) == final
-
-
-@pytest.mark.shows("D3-74", "D3-115")
-def test_written_metadata_is_strict_utf_8_json() -> None:
-    store: dict[str, bytes] = {}
-    group = oz.create_group(store, zarr_format=DRAFT, attributes={"é": "☃"})
-    group.create_array("a", shape=1, dtype="f8", fill_value=np.nan)
-
-    def refuse(name: str) -> None:
-        raise AssertionError(f"bare {name}")
-
-    for value in store.values():
-        assert not value.startswith(b"\xef\xbb\xbf")
-        assert isinstance(json.loads(value.decode("utf-8"), parse_constant=refuse), dict)
-    assert "☃".encode() in store["meta/group.json"]
-    with pytest.warns(oz.OmnizarrWarning, match="attributes.x is nan"):
-        group.attrs["x"] = np.nan
-    assert document(store, "meta/group.json")["attributes"]["x"] == "NaN"

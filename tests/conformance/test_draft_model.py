@@ -98,16 +98,6 @@ def test_a_later_minor_version_opens_and_another_major_version_does_not() -> Non
 
 
 @pytest.mark.shows("D3-03", "D3-99")
-def test_a_node_with_array_and_group_metadata_is_an_array_with_a_warning() -> None:
-    both = {"meta/a.array.json": array(), "meta/a.group.json": {"attributes": {"is": "group"}}}
-    store = hierarchy(both)
-    with pytest.warns(oz.OmnizarrWarning, match=r"meta/a\.group\.json.*the array is used"):
-        node = oz.open(store, path="a")
-    assert isinstance(node, oz.Array)
-    assert [n for n, _ in oz.open(store).arrays()] == ["a"]
-
-
-@pytest.mark.shows("D3-03", "D3-99")
 @pytest.mark.parametrize("path", ["", "a"])
 def test_open_group_opens_the_group_of_a_node_with_both_metadata(path: str) -> None:
     """C7: the error said that there was an array, not a group."""
@@ -179,17 +169,6 @@ def test_names_with_other_characters_or_only_periods_are_refused(name: str) -> N
     assert store == {}
 
 
-@pytest.mark.shows("D3-08")
-@pytest.mark.parametrize("name", ["a.b", "-", "_x", "..a", "0", "Z", "a.array", "group"])
-def test_names_of_the_allowed_characters_are_accepted(name: str) -> None:
-    store: dict[str, bytes] = {}
-    group = oz.create_group(store, zarr_format=DRAFT)
-    group.create_array(name, shape=1, dtype="i4")[...] = 5
-    assert list(group) == [name]
-    assert f"meta/{name}.array.json" in store
-    assert oz.open(store, path=name)[0] == 5
-
-
 @pytest.mark.shows("D3-08", "D3-75")
 @pytest.mark.parametrize("name", ["a b", "é", "a~", "...", "a:b"])
 def test_a_stored_node_with_a_forbidden_name_is_a_problem_and_opens_with_a_warning(
@@ -220,15 +199,6 @@ def test_names_are_case_sensitive() -> None:
     assert list(oz.open(store)) == ["FOO", "foo"]
     assert store["data/foo/c0"] == b"\x01"
     assert store["data/FOO/c0"] == b"\x02"
-
-
-@pytest.mark.shows("D3-10")
-def test_a_name_that_the_file_system_cannot_hold_is_an_error(tmp_path: Path) -> None:
-    store = oz.storage.LocalStore(tmp_path / "h")
-    group = oz.create_group(store, zarr_format=DRAFT)
-    with pytest.raises(oz.InvalidArgument, match="the name 'xxx"):
-        group.create_array("x" * 300, shape=1, dtype="i4")
-    assert list(group) == []
 
 
 # Data types

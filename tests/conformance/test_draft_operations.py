@@ -205,28 +205,6 @@ def test_erasing_a_group_removes_all_below_it_and_nothing_else(explicit: bool) -
         del root["g"]
 
 
-@pytest.mark.shows("D3-99")
-def test_a_node_is_an_array_or_an_explicit_or_an_implied_group_or_absent() -> None:
-    store = hierarchy(
-        {
-            "meta/array.array.json": array(),
-            "meta/explicit.group.json": {"attributes": {"x": 1}},
-            "meta/implied/deep/a.array.json": array(),
-        }
-    )
-    store["data/absent/c0/0"] = bytes(24)
-    root = oz.open(store)
-    assert isinstance(root["array"], oz.Array)
-    explicit, implied = root["explicit"], root["implied"]
-    assert isinstance(explicit, oz.Group)
-    assert isinstance(implied, oz.Group)
-    assert (explicit.metadata.implicit, implied.metadata.implicit) == (False, True)
-    assert "absent" not in root
-    assert "impl" not in root
-    with pytest.raises(oz.NodeNotFound, match="/absent"):
-        oz.open(store, path="absent")
-
-
 @pytest.mark.shows("D3-100")
 def test_an_implied_group_vanishes_with_its_last_member_unless_it_is_kept() -> None:
     store = hierarchy({"meta/g/a.array.json": array(), "meta/h/a.array.json": array()})

@@ -17,7 +17,6 @@ from omnizarr.errors import (
     ChunkError,
     InvalidMetadata,
     OmnizarrWarning,
-    UnknownExtension,
 )
 from omnizarr.model import Named
 from omnizarr.storage_transformers import indexed_shards, transform
@@ -142,20 +141,6 @@ def test_a_wrong_configuration_is_refused_at_opening(changes: dict[str, Any], fi
     problems = omnizarr.validate(store)
     assert [p.level for p in problems] == ["error"]
     assert field in str(problems[0])
-
-
-@pytest.mark.shows("DX-14")
-def test_an_unknown_transformer_is_refused_at_creation_and_when_data_are_read() -> None:
-    entry = {"extension": "https://example.org/mirror", "type": "x"}
-    store: dict[str, bytes] = {}
-    with pytest.raises(UnknownExtension, match=r"example\.org/mirror"):
-        omnizarr.create_array(
-            store, path="a", shape=(4, 4), zarr_format="3-draft", storage_transformers=[entry]
-        )
-    assert store == {}
-    array = omnizarr.open(document(**entry), path="a")
-    with pytest.raises(UnknownExtension, match=r"example\.org/mirror"):
-        array[0, 0]
 
 
 # Keys

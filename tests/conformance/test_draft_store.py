@@ -13,11 +13,11 @@ import zarr
 import omnizarr as oz
 from omnizarr import stores
 from omnizarr.interop.zarr.zarr_python import from_zarr
-from omnizarr.stores import Range, Store
+from omnizarr.stores import Store
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.conformance.draft_metadata import DRAFT, array, hierarchy
-from tests.conformance.key_value import KeyValueStore, SmallestStore
+from tests.conformance.key_value import KeyValueStore
 
 TEN = bytes(range(10))
 
@@ -223,101 +223,6 @@ def test_one_level_is_listed_as_keys_and_prefixes(store: Store) -> None:
     assert stores.list_dir(store, "a/") == (["a/b", "a/c"], ["a/d/", "a/f/"])
     assert stores.list_dir(store, "b/") == ([], [])
     assert stores.list_dir(store, "") == ([], ["a/"])
-
-
-@pytest.mark.shows("D3-84")
-def test_a_store_need_not_list() -> None:
-    store = KeyValueStore()
-    fill(store, "a/b")
-    assert store.get("a/b") == b"a/b"
-    for use in (lambda: list(stores.list_prefix(store, "a/")), lambda: stores.list_dir(store, "")):
-        with pytest.raises(oz.StoreError, match="cannot list its keys"):
-            use()
-    with pytest.raises(oz.StoreError, match="cannot list its keys"):
-        stores.erase_prefix(store, "a/")
-    assert store.get("a/b") == b"a/b"
-
-
-class NativeStore(ListingStore):
-    """A store with every optional operation, which counts their use."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.used: list[str] = []
-
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
-        self.used.append("get_many")
-        return [self.get(key, range) for key, range in requests]
-
-    def set_partial(self, key: str, start: int, value: Any) -> None:
-        self.used.append("set_partial")
-        old = self.values[key]
-        self.values[key] = old[:start] + bytes(value) + old[start + len(value) :]
-
-    def erase_prefix(self, prefix: str) -> None:
-        self.used.append("erase_prefix")
-        for key in [k for k in self.values if k.startswith(prefix)]:
-            del self.values[key]
-
-    def list_prefix(self, prefix: str) -> Iterator[str]:
-        self.used.append("list_prefix")
-        return iter([k for k in self.values if k.startswith(prefix)])
-
-    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        self.used.append("list_dir")
-        return stores.one_level(list(self.values), prefix)
-
-
-class WholeGets:
-    """A store of whole values that derives from no class of this library."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, bytes] = {}
-
-    def get(self, key: str) -> bytes | None:
-        return self.values.get(key)
-
-    def set(self, key: str, value: bytes) -> None:
-        self.values[key] = bytes(value)
-
-    def erase(self, key: str) -> None:
-        self.values.pop(key, None)
-
-
-@pytest.mark.shows("D3-77", "D3-78", "D3-79", "D3-80", "D3-81", "D3-85")
-@pytest.mark.parametrize("kind", [SmallestStore, WholeGets])
-def test_partial_and_bulk_operations_fall_back_on_get_set_and_erase(kind: Any) -> None:
-    inner = kind()
-    store = stores.resolve(inner)
-    assert not [name for name in dir(store) if name.startswith("list")]
-    store.set("k", TEN)
-    requests = [("k", (2, 3)), ("missing", (0, 1)), ("k", (0, None)), ("k", (7, None))]
-    assert stores.get_partial_values(store, requests) == [TEN[2:5], None, TEN, TEN[7:]]
-    assert stores.get_partial_values(store, [("k", (9, 5)), ("k", (0, 0))]) == [TEN[9:], b""]
-    assert store.get("missing") is None
-    stores.set_partial_values(store, [("k", 1, b"\xaa"), ("new", 0, b"abc"), ("k", 9, b"xyz")])
-    assert inner.values == {"k": b"\0\xaa" + TEN[2:9] + b"xyz", "new": b"abc"}
-    with pytest.raises(oz.StoreError, match="'k' overlap"):
-        stores.set_partial_values(store, [("k", 3, b"xx"), ("k", 1, b"xxx")])
-    store.set("last", b"1")
-    stores.erase_values(store, ["k", "missing", "new"])
-    assert inner.values == {"last": b"1"}
-    store.erase("last")
-    store.erase("last")
-    assert inner.values == {}
-
-
-@pytest.mark.shows("D3-85")
-def test_native_operations_are_used_if_a_store_has_them() -> None:
-    store = NativeStore()
-    store.set("a", TEN)
-    assert stores.get_partial_values(store, [("a", (1, 1)), ("a", (2, 1))]) == [b"\1", b"\2"]
-    stores.set_partial_values(store, [("a", 0, b"x")])
-    assert list(stores.list_prefix(store, "")) == ["a"]
-    assert stores.list_dir(store, "") == (["a"], [])
-    stores.erase_prefix(store, "")
-    assert store.values == {}
-    assert store.used == ["get_many", "set_partial", "list_prefix", "list_dir", "erase_prefix"]
 
 
 @pytest.mark.shows("D3-85")

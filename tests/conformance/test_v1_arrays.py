@@ -84,15 +84,6 @@ def test_invalid_metadata_is_refused_with_the_name_of_the_field(
     assert {p.key for p in caught.value.problems} == {"meta"}
 
 
-@pytest.mark.shows("V1-05", "V1-38")
-@pytest.mark.parametrize("options", [{}, {"compressors": None}, {"fill_value": None}])
-def test_a_written_meta_has_the_eight_names(options: dict[str, Any]) -> None:
-    store: dict[str, bytes] = {}
-    oz.create_array(store, shape=(4,), dtype="f8", zarr_format=1, **options)
-    assert list(meta_of(store)) == sorted(FIELDS)
-    assert meta_of(store)["zarr_format"] == 1
-
-
 @pytest.mark.shows("V1-08")
 @pytest.mark.parametrize(
     ("name", "options", "compress"),
@@ -259,3 +250,12 @@ def test_creating_a_nested_structure_is_refused() -> None:
     """C6: it was written, and reading it then gave a warning."""
     with pytest.raises(oz.CannotExpress, match="fields of its own"):
         oz.create_array({}, shape=1, dtype=[("f", [("g", "?")])], zarr_format=1)
+
+
+@pytest.mark.shows("V1-05", "V1-38")
+@pytest.mark.parametrize("options", [{}, {"compressors": None}, {"fill_value": None}])
+def test_a_written_meta_has_the_eight_names(options: dict[str, Any]) -> None:
+    store: dict[str, bytes] = {}
+    oz.create_array(store, shape=(4,), dtype="f8", zarr_format=1, **options)
+    assert list(meta_of(store)) == sorted(FIELDS)
+    assert meta_of(store)["zarr_format"] == 1

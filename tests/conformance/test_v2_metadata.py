@@ -63,13 +63,14 @@ def test_metadata_that_is_not_an_object_is_refused_by_its_key(key: str, text: by
         oz.open({key: text}, path=path)
 
 
-BAD_LENGTHS: list[Any] = [[-1], ["20"], [20.5], [True], "20"]
 # Changes of the metadata, the field that the error names, and a word of it.
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     *(({name: ...}, name, "required") for name in FIELDS),
     *(({"zarr_format": v}, "zarr_format", "expected 2") for v in (1, 3, "2", 2.5, 2.0, True, None)),
-    *(({"shape": value}, "shape", "") for value in BAD_LENGTHS),
-    *(({"chunks": value}, "chunks", "") for value in ([-1], ["20"], [20.5], "20", [2, 2])),
+    *(({"shape": value}, "shape[0]", "") for value in ([-1], ["20"], [20.5], [True])),
+    ({"shape": "20"}, "shape", ""),
+    *(({"chunks": value}, "chunks[0]", "") for value in ([-1], ["20"], [20.5])),
+    *(({"chunks": value}, "chunks", "") for value in ("20", [2, 2])),
     ({"order": "K"}, "order", "expected 'C' or 'F'"),
     *(({"dimension_separator": v}, "dimension_separator", "expected") for v in ("-", "", None, 1)),
     ({"compressor": {"level": 1}}, "compressor.id", "expected"),
@@ -95,7 +96,7 @@ def test_invalid_metadata_is_refused_with_the_name_of_the_field(
 ) -> None:
     doc = {**json.loads(store_of(fill_value=None)[".zarray"]), **changes}
     store = {".zarray": json.dumps({k: v for k, v in doc.items() if v is not ...}).encode()}
-    with pytest.raises(oz.InvalidMetadata, match=rf"\.zarray: {re.escape(field)}.*{word}"):
+    with pytest.raises(oz.InvalidMetadata, match=rf"\.zarray: {re.escape(field)}: .*{word}"):
         oz.open(store)
     assert (".zarray", "error") in {(p.key, p.level) for p in oz.validate(store)}
 

@@ -167,17 +167,6 @@ def test_an_invalid_codec_pipeline_is_refused_with_the_rule(codecs: list[Any], r
     assert store == {}
 
 
-@pytest.mark.shows("V3-68")
-def test_transposing_makes_no_copy() -> None:
-    transpose = bind_codec(Named("transpose", {"order": [2, 0, 1]}), "")
-    values = np.arange(24).reshape(2, 3, 4)
-    there = transpose.encode(values, spec((2, 3, 4), "int64"))
-    back = transpose.decode(there, spec((2, 3, 4), "int64"))
-    assert np.shares_memory(values, there)
-    assert np.shares_memory(values, back)
-    assert np.array_equal(back, values)
-
-
 @pytest.mark.shows("V3-69")
 def test_a_codec_of_fixed_output_size_states_it_in_advance() -> None:
     def size(*codecs: Named) -> int | None:

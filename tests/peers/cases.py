@@ -60,10 +60,6 @@ class Type:
         return self.dtype if self.own is None else self.own
 
 
-def _record(*fields: tuple[Any, ...]) -> np.dtype[Any]:
-    return np.dtype(list(fields))
-
-
 def _of_bits(bits: int, dtype: str) -> Any:
     """Return the float with exactly these bits."""
     size = np.dtype(dtype).itemsize
@@ -104,36 +100,21 @@ TEXT = (
     Type(">U3", np.dtype(">U3"), "äz"),
 )
 RAW = (Type("V3", np.dtype("V3"), np.void(b"\x01\x00\xff")),)
-STRUCTS = (
-    Type(
-        "struct",
-        _record(("a", "<i4"), ("b", "<f8"), ("c", "S3")),
-        np.array((1, 2.5, b"x"), _record(("a", "<i4"), ("b", "<f8"), ("c", "S3")))[()],
-    ),
-)
+
+
+def _struct(name: str, value: Any, *fields: tuple[Any, ...]) -> Type:
+    dtype = np.dtype(list(fields))
+    return Type(name, dtype, np.array(value, dtype)[()])
+
+
+STRUCTS = (_struct("struct", (1, 2.5, b"x"), ("a", "<i4"), ("b", "<f8"), ("c", "S3")),)
 BIG_STRUCTS = (
-    Type(
-        "struct-big",
-        _record(("a", ">i4"), ("b", ">f8")),
-        np.array((1, 2.5), _record(("a", ">i4"), ("b", ">f8")))[()],
-    ),
-    Type(
-        "struct-mixed",
-        _record(("a", ">i4"), ("b", "<f8")),
-        np.array((1, 2.5), _record(("a", ">i4"), ("b", "<f8")))[()],
-    ),
+    _struct("struct-big", (1, 2.5), ("a", ">i4"), ("b", ">f8")),
+    _struct("struct-mixed", (1, 2.5), ("a", ">i4"), ("b", "<f8")),
 )
 NESTED_STRUCTS = (
-    Type(
-        "struct-nested",
-        _record(("p", _record(("x", "<f4"), ("y", "<f4"))), ("n", "u1")),
-        np.zeros((), _record(("p", _record(("x", "<f4"), ("y", "<f4"))), ("n", "u1")))[()],
-    ),
-    Type(
-        "struct-subarray",
-        _record(("v", "<f4", (2, 2)), ("n", "u1")),
-        np.zeros((), _record(("v", "<f4", (2, 2)), ("n", "u1")))[()],
-    ),
+    _struct("struct-nested", ((0, 0), 0), ("p", [("x", "<f4"), ("y", "<f4")]), ("n", "u1")),
+    _struct("struct-subarray", (0, 0), ("v", "<f4", (2, 2)), ("n", "u1")),
 )
 VARIABLE = (
     Type("string", STRING, "fill é", own=str),
@@ -211,100 +192,70 @@ def named(name: str, **configuration: Any) -> dict[str, Any]:
     return {"name": name}
 
 
+# Codecs of numcodecs with their configurations: on bytes, and on arrays of halves.
+ON_BYTES: dict[str, dict[str, Any]] = {
+    "zlib": {"level": 1},
+    "gzip": {"level": 5},
+    "bz2": {"level": 1},
+    "lzma": {"format": 1, "check": -1, "preset": None, "filters": None},
+    "zstd": {"level": 3},
+    "lz4": {"acceleration": 1},
+    "blosc": {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0},
+    **{name: {} for name in ("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3")},
+}
+ON_HALVES: dict[str, dict[str, Any]] = {
+    "fixedscaleoffset": {"scale": 2, "offset": 10, "dtype": "<f8", "astype": "<i2"},
+    "quantize": {"digits": 1, "dtype": "<f8"},
+    "bitround": {"keepbits": 10},
+    "astype": {"encode_dtype": "<f4", "decode_dtype": "<f8"},
+}
+
+
+def _v2(name: str, **configuration: Any) -> dict[str, Any]:
+    return {"id": name, **(configuration or ON_BYTES.get(name, {}))}
+
+
 NONE = Codecs("none")
-BLOSC_V2 = tuple(
-    Codecs(
-        f"blosc-{cname}-{shuffle}",
-        compressor={"id": "blosc", "cname": cname, "clevel": 5, "shuffle": shuffle, "blocksize": 0},
-    )
-    for cname, shuffle in itertools.product(("lz4", "lz4hc", "blosclz", "zlib", "zstd"), range(3))
-)
 COMPRESSORS_V2 = (
     NONE,
-    Codecs("zlib", compressor={"id": "zlib", "level": 1}),
-    Codecs("gzip", compressor={"id": "gzip", "level": 5}),
-    Codecs("bz2", compressor={"id": "bz2", "level": 1}),
-    Codecs(
-        "lzma",
-        compressor={"id": "lzma", "format": 1, "check": -1, "preset": None, "filters": None},
+    *(Codecs(n, compressor=_v2(n)) for n in ("zlib", "gzip", "bz2", "lzma", "zstd", "lz4")),
+    Codecs("zstd-checksum", compressor=_v2("zstd", level=1, checksum=True)),
+    *(
+        Codecs(
+            f"blosc-{cname}-{shuffle}",
+            compressor=_v2("blosc", cname=cname, clevel=5, shuffle=shuffle, blocksize=0),
+        )
+        for cname, shuffle in itertools.product(
+            ("lz4", "lz4hc", "blosclz", "zlib", "zstd"), range(3)
+        )
     ),
-    Codecs("zstd", compressor={"id": "zstd", "level": 3}),
-    Codecs("zstd-checksum", compressor={"id": "zstd", "level": 1, "checksum": True}),
-    Codecs("lz4", compressor={"id": "lz4", "acceleration": 1}),
-    *BLOSC_V2,
 )
 FILTERS_V2 = (
-    Codecs("delta", ({"id": "delta", "dtype": "<i4"},), only=("<i4",)),
+    Codecs("delta", (_v2("delta", dtype="<i4"),), only=("<i4",)),
     Codecs(
         "delta-astype+zlib",
-        ({"id": "delta", "dtype": "<i4", "astype": "<i4"},),
-        {"id": "zlib", "level": 1},
+        (_v2("delta", dtype="<i4", astype="<i4"),),
+        _v2("zlib"),
         only=("<i4",),
     ),
-    Codecs(
-        "fixedscaleoffset",
-        (
-            {
-                "id": "fixedscaleoffset",
-                "scale": 2,
-                "offset": 10,
-                "dtype": "<f8",
-                "astype": "<i2",
-            },
-        ),
-        only=("halves",),
+    *(Codecs(n, (_v2(n, **given),), only=("halves",)) for n, given in ON_HALVES.items()),
+    Codecs("packbits", (_v2("packbits"),), only=("bool",)),
+    Codecs("shuffle+zlib", (_v2("shuffle", elementsize=4),), _v2("zlib"), only=("<i4",)),
+    *(
+        Codecs(name, (_v2(name),), only=("<i4", "<f8"))
+        for name in ("crc32", "adler32", "fletcher32")
     ),
-    Codecs("quantize", ({"id": "quantize", "digits": 1, "dtype": "<f8"},), only=("halves",)),
-    Codecs("bitround", ({"id": "bitround", "keepbits": 10},), only=("halves",)),
-    Codecs(
-        "astype",
-        ({"id": "astype", "encode_dtype": "<f4", "decode_dtype": "<f8"},),
-        only=("halves",),
-    ),
-    Codecs("packbits", ({"id": "packbits"},), only=("bool",)),
-    Codecs(
-        "shuffle+zlib",
-        ({"id": "shuffle", "elementsize": 4},),
-        {"id": "zlib", "level": 1},
-        only=("<i4",),
-    ),
-    Codecs("crc32", ({"id": "crc32"},), only=("<i4", "<f8")),
-    Codecs("adler32", ({"id": "adler32"},), only=("<i4", "<f8")),
-    Codecs("fletcher32", ({"id": "fletcher32"},), only=("<i4", "<f8")),
-    Codecs("zlib+crc32", ({"id": "zlib", "level": 1}, {"id": "crc32"}), only=("<i4",)),
+    Codecs("zlib+crc32", (_v2("zlib"), _v2("crc32")), only=("<i4",)),
 )
 NUMCODECS_V3 = (
-    Codecs("numcodecs.zlib", after=(named("numcodecs.zlib", level=1),)),
-    Codecs("numcodecs.gzip", after=(named("numcodecs.gzip", level=1),)),
-    Codecs("numcodecs.bz2", after=(named("numcodecs.bz2", level=1),)),
-    Codecs("numcodecs.lzma", after=(named("numcodecs.lzma", format=1, check=-1),)),
-    Codecs("numcodecs.zstd", after=(named("numcodecs.zstd", level=1),)),
-    Codecs("numcodecs.lz4", after=(named("numcodecs.lz4", acceleration=1),)),
-    Codecs(
-        "numcodecs.blosc",
-        after=(named("numcodecs.blosc", cname="lz4", clevel=5, shuffle=1, blocksize=0),),
-    ),
+    *(Codecs(f"numcodecs.{n}", after=(named(f"numcodecs.{n}", **c),)) for n, c in ON_BYTES.items()),
     Codecs(
         "numcodecs.shuffle",
         after=(named("numcodecs.shuffle", elementsize=8), named("numcodecs.zlib", level=1)),
     ),
-    Codecs("numcodecs.crc32", after=(named("numcodecs.crc32"),)),
-    Codecs("numcodecs.crc32c", after=(named("numcodecs.crc32c"),)),
-    Codecs("numcodecs.adler32", after=(named("numcodecs.adler32"),)),
-    Codecs("numcodecs.fletcher32", after=(named("numcodecs.fletcher32"),)),
-    Codecs("numcodecs.jenkins_lookup3", after=(named("numcodecs.jenkins_lookup3"),)),
-    Codecs("numcodecs.delta", before=(named("numcodecs.delta", dtype="<f8"),)),
-    Codecs(
-        "numcodecs.fixedscaleoffset",
-        before=(
-            named("numcodecs.fixedscaleoffset", scale=2, offset=10, dtype="<f8", astype="<i2"),
-        ),
-    ),
-    Codecs("numcodecs.quantize", before=(named("numcodecs.quantize", digits=1, dtype="<f8"),)),
-    Codecs("numcodecs.bitround", before=(named("numcodecs.bitround", keepbits=10),)),
-    Codecs(
-        "numcodecs.astype",
-        before=(named("numcodecs.astype", encode_dtype="<f4", decode_dtype="<f8"),),
+    *(
+        Codecs(f"numcodecs.{n}", before=(named(f"numcodecs.{n}", **c),))
+        for n, c in [("delta", {"dtype": "<f8"}), *ON_HALVES.items()]
     ),
     Codecs("numcodecs.packbits", before=(named("numcodecs.packbits"),), only=("bool",)),
 )
@@ -422,7 +373,7 @@ def case(type_: Type, codecs: Codecs, layout: Layout, format: int) -> Case:
 
 def cases_v2(type_: Type) -> list[Case]:
     """Return the cases of one type in version 2: all layouts, and all codecs that fit."""
-    compressors = COMPRESSORS_V2[1], COMPRESSORS_V2[5], BLOSC_V2[1], NONE
+    compressors = COMPRESSORS_V2[1], COMPRESSORS_V2[5], COMPRESSORS_V2[9], NONE
     found = [
         case(type_, compressors[i % len(compressors)], layout, 2)
         for i, layout in enumerate(LAYOUTS)

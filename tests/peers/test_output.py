@@ -1,4 +1,4 @@
-"""Version 2 output of every writer is read by libraries that know nothing newer.
+"""The output of every writer is read by other libraries, version 2 by those that know no newer one.
 
 zarr-python 2.18 with the numcodecs of its time, tensorstore, zarrita.js and GDAL: B1.
 """
@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pytest
 import tensorstore
 import xarray as xr
+import zarr
+from packaging.version import Version
 
 import omnizarr as oz
 from tests.peers.environments import Gdal, Zarrita, ZarrPython2
@@ -139,8 +141,8 @@ def arrays(path: Path) -> Iterator[tuple[str, oz.Array]]:
             yield name, member
 
 
-def by_tensorstore(path: Path) -> Values:
-    spec = {"driver": "zarr", "kvstore": {"driver": "file", "path": f"{path}/"}}
+def by_tensorstore(path: Path, driver: str = "zarr") -> Values:
+    spec = {"driver": driver, "kvstore": {"driver": "file", "path": f"{path}/"}}
     found: Values = tensorstore.open(spec, read=True).result().read().result()
     return found
 
@@ -169,3 +171,57 @@ def test_old_readers_read_the_output_of_every_writer(
         if name in plain:
             np.testing.assert_array_equal(new[name], values)
             np.testing.assert_array_equal(by_tensorstore(path / name), values)
+
+
+# Version 3 with our default codecs (B5)
+
+WITH_CRC32C = "3.13"  # the first GDAL that may know it
+
+
+def from_draft(path: Path) -> None:
+    """Convert an array; big-endian structures and shards are encoded again."""
+    old = oz.create_group(path.with_name("old.zarr"), zarr_format="3-draft")
+    old.create_array("a", data=DATA, chunks=(5, 3), shards=(10, 6))
+    oz.convert(path.with_name("old.zarr"), path, zarr_format=3)
+
+
+NEW_WRITERS: dict[str, Callable[[Path], object]] = {
+    "create_array": lambda path: oz.create_group(path).create_array("a", data=DATA),
+    "xarray": lambda path: oz.xarray.write(xr.Dataset({"a": (("y", "x"), DATA)}), path),
+    "ome.write": lambda path: oz.ome.write(path, DATA, axes="yx"),
+    "convert": from_draft,
+}
+
+
+@pytest.mark.parametrize("choice", ["fast", "portable"])
+@pytest.mark.parametrize("writer", NEW_WRITERS)
+def test_other_libraries_read_the_default_codecs(
+    tmp_path: Path, gdal: Gdal, zarrita: Zarrita, writer: str, choice: str
+) -> None:
+    """B5: all of them, except GDAL up to 3.12, which has no crc32c."""
+    path = tmp_path / "made.zarr"
+    with oz.configure(codecs=choice):
+        NEW_WRITERS[writer](path)
+    [(name, array)] = [(n, m) for n, m in oz.open(path).members() if isinstance(m, oz.Array)]
+    names = [codec.name for codec in array.metadata.codecs]
+    assert names == {"fast": ["bytes", "blosc", "crc32c"], "portable": ["bytes", "zstd"]}[choice]
+    np.testing.assert_array_equal(zarr.open_array(path / name, mode="r")[...], DATA)
+    np.testing.assert_array_equal(zarrita.read(path, name)[name], DATA)
+    np.testing.assert_array_equal(by_tensorstore(path / name, "zarr3"), DATA)
+    version = Version(gdal.run("result = rasterio.__gdal_version__"))
+    found: Any = gdal.read(path, name)[name]
+    if choice == "portable":
+        np.testing.assert_array_equal(found, DATA)
+    elif version < Version(WITH_CRC32C):
+        assert "RasterioIOError" in found
+
+
+def test_maps_have_portable_codecs_by_default(tmp_path: Path, gdal: Gdal) -> None:
+    """B5: maps are read with GDAL."""
+    oz.geo.write(tmp_path / "a.zarr", DATA, levels=1)
+    np.testing.assert_array_equal(gdal.read(tmp_path / "a.zarr", "0")["0"], DATA)
+    with oz.configure(codecs=["gzip"]):
+        oz.geo.write(tmp_path / "b.zarr", DATA, levels=1)
+    codecs = oz.open(tmp_path / "b.zarr", path="0").metadata.codecs
+    assert [codec.name for codec in codecs] == ["bytes", "gzip"]
+    np.testing.assert_array_equal(gdal.read(tmp_path / "b.zarr", "0")["0"], DATA)
