@@ -147,12 +147,6 @@ def test_an_inexpressible_array_is_refused_before_anything_is_written(in_tmp: Pa
     assert not Path("y.zarr").exists()
 
 
-def test_converting_onto_itself_is_refused(in_tmp: Path) -> None:
-    oz.create_array("x.zarr", shape=3)
-    with pytest.raises(oz.StoreError, match="both"):
-        oz.convert("x.zarr", "./x.zarr", zarr_format=2)
-
-
 @pytest.mark.parametrize(
     ("source", "destination"),
     [
@@ -278,3 +272,14 @@ def test_a_nested_directory_reads_what_was_converted_into_it(
     np.testing.assert_array_equal(oz.open(nested)[...], ARRAYS["plain"]["data"])
     found = oz.open(tmp_path / "a.zarr")
     np.testing.assert_array_equal(found[...], ARRAYS["plain"]["data"])
+
+
+def test_files_that_are_not_zarr_are_named(tmp_path: Path) -> None:
+    oz.create_group(tmp_path / "s").create_array("g/x", data=[1, 2, 3])
+    (tmp_path / "s/g/points.parquet").mkdir()  # as spatialdata has them
+    (tmp_path / "s/g/points.parquet/part.0.parquet").write_bytes(b"PAR1")
+    (tmp_path / "s/README").write_text("about the data")
+    with pytest.warns(oz.OmnizarrWarning, match=r"not Zarr: 'README', 'g/points.parquet/'"):
+        report = oz.convert(tmp_path / "s", tmp_path / "t", zarr_format=2)
+    assert report.foreign == ["README", "g/points.parquet/"]
+    assert oz.open(tmp_path / "t")["g/x"][:].tolist() == [1, 2, 3]

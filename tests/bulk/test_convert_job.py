@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import random
-import signal
-import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +14,9 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.bulk import transfer
-from omnizarr.bulk.convert import ConvertReport
 from omnizarr.errors import StoreError
-from omnizarr.publish.stage import marker
-from omnizarr.stores import LocalStore, MemoryStore
+from omnizarr.stores import MemoryStore
 from tests.servers.web import Web
-from tests.soak.jobs import in_child
 
 FORMATS: tuple[int | str, ...] = (1, 2, "3-draft", 3)
 WITH_GROUPS = FORMATS[1:]
@@ -158,56 +150,6 @@ def test_an_interrupted_conversion_is_resumed_without_writing_chunks_again(
     assert {p: p.stat().st_mtime_ns for p in there} == there
     assert report.chunks == 200
     assert files(tmp_path / "b") == files(tmp_path / "c")
-
-
-def _convert_or_die(source: Path, target: Path, overwrite: bool, left: int) -> None:
-    """Resume a conversion, and kill this process at its change of that number."""
-
-    def counted(function: Any) -> Any:
-        def call(*args: Any, **options: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return function(*args, **options)
-
-        return call
-
-    transfer.BATCH = 3
-    for name in ("set", "set_many", "erase", "erase_prefix"):
-        setattr(LocalStore, name, counted(getattr(LocalStore, name)))
-    os.replace = counted(os.replace)
-    oz.convert(source, target, resume=True, overwrite=overwrite)
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.parametrize("old", ["new", "overwrite"])
-def test_a_conversion_killed_at_random_moments_is_resumed(tmp_path: Path, old: str) -> None:
-    large(tmp_path / "a")
-    oz.convert(tmp_path / "a", tmp_path / "b")
-    if old == "overwrite":
-        oz.create_array(tmp_path / "c", data=np.arange(5), chunks=1)
-    moments = [random.randrange(1, 60), random.randrange(1, 90), random.randrange(60, 90), 10**9]
-    ends = []
-    for moment in moments:
-        given = tmp_path / "a", tmp_path / "c", old == "overwrite", moment
-        ends.append(in_child(partial(_convert_or_die, *given)))
-        try:
-            found = oz.open(tmp_path / "c")
-        except oz.NodeNotFound:
-            continue
-        if isinstance(found, oz.Array):
-            assert old == "overwrite"
-            assert found[...].tolist() == [0, 1, 2, 3, 4]
-        else:
-            assert contents(tmp_path / "c") == contents(tmp_path / "b")
-            # What was killed after a swap has its phase left to erase.
-            if ends[-1] == 0 or (old == "new" and not (tmp_path / "c" / marker("")).exists()):
-                break
-    assert ends[0] == -signal.SIGKILL
-    assert ends[-1] == 0 or old == "new", (moments, ends)
-    oz.repair(tmp_path / "c", dry_run=False, older_than=0)
-    assert files(tmp_path / "b") == files(tmp_path / "c"), (moments, ends)
 
 
 # What the target cannot express, damage, memory
@@ -386,21 +328,6 @@ def test_a_conversion_to_the_same_version_keeps_unknown_fields() -> None:
     )
     oz.convert(a, b)
     assert b'"mine"' in b["zarr.json"]
-
-
-def test_results_can_be_written_as_json() -> None:
-    report = ConvertReport(arrays=3, damaged={"c/0": "broken"}, foreign=["x"])
-    assert ConvertReport.from_json(report.to_json()) == report
-
-
-def test_a_thousand_small_arrays_are_quick(tmp_path: Path) -> None:
-    """A bound that a loaded machine keeps; benchmarks have the figures."""
-    group = oz.create_group(tmp_path / "a", zarr_format=2)
-    for number in range(300):
-        group.create_array(f"a{number}", data=np.arange(4), chunks=2)
-    began = time.process_time()
-    assert oz.convert(tmp_path / "a", in_place=True).arrays == 300
-    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("job", [oz.convert, oz.rechunk])

@@ -30,7 +30,6 @@ from omnizarr.publish.stage import MARKER, Kind, Mark, marker
 from omnizarr.stores import LocalStore, MemoryStore, Store, WrapperStore, _files, transfer
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.object.store import ObjectStore
-from omnizarr.stores.sqlite import SQLiteStore
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Web
 from tests.soak.jobs import in_child
@@ -659,12 +658,6 @@ def test_a_listing_that_does_not_fit_into_memory_is_repeated(
     assert values(tmp_path / "b.zarr") == values(tmp_path / "a.zarr")
 
 
-def test_sqlite_takes_values_from_several_threads(tmp_path: Path) -> None:
-    oz.create_group(tmp_path / "a.zarr").create_array("a", data=np.arange(2000), chunks=1)
-    oz.copy(tmp_path / "a.zarr", SQLiteStore(tmp_path / "b.db"), workers=4)
-    assert values(f"sqlite://{tmp_path}/b.db") == values(tmp_path / "a.zarr")
-
-
 def test_an_interrupted_update_that_is_overwritten_stays_until_the_swap(tmp_path: Path) -> None:
     for name in ("a", "b"):
         oz.create_group(tmp_path / name).create_array("x", data=np.arange(9), chunks=1)
@@ -701,31 +694,6 @@ def test_a_bucket_is_compared_by_its_listing(delete: bool, tmp_path: Path, s3: C
     asked = [path for method, path, _ in s3.server.log if method == "HEAD"]
     assert not [path for path in asked if "/c/" in path]  # the listing has told
     assert values(bucket) == {**values(source), **({} if delete else {"b/notes": b"1"})}
-
-
-@pytest.mark.parametrize("new", PLACES)
-def test_a_replacement_that_fails_is_resumed_with_all_values(
-    tmp_path: Path, new: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "BATCH", 4)
-    source, target = MemoryStore(), PLACES[new](tmp_path)
-    oz.create_array(source, path="a", data=np.arange(60), chunks=2)
-    old = oz.create_array(target, path="old", data=np.arange(3))
-    _close(old.store)
-    calls, copy = itertools.count(), CopyBatch.__call__
-
-    def fail_once(self: CopyBatch) -> Copied:
-        if next(calls) == 3:
-            raise StoreError("lost the connection")
-        return copy(self)
-
-    monkeypatch.setattr(CopyBatch, "__call__", fail_once)
-    with pytest.raises(StoreError, match="lost the connection"):
-        oz.copy(source, target, overwrite=True, workers=1)
-    np.testing.assert_array_equal(oz.open(target, path="old", mode="r")[...], np.arange(3))
-    result = oz.copy(source, target, overwrite=True, resume=True)
-    assert result.copied == len(values(source))
-    assert values(target) == values(source)
 
 
 def test_overwriting_an_interrupted_copy_leaves_nothing_of_it(tmp_path: Path) -> None:

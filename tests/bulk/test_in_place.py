@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -139,41 +138,6 @@ def test_old_metadata_of_nodes_without_new_ones_are_kept() -> None:
     oz.undo_conversion(store)
     oz.convert(store, in_place=True, remove_old=True)
     assert oz.open(store)["late"][0] == 1
-
-
-@given(number=st.integers(0, 25), removes=st.booleans(), consolidated=st.booleans())
-def test_a_killed_conversion_in_place_is_repeated_or_undone(
-    number: int, removes: bool, consolidated: bool
-) -> None:
-    before = hierarchy()
-    if consolidated:
-        oz.consolidate_metadata(before)
-    expected = dict(before)
-    oz.convert(expected, in_place=True, remove_old=removes)
-    inner, left = MemoryStore(dict(before)), number
-
-    def fault(operation: str, key: str) -> Exception | None:
-        nonlocal left
-        left -= operation.startswith(("set", "erase", "update"))
-        return oz.StoreError("killed") if left < 0 else None
-
-    with suppress(oz.StoreError):
-        oz.convert(FaultyStore(inner, fault), in_place=True, remove_old=removes)
-    other = MemoryStore(dict(inner.values))
-    try:
-        oz.convert(inner, in_place=True, remove_old=removes)
-    except oz.NodeExists:
-        assert not removes  # it was complete
-    assert inner.values == expected
-    try:
-        oz.undo_conversion(other)
-    except oz.NodeNotFound:
-        kept = {key: text for key, text in other.values.items() if "__omnizarr" not in key}
-        assert kept in (before, expected)  # nothing to undo, or too late
-    except oz.StoreError:
-        assert removes  # the removal had begun
-    else:
-        assert other.values == before
 
 
 def changed_attributes(store: Any) -> str:

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import omnizarr as oz
-from omnizarr.cli.main import main
 from omnizarr.concurrency import file_locks
 from omnizarr.errors import NodeExists, NodeNotFound, StoreError
 from omnizarr.publish.stage import INTERMEDIATE, MARKER, Kind, Mark, marker
@@ -101,17 +99,6 @@ def test_a_missing_or_unlistable_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot list"):
         oz.repair(NoListing())
     assert oz.repair({}) == []
-
-
-def test_the_command_lists_files_and_removes_them_on_request(damaged: Path) -> None:
-    run = CliRunner().invoke
-    listed = run(main, ["repair", str(damaged), "--older-than", "0"])
-    assert "unused: unfinished value" in listed.output.replace("\n", "")
-    assert "--yes" in listed.output
-    removed = run(main, ["repair", str(damaged), "--older-than", "0", "--yes"])
-    assert "removed: unfinished value" in removed.output.replace("\n", "")
-    again = run(main, ["repair", str(tmp := damaged / "c"), "--older-than", "0"])
-    assert str(tmp) in again.output.replace("\n", "")  # the one in use
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import random
 import socket
 import struct
 from collections.abc import Callable
@@ -14,12 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.cli.main import main
 from omnizarr.codecs.compressors import Crc32c
 from omnizarr.stores import MemoryStore, list_prefix
 from omnizarr.stores.local.atomic_files import PARTIAL
@@ -68,43 +65,6 @@ def test_a_report_counts_absent_chunks_and_those_without_a_checksum(tmp_path: Pa
     assert (report.absent, report.unchecked) == (16, 1)
     assert report.ok
     assert str(report).endswith("0 errors, 0 warnings")
-
-
-@pytest.mark.parametrize("depth", ["checksums", "decode"])
-def test_a_flipped_bit_is_found_with_its_chunk(depth: Any, tmp_path: Path) -> None:
-    hierarchy(tmp_path)
-    file = tmp_path / "plain/c/1/0"
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 4
-    file.write_bytes(data)
-    report = oz.verify(tmp_path, depth=depth)
-    [found] = report.findings
-    assert (found.path, found.key, found.chunk) == ("/plain", "plain/c/1/0", (1, 0))
-    assert "crc32c" in found.message
-    assert not report.ok
-
-
-@pytest.mark.parametrize("zarr_format", FORMATS)
-@pytest.mark.parametrize("depth", DEPTHS)
-def test_every_damaged_chunk_is_found_and_no_other(
-    zarr_format: Any, depth: Any, tmp_path: Path
-) -> None:
-    hierarchy(tmp_path / "x", zarr_format)
-    r = random.Random(1)
-    documents = (".json", ".zarray", ".zgroup", ".zattrs", "meta", "attrs")
-    files = [f for f in sorted((tmp_path / "x").rglob("*")) if f.is_file()]
-    chunks = [f for f in files if not f.name.endswith(documents)]
-    bad = r.sample(chunks, 2)
-    for file in bad:
-        file.write_bytes(b"")
-    report = oz.verify(tmp_path / "x", depth=depth)
-    keys = {str(f.relative_to(tmp_path / "x")) for f in bad}
-    found = {f.key for f in report.findings}
-    assert {f.level for f in report.findings} <= {"error"}
-    if depth == "decode" or (depth == "checksums" and zarr_format == 3):
-        assert found == keys
-    else:  # the size of compressed chunks is not known
-        assert found <= keys
 
 
 def sharded(where: Path) -> tuple[oz.Array, Path]:
@@ -236,23 +196,6 @@ def test_any_store_is_verified(tmp_path: Path) -> None:
     assert [f.chunk for f in oz.verify(store).findings] == [(3,)]
 
 
-def test_another_depth_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(oz.InvalidArgument, match="depth must be one of"):
-        oz.verify(hierarchy(tmp_path), depth="deep")  # type: ignore[arg-type]  # the point
-
-
-def test_the_command_lists_damage_and_exits_with_an_error(tmp_path: Path) -> None:
-    hierarchy(tmp_path)
-    sound = CliRunner().invoke(main, ["verify", str(tmp_path)])
-    assert sound.exit_code == 0
-    assert "12 chunks stored" in sound.output
-    (tmp_path / "plain/c/1/0").write_bytes(b"bad")
-    for depth, code in zip(DEPTHS, (0, 1, 1), strict=True):
-        found = CliRunner().invoke(main, ["verify", str(tmp_path), "--depth", depth])
-        assert found.exit_code == code
-        assert ("/plain chunk (1, 0) ('plain/c/1/0')" in found.output) == bool(code)
-
-
 def test_folders_that_link_to_each_other_end(tmp_path: Path) -> None:
     hierarchy(tmp_path)
     (tmp_path / "loop").symlink_to(tmp_path)
@@ -333,18 +276,6 @@ def test_the_list_of_missing_chunks_is_bounded(monkeypatch: pytest.MonkeyPatch) 
     assert len(report.findings) == 10
     assert (report.errors, report.omitted, report.counts) == (64, 54, {"missing-chunk": 64})
     assert str(report).endswith("64 errors, 0 warnings (54 of them not listed)")
-
-
-def test_the_command_lists_absent_chunks(tmp_path: Path) -> None:
-    """D8."""
-    oz.create_array(tmp_path / "x", shape=4, chunks=2, dtype="i2")[:2] = 1
-    command = ["verify", str(tmp_path / "x")]
-    assert CliRunner().invoke(main, command).exit_code == 0
-    strict = CliRunner().invoke(main, [*command, "--missing", "error"])
-    assert strict.exit_code == 1
-    assert "error / chunk (1,) ('c/1'): is missing and reads as the fill value" in strict.output
-    with pytest.raises(oz.InvalidArgument, match="missing must be one of"):
-        oz.verify(tmp_path / "x", missing="raise")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("old", "new"), [(1, 2), (1, 3), (2, 3)])

@@ -63,7 +63,6 @@ from omnizarr.extension import (
     portable_key,
     require_readable_nodes,
     resolve_root,
-    set_many,
     size_text,
     title,
 )
@@ -239,7 +238,15 @@ class _Planning:
         else:
             if can_list(start.store):  # else only what consolidated metadata name is known
                 report.foreign = warn_of_other_keys(start, stored)
-            output = _Output(self.target, documents, start, digest, job.overwrite)
+            output = _Output(
+                self.target,
+                {},
+                operation=f"the conversion of {start.store!r} to zarr {goal.name}",
+                digest=digest,
+                overwrite=job.overwrite,
+                documents=documents,
+            )
+            output.origin = start.store
         room = memory_of(job.memory, tasks_at_once)
         transfers = [] if job.in_place else self._transfers(self.target.store)
         largest = max((transfer.largest for transfer in transfers), default=0)
@@ -338,19 +345,9 @@ def _names(found: list[str]) -> str:
 
 
 class _Output(HierarchyOutput):
-    """The converted hierarchy: its metadata are stored in one batch."""
+    """The converted hierarchy, which is resumed only from the same source."""
 
-    def __init__(
-        self,
-        target: Location,
-        documents: Mapping[str, bytes],
-        start: Location,
-        digest: str,
-        overwrite: bool,
-    ) -> None:
-        operation = f"the conversion of {start.store!r} to zarr {target.format.name}"
-        super().__init__(target, {}, operation=operation, digest=digest, overwrite=overwrite)
-        self.documents, self.origin = documents, start.store
+    origin: Store
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Prepare the destination, or find what an interrupted conversion has written."""
@@ -359,15 +356,7 @@ class _Output(HierarchyOutput):
                 f"cannot resume from {self.origin!r}: it cannot be identified as the source of the"
                 " interrupted conversion; give overwrite=True to start again"
             )
-        state = super().begin(resume, shared)
-        if state == "finished":
-            return state
-        try:
-            set_many(self._begun.location.store, self.documents.items())
-        except BaseException:
-            self.abandon()
-            raise
-        return state
+        return super().begin(resume, shared)
 
 
 @takes(ConvertArguments)

@@ -341,13 +341,13 @@ class _Run(Generic[O]):
         part, count = self.part, len(self.plan.phases)
         done, total = journal.read() if begun else (NONE, copy.deepcopy(self.plan.outcome))
         for number, phase in enumerate(self.plan.phases, 1):
-            if part is not None and number < count and self._is_complete(phase, done):
+            if part is not None and number < count and _is_complete(phase, done):
                 continue
             self._run_phase(number, phase, journal, done, total)
             if part is None:
                 continue
             done, total = journal.read()
-            complete = number == count and self._is_complete(phase, done)
+            complete = number == count and _is_complete(phase, done)
             if not complete:
                 journal.end_part(part, count)
             if number < count:
@@ -394,7 +394,9 @@ class _Run(Generic[O]):
         tell("")
         try:
             waits = self.plan.output is not None
-            workers = self._workers(phase)
+            workers = self.workers
+            if phase.at_once is not None and self.on in (None, "threads"):
+                workers = min(phase.at_once, tasks_at_once(self.on, workers))
             for_each_on(self.on, workers, pending(), _run_task, note, waits=waits)
         except BaseException:
             with suppress(OmnizarrError):  # the first error is the one to raise
@@ -407,15 +409,10 @@ class _Run(Generic[O]):
                 journal.flush()
         tell("")
 
-    def _workers(self, phase: Phase[O]) -> int | None:
-        """Return the number of workers: of threads, no more than the phase has memory for."""
-        if phase.at_once is None or self.on not in (None, "threads"):
-            return self.workers
-        return min(phase.at_once, tasks_at_once(self.on, self.workers))
 
-    def _is_complete(self, phase: Phase[O], done: TaskIds) -> bool:
-        """Return True if all parts of a phase are done."""
-        return all(task.id in done for task in phase.tasks())
+def _is_complete(phase: Phase[O], done: TaskIds) -> bool:
+    """Return True if all parts of a phase are done."""
+    return all(task.id in done for task in phase.tasks())
 
 
 def _run_task(task: Task[O]) -> O:

@@ -155,8 +155,10 @@ class HierarchyOutput(Output):
         digest: str,
         overwrite: bool = False,
         consolidate: bool = False,
+        documents: Mapping[str, bytes] | None = None,
     ) -> None:
         self.location, self.nodes = location, nodes  # by path in the store
+        self.documents = documents or {}  # more metadata, by key
         self.operation, self.digest = operation, digest
         self.overwrite, self.consolidate = overwrite, consolidate
         self.store = location.store
@@ -222,7 +224,10 @@ class HierarchyOutput(Output):
                 if state == "new" or existing_node(where.store, path) is None:
                     where.create(node)
                 else:  # again: the other process may have been killed between two documents
-                    set_many(where.store, _documents(where, node))
+                    texts = where.format.write(path, node)
+                    set_many(where.store, [(k, t) for k, t in texts.items() if t is not None])
+            if self.documents:
+                set_many(self._begun.location.store, self.documents.items())
         except BaseException as e:
             self._begun.__exit__(type(e), e, e.__traceback__)
             raise
@@ -312,11 +317,6 @@ class HierarchyOutput(Output):
             self._begun.discard()
         else:
             self._begun.__exit__(type(error), error, error.__traceback__)
-
-
-def _documents(location: Location, node: Node) -> list[tuple[str, bytes]]:
-    texts = location.format.write(location.path, node)
-    return [(key, text) for key, text in texts.items() if text is not None]
 
 
 class ChangeOutput(Output):

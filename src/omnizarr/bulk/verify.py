@@ -7,11 +7,10 @@ a job.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import partial
 from typing import Any, get_args
@@ -116,8 +115,8 @@ class Verify(VerifyOptions, Job[VerifyReport]):
         for task in itertools.chain(listing.tasks(), conventions):
             number += 1
             self.listed = listing.found
-            yield dataclasses.replace(task, work=Counted(task.work))
-        yield Task(task_id("end", number), Counted(CountTasks(self.depth, number + 1)))
+            yield task
+        yield Task(task_id("end", number), CountTasks(self.depth, number + 1))
 
     def _listened(self, report: VerifyReport) -> VerifyReport:
         """Return the report of the metadata, to which the job adds what it finds."""
@@ -215,18 +214,6 @@ def _task_memory(array: BoundArray) -> int:
 
 
 @dataclass(frozen=True)
-class Counted:
-    """Count a task in its report."""
-
-    work: Callable[[], VerifyReport]
-
-    def __call__(self) -> VerifyReport:
-        report = self.work()
-        report.tasks = 1
-        return report
-
-
-@dataclass(frozen=True)
 class CountTasks:
     """Report the number of all tasks, after which a report is complete."""
 
@@ -234,7 +221,7 @@ class CountTasks:
     number: int
 
     def __call__(self) -> VerifyReport:
-        return VerifyReport(self.depth, tasks_total=self.number)
+        return VerifyReport(self.depth, tasks=1, tasks_total=self.number)
 
 
 # Conventions
@@ -250,7 +237,7 @@ class CheckConvention:
     depth: Depth
 
     def __call__(self) -> VerifyReport:
-        report = VerifyReport(self.depth)
+        report = VerifyReport(self.depth, tasks=1)
         check = registry.lookup("integration", f"check-{self.convention}")
         for path, problem, rule in check(self.store, self.path):
             report.add(Finding.of(problem, path, "convention", rule))

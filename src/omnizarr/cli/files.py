@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 import omnizarr
-from omnizarr.bulk.fill import Filled
 from omnizarr.bulk.pyramid import NAMES
+from omnizarr.bulk.transfer import Filled
 from omnizarr.cli.answers import answer, command
 from omnizarr.cli.jobs import (
     Where,

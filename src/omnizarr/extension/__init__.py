@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from omnizarr import chunk_key_encodings, stores
 from omnizarr._json import dumps, kind_of
-from omnizarr.chunk_key_encodings import ChunkKeyEncoding
 from omnizarr.codecs.specify import (
     inner_chunk_shape,
     kind,
@@ -50,7 +49,6 @@ from omnizarr.formats.format import (
     is_nczarr,
     section_of,
     without_duplicate_names,
-    without_invalid_names,
 )
 from omnizarr.hierarchy import info
 from omnizarr.hierarchy.attributes import lock_shape, update_metadata
@@ -167,7 +165,6 @@ from omnizarr.stores.base import (
     traits,
     value_digest,
 )
-from omnizarr.stores.byte_ranges import coalesce
 from omnizarr.stores.identity import (
     HasIdentity,
     StorageIdentity,
@@ -182,7 +179,6 @@ from omnizarr.stores.local.atomic_files import PARTIAL, replace_file
 from omnizarr.stores.operations import check_key, check_prefix, one_level
 from omnizarr.stores.resolve import is_archive, options_for_two, resolve
 from omnizarr.stores.transfer import ValueCopy, is_quick
-from omnizarr.stores.wrappers import WrapperStore
 
 if TYPE_CHECKING:
     from omnizarr.extension.arrays import *

@@ -17,7 +17,6 @@ from omnizarr.data_types.cast import cast, is_complex_pair, is_masked_array
 from omnizarr.data_types.data_type import as_plain, old
 from omnizarr.engine import BoundArray, chunk_context, kernel
 from omnizarr.engine.kernel import empty
-from omnizarr.engine.missing_chunks import FilledParts
 from omnizarr.hierarchy.array import bound_array, unpublished
 from omnizarr.hierarchy.build import (
     Build,
@@ -44,13 +43,12 @@ from omnizarr.hierarchy.chunks import (
     decoded_size,
     encoded_chunk,
     missing_chunk_keys,
-    present_chunks,
     probe_stored_keys,
     stored_chunks,
     stored_keys,
     with_shape,
 )
-from omnizarr.hierarchy.create import CODEC_OPTIONS, new_location, options_like
+from omnizarr.hierarchy.create import new_location, options_like
 from omnizarr.hierarchy.group import make_group, open_node
 from omnizarr.hierarchy.open import consolidated_is_stale, open_group
 from omnizarr.hierarchy.options import (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 import random
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.bulk.analysis import diff as diff_module
-from omnizarr.bulk.analysis.diff import CompareTile, Diff, DiffReport
+from omnizarr.bulk.analysis.diff import DiffReport
 from omnizarr.testing import RecordingStore
 from tests.property.strategies import FORMATS, bits, described, filled, values
 
@@ -240,41 +239,6 @@ def test_first_differences_are_in_order_and_limited(tmp_path: Path) -> None:
     assert text[-1] == "  … and 1595 more"
 
 
-def test_the_job_can_be_sent_elsewhere(tmp_path: Path) -> None:
-    make(tmp_path / "a", zarr_format=2)
-    make(tmp_path / "b")
-    job = pickle.loads(pickle.dumps(Diff(str(tmp_path / "a"), str(tmp_path / "b"))))
-    plan = job.plan()
-    for task in plan.phases[0].tasks():
-        pickle.loads(pickle.dumps(task))
-    assert oz.run(job).equal
-    assert "/a: by values" in str(plan)
-
-
 def test_negative_tolerances_are_refused() -> None:
     with pytest.raises(oz.InvalidArgument):
         oz.diff(oz.create_array(shape=3), oz.create_array(shape=3), rtol=-1)
-
-
-def test_an_interrupted_job_compares_every_tile_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in (("a", 0), ("b", 1)):
-        array = oz.create_array(tmp_path / name, shape=(30, 5), dtype="i4", chunks=(1, 5))
-        array[10:20] = value
-    job = Diff(str(tmp_path / "a"), str(tmp_path / "b"), memory=1)
-    work, calls = CompareTile.__call__, iter(range(100))
-
-    def fail(self: CompareTile) -> DiffReport:
-        if next(calls) >= 14:
-            raise oz.StoreError("the disk is gone")
-        return work(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(CompareTile, "__call__", fail)
-        with pytest.raises(oz.StoreError):
-            oz.run(job, workers=1)
-    found = oz.run(job, resume=True)
-    assert found.complete
-    assert (found.values["/"].size, found.values["/"].different) == (150, 50)
-    assert [row[0] for row in found.values["/"].first] == [[10 + i // 5, i % 5] for i in range(10)]

@@ -196,12 +196,6 @@ def test_a_node_that_cannot_be_read_is_an_entry_of_errors(hierarchy: oz.Group) -
     assert list(found.arrays) == ["/a", "/b/c", "/b/text"]
 
 
-def test_a_damaged_chunk_is_an_error_that_names_it(hierarchy: oz.Group) -> None:
-    hierarchy.store.set("a/c/0/0", b"damaged")
-    with pytest.raises(oz.ChunkError, match=r"chunk \(0, 0\) of /a"):
-        oz.stats(hierarchy)
-
-
 def test_the_job_can_be_sent_elsewhere(hierarchy: oz.Group) -> None:
     expected = oz.stats(hierarchy)
     job = pickle.loads(pickle.dumps(Stats(str(hierarchy.store), memory=1)))

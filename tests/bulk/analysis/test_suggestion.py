@@ -156,13 +156,6 @@ def test_an_array_stands_for_its_shape_type_and_names() -> None:
     )
 
 
-def test_servers_get_larger_chunks() -> None:
-    local, remote = (
-        suggest_chunks(YEAR, "f4", read="series", store=s) for s in ("local", "remote")
-    )
-    assert remote.chunk_nbytes > local.chunk_nbytes
-
-
 def test_the_text_shows_sizes_files_and_costs() -> None:
     assert str(suggest_chunks(YEAR, "f4", read="planes")).splitlines() == [
         "array   (365, 720, 1440)     1.4 GiB  float32",

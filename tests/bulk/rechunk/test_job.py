@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import pickle
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.bulk import journal
 from omnizarr.engine import dispatch
 from omnizarr.errors import (
     Conflict,
@@ -26,7 +22,6 @@ from omnizarr.errors import (
 )
 from omnizarr.jobs import Rechunk
 from omnizarr.stores import LocalStore, MemoryStore
-from tests.soak.jobs import in_child
 
 DIMS = ("time", "lat", "lon")
 
@@ -411,55 +406,6 @@ def test_a_source_that_is_no_continuation_is_refused(climate: Path, tmp_path: Pa
 
 
 # Interruptions
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("memory", ["600kB", "64MB"])
-def test_a_killed_run_is_resumed(in_place: bool, memory: str, tmp_path: Path) -> None:
-    source, target, counted = tmp_path / "a", tmp_path / "b", tmp_path / "count"
-    data = np.random.default_rng(0).integers(0, 1000, (64, 64, 64)).astype("i4")
-    oz.create_array(source, data=data, chunks=(1, 64, 64), compressors="gzip")
-
-    def rechunk(resume: bool, last: int) -> int:
-        """Run in a process that is killed when it has stored so often."""
-        store, count = dispatch._store, itertools.count(1)
-
-        def store_or_die(*args: Any) -> None:
-            store(*args)
-            if next(count) == last:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        def work() -> None:
-            dispatch._store = store_or_die
-            journal.FLUSH = 0
-            with oz.configure(threads=2):
-                oz.rechunk(
-                    source, None if in_place else target, in_place=in_place, chunks=(-1, 16, 16),
-                    memory=memory, resume=resume,
-                )  # fmt: skip
-            counted.write_text(str(next(count) - 1))
-
-        return in_child(work)
-
-    phases = Rechunk(source, target, chunks=(-1, 16, 16), memory=memory).plan(2).phases
-    tasks, total = sum(phase.count or 0 for phase in phases), 0
-    for number, last in enumerate((1, 2, 4, 4) if tasks > 1 else (1,)):
-        assert rechunk(number > 0, last) == -signal.SIGKILL
-        total += last
-        if in_place:
-            np.testing.assert_array_equal(oz.open(source, mode="r")[...], data)
-        else:
-            with pytest.raises(NodeNotFound):
-                oz.open(target, mode="r", kind="array")
-    assert rechunk(True, 10**6) == 0
-    assert int(counted.read_text()) <= max(
-        1, tasks - total + 8
-    )  # at most two were repeated each time
-    made = oz.open(source if in_place else target)
-    assert made.chunks == (64, 16, 16)
-    np.testing.assert_array_equal(made[...], data)
-    assert [*tmp_path.glob("*/__omnizarr*")] == []
 
 
 def test_a_job_can_be_pickled_and_run_in_processes(

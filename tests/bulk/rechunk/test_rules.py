@@ -88,22 +88,6 @@ def test_a_shape_is_for_arrays_with_as_many_axes(tmp_path: Path) -> None:
         oz.rechunk(tmp_path / "a", tmp_path / "c", chunks=(6, 6, 6))
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
-def test_labels_get_the_part_of_a_shape_for_their_axes(tmp_path: Path, version: str) -> None:
-    image = np.zeros((2, 3, 40, 40), "u2")
-    oz.ome.write(tmp_path / "a", image, axes="czyx", levels=2, version=version)
-    oz.ome.write_labels(tmp_path / "a", "cells", image[0].astype("u1"))
-    oz.ome.write_labels(tmp_path / "a", "flat", image[0, 0].astype("u1"), axes="yx")
-    report = oz.rechunk(
-        tmp_path / "a", tmp_path / "b", chunks=(1, 2, 10, 20), shards=(1, 2, 20, 20), zarr_format=3
-    )
-    made = oz.ome.open(tmp_path / "b")
-    assert report.kept == {}
-    for name, inner, outer in (("cells", (2, 10, 20), (2, 20, 20)), ("flat", (10, 20), (20, 20))):
-        for level in made.labels[name].levels:
-            assert (level.chunks, level.shards) == (inner, outer)
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

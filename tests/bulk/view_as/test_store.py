@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import pickle
 from typing import Any
@@ -147,12 +146,6 @@ def test_a_view_starts_at_any_node() -> None:
     view = oz.view_as(store, 2, path="group/a")
     np.testing.assert_array_equal(oz.open(view)[...], expected())
     assert view.get(".zarray") is not None
-
-
-def test_the_example_runs(in_tmp: Any) -> None:
-    found = doctest.DocTestFinder().find(oz.view_as, "view_as", globs={"oz": oz})
-    [example] = [test for test in found if test.examples]
-    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 def test_a_view_is_read_only() -> None:

@@ -146,7 +146,7 @@ def test_memory_stays_within_the_bound(tmp_path: Path) -> None:
 SOME = """
 import sys
 from omnizarr.bulk import journal
-from omnizarr.bulk import fill
+from omnizarr.bulk import transfer as fill
 from omnizarr.interop.files.importing import import_file
 call = fill.FillBox.__call__
 begun = []

@@ -85,7 +85,7 @@ class ReportMissing:
     level: Level
 
     def __call__(self) -> VerifyReport:
-        report = VerifyReport(self.depth)
+        report = VerifyReport(self.depth, tasks=1)
         for coords in self.coords:
             for chunk in inner_coords(self.array, coords):
                 report.add(missing_chunk(self.array, self.array.key(coords), chunk, self.level))
@@ -135,7 +135,7 @@ class _Check:
     def __init__(self, task: CheckChunks) -> None:
         self.task, self.array, self.depth = task, task.array, task.depth
         self.path = paths.show(task.array.path)
-        self.report = VerifyReport(task.depth)
+        self.report = VerifyReport(task.depth, tasks=1)
         self._memory: npt.NDArray[Any] | None = None
 
     def run(self) -> VerifyReport:

@@ -214,7 +214,7 @@ class ReportFindings:
 
     def __call__(self) -> VerifyReport:
         report = VerifyReport(
-            self.depth, chunks=self.chunks, unchecked=self.chunks, skipped=self.skipped,
+            self.depth, tasks=1, chunks=self.chunks, unchecked=self.chunks, skipped=self.skipped,
             absent=self.absent,
         )  # fmt: skip
         for finding in self.findings:

@@ -18,6 +18,7 @@ import numpy as np
 
 from omnizarr import Array, config, registry
 from omnizarr.bulk.adaptation import Options, adapt_array, other_fill_note
+from omnizarr.bulk.boxes import corners
 from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch
 from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import RechunkArguments, RechunkOptions, takes
@@ -28,13 +29,6 @@ from omnizarr.bulk.output import (
     LongerArrays,
     Output,
     settle_stages,
-)
-from omnizarr.bulk.rechunk.layout import (
-    intermediate_model,
-    layout_text,
-    passes_text,
-    read_layout,
-    write_layout,
 )
 from omnizarr.bulk.rechunk.plan import Passes, plan_passes, usable_memory
 from omnizarr.bulk.rechunk.rules import (
@@ -51,8 +45,12 @@ from omnizarr.bulk.rechunk.tasks import (
     CopyChunks,
     Limit,
     RechunkReport,
-    box_bytes,
+    intermediate_model,
+    layout_text,
+    passes_text,
+    read_layout,
     stored_batches,
+    write_layout,
 )
 from omnizarr.bulk.source_keys import source_state
 from omnizarr.errors import (
@@ -72,6 +70,7 @@ from omnizarr.extension import (
     Node,
     Store,
     ValueCopy,
+    boxes,
     can_list,
     consolidated,
     counted,
@@ -146,11 +145,10 @@ class Change:
         item = max(1, target.dtype.itemsize)
         limit = Limit(self.digest, self.passes.tasks, self.passes.threads)
         for box in self.passes.passes[number].boxes:
-            corners = [(s.start, s.stop) for s in box]
             yield Task(
-                task_id(self.digest, last or self.passes.intermediate, begun, corners),
+                task_id(self.digest, last or self.passes.intermediate, begun, corners(box)),
                 CopyBox(source, target, box, limit, casting, append),
-                box_bytes(box, item),
+                boxes.box_size(box) * item,
                 paths.show(self.path),
             )
 
@@ -528,36 +526,35 @@ class _Planner:
         if job.append_dim is not None:
             return LongerArrays(self.goal, self.grown, operation=self._operation(), digest=digest)
         nodes = {paths.join(self.goal.path, path): node for path, node in self.nodes.items()}
-        if job.in_place or (job.merge and existing_node(self.goal.store, self.goal.path)):
-            arrays = {p: node for p, node in nodes.items() if isinstance(node, ArrayModel)}
-            chosen = arrays if job.in_place else nodes
-            relative = {paths.join(self.goal.path, path): path for path in self.nodes}
-            digests = {path: self._node_digest(relative[path]) for path in arrays}
-            overwrite = job.overwrite or job.in_place
-            output: EachArray | HierarchyOutput
-            if self.goal.path not in arrays:
-                output = EachArray(
-                    self.goal, chosen, digests,
-                    operation=self._operation(), digest=digest, overwrite=overwrite,
-                )  # fmt: skip
-                outputs: Iterable[HierarchyOutput] = output.outputs.values()
-            else:
-                one = digests[self.goal.path] if job.in_place else digest
-                output = HierarchyOutput(
-                    self.goal, arrays, operation=self._operation(), digest=one, overwrite=overwrite
-                )
-                outputs = [output]
-            for each in outputs if job.in_place else ():
-                each.is_unchanged = partial(self._is_unchanged, relative[each.location.path])
-            return output
-        return HierarchyOutput(
-            self.goal,
-            nodes,
-            operation=self._operation(),
-            digest=digest,
-            overwrite=job.overwrite,
-            consolidate=_is_consolidated(self.start),
-        )
+        arrays = {p: node for p, node in nodes.items() if isinstance(node, ArrayModel)}
+        relative = {paths.join(self.goal.path, path): path for path in self.nodes}
+        inside = job.in_place or (job.merge and existing_node(self.goal.store, self.goal.path))
+        overwrite = job.overwrite or job.in_place
+        outputs: Iterable[HierarchyOutput]
+        output: Output
+        if inside and self.goal.path not in arrays:
+            output = several = EachArray(
+                self.goal,
+                arrays if job.in_place else nodes,
+                {path: self._node_digest(relative[path]) for path in arrays},
+                operation=self._operation(),
+                digest=digest,
+                overwrite=overwrite,
+            )
+            outputs = several.outputs.values()
+        else:
+            output = one = HierarchyOutput(
+                self.goal,
+                nodes,
+                operation=self._operation(),
+                digest=self._node_digest("") if job.in_place else digest,
+                overwrite=overwrite,
+                consolidate=not inside and _is_consolidated(self.start),
+            )
+            outputs = [one]
+        for each in outputs if job.in_place else ():
+            each.is_unchanged = partial(self._is_unchanged, relative[each.location.path])
+        return output
 
 
 def _same_chunks(one: ArrayModel, other: ArrayModel) -> bool:

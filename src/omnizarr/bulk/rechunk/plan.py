@@ -44,11 +44,6 @@ class Chunking:
         return tuple(axis.length for axis in self.axes)
 
     @property
-    def nbytes(self) -> int:
-        """The bytes of all elements."""
-        return math.prod(self.shape) * self.itemsize
-
-    @property
     def decoded(self) -> tuple[GridAxis, ...]:
         """The axes cut into what is decoded at once."""
         if self.unit is None:
@@ -141,16 +136,10 @@ def smallest_memory(
 ) -> int:
     """Return the smallest bound of memory for which there is a plan."""
     begin = tuple(begin) or (0,) * len(target.axes)
-    low, high = 0, 1
-    while not _candidates(source, target, high, (1, 1), begin, passes):
-        low, high = high, high * 2
-    while high - low > max(1, high // 256):
-        middle = (low + high) // 2
-        if _candidates(source, target, middle, (1, 1), begin, passes):
-            high = middle
-        else:
-            low = middle
-    return high + min(high, RESERVE)
+    found = 1
+    while not _candidates(source, target, found, (1, 1), begin, passes):
+        found += max(1, found // 64)
+    return found + min(found, RESERVE)
 
 
 def _candidates(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr.bulk.fill import check_sign
+from omnizarr.bulk.transfer import check_sign
 from omnizarr.errors import InvalidArgument, OmnizarrError, WrongType, known_names
 from omnizarr.extension import (
     ArrayModel,
@@ -103,46 +103,19 @@ def choose_rules(
     chosen: dict[str, Rule] = {}
     kept: dict[str, str] = {}
     for path, rule in found.items():
-        chosen[path], unfit = _for_rank(rule, path, nodes, found)
+        rank, unfit = len(arrays[path].shape), list[str]()
+        for option in ("chunks", "shards"):
+            given = getattr(rule, option)
+            if not isinstance(given, (list, tuple)) or len(given) == rank:
+                continue
+            same = (p for p, r in found.items() if getattr(r, option) is given)
+            if any(len(arrays[other].shape) == len(given) for other in same):
+                unfit.append(f"{option} {tuple(given)}")
+                rule = replace(rule, **{option: KEEP})
+        chosen[path] = rule
         if unfit:
             kept[path] = f"{' and '.join(unfit)} are for another number of axes"
     return chosen, kept
-
-
-def _for_rank(
-    rule: Rule, path: str, nodes: Mapping[str, Node], rules: Mapping[str, Rule]
-) -> tuple[Rule, list[str]]:
-    """Return a rule without shapes of another number of axes that fit another array, and those.
-
-    Labels of an OME-Zarr image get the part of a shape that is for their axes.
-    """
-    unfit: list[str] = []
-    names = dimension_names(nodes, path)
-    for option in ("chunks", "shards"):
-        given = getattr(rule, option)
-        if not isinstance(given, (list, tuple)) or len(given) == len(names):
-            continue
-        others = (
-            dimension_names(nodes, p) for p, r in rules.items() if getattr(r, option) is given
-        )
-        fitting = {other for other in others if len(other) == len(given)}
-        if not fitting:
-            continue
-        lengths = dict(zip(next(iter(fitting)), given, strict=True))
-        shape: Any = KEEP
-        if len(fitting) == 1 and _is_labels(nodes, path) and lengths.keys() >= {*names}:
-            shape = tuple(lengths[name] for name in names)
-        else:
-            unfit.append(f"{option} {tuple(given)}")
-        rule = replace(rule, **{option: shape})
-    return rule, unfit
-
-
-def _is_labels(nodes: Mapping[str, Node], path: str) -> bool:
-    """Return True if an array is a level of labels of an OME-Zarr image."""
-    parent = nodes.get(path.rpartition("/")[0])
-    axes = [*_image_axes(parent)] if isinstance(parent, GroupModel) else []
-    return "labels" in path.split("/") and bool(axes) and None not in axes
 
 
 def _check_dimensions(nodes: Mapping[str, Node], rules: Mapping[str, Rule]) -> None:
@@ -153,13 +126,9 @@ def _check_dimensions(nodes: Mapping[str, Node], rules: Mapping[str, Rule]) -> N
         for option in ("chunks", "shards"):
             given = getattr(rule, option)
             for name in given if isinstance(given, Mapping) else ():
-                if isinstance(name, str) and name not in every and not _is_shard_option(given):
+                if isinstance(name, str) and name not in every and "shape" not in given:
                     hint = known_names(name, sorted(every)) if every else "no array names its axes"
                     raise InvalidArgument(f"{option}: no array has a dimension {name!r}; {hint}")
-
-
-def _is_shard_option(given: Mapping[Any, Any]) -> bool:
-    return "shape" in given
 
 
 def dimension_names(nodes: Mapping[str, Node], path: str) -> tuple[str | None, ...]:
@@ -287,7 +256,7 @@ def _new_shards(
         raise InvalidArgument(f"{paths.show(source.path)}: shards need chunks of one shape")
     if given is KEEP:
         return _multiples(old or (), chunks), location
-    if isinstance(given, Mapping) and _is_shard_option(given):
+    if isinstance(given, Mapping) and "shape" in given:
         given, location = shard_options(given)
     if isinstance(given, Mapping):
         return _multiples(_by_name(given, names, [*(old or chunks)], source), chunks), location

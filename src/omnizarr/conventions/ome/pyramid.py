@@ -14,14 +14,6 @@ from itertools import count, islice
 from typing import Any, cast
 
 from omnizarr import Array, Group, config
-from omnizarr.bulk.fill import (
-    ArraySource,
-    Filled,
-    cut,
-    fill_tasks,
-    items_for,
-    target_array,
-)
 from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import RunOptions, WriteOptions, option, takes, told
@@ -35,6 +27,14 @@ from omnizarr.bulk.pyramid import (
     level_tasks,
 )
 from omnizarr.bulk.source_keys import source_state
+from omnizarr.bulk.transfer import (
+    ArraySource,
+    Filled,
+    cut,
+    fill_tasks,
+    items_for,
+    target_array,
+)
 from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.variable import described_values, plain_attributes
 from omnizarr.conventions.ome.image import Image

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from omnizarr import registry
 from omnizarr.bulk.boxes import Box
-from omnizarr.bulk.fill import Source
+from omnizarr.bulk.transfer import Source
 from omnizarr.errors import CannotExpress, InvalidArgument, NodeNotFound, known_names
 from omnizarr.extension import DEFAULT_FILL, Patterns
 

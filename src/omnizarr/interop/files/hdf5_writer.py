@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from omnizarr import Array
 from omnizarr.bulk.boxes import chunk_axes, corners, item_bytes
-from omnizarr.bulk.fill import COPIES, Filled, cast, items_for
 from omnizarr.bulk.journal import Task, task_id
+from omnizarr.bulk.transfer import COPIES, Filled, cast, items_for
 from omnizarr.conventions.cf.packing import FILL, NAMES, Packing, as_number, decode_fill
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, StoreError
 from omnizarr.extension import (

@@ -16,7 +16,10 @@ import numpy as np
 
 from omnizarr import config
 from omnizarr.bulk.boxes import item_bytes
-from omnizarr.bulk.fill import (
+from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, memory_of, run
+from omnizarr.bulk.journal import Task
+from omnizarr.bulk.options import MemoryOptions, RunOptions, option, told
+from omnizarr.bulk.transfer import (
     Filled,
     check_cast,
     check_sign,
@@ -25,9 +28,6 @@ from omnizarr.bulk.fill import (
     items_for,
     target_array,
 )
-from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, memory_of, run
-from omnizarr.bulk.journal import Task
-from omnizarr.bulk.options import MemoryOptions, RunOptions, option, told
 from omnizarr.conventions.cf.packing import FILL, NAMES, find_word, mark_missing
 from omnizarr.conventions.ome.levels import NewImage, image_name, plan_image
 from omnizarr.conventions.ome.model import Metadata, to_json

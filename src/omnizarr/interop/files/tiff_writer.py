@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from omnizarr import Array, Group
 from omnizarr.bulk.boxes import chunk_axes
-from omnizarr.bulk.fill import COPIES, Filled, cast
 from omnizarr.bulk.journal import Task, task_id
+from omnizarr.bulk.transfer import COPIES, Filled, cast
 from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.map import open as open_map
 from omnizarr.conventions.ome.image import Image

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import omnizarr as oz
-from omnizarr.bulk.fill import cast
+from omnizarr.bulk.transfer import cast
 
 KINDS = st.sampled_from(["u1", "i1", "u2", "i2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "?"])
 
