@@ -24,6 +24,7 @@ from omnizarr.conventions.ome.versions import (
     Version,
     find_metadata,
     get_version,
+    stands_on,
 )
 from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
 from omnizarr.extension import (
@@ -146,7 +147,7 @@ class _Walk:
             self.error(location, f"{found.field}version", f"{message}; versions must not be mixed")
             return False
         self.version = version
-        if not version.stands_on(location.format.name):
+        if not stands_on(version, location.format.name):
             message = f"OME-Zarr {version.name} requires zarr {version.zarr_format}, but this is"
             field = found.field.rstrip(".")
             self.error(location, field, f"{message} {title(location.format.name, '')}")

@@ -31,7 +31,7 @@ from omnizarr.formats.draft_extensions import (
     write_transformers,
     write_type,
 )
-from omnizarr.formats.format import Documents, Format, Kind, ascii_advice, cannot, dumps
+from omnizarr.formats.format import Documents, Format, Kind, cannot, dumps
 from omnizarr.formats.numpy_types import (
     byte_orders,
     itemsize,
@@ -159,9 +159,6 @@ class V3Draft(Format):
         document = key.startswith("meta/") and key.endswith(endings)
         chunk = key.startswith("data/") and _CHUNK.fullmatch(paths.name(key)) is not None
         return key == ENTRY or document or chunk
-
-    def name_advice(self, path: str) -> str | None:
-        return ascii_advice(path, self.name)
 
     def name_warning(self, path: str) -> str | None:
         name = paths.name(path)

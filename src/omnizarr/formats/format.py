@@ -93,6 +93,7 @@ class Format(Protocol):
         An axis with shards of several lengths has a list of them.
         `index_location` is ``"start"`` or ``"end"``.
         """
+        raise cannot(self.name, "shards", "versions 3-draft and 3 have them; give zarr_format=3")
 
     def new_type(self, named: Named) -> Named:
         """Return the data type of a new array for which this one was requested."""
@@ -111,6 +112,9 @@ class Format(Protocol):
 
     def name_advice(self, path: str) -> str | None:
         """Return why a path, though allowed, should better be changed, or None."""
+        if path.isascii():
+            return None
+        return f"is not ASCII, as zarr {self.name} requires; some readers may not find it"
 
     def name_warning(self, path: str) -> str | None:
         """Return the rule that a path's last name breaks, though such nodes are read, or None."""
@@ -168,17 +172,18 @@ def node_title(format_name: object, kind: str) -> str:
     return f"{'an' if found == 'N5' else 'a'} {found} {kind}"
 
 
-def ascii_advice(path: str, format_name: str) -> str | None:
-    """Return the advice of formats whose paths should be ASCII, although readers accept any."""
-    if path.isascii():
-        return None
-    return f"is not ASCII, as zarr {format_name} requires; some readers may not find it"
-
-
 def cannot(format_name: str, what: str, why: str = "") -> CannotExpress:
     """Return the error for something that a format cannot express."""
     reason = f": {why}" if why else ""
     return CannotExpress(f"zarr {format_name} cannot express {what}{reason}")
+
+
+def check_plain(array: ArrayModel, format_name: str) -> None:
+    """Raise for another grid than a regular one, and for storage transformers."""
+    if array.chunk_grid.name != "regular":
+        raise cannot(format_name, f"a chunk grid {array.chunk_grid.name!r}")
+    if array.storage_transformers:
+        raise cannot(format_name, "storage transformers")
 
 
 # Dimension names in attributes
@@ -204,12 +209,6 @@ def check_attributes(attributes: Mapping[str, Any], rank: int) -> None:
     """Raise unless the attribute, if present, names every axis."""
     if ARRAY_DIMENSIONS in attributes and _names(attributes[ARRAY_DIMENSIONS], rank) is None:
         raise InvalidMetadata(f"{ARRAY_DIMENSIONS}: {_expected(attributes, rank)}")
-
-
-def without_invalid_names(attributes: Mapping[str, Any], rank: int) -> dict[str, Any]:
-    """Return the attributes without dimension names that no reader uses because they do not fit."""
-    fits = ARRAY_DIMENSIONS in attributes and _names(attributes[ARRAY_DIMENSIONS], rank) is not None
-    return {k: v for k, v in attributes.items() if k != ARRAY_DIMENSIONS or fits}
 
 
 def from_nczarr(places: Mapping[str, Any], rank: int) -> tuple[str, ...] | None:

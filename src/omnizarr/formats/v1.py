@@ -13,7 +13,6 @@ from omnizarr.formats.format import (
     Documents,
     Format,
     Kind,
-    ascii_advice,
     cannot,
     check_version,
     dumps,
@@ -138,10 +137,7 @@ class V1(Format):
 
     def _adapt(self, array: ArrayModel) -> ArrayModel:
         """Adapt an array as `adapt` does, but keep a compressor that version 1 does not define."""
-        if array.chunk_grid.name != "regular":
-            raise cannot(self.name, f"a chunk grid {array.chunk_grid.name!r}")
-        if array.storage_transformers:
-            raise cannot(self.name, "storage transformers")
+        format.check_plain(array, self.name)
         type_string = pairs_only(to_type_string(array.data_type, self.name), self.name)
         if type_string == "|O":
             raise cannot(self.name, f"the data type {array.data_type.name!r}")
@@ -164,11 +160,6 @@ class V1(Format):
         options = {"cname": "lz4", "clevel": 5, "shuffle": 1}
         return (Named("bytes"), Named("numcodecs.blosc", options))
 
-    def sharded(
-        self, array: ArrayModel, shards: tuple[Any, ...], index_location: str = "end"
-    ) -> ArrayModel:
-        raise cannot(self.name, "shards", "versions 3-draft and 3 have them; give zarr_format=3")
-
     def key_encoding(self, separator: str | None) -> Named:
         if separator not in (None, "."):
             raise cannot(self.name, f"the separator {separator!r}")
@@ -177,9 +168,6 @@ class V1(Format):
     def check_name(self, path: str) -> None:
         if path:
             raise InvalidName(f"zarr 1 has no paths: one store is one array, got {path!r}")
-
-    def name_advice(self, path: str) -> str | None:
-        return ascii_advice(path, self.name)
 
     def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
         return {}

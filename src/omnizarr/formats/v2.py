@@ -10,7 +10,6 @@ from omnizarr.formats import codec_names, format
 from omnizarr.formats.format import (
     Documents,
     Format,
-    ascii_advice,
     cannot,
     check_version,
     dumps,
@@ -180,10 +179,7 @@ class V2(Format):
         return {**doc, "dimension_separator": separator}
 
     def adapt(self, array: ArrayModel) -> ArrayModel:
-        if array.chunk_grid.name != "regular":
-            raise cannot(self.name, f"a chunk grid {array.chunk_grid.name!r}")
-        if array.storage_transformers:
-            raise cannot(self.name, "storage transformers")
+        format.check_plain(array, self.name)
         to_type_string(array.data_type, self.name)
         order, steps, data_type = codec_names.to_ids(array, self.name)
         encoding = array.chunk_key_encoding
@@ -202,16 +198,8 @@ class V2(Format):
         first = Named("bytes") if variable is None else Named(PREFIX + variable)
         return (first, Named("numcodecs.blosc", options))
 
-    def sharded(
-        self, array: ArrayModel, shards: tuple[Any, ...], index_location: str = "end"
-    ) -> ArrayModel:
-        raise cannot(self.name, "shards", "versions 3-draft and 3 have them; give zarr_format=3")
-
     def key_encoding(self, separator: str | None) -> Named:
         return Named("v2", {"separator": separator or self.separator})
-
-    def name_advice(self, path: str) -> str | None:
-        return ascii_advice(path, self.name)
 
     def is_metadata(self, key: str) -> bool:
         return paths.name(key) in (*NAMES, ".zmetadata")

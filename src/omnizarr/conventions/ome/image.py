@@ -20,6 +20,7 @@ from omnizarr.conventions.ome.model import (
     Transform,
     WellLayout,
     axis_factor,
+    chained,
     select,
 )
 from omnizarr.conventions.ome.rules import Loaded, load
@@ -159,7 +160,7 @@ class Image(OmeGroup):
             sizes = zip(self.shape, self.levels[level].shape, strict=True)
             own = Transform(tuple(n / m if m else 1.0 for n, m in sizes))
         shared = self.multiscale.transform
-        return own if shared is None else shared.after(own)
+        return own if shared is None else chained(own, shared)
 
     @property
     def scale(self) -> tuple[float, ...]:

@@ -16,6 +16,7 @@ from omnizarr.conventions.ome.versions import (
     RawMetadata,
     Version,
     find_metadata,
+    stands_on,
     to_attributes,
     version_on,
 )
@@ -48,7 +49,7 @@ def for_format(
         if path in failures:
             continue
         wanted = version.separator
-        if target is not None and not version.stands_on(goal.name):
+        if target is not None and not stands_on(version, goal.name):
             wanted = target.separator
             separator = separator or wanted
         if wanted is not None and separator not in (None, wanted):
@@ -91,7 +92,7 @@ def _translate_roots(
     failures: dict[str, OmnizarrError] = {}
     for path, inside in _subtrees(nodes, roots):
         location, version = start.at(path), roots[path]
-        if version.stands_on(goal.name):
+        if stands_on(version, goal.name):
             continue
         if target is None:
             failures[path] = CannotExpress(
@@ -154,7 +155,7 @@ def _roots(start: Location, nodes: Mapping[str, Node]) -> Iterator[tuple[str, Ve
         if any(p.level == "error" for p in check(found, "")):
             continue
         version = found.known_version
-        if version.stands_on(start.format.name) and _is_image(path, nodes, found, version):
+        if stands_on(version, start.format.name) and _is_image(path, nodes, found, version):
             last = path
             yield path, version
 

@@ -56,35 +56,24 @@ class Transform:
     Attributes:
         scale: The factor along each axis.
         translation: The position of the first pixel along each axis; None for zeros.
-
-    Examples:
-        >>> oz.ome.Transform((0.5, 0.1)).offset
-        (0.0, 0.0)
     """
 
     scale: tuple[float, ...]
     translation: tuple[float, ...] | None = None
 
-    def after(self, first: Transform) -> Transform:
-        """Return the transform that applies `first`, then this one.
-
-        Args:
-            first: The transform that is applied first.
-
-        Examples:
-            >>> oz.ome.Transform((2.0,), (1.0,)).after(oz.ome.Transform((3.0,))).scale
-            (6.0,)
-        """
-        scale = tuple(a * b for a, b in zip(first.scale, self.scale, strict=True))
-        if first.translation is None and self.translation is None:
-            return Transform(scale)
-        moved = tuple(t * s for t, s in zip(first.offset, self.scale, strict=True))
-        return Transform(scale, tuple(a + b for a, b in zip(moved, self.offset, strict=True)))
-
     @property
     def offset(self) -> tuple[float, ...]:
         """The translation; zeros if there is none."""
         return self.translation or (0.0,) * len(self.scale)
+
+
+def chained(first: Transform, then: Transform) -> Transform:
+    """Return the transform that applies two, one after the other."""
+    scale = tuple(a * b for a, b in zip(first.scale, then.scale, strict=True))
+    if first.translation is None and then.translation is None:
+        return Transform(scale)
+    moved = (t * s + o for t, s, o in zip(first.offset, then.scale, then.offset, strict=True))
+    return Transform(scale, tuple(moved))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +97,6 @@ class Multiscale:
         metadata: Anything about the method.
         transform: A transform for all levels, after their own.
         extra: Further members of the metadata.
-
-    Examples:
-        >>> image = oz.ome.write("cell.zarr", np.ones((8, 8)), axes="yx", name="cell")
-        >>> image.multiscale.name
-        'cell'
     """
 
     axes: tuple[Axis, ...]
@@ -171,10 +155,6 @@ class ImageLabel:
         properties: Properties by value.
         source: The path of the image, relative to the labels.
         extra: Further members of the metadata.
-
-    Examples:
-        >>> oz.ome.ImageLabel(colors={1: (255, 0, 0, 255)}).colors[1]
-        (255, 0, 0, 255)
     """
 
     colors: Mapping[int, tuple[int, int, int, int] | None] = field(default_factory=dict)

@@ -7,7 +7,7 @@ an image that has too few; the image keeps its old levels until the new ones are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from itertools import count, islice
@@ -96,40 +96,46 @@ class ImageOutput(HierarchyOutput):
 
 
 def level_phases(
-    images: Sequence[NewImage], output: HierarchyOutput, memory: int
-) -> list[Phase[Filled]]:
-    """Return one phase for each coarser level; a phase has that level of all images."""
-
-    def tasks(level: int) -> Iterator[Task[Filled]]:
-        for image in images:
-            if level <= len(image.steps):
-                models = [*image.models.items()][level - 1 : level + 1]
-                finer, coarser = (target_array(output, *each) for each in models)
-                step, packing = image.steps[level - 1], image_packing(finer)
-                yield from level_tasks(finer, coarser, step, image.method, memory, packing)
-
-    def planned(level: int) -> Iterator[tuple[Array, Factors, str, Packing]]:
-        for image in images:
-            if level <= len(image.steps):
-                array = planned_array(output.location, *[*image.models.items()][level])
-                yield array, image.steps[level - 1], image.method, image_packing(array)
-
-    count = max((len(image.steps) for image in images), default=0)
-    return [_level_phase(n, planned(n), partial(tasks, n), memory) for n in range(1, count + 1)]
-
-
-def _level_phase(
-    number: int,
-    planned: Iterator[tuple[Array, Factors, str, Packing]],
-    tasks: Callable[[], Iterator[Task[Filled]]],
+    several: Sequence[NewImage | MoreLevels],
+    output: HierarchyOutput | AddedLevels,
     memory: int,
-) -> Phase[Filled]:
-    """Return the phase of the tasks of a level, of arrays with their step, method and packing."""
-    count = size = 0
-    for array, step, method, packing in planned:
-        count += level_task_count(array, step, method, memory, packing)
-        size += array.nbytes
-    return Phase(f"level {number}", tasks, count, size, bytes_written=size)
+    existing: int = 1,
+) -> list[Phase[Filled]]:
+    """Return one phase for each new level, which has that level of all images.
+
+    `existing` levels are there before, or are written in other phases.
+    """
+
+    def described(each: NewImage | MoreLevels, number: int) -> tuple[str, ArrayModel]:
+        """Return the path and the model of the result of a step, counted from 1."""
+        return [*each.models.items()][number - 1 - len(each.steps)]
+
+    def stored(each: NewImage | MoreLevels, number: int) -> Array:
+        if number == 0 and isinstance(each, MoreLevels):
+            return each.image.levels[-1]
+        path, model = described(each, number)
+        whole = output.outputs[path] if isinstance(output, AddedLevels) else output
+        return target_array(whole, path, model)
+
+    def tasks(number: int) -> Iterator[Task[Filled]]:
+        for each in several:
+            if number <= len(each.steps):
+                finer, coarser = stored(each, number - 1), stored(each, number)
+                step, packing = each.steps[number - 1], image_packing(finer)
+                yield from level_tasks(finer, coarser, step, each.method, memory, packing)
+
+    phases = []
+    for number in range(1, max((len(each.steps) for each in several), default=0) + 1):
+        total = size = 0
+        for each in several:
+            if number <= len(each.steps):
+                array = planned_array(output.location, *described(each, number))
+                step, packing = each.steps[number - 1], image_packing(array)
+                total += level_task_count(array, step, each.method, memory, packing)
+                size += array.nbytes
+        name = f"level {existing - 1 + number}"
+        phases.append(Phase(name, partial(tasks, number), total, size, bytes_written=size))
+    return phases
 
 
 def image_packing(level: Array) -> Packing:
@@ -304,16 +310,7 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
         )  # fmt: skip
         output = AddedLevels(image, several, operation, digest, self.overwrite)
 
-        def planned(number: int) -> Iterator[tuple[Array, Factors, str, Packing]]:
-            for each in several:
-                if number < len(each.steps):
-                    array = planned_array(location_of(group), *[*each.models.items()][number])
-                    yield array, each.steps[number], each.method, each.packing
-
-        phases = [
-            _level_phase(have + n, planned(n), partial(output.tasks, n, memory), memory)
-            for n in range(max(len(each.steps) for each in several))
-        ]
+        phases = level_phases(several, output, memory, have)
         decisions = [
             f"{paths.show(path)}: {model.shape}, {each.method}"
             for each in several
@@ -339,7 +336,6 @@ class MoreLevels:
     method: str
     datasets: tuple[ImageLevel, ...]
     models: dict[str, ArrayModel]  # by path in the store
-    packing: Packing
 
     @classmethod
     def of(cls, image: Image, steps: list[Factors], method: str) -> MoreLevels:
@@ -361,7 +357,7 @@ class MoreLevels:
                 chunk_key_encoding=last.metadata.chunk_key_encoding
             )
         datasets = tuple(ImageLevel(n, t) for n, t in zip(names, transforms, strict=True))
-        return cls(image, steps, method, datasets, models, packing)
+        return cls(image, steps, method, datasets, models)
 
 
 class AddedLevels(SeveralNodes):
@@ -387,21 +383,6 @@ class AddedLevels(SeveralNodes):
             for path, model in each.models.items()
         )  # fmt: skip
         super().__init__(location, outputs, operation=operation, digest=digest)
-
-    def tasks(self, number: int, memory: int) -> Iterator[Task[Filled]]:
-        """Yield the tasks of one of the new levels of each image, after the job has begun."""
-        for each in self.several:
-            if number < len(each.steps):
-                made = [*each.models]
-                finer = each.image.levels[-1] if number == 0 else self._array(made[number - 1])
-                yield from level_tasks(
-                    finer, self._array(made[number]), each.steps[number], each.method, memory,
-                    each.packing,
-                )  # fmt: skip
-
-    def _array(self, path: str) -> Array:
-        output = self.outputs[path]
-        return target_array(output, path, cast(ArrayModel, output.nodes[path]))
 
     def change(self) -> None:
         """List the arrays in the metadata of the images, when all are visible."""

@@ -23,6 +23,7 @@ from omnizarr.conventions.ome.versions import (
     Version,
     find_metadata,
     get_version,
+    stands_on,
     upgrade,
 )
 from omnizarr.errors import InvalidMetadata, Problem, warn
@@ -465,7 +466,7 @@ def load(group: Group, parent: Loaded | None = None) -> Loaded | None:
             f"{where} is OME-Zarr {name}, but its parent {parent.group.name} is"
             f" {parent.version_name}; an image or plate must have a single version"
         )
-    if not version.stands_on(group.zarr_format):
+    if not stands_on(version, group.zarr_format):
         message = (
             f"{where}: OME-Zarr {version.name} requires zarr {version.zarr_format},"
             f" but this is {title(group.zarr_format, '')}"

@@ -25,18 +25,6 @@ class Version:
     zarr_format: int
     writes: bool
 
-    def stands_on(self, zarr_format: int | str) -> bool:
-        """Return True if this version of OME-Zarr is based on that version of Zarr.
-
-        Args:
-            zarr_format: The version of Zarr.
-
-        Examples:
-            >>> [version.name for version in oz.ome.VERSIONS if version.stands_on(3)]
-            ['0.5', '0.6']
-        """
-        return str(self.zarr_format) == str(zarr_format)
-
     @property
     def namespaced(self) -> bool:
         """True if metadata of this version are under the attribute `ome`."""
@@ -49,6 +37,11 @@ class Version:
 
     def __str__(self) -> str:
         return f"{self.name} ({'read and written' if self.writes else 'read'})"
+
+
+def stands_on(version: Version, zarr_format: int | str) -> bool:
+    """Return True if a version of OME-Zarr is based on that version of Zarr."""
+    return str(version.zarr_format) == str(zarr_format)
 
 
 VERSIONS = (
@@ -128,7 +121,7 @@ def writable_version(name: object) -> Version:
 
 def version_on(zarr_format: int | str) -> Version | None:
     """Return the version to write with a version of Zarr, or None."""
-    return next((v for v in VERSIONS if v.writes and v.stands_on(zarr_format)), None)
+    return next((v for v in VERSIONS if v.writes and stands_on(v, zarr_format)), None)
 
 
 def find_metadata(attributes: Mapping[str, Any]) -> RawMetadata | None:
@@ -325,4 +318,4 @@ def is_image(attributes: Mapping[str, Any], zarr_format: int | str) -> bool:
         return False
     if found.namespaced or "axes" in first:
         return True
-    return any(v.name == found.version and v.stands_on(zarr_format) for v in VERSIONS)
+    return any(v.name == found.version and stands_on(v, zarr_format) for v in VERSIONS)
