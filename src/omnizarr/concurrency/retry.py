@@ -85,14 +85,12 @@ class Retry:
         attempt: Callable[[], T],
         errors: type[Exception] | tuple[type[Exception], ...] = TransientError,
         is_transient: Callable[[Any], bool] = lambda error: True,
-        begun: float | None = None,
     ) -> T:
         """Return what `attempt` returns, called again while it raises one of `errors`.
 
-        The last error is raised; a `TransientError` with the number of attempts and their time,
-        which counts from `begun`, a monotonic time.
+        The last error is raised; a `TransientError` with the number of attempts and their time.
         """
-        start = time.monotonic() if begun is None else begun
+        start = time.monotonic()
         for number in itertools.count(1):
             try:
                 return attempt()

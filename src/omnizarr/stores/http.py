@@ -23,7 +23,7 @@ from datetime import timedelta
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
 from http.client import responses
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -152,11 +152,7 @@ class HTTPStore(Closeable):
         ]
 
     def get_many_versioned(self, requests: Requests) -> list[tuple[bytes | None, str | None]]:
-        def part(key: str, range: Range | None) -> tuple[bytes | None, str | None]:
-            data, validator = self._value(key, range, fast=True)
-            return data, validator.weak_or_strong
-
-        return fetch_many_versioned(part, requests, self.speed)
+        return fetch_many_versioned(partial(self._value, fast=True), requests, self.speed)
 
     def get_each(self, keys: Sequence[str], use: Callable[[int, Any], object]) -> None:
         get = partial(self._value, range=None, fast=True, copy=False)
@@ -166,11 +162,11 @@ class HTTPStore(Closeable):
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
         data, validator = self._value(key, range)
-        return data, validator.generation
+        return data, _generation(validator)
 
     def _value(
         self, key: str, range: Range | None, *, fast: bool = False, copy: bool = True
-    ) -> tuple[bytes | None, _Validator]:
+    ) -> tuple[bytes | None, str | None]:
         """Return a value or part of it; `fast`: obstore may ask first; `copy`: not its buffer."""
         requested = range if range is None or range.length != 0 else Range(range.start, 1)
         begun = time.monotonic()
@@ -178,7 +174,7 @@ class HTTPStore(Closeable):
         response = self._call(key, requested, client=client, copy=copy)
         self.speed.note(time.monotonic() - begun, 0 if response is None else len(response[0]))
         if response is None:
-            return None, _UNKNOWN
+            return None, None
         data, validator = response
         if range is not None and range.length is not None:
             data = data[: range.length]
@@ -186,7 +182,7 @@ class HTTPStore(Closeable):
 
     def generation(self, key: str) -> str | None:
         response = self._call(key, None, "HEAD")
-        return None if response is None else response[1].generation
+        return None if response is None else _generation(response[1])
 
     # Not offered
 
@@ -206,10 +202,10 @@ class HTTPStore(Closeable):
         *,
         client: obstore.Client | None = None,
         copy: bool = True,
-    ) -> tuple[bytes, _Validator] | None:
+    ) -> tuple[bytes, str | None] | None:
         """Return the response to a request, of which obstore's client makes the first attempt."""
 
-        def attempt() -> tuple[bytes, _Validator] | None:
+        def attempt() -> tuple[bytes, str | None] | None:
             nonlocal client
             first, client = client, None
             if first is not None:
@@ -261,7 +257,7 @@ class HTTPStore(Closeable):
 
     def _request_natively(
         self, client: Any, key: str, range: Range | None, copy: bool
-    ) -> tuple[bytes, _Validator] | Any | None:
+    ) -> tuple[bytes, str | None] | Any | None:
         """Return the response to obstore's request; ``...`` where the other client is to ask."""
         # With a range even a whole value comes with its place, which shows that it is whole.
         options = obstore.range_options(range) or _WHOLE
@@ -290,7 +286,7 @@ class HTTPStore(Closeable):
 
     def _request_when_possible(
         self, url: str, range: Range | None, method: str
-    ) -> tuple[bytes, _Validator] | None:
+    ) -> tuple[bytes, str | None] | None:
         """Return the response; if no descriptor is left, wait for other requests to finish.
 
         Connections are used again, so that a few descriptors are enough for any number of requests,
@@ -299,7 +295,7 @@ class HTTPStore(Closeable):
         self._pool()  # in a forked process nobody else's requests are under way
         end, failures = time.monotonic() + self.retry.timeout, itertools.count(1)
 
-        def ask() -> tuple[bytes, _Validator] | None:
+        def ask() -> tuple[bytes, str | None] | None:
             begun = time.monotonic()
             self._running.append(begun)
             try:
@@ -317,7 +313,7 @@ class HTTPStore(Closeable):
 
     def _request(
         self, url: str, range: Range | None, method: str
-    ) -> tuple[bytes, _Validator] | None:
+    ) -> tuple[bytes, str | None] | None:
         end = time.monotonic() + self.retry.timeout
         headers = dict(self.headers)
         if range is not None and (range.start or range.length is not None) and self.has_ranges:
@@ -354,7 +350,7 @@ class HTTPStore(Closeable):
 
     def _interpret(
         self, response: Any, body: bytes, range: Range | None, ranged: bool
-    ) -> tuple[bytes, _Validator] | None:
+    ) -> tuple[bytes, str | None] | None:
         """Return the value in a response, or None for a missing key; raise for anything else."""
         status = response.status
         said = f"the server responds {status} {response.reason or ''}".strip()
@@ -528,57 +524,45 @@ def _empty_after_end(response: Any, range: Range) -> bytes:
     return b""
 
 
-class _Validator(NamedTuple):
-    """The header of a response by which one value differs from another."""
+def _validator(response: Any) -> str | None:
+    """Return the header of a response by which one value differs from another.
 
-    text: str | None
-    strong: bool  # no other value will ever have it
-
-    @property
-    def generation(self) -> str | None:
-        return self.text if self.strong else None
-
-    @property
-    def weak_or_strong(self) -> str | None:
-        """The text, which begins with ``W/`` if it is not strong."""
-        if self.text is None or self.strong or self.text.startswith("W/"):
-            return self.text
-        return f"W/{self.text}"
-
-
-_UNKNOWN = _Validator(None, False)
-
-
-def _validator(response: Any) -> _Validator:
-    """Return the validator of a response.
-
-    Dates have a resolution of seconds, and so have the ETags that many servers derive from them: a
-    value may be replaced by another with the same date within that second. So no validator is
-    strong until a little later, nor a weak ETag without a date (RFC 9110, 8.8.2).
+    It begins with ``W/`` if it is weak: another value may have it. Dates have a resolution of
+    seconds, and so have the ETags that many servers derive from them: a value may be replaced by
+    another with the same date within that second. So no validator is strong until a little later,
+    nor a weak ETag without a date (RFC 9110, 8.8.2).
     """
-    tag = response.headers.get("ETag")
-    modified = response.headers.get("Last-Modified")
-    text = str(tag) if tag else None if modified is None else f"modified {modified}"
+    tag, modified = response.headers.get("ETag"), response.headers.get("Last-Modified")
     if modified is None:
-        return _Validator(text, text is not None and not text.startswith("W/"))
+        return str(tag) if tag else None
     try:
         date = parsedate_to_datetime(response.headers.get("Date", ""))
-        age = (date - parsedate_to_datetime(modified)).total_seconds()
+        strong = (date - parsedate_to_datetime(modified)).total_seconds() >= _STABLE
     except (TypeError, ValueError):
-        return _Validator(text, False)
-    return _Validator(text, age >= _STABLE)
+        strong = False
+    return _marked(str(tag) if tag else f"modified {modified}", strong)
 
 
-def _validator_of(meta: obstore.Meta) -> _Validator:
+def _validator_of(meta: obstore.Meta) -> str | None:
     """Return the validator of obstore's response.
 
     The date of the response is unknown, so the clock here has to do, which may be wrong.
     """
-    tag, modified = meta.get("e_tag") or "", meta["last_modified"].timestamp()
+    tag, modified = meta.get("e_tag"), meta["last_modified"].timestamp()
     if not modified:  # which stands for no date
-        return _Validator(tag or None, bool(tag) and not tag.startswith("W/"))
+        return tag or None
     text = tag or f"modified {format_datetime(meta['last_modified'], usegmt=True)}"
-    return _Validator(text, time.time() - modified >= _STABLE_HERE)
+    return _marked(text, time.time() - modified >= _STABLE_HERE)
+
+
+def _marked(validator: str, strong: bool) -> str:
+    plain = validator.removeprefix("W/")
+    return plain if strong else f"W/{plain}"
+
+
+def _generation(validator: str | None) -> str | None:
+    """Return a validator that no other value will ever have, else None."""
+    return None if validator is None or validator.startswith("W/") else validator
 
 
 def _retry_after(response: Any) -> float:

@@ -499,8 +499,7 @@ class ClosableTests(Suite):
 class VersionedTests(Suite):
     """`generation` and `get_versioned`."""
 
-    # Seconds until a store with a coarse clock trusts what it just wrote.
-    settles: float = 0
+    settles: float = 0  # seconds until a store with a coarse clock trusts what it just wrote
 
     def test_a_missing_key_has_no_generation(self, store: Any) -> None:
         assert store.generation("a/k") is None
