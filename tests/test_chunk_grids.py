@@ -50,6 +50,7 @@ def grids(draw: st.DrawFn) -> Grid:
     return chunk_grids.bind(rectilinear(*axes), shape)
 
 
+@pytest.mark.shows("D3-19", "D3-20", "D3-21")
 @given(grids())
 def test_every_element_is_in_exactly_one_chunk(grid: Grid) -> None:
     owners = np.zeros(grid.array_shape, int)

@@ -12,8 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr import data_types, registry
@@ -254,23 +252,6 @@ def test_items_are_stored_in_their_default_representation(
 
 
 # Grids
-
-
-@pytest.mark.shows("D3-19", "D3-20", "D3-21")
-@given(st.data())
-def test_every_element_is_in_exactly_one_chunk(data: st.DataObject) -> None:
-    shape = data.draw(st.lists(st.integers(0, 9), max_size=3))
-    chunks = [data.draw(st.integers(1, 11)) for _ in shape]
-    store = with_array(shape=shape, chunk_grid=regular(*chunks))
-    grid = oz.open(store, path="a")._bound.grid
-    assert grid.shape == tuple(-(-n // c) for n, c in zip(shape, chunks, strict=True))
-    times = np.zeros(shape, int)
-    for coords in np.ndindex(*grid.shape):
-        origin = tuple(k * c for k, c in zip(coords, chunks, strict=True))
-        assert grid.origin(coords) == origin
-        assert grid.chunk_shape(coords) == tuple(chunks)
-        times[tuple(slice(o, o + c) for o, c in zip(origin, chunks, strict=True))] += 1
-    assert (times == 1).all()
 
 
 @pytest.mark.shows("D3-23", "D3-111")

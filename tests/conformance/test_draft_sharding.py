@@ -173,25 +173,6 @@ def test_an_array_writes_shards_below_data_and_its_own_path(separator: str, key:
     assert sorted(store) == [key, "meta/a.array.json", "zarr.json"]
 
 
-@pytest.mark.shows("DX-18")
-def test_other_keys_pass_through_with_every_operation() -> None:
-    below: dict[str, bytes] = {}
-    chunks = view(below, [2, 2])
-    others = ["meta/a.array.json", "data/ab/c0/0", "data/a/notes", "data/a/c0/0/0", "data/a/c00/0"]
-    for key in others:
-        chunks.set(key, key.encode())
-    assert below == {key: key.encode() for key in others}
-    chunks.set("data/a/c0/0", b"chunk")
-    assert [chunks.get(key) for key in others] == [key.encode() for key in others]
-    assert chunks.get("data/ab/c0/0", Range(5, 2)) == b"ab"
-    assert sorted(chunks.list()) == sorted([*others, "data/a/c0/0"])
-    chunks.erase("data/ab/c0/0")
-    assert "data/ab/c0/0" not in below
-    stores.erase_prefix(chunks, "meta/")
-    assert "meta/a.array.json" not in below
-    assert chunks.get("data/a/c0/0") == b"chunk"
-
-
 # The binary format
 
 
@@ -288,19 +269,6 @@ def test_an_index_that_points_past_the_shard_is_an_error(
     assert store["data/a/c0/0"] == good[:8] + broken.tobytes()
     array[0:2, 0:2] = 5  # replacing the damaged chunk itself repairs the shard
     np.testing.assert_array_equal(array[0:2], [[5, 5, 0, 1, 7, 7, 7, 7], [5, 5, 2, 3, 7, 7, 7, 7]])
-
-
-@pytest.mark.shows("DX-24")
-@pytest.mark.parametrize("size", [0, 16, 63])
-def test_a_shard_shorter_than_its_index_is_an_error(size: int) -> None:
-    store = document()
-    store["data/a/c0/0"] = bytes(size)
-    array = omnizarr.open(store, "r+", path="a")
-    with pytest.raises(ChunkError, match=r"'data/a/c0/0'.*shorter than its index of 64"):
-        array[0, 0]
-    with pytest.raises(ChunkError, match="shorter than its index"):
-        array[0:2, 0:2] = 1
-    assert store["data/a/c0/0"] == bytes(size)
 
 
 @pytest.mark.shows("DX-35")
@@ -428,20 +396,6 @@ def test_listing_returns_the_keys_of_existing_chunks(separator: str) -> None:
     assert list(stores.list_prefix(chunks, "data/")) == [key]
     assert list(stores.list_prefix(chunks, "data/a/")) == [key]
     assert list(stores.list_prefix(chunks, "data/b/")) == []
-
-
-@pytest.mark.shows("DX-31")
-def test_list_dir_gives_keys_of_real_chunks_and_prefixes_that_may_be_empty() -> None:
-    chunks = view({}, [2, 2])
-    stores.set_many(chunks, [(f"data/a/c2/{j}", b"x") for j in (0, 3)])
-    keys, prefixes = stores.list_dir(chunks, "data/a/")
-    assert keys == []
-    assert prefixes == ["data/a/c2/", "data/a/c3/"]  # of the one row of shards
-    assert stores.list_dir(chunks, "data/a/c2/") == (["data/a/c2/0", "data/a/c2/3"], [])
-    assert stores.list_dir(chunks, "data/a/c3/") == ([], [])
-    assert stores.list_dir(chunks, "data/a/c0/") == ([], [])
-    assert stores.list_dir(chunks, "data/") == ([], ["data/a/"])
-    assert stores.list_dir(chunks, "") == ([], ["data/"])
 
 
 # Stacked, and without axes

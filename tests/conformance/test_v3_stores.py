@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr import registry, stores
+from omnizarr import stores
 from omnizarr.stores import Range, base
 from omnizarr.stores.local import store as local
 from tests.conformance.key_value import SmallestStore
@@ -88,26 +88,6 @@ def test_a_store_can_keep_metadata_in_its_own_form() -> None:
     assert again.attrs.asdict() == {"a": [1, None], "b": "é"}
 
 
-@pytest.mark.shows("V3-84")
-def test_a_uri_chooses_the_store_and_an_unknown_scheme_lists_the_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(registry, "_table", dict(registry._table))
-    oz.create_array(tmp_path / "my data", data=np.arange(3))
-    url = oz.storage.LocalStore(tmp_path / "my data").url
-    assert url == f"file://{tmp_path}/my%20data"
-    opened = oz.open(url)
-    assert opened[2] == 2
-    assert opened.store == oz.storage.LocalStore(tmp_path / "my data")
-    with pytest.raises(oz.StoreError, match=r"'gopher'.*file") as caught:
-        oz.open("gopher://example.org/x.zarr")
-    assert "gopher://example.org/x.zarr" in str(caught.value)
-    shelf = oz.storage.MemoryStore({})
-    oz.register("store", "shelf", lambda url, read_only: shelf)
-    oz.create_array("shelf://top", data=np.arange(4))
-    assert oz.open("shelf://top").store is shelf
-
-
 @pytest.mark.shows("V3-86")
 def test_the_uri_of_a_directory_is_that_of_rfc_8089(monkeypatch: pytest.MonkeyPatch) -> None:
     assert oz.storage.LocalStore("/my data").url == "file:///my%20data"
@@ -154,16 +134,6 @@ def test_a_name_with_a_question_mark_or_number_sign_is_not_truncated(
         stores.resolve(f"{scheme}://{tmp_path}/x{mark}1")
     oz.create_array(f"{scheme}://{tmp_path}/x{quote(mark)}1", data=np.arange(3), zarr_format=2)
     assert [p.name for p in tmp_path.iterdir() if mark in p.name]
-
-
-@pytest.mark.shows("V3-87")
-@pytest.mark.parametrize("text", ["data/x.zarr", "/abs/x.zarr", "C:\\x.zarr", "x", "a:b.zarr"])
-def test_text_without_a_scheme_is_a_directory(text: str) -> None:
-    found = stores.resolve(text)
-    assert isinstance(found, oz.storage.LocalStore)
-    assert str(found) == text
-    assert found.root == Path.cwd() / text
-    assert stores.resolve(Path(text)) == found
 
 
 # Operations

@@ -125,9 +125,11 @@ def test_a_decompression_bomb_is_refused_before_it_is_decompressed(name: str) ->
 def test_a_vlen_chunk_with_a_false_item_count_is_refused(dtype: type) -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=4, dtype=dtype, compressors=None)
-    for bad in (b"\xff\xff\xff\xff", b"\4\0\0\0" + b"\xff\xff\xff\x7f" + b"abc", b"\4\0", b""):
+    counts = [(bytes([n, 0, 0, 0]) + n * b"\1\0\0\0a", f"{n} items, exp") for n in (3, 5)]
+    long = b"\4\0\0\0" + b"\xff\xff\xff\x7f" + b"abc"
+    for bad, said in (*counts, (b"\xff" * 4, "items"), (long, ""), (b"\4\0", ""), (b"", "")):
         store["c/0"] = bad
-        with pytest.raises(oz.ChunkError, match=r"chunk \(0,\)"):
+        with pytest.raises(oz.ChunkError, match=rf"chunk \(0,\).*{said}"):
             oz.open(store, kind="array")[...]
 
 

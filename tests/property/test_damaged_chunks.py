@@ -82,6 +82,7 @@ def test_a_damaged_chunk_is_an_error_or_has_the_right_shape(
         assert array.shape == () or found.dtype == array.dtype
 
 
+@pytest.mark.shows("V3-81")
 @pytest.mark.parametrize("codecs", CHECKED, ids=lambda c: "+".join(x["name"] for x in c or ()))
 @given(data=st.data())
 def test_a_checksum_detects_all_damage(codecs: list[Any] | None, data: st.DataObject) -> None:

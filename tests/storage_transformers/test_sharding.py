@@ -88,6 +88,7 @@ def test_a_part_of_a_chunk_is_that_part_of_its_value(
         assert store.get(key, part) == (part.of(values[key]) if key in values else None)
 
 
+@pytest.mark.shows("DX-28")
 @given(CHANGES)
 def test_a_shard_without_chunks_is_erased(changes: list[tuple[str, bytes | None]]) -> None:
     below = MemoryStore()
@@ -97,6 +98,7 @@ def test_a_shard_without_chunks_is_erased(changes: list[tuple[str, bytes | None]
     assert list(list_prefix(below, "")) == []
 
 
+@pytest.mark.shows("DX-31")
 @given(CHANGES)
 def test_a_listing_of_one_level_names_the_prefixes_of_all_chunks(
     changes: list[tuple[str, bytes | None]],
@@ -110,6 +112,7 @@ def test_a_listing_of_one_level_names_the_prefixes_of_all_chunks(
         assert sorted(keys) == sorted(key for key in expected if key.startswith(prefix))
 
 
+@pytest.mark.shows("DX-24")
 def test_a_shard_that_was_cut_off_names_its_key() -> None:
     below = MemoryStore()
     store = shards(below)
@@ -120,6 +123,7 @@ def test_a_shard_that_was_cut_off_names_its_key() -> None:
         store.get(KEYS[0])
 
 
+@pytest.mark.shows("DX-18")
 def test_other_keys_pass_through_unchanged() -> None:
     below = MemoryStore()
     store = shards(below)

@@ -43,10 +43,8 @@ SINKS: dict[str, Sink] = {
     "create_array": lambda at, group, path, x: oz.create_array(
         at, path=path, data=x, overwrite=True
     ),
-    "array": lambda at, group, path, x: oz.create_array(at, data=x, path=path, overwrite=True),
     "open_array": lambda at, group, path, x: oz.open(at, "w", path=path, data=x),
     "save": lambda at, group, path, x: oz.save(at, x, path=path, overwrite=True),
-    "save_array": lambda at, group, path, x: oz.save(at, x, path=path, overwrite=True),
     "from_dask": lambda at, group, path, x: oz.from_dask(x, at, path=path, overwrite=True),
     "into itself": lambda at, group, path, x: _into(oz.open(at, "r+", path=path), x),
     "from_dask into itself": lambda at, group, path, x: _dask_into(oz.open(at, "r+", path=path), x),
