@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -17,6 +18,7 @@ from omnizarr import jobs as jobs_
 from omnizarr.bulk import job as jobs
 from omnizarr.bulk.job import Job, run
 from omnizarr.errors import StoreError
+from omnizarr.publish import publication
 from omnizarr.publish.stage import MARKER, Kind, Mark
 from omnizarr.stores import MemoryStore, Range, leases, list_prefix
 from omnizarr.stores.local.atomic_files import OURS
@@ -35,6 +37,8 @@ def test_a_job_killed_at_any_change_is_resumed(
     monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
     monkeypatch.setattr(leases, "LEASE", 0.02)  # the killed one is this process, which is alive
     monkeypatch.setattr(leases, "POLL", 0.002)
+    brief = replace(publication.REPLACEMENT, attempts=2)  # readers would wait for this process
+    monkeypatch.setattr(publication, "REPLACEMENT", brief)
     old = np.arange(5)
     for number in range(1, 200):
         store = oz.storage.SQLiteStore(tmp_path / f"{number}.sqlite")
