@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import omnizarr as oz
-from omnizarr.cli.main import main
+from tests.cli.conftest import run as run_command
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["ome", *arguments])
+    return run_command("ome", *arguments)
 
 
 @pytest.fixture

@@ -102,6 +102,9 @@ def test_pyramid_writes_and_adds_levels(in_tmp: Path) -> None:
     assert run("pyramid", "b.zarr", "--axes", "cyx").exit_code == 2
     assert run("pyramid", "a.zarr", "c.zarr", "--scale", "1,x").exit_code == 2
     assert run("pyramid", "a.zarr").exit_code == 2
+    oz.create_group("flat.zarr").create_array("x", shape=(4, 4))
+    image = run("pyramid", "flat.zarr", "image.zarr")
+    assert "has no OME-Zarr metadata; its attributes: none; its arrays: x" in image.output
 
 
 @pytest.mark.parametrize(
@@ -127,13 +130,3 @@ def test_a_dry_run_says_that_the_destination_exists(ocean: Path, words: str) -> 
     assert "there exists, and is replaced only with --overwrite" in found.stderr
     found = run(*words.split(), "--dry-run", "--overwrite")
     assert "there exists, and would be replaced" in found.stderr
-
-
-def test_a_group_that_is_no_image_lists_the_arrays_for_a_tiff_file(ocean: Path) -> None:
-    pytest.importorskip("tifffile")
-    result = run("export", "ocean.zarr", "a.tif")
-    assert result.exit_code == 3
-    assert "a .tif file can hold one array only; give one with --node: deep/t" in result.output
-    oz.create_group("flat.zarr").create_array("x", shape=(4, 4))
-    image = run("pyramid", "flat.zarr", "image.zarr")
-    assert "has no OME-Zarr metadata; its attributes: none; its arrays: x" in image.output

@@ -26,15 +26,6 @@ def test_info_shows_a_group_and_its_attributes(ocean: Path) -> None:
     assert '"title": "sea"' in result.output
 
 
-def test_info_shows_the_compression_ratio_of_stored_chunks(in_tmp: Path) -> None:
-    oz.create_array("raw.zarr", data=np.arange(100, dtype="i8"), compressors=None)
-    raw = oz.create_array("half.zarr", shape=100, chunks=50, dtype="i8", compressors=None)
-    raw[:50] = 1
-    assert "1 of 1 chunk, 800 bytes; compression ratio 1.0" in run("info", "raw.zarr").output
-    text = "1 of 2 chunks, 400 bytes; compression ratio 1.0"
-    assert text in run("info", "half.zarr").output
-
-
 def test_info_as_json_has_the_documented_members(ocean: Path) -> None:
     data = json.loads(run("info", "ocean.zarr/deep/t", "ocean.zarr", "--json").stdout)
     array, group = data["results"]

@@ -34,15 +34,6 @@ def test_a_missing_path_is_a_helpful_one_line_error(in_tmp: Path) -> None:
     assert "Is the path right?" in run("validate", "nothing.zarr").output
 
 
-def test_the_error_says_what_is_at_a_wrong_path(ocean: Path) -> None:
-    Path("folder").mkdir()
-    Path("folder/notes.txt").write_text("hello")
-    assert "it holds: notes.txt" in run("info", "folder").output
-    output = run("info", "ocean.zarr/zarr.json").output
-    assert "which is a file; give the directory that holds the data" in output
-    assert "nothing is there" not in output
-
-
 IMPORTED = """
 import sys
 from omnizarr.cli.main import main
@@ -256,8 +247,10 @@ def _interrupt(words: list[str], target: str, number: int) -> tuple[int, str, st
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs signals")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize("more", [("--workers", "1"), ("--processes", "--workers", "2")])
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("SIGINT", ("--workers", "1")), ("SIGTERM", ("--processes", "--workers", "2"))],
+)
 def test_an_interrupted_job_says_so_and_goes_on_with_resume(
     in_tmp: Path, name: str, more: tuple[str, ...]
 ) -> None:

@@ -273,12 +273,6 @@ def test_a_damaged_chunk_is_shown_where_it_is(page: Viewed) -> None:
     expect(page.readout.locator(".value")).to_have_text(str(160 + 184))
 
 
-def test_the_map_of_chunks_says_which_are_stored(page: Viewed) -> None:
-    page.open("#/plain/some")
-    page.page.get_by_text("Stored chunks").click()
-    expect(page.page.locator(".presence-section p")).to_have_text("6 of 100 chunks are stored")
-
-
 def test_a_line_profile_is_drawn_along_a_line(page: Viewed) -> None:
     page.open("#/plain/ramp?view=100,200,4")
     page.page.get_by_role("button", name="Line profile").click()

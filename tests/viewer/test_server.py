@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -112,17 +111,6 @@ def test_serve_ends_by_itself_after_some_seconds(group: Any) -> None:
     oz.serve(group, port=0, seconds=3, started=started)
     with connections[0] as connection:
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
-
-
-def test_many_clients_are_answered_at_once(group: Any) -> None:
-    with client_of(group) as client:
-
-        def ask(number: int) -> bool:
-            path = ("store/zarr.json", "api/node?path=sub/t", "v2/sub/t/.zarray")[number % 3]
-            return client.get(path).status_code == 200
-
-        with ThreadPoolExecutor(20) as pool:
-            assert all(pool.map(ask, range(120)))
 
 
 def test_connections_beyond_the_limit_do_not_stop_the_server(group: Any) -> None:
@@ -256,31 +244,3 @@ def test_the_work_of_a_client_that_goes_away_ends(
         count = len(parts)
         time.sleep(0.5)
         assert len(parts) == count < 2**17 // values.PART_CHUNKS
-
-
-def test_a_client_that_goes_away_leaves_no_open_file(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path / "a.zarr")
-    oz.create_group(store)
-    store.set("large", os.urandom(2**24))
-    opened: list[Any] = []
-    closed: list[Any] = []
-
-    class Counted(LocalStore):
-        def open_value(self, key: str) -> Any:
-            value = super().open_value(key)
-            if value is not None:
-                opened.append(value)
-                close = value.close
-                value.close = lambda: (closed.append(value), close())  # type: ignore[method-assign]
-            return value
-
-    with client_of(Counted(tmp_path / "a.zarr")) as client:
-        for _ in range(5):
-            with connect(client) as connection:
-                connection.sendall(b"GET /store/large HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                assert connection.recv(1000)
-        for _ in range(200):
-            assert client.get("store/zarr.json").status_code == 200
-            if len(closed) == len(opened):
-                break
-    assert len(closed) == len(opened) > 5

@@ -301,7 +301,7 @@ def preview(
     found = omnizarr.open(path, path=node or None, storage_options=storage_options)
     made = omnizarr.preview(found, at=at, pixels=pixels)
     made.save(output)
-    return answer({"output": output, **made.to_json()}, partial(say, output))
+    return answer({"output": output, "caption": made.caption}, partial(say, output))
 
 
 @command(

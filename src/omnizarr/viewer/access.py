@@ -325,9 +325,9 @@ class AnswerMemory(FairShare):
     async def take(self, client: str, amount: int) -> Portion:
         """Return a portion; raise if there never is so much."""
         if amount > self.most():
-            raise HTTPException(
-                413,
+            message = (
                 f"the answer needs {amount} bytes of memory, more than the {self.most()} that the"
-                " server has for answers; start it with more: --memory, or ServerLimits(memory=…)",
+                " server has for answers; start it with more: --memory, or ServerLimits(memory=…)"
             )
+            raise HTTPException(413, message)
         return await super().take(client, amount)

@@ -47,7 +47,7 @@ from omnizarr.viewer.access import (
 from omnizarr.viewer.describe import chunk_map, find_array, public_message
 from omnizarr.viewer.etags import decided_status, entity_tag
 from omnizarr.viewer.folder import Folder, Located
-from omnizarr.viewer.values import TEXT, EncodedValues, Parts, TooLarge, Wanted, read
+from omnizarr.viewer.values import TEXT, EncodedValues, Parts, TooLarge, Wanted, read_values
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -58,12 +58,7 @@ _POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline';"
     " base-uri 'none'; form-action 'none'; frame-ancestors "
 )
-_PAGE_TYPES = {
-    "js": "text/javascript",
-    "css": "text/css",
-    "html": "text/html",
-    "svg": "image/svg+xml",
-}
+_PAGE_TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html"}
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (  # the first that an error is one of
     (TooLarge, 413),
     (NodeNotFound, 404),
@@ -171,8 +166,8 @@ class Served:
 
     async def members(self, request: Request) -> Response:
         """Answer with the members of a group."""
-        offset = _count_in_query(request, "offset", 0, 2**53)
-        limit = max(1, _count_in_query(request, "limit", 500, MAX_MEMBERS))
+        offset = _count_in_query(request, "offset", 0)
+        limit = min(max(1, _count_in_query(request, "limit", 500)), MAX_MEMBERS)
         return await self._json(request, self.folder.members, offset, limit)
 
     async def node(self, request: Request) -> Response:
@@ -204,7 +199,7 @@ class Served:
 
         def parts() -> Parts[EncodedValues]:
             array = find_array(*self.folder.node(query.get("path", "")))
-            return (yield from read(array, wanted))
+            return (yield from read_values(array, wanted))
 
         work = self.decode_parts(client_of(request.scope), parts())
         found, portion = await while_connected(request, work)
@@ -235,7 +230,7 @@ class Served:
         }
         if decided_status(request, tag) == 304:
             return Response(status_code=304, headers=headers)
-        kind = _PAGE_TYPES.get(name.rpartition(".")[2], "application/octet-stream")
+        kind = _PAGE_TYPES.get(name.rpartition(".")[2], "image/svg+xml")
         return Response(body, headers=headers, media_type=kind)
 
     @cached_property
@@ -268,13 +263,11 @@ def status_of(error: OmnizarrError) -> int:
     return next(status for kind, status in _STATUSES if isinstance(error, kind))
 
 
-def _count_in_query(request: Request, name: str, default: int, most: int) -> int:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) < 18):
+def _count_in_query(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise HTTPException(400, f"{name}: expected a number of at least 0, got {text[:40]!r}")
-    return min(int(text), most)
+    return int(text)
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:

@@ -147,8 +147,8 @@ def members(store: Store, path: str, offset: int, limit: int) -> Json:
         children = {**location.children(open_), **closed}
     listed = [summary(location.child(name), children[name], store) for name in sorted(children)]
     complete = offset == 0 and end >= len(names)
-    more = {"next": end if end < len(names) else None, "members": listed}
-    return {**found, "total": len(listed) if complete else None, **more}
+    found |= {"total": len(listed) if complete else None, "members": listed}
+    return {**found, "next": end if end < len(names) else None}
 
 
 def _closed(location: Location, names: Iterable[str]) -> dict[str, Exception]:

@@ -74,17 +74,13 @@ def requested_key(request: Request, start: str) -> str:
 # Values
 
 
-def _nothing() -> None:
-    """Do nothing, for values that hold nothing."""
-
-
 @dataclass(slots=True)
 class HeldValue:
     """A value that is in memory as a whole."""
 
     data: bytes
     generation: str | None = None
-    close: Callable[[], None] = _nothing  # called when nobody needs it any more
+    close: Callable[[], None] = lambda: None  # called when nobody needs it any more
 
     @property
     def size(self) -> int:
@@ -142,7 +138,8 @@ def open_value(store: Store, key: str, memory: int = FREE) -> OpenValue | None:
         return None
     if size <= PIECE:
         return _hold(store, key)
-    return CheckedValue(store, key, size, _generation(store, key))
+    generation = store.generation(key) if isinstance(store, Versioned) else None
+    return CheckedValue(store, key, size, generation)
 
 
 def _has_sizes(store: Store) -> bool:
@@ -150,10 +147,6 @@ def _has_sizes(store: Store) -> bool:
     while isinstance(store, ViewStore):
         store = store.inner
     return isinstance(store, (OpensValues, HasSizes))
-
-
-def _generation(store: Store, key: str) -> str | None:
-    return store.generation(key) if isinstance(store, Versioned) else None
 
 
 def _hold(store: Store, key: str) -> HeldValue | None:
@@ -190,13 +183,13 @@ class ServedValues:
             if key and not key.endswith("/") and not is_ours(key):
                 value = await self._open(store, key, client, run)
             if value is None:
-                raise HTTPException(404, f"there is no key {key!r}")
+                break
             try:
                 return await _respond(request, value, key, run)
             except Replaced:
                 if attempt + 1 == ATTEMPTS:
                     raise
-        raise AssertionError("unreachable")
+        raise HTTPException(404, f"there is no key {key!r}")
 
     async def _open(self, store: Store, key: str, client: str, run: Run) -> OpenValue | None:
         """Return the open value of a key; the memory that making it needs is waited for."""

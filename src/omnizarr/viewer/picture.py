@@ -85,11 +85,10 @@ class Preview:
     @property
     def caption(self) -> str:
         """The node, the axes, the values of the darkest and brightest colours, what is left out."""
-        ranges = [
-            f"{layer.label or 'values'} {low:g} to {high:g} {self.unit}".rstrip()
-            for layer in self.layers
-            for low, high in [window(layer)]
-        ]
+        ranges = []
+        for layer in self.layers:
+            low, high = window(layer)
+            ranges.append(f"{layer.label or 'values'} {low:g} to {high:g} {self.unit}".rstrip())
         return "; ".join([self.title, *map(str, self.axes), *ranges, *self.notes])
 
     @property
@@ -106,17 +105,6 @@ class Preview:
                 f"cannot write {os.fspath(path)!r}: pictures are PNG files; end its name in .png"
             )
         replace_file(os.path.abspath(path), self._repr_png_(), sync=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what the picture shows, without its values."""
-        return {
-            "title": self.title,
-            "shape": list(self.layers[0].values.shape),
-            "axes": [{"name": axis.name, "unit": axis.unit} for axis in self.axes],
-            "channels": [layer.label for layer in self.layers if layer.label],
-            "unit": self.unit,
-            "notes": self.notes,
-        }
 
     def _repr_png_(self) -> bytes:
         return encode_png(self.pixels, self.caption)

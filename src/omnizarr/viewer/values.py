@@ -230,11 +230,6 @@ class Wanted:
     extremes: bool = False
 
 
-def read(array: Array, wanted: Wanted) -> Parts[EncodedValues]:
-    """Return what is wanted of an array, encoded for an answer."""
-    return (yield from (read_extremes if wanted.extremes else read_values)(array, wanted))
-
-
 def _decoder(array: Array, wanted: Wanted) -> tuple[Decoding | None, str]:
     """Return how values are decoded, and the type that they are sent as."""
     decoder = decoding(array, wanted.decode)
@@ -245,7 +240,9 @@ def _decoder(array: Array, wanted: Wanted) -> tuple[Decoding | None, str]:
 
 
 def read_values(array: Array, wanted: Wanted) -> Parts[EncodedValues]:
-    """Return the selected values of an array, encoded for an answer."""
+    """Return the selected values of an array, or their extremes, encoded for an answer."""
+    if wanted.extremes:
+        return (yield from read_extremes(array, wanted))
     selection = parse_selection(wanted.select, array.shape)
     decoder, kind = _decoder(array, wanted)
     ranges = positions(selection)
