@@ -43,11 +43,11 @@ class Counted(oz.storage.MemoryStore):
     def get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
-        data, generation = super().get_versioned(key, range)
+        data, generation = oz.storage.MemoryStore(self.values).get_versioned(key, range)
         return self._counted(key, data), generation
 
     def generation(self, key: str) -> str | None:
-        return oz.storage.MemoryStore.get_versioned(self, key)[1]
+        return oz.storage.MemoryStore(self.values).generation(key)
 
     def _counted(self, key: str, data: bytes | None) -> bytes | None:
         if not is_metadata(key):

@@ -237,8 +237,7 @@ def pipeline(array: ArrayModel) -> PipelineSpec:
 def memory_order(array: ArrayModel) -> str:
     """``"F"`` where chunks, inside shards if there are any, have reversed axes, else ``"C"``."""
     axes = list(range(len(array.shape)))
-    orders = list(_transpositions(array.codecs))
-    backwards = axes[::-1]
+    backwards, orders = axes[::-1], list(_transpositions(array.codecs))
     for order in orders:
         if order != "F" and {*map(repr, order)} != {*map(repr, backwards)}:
             return "C"  # not all axes: another codec reshapes the array, or it is not valid

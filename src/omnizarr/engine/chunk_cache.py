@@ -49,7 +49,6 @@ Values: TypeAlias = npt.NDArray[Any]
 Name: TypeAlias = tuple[Any, ...]  # of a store, codecs, key and generation; of a part of a shard
 KEY = 3  # members of a name before the generation
 ENTRY = 512  # bytes that an entry takes besides its values
-MAX_NUMBERS = 2**10
 PART = 16  # a read of less than one part in so many of a chunk is small
 MAX_SEEN = 2**14  # names of chunks that were read, but are not kept
 WORTH = 2**21  # bytes that the kernel decodes with LZ4 in the time that makes keeping them worth it
@@ -72,10 +71,8 @@ class ChunkCache:
         self.nbytes = 0
         self._kept: OrderedDict[Name, Values] = OrderedDict()
         self._loading: dict[Name, Loading] = {}
-        self._numbers: OrderedDict[Hashable, int] = OrderedDict()
         self._keys: Counter[Hashable] = Counter()  # arrays that are kept of each value
         self._seen: OrderedDict[Hashable, None] = OrderedDict()
-        self._next = itertools.count()
         self._lock = fork.lock()
 
     def get(
@@ -174,21 +171,6 @@ class ChunkCache:
                 self._seen.move_to_end(key)
             while len(self._seen) > MAX_SEEN:
                 self._seen.popitem(last=False)
-            return found
-
-    def number(self, key: Hashable) -> int:
-        """Return a number for equal keys, which is short and quick to compare.
-
-        A key that was not used for long is dropped, and gets another number then.
-        """
-        with self._lock:
-            found = self._numbers.get(key)
-            if found is None:
-                found = self._numbers[key] = next(self._next)
-                if len(self._numbers) > MAX_NUMBERS:
-                    self._numbers.popitem(last=False)
-            else:
-                self._numbers.move_to_end(key)
             return found
 
 
@@ -345,12 +327,12 @@ def read(
 ) -> None:
     """Fill `out`, of the plan's full shape, from chunks in the cache or in the store."""
     _ = array.fill  # bound before threads ask for it
-    store = cache.number(array.source)
+    store = array.source
 
     @functools.cache
     def name(shape: tuple[int, ...]) -> Name:
         # Another handle may read the same key as another type, or with other codecs.
-        return store, cache.number(array.pipeline_key(shape))
+        return store, array.pipeline_key(shape)
 
     def one(row: Row, known: Known = NOTHING) -> None:
         shape = array.grid.chunk_shape(row.coords)

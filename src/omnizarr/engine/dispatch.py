@@ -150,9 +150,9 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any], *, steady: boo
             store(array, plan, value)
             return
         with exclusive(array, changed):
-            if not ends:
-                array.confirm()
-            elif not array.compares_metadata and not watch.confirm_shape():
+            if watch is not None and not ends:
+                watch.confirm()
+            elif ends and not array.compares_metadata and not watch.confirm_shape():
                 rows = [replace(row, whole=_is_whole(array, row, ends)) for row in plan.rows()]
                 reference.write(array, iter(rows), len(rows), value)
                 return
@@ -229,9 +229,7 @@ def exclusive(array: BoundArray, keys: Iterable[str]) -> Iterator[None]:
     plain = chunks is array.store
     stored = [*keys] if plain else [*dict.fromkeys(stored_key(chunks, key) for key in keys)]
     take = lock if plain else lock_prefix
-    store = (
-        None if supports_compare_and_set(array.store) else array.store
-    )  # by comparing nothing is lost
+    store = None if supports_compare_and_set(array.store) else array.store  # which loses nothing
     with (
         key_locks.locked(key_locks.CHUNKS, stored, store),
         take(array.store, array.prefix, stored, "chunks"),

@@ -41,17 +41,16 @@ class FilledParts:
         self.missing = missing
         self.coords: set[Coords] = set()
 
-    def add_chunk(self, row: Row) -> None:
-        """Add a chunk, or shard, that the store does not have."""
-        self._add(row, [tuple(slice(0, s.stop) for s in row.region)], ("raise", "raise-key"))
+    def add(self, row: Row, boxes: list[Region] | None = None) -> None:
+        """Add the chunks in boxes of a shard that are missing and that the row selects.
 
-    def add(self, row: Row, boxes: list[Region]) -> None:
-        """Add the chunks in boxes of a shard that are missing and that the row selects."""
-        self._add(row, boxes, ("raise",))
-
-    def _add(self, row: Row, boxes: list[Region], refused: tuple[Missing, ...]) -> None:
+        None stands for all of a chunk, or shard, that the store does not have.
+        """
+        refused = self.missing == "raise" or (self.missing == "raise-key" and boxes is None)
+        if boxes is None:
+            boxes = [tuple(slice(0, s.stop) for s in row.region)]
         found = {coords for box in boxes for coords in self._coords_in(row, box)}
-        if found and self.missing in refused:
+        if found and refused:
             raise self._error(row, min(found))
         self.coords |= found
 

@@ -111,16 +111,15 @@ class _Feed(Generic[R, T]):
                 self._changed.notify_all()
 
     def _several(self, rows: list[R]) -> list[T]:
+        def one(row: R) -> T:
+            return read_consistently(
+                self._store, lambda fetch: run_requests(self._requests(row), fetch)
+            )
+
         try:
             reader = ConsistentReader(self._store, size=self._whole)
             found = run_requests(gather_requests(map(self._requests, rows)), reader)
             reader.verify()
             return found
         except (OmnizarrError, ValueReplaced):
-            # Again one by one, so that errors name the chunk.
-            return [self._one(row) for row in rows]
-
-    def _one(self, row: R) -> T:
-        return read_consistently(
-            self._store, lambda fetch: run_requests(self._requests(row), fetch)
-        )
+            return [one(row) for row in rows]  # so that errors name the chunk

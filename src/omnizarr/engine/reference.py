@@ -23,7 +23,6 @@ from omnizarr.engine.missing_chunks import Coords, FilledParts
 from omnizarr.engine.prefetch import fetch_ahead
 from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
-from omnizarr.storage_transformers import SetsGroups
 from omnizarr.stores import (
     Store,
     can_erase,
@@ -145,7 +144,7 @@ def fill_row(
     if decode is None:
         array.note_missing()
         if filled is not None:
-            filled.add_chunk(row)
+            filled.add(row)
         out[index] = array.fill
         return
     part = out[index] if row.pick is None else empty_box(array, row.region)
@@ -247,7 +246,8 @@ def empty_box(array: BoundArray, region: Region) -> npt.NDArray[Any]:
 
 def write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray[Any]) -> None:
     """Store the parts of `value` that belong into the chunks of some rows."""
-    store, several = array.chunk_store, None
+    store: Any = array.chunk_store
+    several = None
     if array.encoding.other_keys((0,) * len(array.grid.axes)):
         pass  # one by one
     elif _lends_buffers(array, store):
@@ -265,7 +265,7 @@ def write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray
     elif hasattr(store, "change_many"):
         groups: dict[str, list[Row]] = {}  # which one stored value holds, so it is replaced once
         for row in rows:
-            groups.setdefault(cast(SetsGroups, store).group(array.key(row.coords)), []).append(row)
+            groups.setdefault(store.group(array.key(row.coords)), []).append(row)
         several = list(groups.values())
     elif hasattr(store, "set_many"):
         several = _store_batches(array, rows, count)
@@ -437,7 +437,7 @@ def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> 
             changes[array.key(row.coords)] = _own(store, data, value)
     with chunk_context("write", array, rows[0].coords):
         if hasattr(store, "change_many"):
-            cast(SetsGroups, store).change_many(changes)
+            store.change_many(changes)
             return
         set_many(store, [(key, data) for key, data in changes.items() if data is not None])
         erase_values(store, [key for key, data in changes.items() if data is None])

@@ -2,7 +2,10 @@
 
 A transformer is registered under its URI as a class called with the store below, the array's
 chunk prefix, its own entry in the metadata, the chunk key encoding and the grid; it has the
-methods of a store. New arrays get transformers by the option ``storage_transformers``:
+methods of a store, and ``stored_key(key)`` for the key below it, in the store ``store``. One that
+stores several values in one may have ``group(key)``, the stored key that has the value of a key,
+and ``change_many(changes)``, which stores (or erases: None) several values. New arrays get
+transformers by the option ``storage_transformers``:
 
 >>> from omnizarr.storage_transformers import indexed_shards
 >>> omnizarr.create_array(..., zarr_format="3-draft", storage_transformers=[indexed_shards([2, 2])])
@@ -10,8 +13,7 @@ methods of a store. New arrays get transformers by the option ``storage_transfor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterable
 
 from omnizarr import registry
 from omnizarr.chunk_grids import Grid
@@ -19,41 +21,14 @@ from omnizarr.chunk_key_encodings import ChunkKeyEncoding
 from omnizarr.errors import InvalidMetadata, Problem, UnknownExtension
 from omnizarr.formats.draft_extensions import SHARDING
 from omnizarr.model import Named
-from omnizarr.stores import Range, Store
-from omnizarr.stores.base import Bytes
+from omnizarr.stores import Store
 
-__all__ = ["SetsGroups", "indexed_shards", "stored_key", "transform"]
-
-
-@runtime_checkable
-class SetsGroups(Protocol):
-    """A transformer that stores several values in one, and can replace that once."""
-
-    read_only: bool
-
-    def group(self, key: str) -> str:
-        """Return the stored key that has the value of a key."""
-
-    def change_many(self, changes: Mapping[str, Bytes | None]) -> None:
-        """Store (or erase: None) several values, each stored value once."""
-
-    def get(self, key: str, range: Range | None = None) -> bytes | None: ...
-    def set(self, key: str, value: Bytes) -> None: ...
-    def erase(self, key: str) -> None: ...
+__all__ = ["indexed_shards", "stored_key", "transform"]
 
 
 registry.register(
     "storage_transformer", SHARDING, "omnizarr.storage_transformers.sharding:IndexedShards"
 )
-
-
-@runtime_checkable
-class Transformer(Protocol):
-    """A store on top of another one that has values under other keys."""
-
-    store: Store
-
-    def stored_key(self, key: str) -> str: ...
 
 
 def indexed_shards(chunks_per_shard: Iterable[int]) -> Named:
@@ -89,7 +64,6 @@ def transform(
 
 def stored_key(store: Store, key: str) -> str:
     """Return the key below all transformers of the value that `store` has at `key`."""
-    while isinstance(store, Transformer):
-        key = store.stored_key(key)
-        store = store.store
+    while hasattr(store, "stored_key"):
+        key, store = store.stored_key(key), store.store  # type: ignore[attr-defined]
     return key
