@@ -20,7 +20,7 @@ from zarr.testing.store import StoreTests as TheirStoreTests
 
 import omnizarr as oz
 from omnizarr import stores
-from omnizarr.concurrency import event_loop
+from omnizarr.concurrency.pool import run_coroutine
 from omnizarr.errors import StoreError
 from omnizarr.interop.zarr.zarr_python import OmnizarrStore, ZarrPythonStore, from_zarr, to_zarr
 from omnizarr.stores import LocalStore, MemoryStore, Store
@@ -161,7 +161,7 @@ def contents(store: zarr.abc.store.Store) -> dict[str, bytes]:
             found[key] = b"" if value is None else value.to_bytes()
         return found
 
-    return event_loop.run(read())
+    return run_coroutine(read())
 
 
 async def names_in(store: zarr.abc.store.Store, prefix: str) -> list[str]:
@@ -179,7 +179,7 @@ def test_listing_and_erasing_agree_with_zarr_python(kind: str, tmp_path: Path) -
         assert all(ours.get(key) is not None for key in keys)
         assert all(ours.get(folder[:-1]) is None for folder in prefixes)
         names = [name.removeprefix(prefix).rstrip("/") for name in (*keys, *prefixes)]
-        assert sorted(names) == event_loop.run(names_in(theirs, prefix.rstrip("/")))
+        assert sorted(names) == run_coroutine(names_in(theirs, prefix.rstrip("/")))
     there = dict(zarr.open_group(theirs, mode="r+").members(max_depth=None))
     mine = dict(oz.open(theirs).members(max_depth=None))
     assert mine.keys() == there.keys()
@@ -190,11 +190,11 @@ def test_listing_and_erasing_agree_with_zarr_python(kind: str, tmp_path: Path) -
     copy = filled(kind, tmp_path / "copy")
     for prefix in ("a/x/c/", "a/", "none/", "g/deep/"):
         stores.erase_prefix(ours, prefix)
-        event_loop.run(copy.delete_dir(prefix.rstrip("/")))
+        run_coroutine(copy.delete_dir(prefix.rstrip("/")))
         assert contents(theirs) == contents(copy)
     ours.erase("ab/x/zarr.json")
     ours.erase("ab/x")  # a folder is no key
-    event_loop.run(copy.delete("ab/x/zarr.json"))
+    run_coroutine(copy.delete("ab/x/zarr.json"))
     assert contents(theirs) == contents(copy) != {}
     stores.erase_prefix(ours, "")
     assert contents(theirs) == {}

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from omnizarr import stores
-from omnizarr.concurrency import event_loop
+from omnizarr.concurrency.pool import run_coroutine
 from omnizarr.errors import MissingModule, StoreError
 from omnizarr.formats import by_name, is_metadata
 from omnizarr.interop.zarr.stores import OmnizarrStore
@@ -148,7 +148,7 @@ class ZarrPythonStore(Closeable):
 
     def _run(self, verb: str, what: object, work: Coroutine[Any, Any, T]) -> T:
         with translated_errors(verb, what, self, (Exception,)):
-            return event_loop.run(self._opened(work))
+            return run_coroutine(self._opened(work))
 
     async def _opened(self, work: Coroutine[Any, Any, T]) -> T:
         """Open the store if necessary, then await `work`; zip stores do not open themselves."""

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from omnizarr.concurrency import event_loop
+from omnizarr.concurrency.pool import run_coroutine
 
 
 def test_an_interrupt_is_raised_when_the_cancelled_coroutine_has_ended() -> None:
@@ -33,7 +33,7 @@ def test_an_interrupt_is_raised_when_the_cancelled_coroutine_has_ended() -> None
     threading.Thread(target=interrupt).start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            event_loop.run(work())
+            run_coroutine(work())
         assert ended.is_set()
     finally:
         signal.signal(signal.SIGINT, before)
