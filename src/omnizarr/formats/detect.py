@@ -11,7 +11,7 @@ from omnizarr._json import load_object
 from omnizarr.concurrency.cache import cached
 from omnizarr.errors import InvalidArgument, Problem, known_names
 from omnizarr.formats.draft import ENTRY, V3Draft
-from omnizarr.formats.format import Documents, Format
+from omnizarr.formats.format import LARGEST, Documents, Format
 from omnizarr.formats.n5 import N5
 from omnizarr.formats.v1 import V1
 from omnizarr.formats.v2 import V2
@@ -26,9 +26,11 @@ ROOT_KEYS = "zarr.json, .zarray, .zgroup or meta"  # of a node, in messages
 _V1, _V2, _V3, _N5 = V1(), V2("."), V3(), N5()
 
 
-@cached(64)
 def _is_draft(entry: bytes) -> bool:
     return isinstance(load_object(entry, ENTRY, allow_nan=True).get("zarr_format"), str)
+
+
+_is_draft_cached = cached(64)(_is_draft)
 
 
 def by_name(name: object, separator: str = ".") -> Format:
@@ -236,4 +238,4 @@ class Probe:
             return False
         if own and self.wanted != V3Draft.name and not _DRAFT_VERSION.search(entry):
             return False
-        return _is_draft(entry)
+        return (_is_draft_cached if len(entry) < LARGEST else _is_draft)(entry)
