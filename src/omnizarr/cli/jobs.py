@@ -263,35 +263,41 @@ def run_pairs(
     `work` runs the job of a pair, or returns its plan, given whether the destination may be
     replaced. `options` are those of the destination. With `asks`, the user is asked before what
     exists is replaced. Of several, none is replaced without ``--overwrite``, and the others go on
-    after an error; with ``--resume``, those that exist are skipped.
+    after an error. With ``--resume``, a complete destination is left as it is.
     """
+
+    def resume(pair: PathPair) -> Answer:
+        try:
+            return work(pair, overwrite)
+        except NodeExists:
+            # What is unfinished has another source or other options: an error.
+            if not where.resume or not is_complete(pair.target, options):
+                raise
+            text = f"{pair.target}: exists already, not written again"
+            data = {"source": pair.source, "destination": pair.target, "existed": True}
+            return Answer(data, partial(say, text))
+
     if not several:
         pair = pairs[0]
         if asks and pair.destination is not None:
             overwrite = may_replace(pair.destination, overwrite, where, options)
-        return work(pair, overwrite).give()
+        return resume(pair).give()
     [(target, most)] = Counter(pair.target for pair in pairs).most_common(1)
     if most > 1:
         raise click.UsageError(f"several SOURCEs would become {target}; write them one by one")
     places = {pair.source: pair for pair in pairs}
-    existing: list[str] = []
+    refused: list[str] = []
 
     def each(path: str) -> Answer:
         pair = places[path]
         if asks and where.dry_run and pair.destination is not None:
             may_replace(pair.destination, overwrite, where, options)
         try:
-            return work(pair, overwrite)
+            return resume(pair)
         except NodeExists:
-            # With --resume, what is unfinished has another source or other options: an error.
-            if where.resume and not is_complete(pair.target, options):
-                raise
-            existing.append(path)
             if not where.resume:
-                raise
-            text = f"{pair.target}: exists already, not written again"
-            data = {"source": pair.source, "destination": pair.target, "existed": True}
-            return Answer(data, partial(say, text))
+                refused.append(path)
+            raise
 
     def summary(every: list[Answer]) -> tuple[Any, str]:
         if where.dry_run:
@@ -305,12 +311,15 @@ def run_pairs(
         size = size_text(totals["bytes_written"] + totals["bytes_copied"])
         arrays = f"{counted(totals['arrays'], 'array')}, " if "arrays" in totals else ""
         text = f"{where.title}{ok} of {counted(len(pairs), 'hierarchy')} {verb}: {arrays}{size}"
+        existed = len(every) - len(written)
+        failed = len(pairs) - len(every) - len(refused)
         ends = (
-            (len(existing), "existed already" if where.resume else "not replaced"),
-            (len(pairs) - len(written) - len(existing), "failed: --resume tries only these again"),
+            (existed, "existed already"),
+            (len(refused), "not replaced"),
+            (failed, "failed: --resume tries only these again"),
         )
         text += "".join(f"; {amount} {what}" for amount, what in ends if amount)
-        return {"hierarchies": len(every), "ok": ok, "existed": len(existing), **totals}, text
+        return {"hierarchies": len(every), "ok": ok, "existed": existed, **totals}, text
 
     return run_each(
         [*places], each, summary=summary, folders=False, several=True, headed=where.dry_run
