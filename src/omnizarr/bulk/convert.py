@@ -7,7 +7,7 @@ anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -42,7 +42,6 @@ from omnizarr.bulk.transfer import (
 from omnizarr.errors import CannotExpress, InvalidArgument, OmnizarrError, StoreError
 from omnizarr.extension import (
     Begun,
-    Format,
     Location,
     Node,
     PrefixStore,
@@ -67,7 +66,6 @@ from omnizarr.extension import (
     title,
 )
 
-ChunkProgress = Callable[[int, int, str], object]
 SHOWN = 8  # arrays that a line of a plan names
 
 
@@ -134,7 +132,8 @@ class Convert(ConvertOptions, Job[ConvertReport]):
         stored = require_readable_nodes(start, node)
         separator = check_separator(self.dimension_separator)
         try:
-            nodes, separator = self.translate(start, stored, goal, separator)
+            translate = registry.lookup("integration", "ome")
+            nodes, separator = translate(start, stored, goal, self.in_place, separator)
         except OmnizarrError:
             if not (self.remove_old and has_root(origin, goal)):
                 raise
@@ -147,15 +146,6 @@ class Convert(ConvertOptions, Job[ConvertReport]):
         return _Planning(self, start, Location(store, "", goal), adapted).plan(
             stored, changed, tasks_at_once
         )
-
-    def translate(
-        self, start: Location, nodes: dict[str, Node], goal: Format, separator: str | None
-    ) -> tuple[dict[str, Node], str | None]:
-        """Return the nodes as conventions have them in a format, and the chunk key separator."""
-        translate = registry.lookup("integration", "ome")
-        found: tuple[dict[str, Node], str | None]
-        found = translate(start, nodes, goal, self.in_place, separator)
-        return found
 
     def _origin(self, options: Mapping[str, Any] | None) -> Store:
         """Return the store of the source; that of a node below the root has only its keys."""
@@ -394,11 +384,11 @@ def convert(given: ConvertArguments) -> ConvertReport:
         3
     """
     tell = given.progress
-    shown = None if tell is None else partial(show_chunks, tell)
+
+    def show(state: Progress) -> None:
+        """Pass the number of chunks on, of which tasks have many."""
+        if tell is not None and isinstance(state.outcome, ConvertReport) and state.label:
+            tell(state.outcome.chunks, state.outcome.chunks_total, state.label)
+
+    shown: Any = tell and show
     return launch(Convert, replace(given, progress=shown), measure=tell is not None)
-
-
-def show_chunks(show: ChunkProgress, state: Progress) -> None:
-    """Pass the number of chunks on, of which tasks have many."""
-    if isinstance(state.outcome, ConvertReport) and state.label:
-        show(state.outcome.chunks, state.outcome.chunks_total, state.label)

@@ -56,7 +56,6 @@ class InPlaceOutput(ChangeOutput):
         super().__init__(target, operation=_operation(start, target.format), digest=digest)
         self.start, self.target, self.nodes = start, target, nodes
         self.documents, self.remove_old = documents, remove_old
-        self.removed: list[str] = []
 
     @property
     def chunk_store(self) -> Store:
@@ -98,9 +97,14 @@ class InPlaceOutput(ChangeOutput):
         """
         store_metadata(self.target.store, self.documents)
         if self.remove_old:
-            self.removed = old_metadata(self.start, self.nodes, self.target.format)
-            self.removed.sort(key=_erasing_order)
-            for _, keys in itertools.groupby(self.removed, key=_erasing_order):
+            kept = self.target.format
+            new = [key for path in self.nodes for key in kept.keys(path)]
+            others = [*new, *kept.root_documents()]
+            removed = metadata_keys(self.start, self.nodes, others)
+            # After an interruption when all were erased, the source has the new format.
+            removed = [] if self.start.format.name == kept.name else removed
+            removed.sort(key=_erasing_order)
+            for _, keys in itertools.groupby(removed, key=_erasing_order):
                 erase_values(self.start.store, [*keys])
         mark_changed()
 
@@ -166,17 +170,6 @@ def metadata_keys(start: Location, nodes: Iterable[str], others: Iterable[str] =
             wanted[combined] = None
     found = get_existing(start.store, wanted.keys() - {*others})
     return sorted(found, key=lambda key: (key.count("/"), key))
-
-
-def old_metadata(start: Location, nodes: Iterable[str], kept: Format) -> list[str]:
-    """Return the keys of all existing metadata that another format, which is kept, does not have.
-
-    There are none if it is the same format, as after an interruption when all were erased.
-    """
-    if start.format.name == kept.name:
-        return []
-    new = [key for path in nodes for key in kept.keys(path)]
-    return metadata_keys(start, nodes, [*new, *kept.root_documents()])
 
 
 def differences(start: Location, target: Location, expected: Mapping[str, Node]) -> dict[str, str]:
