@@ -106,7 +106,10 @@ def test_what_another_run_has_written_is_neither_replaced_nor_called_written(lak
     assert [each["existed"] for each in again["results"]] == [True] * 3
     assert (again["summary"]["ok"], again["summary"]["existed"]) == (0, 3)
     single = run("convert", "lake/b.zarr", "out/b.zarr", "--resume")
-    assert (single.exit_code, single.output) == (0, "out/b.zarr: exists already, not written again\n")
+    assert (single.exit_code, single.output) == (
+        0,
+        "out/b.zarr: exists already, not written again\n",
+    )
     replaced = run("convert", "lake", "out", "--resume", "--overwrite")
     assert replaced.exit_code == 0, replaced.output
     assert "t" in oz.open("out/b.zarr")
