@@ -26,14 +26,12 @@ from omnizarr import Array, Group, View
 from omnizarr.bulk.boxes import chunk_axes, stored_axes
 from omnizarr.errors import InvalidArgument, WrongType
 from omnizarr.extension import (
-    AxisSelection,
     GridAxis,
     Integers,
     RegularAxis,
     ThreadPool,
     as_plain,
     byte_size,
-    everything,
     fork,
 )
 
@@ -265,13 +263,12 @@ def _blocks(source: Source, most: int) -> Blocks:
     """Return the blocks of the array with the largest rows, which the others follow."""
     if isinstance(source, np.ndarray):
         return equal_blocks(len(source), most)
-    selection = everything(source.shape) if isinstance(source, Array) else source._selection
-    array = source if isinstance(source, Array) else source.array
-    if not isinstance(selection, AxisSelection):
+    view = source.view[...] if isinstance(source, Array) else source
+    if view.axes is None:
         return equal_blocks(len(source), most)
-    axis = selection.order[0]
-    pick = cast(Pick, selection.picks[axis])  # an integer would not be an axis of the result
-    return find_blocks(pick, stored_axes(array)[axis], chunk_axes(array)[axis], most)
+    axis, pick = view.axes[0]
+    stored, chunks = stored_axes(view.array)[axis], chunk_axes(view.array)[axis]
+    return find_blocks(cast(Pick, pick), stored, chunks, most)
 
 
 def _row_bytes(source: Source) -> int:

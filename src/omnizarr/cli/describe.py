@@ -21,6 +21,7 @@ from omnizarr.extension import (
     Location,
     Named,
     Node,
+    bound_array,
     can_list,
     chunk_key_encodings,
     counted,
@@ -150,12 +151,13 @@ def _any_grid(location: Location, array: ArrayModel) -> dict[str, Any]:
     for codec in array.codecs:
         if not codec.name.startswith("numcodecs."):
             registry.lookup("codec", codec.name)
-    variable, lossy = opened.dtype.kind in "OT", opened._bound.lossy_codecs
+    bound = bound_array(opened)
+    variable, lossy = opened.dtype.kind in "OT", bound.lossy_codecs
     return {
         "chunks": [list(n) if isinstance(n, tuple) else n for n in opened.chunks],
         "shards": None if opened.shards is None else list(opened.shards),
         "chunk_grid": list(opened.cdata_shape),
-        "shard_grid": None if opened.shards is None else list(opened._bound.grid.shape),
+        "shard_grid": None if opened.shards is None else list(bound.grid.shape),
         "nbytes": None if variable else opened.nbytes,
         **({"lossy_codecs": lossy} if lossy else {}),
     }

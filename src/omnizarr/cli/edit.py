@@ -24,7 +24,14 @@ from omnizarr.cli.options import (
 )
 from omnizarr.cli.terminal import counted, say
 from omnizarr.errors import InvalidArgument, WrongNode, known_names
-from omnizarr.extension import ArrayModel, LocalStore, existing_node, readable_nodes
+from omnizarr.extension import (
+    ArrayModel,
+    LocalStore,
+    existing_node,
+    location_of,
+    model_of,
+    readable_nodes,
+)
 
 
 @path_command(
@@ -168,7 +175,7 @@ def create(
     if not node:
         overwrite = may_overwrite(path, overwrite, storage_options)
     made = make(path, path=node, overwrite=overwrite, storage_options=storage_options, **options)
-    facts = describe(made._location, made._model, listing=False)
+    facts = describe(location_of(made), model_of(made), listing=False)
     place = f"{path}/{node}".rstrip("/") if node else path
     shown = (f"  {name}: {value}" for name, value in summary(facts).items() if name != "path")
     lines = say_lines(f"created {facts['kind']} {place}", *shown)

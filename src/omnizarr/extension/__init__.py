@@ -88,7 +88,7 @@ from omnizarr.hierarchy.lookup import (
     resolve_store_path,
     walk_nodes,
 )
-from omnizarr.hierarchy.node import location_of
+from omnizarr.hierarchy.node import location_of, model_of
 from omnizarr.model import ArrayModel, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.node import CHECKSUMS, OBJECT_CODECS, PREFIX
 from omnizarr.model.paths import Patterns, is_ours
@@ -159,17 +159,13 @@ from omnizarr.stores.base import (
     ListsEntries,
     OpensValues,
     OpenValue,
-    absolute_path,
     redact_urls,
-    split_path,
     traits,
     value_digest,
 )
 from omnizarr.stores.identity import (
     HasIdentity,
     StorageIdentity,
-    directory,
-    inside,
     key_digest,
     portable_key,
     unique_key,

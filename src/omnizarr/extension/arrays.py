@@ -17,7 +17,7 @@ from omnizarr.data_types.cast import cast, is_complex_pair, is_masked_array
 from omnizarr.data_types.data_type import as_plain, old
 from omnizarr.engine import BoundArray, chunk_context, kernel
 from omnizarr.engine.kernel import empty
-from omnizarr.hierarchy.array import bound_array, unpublished
+from omnizarr.hierarchy.array import bound_array, change_shape, unpublished, use_location
 from omnizarr.hierarchy.build import (
     Build,
     begin_deferred,
@@ -65,7 +65,7 @@ from omnizarr.hierarchy.options import (
 )
 from omnizarr.hierarchy.selection import Shaped, as_source
 from omnizarr.hierarchy.validate import CheckedNode, check_consolidated, walk_checked
-from omnizarr.indexing import AxisSelection, axis_plan, boxes, everything
+from omnizarr.indexing import axis_plan, boxes
 from omnizarr.indexing.boxes import Boxes, Cuts
 from omnizarr.indexing.plan import Row
 from omnizarr.indexing.selection import plan

@@ -593,6 +593,17 @@ def unpublished(location: Location, model: ArrayModel) -> Array:
     return handle
 
 
+def use_location(array: Array, location: Location) -> None:
+    """Let a handle read and write its array through another location, such as a locked one."""
+    array._set_model(location, array._model)
+
+
+def change_shape(array: Array, shape: tuple[int, ...]) -> bool:
+    """Store another shape; return False if the array no longer has the one that is known."""
+    old = array._model
+    return array._store_shape(old, with_shape(old, shape), array._location)
+
+
 def _bind(location: Location, model: ArrayModel, read_at: float | None) -> BoundArray:
     """Return an array bound to code; raise if its model, read at a time, is invalid."""
     prefix = location.format.chunk_prefix(location.path)

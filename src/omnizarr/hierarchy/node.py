@@ -218,6 +218,11 @@ def location_of(node: NodeHandle[Any]) -> Location:
     return node._location
 
 
+def model_of(node: NodeHandle[M]) -> M:
+    """Return the metadata of a node as they were last read, independent of the format."""
+    return node._model
+
+
 class NodeMetadata:
     """A node's model, with its fields as attributes, and the metadata as they are stored.
 

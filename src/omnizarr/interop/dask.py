@@ -35,6 +35,7 @@ from omnizarr.extension import (
     HasIdentity,
     Location,
     StorageIdentity,
+    bound_array,
     build,
     can_list,
     document_options,
@@ -43,6 +44,7 @@ from omnizarr.extension import (
     key_digest,
     location_of,
     make_array,
+    model_of,
     new_location,
     overlap,
     paths,
@@ -82,12 +84,12 @@ def token(array: Array) -> tuple[Any, ...]:
     one request per chunk.
     """
     store: Any = array.store
-    bound = array._bound
+    bound = bound_array(array)
     identity: Any = key_digest(unique_key(store))
     if is_process_local(store):  # stores with the same values are equal
         identity = type(store), hash(store)
     format = location_of(array).format
-    metadata = format.write(array.path, array._model)
+    metadata = format.write(array.path, model_of(array))
     if not has_cheap_requests(store) or not can_list(store):
         return ("omnizarr.Array", identity, array.path, metadata)
     keys = [*format.keys(array.path), *sorted(k for _, k in stored_keys(bound))]
@@ -181,7 +183,7 @@ def _write_new(x: Any, location: Location, overwrite: bool, options: dict[str, A
     with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
         new = _create(staged, False, options)
         run([writes(x, new, _start(x, new, None))], lambda: None, True)
-    return Array.at(location, new._model).with_config(new.config)
+    return Array.at(location, model_of(new)).with_config(new.config)
 
 
 def regular_chunks(blocks: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | None:

@@ -48,6 +48,7 @@ from omnizarr.extension import (
     has_low_latency,
     in_parallel,
     location_of,
+    model_of,
     pipeline,
     split_compressor,
     to_ids,
@@ -436,7 +437,7 @@ def codec_encoding(array: Array) -> dict[str, Any]:
     They are objects of numcodecs for formats with its codec ids, such as version 2, and JSON with
     the codec names of version 3 for the others.
     """
-    model, format = array._model, location_of(array).format
+    model, format = model_of(array), location_of(array).format
     if not format.codecs_by_id:
         with suppress(CannotExpress):
             model = model.with_(codecs=to_names(model))

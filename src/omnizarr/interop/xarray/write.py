@@ -30,14 +30,17 @@ from omnizarr.errors import (
 from omnizarr.extension import (
     Location,
     build,
+    change_shape,
     commits_changes,
     location_of,
     lock_shape,
     make_group,
+    model_of,
     new_location,
     open_group,
     paths,
     unpublished,
+    use_location,
     with_shape,
 )
 from omnizarr.interop.xarray.encode import (
@@ -117,7 +120,8 @@ def growing(larger: Sequence[tuple[Array, tuple[int, ...]]]) -> Iterator[None]:
         try:
             for (array, shape), location in zip(larger, held, strict=True):
                 known = array.shape
-                array._set_model(location, location.load())  # what is written is checked with it
+                use_location(array, location)
+                array.refresh()  # what is written is checked with it
                 if array.shape != known:
                     raise _changed(array, known, shape)
             rest = store_first(larger)
@@ -126,7 +130,7 @@ def growing(larger: Sequence[tuple[Array, tuple[int, ...]]]) -> Iterator[None]:
                 store_shape(array, shape)
         finally:
             for (array, _), location in zip(larger, own, strict=True):
-                array._set_model(location, array._model)
+                use_location(array, location)
 
 
 def store_first(
@@ -145,9 +149,9 @@ def store_shape(array: Array, shape: tuple[int, ...]) -> None:
     This is a compare-and-set of the shape. Without the lock of `growing`, another writer may have
     written to the same elements.
     """
-    old = array._model
-    if not array._store_shape(old, with_shape(old, shape), location_of(array)):
-        raise _changed(array, old.shape, shape)
+    old = array.shape
+    if not change_shape(array, shape):
+        raise _changed(array, old, shape)
 
 
 def _changed(array: Array, known: tuple[int, ...], shape: tuple[int, ...]) -> Conflict:
@@ -171,9 +175,8 @@ class Piece:
         """The array with its shape afterwards, which may not be stored yet."""
         if self.shape == self.array.shape:
             return self.array
-        larger = unpublished(location_of(self.array), with_shape(self.array._model, self.shape))
-        larger._configure(self.array._config)
-        return larger
+        model = with_shape(model_of(self.array), self.shape)
+        return unpublished(location_of(self.array), model).with_config(self.array.config)
 
     @property
     def box(self) -> tuple[slice, ...]:
