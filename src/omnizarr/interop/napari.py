@@ -18,29 +18,27 @@ from omnizarr import open as open_zarr
 from omnizarr.conventions.ome.model import is_colour, unit_kind, unit_name
 from omnizarr.conventions.ome.versions import find_metadata
 from omnizarr.errors import OmnizarrError
-from omnizarr.extension import Shaped
 
 Values = npt.NDArray[Any]
 CHUNK_CACHE = config.ByteBudget(min(2**28, (config.memory() or 2**32) // 16))
 
 
-class LazyArray(Shaped):
+class LazyArray:
     """A view with a shape and a type whose elements are read when it is indexed."""
 
     def __init__(self, view: View) -> None:
-        self._view, self.dtype = view, view.dtype
+        self._view = view
+        self.shape, self.dtype, self.ndim, self.size = view.shape, view.dtype, view.ndim, view.size
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The length of every axis."""
-        return self._view.shape
+    def __len__(self) -> int:
+        return len(self._view)
 
     def __getitem__(self, selection: Any) -> Values:
         with config.configure(chunk_cache=CHUNK_CACHE):
             return np.asarray(self._view[selection])
 
-    def _values(self) -> Values:
-        return self[...]
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
+        return self[...].astype(dtype, copy=False) if dtype is not None else self[...]
 
 
 # Data (levels, the finest first), display options, and the type of layer, as napari expects them.

@@ -9,16 +9,20 @@ from typing import Any, Self
 
 import numpy as np
 
-from omnizarr import Array
-from omnizarr.codecs import bind_codec
-from omnizarr.codecs.specify import memory_order, pipeline
+from omnizarr import Array, indexing
 from omnizarr.errors import OmnizarrError, SelectionError
-from omnizarr.hierarchy import chunks as stored_chunks
-from omnizarr.indexing import axis_plan, block_plan, mask_plan, plan, point_plan
+from omnizarr.extension import (
+    Named,
+    axis_plan,
+    bind_codec,
+    memory_order,
+    pipeline,
+    plan,
+    stored_keys,
+)
 from omnizarr.interop.zarr import library, nodes
 from omnizarr.interop.zarr.errors import translate_methods, translated, warn
 from omnizarr.interop.zarr.library import array_config
-from omnizarr.model import Named
 
 
 def basic_plan(grid: Any, selection: Any) -> Any:
@@ -215,12 +219,12 @@ class ZarrArray(nodes.ZarrNode, Array):
     set_basic_selection = _setter(basic_plan, "integers and slices")
     get_orthogonal_selection = _getter(axis_plan, "a list, mask, slice or integer for each axis")
     set_orthogonal_selection = _setter(axis_plan, "a list, mask, slice or integer for each axis")
-    get_coordinate_selection = _getter(point_plan, "lists of positions, one for each axis")
-    set_coordinate_selection = _setter(point_plan, "lists of positions, one for each axis")
-    get_mask_selection = _getter(mask_plan, "a mask of the whole shape")
-    set_mask_selection = _setter(mask_plan, "a mask of the whole shape")
-    get_block_selection = _getter(block_plan, "the coordinates of chunks in the grid")
-    set_block_selection = _setter(block_plan, "the coordinates of chunks in the grid")
+    get_coordinate_selection = _getter(indexing.point_plan, "lists of positions, one for each axis")
+    set_coordinate_selection = _setter(indexing.point_plan, "lists of positions, one for each axis")
+    get_mask_selection = _getter(indexing.mask_plan, "a mask of the whole shape")
+    set_mask_selection = _setter(indexing.mask_plan, "a mask of the whole shape")
+    get_block_selection = _getter(indexing.block_plan, "the coordinates of chunks in the grid")
+    set_block_selection = _setter(indexing.block_plan, "the coordinates of chunks in the grid")
 
     @translated()
     def resize(self, *new_shape: Any, outside: Any = "erase-chunks", **named: Any) -> None:
@@ -265,7 +269,7 @@ class ZarrArray(nodes.ZarrNode, Array):
 
     @property
     def _nshards_initialized(self) -> int:
-        return stored_chunks.stored_size(self._data)[0]
+        return sum(1 for _ in stored_keys(self._data))
 
     @property
     def nchunks_initialized(self) -> int:
@@ -275,7 +279,7 @@ class ZarrArray(nodes.ZarrNode, Array):
         axes, chunks = self._bound.grid.axes, self.chunks
         return sum(
             math.prod(int(a.size(k)) // n for a, k, n in zip(axes, coords, chunks, strict=True))
-            for coords, _ in stored_chunks.stored_keys(self._data)
+            for coords, _ in stored_keys(self._data)
         )
 
     def _iter_chunk_coords(self, **part: Any) -> Iterator[tuple[int, ...]]:

@@ -17,13 +17,19 @@ import omnizarr
 from omnizarr import Array, errors
 from omnizarr.bulk.boxes import item_bytes, stored_axes
 from omnizarr.errors import InvalidArgument, InvalidMetadata
-from omnizarr.formats import NAMES, by_name
-from omnizarr.hierarchy.build import build, make_array, store_array
-from omnizarr.hierarchy.group import make_group
-from omnizarr.hierarchy.location import Location
+from omnizarr.extension import (
+    NAMES,
+    ArrayModel,
+    Location,
+    as_source,
+    boxes,
+    build,
+    by_name,
+    make_array,
+    make_group,
+)
+from omnizarr.hierarchy.build import store_array
 from omnizarr.hierarchy.node import node_from_description
-from omnizarr.hierarchy.selection import as_source
-from omnizarr.indexing import boxes
 from omnizarr.interop.zarr import library
 from omnizarr.interop.zarr.arrays import ZarrArray
 from omnizarr.interop.zarr.errors import translated, warn
@@ -31,7 +37,6 @@ from omnizarr.interop.zarr.groups import ZarrGroup
 from omnizarr.interop.zarr.library import configured, default_format, own_options
 from omnizarr.interop.zarr.nodes import facade, with_text_keys
 from omnizarr.interop.zarr.stores import ZarrPlace, ZarrTarget, locate
-from omnizarr.model import ArrayModel
 
 COPY_BYTES = 2**26  # copied at a time, unless a chunk is larger
 # The options of an array from data that is not like them.

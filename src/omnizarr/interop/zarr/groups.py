@@ -11,11 +11,10 @@ import numpy as np
 
 from omnizarr import Array, Group, aio
 from omnizarr.errors import InvalidArgument, NodeNotFound, WrongNode
-from omnizarr.hierarchy.group import check_required
+from omnizarr.extension import ArrayModel, GroupModel
 from omnizarr.interop.zarr import library, nodes, stores
 from omnizarr.interop.zarr.errors import translate_methods, translated, warn
 from omnizarr.interop.zarr.nodes import facade, later
-from omnizarr.model import ArrayModel, GroupModel
 
 
 def _creator(function: str, what: str) -> Any:
@@ -213,7 +212,8 @@ class ZarrGroup(nodes.ZarrNode, Group):
             return self.create_array(name, shape=shape, **options)
         with translated("array"):
             try:
-                check_required(found, shape, options.get("dtype"), bool(options.get("exact")))
+                exact = bool(options.get("exact"))
+                super().require_array(name, shape=shape, dtype=options.get("dtype"), exact=exact)
             except WrongNode as e:
                 raise TypeError(f"Incompatible {_mismatch(found, shape)}: {e}") from e
         if options.get("config") is not None:

@@ -16,7 +16,6 @@ from typing import Any
 from omnizarr import errors, registry, show_versions
 from omnizarr._json import keep_bare_nan
 from omnizarr.errors import MissingModule, OmnizarrWarning
-from omnizarr.formats.v3 import RESERVED
 from omnizarr.interop.zarr import library
 from omnizarr.interop.zarr.arrays import ZarrArray
 from omnizarr.interop.zarr.asynchronous import FUNCTIONS as AWAITABLE
@@ -24,6 +23,8 @@ from omnizarr.interop.zarr.asynchronous import ZarrAsyncArray, ZarrAsyncGroup, s
 from omnizarr.interop.zarr.groups import ZarrGroup
 from omnizarr.interop.zarr.opening import FUNCTIONS
 
+# The warning of names that version 3 reserves; xarray has such names.
+_RESERVED = registry.load("omnizarr.formats.v3:RESERVED")
 _MAIN: dict[str, Any] = {
     **FUNCTIONS,
     "Array": ZarrArray,
@@ -74,7 +75,7 @@ def install() -> None:
             " pip install 'zarr>=3.1'"
         )
     os.environ[library.IN_PLACE] = "1"
-    errors.silenced.add(RESERVED)
+    errors.silenced.add(_RESERVED)
     registry.add_source("codec", library.find_codec)
     keep_bare_nan(True)
     try:
@@ -87,7 +88,7 @@ def install() -> None:
 def uninstall() -> None:
     """Put zarr-python's names back, also in modules that were imported meanwhile."""
     os.environ.pop(library.IN_PLACE, None)
-    errors.silenced.discard(RESERVED)
+    errors.silenced.discard(_RESERVED)
     if _exchanged:
         registry.remove_source("codec", library.find_codec)
         keep_bare_nan(False)

@@ -15,15 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import codecs
 from omnizarr import config as own_config
-from omnizarr.codecs.codec import Buffer, Kind, Spec
-from omnizarr.codecs.specify import to_named
-from omnizarr.data_types import bind as bind_type
-from omnizarr.data_types import describe
 from omnizarr.errors import InvalidMetadata, MissingModule
+from omnizarr.extension import PREFIX, Buffer, Named, data_types, to_named
 from omnizarr.hierarchy.selection import ArrayConfig
-from omnizarr.model import Named
-from omnizarr.model.node import PREFIX
 
 # The environment variable by which child processes know that our names are in place.
 IN_PLACE = "OMNIZARR_AS_ZARR"
@@ -192,7 +188,7 @@ def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 # Codecs that are registered with zarr-python and unknown here, run by zarr-python's classes
 
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, str] = {
     "ArrayArrayCodec": "array->array",
     "ArrayBytesCodec": "array->bytes",
     "BytesBytesCodec": "bytes->bytes",
@@ -231,7 +227,7 @@ class _Registered:
 
     name: str
     cls: Any
-    kind: Kind
+    kind: str
 
     def bind(self, named: Named) -> Any:
         """Return the codec with that configuration."""
@@ -252,7 +248,7 @@ class _Codec:
 
     name: str
     codec: Any
-    kind: Kind
+    kind: str
 
     def _run(self, method: str, data: Any, spec: Any) -> Any:
         buffers = module("zarr.core.buffer.cpu")
@@ -268,22 +264,22 @@ class _Codec:
 class ZarrArrayCodec(_Codec):
     """A codec of zarr-python that turns arrays into arrays or bytes."""
 
-    def resolve(self, spec: Spec) -> Spec:
+    def resolve(self, spec: codecs.Spec) -> codecs.Spec:
         """Return the shape, type and fill value after the codec."""
         given = _array_spec(spec)
         after = self.codec.evolve_from_array_spec(given).resolve_metadata(given)
-        data_type = bind_type(describe(after.dtype.to_native_dtype()))
-        return Spec(tuple(after.shape), data_type, data_type.scalar(after.fill_value))
+        data_type = data_types.bind(data_types.describe(after.dtype.to_native_dtype()))
+        return codecs.Spec(tuple(after.shape), data_type, data_type.scalar(after.fill_value))
 
-    def encoded_size(self, spec: Spec) -> int | None:
+    def encoded_size(self, spec: codecs.Spec) -> int | None:
         """Return None: it may vary."""
         return None
 
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Any:
+    def encode(self, array: npt.NDArray[Any], spec: codecs.Spec) -> Any:
         """Return the array or bytes to store."""
         return self._run("encode", array, _array_spec(spec))
 
-    def decode(self, data: Any, spec: Spec) -> npt.NDArray[Any]:
+    def decode(self, data: Any, spec: codecs.Spec) -> npt.NDArray[Any]:
         """Return the array that was encoded."""
         found: npt.NDArray[Any] = self._run("decode", data, _array_spec(spec))
         return found.astype(spec.data_type.dtype, copy=False).reshape(spec.shape)
@@ -308,7 +304,7 @@ class ZarrBytesCodec(_Codec):
         return found
 
 
-def _array_spec(spec: Spec) -> Any:
+def _array_spec(spec: codecs.Spec) -> Any:
     """Return zarr-python's description of a chunk."""
     dtype = module("zarr.dtype").parse_dtype(spec.data_type.dtype, zarr_format=3)
     return module("zarr.core.array_spec").ArraySpec(
@@ -321,5 +317,5 @@ def _array_spec(spec: Spec) -> Any:
 
 
 def _bytes_spec(size: int) -> Any:
-    data_type = bind_type(describe("u1"))
-    return _array_spec(Spec((size,), data_type, data_type.scalar(0)))
+    data_type = data_types.bind(data_types.describe("u1"))
+    return _array_spec(codecs.Spec((size,), data_type, data_type.scalar(0)))

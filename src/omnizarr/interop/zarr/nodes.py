@@ -16,13 +16,11 @@ from typing import Any, Self
 
 from omnizarr import Array, Group, registry
 from omnizarr.errors import InvalidMetadata
-from omnizarr.formats import by_name
+from omnizarr.extension import GroupModel, Location, Node, by_name, open_node
 from omnizarr.hierarchy.attributes import Attributes
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.node import NodeMetadata, node_from_description
+from omnizarr.hierarchy.node import node_from_description
 from omnizarr.interop.zarr import library, stores
 from omnizarr.interop.zarr.errors import translated
-from omnizarr.model import GroupModel, Node
 
 # What `adopt` does not take over: it belongs to the class that it came from.
 _OWN = ("_async", "_described")
@@ -96,7 +94,7 @@ class ZarrNode:
         return found[2]
 
     def _describe(self) -> Any:
-        own = NodeMetadata(self._model, self._location.format, self._location.path)
+        own = super().metadata  # type: ignore[misc]  # of NodeHandle
         document = self._document(own)
         if document.get("zarr_format") not in (2, 3):
             return own
@@ -107,13 +105,14 @@ class ZarrNode:
         except (ValueError, TypeError, KeyError, LookupError):
             return own  # a codec or data type that is unknown to zarr-python
 
-    def _document(self, own: NodeMetadata) -> dict[str, Any]:
-        return own.to_dict()
+    def _document(self, own: Any) -> dict[str, Any]:
+        found: dict[str, Any] = own.to_dict()
+        return found
 
     @property
     def _theirs(self) -> bool:
         """True if the metadata are those of zarr-python."""
-        return not isinstance(self.metadata, NodeMetadata)
+        return not library.is_ours(type(self.metadata))
 
     @property
     def attrs(self) -> Attributes:
@@ -238,7 +237,7 @@ def with_consolidated(location: Location, document: dict[str, Any]) -> dict[str,
         return document
     below = {}
     for path, node in sorted(nodes.items(), key=lambda item: item[0].count("/")):
-        entry = below[path] = NodeMetadata(node, location.format, "").to_dict()
+        entry = below[path] = open_node(location.child(path), node).metadata.to_dict()
         entry.pop("consolidated_metadata", None)
         if isinstance(node, GroupModel):  # which has all its nodes in those of the root
             entry["consolidated_metadata"] = _inline({})

@@ -15,9 +15,15 @@ from omnizarr.errors import (
     WrongNode,
     WrongType,
 )
-from omnizarr.hierarchy.group import open_node
-from omnizarr.hierarchy.location import Location, existing_node
-from omnizarr.hierarchy.lookup import find_node
+from omnizarr.extension import (
+    ArrayModel,
+    Location,
+    Node,
+    existing_node,
+    find_node,
+    open_node,
+    paths,
+)
 from omnizarr.interop.zarr.arrays import ZarrArray
 from omnizarr.interop.zarr.creation import (
     array,
@@ -45,7 +51,6 @@ from omnizarr.interop.zarr.groups import ZarrGroup
 from omnizarr.interop.zarr.library import array_config, configured, default_format
 from omnizarr.interop.zarr.nodes import facade
 from omnizarr.interop.zarr.stores import ZarrPlace, ZarrTarget, locate
-from omnizarr.model import ArrayModel, Node, paths
 
 __all__ = [
     "array", "consolidate_metadata", "create", "create_array", "create_group",

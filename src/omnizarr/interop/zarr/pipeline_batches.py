@@ -25,11 +25,10 @@ from zarr.core.common import concurrent_map
 from zarr.core.config import config as zarr_config
 from zarr.storage import LocalStore, MemoryStore, StorePath, ZipStore
 
-from omnizarr import aio, formats, stores
+from omnizarr import aio
 from omnizarr.concurrency import key_locks
-from omnizarr.concurrency.cache import Cache
 from omnizarr.engine import rows
-from omnizarr.engine.rows import Buffers, Files, Source
+from omnizarr.extension import by_name, stores
 from omnizarr.interop.zarr import pipeline_chunks, pipeline_layouts
 from omnizarr.interop.zarr.pipeline_layouts import PipelineLayout
 
@@ -44,9 +43,8 @@ INLINE = 2**20  # bytes; for less, handing a batch to another thread takes longe
 LIMIT = 2**26  # bytes of chunks whose stored values are in memory at a time
 ROWS = 32  # of them at least, so that requests go out together
 ROW = 2**14  # bytes that take as long as opening a file
-_FORMATS = tuple(map(formats.by_name, ("3", "2")))
+_FORMATS = tuple(map(by_name, ("3", "2")))
 _UTF8 = sys.getfilesystemencoding() == "utf-8"
-_prefixes: Cache[tuple[str, str], str] = Cache(1024)
 
 
 # The stores of zarr-python that have the chunks of a batch. Chunks that are changed in part are
@@ -70,15 +68,15 @@ class ChunkPlace:
         """True for chunks inside a shard that zarr-python itself reads or writes."""
         return self.keys is None
 
-    async def source(self, numbers: Iterable[int] | None = None) -> Source:
+    async def source(self, numbers: Iterable[int] | None = None) -> rows.Source:
         """Return the values of all rows, or of some, the others without a value."""
         if self.root is not None and self.keys is not None:
-            return Files(self.root, self.keys)
+            return rows.Files(self.root, self.keys)
         wanted = range(len(self.getters)) if numbers is None else [*numbers]
         values: list[Any] = [None] * len(self.getters)
         for number, found in zip(wanted, await self._fetch(wanted), strict=True):
             values[number] = None if found is None else found.as_numpy_array()
-        return Buffers(values)
+        return rows.Buffers(values)
 
     async def _fetch(self, numbers: Iterable[int]) -> list[Any]:
         getters = [self.getters[n] for n in numbers]
@@ -164,16 +162,12 @@ async def _set(setter: Any, value: Any) -> None:
 
 def _array_prefix(directory: str, folder: str) -> str:
     """Return the prefix of the array that a chunk belongs to: of the metadata nearest above."""
-    found = _prefixes.get((directory, folder))
-    if found is None:
-        found, above = "", folder
-        while above and not found:
-            keys = (key for one in _FORMATS for key in one.keys(above))
-            if any(os.path.exists(directory + key) for key in keys):
-                found = f"{above}/"
-            above = above.rpartition("/")[0]
-        _prefixes.put((directory, folder), found)
-    return found
+    while folder:
+        keys = (key for one in _FORMATS for key in one.keys(folder))
+        if any(os.path.exists(directory + key) for key in keys):
+            return f"{folder}/"
+        folder = folder.rpartition("/")[0]
+    return ""
 
 
 # Reading

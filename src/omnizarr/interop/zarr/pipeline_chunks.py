@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import stores
-from omnizarr.concurrency.pool import for_each
 from omnizarr.engine import rows
-from omnizarr.engine.rows import Buffers, Source
 from omnizarr.errors import ChunkError
+from omnizarr.extension import LocalStore, for_each
 from omnizarr.interop.zarr.pipeline_layouts import PipelineLayout
 
 LIMIT = 2**26  # bytes of decoded chunks at a time, unless one is larger
@@ -27,7 +25,7 @@ LIMIT = 2**26  # bytes of decoded chunks at a time, unless one is larger
 def read(
     layout: PipelineLayout,
     batch: list[Any],
-    source: Source,
+    source: rows.Source,
     array: npt.NDArray[Any],
     drop_axes: tuple[int, ...],
     strict: bool,
@@ -53,7 +51,7 @@ def read(
 def write(
     layout: PipelineLayout,
     batch: list[Any],
-    source: Source,
+    source: rows.Source,
     array: npt.NDArray[Any],
     drop_axes: tuple[int, ...],
 ) -> list[int]:
@@ -91,7 +89,7 @@ def _groups(layout: PipelineLayout, numbers: range) -> Iterator[list[int]]:
 
 def _decode(
     layout: PipelineLayout,
-    source: Source,
+    source: rows.Source,
     numbers: list[int],
     chunks: npt.NDArray[Any],
     strict: bool,
@@ -128,7 +126,7 @@ def _decode(
 def _encode(
     layout: PipelineLayout,
     specs: list[Any],
-    source: Source,
+    source: rows.Source,
     numbers: list[int],
     chunks: npt.NDArray[Any],
 ) -> list[int]:
@@ -137,7 +135,7 @@ def _encode(
         listed, flat = _listed(layout, chunks)
         part = source.part(numbers)
         found = rows.write(layout.capsule, listed, part, flat) if listed else None
-        if isinstance(source, Buffers) and isinstance(part, Buffers):
+        if isinstance(source, rows.Buffers) and isinstance(part, rows.Buffers):
             for number, value in zip(numbers, part.values, strict=True):
                 source.values[number] = value
         return numbers if found is None else [numbers[k] for k in found]
@@ -178,9 +176,9 @@ def _each(layout: PipelineLayout, numbers: list[int], do: Callable[[int], None])
     return left
 
 
-def _get(source: Source, number: int) -> Any:
+def _get(source: rows.Source, number: int) -> Any:
     """Return the stored bytes of a row, None if there are none."""
-    if isinstance(source, Buffers):
+    if isinstance(source, rows.Buffers):
         found = source.values[number]
         return None if found is None else memoryview(found)
     try:
@@ -190,9 +188,9 @@ def _get(source: Source, number: int) -> Any:
         return None
 
 
-def _setter(source: Source) -> Callable[[int, Any], None]:
+def _setter(source: rows.Source) -> Callable[[int, Any], None]:
     """Return the function that stores the bytes of a row, or erases it if they are None."""
-    if isinstance(source, Buffers):
+    if isinstance(source, rows.Buffers):
         values = source.values
 
         def put(number: int, stored: Any) -> None:
@@ -200,7 +198,7 @@ def _setter(source: Source) -> Callable[[int, Any], None]:
 
         return put
 
-    store, keys = stores.LocalStore(os.fsdecode(source.root)), source.keys
+    store, keys = LocalStore(os.fsdecode(source.root)), source.keys
 
     def save(number: int, stored: Any) -> None:
         if stored is None:

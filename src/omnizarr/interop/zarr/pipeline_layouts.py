@@ -18,13 +18,11 @@ import numpy.typing as npt
 from zarr.codecs import ShardingCodec
 from zarr.codecs._v2 import V2Codec
 
-from omnizarr import data_types
-from omnizarr.codecs import Spec, bind_pipeline
-from omnizarr.concurrency.cache import Cache
-from omnizarr.engine import kernel, rows
+from omnizarr import codecs as own_codecs
+from omnizarr.engine import rows
 from omnizarr.errors import OmnizarrError
+from omnizarr.extension import Named, data_types, kernel
 from omnizarr.formats.codec_names import from_ids
-from omnizarr.model import Named
 
 _PACKAGES = ("zarr", "numcodecs")
 _SIMPLE = {"bytes", "transpose", "crc32c", "blosc", "zstd", "gzip"}
@@ -33,7 +31,7 @@ _COMPRESSORS = {f"numcodecs.{name}" for name in _COMPRESSOR_IDS}
 _FILTERS = {f"numcodecs.{name}" for name in ("delta", "fixedscaleoffset", "shuffle")}
 _NONE = np.dtype("V0")
 _KEPT = 8  # layouts of one pipeline; those of another chunk shape or fill value are made again
-_layouts: Cache[Any, PipelineLayout] = Cache(256)
+_layouts: dict[Any, PipelineLayout] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,9 @@ def _find(codecs: tuple[Any, ...], spec: Any) -> PipelineLayout:
         return _make(codecs, spec)
     if found is None:
         found = _make(codecs, spec)
-        _layouts.put(key, found)
+        if len(_layouts) > 256:
+            _layouts.clear()
+        _layouts[key] = found
     return found
 
 
@@ -112,7 +112,7 @@ def _make(codecs: tuple[Any, ...], spec: Any) -> PipelineLayout:
         data_type = data_types.bind(data_types.describe(items))
         fill = _fill(spec, dtype).reshape(1).view(data_type.dtype).reshape(())
         names = _names(codecs, spec, data_type.named)
-        pipeline = bind_pipeline(names, Spec(spec.shape, data_type, fill))
+        pipeline = own_codecs.bind_pipeline(names, own_codecs.Spec(spec.shape, data_type, fill))
     except (OmnizarrError, TypeError, ValueError) as e:
         return PipelineLayout(unreadable=f"{_text(codecs)} of {dtype}: {e}")
     keep_empty = bool(spec.config.write_empty_chunks)

@@ -16,12 +16,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from omnizarr import registry, stores
+from omnizarr import registry
 from omnizarr.errors import InvalidArgument, MissingModule
+from omnizarr.extension import (
+    LocalStore,
+    MemoryStore,
+    Range,
+    Store,
+    direct_file_root,
+    paths,
+    stores,
+)
 from omnizarr.interop.zarr import library
-from omnizarr.model import paths
-from omnizarr.stores import LocalStore, MemoryStore, Range, Store, direct_file_root
-from omnizarr.stores.base import absolute_path
 
 try:
     from zarr.abc import store as abc
@@ -204,7 +210,10 @@ class MovableLocalStore(LocalStore):
 
     @_start.setter
     def _start(self, root: str | os.PathLike[str]) -> None:
-        self._given, self._place = os.fspath(root), (root, os.path.join(absolute_path(root), ""))
+        self._given, self._place = (
+            os.fspath(root),
+            (root, os.path.join(stores.base.absolute_path(root), "")),
+        )
 
     @property
     def root(self) -> Path:

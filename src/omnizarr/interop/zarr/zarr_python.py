@@ -19,41 +19,31 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from omnizarr import stores
+from omnizarr import registry
 from omnizarr.concurrency.pool import run_coroutine
 from omnizarr.errors import MissingModule, StoreError
-from omnizarr.formats import by_name, is_metadata
-from omnizarr.interop.zarr.stores import OmnizarrStore
-from omnizarr.publish.stage import Extent, Stage
-from omnizarr.stores import fsspec
-from omnizarr.stores.base import (
+from omnizarr.extension import (
     Bytes,
     Closeable,
+    Extent,
+    PrefixStore,
     Range,
-    Store,
-    Traits,
-    absolute_path,
-    redact_urls,
-    split_path,
-)
-from omnizarr.stores.identity import (
-    ObjectIdentity,
     StorageIdentity,
-    directory,
-    file,
-    inside,
-    storage_identity,
-)
-from omnizarr.stores.operations import (
+    Store,
+    by_name,
     check_key,
     check_prefix,
     check_writable,
     erase_prefix,
     erase_values,
+    is_metadata,
     list_prefix,
-    translated_errors,
+    redact_urls,
+    storage_identity,
+    stores,
 )
-from omnizarr.stores.wrappers import PrefixStore
+from omnizarr.interop.zarr.stores import OmnizarrStore
+from omnizarr.publish.stage import Stage
 
 try:
     from zarr import storage as zarr_stores
@@ -66,6 +56,7 @@ except ImportError as e:
 Names: TypeAlias = list[str]
 Values: TypeAlias = list[bytes | None]
 T = TypeVar("T")
+identity = stores.identity
 
 _MAX_CONCURRENT = 64
 # Storage options, and the parameters of `Repository.readonly_session` that they are.
@@ -112,19 +103,19 @@ def _storage_identity(store: Any, prefix: str) -> StorageIdentity:
     if isinstance(store, OmnizarrStore):
         return storage_identity(store.store, prefix)
     if isinstance(store, zarr_stores.LocalStore):
-        return directory(Path(store.root) / prefix)
+        return identity.directory(Path(store.root) / prefix)
     if isinstance(store, zarr_stores.MemoryStore):
-        return inside(("memory", ObjectIdentity(store._store_dict)), prefix)
+        return identity.inside(("memory", identity.ObjectIdentity(store._store_dict)), prefix)
     if isinstance(store, zarr_stores.ZipStore):
-        return file(store.path, prefix)
+        return identity.file(store.path, prefix)
     if isinstance(store, zarr_stores.FsspecStore):
-        return fsspec.path_identity(
-            getattr(store.fs, "sync_fs", store.fs), f"{store.path}/{prefix}"
-        )
+        fs, path = getattr(store.fs, "sync_fs", store.fs), f"{store.path}/{prefix}"
+        found: StorageIdentity = registry.load("omnizarr.stores.fsspec:path_identity")(fs, path)
+        return found
     wrapped = getattr(store, "_store", None)
     if isinstance(wrapped, abc.Store):
         return _storage_identity(wrapped, prefix)
-    return inside(("zarr-python", ObjectIdentity(store)), prefix)
+    return identity.inside(("zarr-python", identity.ObjectIdentity(store)), prefix)
 
 
 class ZarrPythonStore(Closeable):
@@ -139,7 +130,7 @@ class ZarrPythonStore(Closeable):
         self.read_only = read_only or inner.read_only or not inner.supports_writes
 
         made_by = type(_innermost(inner)).__module__.partition(".")[0]
-        self.traits = Traits(
+        self.traits = stores.base.Traits(
             lists_all=made_by in _LIST_ALL,
             erases=bool(inner.supports_deletes),  # not ZIP files
             commits_changes=self._commits_changes,
@@ -147,7 +138,7 @@ class ZarrPythonStore(Closeable):
         )
 
     def _run(self, verb: str, what: object, work: Coroutine[Any, Any, T]) -> T:
-        with translated_errors(verb, what, self, (Exception,)):
+        with stores.operations.translated_errors(verb, what, self, (Exception,)):
             return run_coroutine(self._opened(work))
 
     async def _opened(self, work: Coroutine[Any, Any, T]) -> T:
@@ -351,7 +342,7 @@ class SessionStore(ListedZarrPythonStore):
             return nothing
 
     def identity(self, prefix: str = "") -> StorageIdentity:
-        return inside(("session", Session(self.inner)), prefix)
+        return identity.inside(("session", Session(self.inner)), prefix)
 
     def stage(self, path: str | None = None, name: str | None = None) -> Stage:
         """Return a stage outside of the store."""
@@ -439,7 +430,7 @@ class RepositoryStore(SessionStore):
                 prefix = unquote(parts.path).strip("/")
                 storage = getattr(icechunk, kind)(**{place: parts.netloc}, prefix=prefix, **options)
             elif parts.scheme in ("icechunk", "file") and not options:
-                path = absolute_path("".join(split_path(inner)))
+                path = stores.base.absolute_path("".join(stores.base.split_path(inner)))
                 os.listdir(path)  # icechunk would create it
                 storage = icechunk.local_filesystem_storage(path)
             else:
@@ -454,8 +445,8 @@ class RepositoryStore(SessionStore):
 
     def identity(self, prefix: str = "") -> StorageIdentity:
         if self._path is None:
-            return inside(("icechunk", self.url, self.snapshot), prefix)
-        return inside(("icechunk", self.snapshot), prefix, directory(self._path))
+            return identity.inside(("icechunk", self.url, self.snapshot), prefix)
+        return identity.inside(("icechunk", self.snapshot), prefix, identity.directory(self._path))
 
     def __repr__(self) -> str:
         return f"{redact_urls(self.url)} at snapshot {self.snapshot}"
