@@ -26,7 +26,7 @@ from omnizarr import jobs, stores
 from omnizarr.bulk import copy as module
 from omnizarr.bulk.copy import Copied, CopyBatch
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
-from omnizarr.publish.stage import MARKER, Kind, Mark, marker
+from omnizarr.publish.stage import JOURNAL, MARKER, Kind, Mark, marker
 from omnizarr.stores import LocalStore, MemoryStore, Store, WrapperStore, _files, transfer
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.object.store import ObjectStore
@@ -703,7 +703,7 @@ def test_overwriting_an_interrupted_copy_leaves_nothing_of_it(tmp_path: Path) ->
     oz.copy(tmp_path / "a", to)
     mark = Mark("the copy", "plan", "0123", kind=Kind.COPY)
     to.set(marker(""), mark.write())
-    to.set(f"{mark.journal}1-00", b"{}")
+    to.set(f"{JOURNAL}/{mark.attempt}/1-00", b"{}")
     oz.copy(tmp_path / "a", to, overwrite=True)
     assert not [key for key in stores.list_prefix(to, "") if OURS in key]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
@@ -315,7 +315,8 @@ class Build:
             self._commit_reserved()
             return
         new = node_extent(target.format, target.path)
-        with lock_replacement(target.store), self._lock_old():
+        replaced = [] if self.old is None else [replace(target, format=self.old)]
+        with lock_replacement(target.store), lock_nodes(*replaced) if replaced else nullcontext():
             if self.old is None:
                 self._check_still_new()
             else:  # again: another writer may have added something below the old node since
@@ -353,11 +354,6 @@ class Build:
         store.erase(key)
         holders = consolidated.present_holders(format, [path], self.above)
         update_consolidated(store, format, {path: metadata}, holders)
-
-    def _lock_old(self) -> AbstractContextManager[None]:
-        if self.old is None:
-            return nullcontext()
-        return lock_nodes(replace(self.target, format=self.old))
 
     def _check_still_new(self) -> None:
         """Raise if another writer has created a node meanwhile, unless it is to be replaced."""

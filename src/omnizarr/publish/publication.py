@@ -25,6 +25,7 @@ from omnizarr.errors import Conflict, NodeExists, OmnizarrError, StoreError, war
 from omnizarr.model import paths
 from omnizarr.publish.stage import (
     FOLDER,
+    JOURNAL,
     MARKER,
     Extent,
     Kind,
@@ -180,7 +181,7 @@ class Publication:
     def journal(self) -> tuple[Store, str]:
         """The store and prefix of the journal."""
         start = "" if self.stage is None else self.stage.prefix
-        return self.store, start + self.mark.journal
+        return self.store, f"{start}{JOURNAL}/{self.mark.attempt}/"
 
     def put(self, old: Extent, new: Extent) -> None:
         """Make the values visible, in place of those of `old`; the caller has locked replacement.
@@ -341,22 +342,18 @@ def warn_of_replacement(store: Store, listed: Iterable[str]) -> None:
         warn(found.message())
 
 
-def _is_replacing(store: Store) -> bool:
-    """Return True if a writer, which may be alive, is putting values in their place."""
-    return any(each.writer.is_alive and each.pending for each in interrupted(store))
-
-
 def wait_for_replacement(store: Store) -> bool:
     """Wait while a writer is putting values in their place; return True if one was.
 
     For stores with a low latency only, and not longer than some seconds.
     """
-    if not has_low_latency(store) or not _is_replacing(store):
+    if not has_low_latency(store):
         return False
-    for _ in REPLACEMENT.tries():
-        if not _is_replacing(store):
+    busy = any(each.writer.is_alive and each.pending for each in interrupted(store))
+    for _ in REPLACEMENT.tries() if busy else ():
+        if not any(each.writer.is_alive and each.pending for each in interrupted(store)):
             break
-    return True
+    return busy
 
 
 @contextmanager

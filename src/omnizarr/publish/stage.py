@@ -152,11 +152,6 @@ class Mark:
             return self.writer in _writing
         return is_running(found.process)
 
-    @property
-    def journal(self) -> str:
-        """The prefix of the journal of this attempt."""
-        return f"{JOURNAL}/{self.attempt}/"
-
     def message(self, where: object) -> str:
         """Return the message for a node whose writer is at work, or was interrupted."""
         if self.is_being_written:
