@@ -25,7 +25,6 @@ from omnizarr.extension import (
     MARKER,
     NAMES,
     PARTIAL,
-    CompareAndSetStore,
     LocalStore,
     Mark,
     Store,
@@ -155,7 +154,7 @@ def repair(
         found += _intermediate(where, not dry_run)
     if root is not None:
         found += _leftovers(str(root), not dry_run, older_than)
-    elif supports_compare_and_set(where):
+    else:
         found += _leases(where, not dry_run)
     return [*found, *_consolidated(where, not dry_run)]
 
@@ -346,8 +345,10 @@ def _consolidated(store: Store, renew: bool) -> Iterator[Leftover]:
     yield Leftover(repr(store), "consolidated metadata", "renewed" if renew else "out of date", 0)
 
 
-def _leases(store: CompareAndSetStore, remove: bool) -> Iterator[Leftover]:
+def _leases(store: Store, remove: bool) -> Iterator[Leftover]:
     """Yield the keys of leases, with their state: in use if they are being renewed."""
+    if not supports_compare_and_set(store):
+        return
     keys = [k for k in list_prefix(store, "") if _LOCK.fullmatch(k.rpartition("/")[2])]
     before = {key: store.generation(key) for key in keys}
     if before:

@@ -152,7 +152,6 @@ from omnizarr.stores import (
 from omnizarr.stores.base import (
     Bytes,
     Closeable,
-    CompareAndSetStore,
     EnclosesFiles,
     HasSizes,
     LeadsOutside,

@@ -264,14 +264,6 @@ class HasParents(Protocol):
     def parents(self) -> Iterator[Store]: ...
 
 
-@runtime_checkable
-class LinksFiles(Protocol):
-    """Can make a file of the same disk the value of a key without copying it."""
-
-    def link_file(self, key: str, path: str) -> bool:
-        """Make a hard link at a key; return False where the disk cannot, and nothing is stored."""
-
-
 class LeadsOutside(StoreError):
     """A symbolic link leads out of the enclosure of a store."""
 

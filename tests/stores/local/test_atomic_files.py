@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import subprocess
@@ -217,47 +216,6 @@ def test_a_file_system_without_links_looks_before_it_stores(
     assert atomic_files.replace_file(path, b"first", False, only_new=True) is True
     assert atomic_files.replace_file(path, b"second", False, only_new=True) is False
     assert (Path(path).read_bytes(), files(tmp_path)) == (b"first", ["k"])
-
-
-def test_a_hard_link_replaces_a_file_and_is_never_written_into(tmp_path: Path) -> None:
-    (tmp_path / "original").write_bytes(b"old")
-    (tmp_path / "symbolic").symlink_to("original")
-    store = LocalStore(tmp_path / "s")
-    for path, key in (("original", "a/b/c"), ("symbolic", "a/d")):
-        for _ in range(2):  # the second replaces the first
-            assert store.link_file(key, str(tmp_path / path))
-            assert (tmp_path / "s" / key).samefile(tmp_path / "original")
-            assert not (tmp_path / "s" / key).is_symlink()
-    store.set("a/e", b"other")
-    assert store.link_file("a/e", str(tmp_path / "original"))
-    assert sorted(store.list()) == ["a/b/c", "a/d", "a/e"]
-    store.set("a/d", b"new")
-    store.set_many([("a/e", b"new")])
-    store.erase("a/b/c")
-    assert (tmp_path / "original").read_bytes() == b"old"
-    assert [p for p in tmp_path.rglob("*") if "omnizarr" in p.name] == []
-
-
-def test_a_link_to_nothing_or_into_a_read_only_store_is_an_error(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path / "s")
-    with pytest.raises(StoreError, match="cannot write"):
-        store.link_file("a", str(tmp_path / "nothing"))
-    (tmp_path / "original").write_bytes(b"old")
-    with pytest.raises(oz.ReadOnly):
-        LocalStore(tmp_path / "s", read_only=True).link_file("a", str(tmp_path / "original"))
-    assert [*store.list()] == []
-
-
-def test_a_file_of_another_disk_is_not_linked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*args: Any, **options: Any) -> None:
-        raise OSError(errno.EXDEV, "Invalid cross-device link")
-
-    (tmp_path / "original").write_bytes(b"old")
-    monkeypatch.setattr(os, "link", refuse)
-    assert not LocalStore(tmp_path / "s").link_file("a", str(tmp_path / "original"))
-    assert [*LocalStore(tmp_path / "s").list()] == []
 
 
 @pytest.mark.parametrize("sync", [False, True])

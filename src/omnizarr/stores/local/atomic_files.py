@@ -39,7 +39,6 @@ _ONLY_NEW, _EXCHANGE = 1, 2  # RENAME_NOREPLACE, RENAME_EXCHANGE of Linux
 _ON_MACOS = {_ONLY_NEW: 4, _EXCHANGE: 2}  # RENAME_EXCL, RENAME_SWAP
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}
 # Another disk, too many links to one file, a disk without links, or one that forbids them.
-_NO_LINK = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
 
 def replace_file(path: str, value: Bytes, sync: bool, only_new: bool = False) -> bool:
@@ -185,39 +184,6 @@ def _replace_by_parts(path: str, parts: Iterable[Bytes], sync: bool, only_new: b
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(partial)
-        raise
-
-
-def link_file(path: str, target: str) -> bool:
-    """Make a hard link to a file at `target`, where it replaces another file atomically.
-
-    Return False if the file is on another disk, or the disk has no (more) links.
-    """
-    link = _partial_name(target)
-    path = os.path.realpath(path) if os.path.islink(path) else path
-
-    def make() -> bool:
-        try:
-            os.link(path, target)
-        except FileExistsError:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(link)
-            os.link(path, link)
-            os.replace(link, target)
-            with contextlib.suppress(FileNotFoundError):  # the same file has both names
-                os.unlink(link)
-        return True
-
-    try:
-        try:
-            return make()
-        except FileNotFoundError:
-            if not os.path.lexists(path):
-                raise
-            return _with_folder(target, make)
-    except OSError as e:
-        if e.errno in _NO_LINK:
-            return False
         raise
 
 

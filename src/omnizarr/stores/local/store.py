@@ -327,13 +327,6 @@ class LocalStore(Closeable):
                 self.set(*left[done])  # this raises, makes folders, or waits for the disk
             left, pairs = left[done + 1 :], pairs[done + 1 :]
 
-    def link_file(self, key: str, path: str) -> bool:
-        """Make a hard link at a key to a file, instead of a copy; return False where that fails.
-
-        Values are replaced, never written into, so that neither name changes the other's value.
-        """
-        return self._store(key, path, lambda target, path, _: atomic_files.link_file(path, target))
-
     def sync_folders(self, path: str) -> None:
         """Flush the directories on the way to a path to the disk."""
         if sys.platform == "win32":
