@@ -59,7 +59,6 @@ def samples() -> dict[str, Any]:
         "tree": root.tree(),
         "view": heat.view[0],
         "image": image,
-        "dataset": oz.cf.open("ocean.zarr"),
         "report": oz.verify("ocean.zarr"),
     }
 

@@ -132,7 +132,7 @@ def test_member_names_are_completed_in_brackets() -> None:
 def test_a_removed_name_is_said_to_be_gone_and_what_to_use() -> None:
     with pytest.raises(AttributeError, match="SQLiteStore or an LMDBStore"):
         oz.DBMStore  # noqa: B018
-    with pytest.raises(AttributeError, match="'reference'; references to files are written by k"):
+    with pytest.raises(AttributeError, match="opens references that kerchunk"):
         oz.reference  # noqa: B018
     with pytest.raises(ImportError, match="SQLiteStore or an LMDBStore"):
         from omnizarr import DBMStore  # noqa: F401

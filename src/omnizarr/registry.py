@@ -256,6 +256,7 @@ _REMOVED = {
         "stores are in omnizarr.storage": "DirectoryStore LMDBStore LocalStore MemoryStore"
         " NestedDirectoryStore RedisStore SQLiteStore ZipStore",
         "codecs are in omnizarr.codecs": "BZ2 Blosc GZip LZMA Zlib Zstd",
+        "copy the keys of DBM files to a SQLiteStore or an LMDBStore": "DBMStore",
         "omnizarr.open opens references that kerchunk, VirtualiZarr or tifffile wrote": "reference",
         "omnizarr.preview makes a picture, omnizarr.serve shows a page": "show",
     }.items()
@@ -311,7 +312,10 @@ def _origin_of(kind: Kind, name: str) -> str:
     owner, dot, _ = name.partition(".")
     if dot:
         return f"names that start with {owner}. are private to the writer {owner}; "
-    return f"it may be private to the program that wrote it, or newer than this (see {REGISTER}); "
+    return (
+        "it may be private to the program that wrote it, or newer than this version of omnizarr"
+        f" (see {REGISTER}); "
+    )
 
 
 def similar_or_shared(name: str, every: Iterable[str]) -> str:

@@ -532,7 +532,6 @@ def test_the_same_or_nested_places_are_refused(tmp_path: Path) -> None:
         ({"delete": True, "update": True, "include": "a"}, "cannot be combined"),
         ({"compare": "hash"}, "compare must be one of time, size, checksum"),
         ({"include": ""}, "must not be empty"),
-        ({"zarr_format": 3, "update": True}, "update"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(

@@ -40,13 +40,6 @@ REASONS: dict[str, dict[str, str]] = {
         "ManagedMemoryStore": "use a `MemoryStore`, or a dictionary, and share it",
         "LoggingStore": "see `RecordingStore` in `omnizarr.testing`",
     },
-    "zarr.errors": {
-        "PickleCodecDisabledError": "an `UnknownExtension`: pickles are never read",
-        "UnstableSpecificationWarning": "never issued",
-        "ZarrDeprecationWarning": "never issued",
-        "ZarrFutureWarning": "never issued",
-        "ZarrRuntimeWarning": "every warning is an `OmnizarrWarning`, which is a UserWarning",
-    },
     "zarr 2.18": {
         "DBMStore": "use `SQLiteStore` or `LMDBStore`: DBM files lose what several processes write",
         "copy": "use `omnizarr.copy`",

@@ -44,7 +44,6 @@ def parts() -> dict[str, tuple[Any, dict[str, list[str]]]]:
         "zarr.Group": (zarr.Group, theirs["zarr.Group"]),
         "zarr.codecs": (omnizarr.codecs, theirs["zarr.codecs"]),
         "zarr.storage": (omnizarr.storage, theirs["zarr.storage"]),
-        "zarr.errors": (omnizarr.errors, theirs["zarr.errors"]),
         "zarr 2.18": (zarr, {name: [] for name in reasons.OLD}),
         "zarr.Array 2.18": (zarr.Array, {name: [] for name in reasons.OLD_ARRAY}),
         "zarr.Group 2.18": (zarr.Group, {name: [] for name in reasons.OLD_GROUP}),

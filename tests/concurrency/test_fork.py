@@ -95,7 +95,7 @@ def test_inherited_objects_are_not_released_at_the_end_of_the_child() -> None:
     code = """
     import os
     from omnizarr.concurrency import fork
-from omnizarr.testing import run_in_fork
+    from omnizarr.testing import run_in_fork
     class Connection:
         def __del__(self):
             print("released", flush=True)

@@ -511,6 +511,21 @@ def with_filter_orders(codecs: Codecs) -> Codecs:
     return tuple(inside(codec, with_filter_orders, lambda index: index) for codec in out)
 
 
+def has_letters(codecs: Codecs) -> bool:
+    """Return True if the order of a transpose is a letter, also inside shards."""
+    found: list[Named] = []
+
+    def look(inner: Codecs) -> Codecs:
+        for codec in inner:
+            if codec.name == "transpose" and codec.configuration.get("order") in ("C", "F"):
+                found.append(codec)
+            inside(codec, look, look)
+        return inner
+
+    look(codecs)
+    return bool(found)
+
+
 def modern(codecs: Codecs, rank: int) -> Codecs:
     """Return codecs in today's form, for the spellings of writers in 2023."""
     inner, index = partial(modern, rank=rank), partial(modern, rank=rank + 1)

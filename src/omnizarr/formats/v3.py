@@ -230,7 +230,7 @@ class V3(Format):
         if fitting != found:
             fields.warn("codecs", f"{_VLEN}; read for {data_type.name!r}")
         modern = codec_names.modern(fitting, rank)
-        if any(a.configuration != b.configuration for a, b in zip(modern, fitting, strict=True)):
+        if codec_names.has_letters(fitting):
             fields.warn("codecs", "the order of a transpose: expected a list of axes")
         try:
             whole = codec_names.completed(modern, data_type)

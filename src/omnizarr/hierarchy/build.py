@@ -330,9 +330,11 @@ class Build:
             publication.put(old if self.old is None else node_extent(self.old, target.path), new)
             if not self.resumable:
                 if publication.stage is not None:
-                    publication.stage.discard()
-                if self.overwrite or publication.stage is None:
-                    target.store.erase(marker(target.path))
+                    with suppress(OmnizarrError, OSError):  # the node is visible, as promised
+                        publication.stage.discard()
+                key = marker(target.path)
+                if publication.stage is None or (self.overwrite and target.store.get(key)):
+                    target.store.erase(key)
         update_consolidated_above(target, self.old)
 
     def _commit_reserved(self) -> None:

@@ -209,7 +209,10 @@ class NodeHandle(Generic[M]):
         def __getattr__(self, name: str) -> Any:
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             if not name.startswith("_"):
-                message += "; nodes of omnizarr.zarr have the methods of zarr-python"
+                message += (
+                    "; NumPy's need np.asarray(array), and nodes of omnizarr.zarr have"
+                    " those of zarr-python"
+                )
             raise AttributeError(message, name=name, obj=self)
 
 

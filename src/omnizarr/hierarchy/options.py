@@ -20,7 +20,7 @@ from omnizarr.codecs.specify import all_named, is_by_name, kind, to_named, with_
 from omnizarr.concurrency.cache import MAX_SIZE, Cache
 from omnizarr.data_types import DataType
 from omnizarr.engine import Missing
-from omnizarr.errors import CannotExpress, InvalidArgument, WrongType, known_names
+from omnizarr.errors import CannotExpress, InvalidArgument, WrongType, did_you_mean
 from omnizarr.formats import Format
 from omnizarr.formats.format import check_attributes
 from omnizarr.hierarchy.attributes import json_attributes
@@ -166,10 +166,9 @@ def check_options(options: Mapping[str, Any]) -> None:
                 f"{name!r} is no option of a new array here: a member of a group has the store and"
                 " the format of the group; omnizarr.create_array(store, path=...) has this option"
             )
-        raise WrongType(
-            f"unknown option {name!r}; {known_names(name, known)} (omnizarr.zarr has the functions"
-            " of zarr-python with their options)"
-        )
+        near = did_you_mean(name, known).rstrip()
+        help_ = near or "omnizarr.zarr has the functions of zarr-python with their options"
+        raise WrongType(f"unknown option {name!r}; {help_}")
 
 
 def array_model(

@@ -309,7 +309,8 @@ class Stage:
             with contextlib.suppress(Exception):  # else it is left for `recover`
                 self._try_again()
             raise
-        self._finish(plan)
+        if not isinstance(self.target, ChangesKeys):  # else that was part of the transaction
+            self._finish(plan)
 
     def remove(self, old: Extent) -> bool:
         """Erase all that belongs to `old` in one step; return False if that is not possible."""

@@ -141,7 +141,7 @@ def fetch_many_versioned(
 
 
 class Speed:
-    """What the responses of a server have shown: latency, throughput, first parts of values."""
+    """The latency and throughput that a server has shown, and the first parts of its values."""
 
     def __init__(self) -> None:
         self.latency: float | None = None  # seconds

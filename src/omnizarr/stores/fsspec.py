@@ -271,7 +271,9 @@ class FsspecStore(Closeable):
         self.fs.invalidate_cache()
         top = self._top(prefix)
         found: Mapping[str, dict[str, Any]] = self.fs.find(top, detail=True)
-        return found or (self.fs.ls(top) and {})  # which raises if it cannot be listed
+        if not found:
+            self.fs.ls(top)  # which raises if it cannot be listed
+        return found
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         check_prefix(prefix)

@@ -41,6 +41,10 @@ class MemoryStore(Closeable):
         return self.values
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
+        value = self._whole(key)
+        return value if value is None or range is None else range.of(value)
+
+    def _whole(self, key: str) -> bytes | None:
         value = self.values.get(check_key(key))
         if value is not None and type(value) is not bytes:  # in a dictionary of the user
             try:
@@ -51,7 +55,7 @@ class MemoryStore(Closeable):
                     f"the value at {key!r} in the given mapping is of type {kind}, not bytes; give"
                     " a mapping of bytes, or the store that made it"
                 ) from None
-        return value if value is None or range is None else range.of(value)
+        return value
 
     def generation(self, key: str) -> str | None:
         return self.get_versioned(key)[1]
@@ -59,7 +63,7 @@ class MemoryStore(Closeable):
     def get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
-        whole = self.get(key)
+        whole = self._whole(key)
         if whole is None:
             return None, None
         return whole if range is None else range.of(whole), f"{len(whole)}-{hash(whole)}"

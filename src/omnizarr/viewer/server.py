@@ -171,7 +171,7 @@ def serve(
         port: The port; by default 8089 if that is free, else any.
         seconds: The time after which the server ends by itself.
         started: A function that is called with the address.
-        options: Those of `serving`: `host`, `token`, `limits` and others.
+        **options: Those of `serving`: `host`, `token`, `limits` and others.
 
     Raises:
         NodeNotFound: If there is nothing at the path.

@@ -23,7 +23,7 @@ some_findings = st.builds(
     level=st.sampled_from(["error", "warning"]),
     kind=st.sampled_from(KINDS),
     field=st.sampled_from(["", "codecs[1].configuration.level"]),
-    rule=st.sampled_from(["", "Zarr 3, Codecs"]),
+    rule=st.sampled_from(["", "Zarr 3, codecs"]),
 )
 
 
@@ -59,7 +59,7 @@ def test_a_finding_names_field_pointer_and_rule() -> None:
     found = Finding.of(problem, "a", "metadata")
     assert found.pointer == "/codecs/0/configuration/level"
     assert str(found) == (
-        "/a ('a/zarr.json', codecs[0].configuration.level): expected an integer [Zarr 3, Codecs]"
+        "/a ('a/zarr.json', codecs[0].configuration.level): expected an integer [Zarr 3, codecs]"
     )
     assert found.to_json()["kind"] == "metadata"
 

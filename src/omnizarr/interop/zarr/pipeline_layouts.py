@@ -19,6 +19,7 @@ from zarr.codecs import ShardingCodec
 from zarr.codecs._v2 import V2Codec
 
 from omnizarr import codecs as own_codecs
+from omnizarr.concurrency.cache import Cache
 from omnizarr.engine import rows
 from omnizarr.errors import OmnizarrError
 from omnizarr.extension import Named, data_types, kernel
@@ -31,7 +32,7 @@ _COMPRESSORS = {f"numcodecs.{name}" for name in _COMPRESSOR_IDS}
 _FILTERS = {f"numcodecs.{name}" for name in ("delta", "fixedscaleoffset", "shuffle")}
 _NONE = np.dtype("V0")
 _KEPT = 8  # layouts of one pipeline; those of another chunk shape or fill value are made again
-_layouts: dict[Any, PipelineLayout] = {}
+_layouts = Cache[Any, "PipelineLayout"](256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +81,7 @@ def _find(codecs: tuple[Any, ...], spec: Any) -> PipelineLayout:
         found = _layouts.get(key)
     except (TypeError, ValueError):  # a codec that cannot be hashed, a fill value of another kind
         return _make(codecs, spec)
-    if found is None:
-        found = _make(codecs, spec)
-        if len(_layouts) > 256:
-            _layouts.clear()
-        _layouts[key] = found
-    return found
+    return found or _layouts.put(key, _make(codecs, spec))
 
 
 def _fill(spec: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
