@@ -3,7 +3,8 @@
 Each output element represents a block of `factors` input elements; blocks at the far border are
 truncated, so a length n becomes ceil(n / factor). Integers are rounded to nearest, halves up.
 A level is computed from the stored finer one, in boxes of whole shards or chunks of a limited size,
-so that every chunk and shard is stored once.
+so that every chunk and shard is stored once. The second level of a new image is computed while the
+values of the first are in memory.
 
 With a `Packing`, `mean` and `max` are those of the numbers that are not missing; a block without
 any keeps its first one. `nearest` and `mode` choose one of the stored numbers, missing or not.
@@ -15,6 +16,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -353,14 +355,26 @@ def fill_levels(
     """
     if steps:
         check_packing(method, packing)
-    finest = arrays[0]
-    parts = [*_blocks_of(source)] or [*cut(finest, max(1, MEMORY // 8 // finest.itemsize))]
+    finest, levels = arrays[0], [*zip(arrays, arrays[1:], steps, strict=False)]
+    boxes = [*_blocks_of(source)]
     with finest.writer() as writer:
-        for number, box in enumerate(parts, 1):
-            writer[box] = as_plain(source[box])
+        parts: list[Callable[[], object]]
+        if levels and not boxes and method != "gaussian":  # which reads beyond its box
+            _, second, factors = levels.pop(0)
+            tasks = level_tasks(source, second, factors, method, MEMORY, packing, writer)
+            parts = [task.work for task in tasks]
+        else:
+
+            def store(box: Box) -> None:
+                writer[box] = as_plain(source[box])
+
+            boxes = boxes or [*cut(finest, max(1, MEMORY // 8 // finest.itemsize))]
+            parts = [partial(store, box) for box in boxes]
+        for number, part in enumerate(parts, 1):
+            part()
             if progress is not None:
                 progress(number, len(parts), finest.name)
-    for finer, coarser, factors in zip(arrays, arrays[1:], steps, strict=False):
+    for finer, coarser, factors in levels:
         for task in level_tasks(finer, coarser, factors, method, MEMORY, packing):
             task.work()
 
@@ -375,14 +389,15 @@ def _blocks_of(source: Any) -> Iterator[Box]:
 
 @dataclass(frozen=True)
 class ReduceBox:
-    """Compute a box of a level from the stored finer level, and store it."""
+    """Compute a box of a level from the finer one, and store it; what was read, too, in `copy`."""
 
-    source: Array
+    source: Any  # an array, or anything whose slices are NumPy arrays
     target: Array
     factors: tuple[int, ...]
     method: str
     box: tuple[tuple[int, int], ...]
     packing: LevelPacking | None = None
+    copy: Any = None
 
     def __call__(self) -> Filled:
         gaussian_border = gaussian_reach(self.factors) if self.method == "gaussian" else None
@@ -396,6 +411,9 @@ class ReduceBox:
             padding.append((max(0, -low), max(0, high - n)))
         values = as_plain(self.source[tuple(inner)])
         read = values.nbytes
+        if self.copy is not None:
+            self.copy[tuple(inner)] = values
+            values = values.astype(self.target.dtype, copy=False)
         out = empty(tuple(stop - start for start, stop in self.box), self.target.dtype)
         if gaussian_border is not None:
             values = np.pad(values, padding, mode="edge")
@@ -405,21 +423,25 @@ class ReduceBox:
 
 
 def level_tasks(
-    source: Array,
+    source: Any,
     target: Array,
     factors: Sequence[int],
     method: str,
     memory: int,
     packing: LevelPacking | None = None,
+    copy: Any = None,
 ) -> Iterator[Task[Filled]]:
-    """Yield the tasks that compute one level from the next finer one, which is complete."""
+    """Yield the tasks that compute one level from the next finer one, which is complete.
+
+    With `copy`, the source is read once: what is read is stored there, too.
+    """
     packing = check_packing(method, packing)
     for box in cut(target, _items(target, factors, method, memory, packing)):
         sides = corners(box)
         size = math.prod(stop - start for start, stop in sides) * target.itemsize
         yield Task(
             task_id("level", target.path, sides),
-            ReduceBox(source, target, tuple(factors), method, sides, packing),
+            ReduceBox(source, target, tuple(factors), method, sides, packing, copy),
             size,
             target.name,
         )
