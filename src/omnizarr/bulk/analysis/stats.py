@@ -270,12 +270,12 @@ _NUMBERS = ("size", "nan", "fill", "outside", "infinite", "finite", "below", "ab
 def _moments(values: npt.NDArray[Any], low: Any) -> tuple[float, float]:
     """Return the mean of finite numbers and the sum of squared differences from it.
 
-    Integers are taken relative to the lowest one, so that large ones lose no digits.
+    64-bit integers, which floats cannot hold, are taken relative to the lowest one.
     """
     start = 0
-    if values.dtype.kind in "iu":
-        start, unsigned = int(low), f"u{values.dtype.itemsize}"
-        values = values.view(unsigned) - np.asarray(low).view(unsigned)
+    if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
+        start = int(low)
+        values = values.view(np.uint64) - np.asarray(low).view(np.uint64)
     near = values.astype(np.float64)
     mean = float(near.sum()) / near.size
     near -= mean
