@@ -424,7 +424,8 @@ def locked_destination(
             with _locked(store, path, said, part) as check:
                 yield check
         finally:
-            _at_work.discard(own)
+            with _at_work_lock:
+                _at_work.discard(own)
     except Taken as e:
         who = e.text.decode("utf-8", "replace") or "another job"
         which = f"{paths.show(path)} in {store!r}" if path else repr(store)

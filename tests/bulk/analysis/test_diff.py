@@ -242,3 +242,15 @@ def test_first_differences_are_in_order_and_limited(tmp_path: Path) -> None:
 def test_negative_tolerances_are_refused() -> None:
     with pytest.raises(oz.InvalidArgument):
         oz.diff(oz.create_array(shape=3), oz.create_array(shape=3), rtol=-1)
+
+
+def test_comparisons_of_different_nodes_have_different_journals(tmp_path: Path) -> None:
+    group = oz.create_group(tmp_path / "a.zarr")
+    for name in "xyz":
+        group.create_array(name, data=np.arange(4))
+    where = str(tmp_path / "a.zarr")
+    digests = [
+        oz.jobs.Diff(where, where, path=path, other_path=other).plan().digest
+        for path, other in (("x", "y"), ("x", "z"), ("y", "x"))
+    ]
+    assert len({*digests}) == 3

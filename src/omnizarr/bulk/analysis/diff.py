@@ -285,7 +285,7 @@ class Diff(DiffOptions, Job[DiffReport]):
                 pairs += [] if pair is None else [pair]
         grids = [(p.a.model.chunk_grid, p.b.model.chunk_grid) for p in pairs]
         shapes = [(p.path, p.a.model.shape) for p in pairs]
-        settings = repr((tolerance, nbytes, self.show))
+        settings = repr((tolerance, nbytes, self.show, a.path, b.path))
         return Plan(
             f"differences between {a} and {b}",
             key_digest(
