@@ -257,7 +257,7 @@ def quote(text: str) -> bytes:
 def _find_members(
     data: bytes, names: tuple[str, ...], allow_nan: bool
 ) -> list[dict[str, Span]] | None:
-    """Return the places of the members of an object, and of those that names lead to.
+    """Return the spans of an object's members, then of each nested object that `names` leads to.
 
     None stands for data that are not a valid object.
     """
@@ -400,7 +400,7 @@ def plain(value: object, where: str, on_special: Callable[[str, float], None]) -
 
 
 def _kind(value: object) -> str:
-    """Return the letter for the kind of NumPy's elements; those of dates cannot be stored."""
+    """Return the NumPy kind of a value, or "-"; dates ("mM") have no JSON form."""
     return str(getattr(getattr(value, "dtype", None), "kind", "-"))
 
 

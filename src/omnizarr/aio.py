@@ -116,7 +116,7 @@ async def _await_in_trio(future: Future[T], cancelled: threading.Event) -> T:
 
 
 class _Running:
-    """The number of operations that run now, and those that wait, in the order in which they came.
+    """Counts running operations; others wait and start in the order of arrival.
 
     Without an order, a thread that has ended one operation would begin the next one before a
     thread that waits wakes up, again and again.

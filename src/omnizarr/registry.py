@@ -319,7 +319,7 @@ def _origin_of(kind: Kind, name: str) -> str:
 
 
 def similar_or_shared(name: str, every: Iterable[str]) -> str:
-    """Return the end of a message: the name that is similar, or those that no package prefixes."""
+    """Return the end of a message: a similar name, or all names without a package's prefix."""
     listed = list(every)
     shared = [n for n in listed if not re.search(r"[.:]|^imagecodecs_", n)]
     return known_names(name, listed if did_you_mean(name, listed) else shared)

@@ -61,7 +61,7 @@ class Pipeline(BatchedCodecPipeline):
     async def write(
         self, batch_info: Iterable[Any], value: Any, drop_axes: tuple[int, ...] = ()
     ) -> None:
-        """Store `value` in chunks; those that are changed in part are locked."""
+        """Store `value` in chunks; chunks that are changed in part are locked."""
         batch = batch_info if isinstance(batch_info, list) else list(batch_info)
         if batch:
             await _batches().write(self, batch, value, drop_axes)

@@ -107,7 +107,7 @@ class NumcodecsBlosc(BytesBytesCodec):
             self.check_integer("typesize", 1, 2**31 - 1)
 
     def for_items(self, itemsize: int) -> Self:
-        """Return the codec with the size of the items that it is given."""
+        """Return the codec with a typesize; the item size fills in a missing one."""
         return self if self.typesize else replace(self, typesize=max(1, itemsize))
 
     def shuffle_code(self) -> int:
@@ -285,7 +285,7 @@ class Frame:
         return _HEADER.size + (0 if self.flags & _STORED else 4 * self.blocks)
 
     def decompress(self, blocks: dict[int, Buffer]) -> npt.NDArray[np.uint8]:
-        """Return the chunk's bytes, of which only those of the given blocks are defined."""
+        """Return the chunk's bytes with these blocks decompressed; the others are undefined."""
         out = np.empty(self.nbytes, np.uint8)
         for number, data in blocks.items():
             part = out[number * self.blocksize :][: self.blocksize]

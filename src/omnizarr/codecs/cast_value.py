@@ -170,7 +170,7 @@ def _whole(
 
 
 def _significant(values: npt.NDArray[Any], digits: int, rounding: str) -> npt.NDArray[Any]:
-    """Return integers rounded to so many significant bits, as float64."""
+    """Return integers rounded to `digits` significant bits, as float64."""
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
     if max(-low, high) <= 1 << digits:
         return values.astype("f8")

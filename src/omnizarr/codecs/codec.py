@@ -251,12 +251,12 @@ class ArrayArrayCodec(Configured, ABC):
     kind: ClassVar[Kind] = "array->array"
 
     def resolve(self, spec: Spec) -> Spec:
-        """Return the shape, type and fill value of encoded chunks, from those of the chunks."""
+        """Return the spec (shape, type and fill value) of the encoded array."""
         return spec
 
     @abstractmethod
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
-        """Return the array to store; `spec` describes the one that is given."""
+        """Return the encoded array; `spec` describes `array`."""
 
     @abstractmethod
     def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
@@ -471,7 +471,7 @@ class temporary_buffer:
 
 
 def check_memory(size: int) -> None:
-    """Raise if there is not enough memory for so many bytes.
+    """Raise MemoryError if `size` bytes cannot be allocated.
 
     To be called before a library that does not check its allocations and would end the process.
     """

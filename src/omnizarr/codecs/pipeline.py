@@ -280,7 +280,7 @@ class CodecPipeline:
         return np.asarray(array)
 
     def decode_last(self, data: Buffer, count: int) -> Buffer:
-        """Undo the last `count` codecs, all of which take bytes."""
+        """Undo the last `count` codecs, which all map bytes to bytes."""
         for codec, size in self.bytes_bytes[len(self.bytes_bytes) - count :][::-1]:
             with codec_context(codec, "decode"):
                 data = codec.decode(data, size)
@@ -289,7 +289,7 @@ class CodecPipeline:
         return data
 
     def encode_last(self, data: Buffer, count: int) -> Buffer:
-        """Apply the last `count` codecs, all of which take bytes."""
+        """Apply the last `count` codecs, which all map bytes to bytes."""
         for codec, _ in self.bytes_bytes[len(self.bytes_bytes) - count :]:
             with codec_context(codec, "encode"):
                 data = codec.encode(data)
@@ -468,7 +468,7 @@ def gather_requests(several: Iterable[Requests[T]]) -> Requests[list[T]]:
 
 
 def within_range(requests: Requests[T], outer: Range) -> Requests[T]:
-    """Run requests on the byte range `outer` of a value, all of which must exist."""
+    """Run requests within the byte range `outer` of a value; raise if the value ends before it."""
     try:
         wanted = next(requests)
         while True:

@@ -173,7 +173,7 @@ def check_length(where: Range, data: memoryview | Buffer | None) -> Buffer:
 
 
 def split_joined(joined: JoinedRanges, answers: Sequence[Buffer | None]) -> dict[Range, Buffer]:
-    """Return the bytes of each range that was wanted, from those of the joined ones."""
+    """Split the bytes of joined ranges into the ranges that were wanted."""
     views = [None if a is None else memoryview(a) for a in answers]
     out: dict[Range, Buffer] = {}
     for part, (number, inside) in joined.places.items():

@@ -25,7 +25,7 @@ _MEMBERS = {**_DEFAULTS, "blosc": {"cname": "zstd", "clevel": 5, "blocksize": 0}
 
 
 def to_named(codec: Any, itemsize: int | None = 1) -> Named:
-    """Return the name and configuration of a codec, however it is given.
+    """Return the name and configuration of a codec in any form that users may give.
 
     A codec object of this library or of numcodecs, a name, ``{"id": …}`` as in version 2, or
     ``{"name": …, "configuration": …}`` as in version 3. `itemsize` completes what an object
@@ -69,9 +69,9 @@ def to_named(codec: Any, itemsize: int | None = 1) -> Named:
 
 
 def is_by_name(codec: Any) -> bool:
-    """Return True if a codec is given with its name in version 3, as objects of zarr-python are.
+    """Return True if a codec states its name in version 3, as objects of zarr-python do.
 
-    Those of numcodecs, and of this library, leave it to the format.
+    Objects of numcodecs, and of this library, leave the name to the format.
     """
     if isinstance(codec, dict):
         return not isinstance(codec.get("id"), str)
@@ -212,7 +212,7 @@ def inner_chunk_shape(array: ArrayModel) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
-    """Codecs on arrays, the one from array to bytes, and those on bytes; inside shards, if any."""
+    """The codecs of an array by kind; for a sharded array, the codecs of its inner chunks."""
 
     filters: tuple[Named, ...]
     serializer: Named | None
@@ -220,7 +220,7 @@ class PipelineSpec:
 
 
 def pipeline(array: ArrayModel) -> PipelineSpec:
-    """Return the codecs of an array in groups; of a sharded one those of its inner chunks."""
+    """Return the codecs of an array by kind; for a sharded array, those of its inner chunks."""
     filters, codecs = list[Named](), array.codecs
     while True:
         groups: dict[str, list[Named]] = {each: [] for each in KINDS}

@@ -38,7 +38,7 @@ _enabled = True
 
 
 class Cache(Generic[K, V]):
-    """A table of up to so many values; a full one is emptied.
+    """A table of at most `size` values, which is emptied when it is full.
 
     For the life of the process: caches are module-level constants.
     """

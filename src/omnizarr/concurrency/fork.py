@@ -171,7 +171,7 @@ class Usage:
             release()
 
     def close(self, release: Callable[[], object]) -> None:
-        """Keep all threads out, wait for those that are inside, and call `release`.
+        """Let no more threads in, wait until all have left, and call `release`.
 
         A finaliser may close what its own thread is using: then `release` is called at the end of
         that use.

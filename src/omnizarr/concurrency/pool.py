@@ -64,7 +64,7 @@ def start_thread(work: Callable[[], object], name: str) -> bool:
 
 
 def useful_threads(count: int, nbytes: int) -> int:
-    """Return how many threads are worth it for so many chunks and bytes."""
+    """Return the number of threads to use for `count` chunks of `nbytes` bytes in all."""
     return min(config.get().threads, count) if nbytes >= SMALL else 1
 
 
@@ -122,7 +122,7 @@ def for_each(
     *,
     waits: bool = True,
 ) -> None:
-    """Call a function for every item, on a few threads where so many bytes are worth it.
+    """Call a function for every item, on several threads if `nbytes` is large enough.
 
     Without `waits` an interrupt waits for calls that have begun for `INTERRUPT_WAIT` only.
     """
@@ -138,7 +138,7 @@ def for_each(
 def share_items(
     items: Iterator[A], function: Callable[[A], None], threads: int, batch: int, waits: bool
 ) -> None:
-    """Call a function for every item on several threads, each of which takes a batch at a time."""
+    """Call a function for every item on several threads, each taking a batch at a time."""
     lock, stop = threading.Lock(), threading.Event()
 
     def work() -> None:
@@ -160,7 +160,7 @@ def share_items(
 
 
 class ThreadPool:
-    """Up to so many threads, by default `requests`, that call what is submitted and wait for more.
+    """A pool of at most `size` threads, by default the setting `requests`.
 
     An executor of the standard library would be waited for when the interpreter ends: a request
     to a server that does not answer, long abandoned, would hold it for minutes. Its locks are also

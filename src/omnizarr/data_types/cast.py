@@ -61,7 +61,7 @@ def _has_lengths(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
 
 
 def _is_kept(times: Values, out: Values) -> Any:
-    """Return which times a conversion has kept; NumPy wraps those that a unit cannot express."""
+    """Return which times a conversion has kept; NumPy wraps times that a unit cannot express."""
     units = np.datetime_data(times.dtype), np.datetime_data(out.dtype)
     if units[0] == units[1] or "generic" in (units[0][0], units[1][0]):
         return np.True_
@@ -253,7 +253,7 @@ def _refusal(
 
 
 def _kind(dtype: np.dtype[Any]) -> str:
-    """Return NumPy's letter for the kind of a type, also for those of ml_dtypes."""
+    """Return NumPy's letter for the kind of a type, also for types of ml_dtypes."""
     if dtype.kind != "V" or issubclass(dtype.type, np.void):
         return dtype.kind
     return dtype.name[0] if dtype.name[0] in "iu" else "f"
@@ -410,7 +410,7 @@ def _times(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
 
 
 def _from_time_objects(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
-    """Return times each of which has a unit of its own; integers count that of the type."""
+    """Convert times that each have their own unit; integers are counts of the target's unit."""
     unit, step = np.datetime_data(dtype)
     scalar: Any = np.datetime64 if dtype.kind == "M" else np.timedelta64
 

@@ -55,7 +55,7 @@ class DataType:
 
     @property
     def value_dtype(self) -> np.dtype[Any]:
-        """The NumPy type of values that users see, which of a masked type is that of its data."""
+        """The NumPy type of values as users see them; for a masked type, the type of its data."""
         return self.dtype if self.masking is None else self.masking.dtype
 
     def unset(self, dialect: Dialect) -> Any:
@@ -88,7 +88,7 @@ class DataType:
             raise InvalidMetadata(f"{value!r} is not a value of type {self.dtype}: {e}") from None
 
     def fill(self, stated: FillValue) -> Scalar:
-        """Return the scalar of a stored fill value; an undefined one is that of new arrays."""
+        """Return a stored fill value as a scalar; an undefined one is read as `unset`."""
         if stated.json is None and (stated.dialect in ("v1", "v2") or self.named.name == "object"):
             return self.scalar(self.unset(stated.dialect))
         return self.scalar(self.decode(stated.json, stated.dialect))

@@ -266,7 +266,7 @@ def check_platform(name: str) -> None:
 
 
 class Extended(Float):
-    """A JSON number or one of the three names, neither of which has more than 64 bits."""
+    """An 80-bit float; its fill value in JSON has at most 64 bits."""
 
     def bits(self, text: str, base: int, digits: int) -> Any:
         raise wrong(self.named, 'a number, "NaN", "Infinity" or "-Infinity"', text)

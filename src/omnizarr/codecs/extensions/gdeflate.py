@@ -110,7 +110,7 @@ def inflate(page: bytes, most: int) -> bytearray:
 
 
 class Lanes:
-    """The bits of a page, dealt to lanes, one of which is read."""
+    """The bits of a page, dealt out to lanes; `lane` is the current one."""
 
     __slots__ = ("bits", "counts", "lane", "next", "words")
 
@@ -141,7 +141,7 @@ class Lanes:
         self.lane = (self.lane + 1) % LANES
 
     def take(self, count: int) -> int:
-        """Remove so many bits from the lane."""
+        """Remove `count` bits from the current lane, and return them."""
         found = self.bits[self.lane] & ((1 << count) - 1)
         self.bits[self.lane] >>= count
         self.counts[self.lane] -= count

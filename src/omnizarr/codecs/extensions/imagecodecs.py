@@ -123,7 +123,7 @@ class Maker:
 
     @property
     def short(self) -> str:
-        """The name of the codec without those of packages."""
+        """The name of the codec without the prefixes of packages."""
         return self.named.name.removeprefix(PREFIX).removeprefix(IMAGECODECS)
 
     @property
@@ -133,7 +133,7 @@ class Maker:
 
     @property
     def lossy(self) -> bool:
-        """True if decoded values can differ from those that were encoded."""
+        """True if decoded values can differ from the original ones."""
         lossless = _LOSSLESS.get(self.short)
         return self.short in _LOSSY or (lossless is not None and not lossless(self.settings))
 
@@ -170,7 +170,7 @@ class Maker:
 
 
 def _maker(named: Named) -> Maker:
-    """Return the package's class for a codec, or the one that a program has registered."""
+    """Return the class registered with numcodecs for a codec, or else that of imagecodecs."""
     id_ = named.name.removeprefix(PREFIX)
     made = numcodecs.registry.codec_registry.get(id_)
     if made is None:

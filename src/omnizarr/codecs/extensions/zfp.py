@@ -240,7 +240,7 @@ class Numbers:
         raise InvalidMetadata(f"codec {codec!r} takes integers and floats, not {name!r}")
 
     def promote(self, array: npt.NDArray[Any], limits: ZfpLimits) -> npt.NDArray[Any]:
-        """Return numbers for the library; raise for those that it would change beyond measure."""
+        """Return numbers as a type of the library; raise for values that it cannot represent."""
         if self.given.kind in "mM":
             array = array.astype(self.given.newbyteorder("="), copy=False).view("i8")
         if self.bits:
