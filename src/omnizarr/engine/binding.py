@@ -242,7 +242,7 @@ class BoundArray:
         return found
 
     def shown(self, elements: Any) -> Any:
-        """Return elements as users see them: those of an optional type as a masked array."""
+        """Return elements as users see them: for an optional type, a masked array."""
         masking = self.data_type.masking
         return elements if masking is None else masking.masked_array(elements, self.fill)
 
@@ -308,7 +308,7 @@ class BoundArray:
 
     @property
     def first_pipeline(self) -> CodecPipeline:
-        """The codec pipeline for the first chunk; in a regular grid it is that of all chunks."""
+        """The codec pipeline for the first chunk; in a regular grid, for all chunks."""
         return self.pipeline_at((0,) * len(self.grid.axes))
 
     @cached_property

@@ -78,7 +78,7 @@ class ChunkCache:
     def get(
         self, names: Sequence[Name], load: Callable[[list[int]], Sequence[Values]]
     ) -> list[Values]:
-        """Return the arrays of all names; `load` loads those that are missing, by their numbers.
+        """Return the arrays of all names; `load` takes the indices of missing ones and loads them.
 
         What another thread is loading already is waited for.
         """
@@ -302,7 +302,7 @@ def _decoding_cost(pipeline: CodecPipeline) -> int:
 
 
 def fits(cache: ChunkCache, array: BoundArray, plan: Plan, nbytes: int) -> bool:
-    """Return True if the chunks that a read of so many bytes touches can all be kept.
+    """Return True if all chunks that a read of `nbytes` bytes touches fit into the cache.
 
     A small part of large chunks is not kept where the kernel reads parts; while nothing else is
     kept either, there is no need to look which chunks it touches.
@@ -442,7 +442,7 @@ def _read_value(
     out: Values,
     filled: FilledParts | None,
 ) -> None:
-    """Fill the part of `out` from a value, of which the generation is known or a part fetched."""
+    """Fill one chunk's part of `out`, using a known generation or a part fetched ahead."""
     pipeline, key = array.pipeline_at(row.coords), array.key(row.coords)
     if generation is None and fetched is not None:
         generation = fetched.generation

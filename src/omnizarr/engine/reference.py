@@ -76,7 +76,7 @@ def read(
 
 
 def _whole_shards(array: BoundArray, count: int) -> int:
-    """Return the most bytes of a shard if so many of them come as soon as their indexes, or 0."""
+    """Return the largest size of a shard if fetching `count` whole shards costs little, else 0."""
     pipeline = array.first_pipeline
     if pipeline.sharded is None or pipeline.spec.nbytes is None:
         return 0
@@ -306,7 +306,7 @@ def _lends_buffers(array: BoundArray, store: Store) -> bool:
 
 
 def _own(store: Store, data: Buffer | None, value: npt.NDArray[Any] | None = None) -> Buffer | None:
-    """Return bytes that a store may keep: those of a codec may be the caller's array itself.
+    """Return bytes that a store may keep: a codec may return the caller's array itself.
 
     If they are not part of `value`, a store that sends them away takes them as they are.
     """
@@ -416,7 +416,7 @@ def _box(
 
 
 def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
-    """Store some chunks, with one call to fetch those that are changed and one to store all."""
+    """Store some chunks: fetch partly changed ones in one call, and store all in another."""
     store = array.chunk_store
     if supports_compare_and_set(store):
         for row in rows:

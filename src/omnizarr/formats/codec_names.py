@@ -186,7 +186,7 @@ def split_compressor(steps: list[Step]) -> tuple[list[Step] | None, Step | None]
 
 
 def without_checksums(codecs: Sequence[Named]) -> tuple[tuple[Named, ...], tuple[str, ...]]:
-    """Return codecs without those that only add a checksum, and the names of the latter.
+    """Return codecs without checksums, and the names of the checksums left out.
 
     zstd keeps the checksum in its own frame, which readers find by themselves.
     """
@@ -371,7 +371,7 @@ def ordered(steps: Iterable[Step], before: str | None) -> list[Step]:
 
 
 def ending(steps: list[Step], order: str) -> list[Step]:
-    """Return filters the last of which produces items in the stored byte order."""
+    """Return filters whose final output has items in the stored byte order."""
     for i in reversed(range(len(steps))):
         if taken(steps[i]) is not None:
             return [*steps[:i], _with_orders(steps[i], None, order), *steps[i + 1 :]]
@@ -579,7 +579,7 @@ _VLEN = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": 
 
 
 def with_vlen(codecs: Codecs, data_type: Named) -> Codecs:
-    """Return codecs with the one of `vlen-utf8` and `vlen-bytes`, laid out alike, that fits."""
+    """Return codecs with `vlen-utf8` or `vlen-bytes`, which have one layout, as the type needs."""
     name = _VLEN.get(data_type.name)
     if name is None:
         return codecs

@@ -266,7 +266,7 @@ def parts(
 
 
 def changed(format: Format, entries: Entries, nodes: Mapping[str, Documents]) -> bytes:
-    """Return the document with entries, with those of some nodes updated.
+    """Return the consolidated document with the entries of some nodes updated.
 
     `nodes` has each node's documents by their names; the paths are relative to the group. A node
     without any is gone, with all below it. The texts of other entries stay as they are.

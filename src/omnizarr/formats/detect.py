@@ -55,7 +55,7 @@ def by_name(name: object, separator: str = ".") -> Format:
 
 
 def is_metadata(key: str) -> bool:
-    """Return True if a key is that of a metadata document in any format."""
+    """Return True if a key names a metadata document in any format."""
     return any(by_name(name).is_metadata(key) for name in (*NAMES, N5.name))
 
 
@@ -98,7 +98,7 @@ def _all_keys(path: str) -> tuple[str, ...]:
 
 
 def _keys_in_order(path: str) -> tuple[tuple[str, ...], ...]:
-    """Return the metadata keys of a path, those of a preferred format first."""
+    """Return the metadata keys of a path by format, the preferred format first."""
     return (*_V3.keys(path), ENTRY), (*_V2.keys(path),), (*_V1.keys(path),)
 
 
@@ -156,7 +156,7 @@ class Probe:
         return self._of_kind(_all_keys(self.path))
 
     def every_key(self) -> list[str]:
-        """Return the keys of all formats, also those that are only read."""
+        """Return the keys of all formats, including read-only ones."""
         return [*self.keys(), *_N5.keys(self.path)]
 
     def keys_in_order(self) -> list[list[str]]:

@@ -141,14 +141,14 @@ class Format(Protocol):
         return [], [paths.prefix(path)]
 
     def is_metadata(self, key: str) -> bool:
-        """Return True if a key can only be that of a metadata document, never of a chunk."""
+        """Return True if a key can only name a metadata document, never a chunk."""
 
     def is_zarr_key(self, key: str) -> bool:
         """Return True if a key, relative to the hierarchy, can belong to this format."""
 
 
 def check_version(fields: Fields, version: int) -> None:
-    """Record metadata of another version, and name the one they look like."""
+    """Record an error for metadata of another version, naming the likely one."""
     stated = fields.get("zarr_format")
     if "zarr_format" not in fields.values or (type(stated) is int and stated == version):
         return

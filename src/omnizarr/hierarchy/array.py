@@ -599,7 +599,7 @@ def use_location(array: Array, location: Location) -> None:
 
 
 def change_shape(array: Array, shape: tuple[int, ...]) -> bool:
-    """Store another shape; return False if the array no longer has the one that is known."""
+    """Store a new shape; return False if another writer has changed the shape meanwhile."""
     old = array._model
     return array._store_shape(old, with_shape(old, shape), array._location)
 
@@ -614,7 +614,7 @@ def _bind(location: Location, model: ArrayModel, read_at: float | None) -> Bound
 
 
 def data_type_of(data: Any) -> Any:
-    """Return the data type of values; those that NumPy has no type for by name."""
+    """Return the data type for an array of these values; by name if NumPy has no such type."""
     array = data.array if isinstance(data, View) else data
     if isinstance(array, Array):
         if array._bound.data_type.masking is not None:

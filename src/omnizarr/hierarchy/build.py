@@ -306,7 +306,7 @@ class Build:
         self.discard()
 
     def commit(self) -> None:
-        """Publish the node, and erase the one that it replaces.
+        """Publish the node, and erase the node that it replaces.
 
         The marker of a job stays: what is killed before it is erased is resumed.
         """
@@ -452,7 +452,7 @@ def begin_stage(
     mark: Mark | None = None,
     found: Publication | None = None,
 ) -> Build:
-    """Begin to write a node beside the one that it replaces, or go on with what was found."""
+    """Begin to stage a node that may replace another, or resume the publication `found`."""
     leftovers: tuple[str, ...] = ()
     if old is not None:
         check_erasable(location.store, location.path, old)

@@ -104,7 +104,7 @@ def stored_chunks(array: BoundArray) -> Iterator[tuple[Coords, int]]:
 
 
 def decoded_size(array: BoundArray, coords: Coords) -> int:
-    """Return the bytes of a chunk in memory; of variable-length items, those of the pointers."""
+    """Return the size of a chunk in memory; for variable-length items, of the pointers only."""
     return math.prod(array.grid.chunk_shape(coords)) * array.dtype.itemsize
 
 

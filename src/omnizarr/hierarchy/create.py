@@ -69,7 +69,7 @@ def create_array(
     storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Array:
-    """Create an array, in version 3 unless it joins a hierarchy or `zarr_format` is given.
+    """Create an array, by default in the format of its hierarchy, or in version 3.
 
     It joins the hierarchy at the root of `store`. A path or URL that ends inside a hierarchy is a
     store of its own, in version 3 by default, which a hierarchy of another version does not list.
@@ -111,7 +111,7 @@ def new_location(
     zarr_format: int | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Location:
-    """Return the location of a new node, in the given format or in that of its hierarchy."""
+    """Return the location of a new node, by default in the format of its hierarchy."""
     resolved, node_path = resolve_store_path(store, path, "r+", storage_options)
     return Location(resolved, node_path, format_for(resolved, node_path, zarr_format))
 
@@ -125,7 +125,7 @@ def create_group(
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Group:
-    """Create a group, in version 3 unless it joins a hierarchy or `zarr_format` is given.
+    """Create a group, by default in the format of its hierarchy, or in version 3.
 
     Args:
         store: A path, URL, dict, store or `StorePath`; None for memory.

@@ -247,7 +247,7 @@ class Group(NodeHandle[GroupModel]):
         return ((n, m) for n, m in self.members() if isinstance(m, Group))
 
     def _nodes(self, location: Location | None = None) -> dict[str, Node]:
-        """Return the readable members; warn of those that cannot be read."""
+        """Return the readable members; warn of any other."""
         good: dict[str, Node] = {}
         for name, node in (location or self._location).children().items():
             if isinstance(node, Exception):

@@ -110,7 +110,7 @@ def type_name(named: Named) -> str:
 
 
 def codec_names(array: ArrayModel) -> str:
-    """Return the names of the codecs, joined, without those of no interest to most users."""
+    """Return the names of the codecs joined by "+", without `bytes`; for shards, the inner ones."""
     names: list[str] = []
     for codec in array.codecs:
         inner = codec.configuration.get("codecs") if codec.name == "sharding_indexed" else None
@@ -199,7 +199,7 @@ def size_text(size: int) -> str:
 def array_info(
     array: ArrayModel, location: Location, bound: BoundArray, counts: Callable[[], tuple[int, ...]]
 ) -> Info:
-    """Summarise an array without reading a chunk; `counts` are those of chunks along each axis."""
+    """Summarise an array without reading a chunk; `counts` returns the chunks along each axis."""
     info = Info()
     info["type"] = f"array, {title(location.format.name)}"
     info["path"] = f"{paths.show(location.path)} in {location.store!r}"

@@ -271,7 +271,7 @@ class Location:
         new: Node,
         put: Callable[[str, bytes | None], None] | None = None,
     ) -> Node:
-        """Store the metadata that differ from those of `old`, and return the node as read back.
+        """Store the metadata that differ from `old`, and return the node as it will be read back.
 
         `put` stores the value of one key, or erases it for None, instead of the store, whose caller
         has checked that it may.
@@ -559,7 +559,7 @@ class Location:
 
 
 def node_extent(format: Format, path: str) -> Extent:
-    """Return all keys of a node; those of a root include the root metadata of the hierarchy."""
+    """Return all keys of a node; for a root, including the root metadata of the hierarchy."""
     keys, prefixes = format.subtree(path)
     metadata = format.keys(path) if path else (*format.keys(path), *format.root_documents())
     return Extent(metadata, tuple(keys), tuple(prefixes), format.is_metadata)

@@ -224,7 +224,7 @@ def _no_keys(format: str | None) -> list[str]:
 def _fetch_likely(
     store: Store, probe: Probe, more_keys: Callable[[str | None], list[str]] = _no_keys
 ) -> dict[str, bytes]:
-    """Fetch what `fetch_probe` does, of a server no more than decides which node is there.
+    """Fetch the metadata of a probe; from a server, only until they decide which node exists.
 
     Consolidated metadata of version 2, where they are among the keys, stand for the group's own.
     """
@@ -320,7 +320,7 @@ def _with_consolidated(
 
 
 def format_for(store: Store, path: str, zarr_format: object) -> Format:
-    """Return the format of a new node: as given, or that of its hierarchy, or the default."""
+    """Return the format of a new node: as requested, else of its hierarchy, else the default."""
     separator = default_separator(store)
     if zarr_format is not None:
         wanted = by_name(zarr_format, separator)

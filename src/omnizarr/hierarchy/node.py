@@ -151,7 +151,7 @@ class NodeHandle(Generic[M]):
         self._replace_model(model)
 
     def _check_same(self, model: Node) -> None:
-        """Raise NodeChanged if stored metadata are of another node than the one of this handle."""
+        """Raise NodeChanged if an array was replaced by a group, or a group by an array."""
         if model.kind != self._model.kind:
             raise NodeChanged(f"{self._location} was replaced by an {model.kind}; open it again")
 

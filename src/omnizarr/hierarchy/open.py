@@ -112,7 +112,7 @@ def open(
     missing: Missing = "fill",
     **options: Unpack[OpenOptions],
 ) -> Any:
-    """Open the array or group at a path, in any format; read-only unless a mode is given.
+    """Open the array or group at a path, in any format; by default read-only.
 
     Mode ``r`` (the default) reads, ``r+`` also writes; neither creates anything. ``a`` opens or
     creates, ``w`` replaces an existing node, ``w-`` fails if one exists: with a shape or data they
@@ -284,7 +284,7 @@ def _consolidate(location: Location, key: str) -> None:
 
 
 def consolidated_is_stale(store: Any) -> bool:
-    """Return True if the root has consolidated metadata that differ from those of its nodes."""
+    """Return True if the root has consolidated metadata that differ from the nodes' own."""
     location, _ = find_node(*resolve_store_path(store, None))
     key = consolidated.key(location.format, location.path)
     data = location.store.get(key) if key else None

@@ -133,7 +133,7 @@ class CreateOptions(NewOptions, PlaceOptions, total=False):
 
 
 class _Default:
-    """The fill value of an array for which none is given."""
+    """The type of `DEFAULT_FILL`, which requests the default fill value of the data type."""
 
     def __repr__(self) -> str:
         return "<default>"
@@ -376,7 +376,7 @@ def _codecs(
 
 
 def named_codecs(format: Format, codecs: Iterable[Any], where: str, size: int = 1) -> list[Named]:
-    """Return codecs for a format, in which those that were given by name keep that name."""
+    """Return codecs under the format's own names; a name stated by the user is kept."""
     several = list(codecs)
     found = all_named(several, where, size)
     pairs = zip(several, found, strict=True)

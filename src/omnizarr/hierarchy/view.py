@@ -64,7 +64,7 @@ class View(Shaped):
 
     @property
     def axes(self) -> tuple[tuple[int, Any], ...] | None:
-        """For every axis, that of the array and a range or list of positions; None for points."""
+        """For each axis, the array's axis and the range or list of positions; None for points."""
         if not isinstance(self._selection, AxisSelection):
             return None
         return tuple((axis, self._selection.picks[axis]) for axis in self._selection.order)

@@ -126,7 +126,7 @@ class ProductPlan:
 
     @property
     def last_chunk(self) -> tuple[int, ...]:
-        """The largest index of a chunk touched along each axis; those of a list are not looked at.
+        """The largest chunk index touched along each axis; 0 for an axis of listed positions.
 
         A plan without elements has the first chunk instead.
         """

@@ -123,7 +123,7 @@ def pattern_regex(pattern: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class Patterns:
-    """Several patterns: those of names, and those of paths and keys."""
+    """Patterns for names, and patterns for whole paths and keys."""
 
     names: tuple[re.Pattern[str], ...]
     whole: tuple[re.Pattern[str], ...]
