@@ -203,7 +203,7 @@ class DirectoryStage(Stage):
 
     @staticmethod
     def _entries(top: str, extent: Extent, metadata_first: bool) -> list[str]:
-        """Return the paths of files and folders, those of metadata first or last."""
+        """Return the paths of files and folders, with metadata first or last."""
         found = [*extent.keys, *(p[:-1] for p in extent.prefixes if p)]
         if "" in extent.prefixes:
             names = os.listdir(top) if os.path.isdir(top) else []

@@ -184,7 +184,7 @@ class Publication:
         return self.store, f"{start}{JOURNAL}/{self.mark.attempt}/"
 
     def put(self, old: Extent, new: Extent) -> None:
-        """Make the values visible, in place of those of `old`; the caller has locked replacement.
+        """Make the values visible in place of `old`; the caller holds the lock for replacement.
 
         What is killed before is as it was; what is killed within is finished by `repair`, by
         whoever overwrites it, or by the same job.

@@ -573,7 +573,7 @@ def stages_quickly(store: Store) -> bool:
 
 
 def stage(store: Store, path: str | None = None, name: str | None = None) -> Stage:
-    """Return a new stage of a store, or the one with a name that a killed writer left."""
+    """Return a new stage of a store, or the stage `name` that a killed writer left."""
     if isinstance(store, RenamesFiles):
         from omnizarr.publish.directory import DirectoryStage  # noqa: PLC0415 - needs this module
 

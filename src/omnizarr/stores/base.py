@@ -109,7 +109,7 @@ class Traits:
     to_write: str | None = None  # what to do about a store that no mode makes writable
 
     def behind_wrapper(self) -> Traits:
-        """Return what also holds for a store that wraps the one with these traits."""
+        """Return the traits that a store has in common with a wrapper around it."""
         return Traits(
             process_local=self.process_local,
             commits_changes=self.commits_changes,
@@ -225,7 +225,7 @@ class ChangesIf(Protocol):
     def change_if(
         self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
     ) -> bool:
-        """Store values, or erase those that are None, if all generations are as expected.
+        """Store values, or erase keys for None, if all generations are as expected.
 
         Return False otherwise, after changing nothing.
         """

@@ -54,7 +54,7 @@ class JoinedRanges:
 
 
 def join_ranges(parts: Iterable[Range], gap: int = GAP, largest: int = sys.maxsize) -> JoinedRanges:
-    """Join ranges, none from the end or to it, that are no more than a gap apart."""
+    """Join ranges at most `gap` bytes apart; each has a length and a start of at least 0."""
     ranges: list[Range] = []
     places: dict[Range, tuple[int, Range]] = {}
     start = end = 0
@@ -166,12 +166,12 @@ class Speed:
         return None if self.latency is None else max(_LEAST, int(self.latency * _RATE))
 
     def prefers_whole(self, nbytes: int, requests: int) -> bool:
-        """Return True if so many bytes come sooner than the responses to so many more requests."""
+        """Return True if `nbytes` bytes come sooner than `requests` successive responses."""
         return self.latency is not None and nbytes / self.throughput <= requests * self.latency
 
 
 def prefers_whole(store: object, nbytes: int, requests: int = 2) -> bool:
-    """Return True if so many bytes come sooner than responses to `requests` more, one by one."""
+    """Return True if `nbytes` bytes come sooner than `requests` successive responses."""
     speed = getattr(store, "speed", None)
     return isinstance(speed, Speed) and speed.prefers_whole(nbytes, requests)
 
@@ -281,7 +281,7 @@ class ConsistentReader:
         return Range(-self._size) if part.start < 0 else Range(0, self._size)
 
     def verify(self) -> None:
-        """Raise if a value was replaced of which nothing but a remembered part was used."""
+        """Raise if a value was replaced since its remembered first part was fetched."""
         if self._unverified:
             self._fetch_parts([*self._unverified.items()])
 

@@ -53,7 +53,7 @@ class FsspecStore(Closeable):
         *,
         retry: Retry | None = None,
     ) -> None:
-        """`allowed_exceptions` are those of `fs` that mean a missing key."""
+        """`allowed_exceptions` are the exceptions of `fs` that mean a missing key."""
         if not isinstance(read_only, bool):
             raise WrongType(f"read_only must be True or False, got {read_only!r}; path= is another")
         if not all(hasattr(fs, name) for name in ("cat_file", "pipe_file", "find", "ls")):

@@ -203,7 +203,7 @@ class HTTPStore(Closeable):
         client: obstore.Client | None = None,
         copy: bool = True,
     ) -> tuple[bytes, str | None] | None:
-        """Return the response to a request, of which obstore's client makes the first attempt."""
+        """Return the response to a request; obstore's `client`, if any, makes the first attempt."""
 
         def attempt() -> tuple[bytes, str | None] | None:
             nonlocal client
@@ -494,7 +494,7 @@ def _range_header(range: Range) -> str:
 
 
 def _check_part(response: Any, body: bytes, range: Range) -> None:
-    """Raise unless a part is exactly the one that was requested."""
+    """Raise unless a response is exactly the range that was requested."""
     text = response.headers.get("Content-Range", "")
     found = _CONTENT_RANGE.fullmatch(text)
     if found is None or found[1] is None:

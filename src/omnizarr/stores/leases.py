@@ -63,7 +63,7 @@ def _processes() -> str:
 
 
 def _has_ended(value: bytes | None) -> bool:
-    """Return True if a lock is that of a process of this machine which has ended."""
+    """Return True if a lock belongs to a process of this machine that has ended."""
     try:
         said = json.loads(value or b"{}")
         here = said["processes"] == _processes() != ""
@@ -158,7 +158,7 @@ class Lease:
             self.done.wait(POLL * (1 + os.urandom(1)[0]) / 256)
 
     def put(self, generation: str | None) -> bool:
-        """Store the lock over that of a generation, or over our own; return False if it is not."""
+        """Store the lock over that generation; return True if the lock is ours afterwards."""
         while True:
             began = _now()
             self.count += 1

@@ -491,7 +491,7 @@ def check_prefix(prefix: str) -> None:
 
 
 def check_length(key: str, most: int, store: object, *, start: str = "") -> None:
-    """Raise if a store, whose keys have so many bytes, has no room for a node with this key.
+    """Raise if a node's key is too long for a store whose keys have at most `most` bytes.
 
     Its chunks, and what is staged when it is replaced, have longer keys.
     """

@@ -157,9 +157,9 @@ def options_for_two(
     storage_options: Mapping[str, Any] | None,
     destination_options: Mapping[str, Any] | None,
 ) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
-    """Return the storage options of a source, and those of a destination.
+    """Return the storage options of a source and of a destination.
 
-    `storage_options` are for those of the two that are URLs, unless the destination has its own.
+    `storage_options` are for whichever of the two is a URL, unless the destination has its own.
     """
     if destination_options is not None or not storage_options:
         return storage_options, destination_options

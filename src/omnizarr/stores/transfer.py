@@ -59,7 +59,7 @@ class MissingValue(StoreError):
 
 @dataclass
 class CopyResult:
-    """The number and bytes of values that were copied, and those that were not there."""
+    """The number and bytes of copied values, and the keys that were missing."""
 
     values: int = 0
     nbytes: int = 0
@@ -68,7 +68,7 @@ class CopyResult:
 
 @dataclass(frozen=True)
 class ValueCopy:
-    """Copies from the keys of a source below a prefix to those of a target below another."""
+    """Copies values from below a prefix of a source to below another prefix of a target."""
 
     source: Store
     target: Store

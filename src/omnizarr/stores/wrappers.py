@@ -290,7 +290,7 @@ class PrefixStore(WrapperStore):
         return key[len(self.prefix) :]
 
     def identity_details(self) -> tuple[str]:
-        """Return the prefix, of which the identity of the storage has only the parts."""
+        """Return the prefix as given; the identity of the storage has only its parts."""
         return (self.prefix,)
 
     def _identity(self) -> tuple[Any, ...]:
@@ -307,7 +307,7 @@ class ReadOnlyStore(WrapperStore):
         super().__init__(inner, read_only=True)
 
     def with_read_only(self, read_only: bool = False) -> Any:
-        """Return this store, or the one that it wraps."""
+        """Return this store, or the writable store that it wraps."""
         return self if read_only else self.inner
 
     def identity_details(self) -> tuple[()]:
@@ -372,7 +372,7 @@ class LeasedStore(WrapperStore):
         retry_conflicts(attempt, "; nothing was stored, try again")
 
     def _replace(self, key: str, value: Bytes) -> None:
-        """Store a value where there is none, or over the one that is there."""
+        """Store a value by compare-and-set: as a new key first, then over the existing value."""
         first = True
 
         def attempt() -> None:

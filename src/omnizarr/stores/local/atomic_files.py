@@ -243,7 +243,7 @@ def read_file(
 
 
 def check_link(path: str) -> None:
-    """Raise if there is a link at a path of which there is no file."""
+    """Raise if a path is a symbolic link to a missing file."""
     if os.path.islink(path) and not os.path.exists(path):
         raise StoreError(
             f"{path!r} is a symbolic link to {os.readlink(path)!r}, which does not exist; fetch"

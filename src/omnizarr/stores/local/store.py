@@ -314,7 +314,7 @@ class LocalStore(Closeable):
             raise StoreError(f"cannot write {path!r}: {e.strerror or e}") from e
 
     def set_parts(self, key: str, parts: Callable[[], Iterator[bytes]]) -> None:
-        """Store a large value of which only parts are in memory at a time."""
+        """Store a large value in parts, so that it need not be in memory as a whole."""
         self._store(key, parts, atomic_files.replace_file_by_parts)
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:

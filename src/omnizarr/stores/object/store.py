@@ -371,7 +371,7 @@ class ObjectStore(Closeable):
         return (entry.key for entry in self.list_entries(prefix))
 
     def list_entries(self, prefix: str) -> Iterator[Entry]:
-        """Yield all objects below a prefix, in pages: no more than one of them is in memory."""
+        """Yield all objects below a prefix, holding one page of the listing in memory at a time."""
         check_prefix(prefix)
         skip = len(self._start)
         listing = _Listing((self._start + prefix).rstrip("/"), self.bucket.kind != "az")

@@ -125,7 +125,7 @@ class Document:
 
 
 def render(text: str, templates: Mapping[str, str]) -> str:
-    """Return a text with its expressions replaced; those of a called template are its arguments."""
+    """Return a text with its ``{{…}}`` replaced; a called template sees only its arguments."""
 
     def value(match: re.Match[str]) -> str:
         call = _CALL.fullmatch(match[1])

@@ -69,7 +69,7 @@ class TargetPlace(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> TargetPlace:
-        """Read a URL; that of a web page has a query, others have names with any character."""
+        """Parse a URL; only web URLs have a query, other names may contain any character."""
         scheme, _, rest = url.partition("://")
         scheme = scheme.lower()
         scheme = _ALIASES.get(scheme, scheme)

@@ -141,7 +141,7 @@ def _read_entries(
 
 
 def _wide(where: str, extra: bytes, *numbers: int) -> list[int]:
-    """Return the numbers; those that are all ones are replaced from the ZIP64 field."""
+    """Return the numbers; 0xFFFFFFFF stands for the next number of the ZIP64 field."""
     field = dict(_extras(extra)).get(_ZIP64, b"")
     wide = list(struct.unpack(f"<{len(field) // 8}Q", field[: len(field) // 8 * 8]))
     try:
