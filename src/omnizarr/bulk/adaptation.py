@@ -69,7 +69,7 @@ class Adaptation:
 
     @property
     def method(self) -> Method:
-        """The way of the chunks: as they are, encoded again, or cut into other chunks."""
+        """How chunks are transferred: byte for byte, encoded again, or cut into other chunks."""
         if self.model.chunk_grid != self.source.model.chunk_grid:
             return "values"
         return "copy" if self.reason is None else "encode"
@@ -223,7 +223,7 @@ def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptatio
 
 
 def _check_codecs(codecs: tuple[Named, ...], goal: Format, prefix: str) -> None:
-    """Raise for a codec that is no codec of the format itself: of N5, or of numcodecs."""
+    """Raise for a codec from elsewhere, N5 or numcodecs, that the format does not define."""
     for codec in codecs:
         if codec.name.startswith(prefix):
             raise CannotExpress(f"few readers of zarr {goal.name} know {codec.name!r}")

@@ -1,4 +1,4 @@
-"""Shuffled batches of rows: the next window is read on other threads while one is given out.
+"""Shuffled batches of rows: while one window is in use, other threads read the next.
 
 Rows that are stored together are a block. The blocks are shuffled, and cut into windows of several
 blocks each; the rows of a window are shuffled among themselves. So every window is read with few
@@ -171,7 +171,7 @@ class Batches(Iterator[Any]):
         return self._order.seed
 
     def __len__(self) -> int:
-        """Return the number of all batches of this worker, also of those that were given."""
+        """Return the number of all batches of this worker, including those already returned."""
         return self._count()
 
     def _count(self) -> int:
@@ -340,13 +340,13 @@ def find_blocks(pick: Pick, stored: GridAxis, chunks: GridAxis, most: int) -> Bl
 
 
 def equal_blocks(count: int, most: int) -> Blocks:
-    """Return blocks of rows of which it is not known how they are stored."""
+    """Return blocks of equal size, for rows whose storage layout is unknown."""
     size = max(most, -(-count // MAX_BLOCKS))
     return Blocks(_cut(np.empty(0, np.int64), count, size))
 
 
 def _limited(stored: GridAxis, chunks: GridAxis, most: int, count: int) -> GridAxis:
-    """Return the partition into shards, or into fewer rows where those are more than `most`."""
+    """Return the partition into shards, or into smaller blocks if shards exceed `most` rows."""
     if not isinstance(stored, RegularAxis):
         return stored
     size = stored.chunk
@@ -359,7 +359,7 @@ def _limited(stored: GridAxis, chunks: GridAxis, most: int, count: int) -> GridA
 
 
 def _cut(inner: Integers, count: int, most: int) -> Integers:
-    """Return the bounds of blocks, with more of them where blocks have more than `most` rows."""
+    """Return the bounds of blocks, after splitting blocks of more than `most` rows."""
     found = np.concatenate([[0], inner, [count]]).astype(np.int64)
     sizes = np.diff(found)
     if sizes.max() <= most or len(sizes) >= MAX_BLOCKS:
@@ -370,7 +370,7 @@ def _cut(inner: Integers, count: int, most: int) -> Integers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Order:
-    """The rows of one worker in the order in which they are given."""
+    """The rows of one worker in the order in which they are returned."""
 
     blocks: Blocks
     seed: int
@@ -388,7 +388,7 @@ class Order:
         return int(np.searchsorted(self.bounds, self.bounds[0] + row, side="right")) - 1
 
     def span(self, window: int) -> tuple[int, int]:
-        """Return the first row of a window among those of this worker, and the end."""
+        """Return the first row and the end of a window, counted among this worker's rows."""
         first, last = self.bounds[window : window + 2] - self.bounds[0]
         return int(first), int(last)
 
@@ -409,9 +409,9 @@ class Order:
 
 
 def shuffle(blocks: Blocks, window: int, seed: int, worker: int, workers: int) -> Order:
-    """Return the order of one worker's rows, in windows of at most so many rows.
+    """Return the order of one worker's rows, in windows of at most `window` rows.
 
-    All workers have the same number of rows, or one more or less, and none has one of another.
+    The workers' numbers of rows differ by at most one, and no two workers share a row.
     """
     sizes = np.diff(blocks.bounds)
     shuffled = _generator(seed, 0).permutation(len(sizes))

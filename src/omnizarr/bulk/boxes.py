@@ -41,9 +41,9 @@ TEXT_BYTES = 64  # of an element of variable length in memory, for estimates
 
 
 def item_bytes(dtype: Any) -> int:
-    """Return the bytes of an element in memory; those of text, which vary, are a guess.
+    """Return the bytes of an element in memory; an estimate for text, whose size varies.
 
-    NumPy has 16 bytes for a string and what is longer elsewhere, and Python about 60 for an object.
+    NumPy needs 16 bytes for a string, plus the text if it is longer; a Python object about 60.
     """
     if dtype is str or dtype is bytes:
         return TEXT_BYTES
@@ -171,7 +171,7 @@ def tiles(tiling: Boxes, chunks: npt.NDArray[np.int64] | None) -> Iterator[Tile]
 
 
 def joined(chunks: Sequence[tuple[int, ...]]) -> list[tuple[range, ...]]:
-    """Join chunks, which are sorted, to boxes: along the last axis, then along the one before."""
+    """Join sorted chunks into boxes: along the last axis, then along each axis before it."""
     found = [tuple(range(n, n + 1) for n in coords) for coords in chunks]
     rank = len(found[0]) if found else 0
     for axis in reversed(range(rank)):

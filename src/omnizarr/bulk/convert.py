@@ -148,7 +148,7 @@ class Convert(ConvertOptions, Job[ConvertReport]):
         )
 
     def _origin(self, options: Mapping[str, Any] | None) -> Store:
-        """Return the store of the source; that of a node below the root has only its keys."""
+        """Return the store of the source; for a node below the root, only the keys below it."""
         mode = "r+" if self.in_place else "r"
         store, path = resolve_root(self.source, mode, options)
         if self.in_place:
@@ -386,7 +386,7 @@ def convert(given: ConvertArguments) -> ConvertReport:
     tell = given.progress
 
     def show(state: Progress) -> None:
-        """Pass the number of chunks on, of which tasks have many."""
+        """Report progress in chunks, since one task has many of them."""
         if tell is not None and isinstance(state.outcome, ConvertReport) and state.label:
             tell(state.outcome.chunks, state.outcome.chunks_total, state.label)
 

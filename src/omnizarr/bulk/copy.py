@@ -85,7 +85,7 @@ class Copied(Outcome):
 
 @dataclass(frozen=True)
 class CopyBatch:
-    """A task: copy the values of some keys, or of those that differ."""
+    """A task: copy the values of some keys, or only the values that differ."""
 
     transfer: ValueCopy
     entries: tuple[Entry, ...]
@@ -461,7 +461,7 @@ class Copying:
 
 
 def _is_document(key: str) -> bool:
-    """Return True if a key is that of metadata; most keys are chunks, and end in a digit."""
+    """Return True for a metadata key; most chunk keys end in a digit and are ruled out quickly."""
     return not key[-1].isdigit() and is_metadata(key)
 
 
@@ -471,7 +471,7 @@ def _order(entry: Entry) -> tuple[int, bool, str]:
 
 
 def _batch_id(entries: Iterable[Entry]) -> int:
-    """Return a digest of keys, and of what is known of their values."""
+    """Return a digest of keys and of what a listing tells about their values."""
     columns = [*zip(*entries, strict=True)] or [(), (), (), ()]
     digest = blake2b(digest_size=8)
     digest.update("\0".join(columns[0]).encode("utf-8", "surrogatepass"))
@@ -522,7 +522,7 @@ def copy(given: CopyArguments) -> Copied:
 
 
 def complete(store: Any, given: Any) -> None:
-    """Complete a ZIP file; close a store that was opened here, not one that is, or has, `given`."""
+    """Complete a ZIP file: close a store that was opened here, but only flush the caller's own."""
     own = given.store if has_store_path(given) else given
     end = getattr(store, "flush" if store is own else "close", None)
     if end is not None:

@@ -123,7 +123,7 @@ class CopyOutput(Output):
         return next(self._values(), None) is not None
 
     def _values(self) -> Iterator[str]:
-        """Yield the keys below the path, but for those of this package."""
+        """Yield the keys below the path, except this package's own keys."""
         keys = list_prefix(self.store, paths.prefix(self.path))
         return (key for key in keys if not is_ours(key))
 
@@ -188,7 +188,7 @@ class CopyOutput(Output):
             self.publication.note_finished()
 
     def _consolidate(self) -> None:
-        """Write consolidated metadata anew: those of the source have nodes that were left out."""
+        """Rebuild stale consolidated metadata: the source's may list nodes that were left out."""
         if self.path or not self.consolidate:
             return
         if existing_node(self.store, "") is not None and consolidated_is_stale(self.store):

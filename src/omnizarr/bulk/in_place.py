@@ -1,4 +1,4 @@
-"""Add metadata of another format beside that of a hierarchy, and remove either of them again.
+"""Add another format's metadata beside a hierarchy's own, and remove either of them again.
 
 No chunk is touched: the metadata of both formats describe the same chunks under the same keys. The
 metadata of the root is stored last and erased first, since it makes the rest visible.
@@ -72,7 +72,7 @@ class InPlaceOutput(ChangeOutput):
         return lines
 
     def begin(self, resume: bool, shared: bool) -> Begun:
-        """Raise if metadata of the format exist that are not those to be stored."""
+        """Raise if other metadata of the format exist than will be stored."""
         target = self.target
         target.check_writable()
         there = get_existing(target.store, self.documents)

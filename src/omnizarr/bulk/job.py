@@ -337,7 +337,7 @@ class _Run(Generic[O]):
         return state
 
     def _run_phases(self, journal: Journal[O], begun: bool) -> tuple[O, bool]:
-        """Return the result, and True if all tasks are done, also those of other parts."""
+        """Return the result, and True if all tasks are done, in other parts too."""
         part, count = self.part, len(self.plan.phases)
         done, total = journal.read() if begun else (NONE, copy.deepcopy(self.plan.outcome))
         for number, phase in enumerate(self.plan.phases, 1):
@@ -420,5 +420,5 @@ def _run_task(task: Task[O]) -> O:
 
 
 def memory_of(given: int | str | None, tasks: int) -> int:
-    """Return the bytes that one of so many concurrent tasks may use."""
+    """Return the bytes that each of `tasks` concurrent tasks may use."""
     return max(1, config.byte_size(MEMORY if given is None else given, "memory") // max(1, tasks))

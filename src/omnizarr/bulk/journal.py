@@ -1,4 +1,4 @@
-"""Tasks and their results, and the journal of those that are done.
+"""Tasks and their results, and the journal of completed tasks.
 
 A journal is kept beside the output of a job, or in a folder of the user's for a job that only
 reads, so that a job that was killed is finished by the same call with ``resume=True``.
@@ -218,7 +218,7 @@ class Journal(Generic[O]):
         self._written = time.monotonic()
 
     def end_part(self, part: Part, rounds: int) -> bool:
-        """Note that a part of a job has ended; return True if all have, in so many rounds."""
+        """Record the end of a part; return True if every part has ended `rounds` times."""
         entry = {"tasks": "", "outcome": type(self.outcome)().to_json()}
         key = f"{self.prefix}part-{part[0]}-of-{part[1]}-{self._writer}"
         self.store.set(key, json.dumps(entry).encode())
@@ -233,7 +233,7 @@ class Journal(Generic[O]):
 
 
 def _without_repeated(entries: list[tuple[NDArray[np.uint64], O]]) -> list[Any]:
-    """Leave out entries with tasks that another one has: results count once."""
+    """Leave out entries with tasks of an earlier entry, so that each result counts once."""
     seen: set[int] = set()
     kept = []
     for ids, result in entries:

@@ -44,7 +44,7 @@ def told(help: str) -> dict[str, str]:
 
 
 def option_help(options: Any) -> dict[str, str]:
-    """Return the help of each field of a class of options, those of its bases last."""
+    """Return the help of each option: own before inherited ones, keyword-only ones last."""
     known = {each.name: each for each in fields(options)}
     order = (name for kind in options.__mro__ for name in vars(kind).get("__annotations__", ()))
     names = [name for name in dict.fromkeys(order) if name in known]
@@ -53,7 +53,7 @@ def option_help(options: Any) -> dict[str, str]:
 
 
 def takes(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P, R]]:
-    """Return a decorator for a function of one object: callers give the object's arguments.
+    """Return a decorator that lets callers pass an object's arguments in place of the object.
 
     They are added to the docstring, before the section ``Returns`` or ``Raises``.
     """
@@ -84,7 +84,7 @@ def takes(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P,
 
 
 def _with_arguments(text: str, helps: Mapping[str, str]) -> str:
-    """Return a docstring with a section of arguments before those of results and errors."""
+    """Return a docstring with a section ``Args`` before ``Returns`` or ``Raises``."""
     before, section, after = inspect.cleandoc(text).partition("\nReturns:")
     if not section:
         before, section, after = before.partition("\nRaises:")

@@ -205,7 +205,7 @@ class HierarchyOutput(Output):
         attempt: str = "",
         staged: Mapping[str, Publication] | None = None,
     ) -> Begun:
-        """Do as `begin` does; an attempt that is given is that of several outputs together."""
+        """Do what `begin` does; outputs that belong together share one `attempt`."""
         found = self._find(resume, shared, staged)
         if found is not None and attempt not in ("", found.mark.attempt):
             found.clear()
@@ -311,7 +311,7 @@ class HierarchyOutput(Output):
             self.store.erase(marker(self.location.path))
 
     def abandon(self) -> None:
-        """Keep the chunks for a job that resumes this one; the error that ended it says so."""
+        """Keep the chunks for a job that resumes this one; the raised error says so."""
         error = sys.exception()
         if error is None:
             self._begun.discard()
@@ -378,7 +378,7 @@ class SeveralNodes(ChangeOutput):
         return self.outputs[path].chunk_store
 
     def begin(self, resume: bool, shared: bool) -> Begun:
-        """Begin to write all nodes; those that an interrupted job has completed stay."""
+        """Begin to write all nodes, except nodes that an interrupted job has completed."""
         state = super().begin(resume, shared)
         if state == "finished":
             self._end()
@@ -438,7 +438,7 @@ def settle_stages(store: Store, resume: bool = True) -> None:
 
 
 class EachArray(SeveralNodes):
-    """Arrays of an existing hierarchy, each of which is added or replaced when all are complete."""
+    """Arrays of an existing hierarchy, added or replaced one by one when all are complete."""
 
     def __init__(
         self,
@@ -465,7 +465,7 @@ class EachArray(SeveralNodes):
         self.groups = {p: node for p, node in nodes.items() if isinstance(node, GroupModel)}
 
     def begin(self, resume: bool, shared: bool) -> Begun:
-        """Begin to write all arrays beside those that they replace."""
+        """Begin to write all arrays, beside the arrays that they replace."""
         if shared:
             raise StoreError(
                 "parts of a job need a destination of their own; give one that does not exist"

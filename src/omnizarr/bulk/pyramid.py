@@ -50,7 +50,7 @@ class LevelPacking(Protocol):
 
     @property
     def signed(self) -> bool | None:
-        """The intended sign of stored integers; None if that of their type."""
+        """True if stored integers are meant to be signed; None if as their type is."""
 
     def as_seen(self, values: Values) -> Values:
         """Return stored integers with their intended sign."""

@@ -83,7 +83,7 @@ T = TypeVar("T", bound=Transferred)
 
 @dataclass(frozen=True)
 class Transfer:
-    """The way in which chunks of one array become those of another of the same shape.
+    """How chunks of one array become chunks of another array of the same shape.
 
     ``copy`` keeps the stored bytes; ``encode`` decodes chunks and encodes them with other codecs;
     ``values`` also cuts them into the chunks of another grid.
@@ -112,10 +112,10 @@ class Transfer:
         return all(a % b == 0 for a, b in zip(old, new, strict=True))
 
     def units(self) -> Iterator[tuple[Coords, int]]:
-        """Yield the coordinates and bytes of what one task handles at least: mostly a chunk.
+        """Yield the coordinates and bytes of the smallest units of work: mostly chunks.
 
-        They are those of stored chunks of the source, or, if it cannot list them, of all; and where
-        the grids do not fit, of all chunks of the target.
+        They are the stored chunks of the source, or all of them if it cannot list them; and where
+        the grids do not fit, all chunks of the target.
         """
         if self.by_source and can_list(self.source.store):
             yield from stored_chunks(self.source)
@@ -131,7 +131,7 @@ class Transfer:
         return plan(self.target.grid, chunk_box(self.source, coords)).count
 
     def memory(self, coords: Coords, size: int) -> int:
-        """Return the bytes in memory that a unit of so many stored bytes needs."""
+        """Return the bytes of memory that a unit of `size` stored bytes needs."""
         decoded = decoded_size(self.source if self.by_source else self.target, coords)
         if self.method in ("encode", "values"):
             return 3 * decoded
@@ -277,7 +277,7 @@ def _stored(
 
 
 def recode(transfer: Transfer, coords: Coords, data: Buffer) -> Buffer:
-    """Undo the last codecs of the source, such as checksums, and apply those of the target."""
+    """Undo the source's last codecs, such as checksums, and apply the target's."""
     decode, encode = transfer.changed
     with chunk_context("read", transfer.source, coords):
         data = transfer.source.pipeline_at(coords).decode_last(data, decode)
@@ -443,7 +443,7 @@ def check_cast(old: np.dtype[Any], new: np.dtype[Any], name: str) -> None:
 def check_sign(
     attributes: Mapping[str, Any], old: np.dtype[Any], new: np.dtype[Any], name: str
 ) -> None:
-    """Raise if a cast would change integers whose sign is given by the attribute `_Unsigned`."""
+    """Raise if a cast would change integers whose sign the attribute `_Unsigned` decides."""
     stated = str(attributes.get("_Unsigned", "")).lower()
     other = (old.kind, stated) in (("i", "true"), ("u", "false"))
     if other and (old.kind, old.itemsize) != (new.kind, new.itemsize):

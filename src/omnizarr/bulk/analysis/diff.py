@@ -100,7 +100,7 @@ class DiffReport(Outcome):
 
     @property
     def complete(self) -> bool:
-        """True if all values were compared, not only those of a part of the job."""
+        """True if all values were compared, not just one part of the job."""
         return all(found.size == found.total for found in self.values.values())
 
     @property

@@ -93,7 +93,7 @@ def compare(
 
 
 def unequal(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which elements differ, NaN from itself too, but for parts of structured values."""
+    """Return a mask of differing elements; NaN differs from NaN, but not inside structures."""
     if a.dtype.hasobject or b.dtype.hasobject:
         pairs = zip(a.reshape(-1).tolist(), b.reshape(-1).tolist(), strict=True)
         return np.array([not _same(x, y) for x, y in pairs], bool).reshape(a.shape)
@@ -162,7 +162,7 @@ def plain(value: Any) -> Any:
 def metadata_differences(
     a: tuple[Location, Node], b: tuple[Location, Node]
 ) -> tuple[list[Found], list[Found]]:
-    """Return the differences in meaning, and those of storage."""
+    """Return the differences in meaning and the differences in storage."""
     if a[1].kind != b[1].kind:
         return [("kind", a[1].kind, b[1].kind)], []
     (meaning, storage), (other, others) = described(*a), described(*b)
@@ -172,7 +172,7 @@ def metadata_differences(
 
 
 def described(location: Location, node: Node) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the metadata of a node in terms that all formats have, and those of its storage."""
+    """Return a node's metadata in two parts: its meaning in any format, and how it is stored."""
     attributes = thaw(dict(node.attributes))
     storage: dict[str, Any] = {"zarr_format": location.format.name}
     if not isinstance(node, ArrayModel):
@@ -214,7 +214,7 @@ def _compare_marks(*sides: tuple[Location, Node, dict[str, Any]]) -> None:
 
 
 def _fill_value(bound: BoundArray) -> Any:
-    """Return the fill value, in place of one that is not defined or known what is stated."""
+    """Return the fill value, or its JSON if it is undefined or cannot be decoded."""
     try:
         return plain(bound.fill[()])
     except OmnizarrError:

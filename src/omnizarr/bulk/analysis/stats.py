@@ -134,7 +134,7 @@ class ArrayStats:
 
     @property
     def count(self) -> int:
-        """The number of values that the mean and standard deviation are of."""
+        """The number of values in the mean and standard deviation."""
         return self.finite + self.infinite
 
     @property
@@ -168,7 +168,7 @@ class ArrayStats:
 
     @property
     def histogram(self) -> tuple[list[int], list[Any]] | None:
-        """The counts of the bins, and their edges, of which there is one more."""
+        """The bin counts, and the bin edges (one more than bins); None without a range."""
         if self.range is None:
             return None
         edges = np.linspace(*self.range, len(self.counts) + 1).tolist()
@@ -302,7 +302,7 @@ def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _equal(values: npt.NDArray[Any], fill: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which values equal the fill value, NaN that of a NaN."""
+    """Return a mask of the values that equal the fill value; NaN equals NaN here."""
     if values.dtype.hasobject:
         value = fill[()]
         return np.array([v is value or bool(np.all(v == value)) for v in values.tolist()], bool)
@@ -338,7 +338,7 @@ class StatsReport(Outcome):
 
     @property
     def complete(self) -> bool:
-        """True if all elements were counted, not only those of a part of the job."""
+        """True if all elements were counted, not just one part of the job."""
         return all(s.size == math.prod(s.shape) for s in self.arrays.values())
 
     def summary(self) -> dict[str, Any]:
@@ -383,7 +383,7 @@ class ReadTile:
 
 
 def chunks_in(array: BoundArray, box: Box) -> int:
-    """Return the number of chunks in a box of whole chunks; inside shards, those."""
+    """Return the number of chunks in a box of whole chunks; inner chunks if sharded."""
     pairs = zip(chunk_axes(array), box, strict=True)
     return math.prod(Cuts(axis, 1, side.start, side.stop).chunks for axis, side in pairs)
 

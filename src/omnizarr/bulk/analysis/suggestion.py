@@ -211,7 +211,7 @@ def suggest_chunks(
 
 @dataclass(frozen=True)
 class _Costs:
-    """Costs of chunk shapes: the time of the slowest read, then that of all, in bytes."""
+    """Costs of chunk shapes: the slowest read, then all reads, with times expressed in bytes."""
 
     shape: tuple[int, ...]
     itemsize: int
@@ -226,7 +226,7 @@ class _Costs:
         return tuple(round(8 * math.log2(max(1.0, time))) for time in self.times(chunks))
 
     def times(self, chunks: tuple[int, ...]) -> tuple[float, float]:
-        """Return the time of the slowest read, and that of all."""
+        """Return the time of the slowest read and the total time of all reads."""
         one = self.request_bytes + math.prod(chunks) * self.itemsize
         times = [touched(self.shape, chunks, read) * one for read in self.reads]
         return max(times), sum(times)

@@ -110,7 +110,7 @@ class UsageReport(Outcome):
         return self.cumulated()[paths.show(paths.normalize(path))]
 
     def cumulated(self) -> dict[str, NodeUsage]:
-        """Return for each node the sum of its own numbers and those of all nodes below it."""
+        """Return for each node its own numbers plus the numbers of all nodes below it."""
         found = {path: NodeUsage(usage.kind) for path, usage in self.nodes.items()}
         for path, usage in self.nodes.items():
             for above in (*(paths.show(p) for p in paths.ancestors(path.strip("/"))), path):

@@ -301,7 +301,7 @@ class _Check:
             raise ChunkError(f"codec {name!r}: {e}", codec=name) from e
 
     def _fetch(self, batch: list[_Stored]) -> Iterator[tuple[_Stored, bytes]]:
-        """Yield the values with their bytes; report those that cannot be read."""
+        """Yield the stored values with their bytes; report any that cannot be read."""
         store = self.array.chunk_store
         try:
             found = get_many(store, [(value.key, None) for value in batch])
@@ -340,7 +340,7 @@ class _Check:
         return max(1, math.prod(chunk) * self.array.dtype.itemsize)
 
     def _decode_many(self, values: list[_Stored]) -> list[_Stored]:
-        """Decode chunks with the kernel; return those that it did not decode."""
+        """Decode chunks with the kernel; return the chunks that it did not decode."""
         whole = self._whole
         if whole is None:
             return values
@@ -481,7 +481,7 @@ class _Check:
 
 
 def _batches(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
-    """Yield what is read together, `BATCH_BYTES` at a time; what is larger is alone."""
+    """Yield batches of at most `BATCH_BYTES`; a larger item is a batch of its own."""
     batch, total = list[T](), 0
     for item in items:
         nbytes = size(item)

@@ -481,6 +481,6 @@ def _list(store: Store, prefix: str) -> Iterator[tuple[str, int | None]]:
 
 
 def _is_sampled(key: str, fraction: float) -> bool:
-    """Return True for a fraction of all keys, always the same ones."""
+    """Return True if a key is in the sample, which is the same in every run."""
     digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=4).digest()
     return int.from_bytes(digest, "big") < fraction * 2**32

@@ -558,7 +558,7 @@ class _Planner:
 
 
 def _same_chunks(one: ArrayModel, other: ArrayModel) -> bool:
-    """Return True if the stored chunks of one array are those of the other, under their keys."""
+    """Return True if two arrays store equal chunks as equal bytes, under the same keys."""
     return same_layout(one, other) and one.chunk_key_encoding == other.chunk_key_encoding
 
 

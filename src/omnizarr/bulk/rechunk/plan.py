@@ -134,7 +134,7 @@ def smallest_memory(
     begin: Sequence[int] = (),
     passes: int | None = None,
 ) -> int:
-    """Return the smallest bound of memory for which there is a plan."""
+    """Return the smallest memory limit for which a plan exists."""
     begin = tuple(begin) or (0,) * len(target.axes)
     found = 1
     while not _candidates(source, target, found, (1, 1), begin, passes):
@@ -239,7 +239,7 @@ def _mean_length(axis: GridAxis) -> float:
 
 
 def _meetings(axis: GridAxis, cuts: Cuts) -> int:
-    """Return how many pairs of a chunk of an axis and a part of the cuts have elements in common.
+    """Return the number of pairs of a chunk of an axis and a part of the cuts that overlap.
 
     Boundaries of either cut the axis into segments, and each segment is such a pair.
     """

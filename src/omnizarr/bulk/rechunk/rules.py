@@ -46,7 +46,7 @@ TYPED_ATTRIBUTES = (*_MARKS, "valid_min", "valid_max", "valid_range")
 
 @dataclass(frozen=True)
 class Rule:
-    """The layout that an array is to get; None keeps that of the source."""
+    """The requested layout of an array; None keeps the source's."""
 
     chunks: Any = KEEP
     shards: Any = KEEP  # False for none
@@ -132,7 +132,7 @@ def _check_dimensions(nodes: Mapping[str, Node], rules: Mapping[str, Rule]) -> N
 
 
 def dimension_names(nodes: Mapping[str, Node], path: str) -> tuple[str | None, ...]:
-    """Return the names of an array's axes; those of an OME-Zarr image are in the group above."""
+    """Return the names of an array's axes, or else the axes of the OME-Zarr group above it."""
     array = nodes[path]
     if not isinstance(array, ArrayModel):
         return ()
@@ -182,7 +182,7 @@ def apply_rule(
 
 
 def same_layout(one: ArrayModel, other: ArrayModel) -> bool:
-    """Return True if the stored values of one array are those of the other."""
+    """Return True if two arrays store equal chunks as equal bytes."""
     names = "data_type", "chunk_grid", "codecs", "storage_transformers", "fill_value"
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
@@ -228,7 +228,7 @@ def _new_chunks(
 def _by_name(
     given: Mapping[Any, Any], names: Sequence[str | None], kept: list[Any], source: BoundArray
 ) -> list[Any]:
-    """Return lengths along all axes from those of named dimensions or numbered axes."""
+    """Return a length for each axis from lengths by dimension name or axis number."""
     out = [*kept]
     rank = len(source.model.shape)
     for name, length in given.items():
@@ -357,7 +357,7 @@ def _is_close(fill: Any, dtype: np.dtype[Any]) -> bool:
 
 
 def _typed_attributes(source: BoundArray, data_type: DataType, format: Format) -> Mapping[str, Any]:
-    """Return the attributes, with those of the type of the values converted to the new type."""
+    """Return the attributes, with missing values and valid ranges converted to the new type."""
     attributes, old, new = source.model.attributes, source.dtype, data_type.dtype
     # Limits of integers stay true for another integer type; those of floats are rounded.
     names = TYPED_ATTRIBUTES if old.kind != new.kind or new.kind == "f" else _MARKS

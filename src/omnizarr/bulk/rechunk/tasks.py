@@ -138,7 +138,7 @@ class CopyBox:
     def _write_present(
         self, source: BoundArray, target: BoundArray, values: Values, missing: set[Coords]
     ) -> None:
-        """Write the target chunks that have elements of a stored chunk: others have no value."""
+        """Write the target chunks that overlap a stored source chunk; others stay missing."""
         for row in axis_plan(target.grid, self.box).rows():
             pairs = zip(self.box, row.outer, strict=True)
             box = tuple(slice(b.start + o.start, b.start + o.stop) for b, o in pairs)
@@ -147,7 +147,7 @@ class CopyBox:
                 engine.write(target, axis_plan(target.grid, box), values[row.outer])
 
     def _read_both(self, source: BoundArray, target: BoundArray, append: Append) -> Values:
-        """Return the values of a box at the border: the old ones from where they are."""
+        """Return the values of a box at the border: old from the array, new from the source."""
         axis, whole = append.axis, self.box[append.axis]
         out = engine.empty(tuple(s.stop - s.start for s in self.box), target.dtype)
         border = min(append.length, whole.stop)
@@ -184,7 +184,7 @@ class CopyChunks:
 
 
 def stored_batches(source: BoundArray) -> Iterator[tuple[Entry, ...]]:
-    """Yield batches of all stored values with chunks; keys are relative to the array's prefix."""
+    """Yield all stored chunks or shards in batches; keys are relative to the array's prefix."""
     found: list[Entry] = []
     size = 0
     for entry in _stored(source):

@@ -67,9 +67,9 @@ Coords: TypeAlias = tuple[int, ...]
 
 
 def unpacked(array: BoundArray) -> BoundArray:
-    """Return an array without shards whose chunks are those inside the shards of another one.
+    """Return an array without shards whose chunks are the inner chunks of a sharded array.
 
-    It is the array itself if it has no shards, or if their chunks cannot be had byte for byte:
+    It is the array itself if it has no shards, or if their chunks cannot be copied unchanged:
     because the axes are transposed before, the shards differ in size or are compressed once more.
     """
     if array.model.storage_transformers:
@@ -87,7 +87,7 @@ def _is_plainly_sharded(array: BoundArray) -> bool:
 
 
 def _without_shards(array: BoundArray) -> BoundArray:
-    """Return the array of the chunks in shards that no other codec has changed."""
+    """Return the array of the inner chunks; sharding must be the only codec."""
     codec: Any = bind_codec(array.model.codecs[0], "codecs[0]")
     shards: Any = array.first_pipeline.array_bytes
     store = IndexedShards.of_layout(array.store, array.prefix, array.encoding, shards.layout)
@@ -123,7 +123,7 @@ class ViewedArray:
 
     @cached_property
     def description(self) -> str:
-        """A digest of all that decides how the stored bytes become those of the view."""
+        """A digest of everything that decides how stored bytes become the view's bytes."""
         return key_digest(repr(self.source.model), repr(self.model), self.source.prefix)
 
     @cached_property
@@ -138,7 +138,7 @@ class ViewedArray:
         return self.source.chunk_store is not self.stored
 
     def direct_key(self, coords: Coords) -> str | None:
-        """Return the only key whose stored bytes are those of a chunk, or None."""
+        """Return the only key that stores a chunk with the view's bytes, or None."""
         source = self.source
         direct = self.keeps_bytes and source.chunk_store is self.stored
         return source.key(coords) if direct and not source.encoding.other_keys(coords) else None
@@ -184,7 +184,7 @@ class ViewedArray:
     # Sizes and generations
 
     def sizes(self, several: Iterable[Coords]) -> dict[Coords, int]:
-        """Return the bytes of existing chunks; those that are encoded again are encoded for it."""
+        """Return the sizes of existing chunks, which are encoded to find out if need be."""
         wanted = list(several)
         if self.keeps_bytes:
             keys = {self.source.key(coords): coords for coords in wanted}
@@ -202,9 +202,9 @@ class ViewedArray:
         return found
 
     def stored_keys(self, coords: Coords) -> list[str]:
-        """Return the keys of the stored values that a chunk is made from, some of which may exist.
+        """Return the stored keys that a chunk may be made from; not all of them need exist.
 
-        A shard is the value of its chunks.
+        For a chunk inside a shard, this is the key of the shard.
         """
         source = self.source
         ends = source.encoding.key(coords), *source.encoding.other_keys(coords)

@@ -78,7 +78,7 @@ def view_as(
 
 
 def _generation(array: ViewedArray, coords: Coords, several: Sequence[str | None]) -> str:
-    """Return the generation of a chunk that is made from stored values of these."""
+    """Return the generation of a chunk that is made from stored values with these generations."""
     return value_digest(repr((array.description, coords, [*several])).encode())
 
 
@@ -202,7 +202,7 @@ class ViewStore(Closeable):
         return _generation(array, coords, several) if any(several) or array.fills else None
 
     def makes_value(self, key: str) -> bool:
-        """Return True if a value is made when it is asked for, also when its size is."""
+        """Return True if a value is computed on request, even if only its size is requested."""
         chunk = None if self._is_metadata(check_key(key)) else self._chunk(key)
         return chunk is None or not chunk[0].keeps_bytes
 
