@@ -187,7 +187,7 @@ def _write_new(x: Any, location: Location, overwrite: bool, options: dict[str, A
 
 
 def regular_chunks(blocks: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | None:
-    """Return the shape of regular blocks, of which only the last may be shorter, or None."""
+    """Return the shape of regular blocks, where only the last may be shorter; else None."""
     for axis in blocks:
         if len(set(axis[:-1])) > 1 or axis[-1] > axis[0]:
             return None
@@ -195,7 +195,7 @@ def regular_chunks(blocks: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | Non
 
 
 def _start(x: Any, array: Array, region: Iterable[slice] | None) -> tuple[int, ...]:
-    """Return the start of a region; raise if the shape of `x` is not that of the region."""
+    """Return the start of a region; raise if `x` does not have the region's shape."""
     parts = (slice(None),) * array.ndim if region is None else tuple(region)
     if len(parts) != array.ndim or any(p.step not in (None, 1) for p in parts):
         raise SelectionError(

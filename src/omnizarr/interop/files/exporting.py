@@ -104,7 +104,7 @@ class FileWriter(ABC):
         return wanted if same else array.dtype
 
     def attributes_of(self, array: Array) -> dict[str, Any]:
-        """Return the attributes of an array, without the one that holds its dimension names."""
+        """Return the attributes of an array, except its dimension names."""
         return {k: v for k, v in array.attrs.asdict().items() if k != ARRAY_DIMENSIONS}
 
     def leave_out(self, path: str, reason: str) -> None:

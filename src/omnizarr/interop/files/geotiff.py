@@ -183,7 +183,7 @@ def missing_value(series: Any, found: Contents) -> Any:
 
 
 def number_in_text(text: str, dtype: np.dtype[Any]) -> Any:
-    """Return a number as a value of a type, or None if it has no such value."""
+    """Return the number in a text as a value of a type; None if the type cannot hold it."""
     try:
         value = int(text) if text.lstrip("+-").isdigit() else float(text)
         with np.errstate(over="raise"):
@@ -241,7 +241,7 @@ def value_tags(
 
 
 def _fits(number: Any, dtype: np.dtype[Any]) -> bool:
-    """Return True if a number is one of a type."""
+    """Return True if a type can hold a number exactly."""
     if dtype.kind == "f":
         with np.errstate(over="ignore"):
             return bool(number != number or np.asarray(number, dtype) == number)

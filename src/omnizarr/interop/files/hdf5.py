@@ -358,7 +358,7 @@ def _missing_filter(dataset: Any) -> str | None:
 def _add_flags(
     dtype: np.dtype[Any], path: str, attributes: dict[str, Any], found: Contents
 ) -> None:
-    """Add the names of an enumerated type as CF attributes; report those that cannot be."""
+    """Add the names of an enumerated type as CF attributes; report it if that is impossible."""
     names = h5py.check_enum_dtype(dtype if dtype.subdtype is None else dtype.subdtype[0])
     if not names:
         if _has_names(dtype):
@@ -384,7 +384,7 @@ def _has_names(dtype: np.dtype[Any]) -> bool:
 
 
 def _attributes(node: Any, path: str, dimensions: Dimensions, found: Contents) -> dict[str, Any]:
-    """Return the attributes as JSON; report those that cannot be."""
+    """Return the attributes as JSON; report any that cannot be converted."""
     out: dict[str, Any] = {}
     for name in node.attrs:
         if dimensions.is_hidden(name, node):
@@ -536,7 +536,7 @@ class Dimensions:
 
 
 def _last(dataset: Any) -> str | None:
-    """Return the name of a dataset without those of its groups; None if it is anonymous."""
+    """Return the last part of a dataset's name; None if it is anonymous."""
     return dataset.name.rpartition("/")[2] if dataset.name else None
 
 
@@ -559,6 +559,6 @@ def _is_bare_dimension(dataset: Any) -> bool:
 
 
 def _padding(dtype: np.dtype[Any]) -> Any:
-    """Return the value of a variable without a fill value after its end."""
+    """Return the value after the end of a variable that has no fill value."""
     known = _FILLS.get(dtype.str[1:])
     return np.zeros((), dtype)[()] if known is None else dtype.type(known)

@@ -359,7 +359,7 @@ def _stored_fill(array: Array, given: Any, stored: np.dtype[Any]) -> Any:
 
 
 def _typed(attributes: Mapping[str, Any], stored: np.dtype[Any]) -> dict[str, Any]:
-    """Return the attributes of the type of the values in it, if it holds them exactly."""
+    """Return the attributes that have the type of the values, if the type holds them exactly."""
     found: dict[str, Any] = {}
     packed = "scale_factor" in attributes or "add_offset" in attributes
     span = 2 ** (8 * stored.itemsize)
@@ -552,7 +552,7 @@ class NetcdfWriter(Hdf5Writer):
         return location_of(array).format.undefined_fill
 
     def write_attributes(self, to: Any, attributes: Mapping[str, Any], path: str) -> None:
-        """Store JSON attributes, without those whose names NetCDF reserves, and those of NCZarr."""
+        """Store JSON attributes, except NCZarr's and the names that NetCDF reserves."""
         own = {n: v for n, v in attributes.items() if n not in RESERVED and not is_nczarr(n)}
         super().write_attributes(to, own, path)
 

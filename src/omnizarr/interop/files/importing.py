@@ -177,7 +177,7 @@ def _warn_of_uninstalled(contents: Contents) -> None:
 
 
 def _joined(files: list[str]) -> Contents:
-    """Return the contents of all files; those of several are below the names of the files."""
+    """Return the contents of all files; if there are several, below the name of each file."""
     if not files:
         raise InvalidArgument("give at least one file to import")
     if len(files) == 1:
@@ -318,7 +318,7 @@ class _Nodes:
         self.images.append(new)
 
     def _dtype(self, path: str, entry: ArrayEntry) -> Any:
-        """Return the type of an array: that of the job for numbers, unless it is a coordinate."""
+        """Return the type of an array: the job's for numbers; coordinates keep their own."""
         own = entry.dtype
         if self.job.dtype is None or own is str or np.dtype(own).kind not in "iufc":
             return own

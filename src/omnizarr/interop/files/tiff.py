@@ -1,4 +1,4 @@
-"""TIFF and OME-TIFF files: each series of pages becomes an array, those of OME-TIFF an image.
+"""TIFF and OME-TIFF files: each series of pages becomes an array, or for OME-TIFF an image.
 
 Specifications: TIFF 6.0, BigTIFF, and https://ome-model.readthedocs.io for OME-TIFF.
 

@@ -232,7 +232,7 @@ class OmeTiffWriter(TiffWriter):
     """Write an image with its levels, or an array with the axes of an image, as OME-TIFF."""
 
     def check(self) -> None:
-        """Raise if the axes or the type are not those of an image; report what is left out."""
+        """Raise if OME-TIFF does not allow the axes or the type; report what is left out."""
         super().check()
         first = self.levels[0]
         if self._axes() is None:

@@ -382,9 +382,9 @@ def _as_text(values: Any) -> Any:
 
 
 def encoded_all(variables: Mapping[str, xr.Variable], old: Mapping[str, Array]) -> dict[str, Coded]:
-    """Encode variables, those that are stored like their arrays.
+    """Encode variables; existing ones are encoded like their stored arrays.
 
-    The bounds of times are encoded in the units of these, which they are read with.
+    The bounds of times are encoded in the units of the times, since they are read with these.
     """
     links = {name: {**var.encoding, **var.attrs} for name, var in variables.items()}
     links |= {name: array.attrs.asdict() for name, array in old.items()}
@@ -496,7 +496,7 @@ def with_given_encoding(name: str, var: Coded) -> Coded:
 
 
 def _without_checksums(codecs: Iterable[Any], itemsize: int) -> Iterator[Any]:
-    """Yield codecs without checksums; those that have none as they were given."""
+    """Yield codecs without checksums; codecs that have none are passed on unchanged."""
     for codec in codecs:
         kept, left_out = without_checksums([to_named(codec, itemsize)])
         yield from kept if left_out else (codec,)
@@ -537,7 +537,7 @@ def new_array(var: Coded, fill_masks: bool, checksums: bool) -> dict[str, Any]:
 
 
 def _choose_chunks(var: Coded, options: dict[str, Any]) -> None:
-    """Set the chunks: those of the encoding, or the blocks of a Dask array if they are regular.
+    """Set the chunks: from the encoding, or else the blocks of a Dask array if they are regular.
 
     Blocks override chunks of the file that the variable was read from, but not the caller's.
     """
@@ -562,7 +562,7 @@ def _regular(var: Coded) -> tuple[int, ...] | None:
 
 
 def _has_file_chunks(var: Coded) -> bool:
-    """Return True if the chunks are those of the file that the variable was read from."""
+    """Return True if the chunks come from the file that the variable was read from."""
     encoding, stored = var.encoding, var.encoding.get("preferred_chunks")
     if var.given or not isinstance(stored, Mapping):
         return False

@@ -336,7 +336,7 @@ def _load_indexes(variables: Mapping[str, xr.Variable], arrays: Mapping[str, Arr
 
 
 def _visible(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes that xarray shows: not dimension names, nor those of NCZarr."""
+    """Return the attributes that xarray shows: not the dimension names, and not NCZarr's own."""
     hidden = {k for k in attributes if k.upper() == ARRAY_DIMENSIONS or k.lower().startswith("_nc")}
     return as_numbers({k: v for k, v in attributes.items() if k not in hidden})
 

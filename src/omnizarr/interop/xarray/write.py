@@ -521,7 +521,7 @@ def _consolidate(group: Group, asked: bool) -> None:
 
 
 def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
-    """Store values, those of Dask arrays by tasks, and then the new shapes."""
+    """Store values, with tasks for Dask arrays, and then the new shapes."""
     larger = [(p.array, p.shape) for p in pieces if p.shape != p.array.shape]
     if compute:
         with growing(larger):

@@ -118,7 +118,7 @@ class ZarrArray(nodes.ZarrNode, Array):
     # Codecs and settings
 
     def _codecs(self, part: str, kind: str) -> tuple[Any, ...]:
-        """Return the codecs of one part; for shards, those of the chunks inside."""
+        """Return the codecs of one part of the pipeline; for shards, of the inner chunks."""
         if not self._theirs:
             return own_codecs(self._model, part)
         codecs = self.metadata.codecs
@@ -163,7 +163,7 @@ class ZarrArray(nodes.ZarrNode, Array):
 
     @property
     def order(self) -> str:
-        """The order of elements in version 2, else that of values that were read."""
+        """The order of stored elements in version 2, else of values in memory."""
         return memory_order(self._model) if self.zarr_format == 2 else str(self._runtime.order)
 
     @property

@@ -64,7 +64,7 @@ def _method(name: str, streams: bool = False) -> Callable[..., Any]:
 
 
 class _ZarrAsyncNode:
-    """A node whose slow operations are awaited; other properties are those of `blocking`."""
+    """A node whose slow operations are awaited; everything else comes from `blocking`."""
 
     blocking: Any
 

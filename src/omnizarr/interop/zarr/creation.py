@@ -183,7 +183,7 @@ def from_array(
     overwrite: bool = False,
     **options: Any,
 ) -> ZarrArray:
-    """Create an array from another; options that are not given are those of `data`."""
+    """Create an array from another; options that are left out are taken from `data`."""
     with translated("array"), configured():
         target = locate(store, options.pop("path", name), "a", storage_options)
         source = _source(data)

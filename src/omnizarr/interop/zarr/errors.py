@@ -1,4 +1,4 @@
-"""Errors of this package that are also those of zarr-python for the same case.
+"""Errors of this package that are also zarr-python's errors for the same case.
 
 A program that catches ``zarr.errors.ContainsGroupError`` catches ours too: each error that leaves
 the facades is of a class made from both.
@@ -104,7 +104,7 @@ def _let_through(error: errors.OmnizarrError) -> BaseException | None:
 
 @functools.cache
 def _class(ours: Any, kind: str, also: type[Exception] | None = None) -> Any:
-    """Return the class of errors that are both ours and zarr-python's, or others.
+    """Return a class derived from our error class, from zarr-python's, and from `also`.
 
     None if there can be no such class.
     """

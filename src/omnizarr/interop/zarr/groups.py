@@ -140,7 +140,7 @@ class ZarrGroup(nodes.ZarrNode, Group):
 
     @classmethod
     def from_store(cls, store: Any, *, zarr_format: Any = 3, **options: Any) -> Self:
-        """Create a group in a store; options are those of `zarr.create_group`."""
+        """Create a group in a store, with the options of `zarr.create_group`."""
         made: Self = later("creation:create_group")(store, zarr_format=zarr_format, **options)
         return made
 
@@ -176,7 +176,7 @@ class ZarrGroup(nodes.ZarrNode, Group):
         return tuple(self.require_group(name) for name in names)
 
     def create_array(self, name: str, **options: Any) -> Any:
-        """Create an array below this group; options are those of `zarr.create_array`."""
+        """Create an array below this group, with the options of `zarr.create_array`."""
         options.pop("storage_options", None)
         parse = library.original("zarr.core.array", "_parse_deprecated_compressor")
         options["compressors"] = parse(

@@ -134,7 +134,7 @@ def settings() -> Any:
 
 
 def default_format(given: Any = None) -> Any:
-    """Return a format, by default that of the configuration."""
+    """Return the given format, or else the default of the configuration."""
     return settings().get("default_zarr_format", 3) if given is None else given
 
 
@@ -171,7 +171,7 @@ _NAMES_HERE = {
 
 
 def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of zarr-python, also of version 2, as those of `omnizarr.create_array`."""
+    """Convert options of zarr-python, also of version 2, to options of `omnizarr.create_array`."""
     found = {name: value for name, value in options.items() if name not in UNUSED}
     for name, here in _NAMES_HERE.items():
         value = found.pop(name, None)
@@ -209,7 +209,7 @@ def find_codec(name: str) -> Any | None:
 
 
 def codecs_to_zarr(given: Any, zarr_format: int) -> Any:
-    """Return codecs as zarr-python takes them: ours as JSON or as those of numcodecs."""
+    """Return codecs as zarr-python takes them: ours as JSON or as objects of numcodecs."""
     if isinstance(given, (list, tuple)):
         return type(given)(codecs_to_zarr(codec, zarr_format) for codec in given)
     if not is_ours(type(given)):

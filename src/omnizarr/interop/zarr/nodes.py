@@ -111,7 +111,7 @@ class ZarrNode:
 
     @property
     def _theirs(self) -> bool:
-        """True if the metadata are those of zarr-python."""
+        """True if the metadata is an object of zarr-python."""
         return not library.is_ours(type(self.metadata))
 
     @property

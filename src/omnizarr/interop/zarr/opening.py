@@ -360,7 +360,7 @@ def save_array(
     storage_options: Any = None,
     **options: Any,
 ) -> None:
-    """Store one array; options are those of `create`."""
+    """Store one array, with the options of `create`."""
     _check_array(arr, "arr argument")
     array(
         arr,

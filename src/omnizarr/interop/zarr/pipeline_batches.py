@@ -89,7 +89,7 @@ class ChunkPlace:
         return await concurrent_map([(g, self.prototype) for g in getters], _get, limit)
 
     async def put(self, values: list[Any], left: list[int]) -> None:
-        """Store the values that the kernel made of rows, all but those that are left."""
+        """Store the values that the kernel encoded, except for the rows left to zarr-python."""
         skipped = set(left)
         pairs = [
             (getter, None if value is None else self.prototype.buffer.from_bytes(value))
@@ -403,10 +403,10 @@ def _covers(index: Any, shape: tuple[int, ...]) -> bool:
 
 
 def _groups(batch: Batch, layout: PipelineLayout) -> list[list[int]]:
-    """Return the numbers of rows that are read or written together; one list: all of them.
+    """Return the numbers of the rows to read or write together; a single list means all rows.
 
     They have equal specifications. Where stored values are held in memory between the store and
-    the kernel, there are only so many at a time.
+    the kernel, each group is limited in size.
     """
     found = _by_spec(batch)
     if len(found) > 1 or not _hands_over_values(batch[0][0]):

@@ -30,7 +30,7 @@ def read(
     drop_axes: tuple[int, ...],
     strict: bool,
 ) -> tuple[list[int], list[int]]:
-    """Fill the array; return the rows that are left, and those that have no value."""
+    """Fill the array; return the rows left to zarr-python, and the rows without a value."""
     left: list[int] = []
     missing: list[int] = []
     for numbers in _groups(layout, range(len(batch))):
@@ -55,7 +55,7 @@ def write(
     array: npt.NDArray[Any],
     drop_axes: tuple[int, ...],
 ) -> list[int]:
-    """Store the array; return the rows that are left. The caller has locked them."""
+    """Store the array; return the rows left to zarr-python. The caller has locked all rows."""
     left: list[int] = []
     for numbers in _groups(layout, range(len(batch))):
         chunks = np.empty((len(numbers), *layout.shape), layout.dtype)
@@ -94,7 +94,7 @@ def _decode(
     chunks: npt.NDArray[Any],
     strict: bool,
 ) -> tuple[list[int], list[int]]:
-    """Decode rows into chunks; return the rows that are left, and those that have no value."""
+    """Decode rows into chunks; return the rows left to zarr-python, and rows without a value."""
     if layout.capsule is not None:
         listed, flat = _listed(layout, chunks)
         found = listed and rows.read(
@@ -130,7 +130,7 @@ def _encode(
     numbers: list[int],
     chunks: npt.NDArray[Any],
 ) -> list[int]:
-    """Store chunks; return the rows that are left."""
+    """Store chunks; return the rows left to zarr-python."""
     if layout.capsule is not None:
         listed, flat = _listed(layout, chunks)
         part = source.part(numbers)

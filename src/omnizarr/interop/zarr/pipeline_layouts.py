@@ -72,7 +72,7 @@ def find(pipeline: Any, spec: Any) -> PipelineLayout:
 
 
 def _find(codecs: tuple[Any, ...], spec: Any) -> PipelineLayout:
-    """Look a layout up that another pipeline has found; those of shards are short-lived."""
+    """Return a layout that all pipelines share, since the pipelines of shards are short-lived."""
     try:
         dtype = spec.dtype.to_native_dtype()
         fill = _fill(spec, dtype).tobytes()

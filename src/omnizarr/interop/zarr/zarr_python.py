@@ -1,4 +1,4 @@
-"""Adapters between the stores of zarr-python and those of this package.
+"""Adapters between zarr-python's stores and this package's stores.
 
 ``from_zarr`` adapts any `zarr.abc.store.Store`: those of zarr-python, icechunk, VirtualiZarr and
 others. `open`, `create_array` and the like call it themselves. ``to_zarr`` makes a store for
@@ -351,7 +351,7 @@ class SessionStore(ListedZarrPythonStore):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Session:
-    """The session of a store: those of one session are equal, though each is another object."""
+    """The identity of a store's session: equal for all stores of the same session."""
 
     store: abc.Store
 
