@@ -208,7 +208,7 @@ def summary(facts: dict[str, Any]) -> Info:
 
 
 def shape_text(lengths: Sequence[Any] | None) -> str:
-    """Return a shape like that of a tuple; lists of lengths as they are."""
+    """Return a shape as the text of a tuple; axes with several lengths stay lists."""
     return "" if lengths is None else str(tuple(lengths))
 
 

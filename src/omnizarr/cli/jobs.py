@@ -105,7 +105,7 @@ _OPTIONS = (
 
 
 def job_options(command: F) -> F:
-    """Add the options of jobs, which become one parameter, `where`, and those of the output."""
+    """Add the options of jobs, which arrive as one parameter `where`, and the output options."""
     names = [each.name for each in fields(Where)]
 
     @wraps(command)

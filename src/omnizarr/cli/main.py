@@ -136,7 +136,7 @@ def _asks_for_json(args: list[str]) -> bool:
 
 @contextmanager
 def _ending_by_signals() -> Iterator[None]:
-    """Have a signal that ends programs interrupt the block as Ctrl-C does, a second one at once."""
+    """Let a signal that ends programs act as Ctrl-C in the block; a second one exits at once."""
     received = 0
 
     def end(number: int, frame: Any) -> None:

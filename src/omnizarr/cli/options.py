@@ -144,7 +144,7 @@ def parse_chunks(text: str) -> Chunks:
 
 
 def parse_shards(text: str) -> Chunks | Literal[False]:
-    """Parse a shape like that of chunks, or ``none``."""
+    """Parse a shape as `parse_chunks` does; return False for ``none``."""
     return False if text.strip() == "none" else parse_chunks(text)
 
 

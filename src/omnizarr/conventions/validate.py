@@ -386,7 +386,7 @@ def _attributes(location: Location) -> tuple[str, str]:
 
 
 def _with_document(problem: Problem, start: Location, rule: str) -> tuple[str, Problem, str]:
-    """Return a problem of an array, of which only the path is known, with its document."""
+    """Return the path, problem and rule; the problem gets the key of the array's document."""
     path, field = paths.normalize(problem.key), problem.field
     key, before = _attributes(start.at(path))
     if field == "dimension_names":

@@ -245,7 +245,7 @@ class Portion:
 
 
 class FairShare:
-    """A limited amount for all clients, each of which waits in its own line.
+    """A limited amount that clients share, each waiting in its own line.
 
     The client that has least of it now comes first, and those with the same take turns: a small
     request does not wait for all requests of others. One client has at most a share of it, unless
@@ -264,14 +264,14 @@ class FairShare:
             raise _busy()
 
     async def take(self, client: str, amount: int) -> Portion:
-        """Return a portion as soon as it is there and it is this client's turn."""
+        """Return a portion as soon as it is available and it is this client's turn."""
         portion = None if client in self._lines else self.try_take(client, amount)
         if portion is None:
             await self._wait(client, amount)
         return portion or Portion(self, client, amount)
 
     def try_take(self, client: str, amount: int = 1) -> Portion | None:
-        """Return a portion, or None if it is not there now."""
+        """Return a portion, or None if it is not available now."""
         if not self._fits(client, amount):
             return None
         self.used[client] += amount
@@ -306,7 +306,7 @@ class FairShare:
             raise
 
     def _serve(self) -> None:
-        """Let those begin who are first in a line and for whom there is enough."""
+        """Give portions to the first in each line, as far as the amount suffices."""
         for client in sorted(self._lines, key=lambda client: self.used.get(client, 0)):
             line = self._lines[client]
             while line and (line[0][1].done() or self._fits(client, line[0][0])):
@@ -320,10 +320,10 @@ class FairShare:
 
 
 class AnswerMemory(FairShare):
-    """The bytes for making answers, and for those that clients have not taken yet."""
+    """The memory for making answers, and for answers that clients have not read yet."""
 
     async def take(self, client: str, amount: int) -> Portion:
-        """Return a portion; raise if there never is so much."""
+        """Return a portion; raise if it exceeds the memory for all answers."""
         if amount > self.most():
             message = (
                 f"the answer needs {amount} bytes of memory, more than the {self.most()} that the"

@@ -94,7 +94,7 @@ class HeldValue:
 
 @dataclass(slots=True)
 class CheckedValue:
-    """A value whose parts are fetched, each compared with the generation of the first."""
+    """A value that is fetched in parts, which must all have the same generation."""
 
     store: Any
     key: str
@@ -102,7 +102,7 @@ class CheckedValue:
     generation: str | None
 
     def read(self, start: int, length: int) -> bytes:
-        """Return part of the value; raise `Replaced` if it is of another."""
+        """Return part of the value; raise `Replaced` if the value has changed."""
         data: bytes | None
         if self.generation is None:
             data = self.store.get(self.key, Range(start, length))

@@ -258,7 +258,7 @@ def _step(array: Array, ranges: list[range], shown: list[int], pixels: int, most
 
 
 def _shown_channels(found: Json, at: dict[str, int], notes: list[str]) -> list[int | None]:
-    """Return the channels to show, of which `at` may name one; [None] if there are none."""
+    """Return the channels to show, or only the channel in `at`; [None] without channels."""
     if found["channels"] is None:
         return [None]
     count = len(found["channels"]["labels"])

@@ -204,7 +204,7 @@ class _Source:
         return as_plain(self._array.read(slices, filled=self._filled)).reshape([*map(len, ranges)])
 
     def is_missing(self, ranges: Ranges) -> bool:
-        """Return True if no chunk of a selection, all of which was read, is stored."""
+        """Return True if no chunk of a selection is stored; the selection must have been read."""
         if not self._filled:
             return False
         chunks = _chunks_of(decoded_grid(self._array), ranges)
@@ -267,7 +267,7 @@ def read_values(array: Array, wanted: Wanted) -> Parts[EncodedValues]:
 
 
 def read_extremes(array: Array, wanted: Wanted) -> Parts[EncodedValues]:
-    """Return the least and the greatest of every `step` values along the one axis of a selection.
+    """Return the minimum and maximum of every `step` values along the only axis of a selection.
 
     They are two rows of ``float64``. What is not finite is left out; where nothing is left, both
     are NaN. The values are read in pieces along chunk borders, so that few are in memory at a time.
@@ -384,7 +384,7 @@ def _stored_type(kind: str) -> np.dtype[Any]:
 
 
 def as_numbers(values: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
-    """Return values as those of a transfer type, little-endian and in C order."""
+    """Return values in a transfer type, little-endian and in C order."""
     target = _stored_type(kind)
     if values.dtype.kind == "M":
         values = _milliseconds(values)

@@ -115,7 +115,7 @@ class Dataset(Mapping[str, Variable]):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """The attributes of the group, without those of NCZarr."""
+        """The attributes of the group, without NCZarr's own."""
         return plain_attributes(self.group.attrs.asdict())
 
     @property

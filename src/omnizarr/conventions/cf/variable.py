@@ -203,7 +203,7 @@ class Decoding:
         return self._durations(np.where(absent, 0, numbers), absent)
 
     def _unpacked(self, stored: Values) -> Values:
-        """Return stored numbers in the units of times; those that are missing are not replaced."""
+        """Return stored numbers in the units of times, unpacked or with their intended sign."""
         packing = self.packing
         return packing.decode(stored) if packing.packed else packing.as_seen(stored)
 
@@ -239,7 +239,7 @@ class Decoding:
         return _elapsed(values, UNITS[self.duration or ""])
 
     def check_kept(self, values: Values, stored: Values) -> None:
-        """Raise if stored numbers stand for other times or durations than those that were given.
+        """Raise if stored numbers stand for other times or durations than the assigned ones.
 
         Floats may be rounded as 64 bits are, and packed numbers to a step; others must be exact.
         """
@@ -324,7 +324,7 @@ class Variable(Shaped):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """The attributes of the array, without dimension names and those of NCZarr."""
+        """The attributes of the array, without dimension names and NCZarr's own."""
         return variable_attributes(self.array)
 
     @property
@@ -497,7 +497,7 @@ def variable_attributes(array: Array) -> dict[str, Any]:
 
 
 def plain_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes that NetCDF shows: without dimension names and those of NCZarr."""
+    """Return the attributes that NetCDF shows: not the dimension names, and not NCZarr's own."""
     shown = {k: v for k, v in attributes.items() if k != ARRAY_DIMENSIONS and not is_nczarr(k)}
     return as_numbers(shown)
 

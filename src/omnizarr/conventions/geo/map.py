@@ -393,10 +393,10 @@ def _levels(found: list[tuple[Array, Mapping[str, Any]]], group: Group) -> tuple
 def _in_pixels(
     entry: Mapping[str, Any], named: Mapping[Any, Mapping[str, Any]], level: Level
 ) -> Affine | None:
-    """Return the transform from the pixels of a level to those of the level that it comes from.
+    """Return the transform from a level's pixels to pixels of the level it ultimately derives from.
 
-    Each level that is derived from another has a `scale`, the size of its pixels in those of the
-    other, and a `translation`, the place of its corner there. None if one of them is not stated.
+    A level that is derived from another has a `scale`, the size of its pixels in pixels of the
+    other, and a `translation`, the position of its corner there. None if one is not stated.
     """
     total = Affine(1, 0, 0, 0, 1, 0)
     for _ in range(len(named) + 1):
@@ -433,7 +433,7 @@ def _by_axis(transform: Any, name: str, default: float, level: Level) -> tuple[f
 
 
 def _own_transform(array: Array, group: Group) -> Affine | None:
-    """Return the transform of a level itself; that of the pyramid's group is for the finest."""
+    """Return a level's own transform; the transform of the pyramid's group is the finest's."""
     if array.path.rpartition("/")[0] != group.path:
         return read_transform(array)
     return from_attributes(array.attrs) or from_coordinates(array)

@@ -264,7 +264,7 @@ def _steps(shape: Sequence[int], levels: int | None, factor: int) -> list[tuple[
 
 
 def _names(source: Any) -> list[str | None]:
-    """Return the names of a Zarr array's axes if they are distinct, else those of a map."""
+    """Return a Zarr array's axis names if they are distinct, else the default names for a map."""
     rank = len(source.shape)
     if isinstance(source, (Array, View)):
         view = source.view[...]

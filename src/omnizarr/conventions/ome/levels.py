@@ -510,7 +510,7 @@ def _set_chunks(options: Any, axes: Sequence[Axis], shape: Sequence[int], dtype:
 
 
 def _kept_metadata(metadata: Metadata, image: Image, rendered: bool) -> Metadata:
-    """Return the metadata of a new image with those of the one whose pixels it has.
+    """Return the metadata of a new image, completed from the image that its pixels come from.
 
     With `rendered`, the channels and their settings are those of the old image.
     """

@@ -352,7 +352,7 @@ def to_json(metadata: Metadata) -> Json:
 
 
 def _json_of(value: Any, name: str = "") -> Any:
-    """Return the JSON of a value; that of a member depends on its name."""
+    """Return a value as JSON; for a member, the form depends on its name."""
     if name in ("rows", "columns"):
         return [{"name": each} for each in value]
     if isinstance(value, Transform):

@@ -1,4 +1,4 @@
-"""Jobs that write images: first the finest level, then each coarser one from the one before it.
+"""Jobs that write images: first the finest level, then each level from the next finer level.
 
 Each level is a phase of tasks over boxes of whole chunks, so that they run anywhere, and an
 interrupted job is resumed. `BuildPyramid` makes an image from an array, or adds coarser levels to
