@@ -13,6 +13,7 @@ import pytest
 import omnizarr as oz
 from omnizarr.concurrency import file_locks
 from omnizarr.errors import NodeExists, NodeNotFound, StoreError
+from omnizarr.publish.publication import locked_destination
 from omnizarr.publish.stage import INTERMEDIATE, MARKER, Kind, Mark, marker
 from omnizarr.stores import LocalStore, leases
 from omnizarr.stores.local.atomic_files import PARTIAL
@@ -208,6 +209,10 @@ def test_a_replacement_that_was_interrupted_is_kept_unless_told_otherwise(
     monkeypatch.setattr("omnizarr.publish.stage.is_running", lambda process: False)
     [found] = oz.repair(tmp_path / "b.zarr", dry_run=False)
     assert (found.kind, found.state) == ("interrupted job", "resumable")
+    store = LocalStore(tmp_path / "b.zarr")
+    with locked_destination(store, "", "convert", None):  # as if somebody resumed it now
+        found, *_ = oz.repair(tmp_path / "b.zarr", dry_run=False, remove_jobs=True)
+        assert (found.kind, found.state) == ("interrupted job", "in use")
     [found] = oz.repair(tmp_path / "b.zarr", dry_run=False, remove_jobs=True)
     assert found.state == "removed"
     report = oz.verify(tmp_path / "b.zarr")

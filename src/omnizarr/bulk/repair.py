@@ -12,12 +12,20 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from omnizarr import consolidate_metadata
-from omnizarr.errors import InvalidArgument, NodeNotFound, OmnizarrError, StoreError, warn
+from omnizarr.errors import (
+    Conflict,
+    InvalidArgument,
+    NodeNotFound,
+    OmnizarrError,
+    StoreError,
+    warn,
+)
 from omnizarr.extension import (
     FOLDER,
     INTERMEDIATE,
@@ -48,6 +56,7 @@ from omnizarr.extension import (
     list_sizes,
     makes_node,
     paths,
+    publication,
     resolve_root,
     supports_compare_and_set,
 )
@@ -166,14 +175,8 @@ def _unfinished_nodes(store: Store, finish: bool, remove_jobs: bool) -> Iterator
         running = writer.is_alive and (writer.here or time.time() - writer.began < REMOTE_TIMEOUT)
         done: State = "finished" if pending else "removed"
         if mark is not None and not (running or pending or mark.finished):
-            # A job that can be resumed.
-            removes = finish and remove_jobs
-            if removes:
-                staged.recover()
-            yield Leftover(
-                f"{FOLDER}/{staged.name}", "interrupted job", "removed" if removes else "resumable",
-                0, str(mark),
-            )  # fmt: skip
+            left: State = _remove_job(store, staged) if finish and remove_jobs else "resumable"
+            yield Leftover(f"{FOLDER}/{staged.name}", "interrupted job", left, 0, str(mark))
             continue
         if not running and finish:
             try:
@@ -183,6 +186,19 @@ def _unfinished_nodes(store: Store, finish: bool, remove_jobs: bool) -> Iterator
                 done = "in the way"
         state: State = "in use" if running else done if finish else "unused"
         yield Leftover(f"{FOLDER}/{staged.name}", "unfinished node", state, 0)
+
+
+def _remove_job(store: Store, staged: Any) -> State:
+    """Erase what a job has staged, unless another process is resuming it."""
+    path = staged.path or ""
+    try:
+        with ExitStack() as locks:
+            for place in {"", *paths.ancestors(path), path}:  # the job may be one of a group above
+                locks.enter_context(publication.locked_destination(store, place, "repair", None))
+            staged.recover()
+    except Conflict:
+        return "in use"
+    return "removed"
 
 
 @dataclass
