@@ -111,7 +111,7 @@ with suppress(ImportError):  # no compiler when it was installed
 
 
 class LazyObject(Mapping[str, Any]):
-    """An object in a JSON document, each of whose members is read whenever it is asked for.
+    """A JSON object whose members are parsed on access.
 
     The text is checked when this is made, except for names that occur twice inside of a member.
     """
@@ -125,9 +125,9 @@ class LazyObject(Mapping[str, Any]):
     def read(
         cls, data: bytes, key: str, names: tuple[str, ...] = (), *, allow_nan: bool = False
     ) -> LazyObject:
-        """Return the object that a document is; raise as `load_object` does.
+        """Return the object in a document; raise as `load_object` does.
 
-        If its first name of `names` is that of an object, that is `inner`, and so on.
+        If the first of `names` is an object in it, that becomes `inner`, and so on.
         """
         allow_nan = allow_nan or _bare_nan
         known = _lazy.get((id(data), names, allow_nan))
@@ -208,7 +208,7 @@ _lazy: WeakValueDictionary[tuple[int, tuple[str, ...], bool], LazyObject] = Weak
 
 
 class _Runs:
-    """Parts of a text: members next to each other that stay, and new ones."""
+    """Builds a text from new members and runs of adjacent members that stay."""
 
     def __init__(self, text: memoryview) -> None:
         self._text = text
@@ -225,7 +225,7 @@ class _Runs:
             self.flush().append(part)
 
     def flush(self) -> list[bytes | memoryview]:
-        """End the run of what stays, and return all parts."""
+        """End the current run of members that stay, and return all parts."""
         if self._start >= 0:
             self._parts.append(self._text[self._start : self._end])
             self._start = -1
@@ -233,12 +233,12 @@ class _Runs:
 
 
 def _member(name: str, text: bytes | None, margin: bytes) -> bytes:
-    """Return the text of a new member; nothing for one that is not to be there."""
+    """Return the text of a new member; empty if `text` is None, since the member is erased."""
     return b"" if text is None else quote(name) + b": " + text.replace(b"\n", margin)
 
 
 def find_members(data: bytes) -> dict[str, Span] | None:
-    """Return the places of the members of an object, None for what is not a valid one.
+    """Return the spans of an object's members, or None if the data are not a valid object.
 
     Names that occur twice inside of a member are not noticed.
     """

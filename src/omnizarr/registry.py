@@ -283,7 +283,7 @@ def _installed(package: str) -> bool:
 
 
 def _check_descriptors(what: str) -> None:
-    """Raise if no file can be opened, since look-ups in files would then find nothing."""
+    """Raise if no file can be opened, since installed modules would then seem to be missing."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as e:
@@ -306,7 +306,7 @@ def lookup(kind: Kind, name: str, where: str = "") -> Any:
 
 
 def _origin_of(kind: Kind, name: str) -> str:
-    """Return where an extension of Zarr is described, by its name alone; "" for other kinds."""
+    """Return a hint for where an unknown extension may come from; "" for other kinds."""
     if kind not in EXTENSION_POINTS:
         return ""
     owner, dot, _ = name.partition(".")

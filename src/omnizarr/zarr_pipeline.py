@@ -43,7 +43,7 @@ class Pipeline(BatchedCodecPipeline):
 
     @classmethod
     def from_codecs(cls, *args: Any, **options: Any) -> Any:
-        """Return the pipeline of an array; refuse versions that lack what it is made of."""
+        """Return the pipeline of an array; raise if zarr-python is too old."""
         if _too_old:
             raise MissingModule(
                 "the codec pipeline needs zarr-python 3.1 or newer, found "
@@ -77,7 +77,7 @@ class Pipeline(BatchedCodecPipeline):
         await super().write(batch, value, drop_axes)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the codecs; what the kernel knows of them is found again."""
+        """Pickle without the kernel's layouts, which are found again."""
         return {key: value for key, value in self.__dict__.items() if key != "layouts"}
 
 

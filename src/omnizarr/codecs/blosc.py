@@ -143,7 +143,7 @@ class NumcodecsBlosc(BytesBytesCodec):
     def read_blocks(
         key: str, shape: tuple[int, ...], itemsize: int, region: Region, size: int
     ) -> Requests[Decompress | Buffer | None]:
-        """Fetch the blocks that a region of a chunk needs, and return what decompresses them.
+        """Fetch the blocks that a region of a chunk needs, and return their decompressor.
 
         None is returned if the chunk is missing, and all stored bytes if most of them are needed or
         the value was replaced while it was read.

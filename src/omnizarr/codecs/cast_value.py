@@ -242,7 +242,7 @@ def _narrowed(
 def _fitted(
     values: npt.NDArray[np.float64], target: Reals, out_of_range: str | None
 ) -> npt.NDArray[Any]:
-    """Return numbers that have no more digits than the target as that type."""
+    """Return rounded numbers as the target type; clamp, or refuse, values out of its range."""
     if not target.nan:
         _refuse(values, np.isnan(values), target)
     if not target.infinite:

@@ -449,7 +449,7 @@ _kept = _Kept()
 
 
 class temporary_buffer:
-    """A flat buffer of that many bytes until the block ends; new memory is slow.
+    """A reused flat buffer of `size` bytes until the block ends; new memory is slow.
 
     A finaliser or signal handler that decodes in the meantime gets another one.
     """

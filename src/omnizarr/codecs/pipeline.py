@@ -156,7 +156,7 @@ def bind_codec(named: Named, where: str) -> Codec:
 
 
 def _within_codec(error: InvalidMetadata, named: Named, where: str) -> InvalidMetadata:
-    """Return the error of one codec with the codec's place in front of each problem's."""
+    """Return the error of one codec, with the codec's place in front of each problem's field."""
     inner = error.problems or (Problem("", "", str(error)),)
     problems = [
         Problem(p.key, f"{where}.{p.field}" if p.field else where, p.message) for p in inner
@@ -297,7 +297,7 @@ class CodecPipeline:
 
     @property
     def lossy(self) -> list[str]:
-        """The names of codecs that declare to lose something, also of those inside shards."""
+        """The names of codecs that declare to be lossy, including codecs inside shards."""
         steps = (*self.array_array, (self.array_bytes, None), *self.bytes_bytes)
         codecs = [codec for codec, _ in steps]
         inner = getattr(self.array_bytes, "inner", None)
@@ -312,9 +312,9 @@ class CodecPipeline:
         return self.sharded is not None or self.reads_blocks
 
     def read_part(self, key: str, region: Region) -> Requests[Decode | None]:
-        """Fetch part of a chunk, and no more bytes than the codecs need; None: it is missing.
+        """Fetch the bytes that a part of a chunk needs; return its decoder, None if missing.
 
-        The function that is returned fills an array of the region's shape.
+        The decoder fills an array of the region's shape.
         """
         sizes = zip(region, self.spec.shape, strict=True)
         if self.reads_blocks and any(s != slice(0, n, 1) for s, n in sizes):
@@ -515,7 +515,7 @@ def report_missing(box: Region) -> None:
 
 @contextmanager
 def map_missing(change: Callable[[Region], Region]) -> Iterator[None]:
-    """Report the boxes of the block as `change` makes them."""
+    """Report boxes without data from the block after mapping them with `change`."""
     if _record.boxes is None:
         yield
         return

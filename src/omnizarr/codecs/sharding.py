@@ -144,7 +144,7 @@ class ShardLayout:
 
 
 def present(index: Index) -> list[int]:
-    """Return the numbers of chunks that exist, damaged entries among them."""
+    """Return the numbers of the chunks that the index lists, including damaged entries."""
     numbers: list[int] = np.flatnonzero((index != MISSING).any(axis=1)).tolist()
     return numbers
 
@@ -327,7 +327,7 @@ class Shards(BoundSerializer):
         return partial(self._decode_chunks, chunks, fetched, inside)
 
     def _read_whole(self, chunk: InnerChunk) -> bool:
-        """Return True if an inner chunk is fetched whole; of a large inner shard a part may do."""
+        """Return True if an inner chunk is fetched whole, rather than in parts as a large shard."""
         length = 0 if chunk.range is None else chunk.range.length or 0
         if not self.inner.reads_parts or length <= MAX_GAP:
             return True
@@ -356,7 +356,7 @@ class Shards(BoundSerializer):
         decoders: dict[Coords, Decode],
         out: npt.NDArray[Any],
     ) -> None:
-        """Fill `out` from the bytes of inner chunks, or by the decoders of parts of them."""
+        """Fill `out` from the bytes of inner chunks, or with the decoders of their parts."""
         for chunk in chunks:
             part = _view(out, chunk.outside)
             if chunk.range is None:

@@ -246,7 +246,7 @@ def memory_order(array: ArrayModel) -> str:
 
 
 def _transpositions(codecs: Sequence[Named]) -> Iterator[Any]:
-    """Yield the orders of axes of all codecs `transpose`, those inside shards last."""
+    """Yield the axis orders of all `transpose` codecs, from outside to inside shards."""
     for codec in codecs:
         order = codec.configuration.get("order")
         if codec.name == "transpose" and isinstance(order, (str, list, tuple)) and order != "C":

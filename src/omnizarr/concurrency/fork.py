@@ -99,9 +99,9 @@ class LibraryGate:
         return close
 
     def call_from_finaliser(self, close: Callable[[], None]) -> None:
-        """Call a function inside, without waiting: while a fork is under way, after it.
+        """Call a function as a user of the library; if a fork is under way, after the fork.
 
-        A finaliser may run in any thread, with any lock that the one that forks waits for.
+        Never wait: a finaliser may hold a lock that the forking thread waits for.
         """
         with self._changed:
             if self._closing and not getattr(self._mine, "depth", 0):

@@ -179,7 +179,7 @@ class ThreadPool:
         self._waiting: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
     def submit(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Return the future result of a call, made here and now where there is no thread."""
+        """Return the future of a call; without a free or new thread it is made here and now."""
         future: Future[R] = Future()
         job = partial(_settle, future, partial(function, *args, **kwargs))
         if sys.is_finalizing() or not self._hand_over(job):
@@ -202,7 +202,7 @@ class ThreadPool:
             _request.submits = before
 
     def _start(self) -> bool:
-        """Start a thread, which calls one job and then counts itself, unless there are enough."""
+        """Start a thread unless the pool is full; return True if one was started."""
         if self._count >= (self._size or config.get().requests):
             return False
         self._count += 1
@@ -266,7 +266,7 @@ def in_parallel(
 
 
 class _Batch(Generic[A, R]):
-    """Calls for many items: each thread takes the next one, so that none is handed over alone."""
+    """Calls for many items: threads take the next item themselves, without a hand-over for each."""
 
     def __init__(self, function: Callable[[A], R], items: Sequence[A]) -> None:
         self._function, self._items = function, items
@@ -318,9 +318,9 @@ class _Batch(Generic[A, R]):
 
 
 def interruptible(function: Callable[[], R]) -> R:
-    """Return what a function returns that takes long and does not notice signals.
+    """Call a slow function that ignores signals, so that a signal can still interrupt it.
 
-    They come to the main thread only, so there another thread calls it.
+    Only the main thread receives signals, so there another thread makes the call.
     """
     if threading.get_ident() != threading.main_thread().ident:
         return function()
@@ -342,7 +342,7 @@ def interruptible(function: Callable[[], R]) -> R:
 
 
 def is_abandoned() -> bool:
-    """Return True if nobody waits any more for what this thread does, so that it does not retry.
+    """Return True if nobody waits for this thread's result any more, so it must not retry.
 
     A value that is stored late could take the place of a newer one.
     """
@@ -356,7 +356,7 @@ def abandoned_when(ended: Callable[[], bool]) -> AbstractContextManager[None]:
 
 @contextmanager
 def _answering(ends: tuple[Callable[[], bool], ...]) -> Iterator[None]:
-    """Work for somebody who waits until one of the functions returns True."""
+    """Work in the block for a caller who waits until one of the functions returns True."""
     before, _request.ends = _request.ends, ends
     try:
         yield

@@ -146,7 +146,7 @@ def convert(value: Any, dtype: np.dtype[Any], where: str = "", item: type = obje
 
 
 def as_array(value: Any, dtype: np.dtype[Any]) -> Values:
-    """Return a list or scalar as an array to be cast to a type, in which no item has changed."""
+    """Return a list or scalar as an array to be cast, without NumPy changing any item."""
     kind = _kind(dtype)
     if dtype.names is not None and (_has_tuples(value) or not is_complex_pair(dtype)):
         return np.asarray(value, _of_objects(dtype))
@@ -183,7 +183,7 @@ def _has_tuples(value: Any) -> bool:
 
 
 def _of_objects(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a structure of the same fields with objects in place of all other types."""
+    """Return the structured type with `object` in place of the type of each field."""
     if dtype.subdtype is not None:
         return np.dtype((_of_objects(dtype.base), dtype.shape))
     if dtype.names is None:

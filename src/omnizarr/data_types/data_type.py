@@ -108,7 +108,7 @@ class DataType:
 
 
 def own_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a type that its holder may rename the fields of; NumPy changes them in place."""
+    """Return the type, copied if it has fields, since NumPy renames fields in place."""
     return dtype if dtype.names is None else dtype.newbyteorder("|")  # which copies, and no more
 
 
@@ -214,7 +214,7 @@ def as_plain(values: Any) -> npt.NDArray[Any]:
 
 
 def fill_masked(out: npt.NDArray[Any], values: Any) -> None:
-    """Put masked values into an array, which must itself be masked if some of them are missing."""
+    """Put masked values into an array, which must be masked too if values are missing."""
     if is_masked_array(out):
         out[...] = values
     else:

@@ -230,7 +230,7 @@ class ImageFormat(BoundSerializer):
         return np.ascontiguousarray(out).reshape(-1).view(dtype).reshape(spec.shape)
 
     def _room(self, spec: Spec) -> Any:
-        """Return memory that decoders fill, or raise if it is not enough for what they find."""
+        """Return memory for decoders to fill, which raise if it is too small; None for some."""
         if self.maker.short in _NO_ROOM:
             return None
         if self.maker.short in _FILL_ARRAY:
@@ -338,7 +338,7 @@ def to_bytes(made: Any) -> bytes:
 
 
 def checked(data: bytes, short: str, size: int) -> bytes:
-    """Return an image to decode into `size` bytes; raise if it states to be larger or is cut."""
+    """Return an image to decode into `size` bytes; raise if it is larger or cut off."""
     find = _PIXELS.get(short)
     pixels = 0 if find is None else max(find(data), default=0)
     if pixels > size:

@@ -57,7 +57,7 @@ TYPES = tuple(np.dtype(name) for name in ("i4", "i8", "f4", "f8"))
 
 @dataclass(frozen=True, slots=True)
 class ZfpLimits:
-    """The limits for the bits of a block, in the words of the library; every mode has such."""
+    """The four limits of a block that define every mode, under the names of the library."""
 
     minbits: int = 1
     maxbits: int = MAX_BITS
@@ -100,7 +100,7 @@ class ZfpLimits:
 
 
 def _at_rate(rate: float, rank: int, dtype: np.dtype[Any]) -> ZfpLimits:
-    """Return the settings for a fixed rate, of at least the exponent that floats have."""
+    """Return the settings for a fixed rate, with room for the exponent of a float."""
     least = {"float32": 9, "float64": 12}.get(dtype.name, 1)
     bits = max(math.floor((1 << 2 * rank) * rate + 0.5), least)
     return ZfpLimits(bits, bits)
@@ -164,7 +164,7 @@ def decompress(
 
 
 def decompress_with_header(data: Buffer, dtype: np.dtype[Any], size: int) -> npt.NDArray[Any]:
-    """Return the array of a stream with a header, if that is of a type and number of items."""
+    """Return the array of a stream with a header; raise for another type or number of items."""
     found = Header.of(data)
     if found.dtype != dtype or math.prod(found.shape) != size:
         raise ValueError(
