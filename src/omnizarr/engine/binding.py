@@ -100,7 +100,7 @@ class BoundArray:
         return BoundArray, (self.store, self.path, self.prefix, self.model)
 
     def note_missing(self) -> None:
-        """Take note that a chunk was missing, which somebody may just have erased."""
+        """Note a missing chunk; another writer may just have erased it, or the whole array."""
         if self.watch is not None:
             self.watch.note_missing()
 
@@ -191,7 +191,7 @@ class BoundArray:
         return any(map(eq, coords, self._ends))
 
     def reshaped(self, model: ArrayModel) -> BoundArray:
-        """Return the array with another shape, which the caller keeps from being replaced.
+        """Return the array with another shape; the caller prevents its replacement.
 
         What does not depend on the shape stays bound.
         """
@@ -205,12 +205,12 @@ class BoundArray:
 
     @property
     def _has_no_pipeline(self) -> bool:
-        """True of an empty array whose grid says nothing about the shape of a chunk."""
+        """True for an empty array without a regular grid, which has no chunk shape."""
         return 0 in self.grid.shape and self.grid.regular is None
 
     @property
     def lossy_codecs(self) -> list[str]:
-        """The names of codecs that values can come back changed from."""
+        """The names of lossy codecs."""
         return [] if self._has_no_pipeline else self.first_pipeline.lossy
 
     def _named(self, what: str, make: Callable[[], T]) -> T:
@@ -317,13 +317,13 @@ class BoundArray:
         return None if regular is None else self.pipeline(regular)
 
     def pipeline_key(self, chunk_shape: tuple[int, ...]) -> Key | None:
-        """Return a key for all that decides how chunks of a shape are encoded, or None."""
+        """Return a key for everything that determines how chunks of a shape are stored, or None."""
         rest = self.codecs_key
         return None if rest is None else (registry.generation(), chunk_shape, rest)
 
     @cached_property
     def codecs_key(self) -> Key | None:
-        """A key for all that decides how chunks are encoded, besides their shape, or None."""
+        """A key for everything but the shape that determines the encoding of chunks, or None."""
         data_type, fill = self.data_type, self.fill
         value = fill[()] if data_type.variable else fill
         steps = self.model.codecs, self.model.storage_transformers

@@ -80,7 +80,7 @@ class ChunkCache:
     ) -> list[Values]:
         """Return the arrays of all names; `load` takes the indices of missing ones and loads them.
 
-        What another thread is loading already is waited for.
+        Arrays that another thread is loading already are waited for.
         """
         found: list[Values | None] = [None] * len(names)
         mine: dict[int, Loading] = {}
@@ -137,9 +137,9 @@ class ChunkCache:
 
     @contextmanager
     def first(self, key: Name) -> Iterator[bool]:
-        """Yield True if nothing of a value is kept, and other threads are to wait for this one.
+        """Yield True if nothing of a value is kept; other threads then wait for this one.
 
-        If another one is fetching it already, that is waited for.
+        If another thread is fetching the value already, wait for it.
         """
         own = None
         with self._lock:
@@ -158,12 +158,12 @@ class ChunkCache:
                     own.done.set()
 
     def has(self, name: Name) -> bool:
-        """Return True if an array is kept, or something of a value of whichever generation."""
+        """Return True if an array is kept, or any part of a value in any generation."""
         with self._lock:
             return name in self._keys or name in self._kept
 
     def note(self, keys: Sequence[Name]) -> bool:
-        """Note that values are read; return True if one of them was before, or is kept."""
+        """Note that values are read; return True if any was read before or is kept."""
         with self._lock:
             found = any(key in self._seen or key in self._keys for key in keys)
             for key in keys:
@@ -294,7 +294,7 @@ def can_cache(array: BoundArray, record_missing: bool) -> bool:
 
 
 def _decoding_cost(pipeline: CodecPipeline) -> int:
-    """Estimate the time that decoding a chunk takes, in bytes that LZ4 decodes meanwhile."""
+    """Estimate the time to decode a chunk, in bytes that LZ4 would decode meanwhile."""
     if pipeline.sharded is not None:
         return _decoding_cost(pipeline.sharded[0].inner)
     costs = [_COSTS.get(getattr(c, "name", ""), 1) for c, _ in pipeline.bytes_bytes]
@@ -461,9 +461,9 @@ def _read_value(
 
 
 def _is_part(array: BoundArray, row: Row) -> bool:
-    """Return True if less than a chunk is read where it is not kept: some of its bytes or blocks.
+    """Return True if an uncached chunk would be read in part: only some bytes or blocks.
 
-    That is not so for shards, of which inner chunks are kept, whole as they are read.
+    Shards are False: the cache keeps their inner chunks, which are read whole.
     """
     pipeline = array.pipeline_at(row.coords)
     if pipeline.sharded is not None:

@@ -278,7 +278,7 @@ def write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray
 
 
 def _write_each(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> None:
-    """Store chunks by one request each, and encode some while others are on their way.
+    """Store chunks by one request each, encoding some while others are being sent.
 
     The threads that send them encode them, as many at a time as `threads` allows.
     """
@@ -318,7 +318,7 @@ def _own(store: Store, data: Buffer | None, value: npt.NDArray[Any] | None = Non
 
 
 def _store_batches(array: BoundArray, rows: Iterator[Row], count: int) -> list[list[Row]]:
-    """Return batches of rows to store in one call: one thread waits while another encodes."""
+    """Return batches of rows, each stored in one call: one thread waits while another encodes."""
     threads = config.get().threads
     size = array.first_pipeline.spec.nbytes or UNKNOWN
     batch = max(1, min(config.get().in_flight // (threads * size), -(-count // threads)))
@@ -373,7 +373,7 @@ def _write_files(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) ->
 
 
 def write_fields(array: BoundArray, row: Row, names: Any, value: npt.NDArray[Any]) -> None:
-    """Store some fields of one chunk's items, in a store that compares; the others stay."""
+    """Store some fields of one chunk's items by compare-and-set; other fields stay."""
     pipeline = array.pipeline_at(row.coords)
     index: Any = (*row.outer, ...)
 
@@ -389,7 +389,7 @@ def write_fields(array: BoundArray, row: Row, names: Any, value: npt.NDArray[Any
 
 
 def _replace(array: BoundArray, row: Row, change: Change) -> None:
-    """Store what `change` makes of a chunk; by a compare-and-set alone no key is erased."""
+    """Store what `change` makes of a chunk; compare-and-set alone cannot erase keys."""
     if array.compares_metadata:
         _transact(array, row.coords, {}, [(row, change)])
         return
@@ -473,7 +473,7 @@ def _transact(
     ends: dict[str, Buffer | None] | None = None,
     merged: Iterable[tuple[Row, Change]] = (),
 ) -> None:
-    """Store chunks, and changes of others, if the array was not replaced; all or nothing.
+    """Store whole and changed chunks in one transaction, if the array was not replaced.
 
     The chunks at the `ends` are stored if the shape was not changed, else what is `merged`.
     """
@@ -534,7 +534,7 @@ def _encoded_fill(pipeline: CodecPipeline) -> Buffer:
 def _not_erased(
     array: BoundArray, pipeline: CodecPipeline, coords: Coords, data: Buffer | None
 ) -> Buffer | None:
-    """Return the bytes to store; fill values in place of a chunk that the store cannot erase."""
+    """Return the bytes to store: fill values for a chunk that the store cannot erase."""
     if data is not None or can_erase(array.store):
         return data
     missing = array.chunk_store.get(array.key(coords)) is None

@@ -138,7 +138,7 @@ def to_ids(array: ArrayModel, format_name: str) -> tuple[str, list[Step], Named]
 def _with_types(
     filters: list[Step], stored: Any, data_type: Named, format_name: str
 ) -> tuple[list[Step], Named]:
-    """Return filters that see items as they come, and the type that the first one gets."""
+    """Return filters with consistent byte orders, and the type that the first one gets."""
     if stored in ("little", "big"):  # as in version 3, where the type has no order
         first = next((found for f in filters if (found := taken(f)) is not None), None)
         order = stored if first is None else first.order
@@ -213,7 +213,7 @@ _SETTINGS: dict[str, tuple[str, Callable[[int], int]]] = {
 
 
 def effective(codec: Named) -> Named:
-    """Return a codec of numcodecs with settings that its compressor has."""
+    """Return a codec of numcodecs with the settings that its compressor really uses."""
     if codec.name not in _SETTINGS:
         return codec
     member, limited = _SETTINGS[codec.name]
@@ -320,7 +320,7 @@ class Items:
     order: str | None
 
     def fits(self, stated: Items | None) -> bool:
-        """Return True if a filter for such items reads these correctly."""
+        """Return True if a filter for items as `stated` reads these items correctly."""
         if stated is None or None in (self.size, stated.size):
             return True
         orders = {self.order, stated.order} - {None}
@@ -361,7 +361,7 @@ def as_step(codec: Named) -> Step | None:
 
 
 def ordered(steps: Iterable[Step], before: str | None) -> list[Step]:
-    """Return filters that each state the byte order of the items from the filter before."""
+    """Return filters that each state the byte order produced by the previous one."""
     out = []
     for step in steps:
         step = _with_orders(step, before)
@@ -496,7 +496,7 @@ def stored_order(codecs: Codecs) -> str | None:
 def with_filter_orders(codecs: Codecs) -> Codecs:
     """Return codecs whose filters state the byte orders in which zarr-python passes items.
 
-    They come little-endian, as types of version 3 do in memory, and go as they are stored.
+    Items enter little-endian, as types of version 3 are in memory, and leave as they are stored.
     """
     filters = [(i, step) for i, codec in enumerate(codecs) if (step := as_step(codec)) is not None]
     stored = next((c.configuration.get("endian") for c in codecs if c.name == "bytes"), None)

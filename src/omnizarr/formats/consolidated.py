@@ -122,7 +122,7 @@ def holders(format: Format, path: str) -> dict[str, str]:
 
 
 def present_holders(format: Format, nodes: Iterable[str], documents: Documents) -> dict[str, str]:
-    """Return those `holders` of nodes whose documents may have consolidated metadata."""
+    """Return the `holders` of nodes whose documents may have consolidated metadata."""
     if isinstance(format, V3):
         documents = {key: text for key, text in documents.items() if _MARK in text}
     if not documents:
@@ -136,7 +136,7 @@ def present_holders(format: Format, nodes: Iterable[str], documents: Documents) 
 
 
 def is_possible(path: str) -> bool:
-    """Return True for a path that a node below a group, or the group itself, can have."""
+    """Return True if a relative path can be that of a node, or empty for the group itself."""
     try:
         return paths.normalize(path) == path
     except InvalidName:
@@ -242,7 +242,7 @@ def write(format: Format, path: str, nodes: Mapping[str, Node]) -> dict[str, byt
 def parts(
     format: Format, group: GroupModel, nodes: Iterable[tuple[str, Documents]]
 ) -> Iterator[bytes]:
-    """Yield the parts of a document with the metadata of `nodes`, their valid texts as they are.
+    """Yield a consolidated document in parts, from the valid metadata texts of `nodes`.
 
     The nodes are given by paths below the group, in the order of `paths.prefix` in version 2.
     """
@@ -288,9 +288,9 @@ def changed(format: Format, entries: Entries, nodes: Mapping[str, Documents]) ->
 
 
 def _entry_text(format: Format, text: bytes, name: str) -> bytes:
-    """Return the text of a valid document as an entry has it.
+    """Return the text of a valid document as an entry of consolidated metadata.
 
-    That is as it is, unless it may have consolidated metadata or numbers that are not JSON.
+    It is not changed, unless it may have consolidated metadata or numbers that are not JSON.
     """
     if not any(part in text for part in (_MARK, b"NaN", b"Infinity")):
         return text.strip()

@@ -103,7 +103,7 @@ def _keys_in_order(path: str) -> tuple[tuple[str, ...], ...]:
 
 
 def backslash_hint(path: str) -> str:
-    """Return a hint to add to a message about a path without a node; empty for most paths."""
+    """Return a hint for the message about a path without a node, if it has a backslash."""
     if "\\" not in path:
         return ""
     return "; a backslash is part of a name in zarr 3, write '/' between names"
@@ -112,7 +112,7 @@ def backslash_hint(path: str) -> str:
 def own_documents(
     path: str, get: Callable[[str], bytes | None], separator: str = "."
 ) -> tuple[Format, Documents] | None:
-    """Return the format and the documents of what seems an array, if its own documents decide.
+    """Return the format and documents of an array if its own documents suffice, else None.
 
     They are fetched one by one, for stores whose requests cost little; None if all keys of a
     `Probe` are to be looked at. Metadata of other formats, or of a group, at the path of an array

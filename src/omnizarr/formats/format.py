@@ -68,7 +68,7 @@ class Format(Protocol):
         """
 
     def adapt(self, array: ArrayModel) -> ArrayModel:
-        """Return the same array, with the same chunk bytes, in this format's own names.
+        """Return the same array, with the same chunk bytes, under the names of this format.
 
         Only the chunk key encoding may differ. Raises CannotExpress.
         """
@@ -111,13 +111,13 @@ class Format(Protocol):
             )
 
     def name_advice(self, path: str) -> str | None:
-        """Return why a path, though allowed, should better be changed, or None."""
+        """Return why an allowed path is not advisable, or None."""
         if path.isascii():
             return None
         return f"is not ASCII, as zarr {self.name} requires; some readers may not find it"
 
     def name_warning(self, path: str) -> str | None:
-        """Return the rule that a path's last name breaks, though such nodes are read, or None."""
+        """Return the rule that the last name of a path breaks, or None; the node is still read."""
         return None
 
     def root_documents(self) -> dict[str, bytes]:
@@ -264,7 +264,7 @@ def _expected(attributes: Mapping[str, Any], rank: int) -> str:
 
 
 def chunk_lengths(stated: Any, shape: Any, units: Any = ()) -> Any:
-    """Return a chunk shape with the least length for 0 along an axis with elements.
+    """Return a chunk shape with each 0 along an axis with elements replaced by the least length.
 
     No chunk can be stored under a length of 0. `units` are the lengths of the chunks inside shards.
     """
@@ -308,7 +308,7 @@ _beside_shape = attrgetter(*(f.name for f in fields(ArrayModel) if f.name != "sh
 def parse_once(
     key: tuple[Hashable, ...], size: int, problems: list[Problem], parse: Callable[[], Node]
 ) -> Node:
-    """Return what `parse` makes of the documents in `key`, or has made of them before."""
+    """Return the node that `parse` makes of the documents in `key`; cache it if it is valid."""
     found = _models.get(key)
     if found is not None:
         return found
@@ -320,9 +320,9 @@ def parse_once(
 
 
 def write_once(node: Node, write: Callable[[Node], bytes]) -> bytes:
-    """Return what `write` makes of a model; of an array perhaps from its text for another shape.
+    """Return what `write` makes of a model; an array's text may be cached from another shape.
 
-    It gives JSON indented by two spaces, in which nothing else depends on the shape's numbers.
+    `write` gives JSON indented by two spaces, in which nothing else depends on the shape's numbers.
     """
     if not isinstance(node, ArrayModel):
         return write(node)
@@ -336,7 +336,7 @@ def write_once(node: Node, write: Callable[[Node], bytes]) -> bytes:
 
 
 def _shape_text(shape: Sequence[int]) -> bytes:
-    """Return the lines that state the shape; none inside other objects begins like them."""
+    """Return the lines that state the shape; in nested objects they are indented differently."""
     lengths = ",\n    ".join(map(str, shape))
     return f'\n  "shape": [\n    {lengths}\n  ]'.encode() if shape else b'\n  "shape": []'
 

@@ -94,7 +94,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
 
     @property
     def _bound(self) -> BoundArray:
-        """The model bound to code, which is done when it is used, where it cannot raise."""
+        """The model bound to code; bound on first use where binding cannot raise."""
         bound, model = self._bound_model, self._model
         if bound is None or bound.model is not model:  # another thread may just have replaced it
             bound = self._bound_model = _bind(self._location, model, self._read_at)
@@ -583,9 +583,9 @@ def bound_array(array: Array) -> BoundArray:
 
 
 def unpublished(location: Location, model: ArrayModel) -> Array:
-    """Return the handle of an array that has no metadata yet, or others, at its location.
+    """Return the handle of an array whose metadata are not, or not yet, stored at its location.
 
-    It does not compare them before it reads and writes.
+    The handle does not compare stored metadata before it reads and writes.
     """
     handle = Array.__new__(Array)
     handle._is_published = False
@@ -605,7 +605,7 @@ def change_shape(array: Array, shape: tuple[int, ...]) -> bool:
 
 
 def _bind(location: Location, model: ArrayModel, read_at: float | None) -> BoundArray:
-    """Return an array bound to code; raise if its model, read at a time, is invalid."""
+    """Return an array bound to code, watched if it was stored; raise if its model is invalid."""
     prefix = location.format.chunk_prefix(location.path)
     bound = BoundArray(location.store, location.path, prefix, model)
     bound.check()

@@ -211,9 +211,9 @@ def reserve(
     check: Callable[[Node], None] = lambda node: None,
     implied: bool | None = None,
 ) -> Build:
-    """Begin to write the values of a new array, in a place that a marker keeps others from.
+    """Begin to write the values of a new array, at a path that a marker reserves.
 
-    It does as `Location.create` does, with the marker in place of the metadata.
+    This works as `Location.create` does, with the marker in place of the metadata.
     """
     metadata, read = location.prepare(node)
     check(read)
@@ -416,7 +416,7 @@ def _create_or_build(
     operation: str,
     marks: bool = False,
 ) -> Node | Build:
-    """Store a new node, or reserve its place, if there is none; else begin to build another."""
+    """Store a new node, or reserve its place; if one exists, begin to build its replacement."""
     with lock_replacement(location.store):
         if node.kind == "group" and not (
             stages_quickly(location.store) or isinstance(location.store, ChangesKeys)
@@ -474,7 +474,7 @@ def begin_stage(
 
 
 def begin_deferred(location: Location, mark: Mark, overwrite: bool, resume: bool = False) -> Build:
-    """Begin to write chunks to the target; metadata are deferred until they are complete."""
+    """Begin to write chunks to the target; metadata are stored when all chunks are complete."""
     store, publication = location.store, Publication.at(location.store, location.path, mark)
     if not resume:
         leftovers = location.leftovers(overwrite)

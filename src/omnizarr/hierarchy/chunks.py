@@ -109,7 +109,7 @@ def decoded_size(array: BoundArray, coords: Coords) -> int:
 
 
 def probe_stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
-    """Yield the stored chunks of a store that may list only metadata, by requests for each."""
+    """Yield the stored chunks of a store that may not list all keys, by probing each chunk."""
     if traits(array.store).lists_all:
         return
     coords = itertools.product(*map(range, array.grid.shape))
@@ -377,7 +377,7 @@ def chunk_lengths(array: BoundArray) -> tuple[tuple[int, ...], ...]:
 
 
 def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayModel:
-    """Return the model with a new shape, after erasing or counting the chunks outside it."""
+    """Return the model with a new shape, after erasing, or warning of, chunks outside it."""
     model = _checked(array, shape, outside)
     inner = _common_shape(array.model.shape, shape)
     if outside == "keep":
@@ -401,7 +401,7 @@ def with_shape(model: ArrayModel, shape: tuple[int, ...]) -> ArrayModel:
 
 
 def shrunken_shape(array: BoundArray, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape without the elements outside a new one; store it before erasing those."""
+    """Return the old shape cut to a new one, to be stored before elements outside are erased."""
     _checked(array, shape, "erase")
     array.check_skipped()
     inner = _common_shape(array.model.shape, shape)
@@ -435,7 +435,7 @@ def _checked(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayMo
 def grow_array(
     array: BoundArray, values: npt.NDArray[Any], axis: int
 ) -> tuple[BoundArray, tuple[slice, ...]]:
-    """Return the array with room for `values` at the end of an axis, and a selection of that."""
+    """Return the array grown by the length of `values` along an axis, and the new selection."""
     shape, rank = array.model.shape, len(array.model.shape)
     number = axis + rank if axis < 0 else axis
     rest = [n for i, n in enumerate(values.shape) if i != number]
@@ -488,7 +488,7 @@ def _warn_of_outside(array: BoundArray, inner: Coords, shape: Coords) -> None:
 
 
 def _has_values(array: BoundArray, coords: Coords, kept: tuple[slice, ...], shape: Coords) -> bool:
-    """Return True if a chunk has other elements than the fill value inside a shape, but `kept`."""
+    """Return True if a chunk has values but the fill value inside a shape and outside `kept`."""
     try:
         chunk = engine.read_chunk(array, coords)
     except OmnizarrError:  # a damaged chunk is reported to who reads it
@@ -509,9 +509,9 @@ def _inside(array: BoundArray, coords: Coords, shape: Coords) -> Coords:
 def _border(
     array: BoundArray, inner: Coords, outer: Coords | None = None
 ) -> Iterator[tuple[Coords, tuple[slice, ...]]]:
-    """Yield the stored chunks with elements inside `inner` and others, with a selection of these.
+    """Yield stored chunks that are partly inside `inner`, each with a selection of that part.
 
-    Others that are not inside `outer` do not count.
+    Elements outside `outer` do not count.
     """
     if 0 in inner or not can_list(array.store):
         return

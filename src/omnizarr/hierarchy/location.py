@@ -171,7 +171,7 @@ class Location:
             warn(f"the path {self.path!r} {problem}")
 
     def _is_inside_array(self) -> bool:
-        """Return True for a folder of chunks, in formats that have metadata beside them."""
+        """Return True for a path inside an array, in formats that keep metadata beside chunks."""
         above = paths.ancestors(self.path) if self.is_under_one_prefix else []
         metadata = get_existing(self.store, [key for p in above for key in self.format.keys(p)])
         return any(isinstance(self.format.read(p, metadata, []), ArrayModel) for p in above)
@@ -244,7 +244,7 @@ class Location:
         return dict(self.format.children(self.path, keys, prefixes))
 
     def with_listing(self) -> Location:
-        """Return this location with one listing for a walk, where chunks have other prefixes."""
+        """Return this location with one listing for a walk, in formats with separate prefixes."""
         known = self.listed_keys is not None or self.consolidated is not None
         if known or self.is_under_one_prefix or not can_list(self.store):
             return self
@@ -323,9 +323,9 @@ class Location:
         return read
 
     def create_first(self, metadata: Mapping[str, bytes | None]) -> Documents | None:
-        """Store a node where no keys are, if all groups above exist, and return their metadata.
+        """Store a node in an empty place, if all groups above exist, and return their metadata.
 
-        Return None, and store nothing, where that cannot be known without a look at the path.
+        Return None, and store nothing, where that cannot be known without reading the path.
         """
         set_first: _SetNew | None = getattr(self.store, "set_first", None)
         several = len(metadata) - [*metadata.values()].count(None) > 1
@@ -337,7 +337,7 @@ class Location:
     def create_absent(
         self, metadata: Mapping[str, bytes | None], implied: bool, node: Node
     ) -> Documents:
-        """Store a node and missing groups above if there is none, and return what was fetched."""
+        """Store a node, if none exists, and missing groups above; return the metadata fetched."""
         found = PathMetadata.fetch(self.store, self.path, self.format)
         found.check_root()
         missing = found.missing_groups()
@@ -381,7 +381,7 @@ class Location:
             self.store.erase(marker(self.path))
 
     def leftovers(self, overwrite: bool) -> tuple[str, ...]:
-        """Return the keys of an interrupted writer that must be erased for a new node.
+        """Return the keys that an interrupted writer left and a new node must erase.
 
         Raises if they may not be erased, or if other nodes are below the location.
         """
@@ -441,7 +441,7 @@ class Location:
     def store_new_node(
         self, metadata: Mapping[str, bytes | None], same: Mapping[str, str | None] | None = None
     ) -> None:
-        """Store the metadata of a new node; in a database, if other keys are still the same."""
+        """Store the metadata of a new node; in a database, only if other keys have not changed."""
         if not self._store_below(metadata, same):
             raise NodeExists(f"another writer has just created {self}; open it instead")
 
@@ -457,7 +457,7 @@ class Location:
     def existing(
         self, found: PathMetadata, implied: bool = False
     ) -> tuple[Format, Node | Exception] | None:
-        """Return the node that prevents a new one, with its format; also an implied group."""
+        """Return an existing node that prevents a new one, or an implied group, with its format."""
         existing = existing_node(self.store, self.path, found.metadata) or found.other_root()
         if existing is None and implied and self._has_nodes_below():
             return self.format, GroupModel(implicit=True)
@@ -500,7 +500,7 @@ class Location:
     def _store_below(
         self, metadata: Mapping[str, bytes | None], same: Mapping[str, str | None] | None = None
     ) -> bool:
-        """Do as `_store_new` does, if the group above is still there.
+        """Store the metadata of a new node as `_store_new` does, if the group above still exists.
 
         In a directory, the folder of the group shows that.
         """
@@ -568,7 +568,7 @@ def node_extent(format: Format, path: str) -> Extent:
 def existing_node(
     store: Store, path: str, metadata: Mapping[str, bytes] | None = None
 ) -> tuple[Format, Node | Exception] | None:
-    """Return the node at a path in any format; in place of one that cannot be read, its error.
+    """Return the node at a path in any format, or the error if it cannot be read.
 
     `metadata` are the values of the keys of a probe, if they were fetched before.
     """
@@ -644,9 +644,9 @@ class PathMetadata:
 
 
 def _existing_at(store: Store, path: str, keys: Iterable[str]) -> tuple[dict[str, bytes], bool]:
-    """Return the values of those keys that exist, and True if nothing is known to be at the path.
+    """Return the values of existing keys, and True if the path is known to be empty.
 
-    Of a new path one request shows that nothing is there, instead of one for each key.
+    For a new path, one request shows that it is empty, instead of one for each key.
     """
     wanted, prefix = list(keys), paths.prefix(path)
     has_keys: Callable[[str], bool] | None = getattr(store, "has_keys", None)

@@ -129,7 +129,7 @@ def resolve_store_path(
 def resolve_root(
     where: Any, mode: str = "r+", storage_options: Mapping[str, Any] | None = None
 ) -> tuple[Store, str]:
-    """Return the store and path of `where`, for what treats the root of a store as a whole.
+    """Return the store and path of `where`, for operations on a store from its root.
 
     A path in a store of zarr-python is a store of its own here, whose root it is.
     """
@@ -387,7 +387,7 @@ def _found_instead(store: Store, path: str) -> str:
 
 
 def _interruption(store: Store, path: str) -> str:
-    """Return what a writer that was interrupted left of a node, and how to go on; or nothing."""
+    """Return the end of a message about an interrupted writer and how to go on, or ""."""
     value = store.get(marker(path))
     if value is not None:
         mark = Mark.read(value)
@@ -456,7 +456,7 @@ def all_formats(store: Store) -> list[Format]:
 
 
 def _root_problem(store: Store) -> str:
-    """Return why the root of a hierarchy, which may say where nodes are, cannot be read."""
+    """Return why the root metadata, which may say where nodes are, cannot be read, or ""."""
     probe = Probe("")
     documents = _fetch_likely(store, probe)
     try:
@@ -524,7 +524,7 @@ def is_hierarchy(store: Store, path: str, unfinished: bool = True) -> bool:
 
 
 def list_folder(store: Store, path: str) -> list[str]:
-    """Return the paths of ZIP files and of what has keys below it in a folder, in order."""
+    """Return the sorted paths of ZIP files and non-empty folders in a folder."""
     keys, prefixes = list_dir(store, paths.prefix(path))
     inner = [prefix[:-1] for prefix in prefixes]
     shown = [name for name in inner if not paths.name(name).startswith(_OWN)]
@@ -596,7 +596,7 @@ def check_erasable(store: Store, path: str, format: Format) -> None:
 
 
 def _is_same_node(store: Store, format: Format, key: str) -> bool:
-    """Return True if a key is metadata of another version, of a node that `format` has, too."""
+    """Return True if a key is metadata of the same node in another version."""
     path = key.rpartition("/")[0]
     kinds = []
     for each in (format, *consolidated.other_formats(format)):

@@ -119,11 +119,11 @@ class NodeHandle(Generic[M]):
         return model.with_(attributes=attributes)
 
     def _set_model(self, location: Location, model: Node) -> None:
-        """Use a model that was just read or written; raise if it is of the other kind."""
+        """Use a model that was just read or written; raise if it is of another kind of node."""
         raise NotImplementedError
 
     def _change(self, edit: Callable[[M], M], **options: Any) -> None:
-        """Store what `edit` makes of the stored model, and use that; see `update_metadata`."""
+        """Store and use the model that `edit` makes of the stored one; see `update_metadata`."""
 
         def changed(model: Node) -> Node:
             if model is not self._model:
@@ -137,7 +137,7 @@ class NodeHandle(Generic[M]):
         self._from_consolidated = False
 
     def _follow(self) -> None:
-        """Read the metadata again; raise NodeChanged if they are of another node."""
+        """Read the metadata again; raise NodeChanged if they belong to another node."""
         try:
             model = self._location.load()
         except NodeNotFound as e:

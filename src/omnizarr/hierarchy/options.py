@@ -195,7 +195,7 @@ class _PlainPickler(pickle.Pickler):
 
 
 def plain_key(value: Any) -> bytes | None:
-    """Return a key that no other value has, in a fifth of the time of `value_key`, or None.
+    """Return a unique key of a value, five times faster than `value_key`, or None.
 
     Only for plain data, which a pickle restores with their types, bits and order.
     """
@@ -248,7 +248,7 @@ def _make_model(
 
 
 def _object_type(options: ArrayOptions) -> Named:
-    """Return the type of an array of objects, which its codec from objects to bytes decides."""
+    """Return the type of an array of objects, determined by its codec from objects to bytes."""
     given: list[Any] = []
     for name in ("filters", "serializer", "codecs"):
         given += _several(options.get(name))
@@ -274,7 +274,7 @@ def plain_type(dtype: Any) -> Any:
 
 
 def lengths_of(shape: int | Iterable[int]) -> tuple[int, ...]:
-    """Return a shape as a tuple of integers; raise if it is none."""
+    """Return a shape as a tuple of integers; raise if it is not valid."""
     lengths = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     for n in lengths:
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
@@ -406,7 +406,7 @@ def _several(given: Any) -> list[Any]:
 
 
 def default_codecs(format: Format, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:
-    """Return the default codecs for fixed items of that size, or for the codec of a variable type.
+    """Return the default codecs for items of a size, or with the codec of a variable type.
 
     If the setting is a list, its codec from array to bytes, and the codecs before it, are for fixed
     items; a variable type has its own.
