@@ -172,7 +172,7 @@ class DirectoryStage(Stage):
         self.settle()
 
     def _resume(self, plan: Plan, overwrite: bool) -> bool:
-        """Put new files in their place if all old ones are aside; else put the old ones back."""
+        """Move new files into place if all old files were moved away; else move these back."""
         if self._is_in_place(plan):
             return True
         side = "old" if self._read(MOVED) is None else "new"
@@ -226,7 +226,7 @@ class DirectoryStage(Stage):
                 self._merge(new + path, self.root + path)
 
     def _replace(self, new: str, path: str) -> None:
-        """Rename a file or folder; what a late writer of the old node made there goes first."""
+        """Rename a file or folder; move away what a late writer of the old node made there."""
         for number in range(ATTEMPTS):
             try:
                 self._rename(new, self.root + path)
@@ -239,7 +239,7 @@ class DirectoryStage(Stage):
                 self._rename(self.root + path, late)
 
     def _merge(self, new: str, path: str) -> None:
-        """Rename a file or folder; into a folder that exists, entry by entry."""
+        """Rename a file or folder; merge it into an existing folder entry by entry."""
         try:
             self._rename(new, path)
         except OSError as e:

@@ -64,9 +64,9 @@ Begun: TypeAlias = Literal["new", "resumed", "finished"]
 
 
 class DeferredMetadataStore:
-    """`inner`, in which no metadata appears before `publish`; whoever writes through this sees it.
+    """Holds metadata back from `inner` until `publish`; only users of this store see them before.
 
-    So a reader finds no node before it is complete, whatever interrupts its writer.
+    So readers find no incomplete node, whatever interrupts its writer.
     """
 
     def __init__(self, inner: Store, is_metadata: Callable[[str], bool], hidden: str) -> None:
@@ -150,7 +150,7 @@ class DeferredMetadataStore:
 
 @dataclass
 class Publication:
-    """Something new in a store that others see when it is complete; see `put`."""
+    """New values in a store that become visible to others when they are complete; see `put`."""
 
     store: Store
     key: str  # of the marker
@@ -167,14 +167,14 @@ class Publication:
 
     @classmethod
     def staged(cls, stage: Stage, mark: Mark | None = None) -> Publication:
-        """Return the publication of what is, or is to be, staged; a new marker is stored."""
+        """Return the publication of a stage; store the marker if the operation can be resumed."""
         if mark is not None and mark.attempt:
             stage.keep(mark)
         return cls(stage.target, stage.prefix + MARKER, mark or Mark.read(None), stage)
 
     @property
     def values(self) -> Store:
-        """The store that takes the new values, at the keys that they have in the end."""
+        """The store to write the new values to, at their final keys."""
         return self.store if self.stage is None else self.stage.store
 
     @property
@@ -186,7 +186,7 @@ class Publication:
     def put(self, old: Extent, new: Extent) -> None:
         """Make the values visible in place of `old`; the caller holds the lock for replacement.
 
-        What is killed before is as it was; what is killed within is finished by `repair`, by
+        If killed before, nothing has changed; if killed within, it is finished by `repair`, by
         whoever overwrites it, or by the same job.
         """
         if self.stage is not None:
@@ -235,9 +235,9 @@ def find(
     shared: bool = False,
     staged: Mapping[str, Publication] | None = None,
 ) -> Publication | None:
-    """Return the publication of a plan that was interrupted, or that other processes have begun.
+    """Return the publication of an interrupted plan, or of one that other processes have begun.
 
-    Completes, or undoes, the replacement of a node that it was killed in. `staged` is the result of
+    A replacement in which it was killed is completed, or undone. `staged` is the result of
     `find_staged`, where several plans are looked for.
     """
     if resume:
@@ -263,13 +263,13 @@ def find_staged(store: Store) -> dict[str, Publication]:
 
 
 def clear_outdated(staged: dict[str, Publication], operation: str, plans: Collection[str]) -> None:
-    """Erase what the same operation has staged for a source that has changed since."""
+    """Erase what an operation has staged for a source that has changed since."""
     outdated = (p for p, a in staged.items() if a.mark.operation == operation and p not in plans)
     _clear(staged, [*outdated])
 
 
 def clear_abandoned(store: Store, path: str) -> None:
-    """Erase what jobs have staged to replace the node at a path, which another one begins to."""
+    """Erase what earlier jobs have staged for the node at a path, before another job begins."""
     staged = find_staged(store)
     _clear(staged, [p for p, a in staged.items() if a.stage is not None and a.stage.path == path])
 
@@ -287,7 +287,7 @@ def _clear(staged: dict[str, Publication], plans: Iterable[str]) -> None:
 
 
 def begin_beside(store: Store, path: str, mark: Mark, shared: bool) -> tuple[Publication, Begun]:
-    """Begin to change a visible node, whose metadata stays, or join other processes that do."""
+    """Begin to change a node that stays visible, or join other processes that are doing so."""
     key = marker(path)
     if set_new(store, key, mark.write()):
         return Publication(store, key, mark), "new"
@@ -324,14 +324,14 @@ def settle_staged(store: Store, resume: bool = True) -> None:
 
 
 def interrupted(store: Store) -> list[Stage]:
-    """Return what writers have staged in a store that can list, those at work among them."""
+    """Return what writers have staged in a store that can list, including active writers."""
     listed = list_dir(store, f"{FOLDER}/")[1] if can_list(store) else ()
     names = (prefix[len(FOLDER) + 1 : -1] for prefix in listed)
     return [stage(store, name=name) for name in names if WriterProcess.named(name) is not None]
 
 
 def replaced(store: Store, path: str) -> Stage | None:
-    """Return a stage whose node, at, above or below a path, is or was being put in its place."""
+    """Return a stage that is, or was, replacing a node at, above or below a path."""
     return next((each for each in interrupted(store) if each.concerns(path)), None)
 
 
@@ -365,7 +365,7 @@ def lock_replacement(store: Store) -> Iterator[None]:
 
 
 def recover_interrupted(store: Store) -> None:
-    """Finish, or undo, what writers that are known to be dead were putting in its place."""
+    """Finish, or undo, the replacements that dead writers have left."""
     for each in interrupted(store):
         if each.pending and not each.writer.is_alive:
             each.settle()

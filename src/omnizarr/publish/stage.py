@@ -45,7 +45,7 @@ _NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
 
 
 class WriterProcess(NamedTuple):
-    """A process that writes, as its name tells."""
+    """The process of a writer, as told by the writer's name."""
 
     process: int = 0  # 0 if it is not known
     here: bool = False  # the process is one of this machine
@@ -78,7 +78,7 @@ _writing: set[str] = set()  # the writers of this process that are at work
 
 
 def begin_writing() -> str:
-    """Return a name for a writer, which is at work until `end_writing`, or its process ends."""
+    """Return a name for a writer, which counts as active until `end_writing` or process exit."""
     name = new_name()
     _writing.add(name)
     return name
@@ -95,7 +95,7 @@ def marker(path: str) -> str:
 
 
 class Kind(StrEnum):
-    """The effect that an operation has on the node that it marks, until it is finished."""
+    """The state in which an unfinished operation leaves the node that it marks."""
 
     DELETE = "delete"  # there is none: what is left of the old one is to be erased
     CREATE = "create"  # there is none: the chunks and metadata of a new one are being written
@@ -165,7 +165,7 @@ class Mark:
 
     @property
     def keeps_node(self) -> bool:
-        """True if the node is as it was before the operation, while that is not finished.
+        """True if an unfinished operation leaves the node as it was before.
 
         Unless the operation is just replacing a part of it (`replaced`).
         """
@@ -191,7 +191,7 @@ _VARIANTS = 16  # of the metadata of nodes that replace one another
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The keys of a node and of those below it: its own metadata, other keys, prefixes."""
+    """The keys of a node and of all nodes below it: its own metadata, other keys, prefixes."""
 
     metadata: tuple[str, ...]
     keys: tuple[str, ...]
@@ -199,7 +199,7 @@ class Extent:
     is_document: Callable[[str], bool] = lambda key: False  # metadata of any node
 
     def has(self, key: str) -> bool:
-        """Return True if a key belongs to it."""
+        """Return True if a key belongs to the node, or to a node below it."""
         named = key in self.metadata or key in self.keys
         return named or (key.startswith(self.prefixes) and not is_ours(key))
 
@@ -263,12 +263,12 @@ class Stage:
 
     @property
     def finished(self) -> bool:
-        """True if the values are in their place, and only what shows that is left."""
+        """True if the values are in their place, and only the marker is left."""
         mark = self.mark
         return mark is not None and mark.finished
 
     def concerns(self, path: str) -> bool:
-        """Return True if nodes at or below a path may be absent: one is put in its place there."""
+        """Return True if a node at, above or below a path may be absent while it is replaced."""
         if not self.pending or self.path is None:
             return self.pending
         mine, other = paths.prefix(self.path), paths.prefix(path)
@@ -344,7 +344,7 @@ class Stage:
         return True
 
     def distinguish(self, new: Extent) -> None:
-        """Let staged metadata differ from the old ones by newlines at the end, if by nothing else.
+        """Add newlines to staged metadata that are equal to the old ones, to tell them apart.
 
         In a database a node is known by the bytes of its metadata: a reader must notice that it was
         replaced by one with the same metadata and other values.
@@ -434,7 +434,7 @@ class Stage:
     def _apply_at_once(
         self, target: ChangesKeys, gone: list[str], staged: list[str], old: Extent | None
     ) -> None:
-        """Erase old values and rename new ones in one transaction, with the plan that says so."""
+        """Erase old values and the plan, and rename new values, in one transaction."""
         mark, finished = self.mark, list[tuple[str, bytes]]()
         if mark is not None:
             done = dataclasses.replace(mark, finished=True)
@@ -464,7 +464,7 @@ class Stage:
             self._finish(plan)
 
     def _resume(self, plan: Plan, overwrite: bool) -> bool:
-        """Apply the plan of a killed writer, unless a complete node is there; return False then.
+        """Apply the plan of a killed writer; return False if the old node is still complete.
 
         Metadata are erased first and stored last, so that old ones mean that nothing was erased,
         or that somebody has made the node again.
@@ -562,7 +562,7 @@ class RenamesFiles(Protocol):
 
 @runtime_checkable
 class Stages(Protocol):
-    """Brings a stage of its own, as a session does that others see when it is committed."""
+    """Has its own kind of stage, such as a session that others see once it is committed."""
 
     def stage(self, path: str | None = None, name: str | None = None) -> Stage: ...
 

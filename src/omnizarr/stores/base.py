@@ -85,7 +85,7 @@ class Range:
         return data[start:] if self.length is None else data[start : start + self.length]
 
     def within(self, span: Range) -> Range:
-        """Return this part of a value that is itself the part `span` of a larger one."""
+        """Return this range of the part `span` as a range of the whole value."""
         size = span.length or 0
         start = max(0, size + self.start) if self.start < 0 else min(self.start, size)
         length = size - start if self.length is None else min(self.length, size - start)
@@ -123,7 +123,7 @@ _ANY = Traits()
 
 
 def traits(store: object) -> Traits:
-    """Return the traits of a store, which are the defaults for one that states none."""
+    """Return the traits of a store; the defaults if it states none."""
     found: Traits = getattr(store, "traits", _ANY)
     return found
 
@@ -208,10 +208,13 @@ class HasSizes(Protocol):
 
 @runtime_checkable
 class SetsIf(Protocol):
-    """Can store a value only if the key still has the same one: compare-and-set."""
+    """Can store a value only if the key still has a known generation: compare-and-set."""
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
-        """Return True if it was stored; generation None stands for a key that does not exist."""
+        """Store a value if the generation is still the same; None stands for a missing key.
+
+        Return True if it was stored.
+        """
 
 
 class CompareAndSetStore(Store, Versioned, SetsIf, Protocol):
@@ -233,7 +236,7 @@ class ChangesIf(Protocol):
 
 @runtime_checkable
 class ExcludesThreads(Protocol):
-    """Can keep other threads of the only process that has it from storing chunks for a while."""
+    """Belongs to one process, and can keep its other threads from storing chunks for a while."""
 
     def changing(self) -> AbstractContextManager[None]: ...
 
@@ -259,7 +262,7 @@ class ChangesKeys(Protocol):
 
 @runtime_checkable
 class HasParents(Protocol):
-    """Can open the larger stores that it is a part of, the innermost first."""
+    """Can open the larger stores that contain it, the innermost first."""
 
     def parents(self) -> Iterator[Store]: ...
 

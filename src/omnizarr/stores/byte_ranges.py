@@ -1,4 +1,4 @@
-"""Parts of values: joined to few requests, and of one value though others replace it.
+"""Parts of values: joined into few requests, and consistent while others replace the value.
 
 Ranges of a key with small gaps become one request; `Speed` decides if a few parts of a value come
 sooner than all of it. A reader of a shard requests its index first and then the chunks that it
@@ -152,7 +152,7 @@ class Speed:
         return Speed, ()
 
     def note(self, seconds: float, nbytes: int) -> None:
-        """Take note of the time of one response."""
+        """Record the time that one response took."""
         if nbytes < _SHORT:
             before = seconds if self.latency is None else self.latency
             self.latency = min(seconds, 1.02 * before)  # others may have slowed it down
@@ -162,7 +162,7 @@ class Speed:
 
     @property
     def at_once(self) -> int | None:
-        """The number of requests at a time after which others would wait for this process."""
+        """The number of concurrent requests beyond which more would only wait in this process."""
         return None if self.latency is None else max(_LEAST, int(self.latency * _RATE))
 
     def prefers_whole(self, nbytes: int, requests: int) -> bool:
@@ -177,9 +177,9 @@ def prefers_whole(store: object, nbytes: int, requests: int = 2) -> bool:
 
 
 class FirstParts:
-    """The parts of one store's values that were fetched first, with their generations.
+    """The first fetched parts of a store's values, such as indexes, with their generations.
 
-    Too many are forgotten together; threads that do so at once only count wrongly.
+    When full, all are forgotten. A race between threads only makes the count inexact.
     """
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class FirstParts:
         return self._parts.get(request)
 
     def put(self, request: tuple[str, Range | None], data: bytes, generation: str) -> None:
-        """Remember a part, unless it is large or another value may have its generation."""
+        """Remember a part, unless it is large or has a weak generation, which is not unique."""
         if len(data) > MAX_FIRST_PARTS // 16 or generation.startswith("W/"):
             return
         if self._nbytes + len(data) > MAX_FIRST_PARTS:
@@ -275,7 +275,7 @@ class ConsistentReader:
         return results
 
     def _widened(self, key: str, part: Range | None) -> Range | None:
-        """Return the range that is requested for a part: all of the value for the first one."""
+        """Return the range to request for a part; the first one of a value is widened to `size`."""
         if not self._size or part is None or key in self._known or part.start > 0:
             return part
         return Range(-self._size) if part.start < 0 else Range(0, self._size)
@@ -291,7 +291,7 @@ class ConsistentReader:
 
 
 def _same_generation(known: str | None, other: str | None) -> bool:
-    """Return True if two generations are equal; one may be weak, as HTTP calls it."""
+    """Return True if two generations are equal, even if only one is weak in terms of HTTP."""
     return known == other or (known or "").removeprefix("W/") == (other or "").removeprefix("W/")
 
 

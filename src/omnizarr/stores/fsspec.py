@@ -171,7 +171,7 @@ class FsspecStore(Closeable):
     # Writing
 
     def check_new_key(self, key: str) -> None:
-        """Raise if a local disk cannot have a key, or takes it for one in another spelling."""
+        """Raise if a local disk cannot store a key, or confuses it with another spelling."""
         if self._is_local:
             LocalStore(self.path).check_new_key(key)
 
@@ -382,7 +382,7 @@ def path_identity(fs: Any, path: str) -> identity.StorageIdentity:
 
 
 def _blocking(fs: Any) -> Any:
-    """Return the file system with blocking calls, in place of one with ``asynchronous=True``."""
+    """Return a file system with blocking calls, also for one with ``asynchronous=True``."""
     if not getattr(fs, "asynchronous", False):
         return fs
     inner = getattr(fs, "sync_fs", None)  # zarr-python wraps some file systems

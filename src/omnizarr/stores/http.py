@@ -126,9 +126,9 @@ class HTTPStore(Closeable):
         return cls(url, retry=retry, **known)
 
     def checking_redirects(self, check: Callable[[str], object]) -> HTTPStore:
-        """Return this store with a function that is called with every URL, and raises to refuse it.
+        """Return this store with a function that checks every URL, and raises to refuse it.
 
-        It sees redirects too, before they are followed. obstore follows them by itself, so that it
+        It sees redirects too, before they are followed. obstore follows them by itself, so it
         is not used.
         """
         found = copy.copy(self)
@@ -167,7 +167,7 @@ class HTTPStore(Closeable):
     def _value(
         self, key: str, range: Range | None, *, fast: bool = False, copy: bool = True
     ) -> tuple[bytes | None, str | None]:
-        """Return a value or part of it; `fast`: obstore may ask first; `copy`: not its buffer."""
+        """Return a value or part of it; `fast` tries obstore first, `copy` copies its buffer."""
         requested = range if range is None or range.length != 0 else Range(range.start, 1)
         begun = time.monotonic()
         client = self._native_client(check_key(key)) if fast else None
@@ -433,7 +433,7 @@ class NoDescriptor(TransientError):
 
 
 def _no_descriptor(error: BaseException | None) -> bool:
-    """Return True if an error, or one of its causes, is that no file can be opened."""
+    """Return True if an error, or one of its causes, is a lack of file descriptors."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in EMFILE:
             return True
@@ -525,7 +525,7 @@ def _empty_after_end(response: Any, range: Range) -> bytes:
 
 
 def _validator(response: Any) -> str | None:
-    """Return the header of a response by which one value differs from another.
+    """Return the validator of a response, which tells one value from another.
 
     It begins with ``W/`` if it is weak: another value may have it. Dates have a resolution of
     seconds, and so have the ETags that many servers derive from them: a value may be replaced by
@@ -561,7 +561,7 @@ def _marked(validator: str, strong: bool) -> str:
 
 
 def _generation(validator: str | None) -> str | None:
-    """Return a validator that no other value will ever have, else None."""
+    """Return a strong validator, which no other value will ever have, or None."""
     return None if validator is None or validator.startswith("W/") else validator
 
 

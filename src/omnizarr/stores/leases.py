@@ -37,7 +37,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
 
 def is_running(process: int) -> bool:
-    """Return True if a process of this machine has this number, or may have it."""
+    """Return True if a process with this number runs, or may run, on this machine."""
     if sys.platform == "win32":
         return True  # os.kill would end it
     try:
@@ -51,9 +51,9 @@ def is_running(process: int) -> bool:
 
 @cache
 def _processes() -> str:
-    """Return what processes with numbers like ours have in common; empty if it is not known.
+    """Return the scope in which our process number is unique; empty if unknown.
 
-    That is one start of one machine, and, in a container, a name space of its own.
+    It is one boot of one machine and, in a container, its PID namespace.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
@@ -108,7 +108,7 @@ def leased(
 
 
 def remove(store: CompareAndSetStore, key: str, generation: str | None) -> bool:
-    """Remove a lock of a generation; return False where somebody has taken it since."""
+    """Remove a lock of a generation; return False if another writer has taken it since."""
     lease = Lease(store, key)
     if not lease.put(generation):
         return False
@@ -117,7 +117,7 @@ def remove(store: CompareAndSetStore, key: str, generation: str | None) -> bool:
 
 
 class Lease:
-    """One key, and the value that is ours."""
+    """A lock: one key, and our value for it."""
 
     def __init__(self, store: CompareAndSetStore, key: str, said: str = "") -> None:
         self.store, self.key, self.said = store, key, said
@@ -193,7 +193,7 @@ class Lease:
             self.ended.set()
 
     def check(self) -> None:
-        """Raise if another writer may have the lock by now; store it anew where that is due."""
+        """Raise if another writer may have taken the lock; renew it if that is due."""
         with self._lock:
             if not self.lost and _now() - self._renewed > LEASE / 2:
                 self.lost = not self.put(self.generation)
@@ -204,7 +204,7 @@ class Lease:
     def change(
         self, changes: Mapping[str, Any], expected: Mapping[str, str | None] | None = None
     ) -> bool:
-        """Store values, or erase for None, in a store that compares the lock with it.
+        """Store values, or erase keys for None, if the lock is still ours.
 
         Return False, after changing nothing, if the generations of other keys are not as expected.
         """

@@ -199,7 +199,7 @@ def changing(store: Store) -> AbstractContextManager[None]:
 
 
 def supports_compare_and_set(store: Store) -> TypeGuard[CompareAndSetStore]:
-    """Return True if concurrent changes are detected by compare-and-set, not kept out by locks."""
+    """Return True if concurrent changes are detected by compare-and-set, not prevented by locks."""
     if getattr(store, "lock_keys", None) is not None:  # faster than isinstance
         return False
     return isinstance(store, SetsIf) and isinstance(store, Versioned)
@@ -248,10 +248,10 @@ def update_value(
 def set_new_below(
     store: Any, values: Mapping[str, Bytes], above: Iterable[str], same: Mapping[str, str | None]
 ) -> bool:
-    """Store new values in one step, if a key of those above exists and some others are the same.
+    """Store new values in one step, if a key of `above` exists and those of `same` are unchanged.
 
-    `same` has generations. Return False if there is one of the keys; raise NodeChanged if nothing
-    is above any more, or another is no longer the same.
+    `same` has generations. Return False if one of the new keys exists; raise NodeChanged if no key
+    of `above` exists any more, or one of `same` has changed.
     """
 
     def attempt() -> bool:
@@ -272,7 +272,7 @@ def set_new_below(
 
 
 def conditionally(change: Callable[[], bool]) -> bool:
-    """Return the result of a conditional change; False if it is unknown, and may be made twice."""
+    """Return the result of a conditional change; False if unknown, so it may be made twice."""
     try:
         return change()
     except AnswerLost as e:
@@ -282,9 +282,9 @@ def conditionally(change: Callable[[], bool]) -> bool:
 
 
 def waits_for(store: Store) -> bool:
-    """Return True if an interrupt waits for the values that are being stored.
+    """Return True if an interrupt waits until pending values are stored.
 
-    Not where a server may stall: a value that is compared and set cannot do harm later.
+    Not where a server may stall: a late compare-and-set does no harm.
     """
     return has_low_latency(store) or not supports_compare_and_set(store)
 
@@ -430,7 +430,7 @@ def commits_changes(store: object) -> bool:
 
 
 def can_erase(store: Store) -> bool:
-    """Return True unless a store keeps every key for good."""
+    """Return True unless a store can never erase keys."""
     return traits(store).erases
 
 
@@ -441,7 +441,7 @@ def file_root(store: object) -> Path | None:
 
 
 def direct_file_root(store: object) -> bytes | None:
-    """Return the directory whose files compiled code may access; None where a class has none."""
+    """Return the directory whose files compiled code may access; None unless the class has one."""
     kind = type(store)
     root: bytes | None = None
     if "direct_file_root" in vars(kind):
@@ -450,7 +450,7 @@ def direct_file_root(store: object) -> bytes | None:
 
 
 def direct_values(store: object) -> MutableMapping[str, bytes] | None:
-    """Return the dictionary in which values may be looked up; None where a class has none."""
+    """Return the dictionary in which values may be looked up; None unless the class has one."""
     kind = type(store)
     values: MutableMapping[str, bytes] | None = None
     if "direct_values" in vars(kind):

@@ -36,7 +36,7 @@ _memories: dict[str, dict[str, bytes]] = {}
 
 
 def memory(url: str, *, read_only: bool = False) -> MemoryStore:
-    """Return the store in memory that a URL names, one for the whole process, or a new one.
+    """Return the store in memory that a URL names, shared in the process; a new one for no name.
 
     ``memory://name/path`` is a store of its own, not part of ``memory://name``.
     """
@@ -140,7 +140,7 @@ def resolve(
 
 
 def takes_options(where: Any) -> bool:
-    """Return True for a URL of a store that storage options can be for."""
+    """Return True for a URL of a store that takes storage options."""
     if not isinstance(where, str):
         return False
     if is_references(where):

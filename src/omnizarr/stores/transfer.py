@@ -125,7 +125,7 @@ class ValueCopy:
             left = left[done + 1 :]
 
     def _mark_recent(self, keys: Sequence[str], began: int) -> None:
-        """Mark copied files, which have the times of their sources, as `keep_time` does."""
+        """Mark recent files among copies with the times of their sources, as `keep_time` does."""
         top = os.path.join(str(file_root(self.target)), self.end)
         for folder, some in itertools.groupby(keys, lambda key: key.rpartition("/")[0]):
             names = [key[len(folder) + bool(folder) :] for key in some]
@@ -200,13 +200,13 @@ class ValueCopy:
 
     @property
     def _part(self) -> int:
-        """The bytes of a part: a reader holds two of them, and a comparison has two readers."""
+        """The size of a part: a reader holds two parts, and a comparison has two readers."""
         return min(PART, max(SMALLEST, (self.room or STREAMED) // 4))
 
     # Times
 
     def keep_time(self, entry: Entry, began: int) -> None:
-        """Give a file the time that tells the state of its source, whose bytes it has.
+        """Give a copied file the time that encodes the state of its source; see `kept_time`.
 
         The source was read after the time `began`. If it had changed just before, it may have
         changed again without another time: the file is marked as one whose bytes are compared.
@@ -240,7 +240,7 @@ class ValueCopy:
     def is_same(self, source: Entry, target: Entry | None, compare: Compare) -> bool | None:
         """Return True if a value need not be copied, None if both have to be read to know.
 
-        A copy in a directory has a time that tells the state of its source. Elsewhere it is newer
+        A copy in a directory has a time that encodes its source's state. Elsewhere it is newer
         by so much that the source has not changed while it was stored, if the clocks agree roughly.
         """
         if target is None:
@@ -261,7 +261,7 @@ class ValueCopy:
         return None
 
     def differing(self, entries: Sequence[Entry]) -> list[str]:
-        """Return the keys whose values differ, by reading both; one that is missing differs."""
+        """Return the keys whose values differ, by reading both; a missing value differs."""
         small = [entry for entry in entries if not self._is_large(entry)]
         if self.has_low_latency:
             old = get_many(self.source, [(self.start + entry.key, None) for entry in small])
@@ -316,9 +316,9 @@ def is_quick(store: object) -> bool:
 
 
 def kept_time(entry: Entry) -> int | None:
-    """Return the modification time of a copy in a directory, which tells the state of its source.
+    """Return the modification time for a copy in a directory, which encodes its source's state.
 
-    Objects have times of milliseconds or seconds: the digits after that tell their ETag.
+    Objects have times in milliseconds or seconds: a digest of the ETag fills the digits below.
     """
     if entry.modified is None or entry.tag is None:
         return entry.modified

@@ -230,7 +230,7 @@ class WrapperStore(Closeable):
         yield from (entry._replace(key=self._from_inner(entry.key)) for entry in found)
 
     def _pages(self, prefix: str, listed: Callable[[Store, str], Iterator[T]]) -> Iterator[T]:
-        """Yield what the inner store lists; each page is a call."""
+        """Yield what the inner store lists, with one call for each page."""
         check_prefix(prefix)
         found = listed(self.inner, self._to_inner(prefix))
         page: list[T] | None = None
@@ -301,7 +301,7 @@ class PrefixStore(WrapperStore):
 
 
 class ReadOnlyStore(WrapperStore):
-    """`inner`, without writing: every change is refused."""
+    """`inner`, read-only: every change is refused."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner, read_only=True)
@@ -316,7 +316,7 @@ class ReadOnlyStore(WrapperStore):
 
 
 class LeasedStore(WrapperStore):
-    """`inner` while a lock is held: nothing is stored over what came after the lock was lost.
+    """`inner` while a lock is held; never overwrites values stored after the lock was lost.
 
     If the store can, it compares the lock with each change. Otherwise a new key is stored only if
     there is none, and an existing one only over the value that it had while the lock was held.

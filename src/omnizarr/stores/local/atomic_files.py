@@ -54,7 +54,7 @@ def replace_file(path: str, value: Bytes, sync: bool, only_new: bool = False) ->
 
 
 def _with_folder(path: str, make: Callable[[], bool]) -> bool:
-    """Return what `make` does, after making the folder of a path, which others may remove."""
+    """Create the folder of a path, and return what `make` does; retry if others remove it."""
 
     def attempt() -> bool:
         with contextlib.suppress(FileNotFoundError):  # removed while it was empty
@@ -65,7 +65,7 @@ def _with_folder(path: str, make: Callable[[], bool]) -> bool:
 
 
 def create_file(path: str, value: Bytes, sync: bool) -> bool:
-    """Store the first file of a new folder; return False if that exists, or none above it does."""
+    """Store the first file of a new folder; return False if it exists or its parent does not."""
     create = getattr(_files, "create", _create)
     try:
         return bool(create(path, value, sync))
@@ -117,7 +117,7 @@ def _rename_with(old: str, new: str, flag: int) -> bool:
 
 
 def remove_empty(path: str, start: str) -> None:
-    """Remove the directories above a path, and below a start, that are empty: a prefix has keys."""
+    """Remove empty directories above a path and below a start: a prefix exists by its keys."""
     with contextlib.suppress(OSError):  # it is not empty, or another writer was faster
         while len(path := os.path.dirname(path)) >= len(start):
             os.rmdir(path)
@@ -156,7 +156,7 @@ def status_of_files(folder: str, names: list[str]) -> Sequence[tuple[int, int] |
 
 
 def replace_files(pairs: list[tuple[str, Bytes]]) -> int:
-    """Store several files; return their number up to the first that needs `replace_file`."""
+    """Store several files; return how many, up to the first that needs `replace_file`."""
     return 0 if _files is None else _files.replace_many(pairs)
 
 
@@ -272,7 +272,7 @@ def read_open(descriptor: int, part: Range | None) -> tuple[bytes, os.stat_resul
 
 
 def _read_rest(descriptor: int, data: bytes, left: int | None) -> bytes:
-    """Return what was read already and the rest: one call may return less than requested."""
+    """Return the data already read plus the rest: one call may return less than requested."""
     parts = [data]
     while parts[-1] and left != 0:
         parts.append(os.read(descriptor, 2**24 if left is None else min(left, MAX_READ)))
@@ -316,7 +316,7 @@ def entries(
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Return True if a path leads to a real folder, or below it."""
+    """Return True if a path, with links resolved, is a real folder or below it."""
     return os.path.join(os.path.realpath(path), "").startswith(os.path.join(folder, ""))
 
 
@@ -418,7 +418,7 @@ _WINDOWS = re.compile(
 
 
 def check_names(path: str, windows: bool) -> None:
-    """Raise if no disk, or none of Windows, can have a part of a path as a name."""
+    """Raise if a part of a path cannot be a file name on any disk, or on Windows."""
     for name in path.split("/"):
         if len(name) > _NAME_BYTES // 4 and len(os.fsencode(name)) > _NAME_BYTES:
             raise InvalidName(

@@ -71,7 +71,7 @@ _replace_new = partial(replace_file, only_new=True)
 
 
 def _generation(status: os.stat_result) -> str:
-    """Return a text that the next content will not have; always unique for a recent file."""
+    """Return a generation that the next content will not have; for a recent file, a unique one."""
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a directory")
     changed = max(status.st_mtime_ns, status.st_ctime_ns)
@@ -177,9 +177,9 @@ class LocalStore(Closeable):
         return found
 
     def _check_inside(self, path: str) -> None:
-        """Raise if a path leads out of the enclosure; what is found out of a folder holds a while.
+        """Raise if a path leads out of the enclosure; the check of a folder is cached for a while.
 
-        Who can change links while they are read could as well change the values.
+        Anyone who can change links meanwhile could change the values as well.
         """
         now, folder = time.monotonic(), os.path.dirname(path)
         if self._checked.get(folder, 0.0) < now:
@@ -203,7 +203,7 @@ class LocalStore(Closeable):
         return atomic_files.ignores_case(self._start)
 
     def check_new_key(self, key: str) -> None:
-        """Raise if this disk cannot have a key, or takes it for one in another spelling."""
+        """Raise if this disk cannot store a key, or confuses it with another spelling."""
         atomic_files.check_names(key, os.name == "nt")
         if self._ignores_case:
             atomic_files.check_spelling(self._start, key)
@@ -563,7 +563,7 @@ class PinnedFolder(LocalStore):
             self._store(key, value, replace_file)
 
     def explain(self, error: StoreError) -> StoreError:
-        """Return an error that names the folder as others do."""
+        """Return the error with the folder's real path in place of its descriptor's."""
         start = os.fsdecode(direct_file_root(self._whole) or b"") + self._prefix
         return StoreError(str(error).replace(self._start, start))
 

@@ -68,15 +68,15 @@ def version_tag(meta: Meta) -> str | None:
 
 
 def _entry(meta: Meta, skip: int) -> Entry:
-    """Return an entry of a listing; the first characters of the path are no part of the key."""
+    """Return an entry of a listing; the first `skip` characters of the path precede the key."""
     modified = int(meta["last_modified"].timestamp() * 1000) * 10**6  # servers send no more digits
     return Entry(meta["path"][skip:], meta["size"], modified, meta.get("e_tag"))
 
 
 def was_stored(client: Any, path: str, data: Any, name: str, mark: str) -> bool | None:
-    """Return whether a certain write has stored an object, None if that cannot be known.
+    """Return whether our write has stored an object; None if that cannot be known.
 
-    A mark has a number of the write, and a digest of the generation that it has replaced: if
+    A mark has a number of the write, and a digest of the generation that it replaced: if
     another write has replaced the same one, this one has not. If a server stores no metadata, the
     bytes are compared.
     """
@@ -112,7 +112,7 @@ _MARK = "omnizarrwrite"  # metadata by which a writer knows its own value; Azure
 
 
 class _Listing:
-    """The objects below a path, page by page; after an error it goes on behind the last one."""
+    """The objects below a path, page by page; after an error it continues after the last one."""
 
     def __init__(self, top: str, is_sorted: bool) -> None:
         self._top = top
@@ -411,7 +411,7 @@ class ObjectStore(Closeable):
         return keys, [f"{path[skip:]}/" for path in found["common_prefixes"]]
 
     def _checked_empty(self, client: Any, listing: T) -> T:
-        """Return an empty listing, unless it is a web page, which a missing key shows."""
+        """Return an empty listing; raise if the server answers a missing key with a web page."""
         try:
             fetch(client, self._start + _NO_KEY, {})
         except FileNotFoundError:
@@ -490,7 +490,7 @@ class ObjectStore(Closeable):
             raise StoreError(f"cannot {verb} {key!r} in {self!r}: {e}") from e.__cause__
 
     def _try(self, attempt: Callable[[], T]) -> T:
-        """Try, and once more with the role of the machine where there are no other credentials."""
+        """Try; if anonymous access is denied, try once more with the role of the machine."""
         try:
             return self.retry.call(attempt)
         except Denied:
@@ -508,7 +508,7 @@ class ObjectStore(Closeable):
             ) from e.__cause__
 
     def _result_of(self, error: Exception, absent: Any, *, after_end: bool = False) -> Any:
-        """Return the result that an error stands for, or ``...`` for a real error."""
+        """Return the result for an error that only means "missing" or "empty", else ``...``."""
         status = status_of(error)
         if isinstance(error, FileNotFoundError) or status == 404:
             self._check_bucket(error)

@@ -53,7 +53,7 @@ Reference: TypeAlias = bytes | ReferenceTarget
 
 
 class Document:
-    """The references of a JSON document, as it is read or given as a dictionary."""
+    """The references of a JSON document, from a file or a dictionary."""
 
     def __init__(self, document: Mapping[str, Any], name: str) -> None:
         version = document.get("version")
@@ -197,7 +197,7 @@ class _Array:
 
 
 class ParquetReferences:
-    """The references of a folder, which is at a prefix of a store; `data` is its metadata."""
+    """The references in Parquet files below a prefix of a store; `data` is their metadata."""
 
     def __init__(self, store: Store, prefix: str, name: str, data: bytes) -> None:
         _load_pyarrow()  # or its absence would look like damaged chunks
@@ -253,7 +253,7 @@ class ParquetReferences:
             name = f"{part}/{name}"
 
     def keys_below(self, prefix: str, *, one_level: bool = False) -> Iterator[str]:
-        """Yield the keys below a prefix; for one level, chunks only of arrays that it is in."""
+        """Yield the keys below a prefix; with `one_level`, without chunks of arrays below it."""
         yield from (key for key in self._documents if key.startswith(prefix))
         for path, array in self._arrays.items():
             start = f"{path}/" if path else ""
@@ -278,7 +278,7 @@ class ParquetReferences:
                     yield key
 
     def _records(self, path: str, count: int) -> Iterable[int]:
-        """Return the numbers of the files of an array, as far as they may exist."""
+        """Return the numbers of an array's files that may exist."""
         if not operations.can_list(self._store):
             if count > MAX_RECORD:
                 raise StoreError(f"{path!r} in {self._name!r} has too many chunks to list them")

@@ -89,7 +89,7 @@ class TargetPlace(NamedTuple):
 
 
 class _TargetFolder(LocalStore):
-    """The real folder of targets; a link that takes the place of a file is not followed."""
+    """The real folder of targets; symbolic links in place of files are not followed."""
 
     _flags = LocalStore._flags | getattr(os, "O_NOFOLLOW", 0)
 
@@ -149,7 +149,7 @@ class Targets:
         return self._remote(TargetPlace.of(url), url, key)
 
     def _relative(self, path: str, key: str) -> tuple[Store, str]:
-        """Return a target without a scheme: in the folder of the references, or a local file."""
+        """Locate a target without a scheme: in the folder of the references, or a local file."""
         if self._home is not None and not os.path.isabs(path):
             name = posixpath.normpath(f"{self._home.key}/{path}").lstrip("/")
             return self._remote(self._home._replace(key=name), path, key)
@@ -192,7 +192,7 @@ class Targets:
         return config.ANY_TARGET in allowed or any(p.contains(place) for p in urls)
 
     def _check_redirect(self, url: str) -> None:
-        """Raise if a URL that a server redirects to is none that a reference might name."""
+        """Raise if a server redirects to a URL that a reference may not name."""
         place = TargetPlace.of(url)
         inside = self._home is not None and self._home.contains(place) and is_key(place.key)
         if not inside and not self._is_allowed(place):
@@ -339,7 +339,7 @@ class ReferenceStore(Closeable):
     def from_path(
         cls, where: str, storage_options: Mapping[str, Any] | None = None
     ) -> ReferenceStore:
-        """Return the store of a path or URL; the options of targets are among the others."""
+        """Return the store of a path or URL; `storage_options` include the options of targets."""
         options = dict(storage_options or {})
         own = {k: options.pop(k) for k in ("allow_targets", "remote_options") if k in options}
         return cls(where, storage_options=options, **own)
@@ -470,7 +470,7 @@ def _reading_target() -> Iterator[None]:
 
 
 def _part(target: ReferenceTarget, part: Range | None) -> Range | None:
-    """Return the part of a target that is a part of the value."""
+    """Return the range of the target for a range of the value."""
     if target.span is None:
         return part
     return target.span if part is None else part.within(target.span)
@@ -479,7 +479,7 @@ def _part(target: ReferenceTarget, part: Range | None) -> Range | None:
 def _checked(
     key: str, target: ReferenceTarget, store: Store, at: str, part: Range | None, data: bytes | None
 ) -> bytes:
-    """Return what was read of a target; raise if it is not there, or shorter than it should be."""
+    """Return the data read from a target; raise if it is missing or too short."""
     if data is None:
         raise _missing(key, store, at)
     wanted = None if target.span is None or part is None else part.length

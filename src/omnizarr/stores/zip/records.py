@@ -56,7 +56,7 @@ class ZipEntry(NamedTuple):
 
 
 class Directory(NamedTuple):
-    """The content of an archive; of several entries with one name the last counts."""
+    """The content of an archive; the last of several entries with one name counts."""
 
     entries: dict[str, ZipEntry]
     start: int
@@ -168,7 +168,7 @@ def _text(name: bytes, flags: int, extra: bytes) -> str:
 
 
 def data_offset(entry: ZipEntry, header: bytes) -> int:
-    """Return the offset of the data from the local header; raise if that is another entry's."""
+    """Return the offset of the data after the local header, which must match the entry."""
     if len(header) < LOCAL_SIZE + len(entry.name):
         raise StoreError(f"entry {entry} is cut off: its header is not complete")
     sign, _, _, method, _, _, _, _, _, n, e = _LOCAL.unpack_from(header)
