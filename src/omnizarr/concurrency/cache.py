@@ -66,10 +66,10 @@ class Cache(Generic[K, V]):
 
 
 def cached(size: int) -> Callable[[F], F]:
-    """Decorate a function of texts, bytes and types by position, whose results are kept."""
+    """Cache the results of a function; arguments are positional texts, bytes and types."""
 
     def decorate(function: F) -> F:
-        results: Cache[Any, tuple[Any]] = Cache(size)
+        results: Cache[Any, tuple[Any]] = Cache(size)  # in tuples: a result may be false
 
         @wraps(function)
         def call(*args: Any) -> Any:
@@ -111,7 +111,7 @@ class _NoKey(Exception):
 def typed_key(
     value: Any, special: Special | None = None, *, max_size: int | None = MAX_SIZE
 ) -> Key | None:
-    """Return a key that no other value has, or None where there is none or it would be large.
+    """Return a unique key of a value, or None if there is none or it would be large.
 
     `special` knows objects that are not plain data.
     """
@@ -125,7 +125,7 @@ def typed_key(
 
 
 def _append(values: Iterable[Any], out: list[Any], special: Special | None, limit: int) -> int:
-    """Append the tokens of values, and return the number of characters in long texts.
+    """Append the tokens of values to `out`, and return the size of long texts among them.
 
     Strings, integers and None are tokens of their own, others come after their type.
     """

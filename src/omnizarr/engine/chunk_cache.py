@@ -207,7 +207,7 @@ def current() -> ChunkCache | None:
 def entered() -> Iterator[ChunkCache | None]:
     """Yield the cache to read through, or None.
 
-    A finaliser or signal handler in the middle of such a read goes without: it might wait for what
+    A finaliser or signal handler during such a read gets None: it might wait for what
     its own thread is loading, or for a thread that waits for this one.
     """
     if _nesting.inside or sends_requests():
@@ -427,7 +427,7 @@ def _read_row(
 
 
 def _first_part(array: BoundArray, row: Row) -> Range | None:
-    """Return the byte range of a value that is fetched first: of a shard its index."""
+    """Return the byte range to fetch first: the index of a shard, None for a whole value."""
     sharded = array.pipeline_at(row.coords).sharded
     return None if sharded is None else cast(Range, sharded[0].layout.index_range)
 

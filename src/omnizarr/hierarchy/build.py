@@ -192,7 +192,7 @@ def create_nodes(
 def _create_batch(
     start: Location, batch: list[tuple[str, Location, Node]]
 ) -> list[tuple[str, Location, Node]]:
-    """Store nodes where there are none, whose parents exist or come before them."""
+    """Store new nodes, whose parents exist or come before them in the batch."""
     new: dict[str, Mapping[str, bytes | None]] = {}
     found = []
     try:
@@ -338,7 +338,7 @@ class Build:
         update_consolidated_above(target, self.old)
 
     def _commit_reserved(self) -> None:
-        """Store the metadata of a new array, if the marker shows that all chunks are there."""
+        """Store the metadata of a new array, unless its marker was deleted or moved meanwhile."""
         target, key = self.target, self.publication.key
         store, path, format = target.store, target.path, target.format
         mark: bytes = self.publication.mark.write()

@@ -287,7 +287,7 @@ def fetch_last_resort(store: Store, probe: Probe) -> dict[str, bytes]:
 
 
 def _group_besides_array(location: Location) -> Node | None:
-    """Return the group that has metadata at the path of an array, with a warning."""
+    """Return the group whose metadata are at the path of an array, if any, with a warning."""
     metadata = get_existing(location.store, location.format.keys(location.path)[1:])
     group = location.format.read(location.path, metadata, [])
     if group is not None:
@@ -439,9 +439,9 @@ def _may_have_implicit_groups(store: Store) -> bool:
 
 
 def hierarchies_above(store: Store) -> Iterator[tuple[Store, list[Format]]]:
-    """Yield the directories above a directory that are nodes, and their formats, innermost first.
+    """Yield the directories above that are nodes, innermost first, with their formats.
 
-    Other stores have none: they do not know what they are a part of.
+    Stores other than directories do not know what contains them, and yield nothing.
     """
     for outer in store.parents() if isinstance(store, HasParents) else ():
         with suppress(OmnizarrError):  # such as from a directory that may not be read
@@ -540,7 +540,7 @@ def is_link(store: Store, path: str) -> bool:
 def walk_nodes(
     start: Location, node: Node, *, whole: bool = True
 ) -> Iterator[tuple[Location, Node | Exception]]:
-    """Yield a node and all below it, parents first; in place of one that cannot be read, its error.
+    """Yield a node and all nodes below it, parents first; an error for each unreadable node.
 
     Raises if the members of a group cannot be listed, and unless `whole` is False, if some may be
     absent (`check_whole`).

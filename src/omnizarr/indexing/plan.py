@@ -66,7 +66,7 @@ class ListedAxisPlan:
         return len(self.chunk)
 
     def rows(self) -> list[AxisRow]:
-        """Return chunk, box in the chunk, pick from the box, part of the result, and False."""
+        """Return each chunk's index, box, pick from the box, part of the result, and False."""
         out: list[AxisRow] = []
         bounds = self.begin.tolist()
         for c, (first, last) in zip(self.chunk.tolist(), itertools.pairwise(bounds), strict=True):

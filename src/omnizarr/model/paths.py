@@ -42,7 +42,7 @@ def normalize(path: str | bytes | None) -> str:
 
 
 def is_ours(key: str) -> bool:
-    """Return True if a key, or the name of a file, is no value but belongs to this package."""
+    """Return True if a key or file name is internal to this package, not a value."""
     return OURS in key and _OURS.search(key) is not None
 
 
@@ -68,7 +68,7 @@ def join(parent: str, child: str) -> str:
 
 
 def folder(key: str) -> str:
-    """Return the prefix of all keys beside a key: that up to its last slash."""
+    """Return the prefix of a key up to its last slash, which its siblings share."""
     return key[: key.rfind("/") + 1]
 
 
@@ -130,7 +130,7 @@ class Patterns:
 
     @classmethod
     def of(cls, patterns: Iterable[str] | str) -> Patterns:
-        """Return the patterns in a text or several; ``/`` is the root."""
+        """Return the patterns of one or several texts; ``/`` is the root."""
         names, whole = list[re.Pattern[str]](), list[re.Pattern[str]]()
         for given in [patterns] if isinstance(patterns, str) else patterns:
             text = given.strip("/")
@@ -141,7 +141,7 @@ class Patterns:
         return cls(tuple(names), tuple(whole))
 
     def match_node(self, path: str) -> bool:
-        """Return True if a node, or one above it but the root, matches."""
+        """Return True if a node, or a node above it other than the root, matches."""
         return any(
             any(regex.fullmatch(name(each)) for regex in self.names)
             or any(regex.fullmatch(each) for regex in self.whole)

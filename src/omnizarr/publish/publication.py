@@ -196,7 +196,7 @@ class Publication:
         self.is_public = True  # it stays, whatever happens from here on
 
     def note_finished(self) -> None:
-        """Note that the result is visible; a stage does that itself."""
+        """Note that the result is visible; a stage notes that itself."""
         if self.stage is None and self.is_current():
             with suppress(OmnizarrError, OSError):  # the result is complete, and visible
                 self.store.set(self.key, replace(self.mark, finished=True).write())
@@ -306,9 +306,9 @@ def begin_beside(store: Store, path: str, mark: Mark, shared: bool) -> tuple[Pub
 
 
 def settle_staged(store: Store, resume: bool = True) -> None:
-    """Finish, or undo, the replacements of nodes in which jobs were killed, and clear them.
+    """Finish, or undo, replacements in which jobs were killed, and clear their stages.
 
-    Without `resume`, only those of processes that are known to have ended.
+    Without `resume`, only the stages of processes that are known to have ended.
     """
     for left in interrupted(store):
         if left.writer.is_alive and not resume:
@@ -336,16 +336,16 @@ def replaced(store: Store, path: str) -> Stage | None:
 
 
 def warn_of_replacement(store: Store, listed: Iterable[str]) -> None:
-    """Warn if prefixes in the root of a store show that a node was being replaced by a writer."""
+    """Warn if a listing of the root shows that a writer was interrupted in a replacement."""
     found = replaced(store, "") if f"{FOLDER}/" in listed else None
     if found is not None and not (found.writer.here and found.writer.is_alive):
         warn(found.message())
 
 
 def wait_for_replacement(store: Store) -> bool:
-    """Wait while a writer is putting values in their place; return True if one was.
+    """Wait while a writer is replacing a node; return True if one was.
 
-    For stores with a low latency only, and not longer than some seconds.
+    Only for stores with a low latency, and for a few seconds at most.
     """
     if not has_low_latency(store):
         return False
@@ -374,7 +374,7 @@ def recover_interrupted(store: Store) -> None:
 def check_whole(store: Store, path: str) -> None:
     """Raise if a node at or below a path may be absent, since a writer is, or was, replacing it.
 
-    For all that must not take such a node for one that was erased.
+    For callers that must not mistake such a node for an erased one.
     """
     wait_for_replacement(store)
     found = replaced(store, path)
@@ -406,8 +406,8 @@ def locked_destination(
 ) -> Iterator[Callable[[], None]]:
     """Keep other jobs from writing to a destination until the block ends.
 
-    Raises Conflict if another job has it. Parts of one job share it, but not with the same part.
-    The context is a function that raises if the lock was lost meanwhile.
+    Raises Conflict if another job has it. Different parts of one job may share it.
+    The context yields a function that raises if the lock was lost meanwhile.
     """
     place = unique_key(store), path
     own = (*place, part)

@@ -85,7 +85,7 @@ def begin_writing() -> str:
 
 
 def end_writing(name: str) -> None:
-    """Take note that a writer has finished, or failed."""
+    """Note that a writer has finished, or failed."""
     _writing.discard(name)
 
 
@@ -133,7 +133,7 @@ class Mark:
 
     @property
     def cannot_resume(self) -> bool:
-        """True if the operation was interrupted, and was no job that can be continued."""
+        """True for an interrupted operation that is not a job, and so cannot be resumed."""
         ours = self.kind in (Kind.CREATE, Kind.DELETE)
         return ours and not self.attempt and not self.finished
 
@@ -253,7 +253,7 @@ class Stage:
         return None if text is None else Mark.read(text)
 
     def keep(self, mark: Mark) -> None:
-        """Store a marker, by which the same operation finds the values when it is resumed."""
+        """Store a marker, with which the same operation finds the stage when it is resumed."""
         self.target.set(self.prefix + MARKER, mark.write(path=self.path))
 
     @property
@@ -549,7 +549,7 @@ def _digests(store: Store, keys: Iterable[str]) -> list[str]:
 
 
 def publication_order(key: str) -> tuple[Any, ...]:
-    """Return the place of a key among metadata that appear: inner nodes first, attributes first."""
+    """Return the sort key for publishing metadata: inner nodes first, attributes before others."""
     return -key.count("/"), not key.endswith("attrs"), key
 
 

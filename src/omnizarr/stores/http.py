@@ -168,6 +168,7 @@ class HTTPStore(Closeable):
         self, key: str, range: Range | None, *, fast: bool = False, copy: bool = True
     ) -> tuple[bytes | None, str | None]:
         """Return a value or part of it; `fast` tries obstore first, `copy` copies its buffer."""
+        # HTTP has no empty ranges.
         requested = range if range is None or range.length != 0 else Range(range.start, 1)
         begun = time.monotonic()
         client = self._native_client(check_key(key)) if fast else None
@@ -258,7 +259,7 @@ class HTTPStore(Closeable):
     def _request_natively(
         self, client: Any, key: str, range: Range | None, copy: bool
     ) -> tuple[bytes, str | None] | Any | None:
-        """Return the response to obstore's request; ``...`` where the other client is to ask."""
+        """Return the response to obstore's request; ``...`` to ask again with the other client."""
         # With a range even a whole value comes with its place, which shows that it is whole.
         options = obstore.range_options(range) or _WHOLE
         try:
@@ -516,7 +517,7 @@ def _check_part(response: Any, body: bytes, range: Range) -> None:
 
 
 def _empty_after_end(response: Any, range: Range) -> bytes:
-    """Return no bytes if the value ends before the range; else raise."""
+    """Return b"" for a refused range (416) after the end of the value; else raise."""
     found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     size = None if found is None or found[3] == "*" else int(found[3])
     if size is not None and (range.start < size if range.start >= 0 else size > 0):

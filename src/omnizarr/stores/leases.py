@@ -153,7 +153,7 @@ class Lease:
                     raise Taken(str(_said(self.store.get(self.key))).encode())
                 seen, since = now, time.monotonic()
                 if _has_ended(self.store.get(self.key)):
-                    since -= 2 * LEASE
+                    since -= 2 * LEASE  # so that the lock is taken over at once
                     continue
             self.done.wait(POLL * (1 + os.urandom(1)[0]) / 256)
 

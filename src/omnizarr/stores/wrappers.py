@@ -112,7 +112,7 @@ class WrapperStore(Closeable):
         return key
 
     def _call(self, operation: str, keys: Sequence[str], run: Callable[[], T]) -> T:
-        """Return the result of a call, which concerns `keys`."""
+        """Return the result of a call that concerns `keys`; subclasses may add to it."""
         return run()
 
     def _check(self, *keys: str) -> None:

@@ -286,10 +286,9 @@ MAX_LINKS = 2  # to folders in one path: more could give a few folders countless
 def entries(
     folder: str, root: str, within: str | None = None
 ) -> tuple[list[str], list[str], list[str]]:
-    """Return the names of files, of folders, and of other links in a folder, if it exists.
+    """Return the names of files, of folders, and of links not to follow in a folder, if it exists.
 
-    The last are links to folders that are part of the path below `root`, or outside of `within`;
-    they are not to be followed.
+    The last are links to folders that are part of the path below `root`, or outside of `within`.
     """
     files: list[str] = []
     folders: list[str] = []
@@ -357,9 +356,9 @@ def _ordered(
 def walk_all(
     top: str, root: str, within: str | None = None
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield all folders at and below `top`, the files and all folders in each, always in one order.
+    """Yield all folders at and below `top` in a fixed order, each with its files and folders.
 
-    The folders that are yielded are also circular links, which are not followed.
+    The folders include circular links, which are not followed.
     """
     left = [""]
     while left:

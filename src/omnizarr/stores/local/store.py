@@ -418,7 +418,7 @@ class LocalStore(Closeable):
     def list_everything(self, prefix: str) -> Iterator[str]:
         """Yield all keys below a prefix, temporary and lock files, and folders with a final slash.
 
-        Not what is inside of folders that are no part of a hierarchy.
+        The contents of folders that are internal to this package are left out.
         """
         top = self._folder(prefix)
         for inside, names, folders in atomic_files.walk_all(top, self._start, self.enclosure):
@@ -572,7 +572,7 @@ class PinnedFolder(LocalStore):
 
 
 def pin(store: Store, prefix: str) -> PinnedFolder | None:
-    """Return the folder of a prefix, whose descriptor is to be closed; None if there is none."""
+    """Open the folder of a prefix, or return None; the caller closes its descriptor."""
     root = direct_file_root(store) if _HAS_DESCRIPTORS else None
     if root is None:
         return None
