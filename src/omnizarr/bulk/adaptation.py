@@ -251,11 +251,11 @@ def _with_fill_value(model: ArrayModel, source: BoundArray, goal: Format) -> Arr
 def _with_missing_marks(
     model: ArrayModel, source: BoundArray, goal: Format, options: Options
 ) -> tuple[ArrayModel, bool, str | None]:
-    """Return the model of a variable in which the same values are missing as in the source.
+    """Return the model of a variable so that the same values are missing as in the source.
 
     In versions 1 and 2, xarray and NetCDF take the fill value for missing; in others, the attribute
-    `_FillValue`. Also return whether chunks that the source lacks are needed because the fill value
-    is another, and a note on what cannot be kept.
+    `_FillValue`. Also return whether missing chunks must be written because the fill value
+    changes, and a note on what cannot be kept.
     """
     if _fill_may_mark(source) and not goal.undefined_fill:
         if _is_variable(source):
@@ -300,7 +300,7 @@ def other_fill_note(old: BoundArray, new: BoundArray) -> str | None:
 
 
 def missing_mark(array: BoundArray) -> Any:
-    """Return what marks missing values of a variable, as `_FillValue` of version 3; else None."""
+    """Return the `_FillValue` that marks a variable's missing values in version 3, or None."""
     encode = registry.lookup("integration", "cf-encode-fill")
     if not _fill_may_mark(array):
         return array.model.attributes.get(FILL)

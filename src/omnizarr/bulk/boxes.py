@@ -126,10 +126,10 @@ def tiling(array: BoundArray, nbytes: int = TILE_BYTES) -> Boxes:
 
 
 def stored_numbers(*arrays: BoundArray) -> npt.NDArray[np.int64] | None:
-    """Return the numbers in the grid, sorted, of chunks or shards that one of the arrays has.
+    """Return the sorted grid numbers of the chunks or shards that any of the arrays stores.
 
-    None if they need not be known, as there are few, or are not known: where a store cannot list
-    its keys, where a transformer packs chunks, and where there are too many.
+    None if there are too few to matter, or if they are not known: because a store cannot list
+    its keys, a transformer packs chunks, or there are too many.
     """
     found = packed("q")
     for bound in arrays:

@@ -359,7 +359,7 @@ class Copying:
 
     @property
     def _at_once(self) -> int | None:
-        """The tasks at a time, where the largest value has to be in memory as a whole."""
+        """The number of concurrent tasks if the largest value must fit into memory, else None."""
         largest = max((entry.size or 0 for entry in self._ahead or ()), default=0)
         if largest <= self.room or self._transfer.takes_parts:
             return None
@@ -379,7 +379,7 @@ class Copying:
             yield Task(_batch_id(batch), work, size, paths.show(paths.join("", batch[0].key)))
 
     def _values(self) -> Iterator[Entry]:
-        """Yield the keys of all values but metadata, which are noted."""
+        """Yield the entries of all values except metadata, which are collected for later."""
         self.metadata, self.seen = [], array("Q")
         for entry in self.entries():
             if self.erases:

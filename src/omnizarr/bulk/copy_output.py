@@ -110,7 +110,7 @@ class CopyOutput(Output):
         return "new"
 
     def _begin_update(self, old: Mark | None, shared: bool) -> Begun:
-        """Begin to change values; what is copied to an empty place belongs to the copy alone."""
+        """Begin to change values; a copy to an empty place owns everything that it writes."""
         own = not self._is_occupied() if old is None else old.kind is Kind.COPY
         kind = Kind.COPY if own else Kind.UPDATE
         mark = publication.new_mark(self.operation, self.digest, kind)
@@ -128,7 +128,7 @@ class CopyOutput(Output):
         return (key for key in keys if not is_ours(key))
 
     def _begin_again(self, mark: Mark) -> None:
-        """Erase what another, interrupted copy to an empty place has written; raise if not told."""
+        """Erase what an interrupted copy wrote to an empty place; raise unless overwriting."""
         if self.mode != "overwrite":
             raise NodeExists(
                 f"{self} {mark.effect}: {mark} was interrupted, or is still writing; resume=True"

@@ -123,14 +123,14 @@ def _attempt(start: Location, goal: Format) -> Publication | None:
 
 
 def _erasing_order(key: str) -> tuple[int, bool]:
-    """Return a sort key: inner nodes first, and of each node last what makes it one."""
+    """Return a sort key: inner nodes first; in each, the document that makes it a node last."""
     return -key.count("/"), makes_node(key)
 
 
 def check_still_listed(start: Location, kept: Format) -> None:
-    """Raise if the hierarchy around a store lists it only by the metadata that are to be erased.
+    """Raise if an outer hierarchy finds the store only by the metadata that are to be erased.
 
-    Those are the ones of the format of `start`; the ones of `kept` stay.
+    The metadata of the format of `start` are erased; the metadata of `kept` stay.
     """
     for outer, formats in hierarchies_above(start.store):
         names = [format.name for format in formats]

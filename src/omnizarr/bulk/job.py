@@ -53,7 +53,7 @@ MEMORY = "512MB"  # of one process, unless the user says otherwise
 
 @dataclass
 class Phase(Generic[O]):
-    """Tasks that are independent of each other; None stands for what is not known beforehand."""
+    """Tasks that are independent of each other; numbers not known beforehand are None."""
 
     name: str
     tasks: Callable[[], Iterator[Task[O]]]  # called after `Output.begin`, perhaps several times
@@ -172,11 +172,11 @@ class Job(ABC, Generic[O]):
     def plan(self, tasks_at_once: int = 1) -> Plan[O]:
         """Read the metadata and decide what to do; nothing is written.
 
-        So many tasks run at a time in one process and share its memory.
+        `tasks_at_once` tasks run at a time in one process and share its memory.
         """
 
     def settle(self, resume: bool) -> None:
-        """Prepare for `plan`: a job that replaces nodes of its source may find them in part."""
+        """Prepare for `plan`: settle interrupted replacements of nodes of the source."""
 
 
 @dataclass(frozen=True, slots=True)

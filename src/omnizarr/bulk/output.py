@@ -54,7 +54,7 @@ from omnizarr.extension import (
 
 
 def join_above(store: Store, path: str) -> str | None:
-    """Renew the consolidated metadata above a root that is a part of a larger hierarchy.
+    """Update the consolidated metadata of a larger hierarchy that the root is a part of.
 
     Returns a warning if that hierarchy does not list it, being of another format, or if its
     consolidated metadata could not be changed.
@@ -362,9 +362,9 @@ class ChangeOutput(Output):
 
 
 class SeveralNodes(ChangeOutput):
-    """Nodes below one that is visible, each added or replaced when all of them are complete.
+    """Nodes below a visible node, each added or replaced when all of them are complete.
 
-    Their attempts are parts of that of the whole, which has the journal.
+    They share the attempt of the whole output, which has the journal.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ class LevelPacking(Protocol):
 
 
 def check_packing(method: str, packing: LevelPacking | None) -> LevelPacking | None:
-    """Return the packing if a method must heed it, else None; raise if the method cannot."""
+    """Return the packing if a method depends on it, else None; raise if it cannot handle it."""
     if packing is None or not (packing.leaves_out or packing.signed is not None):
         return None
     if method == "gaussian":
@@ -295,7 +295,7 @@ _COMPILED: dict[str, int] = (
 
 
 def level_shapes(shape: Sequence[int], factors: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-    """Return the shapes of all levels; `factors` are those from each level to the next."""
+    """Return the shapes of all levels; `factors` lead from each level to the next."""
     shapes = [tuple(shape)]
     for each in factors:
         shapes.append(tuple(-(-n // f) for n, f in zip(shapes[-1], each, strict=True)))

@@ -273,7 +273,7 @@ class _Jobs:
         return mark.kind is MarkKind.COPY and existing_node(self.store, path) is not None
 
     def _in_the_way(self, path: str, mark: Mark, advice: str) -> Leftover:
-        """Return an incomplete node that has nodes, which somebody else may have made."""
+        """Report an incomplete node with nodes below it, which somebody else may have made."""
         made = next(key for key in incomplete_keys(self.store, path) if _makes_node(key))
         warn(
             f"{paths.show(path)} in {self.store!r} is incomplete, but has nodes, such as {made!r};"
@@ -340,7 +340,7 @@ def incomplete_keys(store: Store, path: str) -> list[str]:
 
 
 def _intermediate(store: Store, remove: bool) -> Iterator[Leftover]:
-    """Yield chunks between two passes of a job, which belong to no job any more."""
+    """Yield intermediate chunks of two-pass jobs that no longer belong to any job."""
     for prefix in list_dir(store, f"{INTERMEDIATE}/")[1]:
         size = sum(size for _, size in list_sizes(store, prefix))
         if remove:

@@ -97,7 +97,7 @@ def source_state(store: Store, path: str) -> str:
 
 
 def _possible_keys(store: Store, path: str, documents: bool = True) -> Iterator[tuple[str, str]]:
-    """Yield the keys that nodes may have, and the paths of the nodes."""
+    """Yield the keys that may exist, each with the path of its node."""
     start, root = find_node(store, path, use_consolidated=None)
     for location, node in walk_nodes(start, root):
         if documents:
@@ -140,7 +140,7 @@ class Selection:
         return key in self.documents and path in self.parents
 
     def _node_of(self, key: str) -> tuple[str, bool]:
-        """Return the path of the node that a key belongs to, and True for one in an array."""
+        """Return the path of the node that a key belongs to, and True for a key inside an array."""
         if key in self.documents:
             return self.documents[key], False
         folder = key
@@ -220,7 +220,7 @@ def _nodes(store: Store, path: str) -> Iterator[tuple[str, list[str], str | None
 def warn_of_other_keys(
     location: Location, nodes: Mapping[str, Node], *, members: bool = True
 ) -> list[str]:
-    """Warn of data in groups that belong to no node, and return their keys and prefixes.
+    """Warn of data in groups that belongs to no node, and return its keys and prefixes.
 
     `nodes` are all nodes at and below a location by relative path. Arrays are not searched, and
     groups below the location only with `members`.

@@ -388,7 +388,7 @@ class Filled(Outcome):
     notes: list[str] = field(default_factory=list)
 
     def merge(self, other: Filled) -> None:
-        """Add the result of a task; what the plan knows is the same in all of them."""
+        """Add the result of a task; numbers of arrays and groups are already totals."""
         self.arrays = max(self.arrays, other.arrays)
         self.groups = max(self.groups, other.groups)
         self.bytes_read += other.bytes_read

@@ -109,7 +109,7 @@ class Verify(VerifyOptions, Job[VerifyReport]):
         )
 
     def _tasks(self, listing: KeyListing) -> Iterator[Task[VerifyReport]]:
-        """Yield all tasks, and a last one that knows their number."""
+        """Yield all tasks, then a last task that reports their number."""
         start, number = listing.start, 0
         conventions = _conventions(start, self.depth) if self.conventions else ()
         for task in itertools.chain(listing.tasks(), conventions):
@@ -119,7 +119,7 @@ class Verify(VerifyOptions, Job[VerifyReport]):
         yield Task(task_id("end", number), CountTasks(self.depth, number + 1))
 
     def _listened(self, report: VerifyReport) -> VerifyReport:
-        """Return the report of the metadata, to which the job adds what it finds."""
+        """Return the report, connected to the file that gets every finding, if there is one."""
         file, name = self.report, str(getattr(self.store, "store_path", self.store))
         if file is None:
             return report
@@ -215,7 +215,7 @@ def _task_memory(array: BoundArray) -> int:
 
 @dataclass(frozen=True)
 class CountTasks:
-    """Report the number of all tasks, after which a report is complete."""
+    """Report the number of all tasks, which tells whether a report is complete."""
 
     depth: Depth
     number: int

@@ -177,7 +177,7 @@ class CompareTile:
         return DiffReport(values={self.path: found}, show=self.show)
 
     def _changed(self, stored: tuple[Box, ...]) -> Iterator[Box]:
-        """Yield the boxes of chunks whose bytes differ; where the chunk is missing, from both."""
+        """Yield the boxes of chunks whose stored bytes differ, or that only one array has."""
         axes = self.a.grid.axes
         for box in stored:
             sides = (Cuts(x, 1, s.start, s.stop) for x, s in zip(axes, box, strict=True))
@@ -195,7 +195,7 @@ class CompareTile:
 
 
 def _encoded(array: BoundArray, chunks: list[tuple[int, ...]]) -> list[bytes | None]:
-    """Return the stored bytes of chunks, which may also be at other keys; None for missing ones."""
+    """Return the stored bytes of chunks, under any of their keys; None for missing chunks."""
     found = get_many(array.chunk_store, [(array.key(c), None) for c in chunks])
     return [
         encoded_chunk(array, c) if value is None and array.encoding.other_keys(c) else value

@@ -199,7 +199,7 @@ def described(location: Location, node: Node) -> tuple[dict[str, Any], dict[str,
 
 
 def _compare_marks(*sides: tuple[Location, Node, dict[str, Any]]) -> None:
-    """State missing values in one way, if an attribute marks them in only one of two formats."""
+    """Describe missing values by `_FillValue` on both sides if only one side has the attribute."""
     arrays = [
         (BoundArray(location.store, location.path, "", node), meaning)
         for location, node, meaning in sides

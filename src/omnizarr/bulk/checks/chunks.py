@@ -184,14 +184,14 @@ class _Check:
         return inner_chunk_shape(self.array.model)
 
     def _count(self, value: _Stored) -> None:
-        """Count a stored chunk; if it is inside the grid, it is not missing."""
+        """Count a stored chunk; inside the grid, this also makes one fewer missing."""
         self.report.chunks += 1
         if value.inside:
             count = 1 if self._inner is None else inner_count(self.array, value.coords)
             self.report.absent -= count
 
     def _probe(self, values: list[_Stored]) -> list[_Stored]:
-        """Return the values that exist, of a store that cannot list them."""
+        """Return the values that exist, in a store that cannot list them."""
         there = get_many(self.array.store, [(value.key, Range(0, 1)) for value in values])
         found = []
         for value, data in zip(values, there, strict=True):

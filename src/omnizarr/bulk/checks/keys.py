@@ -406,7 +406,7 @@ class KeyListing:
         bits[number >> 3] |= 0x80 >> (number & 7)
 
     def _unlisted(self) -> Iterator[Task[VerifyReport]]:
-        """Yield reports of chunks that were not listed, or requests if nothing can be listed."""
+        """Yield tasks that report missing chunks, or look for them if keys cannot be listed."""
         for prefix, array in self.hierarchy.arrays.items():
             if prefix not in self._listed and not traits(array.store).lists_all:
                 yield from self._probes(array)

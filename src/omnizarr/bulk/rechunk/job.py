@@ -382,7 +382,7 @@ class _Planner:
         return bound
 
     def _longer(self, nodes: Mapping[str, Node]) -> Arrays:
-        """Compare the arrays that have the dimension with those at the destination."""
+        """Compare the arrays that have the append dimension with the arrays at the destination."""
         dim = self.job.append_dim
         there = readable_nodes(self.goal, self.goal.load())
         arrays: Arrays = {}
@@ -435,7 +435,7 @@ class _Planner:
             )
 
     def _check_coordinate(self, path: str, length: int) -> None:
-        """Raise if the coordinates that both have differ."""
+        """Raise if the first `length` coordinates differ between source and destination."""
         old, new = (
             Array.at(*find_node(at.store, paths.join(at.path, path)))
             for at in (self.goal, self.start)
@@ -478,7 +478,7 @@ class _Planner:
         self.decisions.append(f"{paths.show(path)}: {passes_text(source, target, passes)}")
 
     def _phases(self, output: Output) -> list[Phase[RechunkReport]]:
-        """Return the phases: arrays with as many tasks at a time together, first passes first."""
+        """Return the phases: first passes first, arrays with equal concurrency together."""
         phases: list[Phase[RechunkReport]] = []
         if self.kept:
             phases.append(Phase("copy chunks", partial(self._copies, output)))

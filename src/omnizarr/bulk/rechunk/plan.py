@@ -163,7 +163,7 @@ def _candidates(
 
 
 def _reads_once(found: list[Passes], source: Chunking, begin: tuple[int, ...]) -> bool:
-    """Return True if one pass reads little more than what there is."""
+    """Return True if one pass reads at most three times the bytes of the region."""
     region = math.prod(n - b for n, b in zip(source.shape, begin, strict=True))
     return bool(found) and found[0].passes[0].bytes_read <= 3 * region * source.itemsize
 
@@ -190,7 +190,7 @@ def _best_pass(
 
 
 def _bytes_per_item(source: Chunking, target: Chunking) -> int:
-    """Return the bytes in memory of an item, which a cast holds twice."""
+    """Return the bytes of an item in memory; a cast holds it in both types."""
     cast = target.itemsize if target.itemsize != source.itemsize else 0
     return max(1, source.itemsize + cast)
 
@@ -270,7 +270,7 @@ def _common_boundaries(start: int, period: int, count: int, chunk: int) -> int:
 
 
 def _boundaries(axis: GridAxis, step: int, lowest: int) -> Integers:
-    """Return the positions above `lowest` at which every `step`-th chunk begins, from there on."""
+    """Return where every `step`-th chunk begins after `lowest`, counted from its chunk."""
     first = int(axis.chunk_of(lowest))
     found = np.asarray(axis.start(np.arange(first, axis.count, step)), np.int64)
     return found[found > lowest]

@@ -68,7 +68,7 @@ class Rule:
         return cls(**given)
 
     def over(self, other: Rule) -> Rule:
-        """Return this rule with what it leaves open taken from another one."""
+        """Return this rule with its open fields taken from another rule."""
         mine = {each.name: getattr(self, each.name) for each in fields(self)}
         return replace(other, **{name: value for name, value in mine.items() if value is not KEEP})
 
@@ -404,7 +404,7 @@ def _convert_attribute(
 
 
 def _rounded(number: Any, dtype: np.dtype[Any]) -> float:
-    """Return a number as a type of floats has it; raise if it has none like it."""
+    """Return a number rounded to a float type; raise if it would become infinite."""
     with np.errstate(over="ignore"):
         found = float(dtype.type(number))
     if math.isinf(found) and not math.isinf(number):

@@ -255,14 +255,14 @@ def _itemsize(array: BoundArray) -> int:
 
 
 def _largest(axis: GridAxis) -> int:
-    """Return the length of the longest chunk, including what reaches over the edge."""
+    """Return the length of the longest chunk, including the part outside the array."""
     if isinstance(axis, RegularAxis):
         return axis.chunk
     return max((int(axis.size(i)) for i in range(axis.count)), default=1)
 
 
 def _unit(array: BoundArray) -> tuple[int, ...] | None:
-    """Return the smallest part of a chunk that the kernel decodes alone, or None for a chunk.
+    """Return the smallest part of a chunk that the kernel can decode; None for whole chunks.
 
     Files without compression are read from the first byte of a box to the last; Blosc buffers
     consist of blocks.

@@ -134,7 +134,7 @@ class ViewedArray:
 
     @property
     def is_partial(self) -> bool:
-        """True if a stored value may have some chunks and lack others."""
+        """True if a stored value holds several chunks, and may lack some of them."""
         return self.source.chunk_store is not self.stored
 
     def direct_key(self, coords: Coords) -> str | None:
@@ -316,9 +316,9 @@ class Nodes:
     def _translate(
         self, location: Location, nodes: Mapping[str, Node]
     ) -> dict[str, Node | OmnizarrError]:
-        """Return nodes below a location, by their paths in the view, as conventions have them.
+        """Return nodes below a location, by path in the view, translated for their conventions.
 
-        OME-Zarr has another version for each Zarr version, whose metadata are in groups above.
+        Each Zarr version needs its own OME-Zarr version, whose metadata are in groups above.
         """
         if location.format.name == self.goal.name:
             return dict(nodes)
@@ -460,7 +460,7 @@ class Nodes:
     def _search(
         self, start: Location, above: list[str]
     ) -> tuple[tuple[str, ArrayModel] | None, Mapping[str, bytes]]:
-        """Return the array among some paths, and its metadata; raise if that cannot be read."""
+        """Return the array among some paths, and its metadata; raise if it cannot be read."""
         possible = [
             path for path in above if start.child(path).path == paths.join(start.path, path)
         ]

@@ -197,7 +197,7 @@ class ViewStore(Closeable):
     def _stored_generation(
         self, array: ViewedArray, coords: Coords, inner: Versioned
     ) -> str | None:
-        """Return the generation of what a chunk is made from, None if nothing of it is stored."""
+        """Return a chunk's generation from its stored values; None if none of them is stored."""
         several = [inner.generation(stored) for stored in array.stored_keys(coords)]
         return _generation(array, coords, several) if any(several) or array.fills else None
 
@@ -270,7 +270,7 @@ class ViewStore(Closeable):
         return [*found, *([at] if kind == "group" and at is not None and at not in found else [])]
 
     def _chunks_above(self, path: str) -> Iterator[str]:
-        """Yield the chunks of the array that has a prefix of chunk keys below it, if there is."""
+        """Yield the chunk keys of the array above a path, if there is one."""
         for above in reversed(paths.ancestors(path)):
             kind = self._nodes.kind(above)
             if kind == "array":
