@@ -73,7 +73,7 @@ class Where:
 
     @property
     def begins(self) -> bool:
-        """True for a run that begins: not resumed, and no part of several."""
+        """True for a run that starts anew: neither resumed nor one of several parts."""
         return not self.resume and self.part is None
 
     @property

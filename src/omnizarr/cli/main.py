@@ -205,7 +205,7 @@ def _show(ctx: click.Context, error: BaseException) -> tuple[int, BaseException]
 
 
 def _is_of_output(error: OSError) -> bool:
-    """Return True if text could not be written, to standard output; `remark` raises nothing."""
+    """Return True if writing to standard output failed; `remark` never raises."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(frame.f_code is click.echo.__code__ for frame in frames)
 

@@ -57,7 +57,7 @@ JSON, QUIET, COMMAND = "omnizarr.as_json", "omnizarr.quiet", "omnizarr.command"
 
 
 def _kept(key: str) -> Callable[..., None]:
-    """Return the callback of an option that is kept in the meta of the context."""
+    """Return the callback of an option whose value is kept in the context's `meta`."""
 
     def keep(context: click.Context, parameter: click.Parameter, given: bool) -> None:
         context.meta[key], context.meta[COMMAND] = given, context
@@ -402,7 +402,7 @@ def _option(name: str, settings: dict[str, Any]) -> Callable[[F], F]:
 
 
 def _settings(kind: type, field: Field[Any]) -> dict[str, Any]:
-    """Return what the type and the default of a field give."""
+    """Return the click settings that follow from a field's type and default."""
     written = str(field.type)
     plain = written.removesuffix(" | None")
     if written == "bool | None":

@@ -136,7 +136,7 @@ class _Walk:
         return metadata
 
     def _versions(self, location: Location, found: RawMetadata) -> bool:
-        """Return True if the metadata have the version of those above; record what is wrong."""
+        """Return True if the metadata have the version of the group above; record what is wrong."""
         try:
             version = get_version(found.version)
         except InvalidMetadata:

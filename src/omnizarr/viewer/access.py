@@ -172,7 +172,7 @@ class RequestGate:
         return None
 
     def _is_token(self, given: Iterable[str]) -> bool:
-        """Return True if one of some texts is the token."""
+        """Return True if any of the given texts is the token."""
         token = (self._token or "").encode()
         return bool(token) and any(hmac.compare_digest(g.encode(), token) for g in given)
 

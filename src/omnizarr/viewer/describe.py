@@ -152,7 +152,7 @@ def members(store: Store, path: str, offset: int, limit: int) -> Json:
 
 
 def _closed(location: Location, names: Iterable[str]) -> dict[str, Exception]:
-    """Return the errors of those members that are links out of what is served."""
+    """Return the errors of members that are links to outside of the served folder."""
     found: dict[str, Exception] = {}
     if isinstance(location.store, EnclosesFiles) and location.store.enclosure is not None:
         for name in names:

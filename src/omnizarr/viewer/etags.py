@@ -19,7 +19,7 @@ _TAG = re.compile(r'(W/)?"[\x21\x23-\x7e\x80-\xff]*"')
 
 
 def entity_tag(*parts: str | bytes) -> str:
-    """Return the tag of something that these parts determine; a weak generation makes it weak."""
+    """Return the entity tag for these parts; a weak generation among them makes it weak."""
     weak = any(isinstance(part, str) and part.startswith("W/") for part in parts)
     encoded = (p.encode("utf-8", "surrogatepass") if isinstance(p, str) else p for p in parts)
     digest = value_digest(b"\0".join(encoded))
@@ -74,5 +74,5 @@ def _is_weak(tag: str | None) -> bool:
 
 
 def _header(request: Request, name: str) -> str | None:
-    """Return a header that is a list, which may come in several parts."""
+    """Return a list header as one text, joined if it was sent in several parts."""
     return ", ".join(request.headers.getlist(name)) or None

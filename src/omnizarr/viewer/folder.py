@@ -213,7 +213,7 @@ def _absent(path: str) -> NodeNotFound:
 
 
 def _moved(found: Json, below: str) -> Json:
-    """Return a description with paths from the root of what is served."""
+    """Return a description with paths relative to the served root."""
     if not below:
         return found
     found["path"] = paths.join(below, found["path"])

@@ -215,7 +215,7 @@ class ServedValues:
 
 
 class SentResponse(StreamingResponse):
-    """Parts of a value; a function is called at the end, however that comes."""
+    """A response in parts that calls a function at its end, even after an error."""
 
     def __init__(self, ended: Callable[[], None], *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -229,7 +229,7 @@ class SentResponse(StreamingResponse):
 
 
 async def _respond(request: Request, value: OpenValue, key: str, run: Run) -> Response:
-    """Return the response with a value, or with what a request asks for of it; close it."""
+    """Return the response with a value, or with the requested part of it; close the value."""
     tag = None if value.generation is None else entity_tag(value.generation)
     name, size = key.rpartition("/")[2], value.size
     is_json = name in _DOCUMENTS or name.endswith(".json")

@@ -219,7 +219,7 @@ def _sufficient_level(levels: list[Json], shown: list[int], pixels: int) -> Json
 
 
 def _fixed_positions(found: Json, array: Array, at: Mapping[str, int]) -> dict[int, int]:
-    """Return the positions on the axes that the picture does not have."""
+    """Return the positions along the axes that are not part of the picture."""
     shown = {*found["plane"], *([found["channels"]["axis"]] if found["channels"] else [])}
     names = {axis["name"]: n for n, axis in enumerate(found["axes"]) if n not in shown}
     for name in at:
@@ -246,7 +246,7 @@ def _position(name: str, position: int, size: int) -> int:
 
 
 def _step(array: Array, ranges: list[range], shown: list[int], pixels: int, most: int) -> int:
-    """Set the positions along the axes of a picture, so that few bytes are decoded for it."""
+    """Set the positions along a picture's axes so that few bytes are decoded; return the step."""
     longest = max(array.shape[number] for number in shown)
     step = max(1, math.ceil(longest / pixels))
     while True:

@@ -133,14 +133,14 @@ def decoded_grid(array: Array) -> Grid:
 
 
 def _touched(axis: GridAxis, places: range) -> int:
-    """Return the number of chunks that have one of the places; at most that, if sizes differ."""
+    """Return the number of chunks that positions touch; an upper bound if chunk sizes differ."""
     if not places:
         return 0
     return min(len(places), int(axis.chunk_of(places[-1])) - int(axis.chunk_of(places[0])) + 1)
 
 
 def work(array: Array, ranges: Ranges) -> tuple[int, int]:
-    """Return how many chunks have one of the selected values, and at most how many bytes."""
+    """Return at most how many chunks a selection touches, and how many bytes they decode to."""
     total = math.prod(map(_touched, decoded_grid(array).axes, ranges))
     return total, total * chunk_bytes(array)
 

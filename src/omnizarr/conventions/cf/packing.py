@@ -49,7 +49,7 @@ def encode_fill(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def mark_missing(attributes: dict[str, Any], value: Any, dtype: np.dtype[Any]) -> None:
-    """Add what marks missing values to attributes, in formats where the fill value does not.
+    """Add the attribute that marks missing values, for formats whose fill value does not.
 
     This is `_FillValue`, except for text, where xarray's own engine can read only `missing_value`.
     """
@@ -159,7 +159,7 @@ _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def as_number(value: Any) -> Any:
-    """Return the number for a word that stands for one in JSON, also inside; others unchanged."""
+    """Return the number for a JSON word such as "NaN", also inside lists and objects."""
     if isinstance(value, list):
         return [as_number(each) for each in value]
     if isinstance(value, dict):
@@ -168,7 +168,7 @@ def as_number(value: Any) -> Any:
 
 
 def as_numbers(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes with the numbers that JSON lacks; `_FillValue` is read by its type."""
+    """Return attributes with NaN and infinities as numbers; `_FillValue` is read by its type."""
     return {name: v if name == FILL else as_number(v) for name, v in attributes.items()}
 
 

@@ -78,7 +78,7 @@ class Joined:
 
 
 class LazySelections:
-    """Makes a part of something by indexing."""
+    """Turns indexing into a call of a function, which makes a lazy selection."""
 
     def __init__(self, select: Callable[[Any], Any]) -> None:
         self._select = select

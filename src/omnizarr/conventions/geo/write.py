@@ -199,7 +199,7 @@ def _check(source: Any, factor: int, method: str, convention: str) -> None:
 
 
 def _arranged(source: Any, names: Any) -> tuple[Any, Any]:
-    """Return a source, and names of its axes, with the rows and columns that names state last."""
+    """Return a source and its axis names, with the axes named as rows and columns moved last."""
     if not isinstance(source, (Array, View)):
         return source, names
     view = source.view[...]
@@ -215,7 +215,7 @@ def _arranged(source: Any, names: Any) -> tuple[Any, Any]:
 
 
 def _own_transform(source: Array | View) -> Affine | None:
-    """Return the transform of an array, or of the part that a view has; warn if that has none."""
+    """Return the transform of an array, or of the part in a view; warn if the part has none."""
     view = source.view[...]
     array = view.array
     found = read_transform(array)

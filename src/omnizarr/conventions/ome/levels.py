@@ -365,7 +365,7 @@ class NewImage:
         return self.metadata.multiscales[0].type or "mean"
 
     def attributes(self, coarsest: Array | None = None) -> dict[str, Any]:
-        """Return the attributes of the group, with the values to display of a stored level."""
+        """Return the attributes of the group, with display windows from a stored level."""
         members = to_json(with_windows(self.metadata, self.dtype, coarsest))
         return to_attributes(members, self.version.name, self.others)
 
@@ -493,7 +493,7 @@ def _with_separator(options: ArrayOptions, format: Format, version: Version) -> 
 
 
 def _set_chunks(options: Any, axes: Sequence[Axis], shape: Sequence[int], dtype: Any) -> None:
-    """Set chunks and shards by shape: of those by axis, other axes are whole.
+    """Set chunks and shards as shapes; axes that a mapping leaves out are not split.
 
     By default, chunks are about a MiB along the spatial axes, and of length 1 along the others.
     """
@@ -559,7 +559,7 @@ def _kept_labels(
 
 
 def labels_method(labels: Image) -> str:
-    """Return the method for coarser levels of labels: their own, if its results are labels."""
+    """Return the downsampling method of labels: their own if it only picks values, else mode."""
     own = labels.multiscale.type
     return own if own in ("mode", "nearest", "max") else "mode"
 

@@ -101,7 +101,7 @@ def level_phases(
     memory: int,
     existing: int = 1,
 ) -> list[Phase[Filled]]:
-    """Return one phase for each new level, which has that level of all images.
+    """Return one phase for each new level; it writes that level of all images.
 
     `existing` levels are there before, or are written in other phases.
     """
@@ -323,7 +323,7 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
 
 
 def _own_transform(image: Image) -> Transform:
-    """Return the transform of the coarsest level, before one that all levels share."""
+    """Return the coarsest level's own transform, without the transform that all levels share."""
     return image.multiscale.datasets[-1].transform or image.transform(len(image.levels) - 1)
 
 
@@ -339,7 +339,7 @@ class MoreLevels:
 
     @classmethod
     def of(cls, image: Image, steps: list[Factors], method: str) -> MoreLevels:
-        """Return the levels that follow the coarsest one of an image."""
+        """Return the new levels that follow an image's coarsest level."""
         last = image.levels[-1]
         transforms = level_transforms(_own_transform(image), steps, method)[1:]
         taken = {dataset.path for dataset in image.multiscale.datasets}

@@ -55,7 +55,7 @@ _LARGEST = 2**31  # bytes of a chunk that HDF5 handles in all versions
 
 
 class _Target(io.FileIO):
-    """A file for HDF5, which takes all that is written to it even if the disk is full.
+    """A file for HDF5 that accepts every write, even if the disk is full.
 
     HDF5 ends the process if it cannot write what it still holds when it closes a file.
     """
@@ -83,7 +83,7 @@ class _Target(io.FileIO):
 
 @contextmanager
 def writable(file: str, mode: str) -> Iterator[io.FileIO]:
-    """Open a file for HDF5; raise StoreError when it is closed if not all could be written."""
+    """Open a file for HDF5; on closing, raise StoreError if a write failed."""
     with _Target(file, mode) as target:
         try:
             yield target
@@ -492,7 +492,7 @@ class NetcdfWriter(Hdf5Writer):
         return False
 
     def names(self, array: Array) -> tuple[str, ...]:
-        """Return the names of an array's axes; those without a name have one by their length."""
+        """Return the names of an array's axes; an unnamed axis is named after its length."""
         given = array.dimension_names or (None,) * array.ndim
         return tuple(n or f"dim_{length}" for n, length in zip(given, array.shape, strict=True))
 

@@ -473,7 +473,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def _finite(attributes: Mapping[str, Any], path: str, notes: list[str]) -> dict[str, Any]:
-    """Return attributes with the names of numbers that JSON lacks, and take note of them."""
+    """Return attributes with NaN and infinities as text, which JSON lacks; take note of them."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, float) and not np.isfinite(value):

@@ -57,7 +57,7 @@ class OmeImage:
 
     @property
     def parts(self) -> list[str]:
-        """The names of what is known of the image."""
+        """The names of the parts that describe the image."""
         said = {"name": self.name, "pixel sizes": self.sizes, "channels": self.channels}
         return [part for part, value in said.items() if value]
 
@@ -175,7 +175,7 @@ def _is_kept(name: str, value: str) -> bool:
 
 
 def _all_bits(root: ElementTree.Element) -> bool:
-    """Return True if all bits of integers are significant, so that the number says nothing."""
+    """Return True if all bits of integers are significant, so that nothing needs to be stated."""
     pixels = [e for image in root for e in image if _local_name(e) == "Pixels"]
     stated = [(e.get("SignificantBits"), e.get("Type", "")) for e in pixels]
     return all(bits is None or kind.endswith(f"int{bits}") for bits, kind in stated)

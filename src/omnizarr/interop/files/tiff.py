@@ -296,7 +296,7 @@ def _report_tags(series: Any, number: int, found: Contents) -> None:
 
 
 def _says_nothing(tag: Any) -> bool:
-    """Return True for a default, and for a description that is read elsewhere."""
+    """Return True for a tag with a default value, or a description that is read elsewhere."""
     if tag.code == _DESCRIPTION:
         text = str(tag.value).strip()
         known = "ImageJ=", '{"shape":', OWN_DESCRIPTION

@@ -90,7 +90,7 @@ class TiffWriter(FileWriter):
             self._describe(found_map)
 
     def _describe(self, found: Map | None) -> None:
-        """Make the tags of a map and of the meaning of its numbers; report what has no tag."""
+        """Make the tags for the map's place and its numbers' meaning; report what has no tag."""
         first = self.levels[0]
         if found is not None:
             finest = found.levels[0]
@@ -112,7 +112,7 @@ class TiffWriter(FileWriter):
             self.tags += value_tags(first, self._type(), self._bands(), self.skipped)
 
     def _has_bands(self, first: Array) -> bool:
-        """Return True for a map that says nothing of its place."""
+        """Return True if an array without a place counts as a map: in a group, or with bands."""
         names = {*(first.dimension_names or ())}
         return isinstance(self.node, Group) or bool(names & _BANDS)
 
@@ -201,7 +201,7 @@ class TiffWriter(FileWriter):
 
 
 def _map_of(node: Array | Group) -> Map | None:
-    """Return what a node is as a map; None for an image, and for what is neither."""
+    """Return the node as a map; None if it is an image or neither."""
     multiscales = node.attrs.get("multiscales")
     if isinstance(node, Group):
         first = multiscales[0] if isinstance(multiscales, list) and multiscales else None

@@ -182,7 +182,7 @@ def _by_parts(given: xr.Variable) -> bool:
 def _keeps_type(given: xr.Variable) -> bool:
     """Return True if scaling keeps the type: xarray scales in place for NumPy, not for Dask.
 
-    By integers, xarray scales in the type of these.
+    With integer factors, xarray computes in the type of the factors.
     """
     given_factors = (given.encoding.get(k) for k in ("scale_factor", "add_offset"))
     factors = [factor for factor in given_factors if factor is not None]
@@ -302,7 +302,7 @@ class _Numbers:
     whole: bool  # True if numbers that are neither shifted nor scaled must not be rounded
 
     def __call__(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the values; raise if one of them is read as another one."""
+        """Return the values unchanged; raise if one of them would be read as another value."""
         if values.size:
             if self.is_given:
                 self._check_range(values)
@@ -341,7 +341,7 @@ class _Numbers:
                 )
 
     def _check_marks(self, values: npt.NDArray[Any]) -> None:
-        """Raise if a value is stored as a number that marks missing values."""
+        """Raise if a value would be stored as a number that marks missing values."""
         scale = abs(self.factor or 1)
         step = scale / 2 if self.dtype.kind in "iu" and values.dtype.kind == "f" else 0
         for mark in self.marks:

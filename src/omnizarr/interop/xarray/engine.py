@@ -371,7 +371,7 @@ def variable(name: str, array: Array, fill_masks: bool | None = None) -> xr.Vari
 
 
 def _compact(lengths: int | tuple[int, ...]) -> int | tuple[int, ...]:
-    """Return one length for an axis of a rectilinear grid along which chunks have the same."""
+    """Return one length for an axis whose chunks are equal, but for a shorter last one."""
     if isinstance(lengths, int):
         return lengths
     if not lengths:
@@ -459,7 +459,7 @@ def codec_encoding(array: Array) -> dict[str, Any]:
 
 
 def _serializer(codec: Named | None, dtype: np.dtype[Any]) -> dict[str, Any] | None:
-    """Return the serializer with the byte order, which the draft has in the data type."""
+    """Return the serializer with its byte order, which the draft keeps in the data type."""
     if codec is None:
         return None
     found = _json(codec)

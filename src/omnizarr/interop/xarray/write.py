@@ -87,7 +87,7 @@ def resolve_region(dataset: xr.Dataset, region: Any, group: Group) -> dict[str, 
 
 
 def _find(dataset: xr.Dataset, dim: str, group: Group) -> slice:
-    """Find the slice where the coordinates of a dimension are stored; all of it without any."""
+    """Find the slice where a dimension's coordinates are stored; without any, from 0."""
     if dim not in dataset.variables:
         return slice(0, dataset.sizes[dim])
     array = group.get(dim)

@@ -253,7 +253,7 @@ class ZarrGroup(nodes.ZarrNode, Group):
 
     @translated()
     def __delitem__(self, name: str) -> None:
-        """Erase a member and all files below it; as in zarr-python, one may be missing."""
+        """Erase a member and all files below it; as in zarr-python, it may be missing."""
         with suppress(NodeNotFound):
             self.delete(name, foreign=True)
 
@@ -300,7 +300,7 @@ class ZarrGroup(nodes.ZarrNode, Group):
         return self._info([isinstance(member, Group) for _, member in every])
 
     def _info(self, groups: list[bool] | None) -> Any:
-        """Return the summary with the numbers of members, each True if it is a group."""
+        """Return the summary; `groups` tells for each member whether it is a group."""
         counts: dict[str, int] = {}
         if groups is not None:
             counts = {
@@ -325,7 +325,7 @@ translate_methods(ZarrGroup, ("__contains__", "_nodes", "delete", "move", "refre
 
 
 def _mismatch(node: Any, shape: Any) -> str:
-    """Return the first word of what a required array does not match."""
+    """Return the word for the mismatch of a required array: object, dtype or shape."""
     if isinstance(node, Group):
         return "object"
     wanted = (shape,) if isinstance(shape, int) else tuple(shape)

@@ -52,7 +52,7 @@ def sync(awaitable: Any) -> Any:
 
 
 def run_now(make: Any) -> Any:
-    """Return the result of a coroutine that should wait for nothing, without an event loop.
+    """Return the result of a coroutine that should never wait, without an event loop.
 
     `make` is a function without arguments that returns the coroutine. If it waits nevertheless, as
     those that store metadata do since zarr-python 3.4, it is closed, and another one runs in
@@ -76,7 +76,7 @@ def run_now(make: Any) -> Any:
 
 
 def data_type(dtype: Any, zarr_format: int) -> Any:
-    """Return zarr-python's type for a number, which it finds slowly; others as they are."""
+    """Return zarr-python's type for numbers, cached as its search is slow; others unchanged."""
     try:
         found = np.dtype(dtype)
     except TypeError:  # a name that only zarr-python knows, or nobody
@@ -196,7 +196,7 @@ _KINDS: dict[str, str] = {
 
 
 def find_codec(name: str) -> Any | None:
-    """Return what makes the codec that zarr-python has under a name, or None."""
+    """Return a factory for the codec that zarr-python registers under a name, or None."""
     if name.startswith(PREFIX):  # those of numcodecs are known here
         return None
     try:
@@ -223,7 +223,7 @@ def codecs_to_zarr(given: Any, zarr_format: int) -> Any:
 
 @dataclass(frozen=True)
 class _Registered:
-    """A codec class of zarr-python, which makes codecs of a configuration."""
+    """A codec class of zarr-python; makes codecs from a configuration."""
 
     name: str
     cls: Any

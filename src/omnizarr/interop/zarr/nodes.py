@@ -38,7 +38,7 @@ class ZarrNode:
 
     @classmethod
     def adopt(cls, node: Any, given: Any = None, **own: Any) -> Self:
-        """Return a handle of this class for one of omnizarr, with the store of the program.
+        """Return a handle of this class for a node of omnizarr, with the program's store.
 
         `own` are attributes of the new handle.
         """
@@ -202,7 +202,7 @@ def facade(node: Any, given: Any = None) -> Any:
 
 
 def later(target: str) -> Any:
-    """Return something of a module of this package that imports this one."""
+    """Load an object from a module that imports this one, to avoid a circular import."""
     return registry.load(f"{__package__}.{target}")
 
 
@@ -224,7 +224,7 @@ def parse(document: Mapping[str, Any]) -> Any:
 
 
 def consolidated_nodes(location: Location) -> dict[str, Node] | None:
-    """Return the nodes below a group by relative path if it was opened with consolidated ones."""
+    """Return the nodes in a group's consolidated metadata if it was opened with them, or None."""
     found = location.consolidated
     return found.all(location.path) if found is not None and found.requested else None
 

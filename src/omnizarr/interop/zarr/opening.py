@@ -213,9 +213,9 @@ def _open_group(
 
 
 def _wrong_kind(location: Location, kind: str) -> OmnizarrError:
-    """Return the error for a node of that kind where the other is wanted, as zarr-python's.
+    """Return the error that zarr-python raises for a node of the wrong kind.
 
-    It looks for another document in version 2, and finds none.
+    In version 2 it looks only for the other kind's document, and finds none.
     """
     other = "not a group" if kind == "array" else "not an array"
     message = f"the node at {location} is of kind {kind}, {other}; use open_{kind}"

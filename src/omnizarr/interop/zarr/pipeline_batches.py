@@ -161,7 +161,7 @@ async def _set(setter: Any, value: Any) -> None:
 
 
 def _array_prefix(directory: str, folder: str) -> str:
-    """Return the prefix of the array that a chunk belongs to: of the metadata nearest above."""
+    """Return the prefix of a chunk's array: of the nearest folder above that has metadata."""
     while folder:
         keys = (key for one in _FORMATS for key in one.keys(folder))
         if any(os.path.exists(directory + key) for key in keys):

@@ -150,7 +150,7 @@ def _encode(
 
 
 def _listed(layout: PipelineLayout, chunks: npt.NDArray[Any]) -> tuple[list[Any], npt.NDArray[Any]]:
-    """Return rows of whole chunks for the kernel, and the chunks one above the other."""
+    """Return rows of whole chunks for the kernel, and the chunks stacked along the first axis."""
     if not layout.shape:
         return [], chunks
     height, *widths = layout.shape

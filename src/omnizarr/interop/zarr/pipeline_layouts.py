@@ -37,7 +37,7 @@ _layouts = Cache[Any, "PipelineLayout"](256)
 
 @dataclass(frozen=True, slots=True)
 class PipelineLayout:
-    """A chunk as the kernel knows it, or why it does not."""
+    """The kernel's layout of a chunk, or the reason why it has none."""
 
     capsule: Any = None
     dtype: np.dtype[Any] = _NONE
@@ -201,9 +201,9 @@ def _orders(dtype: np.dtype[Any]) -> set[str]:
 
 
 def _fill_parts(dtype: np.dtype[Any], fill: npt.NDArray[Any]) -> tuple[int, str | None]:
-    """Return how many numbers an item is where bytes do not decide if it is the fill value.
+    """Return how many floats an item has if bytes cannot tell whether it is the fill value.
 
-    zarr-python takes all that is not a number for equal, and zeros of both signs in complex
+    zarr-python treats all NaN values as equal, and zeros of both signs in complex
     numbers; structures it compares field by field.
     """
     simple = f"empty chunks of {dtype}"

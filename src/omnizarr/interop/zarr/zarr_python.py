@@ -227,7 +227,7 @@ class ZarrPythonStore(Closeable):
             await inner.fs._rm_file(f"{root}/{key}" if root else key)
 
     def _is_pattern(self, key: str) -> bool:
-        """Return True if FsspecStore would delete what a key, or its own path, matches."""
+        """Return True if FsspecStore would take a key, or its own path, for a glob pattern."""
         path = f"{getattr(self.inner, 'path', '')}/{key}"
         return hasattr(self.inner, "fs") and any(mark in path for mark in "*?[")
 
@@ -332,7 +332,7 @@ class SessionStore(ListedZarrPythonStore):
         return await self._listed(prefix, super()._list_dir(prefix), ([], []))
 
     async def _listed(self, prefix: str, listing: Coroutine[Any, Any, T], nothing: T) -> T:
-        """Return a listing; `nothing` for what is no node, which icechunk refuses to list."""
+        """Return a listing, or `nothing` if there is no node, which icechunk refuses to list."""
         try:
             return await listing
         except Exception:  # icechunk has one class for all its errors
@@ -377,7 +377,7 @@ class SessionStage(Stage):
         self.store = stores.LocalStore(self._directory.name)
 
     def check(self, old: Extent) -> None:
-        """Raise nothing: whatever is in a session can be replaced."""
+        """Do nothing: whatever is in a session can be replaced."""
 
     def replace(self, old: Extent, new: Extent) -> None:
         try:
