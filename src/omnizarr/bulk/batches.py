@@ -375,7 +375,7 @@ class Order:
     blocks: Blocks
     seed: int
     shuffled: Integers  # the numbers of the blocks in their order
-    ends: Integers  # of those blocks: the number of rows up to the end of each
+    ends: Integers  # the number of rows up to the end of each of these blocks
     bounds: Integers  # of the worker's windows, among all rows in this order
 
     @property

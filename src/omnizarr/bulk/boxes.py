@@ -91,7 +91,7 @@ def store(array: Array, box: Box, values: npt.NDArray[Any], encode: Encode | Non
     def one(part: Box) -> None:
         shifted = ((p, b.start) for p, b in zip(part, box, strict=True))
         inside = tuple(slice(p.start - start, p.stop - start) for p, start in shifted)
-        with np.errstate(**errors):  # that of the calling thread
+        with np.errstate(**errors):  # NumPy keeps it per thread: use the caller's
             array[part] = encode(values[inside])
 
     size = PART if has_cheap_requests(array.store) else REMOTE_PART

@@ -466,7 +466,7 @@ def _is_document(key: str) -> bool:
 
 
 def _order(entry: Entry) -> tuple[int, bool, str]:
-    """Return the order of metadata: inner nodes first, and attributes before what makes a node."""
+    """Return a sort key for metadata: inner nodes first; in each, what makes it a node last."""
     return -entry.key.count("/"), makes_node(entry.key), entry.key
 
 

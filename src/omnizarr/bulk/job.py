@@ -166,7 +166,7 @@ class Job(ABC, Generic[O]):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.__repr__ = _shown  # type: ignore[method-assign]  # in place of that of the dataclass
+        cls.__repr__ = _shown  # type: ignore[method-assign]  # not the dataclass's
 
     @abstractmethod
     def plan(self, tasks_at_once: int = 1) -> Plan[O]:

@@ -269,7 +269,7 @@ class _Jobs:
         return Leftover(paths.show(path), "interrupted job", state, 0, str(mark))
 
     def _is_copied(self, path: str, mark: Mark) -> bool:
-        """Return True if a copy is complete, since its own metadata, which came last, is there."""
+        """Return True if a copy is complete: the node's own metadata, written last, exists."""
         return mark.kind is MarkKind.COPY and existing_node(self.store, path) is not None
 
     def _in_the_way(self, path: str, mark: Mark, advice: str) -> Leftover:

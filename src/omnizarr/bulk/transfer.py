@@ -226,7 +226,7 @@ class TransferTask(Generic[T]):
             if not self.skip_damaged or len(rows) == 1:
                 self._damaged(e, transfer.source, coords, out)
                 return
-            for row in rows:  # those that are not damaged
+            for row in rows:  # without the damaged ones
                 one = chunk_box(transfer.target, row.coords)
                 try:
                     self._write_rows(transfer, one, [*plan(transfer.target.grid, one).rows()], out)

@@ -40,7 +40,7 @@ class ServerLimits:
     requests: int = 512  # that are answered at a time; more get status 503
     header: int = 16384  # bytes of a request's head
     connections: int = 512
-    memory: int = 2**28  # bytes for making answers, and for those that clients have not taken yet
+    memory: int = 2**28  # bytes for making answers, and for answers not yet read
     share: float = 0.5  # of requests, connections and memory that one address may have
     wait_seconds: float = 30.0  # for memory, or for the turn to decode
     head_seconds: float = 15.0  # for the head of a request to arrive

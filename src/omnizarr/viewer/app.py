@@ -52,7 +52,7 @@ from omnizarr.viewer.values import TEXT, EncodedValues, Parts, TooLarge, Wanted,
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 _files = ThreadPool(config.MAX_THREADS, "omnizarr-serve")  # for stores that answer at once
-_requests = ThreadPool(None, "omnizarr-serve-requests")  # for those that wait for a server
+_requests = ThreadPool(None, "omnizarr-serve-requests")  # for stores on servers
 MAX_MEMBERS = 5000  # in one answer
 _POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline';"

@@ -43,7 +43,7 @@ class ArrayDifference:
     size: int = 0  # elements that were compared, also as bytes of whole chunks
     total: int = 0  # elements of the array
     different: int = 0
-    max_absolute: float | None = None  # of numbers, those within the tolerance included
+    max_absolute: float | None = None  # of numbers, also within the tolerance
     max_relative: float | None = None  # to the larger of both
     first: list[list[Any]] = field(default_factory=list)  # index and both values, in order
 

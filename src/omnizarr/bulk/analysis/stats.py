@@ -366,7 +366,7 @@ class ReadTile:
     tile: Tile | None
     options: Counting
     size: int
-    chunks: int  # inside shards, those
+    chunks: int  # inner chunks if sharded
 
     def __call__(self) -> StatsReport:
         array, tile = self.array, self.tile
@@ -449,7 +449,7 @@ def _tasks(work: list[tuple[BoundArray, Boxes]], options: Counting) -> Iterator[
             id = task_id(array.path, corners(each.box))
             yield Task(id, task, each.size * item, paths.show(array.path))
         if chunks:
-            # The id is that of the array: an interrupted job counts them once.
+            # The id is the array's, so that a resumed job counts them once.
             rest = ReadTile(array, None, options, size, chunks)
             yield Task(task_id(array.path, "missing"), rest, size * item, paths.show(array.path))
 

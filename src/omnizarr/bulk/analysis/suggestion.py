@@ -1,6 +1,6 @@
 """Shapes of chunks and shards for the reads that a program will do, and what these reads cost.
 
-The time of a read is estimated as that of its bytes and its requests; a request takes as long as a
+The time of a read is estimated from its bytes and its requests; a request takes as long as a
 number of bytes that depends on the store (`_KINDS`). Axes are halved as for ``chunks="auto"``, but
 in the order that keeps the slowest of the given reads fastest.
 """

@@ -51,7 +51,7 @@ class NodeUsage:
     chunk_bytes: int = 0
     other_keys: int = 0  # that are neither
     other_bytes: int = 0
-    logical_bytes: int = 0  # of all elements in memory; none of those of variable length
+    logical_bytes: int = 0  # of all elements in memory; 0 for types of variable length
     decoded_bytes: int = 0  # of the stored chunks in memory
 
     def add(self, what: Literal["metadata", "chunk", "other"], size: int) -> None:

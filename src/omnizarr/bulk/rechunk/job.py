@@ -246,7 +246,7 @@ class _Planner:
         self.decisions: list[str] = []
         self.states: dict[str, str] = {}  # of arrays that are replaced in place
         self.unfit: dict[str, str] = {}  # arrays that shapes do not fit, with these
-        self.notes: dict[str, str] = {}  # on arrays of which other values are missing than before
+        self.notes: dict[str, str] = {}  # on arrays whose missing values change
 
     def plan(self, root: Node) -> Plan[RechunkReport]:
         """Return the plan for a node of the source and all below it."""

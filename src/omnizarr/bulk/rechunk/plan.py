@@ -138,7 +138,7 @@ def smallest_memory(
     begin = tuple(begin) or (0,) * len(target.axes)
     found = 1
     while not _candidates(source, target, found, (1, 1), begin, passes):
-        found += max(1, found // 64)
+        found += max(1, found // 64)  # steps of about 1.5 % keep the search short
     return found + min(found, RESERVE)
 
 
@@ -259,7 +259,7 @@ def _meetings(axis: GridAxis, cuts: Cuts) -> int:
 def _common_boundaries(start: int, period: int, count: int, chunk: int) -> int:
     """Return how many of `count` positions, a period apart after `start`, are multiples of `chunk`.
 
-    They are those numbers k from 1 to count for which start + k · period = 0 (modulo chunk).
+    That is, the number of k from 1 to count with start + k · period = 0 (modulo chunk).
     """
     divisor = math.gcd(period, chunk)
     if start % divisor:
@@ -281,7 +281,7 @@ def _best_steps(
 ) -> tuple[int, ...] | None:
     """Return how many target chunks make a box of at most `most` elements, so that least is read.
 
-    Of all combinations only those are kept that no other one with a smaller box reads less than.
+    A combination is dropped if another one with a smaller box reads no more.
     """
     kept: list[tuple[int, float, tuple[int, ...]]] = [(1, 1.0, ())]
     for a, b, start in zip(source, target, begin, strict=True):
@@ -383,7 +383,7 @@ def _grow_both(
     most_read: int,
     most_written: int,
 ) -> tuple[list[int], list[int]]:
-    """Return boxes of both passes, enlarged where that enlarges what they have in common.
+    """Return boxes of both passes, enlarged where that enlarges their intersection.
 
     The shortest axis grows first: copies between compact boxes touch fewer pages of memory.
     """
@@ -398,7 +398,7 @@ def _grow_both(
 def _grow(
     box: list[int], other: Sequence[int], unit: Sequence[int], most: int, shape: Sequence[int]
 ) -> bool:
-    """Double a box of whole units along one axis where it is shorter than another one."""
+    """Double a box of whole units along one axis where it is shorter than the other box."""
     for axis in sorted(range(len(box)), key=lambda i: (box[i], -i)):
         longest = min(other[axis], shape[axis])
         if box[axis] >= longest:
@@ -415,8 +415,8 @@ def _intermediate_chunks(
 ) -> list[tuple[int, ...]]:
     """Return chunk shapes that the boxes of the first pass are made of.
 
-    Where the first pass has longer boxes than the second, its boxes are made of the second's, or
-    stay those of the source, of which the second reads parts.
+    Where the first pass has longer boxes than the second, its chunks are as long as the second's,
+    or as its own boxes, and the second pass reads parts of them.
     """
     triples = [*zip(read, write, shape, strict=True)]
     common = tuple(min(r, w) for r, w, _ in triples)

@@ -62,7 +62,7 @@ class RechunkReport(Outcome):
     rechunked: dict[str, str] = field(default_factory=dict)
     # Arrays that keep a part of their layout, with what does not fit them.
     kept: dict[str, str] = field(default_factory=dict)
-    # Arrays of which other values are missing for xarray than before, with the reason.
+    # Arrays in which xarray will see other values as missing than before, with the reason.
     notes: dict[str, str] = field(default_factory=dict)
     # Boxes and their bytes in memory, of all passes.
     boxes: int = 0

@@ -496,7 +496,7 @@ def _write_mapping(array: Array, crs: CRS, name: str) -> str:
 _USER_DEFINED = 32767  # a reference system that is described by parameters, not by a code
 
 
-GEOTIFF_KEYS = {"GTModelTypeGeoKey", "GeographicTypeGeoKey"}  # of which a system has one
+GEOTIFF_KEYS = {"GTModelTypeGeoKey", "GeographicTypeGeoKey"}  # a system has one of them
 
 
 def epsg_number(value: Any) -> int | None:

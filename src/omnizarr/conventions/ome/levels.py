@@ -383,7 +383,7 @@ def plan_images(
 ) -> list[NewImage]:
     """Return the image to write at a location, and its labels if the source is an image.
 
-    `described` has the arguments of `new_metadata`; those that are None are those of the image.
+    `described` has the arguments of `new_metadata`; None takes the value from the image.
     """
     described = dict(described)
     rendered = described.get("channels") is None

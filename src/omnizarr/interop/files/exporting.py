@@ -1,6 +1,6 @@
 """Export Zarr to files of other formats: `export_file`, and the job `Export`.
 
-The format is that of the file's name. A file is written under a temporary name and renamed when it
+The file's name decides the format. A file is written under a temporary name and renamed when it
 is complete; an export that fails leaves no file. Values are written as they are stored; the CF
 encodings of times and packed numbers, and attributes and dimension names, are carried over where
 the format has a place for them.

@@ -520,7 +520,7 @@ class Dimensions:
         """Return the names of a dataset's axes; None if none has a name."""
         if not dataset.ndim:
             return () if self.netcdf else None
-        # The name of an axis is that of its first scale, or its label.
+        # An axis is named after its first scale, or else its label.
         names = [_last(dim[0]) if len(dim) else dim.label or None for dim in dataset.dims]
         if _is_scale(dataset) and not any(names):  # a coordinate: its own name, or what it lists
             listed = _listed(dataset)

@@ -116,7 +116,7 @@ class Coded:
     encoding: dict[Any, Any]
     data: Any  # a NumPy or Dask array
     encode: Encode | None = None
-    given: bool = False  # True if the encoding is the caller's, not that of a file
+    given: bool = False  # True if the encoding is the caller's, not a file's
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -235,7 +235,7 @@ def _check_times(
 ) -> npt.NDArray[Any]:
     """Return the numbers in a type; raise if one of them stands for another time or duration."""
     with np.errstate(invalid="ignore"):
-        numbers = numbers.astype(dtype, copy=False)  # blocks of Dask are in that of xarray's sums
+        numbers = numbers.astype(dtype, copy=False)  # Dask blocks have xarray's result type
     if times.dtype.kind == "m":  # NumPy's unit is of no account here
         attributes = {**attributes, "dtype": "timedelta64[ns]"}
     kind: TimesAs = "cftime" if times.dtype.kind == "O" else "auto"
@@ -428,7 +428,7 @@ def encoded_like(
 ) -> Coded:
     """Encode a variable like the stored array, with its axes in that order.
 
-    `inherited` are attributes for those that the array does not have.
+    `inherited` are attributes to use where the array has none.
     """
     stored = variable(name, array)
     stored.attrs = {**inherited, **stored.attrs}

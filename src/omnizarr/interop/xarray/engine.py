@@ -1,6 +1,6 @@
 """The xarray engine: ``xarray.open_dataset(path, engine="omnizarr")``.
 
-Every array of a group is a lazy variable, of which only the chunks that are used are read. A single
+Every array of a group is a lazy variable: only the chunks that are used are read. A single
 array is a dataset with one variable.
 
 xarray unpacks a whole selection at once, with several copies. Here a box is divided into parts of
@@ -209,7 +209,7 @@ class Packed(BackendArray):
         def one(part: Box) -> None:
             shifted = ((p, b.start) for p, b in zip(part, box, strict=True))
             inside = out[tuple(slice(p.start - start, p.stop - start) for p, start in shifted)]
-            with np.errstate(**errors):  # that of the calling thread
+            with np.errstate(**errors):  # NumPy keeps it per thread: use the caller's
                 self._unpack(as_plain(self._array[part]), inside)
 
         for_each(iter(parts), len(parts), one, out.nbytes)

@@ -135,7 +135,7 @@ class ZarrAsyncArray(_ZarrAsyncNode):
         return self
 
     @property
-    def _config(self) -> Any:  # that of `blocking` is another
+    def _config(self) -> Any:  # `blocking` has another one
         return self.blocking.config
 
     @classmethod

@@ -120,7 +120,7 @@ def _class(ours: Any, kind: str, also: type[Exception] | None = None) -> Any:
         bases = (*bases, also)
     if not bases:
         return ours
-    # Programs also read the name, so it is that of the class which zarr-python would have raised.
+    # Programs also read the name, so it is the name of the class that zarr-python would raise.
     name = also or (bases[0] if len(bases) == 1 else ours)
     body = {
         "__module__": name.__module__,
