@@ -51,7 +51,7 @@ def bind(named: Named, shape: tuple[int, ...]) -> Grid:
 
 
 def covering(named: Named, shape: tuple[int, ...], unit: tuple[int, ...] | None = None) -> Named:
-    """Return the grid with chunks for all of a shape; one that covers it stays as it is.
+    """Return the grid extended to cover a shape; a grid that covers it is not changed.
 
     A rectilinear grid gets one more chunk along an axis that is longer than its list, a multiple
     of `unit`, as the shape of chunks in a shard must be. A regular one with chunks of length 0,
@@ -207,7 +207,7 @@ class AxisIntersection:
         return len(self.chunk)
 
     def rows(self) -> list[tuple[int, slice, slice, bool]]:
-        """Return chunk, part of the chunk, part of the result, whole or not, for each chunk."""
+        """Return each chunk's index, part of the chunk, part of the result, and if it is whole."""
         columns = (self.chunk, self.inner, self.outer, self.count, self.whole)
         step = self.step
         return [
@@ -238,7 +238,7 @@ def intersect(axis: GridAxis, start: int, size: int, step: int) -> AxisIntersect
 
 
 def _chunks(axis: GridAxis, start: int, size: int, step: int) -> Integers:
-    """Return the chunks from the first position to the last, or, of very many, those with one."""
+    """Return the chunks between the first and last position; of very many, only those touched."""
     if not size:
         return np.zeros(0, np.int64)
     last = start + (size - 1) * step

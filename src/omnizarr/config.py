@@ -312,7 +312,7 @@ def target_places(given: Any) -> tuple[str, ...]:
 
 
 def inherit(settings: Config | None) -> Config | None:
-    """Use `settings` in this thread, None: the defaults; return those before. For workers."""
+    """Use `settings` (None: the defaults) in this thread, a worker; return the previous ones."""
     before = _current.get()
     _current.set(settings)
     return before

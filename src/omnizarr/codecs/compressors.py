@@ -40,7 +40,7 @@ SMALL = 2**18  # up to this many bytes a new context of numcodecs costs more tha
 
 @dataclass(frozen=True, slots=True)
 class _Deflate(BytesBytesCodec):
-    """gzip and zlib, which differ in what is around the compressed data."""
+    """gzip and zlib, which differ in the header and trailer around the compressed data."""
 
     level: int = 1
 

@@ -70,7 +70,7 @@ class Transpose(ArrayArrayCodec):
 
 
 class _Reshaping(ArrayArrayCodec):
-    """The same items in the same order, in the shape that `resolve` gives them."""
+    """Keeps the items and their order, and changes the shape to that of `resolve`."""
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
         return array.reshape(self.resolve(spec).shape)
@@ -174,7 +174,7 @@ class Bitround(ArrayArrayCodec):
         self.check_integer("keepbits", 1, 2**31)
 
     def resolve(self, spec: Spec) -> Spec:
-        """Return the same; raise for types that are not rounded."""
+        """Return the same spec; raise for types that are not rounded."""
         if _part(spec.data_type.dtype) is None:
             message = f"items of type {spec.data_type.named.name!r} are not rounded"
             raise invalid("codec", self.name, "keepbits", message)

@@ -174,7 +174,7 @@ def in_order_of(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[An
 
 
 def _fill(spec: Spec, data_type: DataType) -> Scalar:
-    """Return what zarr-python has for chunks that a shard behind a filter does not hold."""
+    """Return the value that zarr-python uses for missing inner chunks of a shard after a filter."""
     if spec.data_type.variable or not {spec.fill.dtype.kind, data_type.dtype.kind} <= set("biuf"):
         return data_type.scalar(data_type.zero)
     with np.errstate(all="ignore"):

@@ -139,7 +139,7 @@ class Packbits(ArrayBytesCodec):
         return bool(self.first_bit) or self.last_bit is not None
 
     def _layout(self, spec: Spec) -> tuple[int, int, slice, int]:
-        """Return the components, the bits of each in memory and those kept, and the padding."""
+        """Return the number of components, their bits in memory, the bits kept, and the padding."""
         data_type, parts = spec.data_type, spec.data_type.components
         is_record = data_type.dtype.names is not None and parts == 1
         if data_type.variable or data_type.dtype.kind not in "biufcmMV" or is_record:

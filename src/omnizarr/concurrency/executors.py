@@ -130,7 +130,7 @@ def _on_executor(
 
 
 def _stop(running: Iterable[Future[R]], ended: SimpleQueue[Future[R]], seconds: float) -> None:
-    """Cancel the calls that have not begun, and wait for the others, at most for so long."""
+    """Cancel the calls that have not begun, and wait for the others for at most `seconds`."""
     begun = {future for future in running if not future.cancel()}
     begun = {future for future in begun if not future.done()}
     end = time.monotonic() + seconds
@@ -177,9 +177,9 @@ class _DaskExecutor:
 
 
 def _start_worker() -> None:
-    """Prepare a worker process: one thread each, and the parent alone decides about Ctrl-C.
+    """Prepare a worker process: use one thread, and leave Ctrl-C to the parent.
 
-    So it does about SIGTERM, which batch systems send to all processes of a job: a worker may end
+    The same holds for SIGTERM, which batch systems send to all processes: a worker may complete
     what it has begun. If the parent is gone, or has sent the signal itself, `GRACE` ends it.
     """
     config.set(threads=1)

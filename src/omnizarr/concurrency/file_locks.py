@@ -38,7 +38,7 @@ _open_files: set[_File] = set()
 
 
 class _HeldFiles(threading.local):
-    """The claims of this thread, by lock file; several if a finaliser runs in the middle."""
+    """The claims of this thread by lock file; there are several if a finaliser interrupts one."""
 
     def __init__(self) -> None:
         self.claims: dict[str, list[locked_files]] = {}
@@ -131,7 +131,7 @@ class locked_files:
 
 
 class Taken(Exception):
-    """Another process has a file; `text` is what it wrote there."""
+    """Another process has locked a file; `text` is what it wrote there."""
 
     def __init__(self, text: bytes) -> None:
         super().__init__(text)
@@ -140,7 +140,7 @@ class Taken(Exception):
 
 @contextmanager
 def in_use(path: str, text: bytes, *, shared: bool = False) -> Iterator[None]:
-    """Lock a file with a text that says who does, and remove it when the block ends.
+    """Lock a file, write `text` to say who holds it, and remove it when the block ends.
 
     Raises `Taken` at once if another process, or thread, has it. Several can share it.
     """
@@ -194,9 +194,9 @@ def unlock_descriptor(descriptor: int) -> None:
 def _enter(
     path: str, ranges: list[tuple[int, int]], *, wait: bool = True, shared: bool = False
 ) -> _File | None:
-    """Return a file that has the locks; None where the file system knows none.
+    """Return a file with the locks held; None if the file system has no locks.
 
-    Raises `Taken` unless it shall `wait`.
+    Without `wait`, raises `Taken` if another process holds one.
     """
     if sys.platform == "win32":
         return None
@@ -259,7 +259,7 @@ def _leave(path: str, file: _File) -> None:
 
 
 def _lock_all(file: _File, path: str, *, remove: bool) -> bool:
-    """Return True if nobody else has a lock in a file, which is removed then where asked for."""
+    """Return True if nobody else holds a lock in a file; with `remove`, remove it then."""
     try:
         _lock(file.descriptor, fcntl.F_WRLCK, 0, _BYTES, wait=False)
     except BlockingIOError:
@@ -273,7 +273,7 @@ def _lock_all(file: _File, path: str, *, remove: bool) -> bool:
 
 
 def _lock(descriptor: int, kind: int, start: int, length: int, *, wait: bool = True) -> None:
-    """Lock a range of bytes; where file descriptions own no ranges, the file as a whole."""
+    """Lock a range of bytes; without open file description locks, the whole file."""
     if not _HAS_RANGES:
         operation = {fcntl.F_UNLCK: fcntl.LOCK_UN, fcntl.F_RDLCK: fcntl.LOCK_SH}.get(
             kind, fcntl.LOCK_EX

@@ -99,7 +99,7 @@ def holds_below(level: int) -> bool:
 
 
 def snapshot(level: int, keys: Iterable[str]) -> list[int] | None:
-    """Return what is the same until a thread locks one of the keys; None while another does."""
+    """Return counts that change when a thread locks one of the keys; None while another does."""
     counts: list[int] = []
     for one in _find(level, set(keys)):
         try:

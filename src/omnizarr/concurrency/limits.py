@@ -34,7 +34,7 @@ Share: TypeAlias = tuple[_Used, int, int]  # of threads: this one, and others
 
 
 class Ending:
-    """An end that one thread waits for, and goes on to wait for after an interrupt.
+    """An event that one thread waits for, even again after an interrupt.
 
     `Thread.join` and `threading.Event` do not survive an exception of a signal handler that comes
     right after they have got a lock.
@@ -46,25 +46,25 @@ class Ending:
         self._lock.acquire()
 
     def set(self) -> None:
-        """Note the end, once."""
+        """Set the event, once only."""
         self._come = True
         self._lock.release()
 
     def wait(self, seconds: float = math.inf) -> bool:
-        """Return True when the end has come, False if that takes longer."""
+        """Return True once the event is set, False if that takes longer."""
         # Whoever gets the lock keeps it: the end has come by then, and nobody asks for it again.
         return self._come or self._lock.acquire(timeout=-1 if seconds == math.inf else seconds)
 
 
 class Helper:
-    """A thread that helps a call: counted until it ends, or until it is needed no more."""
+    """A thread that helps a call; it counts until it ends or is no longer needed."""
 
     def __init__(self, used: _Used) -> None:
         self._used, self._counted = used, True
         self._ended = Ending()
 
     def give_back(self) -> None:
-        """Count the thread no more."""
+        """Stop counting the thread."""
         with self._used.lock:
             if self._counted:
                 self._counted = False
@@ -121,7 +121,7 @@ def return_threads(share: Share) -> None:
 
 
 def thread_slots() -> threading.Semaphore:
-    """Return a context that as many threads of one call enter at a time as `threads` allows."""
+    """Return a semaphore that limits the threads of one call to the setting `threads`."""
     return threading.Semaphore(config.get().threads)
 
 
@@ -141,7 +141,7 @@ def helpers(wanted: int) -> Iterator[list[Helper]]:
 
 
 def is_superfluous() -> bool:
-    """Return True if this thread only helps, and should end since other calls have begun."""
+    """Return True if this helper thread should end, since other calls need its place."""
     used, limit = _used, config.get().threads
     if _thread.helper is None or used.threads <= limit:
         return False
@@ -177,7 +177,7 @@ _running: Counter[str] = Counter()  # tasks by the name of their job
 
 @contextmanager
 def task_of(job: str, limit: int) -> Iterator[None]:
-    """Wait until fewer than `limit` tasks of a job run in this process, and count as one of them.
+    """Count as a task of a job, once fewer than `limit` of its tasks run in this process.
 
     For executors that may run more tasks at a time than there is memory for.
     """

@@ -24,7 +24,7 @@ TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})  # of HTTP
 
 
 class TransientError(StoreError):
-    """A failure that another attempt may not meet; `after`: seconds the server asks to wait."""
+    """A failure that a retry may avoid; `after` is the wait in seconds that the server asks for."""
 
     def __init__(self, message: str, after: float = 0.0) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ def superseded(what: str, store: object) -> AnswerLost:
 
 
 class Overtaken(Exception):
-    """A value, which the message names, has changed since it was read; it is to be read again."""
+    """The value named in the message has changed since it was read, and must be read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Retry:
 
 
 def _local(attempts: int, first_wait: float, longest_wait: float) -> Retry:
-    """Return a policy for what this machine does, which takes no time itself."""
+    """Return a policy for local operations, which take no time themselves."""
     return Retry(attempts, 1e-9, math.inf, first_wait, longest_wait)
 
 
@@ -171,7 +171,7 @@ def retry_on_emfile(call: Callable[..., T], *args: Any) -> T:
 
 
 def descriptor_shortage() -> str:
-    """Return the system's message if no file can be opened now, which libraries do not pass on."""
+    """Return the system's message if no file can be opened now, since libraries hide it, or ""."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as e:

@@ -93,7 +93,7 @@ def _read_steadily(
     filled: list[Coords] | None,
     settings: Config,
 ) -> Any:
-    """Read an array again that may have been replaced while it was read."""
+    """Read an array, again if it may have been replaced meanwhile."""
     watch: Any = array.watch
 
     def attempt() -> Any:
@@ -164,7 +164,7 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any], *, steady: boo
 def _memory_error(
     error: MemoryError, verb: str, array: BoundArray, plan: Plan, *, allocated: bool
 ) -> MemoryError:
-    """Return an error that says what there was not enough memory for, unless it does."""
+    """Return an error that says what needed the memory; the same one if it does already."""
     if error.args and allocated:
         return error
     what = f"to {verb}"
@@ -178,7 +178,7 @@ def _memory_error(
 def merge(
     array: BoundArray, coords: Coords, values: npt.NDArray[Any], known: npt.NDArray[np.bool_]
 ) -> None:
-    """Store the elements of one chunk that are known, counted from its start; others stay."""
+    """Store the elements of one chunk, from its start, where `known` is true; others stay."""
     array.check_skipped()
     with exclusive(array, [array.key(coords)]):
         array.confirm()
@@ -266,14 +266,14 @@ def _store_steadily(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> N
 
 
 def _reaches_end(array: BoundArray, plan: Plan) -> bool:
-    """Return True if chunks with elements beyond the shape may be selected as far as it goes."""
+    """Return True if a plan may select chunks up to the end of the array that reach beyond it."""
     if not array.overhangs or not isinstance(plan, ProductPlan) or not plan.runs:
         return False
     return (plan.whole or plan.only_chunk is None) and array.reaches_beyond(plan.last_chunk)
 
 
 def _changed(array: BoundArray, plan: Plan, ends: bool) -> list[str]:
-    """Return the keys of chunks that are read, changed and stored; whole ones need no lock.
+    """Return the keys of chunks that are changed in part; chunks written whole need no lock.
 
     Chunks that a transformer stores with others are never whole; with `ends`, those with elements
     beyond the shape are not.

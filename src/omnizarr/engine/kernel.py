@@ -119,7 +119,7 @@ def read(
 ) -> list[int] | None:
     """Fill `out` and return the rows that are left, or None if the kernel cannot read the array.
 
-    With `skip_missing` those are left too that would get the fill value, in part or in full.
+    With `skip_missing`, rows that would get the fill value, even in part, are left too.
     """
     settings = settings or config.get()
     key = (settings.write_empty_chunks or not array.fill_defined, type(array.store))
@@ -199,7 +199,7 @@ def _run(
     writing: bool = False,
     skip_missing: bool = False,
 ) -> list[int] | None:
-    """Run a plan; `known` are the path and the identity of the array's metadata."""
+    """Run a plan; `known` has the path and identity of the metadata file, if they are checked."""
     settings = config.get()
     share = take_threads(settings.threads, settings.threads)
     try:
@@ -322,7 +322,7 @@ _FOREIGN: list[bytes | None] = []  # stands for values that are not bytes
 
 
 def _values(array: BoundArray, plan: Plan) -> list[bytes | None]:
-    """Return the values of the chunks touched, of a store that has them in memory."""
+    """Return the values of the chunks touched, from a store in memory."""
     store: Any = array.store
     found = store.direct_values
     values = [found.get(array.key(coords)) for coords in _coords(plan)]
@@ -345,7 +345,7 @@ def _store_values(
 
 
 class _Items(dict[int, np.dtype[Any]]):
-    """Types without a meaning by item size; not every type has a buffer of its own."""
+    """Void types by item size, since not every NumPy type supports the buffer protocol."""
 
     def __missing__(self, size: int) -> np.dtype[Any]:
         found = self[size] = np.dtype(f"V{size}")
@@ -393,7 +393,7 @@ def _find_layout(array: BoundArray, key: tuple[bool, type]) -> Layout | None:
 
 
 def _describe_small(array: BoundArray, layout: Layout) -> tuple[Any, ...]:
-    """Return what `read_small` needs to know of an array, nothing if it cannot read it."""
+    """Return the arguments of `read_small` for an array; empty if it cannot read the array."""
     store: Any = array.store
     dtype = array.dtype
     if read_small is None or layout.in_memory or layout.fetched or dtype.names is not None:
@@ -495,7 +495,7 @@ def describe(
 
 
 def _index(pipeline: CodecPipeline, at_end: bool) -> tuple[bool, bool, bool] | None:
-    """Return if a shard index has a checksum, is big-endian, is at the end; None: other."""
+    """Return if a shard index has a checksum, is big-endian, is at the end; None if unsupported."""
     codecs = _codecs(pipeline)
     serializer = pipeline.array_bytes
     if pipeline.array_array or not isinstance(serializer, Bytes) or codecs is None:
@@ -506,7 +506,7 @@ def _index(pipeline: CodecPipeline, at_end: bool) -> tuple[bool, bool, bool] | N
 
 
 def _swap(pipeline: CodecPipeline, dtype: np.dtype[Any]) -> int | None:
-    """Return the size of units whose bytes are swapped between memory and store; None: mixed."""
+    """Return the size of the units to byte-swap between memory and store; None if they differ."""
     serializer = pipeline.array_bytes
     if not isinstance(serializer, Bytes):
         return 0

@@ -33,7 +33,7 @@ def check_missing(missing: object) -> None:
 
 
 class FilledParts:
-    """The chunks of one read that got the fill value, or an error for the first of them."""
+    """Collects the missing chunks of one read, or raises for the first."""
 
     def __init__(self, array: BoundArray, missing: Missing) -> None:
         check_missing(missing)
@@ -55,7 +55,7 @@ class FilledParts:
         self.coords |= found
 
     def finish(self, filled: list[Coords] | None) -> None:
-        """Append the coordinates in order to a list, and warn if `missing` says so."""
+        """Append the coordinates in order to `filled`, and warn if `missing` is "warn"."""
         coords = sorted(self.coords)
         if filled is not None:
             filled.extend(coords)

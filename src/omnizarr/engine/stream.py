@@ -66,7 +66,7 @@ class PartialChunk:
         self.missing = int(self.known.size - np.count_nonzero(self.known))
 
     def resized(self, shape: tuple[int, ...]) -> PartialChunk:
-        """Return the same with another shape; what is outside of it is left out."""
+        """Return the chunk with another shape; elements outside of it are dropped."""
         other = PartialChunk(shape, self.values.dtype)
         both: Any = tuple(slice(min(a, b)) for a, b in zip(shape, self.known.shape, strict=True))
         other.values[both], other.known[both] = self.values[both], self.known[both]
@@ -162,11 +162,11 @@ class Stream:
         return tuple(min(size, length - start) for size, start, length in parts)
 
     def _at_end(self, coords: Coords) -> bool:
-        """Return True if a chunk would have more of the array if that grew."""
+        """Return True if a chunk would get more elements if the array grew."""
         return self._inside(coords) != self.array.grid.chunk_shape(coords)
 
     def _adopt(self, array: BoundArray) -> None:
-        """Go on with the array as it is now; elements that it no longer has are let go."""
+        """Continue with the current array; drop elements outside its new shape."""
         if array.model.shape == self.array.model.shape:
             return
         self.array, counts = array, array.grid.shape
@@ -194,7 +194,7 @@ class Stream:
         self._nbytes -= 0 if found is None else found.nbytes
 
     def _store(self, several: list[Coords]) -> None:
-        """Store chunks; those at the end of an axis while the shape cannot change."""
+        """Store chunks; if some are at the end of an axis, with the shape locked."""
         if any(map(self._at_end, several)):
             with self._with_locked_shape() as array:
                 self._adopt(array)

@@ -108,7 +108,7 @@ class ArrayWatch:
         return lambda: [last_replacement(), store.get(key)]
 
     def note_missing(self) -> None:
-        """Take note that a chunk was missing."""
+        """Note that a chunk was missing."""
         self.missed = next(_numbers)
 
     def is_current(self) -> bool:
@@ -122,7 +122,7 @@ class ArrayWatch:
         return True
 
     def confirm(self) -> ArrayModel:
-        """Return the stored metadata, which have the same meaning; raise NodeChanged if not."""
+        """Return the stored metadata; raise NodeChanged if they describe another array."""
         current = time.monotonic() < self.expires if self.is_remote else self.is_current()
         return self.stored if current else self.look()
 
@@ -139,9 +139,9 @@ class ArrayWatch:
         return idle and stored.shape == self._model.shape
 
     def expected_shape(self) -> dict[str, str | None] | None:
-        """Return the key that who changes the shape stores first, to compare when chunks are.
+        """Return the key of the lock on the shape, to compare when chunks are stored.
 
-        None if somebody has stored it, or has changed the shape.
+        None if somebody holds the lock, or has changed the shape.
         """
         store: Any = self._location.store
         keys = self._location.format.keys(self._location.path)
@@ -151,7 +151,7 @@ class ArrayWatch:
         return {key: None}
 
     def _is_unlocked(self, key: str) -> bool:
-        """Return True if no process changes the shape; where that is unknown, False."""
+        """Return True if no process is changing the shape, False if that is unknown."""
         store: Any = self._location.store
         if getattr(store, "lock_keys", None) is None:
             return not supports_compare_and_set(store)
@@ -192,7 +192,7 @@ class ArrayWatch:
         return node
 
     def _read(self) -> tuple[Any, Node | None]:
-        """Return the signature and the node; a node that is being replaced is waited for."""
+        """Return the signature and the node; wait for a node that is being replaced."""
         location = self._location
         keys = location.format.keys(location.path)
         for _ in ABSENCE.tries():
@@ -224,7 +224,7 @@ class ArrayWatch:
         return self.identity
 
     def steadily(self, read: Callable[[], T], several: Callable[[], bool]) -> T:
-        """Return what `read` returns, called again if it may have met two arrays.
+        """Return what `read` returns; call it again if the array may have been replaced meanwhile.
 
         `several` returns True if it reads more than one chunk.
         """
@@ -264,7 +264,7 @@ class ArrayWatch:
         raise AssertionError  # not reached: the count has no end
 
     def _may_skip(self, several: Callable[[], bool]) -> bool:
-        """Return True if a read that found all its chunks needs no look."""
+        """Return True if a read that found all its chunks need not check the metadata."""
         if self.is_remote:
             return True
         # The kernel, which does not tell of missing chunks, reads files and memory.
@@ -286,7 +286,7 @@ def is_smaller(new: ArrayModel, old: ArrayModel) -> bool:
 
 
 class _Same:
-    """A value in memory, which is equal to itself alone."""
+    """Compares a value in memory by identity."""
 
     __slots__ = ("_value",)
 
@@ -308,7 +308,7 @@ def _file_identity(path: bytes) -> tuple[int, ...] | None:
 
 
 def check_same_array(where: ArrayPlace, known: ArrayModel, stored: Node | None) -> ArrayModel:
-    """Return a stored array; raise NodeChanged if its chunks have another meaning than known."""
+    """Return a stored array; raise NodeChanged if its chunks would be read differently."""
     if not isinstance(stored, ArrayModel):
         what = "was deleted or moved" if stored is None else "was replaced by a group"
         raise NodeChanged(f"{where} {what} since this array was opened; open it again")

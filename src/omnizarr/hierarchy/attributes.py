@@ -157,7 +157,7 @@ def update_metadata(
     held: Location | None = None,
     is_done: Callable[[Node], bool] | None = None,
 ) -> Node:
-    """Store what `edit` makes of the stored node, and return that; `edit` may be called again.
+    """Store and return what `edit` makes of the stored node; `edit` may be called again.
 
     If the answer to a request was lost, `is_done` tells whether a node has the change; without it,
     that is so if `edit` changes nothing, and else an error says that the change may have been made.
@@ -202,7 +202,7 @@ def update_metadata(
 
 
 class pinned_node:
-    """A location whose metadata are changed where they are now, or nowhere (see `PinnedFolder`).
+    """A location that stays in its current folder, even if it is renamed (see `PinnedFolder`).
 
     A change raises NodeChanged, and makes no new node, where the folder of the old one is gone.
     """
@@ -235,7 +235,7 @@ class pinned_node:
 
 
 def _changes_nothing(edit: Callable[[Node], Node], node: Node) -> bool:
-    """Return True if a node has all that `edit` changes; it may not apply a second time."""
+    """Return True if `edit` leaves a node as it is; it may raise when applied a second time."""
     with suppress(Exception):
         return edit(node) is node
     return False
@@ -244,7 +244,7 @@ def _changes_nothing(edit: Callable[[Node], Node], node: Node) -> bool:
 def metadata_locks(
     store: Store, keys: tuple[str, ...]
 ) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """Return the locks of a node's metadata between threads, and between processes if there are."""
+    """Return the locks of a node's metadata: between threads, and between processes if any."""
     owner = None if supports_compare_and_set(store) else store
     return (
         key_locks.locked(key_locks.METADATA, keys, owner),
@@ -319,7 +319,7 @@ def lock_shape(*locations: Location) -> Iterator[list[Location]]:
 
 @contextmanager
 def lock_nodes(*locations: Location) -> Iterator[None]:
-    """Keep others from changing the metadata of nodes, and parts of their chunks, as far as locked.
+    """Lock the metadata of nodes, and their chunks against partial changes, if the store can.
 
     Where metadata are compared and set, a writer finds out by itself that its node is gone.
     """

@@ -79,7 +79,7 @@ class ConsolidatedMetadata:
         return {**self.__dict__, "_read_at": -1, "_fetched": (-1, {})}
 
     def trust(self) -> None:
-        """Do not compare arrays with their own metadata where each comparison is a request."""
+        """Do not compare arrays with their own metadata where each takes a slow request."""
         self.trusted = not has_low_latency(self._store)
 
     def load(self, metadata: Mapping[str, bytes] | None = None) -> bool:
@@ -279,7 +279,7 @@ def _find_stale(
     entries: Mapping[str, consolidated.Entry],
     new: Collection[str],
 ) -> dict[str, dict[str, bytes]]:
-    """Return the metadata of nodes whose entries are stale, by name, by path below the group.
+    """Return the documents of nodes with stale entries, by path below the group, then by name.
 
     An erased node has none. The groups above new nodes and their siblings are compared, which
     takes one listing and a batch of requests for each that differs.
@@ -353,7 +353,7 @@ def _hash_members(group: Location) -> int:
 
 
 def collect(location: Location, key: str, seen: Seen, stored: bytes | None) -> bytes | None:
-    """Return the consolidated metadata of a group, `stored` itself if that is the same text."""
+    """Return the consolidated metadata of a group; `stored` itself if nothing has changed."""
     store, format, path = location.store, location.format, location.path
     own = get_existing(store, [k for k in format.keys(path) if k != key])
     others = tuple(own.items())

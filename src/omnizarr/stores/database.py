@@ -36,7 +36,7 @@ _PAGE = 10_000  # keys of a listing that are in memory at a time
 
 
 class DatabaseStore(Closeable, ABC):
-    """The methods for one value, by the methods for many."""
+    """Derives the methods for one value from the methods for many."""
 
     traits = Traits(low_latency=True)
 
@@ -103,9 +103,9 @@ class TransactionStore(DatabaseStore):
     def _transaction(
         self, verb: str, keys: Iterable[str], use: Use = "read"
     ) -> AbstractContextManager[Transaction | None]:
-        """Return a context with a transaction; None where there is no data, and none is to be made.
+        """Return a context with a transaction; None if there is no database and none is created.
 
-        In a snapshot all that is read is of one moment.
+        All reads in a snapshot see the same moment.
         """
 
     @abstractmethod

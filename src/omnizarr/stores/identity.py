@@ -85,7 +85,7 @@ def overlap(one: StorageIdentity, other: StorageIdentity) -> bool:
 
 
 def inside(container: Hashable, prefix: str, outer: StorageIdentity = ()) -> StorageIdentity:
-    """Return the identity of a prefix in a container, which itself is in `outer` ones."""
+    """Return the identity of a prefix in a container, which `outer` containers hold."""
     parts = tuple(part for part in prefix.split("/") if part)
     return (*((container, parts[:n]) for n in range(len(parts), -1, -1)), *outer)
 
@@ -125,7 +125,7 @@ def bucket(kind: str, endpoint: str, name: str, prefix: str) -> StorageIdentity:
 
 
 def _folders(path: str) -> Iterator[Hashable]:
-    """Yield a folder and all above it; one that does not exist by the closest one that does."""
+    """Yield a folder and all above it; missing ones relative to the closest existing one."""
     missing: tuple[str, ...] = ()
     while True:
         try:
@@ -219,7 +219,7 @@ def _drop(key: int, gone: ref[Any]) -> None:
 
 
 def _in_child() -> None:
-    """Get a new process identity: parent and child go on with the same numbers."""
+    """Get a new process identity, since a forked child continues the parent's numbers."""
     global _process
     _process = os.urandom(16).hex()
 

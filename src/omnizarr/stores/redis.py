@@ -129,7 +129,7 @@ class RedisStore(DatabaseStore):
         return f"{self.prefix}:{check_key(key)}"
 
     def check_new_key(self, key: str) -> None:
-        """Raise for a prefix with a colon, whose keys a store with its first part has too."""
+        """Raise if the prefix has a colon: a store with only its first part would see the keys."""
         if ":" in self.prefix:
             raise InvalidName(
                 f"{self!r} can be read, but no new node is created there: its keys would also be"

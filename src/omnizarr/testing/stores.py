@@ -67,7 +67,7 @@ steps = st.one_of(
 def refuse_all(
     error: type[Exception], uses: list[Callable[[str], object]], names: list[str]
 ) -> None:
-    """Check that all of some calls raise an error, for all names; those are in its message."""
+    """Check that each call raises an error for each name, and that its message has the name."""
     for use in uses:
         for name in names:
             with pytest.raises(error) as caught:

@@ -259,7 +259,7 @@ def _decompressed(body: memoryview, method: int, length: int) -> bytes:
 
 
 def _bare(view: memoryview, size: int | None) -> bytes:
-    """Return what one LZ4 block without any header holds, as z5 writes it."""
+    """Return the content of one LZ4 block without any header, as z5 writes it."""
     if view[:4] == _FRAME:
         raise ValueError("it is an LZ4 frame, but N5 has LZ4 blocks")
     if size is None:

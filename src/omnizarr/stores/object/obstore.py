@@ -163,7 +163,7 @@ def _second_copy() -> ModuleType:
 
 
 def _copy(path: str) -> str:
-    """Return the path of a copy: the system loads a file only once."""
+    """Return the path of a copy of a library: the system loads each file only once."""
     with open(path, "rb") as file:
         data = file.read()
     if hasattr(os, "memfd_create"):
