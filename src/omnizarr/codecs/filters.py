@@ -70,7 +70,7 @@ class Transpose(ArrayArrayCodec):
 
 
 class _Reshaping(ArrayArrayCodec):
-    """Keeps the items and their order, and changes the shape to that of `resolve`."""
+    """Keeps the items and their order, and changes the shape as `resolve` does."""
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
         return array.reshape(self.resolve(spec).shape)

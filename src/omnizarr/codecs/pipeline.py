@@ -297,7 +297,7 @@ class CodecPipeline:
 
     @property
     def lossy(self) -> list[str]:
-        """The names of codecs that declare to be lossy, including codecs inside shards."""
+        """The names of codecs that declare themselves lossy, including codecs inside shards."""
         steps = (*self.array_array, (self.array_bytes, None), *self.bytes_bytes)
         codecs = [codec for codec, _ in steps]
         inner = getattr(self.array_bytes, "inner", None)

@@ -318,7 +318,7 @@ class _Batch(Generic[A, R]):
 
 
 def interruptible(function: Callable[[], R]) -> R:
-    """Call a slow function that ignores signals, so that a signal can still interrupt it.
+    """Return the result of a slow function that ignores signals, but let signals interrupt it.
 
     Only the main thread receives signals, so there another thread makes the call.
     """

@@ -463,7 +463,7 @@ def _read_value(
 def _is_part(array: BoundArray, row: Row) -> bool:
     """Return True if an uncached chunk would be read in part: only some bytes or blocks.
 
-    Shards are False: the cache keeps their inner chunks, which are read whole.
+    False for shards: the cache keeps their inner chunks, which are read whole.
     """
     pipeline = array.pipeline_at(row.coords)
     if pipeline.sharded is not None:

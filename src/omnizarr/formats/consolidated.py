@@ -136,7 +136,7 @@ def present_holders(format: Format, nodes: Iterable[str], documents: Documents) 
 
 
 def is_possible(path: str) -> bool:
-    """Return True if a relative path can be that of a node, or empty for the group itself."""
+    """Return True if a path below a group is valid; the group itself has an empty path."""
     try:
         return paths.normalize(path) == path
     except InvalidName:

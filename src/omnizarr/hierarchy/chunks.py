@@ -488,7 +488,7 @@ def _warn_of_outside(array: BoundArray, inner: Coords, shape: Coords) -> None:
 
 
 def _has_values(array: BoundArray, coords: Coords, kept: tuple[slice, ...], shape: Coords) -> bool:
-    """Return True if a chunk has values but the fill value inside a shape and outside `kept`."""
+    """Return True if a chunk has values other than the fill value in a shape, outside `kept`."""
     try:
         chunk = engine.read_chunk(array, coords)
     except OmnizarrError:  # a damaged chunk is reported to who reads it

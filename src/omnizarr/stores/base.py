@@ -109,7 +109,7 @@ class Traits:
     to_write: str | None = None  # what to do about a store that no mode makes writable
 
     def behind_wrapper(self) -> Traits:
-        """Return the traits that a store has in common with a wrapper around it."""
+        """Return the traits that a wrapper shares with the store that it wraps."""
         return Traits(
             process_local=self.process_local,
             commits_changes=self.commits_changes,

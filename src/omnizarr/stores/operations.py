@@ -248,7 +248,7 @@ def update_value(
 def set_new_below(
     store: Any, values: Mapping[str, Bytes], above: Iterable[str], same: Mapping[str, str | None]
 ) -> bool:
-    """Store new values in one step, if a key of `above` exists and those of `same` are unchanged.
+    """Store new values in one step, if a key of `above` exists and all of `same` are unchanged.
 
     `same` has generations. Return False if one of the new keys exists; raise NodeChanged if no key
     of `above` exists any more, or one of `same` has changed.

@@ -307,7 +307,7 @@ class ReadOnlyStore(WrapperStore):
         super().__init__(inner, read_only=True)
 
     def with_read_only(self, read_only: bool = False) -> Any:
-        """Return this store, or the writable store that it wraps."""
+        """Return this store, or for writing the store that it wraps."""
         return self if read_only else self.inner
 
     def identity_details(self) -> tuple[()]:
