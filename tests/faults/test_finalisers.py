@@ -16,7 +16,8 @@ from omnizarr.concurrency import file_locks
 from tests.sampling import sample
 
 PROGRAM = """
-import gc, sys, threading, time, weakref
+import faulthandler, gc, sys, threading, time, weakref
+faulthandler.dump_traceback_later(90, exit=True)  # says where it hangs
 import numpy as np
 import omnizarr as oz
 from omnizarr.stores.lmdb import LMDBStore

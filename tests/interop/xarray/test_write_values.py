@@ -300,26 +300,28 @@ def test_new_bounds_have_the_units_of_their_times_where_these_are_exact() -> Non
 @pytest.mark.filterwarnings("ignore:Times can't be serialized")
 @pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.parametrize(
-    ("dtype", "units", "could"),
+    ("dtype", "units"),
     [
-        ("i8", "days since 2001-01-01", "hours since 2001-01-01"),
-        ("i1", "hours since 1970-01-01", "hours since 1970-01-01"),
-        ("f4", "seconds since 1970-01-01", "hours since 1970-01-01"),
+        ("i8", "days since 2001-01-01"),
+        ("i1", "hours since 1970-01-01"),
+        ("f4", "seconds since 1970-01-01"),
     ],
 )
 def test_times_that_do_not_fit_are_refused_with_what_would_hold_them(
-    dtype: str, units: str, could: str, chunked: bool
+    dtype: str, units: str, chunked: bool
 ) -> None:
     dataset = xr.Dataset({"time": ("time", np.array(["2001-01-03T06", "2001-01-03T07"], "M8[ns]"))})
     store = stored(np.array([0], dtype), units=units, calendar="proleptic_gregorian")
     before = dict(store)
-    with pytest.raises(oz.InvalidArgument, match=f"cannot be stored as .* units '{could}'"):
+    with pytest.raises(
+        oz.InvalidArgument, match=f"cannot be stored as .* in '{units}'; dtype 'int64' with"
+    ):
         ozx.write(dataset, store, append_dim="time")
     assert store == before
     if dtype != "i8":  # xarray chooses finer units for a new array
         times = dataset.rename(time="t").swap_dims(t="x").reset_coords()
         given = times.chunk(x=1) if chunked else times
-        with pytest.raises(oz.InvalidArgument, match=f"units '{could}'"):
+        with pytest.raises(oz.InvalidArgument, match="dtype 'int64' with finer units"):
             ozx.write(given, {}, encoding={"t": {"dtype": dtype, "units": units}})
 
 
