@@ -311,7 +311,10 @@ def _origin_of(kind: Kind, name: str) -> str:
         return ""
     owner, dot, _ = name.partition(".")
     if dot:
-        return f"names that start with {owner}. are private to the writer {owner}; "
+        return (
+            f"names that start with {owner}. are private to the writer {owner}; install a package"
+            " that registers it; "
+        )
     return (
         "it may be private to the program that wrote it, or newer than this version of omnizarr"
         f" (see {REGISTER}); "

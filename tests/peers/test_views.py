@@ -15,7 +15,7 @@ import zarr
 import omnizarr as oz
 from omnizarr.interop.zarr.zarr_python import OmnizarrStore
 from omnizarr.stores import list_prefix
-from tests.bulk.view_as.cases import SOURCES, VALUES, expected, make
+from tests.bulk.view_as.cases import PAIRS, SOURCES, VALUES, expected, make
 from tests.peers.environments import Gdal, Zarrita, ZarrPython2
 
 TARGETS = (2, 3)
@@ -43,8 +43,7 @@ def read_by_tensorstore(root: Path | str, name: str, target: int) -> npt.NDArray
     return found
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_others_read_a_view(
     tmp_path: Path,
     zarr_python_2: ZarrPython2,

@@ -148,7 +148,6 @@ def test_every_command_reaches_a_bucket_by_options(s3: Cloud, tmp_path: Path) ->
         ("convert",): [f"{url}/a", f"{url}/b", "--to", "2"],
         ("ome", "info"): [f"{url}/i"],
         ("ome", "validate"): [f"{url}/i"],
-        ("ome", "migrate"): [f"{url}/i", f"{url}/k"],
         ("cf", "info"): [f"{url}/c"],
         ("cf", "validate"): [f"{url}/c"],
         ("geo", "info"): [f"{url}/m"],

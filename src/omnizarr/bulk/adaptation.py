@@ -69,7 +69,7 @@ class Adaptation:
 
     @property
     def method(self) -> Method:
-        """How chunks are transferred: byte for byte, encoded again, or cut into other chunks."""
+        """The transfer of chunks: byte for byte, encoded again, or cut into other chunks."""
         if self.model.chunk_grid != self.source.model.chunk_grid:
             return "values"
         return "copy" if self.reason is None else "encode"

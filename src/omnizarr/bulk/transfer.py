@@ -83,7 +83,7 @@ T = TypeVar("T", bound=Transferred)
 
 @dataclass(frozen=True)
 class Transfer:
-    """How chunks of one array become chunks of another array of the same shape.
+    """The way in which chunks of one array become chunks of another of the same shape.
 
     ``copy`` keeps the stored bytes; ``encode`` decodes chunks and encodes them with other codecs;
     ``values`` also cuts them into the chunks of another grid.

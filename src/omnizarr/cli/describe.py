@@ -21,7 +21,6 @@ from omnizarr.extension import (
     Location,
     Named,
     Node,
-    bound_array,
     can_list,
     chunk_key_encodings,
     counted,
@@ -147,6 +146,8 @@ def _counts(shape: Sequence[int], chunks: Sequence[int]) -> list[int]:
 
 def _any_grid(location: Location, array: ArrayModel) -> dict[str, Any]:
     """Return the same as `_simple_grid` for any array; errors say what is not understood."""
+    from omnizarr.extension import bound_array  # noqa: PLC0415 - loads NumPy
+
     opened = omnizarr.Array.at(location, array)
     for codec in array.codecs:
         if not codec.name.startswith("numcodecs."):

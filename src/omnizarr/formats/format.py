@@ -298,9 +298,9 @@ def with_lengths(array: ArrayModel, key: str, problems: list[Problem]) -> ArrayM
 
 LARGEST = 2**14  # bytes of a document
 _models: Cache[Hashable, Node] = Cache(512)
-# Texts of arrays with a shape of zeros, by their rank and the ids of all fields beside the shape,
-# which the model keeps alive.
-_texts: Cache[Key, tuple[ArrayModel, bytes]] = Cache(512)
+# Texts of arrays before and after their shape, by their rank and the ids of all other fields, which
+# the model keeps alive.
+_texts: Cache[Key, tuple[ArrayModel, bytes, bytes]] = Cache(512)
 dumps = partial(_json.dumps, texts=Cache(512))
 _beside_shape = attrgetter(*(f.name for f in fields(ArrayModel) if f.name != "shape"))
 
@@ -329,10 +329,13 @@ def write_once(node: Node, write: Callable[[Node], bytes]) -> bytes:
     rank = len(node.shape)
     key = rank, *map(id, _beside_shape(node))
     found = _texts.get(key)
-    text = write(node.with_(shape=(0,) * rank)) if found is None else found[1]
-    if found is None and len(text) <= LARGEST:
-        _texts.put(key, (node, text))
-    return text.replace(_shape_text((0,) * rank), _shape_text(node.shape), 1)
+    if found is None:
+        text = write(node.with_(shape=(0,) * rank))
+        before, _, after = text.partition(_shape_text((0,) * rank))
+        found = node, before, after
+        if len(text) <= LARGEST:
+            _texts.put(key, found)
+    return found[1] + _shape_text(node.shape) + found[2]
 
 
 def _shape_text(shape: Sequence[int]) -> bytes:

@@ -210,8 +210,8 @@ class NodeHandle(Generic[M]):
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             if not name.startswith("_"):
                 message += (
-                    "; NumPy's need np.asarray(array), and nodes of omnizarr.zarr have"
-                    " those of zarr-python"
+                    "; nodes of omnizarr.zarr have the methods of zarr-python, and"
+                    " np.asarray(array) has NumPy's"
                 )
             raise AttributeError(message, name=name, obj=self)
 

@@ -166,9 +166,10 @@ def check_options(options: Mapping[str, Any]) -> None:
                 f"{name!r} is no option of a new array here: a member of a group has the store and"
                 " the format of the group; omnizarr.create_array(store, path=...) has this option"
             )
-        near = did_you_mean(name, known).rstrip()
-        help_ = near or "omnizarr.zarr has the functions of zarr-python with their options"
-        raise WrongType(f"unknown option {name!r}; {help_}")
+        raise WrongType(
+            f"unknown option {name!r}; {did_you_mean(name, known)}omnizarr.zarr has the functions"
+            " of zarr-python with their options"
+        )
 
 
 def array_model(
