@@ -48,6 +48,13 @@ def test_methods_of_zarr_python_are_named_where_they_are_missed() -> None:
         array.get_orthogonal_selection([0])
 
 
+def test_a_forgotten_value_is_not_stored_as_none() -> None:
+    array = zarr.array(np.arange(3))
+    with pytest.raises(TypeError, match="missing"):
+        array.set_orthogonal_selection([0])
+    assert array[:].tolist() == [0, 1, 2]
+
+
 def test_selections_by_method_agree_with_brackets() -> None:
     values = np.arange(60).reshape(10, 6)
     array = zarr.array(values, chunks=(3, 4))

@@ -45,6 +45,9 @@ def _with_fields(selection: Any, names: Any) -> Any:
     return (*items, *names) if len(names) == 1 else (*items, names)
 
 
+_REQUIRED: Any = object()  # the value may follow a mask that is given by its name
+
+
 def _getter(planner: Any, by: str) -> Any:
     def get(
         self: Any,
@@ -66,12 +69,14 @@ def _setter(planner: Any, by: str) -> Any:
     def set(
         self: Any,
         selection: Any = ...,
-        value: Any = None,
+        value: Any = _REQUIRED,
         *,
         fields: Any = None,
         prototype: Any = None,
         mask: Any = None,
     ) -> None:
+        if value is _REQUIRED:
+            raise TypeError("the values to store are missing")
         chosen = selection if mask is None else mask
         self._write(planner, _with_fields(chosen, fields), value)
 
