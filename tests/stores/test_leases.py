@@ -173,6 +173,8 @@ def test_a_paused_resize_erases_nothing_that_another_appended(
         answer = _paused(opened, number, _shrink, meanwhile)
         if answer is None:
             break
+        if answer[0] == "stopped in a transaction":
+            continue
         with opened() as store:
             found = oz.open(store, path="x")[:].tolist()
         if answer[0] == "Conflict" or len(seen) < len(OLD) + len(OURS):  # it had shrunk before
