@@ -1,8 +1,7 @@
 """Chunk key encodings: the last part of a chunk's key, from its coordinates.
 
 ``default``: ``c/1/23/45``; ``v2``: ``1.23.45``; ``v3-draft``: ``c1/23/45``, the identifiers of
-the 2022 draft. Configuration: ``{"separator": "/"}`` or ``"."``. ``n5``: ``45/23/1``, in N5
-hierarchies only.
+the 2022 draft. Configuration: ``{"separator": "/"}`` or ``"."``.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from omnizarr.errors import InvalidMetadata, WrongType
 from omnizarr.model import Named
 from omnizarr.model.node import check_members, invalid
 
-__all__ = ["ChunkKeyEncoding", "Default", "Draft", "N5Keys", "V2Keys", "bind"]
+__all__ = ["ChunkKeyEncoding", "Default", "Draft", "V2Keys", "bind"]
 
 
 @runtime_checkable
@@ -95,25 +94,10 @@ class Draft(ChunkKeyEncoding):
         return _indices(key[1:], self.separator, rank) if key.startswith("c") else None
 
 
-@dataclass(frozen=True, slots=True)
-class N5Keys(ChunkKeyEncoding):
-    """The keys of N5, whose first axis is the last one here: ``45/23/1``."""
-
-    def key(self, coords: Sequence[int]) -> str:
-        return "/".join(map(str, reversed(coords))) if coords else "0"
-
-    def coords(self, key: str, rank: int) -> tuple[int, ...] | None:
-        if rank == 0:
-            return () if key == "0" else None
-        found = _indices(key, "/", rank)
-        return None if found is None else found[::-1]
-
-
 _OWN = (Default, V2Keys, Draft)
 registry.register("chunk_key_encoding", "default", Default)
 registry.register("chunk_key_encoding", "v2", V2Keys)
 registry.register("chunk_key_encoding", "v3-draft", Draft)
-registry.register("chunk_key_encoding", "n5", N5Keys)
 
 
 def bind(named: Named) -> ChunkKeyEncoding:

@@ -18,7 +18,6 @@ import omnizarr as oz
 from omnizarr.cli.answers import find_hierarchies
 from omnizarr.cli.terminal import command_text, json_value
 from tests.cli.conftest import run
-from tests.formats.test_n5 import hierarchy as n5_hierarchy
 from tests.servers.web import Web
 
 pty = pytest.importorskip("pty")  # not on Windows
@@ -141,10 +140,9 @@ def test_hierarchies_in_a_folder_are_found_once(in_tmp: Path) -> None:
     Path("lake/link").symlink_to("..", target_is_directory=True)
     Path("lake/linked.zarr").symlink_to("b/g.zarr", target_is_directory=True)
     oz.copy("lake/b/g.zarr", "lake/z.zip")
-    oz.copy(n5_hierarchy(), "lake/b/cells.n5")
     assert list(find_hierarchies("lake")) == [
         *(f"lake/a/{number}.zarr" for number in range(4)),
-        *("lake/b/cells.n5", "lake/b/g.zarr", "lake/linked.zarr", "lake/z.zip"),
+        *("lake/b/g.zarr", "lake/linked.zarr", "lake/z.zip"),
     ]
     assert list(find_hierarchies("lake/b/g.zarr")) == ["lake/b/g.zarr"]
     assert list(find_hierarchies("lake/")) == list(find_hierarchies("lake"))

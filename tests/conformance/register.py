@@ -24,7 +24,7 @@ from tests.plain_install import run_plain
 PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
 DATE = "14 July 2026"
 _LISTED: dict[registry.Kind, str] = {
-    "codec": """bitround blosc bytes cast_value conditional crc32c gzip n5_default packbits reshape
+    "codec": """bitround blosc bytes cast_value conditional crc32c gzip packbits reshape
         scale_offset sharding_indexed transpose vlen-bytes vlen-utf8 zfp zstd""",
     "data_type": """bfloat16 bool bytes complex128 complex64 complex_bfloat16 complex_float16
         complex_float32 complex_float4_e2m1fn complex_float64 complex_float6_e2m3fn
@@ -41,7 +41,6 @@ _LISTED: dict[registry.Kind, str] = {
 NAMES = {kind: tuple(names.split()) for kind, names in _LISTED.items()}
 
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
-BIG = {"name": "bytes", "configuration": {"endian": "big"}}
 ZSTD = {"name": "zstd", "configuration": {"level": 1}}
 # The list of codecs for a codec that needs more than its name after `bytes`.
 CODECS: dict[str, list[Any]] = {
@@ -63,14 +62,6 @@ CODECS: dict[str, list[Any]] = {
     "cast_value": [{"name": "cast_value", "configuration": {"data_type": "uint8"}}, "bytes"],
     "conditional": [LITTLE, {"name": "conditional", "configuration": {"codecs": [ZSTD]}}],
     "gzip": [LITTLE, {"name": "gzip", "configuration": {"level": 1}}],
-    "n5_default": [
-        {
-            "name": "n5_default",
-            "configuration": {
-                "codecs": [{"name": "transpose", "configuration": {"order": [0]}}, BIG]
-            },
-        }
-    ],
     "packbits": ["packbits"],
     "reshape": [{"name": "reshape", "configuration": {"shape": [2, 2]}}, LITTLE],
     "scale_offset": [{"name": "scale_offset", "configuration": {"offset": -1}}, LITTLE],

@@ -409,13 +409,12 @@ OWNED = {
     "numcodecs.": "named in zarr-extensions (numcodecs.bitround, …) and written by zarr-python",
     "imagecodecs_": "the ids under which the package imagecodecs writes",
     "zarrs.": "the names under which zarrs wrote what is registered now, or has a description",
-    "n5.": "compressors of N5 that the text of n5_default lists without a name",
 }
 # Names that only other formats or earlier texts have; nothing of version 3 is written with them.
 ONLY_READ = {
     "codec": {"endian": "bytes", "filter-on-bytes": None},
     "data_type": {"object": None, "numpy.longdouble": None, "numpy.clongdouble": None},
-    "chunk_key_encoding": {"v3-draft": "default", "n5": "default"},
+    "chunk_key_encoding": {"v3-draft": "default"},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,3 +68,13 @@ def test_chunk_keys_that_a_format_does_not_have_are_refused(zarr_format: Any) ->
                 store, shape=2, dtype="u1", zarr_format=zarr_format, chunk_key_encoding=given
             )
     assert store == {}
+
+
+def test_n5_is_refused_by_its_name_and_nothing_is_written_over_it(tmp_path: Path) -> None:
+    (tmp_path / "cells.n5").mkdir()
+    (tmp_path / "cells.n5" / "attributes.json").write_text('{"n5": "4.0.0"}')
+    for store in (tmp_path / "cells.n5", {"attributes.json": b"{}"}):
+        with pytest.raises(oz.NodeNotFound, match="it is N5, which omnizarr does not read: tensor"):
+            oz.open(store)
+        with pytest.raises(oz.NodeExists, match="attributes"):
+            oz.create_array(store, shape=3, overwrite=True)

@@ -18,9 +18,6 @@ SNAPPY = "v2-snappy-by-zarr-2.6.1"
 CODECS = ("v2-codecs-by-zarr-2.18.7", "v3-codecs-by-zarr-3.1.6")
 DRAFT = "v3draft-by-zarr-2.17.2"
 MAPS = "maps-by-gdal"
-N5 = "n5-by-zarr-2.18.7"
-N5_RUST = "n5-by-pyn5-1.1.1"
-N5_LZ4 = "n5-lz4-by-lz4-java-1.7.1"
 ZARRS = "v3-by-zarrista-0.1.0"
 
 

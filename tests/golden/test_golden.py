@@ -11,17 +11,17 @@ import pytest
 import omnizarr as oz
 from omnizarr.engine import kernel
 from tests.golden import archives
-from tests.golden.archives import CODECS, DRAFT, N5, N5_LZ4, N5_RUST, SNAPPY, V1, V2, ZARRS
+from tests.golden.archives import CODECS, DRAFT, SNAPPY, V1, V2, ZARRS
 
 OLD_ZSTD = {"blosc_zstd_0", "blosc_zstd_1", "blosc_zstd_2"}
 
 
 COUNTS = {
-    **{V1: 38, V2: 87, SNAPPY: 17, DRAFT: 41, ZARRS: 19, N5: 35, N5_RUST: 13, N5_LZ4: 2},
+    **{V1: 38, V2: 87, SNAPPY: 17, DRAFT: 41, ZARRS: 19},
     **dict(zip(CODECS, (58, 48), strict=True)),
 }
-FORMATS = {DRAFT: "3-draft", **dict.fromkeys((N5, N5_RUST, N5_LZ4), "n5")}
-HIERARCHIES = (V2, SNAPPY, *CODECS, DRAFT, N5, N5_RUST, N5_LZ4)
+FORMATS = {DRAFT: "3-draft"}
+HIERARCHIES = (V2, SNAPPY, *CODECS, DRAFT)
 NEEDED = {"zfpy": "zfpy", "pcodec": "pcodec", "images": "imagecodecs"}
 
 
@@ -124,14 +124,6 @@ def test_groups_and_attributes_of_the_early_draft_are_read() -> None:
     assert group.attrs == {"title": "draft"}
     assert set(group) == {"codec", "dt", "ext", "fill", "grp", "layout", "shard"}
     assert group["grp/sub"].attrs == {"x": [1, 2, 3]}
-
-
-def test_groups_and_attributes_of_n5_are_read() -> None:
-    group = oz.open(archives.store(N5, "store"))
-    assert group.attrs == {"title": "N5"}
-    assert set(group) == {"codec", "dt", "multi", "part", "rank"}
-    assert group["codec"].attrs == {}  # which has no metadata
-    assert group["multi"].attrs["scales"] == [[1, 1, 1], [2, 2, 2]]
 
 
 def _write_again(source: oz.Array, zarr_format: int | str) -> oz.storage.MemoryStore:

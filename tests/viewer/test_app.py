@@ -16,8 +16,6 @@ from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import MemoryStore
 from omnizarr.viewer import access
 from omnizarr.viewer.access import ServerLimits
-from tests.formats.test_n5 import VALUES as N5_VALUES
-from tests.formats.test_n5 import hierarchy as n5_hierarchy
 from tests.viewer.conftest import client_of, exchange
 
 
@@ -286,18 +284,3 @@ def test_the_page_is_served_with_its_files(client: httpx.Client) -> None:
         assert client.get(f"page/{file.name}", headers=again).status_code == 304
     assert client.get("page/..%2fapp.py").status_code == 404
     assert json.loads(client.get("page/__init__.py").content)
-
-
-# N5
-
-
-def test_n5_is_served_as_it_is_and_as_versions_2_and_3() -> None:
-    source = n5_hierarchy()
-    with client_of(MemoryStore(source)) as client:
-        assert client.get("store/setup0/s0/0/0/0").content == source["setup0/s0/0/0/0"]
-        assert client.get("v3/setup0/s0/c/0/0/0").content == source["setup0/s0/0/0/0"]
-        assert client.get("api/members", params={"path": ""}).json()["members"][0]["name"] == "none"
-        for version in (2, 3):
-            array = oz.open(f"{client.base_url}v{version}/setup0/s0")
-            assert array.zarr_format == version
-            assert (array[...] == N5_VALUES).all()

@@ -16,7 +16,6 @@ from playwright.sync_api import BrowserContext, expect
 import omnizarr as oz
 from omnizarr.stores.wrappers import PrefixStore
 from omnizarr.viewer import folder
-from tests.formats.test_n5 import hierarchy as n5_hierarchy
 from tests.viewer.browser import viewed
 from tests.viewer.conftest import client_of, raw_get
 from tests.viewer.test_keys import HOSTILE
@@ -29,7 +28,6 @@ def make_lake(root: Path) -> Path:
     oz.create_array(root / "a.zarr", data=DATA)
     group = oz.create_group(root / "more" / "b.zarr", zarr_format=2)
     group.create_array("t", data=DATA, chunks=(2, 5))
-    oz.copy(n5_hierarchy(), root / "more" / "c.n5")
     with oz.storage.ZipStore(root / "more" / "d.zip", mode="w") as archive:
         oz.create_group(archive, zarr_format=3).create_array(
             "x/t", data=DATA, dimension_names=["y", "x"]
@@ -62,12 +60,9 @@ def test_members_are_hierarchies_and_folders(client: httpx.Client) -> None:
     found = [(m["path"], m["kind"], m["zarr_format"]) for m in _members(client, "more")]
     assert found == [
         ("more/b.zarr", "group", 2),
-        ("more/c.n5", "group", "n5"),
         ("more/d.zip", "group", 3),
     ]
     assert _members(client, "empty") == []
-    [image] = _members(client, "more/c.n5/setup0")
-    assert (image["kind"], image["dtype"]) == ("array", "int16")
     assert [m["path"] for m in _members(client, "more/d.zip/x")] == [
         "more/d.zip/x/t",
         "more/d.zip/x/x",
@@ -100,14 +95,14 @@ def test_values_and_chunks_of_each_are_served(client: httpx.Client, path: str) -
 
 
 @pytest.mark.parametrize("view", ["v2", "v3"])
-@pytest.mark.parametrize("path", ["a.zarr", "more/b.zarr", "more/c.n5", "more/d.zip"])
+@pytest.mark.parametrize("path", ["a.zarr", "more/b.zarr", "more/d.zip"])
 def test_programs_open_each_in_both_views(client: httpx.Client, view: str, path: str) -> None:
     # A store, since a URL with this ending is taken for that of a ZIP file.
     found = oz.open(oz.storage.HTTPStore(f"{client.base_url}{view}/{path}"))
     assert found.zarr_format == int(view[1])
     if path == "a.zarr":
         np.testing.assert_array_equal(found[:], DATA)
-    elif path != "more/c.n5":
+    else:
         np.testing.assert_array_equal(found["t" if path == "more/b.zarr" else "x/t"][:], DATA)
 
 

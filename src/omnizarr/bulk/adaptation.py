@@ -17,7 +17,6 @@ from omnizarr.bulk.transfer import Method, Transfer, check_readable, is_readable
 from omnizarr.errors import CannotExpress, OmnizarrError, Problem, UnknownExtension
 from omnizarr.extension import (
     ARRAY_DIMENSIONS,
-    N5_BLOCKS,
     PREFIX,
     ArrayModel,
     BoundArray,
@@ -107,7 +106,6 @@ class Options:
     same_format: bool = False  # unknown fields of the metadata are kept
     codecs: str | None = None  # the codecs of re-encoded chunks, by default those of new arrays
     well_known: bool = False  # re-encode what has codecs that few readers of the format know
-    n5_blocks: bool = False  # keep blocks of N5 as they are, which few readers of Zarr know
     makes_chunks: bool = False  # missing chunks can be made when they are read
 
 
@@ -185,14 +183,14 @@ def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptatio
         if source.skipped:
             raise CannotExpress(f"it has the unknown extension {source.skipped[0]!r}")
         kept = _with_fill_value(goal.adapt(model), source, goal)
-        if not (options.same_format or options.n5_blocks):
-            _check_codecs(kept.codecs, goal, N5_BLOCKS)
         if not (options.checksum or goal.checksums_are_read):
             codecs, left_out = without_checksums(kept.codecs)
             changed = _changed(kept.codecs, codecs)
             kept = kept.with_(codecs=codecs) if left_out else kept
         if options.well_known and not goal.codecs_by_id and is_readable(source):
-            _check_codecs(kept.codecs, goal, PREFIX)
+            for codec in kept.codecs:
+                if codec.name.startswith(PREFIX):
+                    raise CannotExpress(f"few readers of zarr {goal.name} know {codec.name!r}")
     except CannotExpress as e:
         reason = str(e)
         check_readable(source)
@@ -220,13 +218,6 @@ def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptatio
     if any(changed):
         check_readable(source)
     return Adaptation(source, kept, reason, left_out, changed, documents, fills, note)
-
-
-def _check_codecs(codecs: tuple[Named, ...], goal: Format, prefix: str) -> None:
-    """Raise for a codec from elsewhere, N5 or numcodecs, that the format does not define."""
-    for codec in codecs:
-        if codec.name.startswith(prefix):
-            raise CannotExpress(f"few readers of zarr {goal.name} know {codec.name!r}")
 
 
 def _changed(old: tuple[Named, ...], new: tuple[Named, ...]) -> tuple[int, int]:
@@ -270,8 +261,7 @@ def _with_missing_marks(
 
 def _fill_may_mark(array: BoundArray) -> bool:
     """Return True for the formats in which the fill value marks missing values."""
-    blocks = any(codec.name == N5_BLOCKS for codec in array.model.codecs)
-    return old(array.model.fill_value.dialect) and not blocks
+    return old(array.model.fill_value.dialect)
 
 
 def _is_variable(array: BoundArray) -> bool:

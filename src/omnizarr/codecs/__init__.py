@@ -99,8 +99,6 @@ for _name, _target in {
     "numcodecs.*": "numcodecs:Numcodecs",
     "bitround": "filters:Bitround",
     "filter-on-bytes": "numcodecs:OnBytes",
-    "n5_default": "extensions.n5:N5Default",
-    "n5.lz4": "extensions.n5:Lz4Blocks",
     "zfp": "extensions.zfp:Zfp",
     "zarrs.zfp": "extensions.zfp:Zfp",
     "numcodecs.zfpy": "extensions.zfp:Zfpy",

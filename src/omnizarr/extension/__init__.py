@@ -36,7 +36,6 @@ from omnizarr.formats import (
     title,
 )
 from omnizarr.formats.codec_names import (
-    N5_BLOCKS,
     split_compressor,
     to_ids,
     to_names,

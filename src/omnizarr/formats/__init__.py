@@ -12,13 +12,11 @@ from omnizarr.formats.detect import (
 )
 from omnizarr.formats.draft import V3Draft
 from omnizarr.formats.format import Documents, Format, title
-from omnizarr.formats.n5 import N5
 from omnizarr.formats.v1 import V1
 from omnizarr.formats.v2 import V2
 from omnizarr.formats.v3 import V3
 
 __all__ = [
-    "N5",
     "NAMES",
     "ROOT_KEYS",
     "V1",

@@ -43,13 +43,6 @@ Step: TypeAlias = dict[str, Any]  # a configuration of numcodecs, with its id
 # A filter on arrays that a version 2 document lists after one on bytes, or that sees the bytes of
 # the items as another type; its configuration is that of the filter, with the id.
 ON_BYTES = "filter-on-bytes"
-# The blocks of N5, as codec n5_default has them; what may be inside, and the types that it stores.
-N5_BLOCKS = "n5_default"
-_IN_N5_BLOCKS = frozenset({"transpose", "bytes", "gzip", "zstd", "blosc"})
-_N5_TYPES = frozenset(
-    {*(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))}
-    | {"float32", "float64"}
-)
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 # Codecs with the same name and configuration in version 3 and in numcodecs.
 _SAME = frozenset({"gzip", "zstd", "vlen-utf8", "vlen-bytes", "bitround"})
@@ -232,8 +225,6 @@ def to_names(array: ArrayModel) -> tuple[Named, ...]:
         config = dict(effective(codec).configuration)
         if codec.name == ON_BYTES:
             raise cannot("3", f"the filter {config['id']!r} on bytes", "array filters come first")
-        if codec.name == N5_BLOCKS and array.fill_value.dialect != "v3":
-            _check_blocks(codec, array.data_type)
         id_ = codec.name.removeprefix(PREFIX) if codec.name.startswith(PREFIX) else None
         from_id = id_ is not None and array.fill_value.dialect != "v3"
         if id_ in _OF_IMAGES:
@@ -275,16 +266,6 @@ def own_name(codec: Named, size: int) -> Named:
     if id_ == "shuffle":  # the default of numcodecs; zarr-python has another one in version 3
         return codec.replace(elementsize=config.get("elementsize", 4))
     return codec
-
-
-def _check_blocks(codec: Named, data_type: Named) -> None:
-    """Raise for blocks of N5 that the registered codec does not have."""
-    if data_type.name not in _N5_TYPES:
-        raise cannot("3", f"N5 blocks of the type {data_type.name!r}")
-    for inner in _parsed(codec.configuration.get("codecs")) or ():
-        if inner.name not in _IN_N5_BLOCKS:
-            what = f"N5 blocks with the compressor {inner.name!r}"
-            raise cannot("3", what, "it has no registered name there")
 
 
 def blosc(config: dict[str, Any], size: int) -> Named:

@@ -12,7 +12,6 @@ from omnizarr.concurrency.cache import cached
 from omnizarr.errors import InvalidArgument, Problem, known_names
 from omnizarr.formats.draft import ENTRY, V3Draft
 from omnizarr.formats.format import LARGEST, Documents, Format
-from omnizarr.formats.n5 import N5
 from omnizarr.formats.v1 import V1
 from omnizarr.formats.v2 import V2
 from omnizarr.formats.v3 import V3
@@ -23,7 +22,8 @@ _ARRAY = re.compile(rb'"node_type"\s*:\s*"array"')
 _FINAL_ARRAY = re.compile(rb'\s*\{\s*"zarr_format"\s*:\s*3\s*,\s*' + _ARRAY.pattern)
 NAMES = ("1", "2", "3-draft", "3")  # of the formats that are written
 ROOT_KEYS = "zarr.json, .zarray, .zgroup or meta"  # of a node, in messages
-_V1, _V2, _V3, _N5 = V1(), V2("."), V3(), N5()
+N5_KEY = "attributes.json"  # of a node in N5, a format that is not read
+_V1, _V2, _V3 = V1(), V2("."), V3()
 
 
 def _is_draft(entry: bytes) -> bool:
@@ -39,24 +39,24 @@ def by_name(name: object, separator: str = ".") -> Format:
     `separator` is that of chunk keys if version 2 metadata do not state one.
     """
     text = str(name).lower().removeprefix("v")
-    formats: dict[str, type[V1 | V2 | V3Draft | V3 | N5]] = {
+    formats: dict[str, type[V1 | V2 | V3Draft | V3]] = {
         "1": V1,
         "2": V2,
         "3": V3,
         "3-draft": V3Draft,
         "3draft": V3Draft,
-        "n5": N5,
     }
     if text not in formats:
-        known = known_names(name, (*NAMES, N5.name))
-        raise InvalidArgument(f"unknown zarr_format {name!r}; {known}")
+        raise InvalidArgument(f"unknown zarr_format {name!r}; {known_names(name, NAMES)}")
     kind = formats[text]
     return V2(separator) if kind is V2 else kind()
 
 
 def is_metadata(key: str) -> bool:
-    """Return True if a key names a metadata document in any format."""
-    return any(by_name(name).is_metadata(key) for name in (*NAMES, N5.name))
+    """Return True if a key names a metadata document in any format, N5 included."""
+    if key.rpartition("/")[2] == N5_KEY:
+        return True
+    return any(by_name(name).is_metadata(key) for name in NAMES)
 
 
 def makes_node(key: str) -> bool:
@@ -149,15 +149,9 @@ class Probe:
         """Return all keys to fetch in one batch."""
         if self.wanted == V3Draft.name:
             return [ENTRY]  # it determines the other keys
-        if self.wanted == N5.name:  # below a root, groups need no metadata
-            return [*dict.fromkeys((*_N5.keys(self.path), *_N5.keys("")))]
         if self.wanted is not None:
             return self._of_kind(by_name(self.wanted).keys(self.path))
         return self._of_kind(_all_keys(self.path))
-
-    def every_key(self) -> list[str]:
-        """Return the keys of all formats, including read-only ones."""
-        return [*self.keys(), *_N5.keys(self.path)]
 
     def keys_in_order(self) -> list[list[str]]:
         """Return the keys in groups; the first group that exists decides."""
@@ -181,8 +175,6 @@ class Probe:
         """
         if self.wanted is not None or likely in (V1.name, V3Draft.name):
             return [[*self.keys(), *more]]
-        if likely == N5.name:
-            return [[*self.keys(), *more, *self.last_resort().keys()]]
         (own,), older = _V3.keys(self.path), _V2.keys(self.path)
         first = [own] if likely == V3.name else [own, ENTRY]
         first += more or older if likely == V2.name else () if likely == V3.name else more
@@ -192,10 +184,6 @@ class Probe:
             found.append([key for key in self._of_kind(dict.fromkeys(keys)) if key not in asked])
             asked.update(keys)
         return [keys for keys in found if keys]
-
-    def last_resort(self) -> Probe:
-        """Return the probe for a path where no other format has a node."""
-        return Probe(self.path, N5.name)
 
     def is_decided(self, documents: Documents) -> bool:
         """Return True if the batches so far decide which node is there.
@@ -221,9 +209,6 @@ class Probe:
             found.append(V2(self.separator))
         if not self.path and "meta" in documents:
             found.append(_V1)
-        if not found or self.wanted == N5.name:
-            keys = self.last_resort().keys()
-            found += [_N5] if any(key in documents for key in keys) else []
         if self.wanted is not None:
             return [f for f in found if f.name == self.wanted]
         if len(found) > 1:

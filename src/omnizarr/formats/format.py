@@ -162,14 +162,8 @@ def check_version(fields: Fields, version: int) -> None:
 
 
 def title(format_name: object, before: str = "v") -> str:
-    """Return a format as texts name it: "zarr v3", "N5"."""
-    return "N5" if format_name == "n5" else f"zarr {before}{format_name}"
-
-
-def node_title(format_name: object, kind: str) -> str:
-    """Return a node as messages name it: "a zarr 3 group", "an N5 group"."""
-    found = title(format_name, "")
-    return f"{'an' if found == 'N5' else 'a'} {found} {kind}"
+    """Return a format as texts name it: "zarr v3"."""
+    return f"zarr {before}{format_name}"
 
 
 def cannot(format_name: str, what: str, why: str = "") -> CannotExpress:
@@ -349,7 +343,6 @@ _SPECIFICATIONS = {
     **dict.fromkeys((".zarray", ".zgroup", ".zattrs"), "Zarr 2"),
     ".zmetadata": "zarr-python",
     **dict.fromkeys(("meta", "attrs"), "Zarr 1"),
-    "attributes.json": "N5",
 }
 
 

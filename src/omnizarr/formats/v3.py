@@ -327,7 +327,7 @@ class V3(Format):
         if any(of_draft or is_sharding(t) for t in array.storage_transformers):
             raise cannot(self.name, "the draft's storage transformers")
         encoding = array.chunk_key_encoding
-        if encoding.name in ("v3-draft", "n5"):
+        if encoding.name == "v3-draft":
             encoding = Named("default", dict(encoding.configuration))
         grid, lengths = array.chunk_grid, array.chunk_grid.configuration.get("chunk_shape")
         if grid.name == "regular" and isinstance(lengths, list) and 0 in lengths:

@@ -61,7 +61,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         store: A path, URL, dict, store or `StorePath`.
         path: The path of the array in the store; by default the root.
         read_only: True to refuse all writes through this handle.
-        zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
+        zarr_format: 1, 2, 3 or ``"3-draft"`` to open that format; by default it is
             detected.
 
     Examples:

@@ -27,7 +27,6 @@ from omnizarr.errors import (
     WrongType,
 )
 from omnizarr.formats import Documents, Format, Probe, consolidated, is_metadata
-from omnizarr.formats.format import node_title
 from omnizarr.hierarchy.array import Array, data_type_of
 from omnizarr.hierarchy.attributes import lock_nodes, pinned_node, stored_keys
 from omnizarr.hierarchy.consolidated import (
@@ -171,7 +170,7 @@ def create_nodes(
         if node is not None and existing is not None and not overwrite:
             kind = "node" if isinstance(existing[1], Exception) else existing[1].kind
             raise NodeExists(
-                f"there is already {node_title(existing[0].name, kind)} at {locations[path]};"
+                f"there is already a zarr {existing[0].name} {kind} at {locations[path]};"
                 " give overwrite=True to replace it; nothing was created",
                 kind="" if kind == "node" else kind,
             )

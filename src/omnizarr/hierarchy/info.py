@@ -128,7 +128,7 @@ def codecs_text(codecs: Iterable[Named]) -> str:
 
 
 def _nested_text(codec: Named) -> str:
-    """Describe the codecs of inner chunks and of the index of shards, or of blocks of N5."""
+    """Describe the codecs of inner chunks and of the index of shards."""
     config = codec.configuration
     try:
         inner = [to_named(c, None) for c in config["codecs"]]

@@ -23,7 +23,6 @@ from omnizarr.errors import (
     warn_of_problems,
 )
 from omnizarr.formats import Documents, Format, Probe, consolidated, is_metadata
-from omnizarr.formats.format import node_title
 from omnizarr.hierarchy.consolidated import (
     ConsolidatedMetadata,
     consolidated_formats,
@@ -468,7 +467,7 @@ class Location:
         kind = existing[1].kind if not isinstance(existing[1], Exception) else "node"
         remedy = "give another path" if existing[0].frozen else "give overwrite=True to replace it"
         return NodeExists(
-            f"there is already {node_title(existing[0].name, kind)} at {self}; {remedy}",
+            f"there is already a zarr {existing[0].name} {kind} at {self}; {remedy}",
             kind="" if kind == "node" else kind,
         )
 
@@ -606,7 +605,7 @@ class PathMetadata:
     def fetch(cls, store: Store, path: str, format: Format) -> PathMetadata:
         """Fetch everything that decides if a node can be created."""
         keys = [*format.root_documents(), *consolidated.holders(format, path)]
-        keys += [*consolidated.keys_above(format, path), *Probe(path).every_key(), marker(path)]
+        keys += [*consolidated.keys_above(format, path), *Probe(path).keys(), marker(path)]
         return cls(store, path, format, *_existing_at(store, path, dict.fromkeys(keys)))
 
     def check_root(self) -> None:

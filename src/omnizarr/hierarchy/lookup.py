@@ -28,7 +28,7 @@ from omnizarr.errors import (
     warn_of_problems,
 )
 from omnizarr.formats import Format, Probe, by_name, consolidated
-from omnizarr.formats.detect import ROOT_KEYS, backslash_hint, own_documents
+from omnizarr.formats.detect import N5_KEY, ROOT_KEYS, backslash_hint, own_documents
 from omnizarr.formats.format import title
 from omnizarr.hierarchy.consolidated import ConsolidatedMetadata
 from omnizarr.hierarchy.location import Location, default_separator
@@ -187,9 +187,6 @@ def find_node(
             wait_for_replacement(store)
         metadata, problems = _fetch_likely(store, probe, more), []
         formats = probe.formats(metadata, problems)
-        if not formats and wanted is None:
-            metadata = fetch_last_resort(store, probe)
-            formats = probe.formats(metadata, problems)
         for number, format in enumerate(formats):
             location = Location(store, path, format, read_only, missing=missing)
             node = format.read(path, metadata, problems)
@@ -273,19 +270,6 @@ def fetch_probe(
         raise
 
 
-def fetch_last_resort(store: Store, probe: Probe) -> dict[str, bytes]:
-    """Fetch the metadata of formats that are looked for where no other one has a node.
-
-    What a store refuses to look for is not there.
-    """
-    try:
-        return get_existing(store, probe.last_resort().keys())
-    except StoreError as e:
-        if isinstance(e.__cause__, PermissionError):
-            return {}
-        raise
-
-
 def _group_besides_array(location: Location) -> Node | None:
     """Return the group whose metadata are at the path of an array, if any, with a warning."""
     metadata = get_existing(location.store, location.format.keys(location.path)[1:])
@@ -330,9 +314,6 @@ def format_for(store: Store, path: str, zarr_format: object) -> Format:
         return found[0] if found else wanted
     if path:
         found = _root_formats(store, None, separator)
-        if not found and has_low_latency(store):  # N5, below which nothing can be created
-            probe = Probe("").last_resort()
-            found = probe.formats(fetch_last_resort(store, probe), [])
         if found and found[0].has_groups:
             return found[0]
     return by_name(traits(store).default_format or config.get().zarr_format, separator)
@@ -365,6 +346,8 @@ def _found_instead(store: Store, path: str) -> str:
     begun = _interruption(store, path)
     if begun:
         return begun
+    if store.get(paths.prefix(path) + N5_KEY) is not None:
+        return "; it is N5, which omnizarr does not read: tensorstore and z5py do"
     file = file_root(store)
     if file is not None and file.is_file():
         return f", which is {_describe_file(file)}"
@@ -514,7 +497,7 @@ def is_hierarchy(store: Store, path: str, unfinished: bool = True) -> bool:
 
     Without `unfinished`, one that is being written is none.
     """
-    names = [*Probe("").every_key(), "attrs", MARKER]
+    names = [*Probe("").keys(), "attrs", MARKER]
     found = get_existing(store, [paths.join(path, name) for name in names])
     present = {paths.name(key) for key in found}
     if MARKER in present and not unfinished:

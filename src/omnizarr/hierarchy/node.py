@@ -89,7 +89,7 @@ class NodeHandle(Generic[M]):
 
     @property
     def zarr_format(self) -> int | str:
-        """1, 2, 3, ``"3-draft"`` or ``"n5"``."""
+        """1, 2, 3 or ``"3-draft"``."""
         return self.metadata.zarr_format
 
     @property
@@ -240,7 +240,7 @@ class NodeMetadata:
 
     @property
     def zarr_format(self) -> int | str:
-        """1, 2, 3, ``"3-draft"`` or ``"n5"``."""
+        """1, 2, 3 or ``"3-draft"``."""
         return int(self._format.name) if self._format.name.isdigit() else self._format.name
 
     @property

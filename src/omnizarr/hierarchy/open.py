@@ -134,7 +134,7 @@ def open(
         kind: ``"array"`` or ``"group"`` to open nothing else; where a path has metadata of both,
             ``"group"`` opens the group.
         path: The path of the node in the store; by default the root.
-        zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
+        zarr_format: 1, 2, 3 or ``"3-draft"`` to open that format; by default it is
             detected.
         storage_options: Options for the store of a URL, such as credentials.
         use_consolidated: True, False, None or a key, as above.
@@ -235,7 +235,7 @@ def consolidate_metadata(
     Args:
         store: A path, URL, dict, store or `StorePath`.
         path: The path of the group in the store; by default the root.
-        zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
+        zarr_format: 1, 2, 3 or ``"3-draft"`` to open that format; by default it is
             detected.
         storage_options: Options for the store of a URL, such as credentials.
 
@@ -308,7 +308,7 @@ def load(
     Args:
         store: A path, URL, dict, store or `StorePath`.
         path: The path of the node in the store; by default the root.
-        zarr_format: 1, 2, 3, ``"3-draft"`` or ``"n5"`` to open that format; by default it is
+        zarr_format: 1, 2, 3 or ``"3-draft"`` to open that format; by default it is
             detected.
         storage_options: Options for the store of a URL, such as credentials.
 

@@ -29,7 +29,6 @@ from omnizarr.formats import (
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import (
     absence_reason,
-    fetch_last_resort,
     fetch_probe,
     has_store_path,
     resolve_store_path,
@@ -103,9 +102,6 @@ def _validate_store(store: Store, path: str) -> list[Problem]:
     problems: list[Problem] = []
     try:
         formats = probe.formats(metadata, problems)
-        if not formats:
-            metadata = fetch_last_resort(store, probe)
-            formats = probe.formats(metadata, problems)
     except InvalidMetadata as e:
         _merge(problems, e)
         return problems

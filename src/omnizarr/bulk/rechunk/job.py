@@ -224,9 +224,8 @@ def _destination(job: Rechunk, start: Location, options: Mapping[str, Any] | Non
         )
     if job.append_dim is not None:
         return find_node(store, path)[0]
-    frozen = start.format.frozen is not None  # as N5 is
     wanted = start.format
-    if frozen or job.zarr_format is not None:
+    if start.format.frozen or job.zarr_format is not None:
         wanted = format_for(store, "", job.zarr_format)
     return Location(store, path, start.format if wanted.name == start.format.name else wanted)
 

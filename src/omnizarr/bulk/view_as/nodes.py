@@ -381,7 +381,6 @@ class Nodes:
             same_format=same,
             codecs="portable",
             well_known=not same,
-            n5_blocks=True,
             makes_chunks=True,
         )
         if not same:

@@ -29,7 +29,7 @@ function list(pairs) {
 
 function facts(node) {
   const pairs = [["kind", node.kind === "image" ? "OME-Zarr image" : node.kind]];
-  if (node.zarr_format) pairs.push(["format", node.zarr_format === "n5" ? "N5" : `Zarr version ${node.zarr_format}`]);
+  if (node.zarr_format) pairs.push(["format", `Zarr version ${node.zarr_format}`]);
   if (node.shape) pairs.push(["shape", named(node.shape, node.dimension_names)]);
   if (node.dtype) pairs.push(["type", node.dtype]);
   const { levels, axes } = node.display ?? {};

@@ -57,7 +57,7 @@ export function stepText(step, extremes) {
 /** Write the kind of a member, with the format of a hierarchy in a folder. */
 export function kindText({ kind, zarr_format: version }) {
   const name = kind === "image" ? "OME-Zarr image" : kind;
-  return version === undefined ? name : `${name}, ${version === "n5" ? "N5" : `Zarr ${version}`}`;
+  return version === undefined ? name : `${name}, Zarr ${version}`;
 }
 
 /** Write a shape. */
