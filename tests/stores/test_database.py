@@ -38,6 +38,13 @@ from omnizarr.testing.stores import (
 from tests.servers.redis import redis_server
 
 
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run a Redis server on a socket."""
+    with redis_server(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
 class DatabaseTests(
     StoreTests,
     ConditionalTests,
@@ -48,6 +55,27 @@ class DatabaseTests(
     AbsenceTests,
 ):
     """Tests that every database passes."""
+
+    def make(self, folder: Path, server: str, **options: Any) -> Any:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def store(self, tmp_path: Path, redis_url: str) -> Iterator[Store]:
+        with self.make(tmp_path, redis_url) as store:
+            yield store
+
+    @pytest.fixture
+    def reader(self, tmp_path: Path, redis_url: str) -> Iterator[Store]:
+        with self.make(tmp_path, redis_url) as store:
+            store.set("a/k", b"1")
+        with self.make(tmp_path, redis_url, read_only=True) as store:
+            yield store
+
+    @pytest.fixture
+    def broken(self, tmp_path: Path) -> Store:
+        (tmp_path / "store").write_bytes(b"not a database" * 1000)
+        made: Store = self.make(tmp_path, f"unix://{tmp_path}/nobody")
+        return made
 
     def test_values_are_changed_only_if_all_keys_are_as_expected(self, store: Any) -> None:
         store.set_many([("a", b"1"), ("b", b"2")])
@@ -62,66 +90,18 @@ class DatabaseTests(
 
 
 class TestSQLite(DatabaseTests):
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[Store]:
-        with SQLiteStore(tmp_path / "store.sqlite") as store:
-            yield store
-
-    @pytest.fixture
-    def reader(self, tmp_path: Path) -> Iterator[Store]:
-        with SQLiteStore(tmp_path / "store.sqlite") as store:
-            store.set("a/k", b"1")
-        with SQLiteStore(tmp_path / "store.sqlite", read_only=True) as store:
-            yield store
-
-    @pytest.fixture
-    def broken(self, tmp_path: Path) -> Store:
-        (tmp_path / "store.sqlite").write_bytes(b"not a database" * 100)
-        return SQLiteStore(tmp_path / "store.sqlite")
+    def make(self, folder: Path, server: str, **options: Any) -> Any:
+        return SQLiteStore(folder / "store", **options)
 
 
 class TestLMDB(DatabaseTests):
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[Store]:
-        with LMDBStore(tmp_path / "store.lmdb") as store:
-            yield store
-
-    @pytest.fixture
-    def reader(self, tmp_path: Path) -> Iterator[Store]:
-        with LMDBStore(tmp_path / "store.lmdb") as store:
-            store.set("a/k", b"1")
-        with LMDBStore(tmp_path / "store.lmdb", read_only=True) as store:
-            yield store
-
-    @pytest.fixture
-    def broken(self, tmp_path: Path) -> Store:
-        (tmp_path / "store.lmdb").write_bytes(b"not a database" * 1000)
-        return LMDBStore(tmp_path / "store.lmdb")
-
-
-@pytest.fixture(scope="session")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run a Redis server on a socket."""
-    with redis_server(tmp_path_factory.mktemp("redis")) as url:
-        yield url
+    def make(self, folder: Path, server: str, **options: Any) -> Any:
+        return LMDBStore(folder / "store", **options)
 
 
 class TestRedis(DatabaseTests, PartialTests):
-    @pytest.fixture
-    def store(self, redis_url: str, tmp_path: Path) -> Iterator[Store]:
-        with RedisStore(redis_url, prefix=str(tmp_path)) as store:
-            yield store
-
-    @pytest.fixture
-    def reader(self, redis_url: str, tmp_path: Path) -> Iterator[Store]:
-        with RedisStore(redis_url, prefix=str(tmp_path)) as store:
-            store.set("a/k", b"1")
-        with RedisStore(redis_url, prefix=str(tmp_path), read_only=True) as store:
-            yield store
-
-    @pytest.fixture
-    def broken(self, tmp_path: Path) -> Store:
-        return RedisStore(f"unix://{tmp_path}/nobody")
+    def make(self, folder: Path, server: str, **options: Any) -> Any:
+        return RedisStore(server, prefix=str(folder), **options)
 
     def test_threads_that_use_a_store_first_share_one_client(
         self, redis_url: str, monkeypatch: pytest.MonkeyPatch
@@ -229,11 +209,11 @@ def test_the_connections_of_a_dropped_store_are_closed(tmp_path: Path) -> None:
     """Python warns of others."""
     store = SQLiteStore(tmp_path / "x.sqlite")
     store.set("k", b"1")
-    (connection,) = store._connections.values()
+    connections = store._connections
+    assert len(connections) == 1
     del store
     gc.collect()
-    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        connection.execute("SELECT 1")
+    assert not connections
 
 
 def test_listing_one_level_does_not_read_deeper_keys(tmp_path: Path) -> None:
@@ -250,14 +230,6 @@ def test_listing_one_level_does_not_read_deeper_keys(tmp_path: Path) -> None:
 
     assert operations.list_level(scan, "a/") == ([], ["a/0/", "a/1/", "a/2/"])
     assert len(seen) == 3
-
-
-def test_stores_in_a_database_are_closed_for_good(tmp_path: Path) -> None:
-    for store in (SQLiteStore(tmp_path / "x.sqlite"), LMDBStore(tmp_path / "x.lmdb")):
-        store.set("k", b"1")
-        store.close()
-        with pytest.raises(StoreError, match="closed"):
-            store.get("k")
 
 
 # Redis
@@ -310,7 +282,7 @@ def test_every_store_of_one_file_is_closed_before_a_fork(tmp_path: Path) -> None
     for store in stores:
         store.set("k", b"1")
     run_in_fork(lambda: None)
-    assert [store._connections for store in stores] == [{}, {}, {}]
+    assert not any(connection.is_open for store in stores for connection in store._connections)
     assert [store.get("k") for store in stores] == [b"1"] * 3
 
 

@@ -9,8 +9,9 @@ import itertools
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from omnizarr.concurrency.fork import Usage, gate
 from omnizarr.stores import identity
@@ -29,7 +30,14 @@ from omnizarr.stores.base import (
     split_path,
     value_digest,
 )
-from omnizarr.stores.operations import check_key, check_prefix, check_writable, list_level
+from omnizarr.stores.operations import (
+    check_key,
+    check_prefix,
+    check_writable,
+    list_level,
+    named,
+    translated_errors,
+)
 
 Use: TypeAlias = Literal["read", "snapshot", "change", "create"]  # of a transaction
 _PAGE = 10_000  # keys of a listing that are in memory at a time
@@ -64,23 +72,32 @@ class DatabaseStore(Closeable, ABC):
         return self.list_prefix("")
 
 
-class Transaction(Protocol):
-    """The rows of a database while one transaction sees them."""
+class Transaction:
+    """The rows that one transaction sees: none here, where there is no database."""
 
-    def read(self, key: str, range: Range | None = None) -> bytes | None: ...
-    def size(self, key: str) -> int | None: ...
+    def read(self, key: str, range: Range | None = None) -> bytes | None:
+        return None
+
+    def size(self, key: str) -> int | None:
+        return None
+
     def put(self, rows: Iterable[tuple[str, bytes | memoryview]]) -> None: ...
     def erase(self, keys: Iterable[str]) -> None: ...
-    def erase_below(self, prefix: str) -> None: ...
-    def rename(self, old: str, new: str) -> None: ...
     def scan(self, start: str) -> Iterator[str]:
         """Yield the keys from `start` on, sorted."""
+        return iter(())
+
+    def below(self, prefix: str, start: str | None = None) -> Iterator[str]:
+        """Yield the keys below a prefix, from `start` on."""
+        keys = self.scan(prefix if start is None else start)
+        return itertools.takewhile(lambda key: key.startswith(prefix), keys)
 
 
 class TransactionStore(DatabaseStore):
     """The rows of a database in a file or folder, which need not exist yet."""
 
     scheme: ClassVar[str]
+    errors: ClassVar[tuple[type[Exception], ...]]  # of the library
 
     def __init__(
         self, path: str | os.PathLike[str], read_only: bool, options: dict[str, Any]
@@ -88,10 +105,6 @@ class TransactionStore(DatabaseStore):
         self.path = absolute_path(path)
         self.read_only = read_only
         self.options = options
-        self._reset()
-
-    def _reset(self) -> None:
-        """Begin without anything open, also where the store comes out of a pickle."""
         self._usage = Usage()
 
     @classmethod
@@ -100,17 +113,25 @@ class TransactionStore(DatabaseStore):
         return cls("".join(split_path(url)), read_only=read_only, **options)
 
     @abstractmethod
-    def _transaction(
-        self, verb: str, keys: Iterable[str], use: Use = "read"
-    ) -> AbstractContextManager[Transaction | None]:
-        """Return a context with a transaction; None if there is no database and none is created.
-
-        All reads in a snapshot see the same moment.
-        """
+    def _begin(self, use: Use) -> AbstractContextManager[Transaction]:
+        """Return a context with a transaction; all reads in a snapshot see the same moment."""
 
     @abstractmethod
     def _release(self) -> None:
         """Close what this store has open."""
+
+    @contextmanager
+    def _transaction(
+        self, verb: str, keys: Iterable[str], use: Use = "read"
+    ) -> Iterator[Transaction]:
+        errors = (*self.errors, OSError)
+        with (
+            gate,
+            translated_errors(verb, named(keys), self, errors),
+            self._usage,
+            self._begin(use) as rows,
+        ):
+            yield rows
 
     # Reading
 
@@ -118,13 +139,12 @@ class TransactionStore(DatabaseStore):
         asked = [(check_key(key), range) for key, range in requests]
         keys = (key for key, _ in asked)
         with self._transaction("read", keys, "snapshot" if len(asked) > 1 else "read") as rows:
-            return [None if rows is None else rows.read(key, range) for key, range in asked]
+            return [rows.read(key, range) for key, range in asked]
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         asked = [*map(check_key, keys)]
         with self._transaction("read", asked) as rows:
-            found = ((key, None if rows is None else rows.size(key)) for key in asked)
-            return {key: size for key, size in found if size is not None}
+            return {key: size for key in asked if (size := rows.size(key)) is not None}
 
     def generation(self, key: str) -> str | None:
         return value_digest(self.get(key))
@@ -141,9 +161,8 @@ class TransactionStore(DatabaseStore):
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         check_writable(self)
         rows = [(check_key(key), flat(value)) for key, value in values]
-        with self._transaction("write", (k for k, _ in rows), "create") as found:
-            if found is not None:
-                found.put(rows)
+        with self._transaction("write", (key for key, _ in rows), "create") as found:
+            found.put(rows)
 
     def change_if(
         self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
@@ -152,8 +171,6 @@ class TransactionStore(DatabaseStore):
         stored = [(check_key(key), flat(v)) for key, v in changes.items() if v is not None]
         erased = [check_key(key) for key, value in changes.items() if value is None]
         with self._transaction("write", changes, "create") as rows:
-            if rows is None:
-                return False
             if any(value_digest(rows.read(key)) != known for key, known in expected.items()):
                 return False
             rows.put(stored)
@@ -164,25 +181,26 @@ class TransactionStore(DatabaseStore):
         check_writable(self)
         check_key(key)
         with self._transaction("erase", [key], "change") as rows:
-            if rows is not None:
-                rows.erase([key])
+            rows.erase([key])
 
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
         check_prefix(prefix)
         with self._transaction("erase", [prefix], "change") as rows:
-            if rows is not None:
-                rows.erase_below(prefix)
+            rows.erase([*rows.below(prefix)])
 
     def change_keys(self, find: Callable[[ListKeys], KeyChanges | None]) -> bool:
         check_writable(self)
         with self._transaction("change", ["keys"], "create") as rows:
-            changes = None if rows is None else find(lambda prefix: [*below(rows, prefix)])
-            if rows is None or changes is None:
+            changes = find(lambda prefix: [*rows.below(prefix)])
+            if changes is None:
                 return False
             rows.erase(map(check_key, changes.erased))
             for old, new in changes.renamed:
-                rows.rename(check_key(old), check_key(new))
+                value = rows.read(check_key(old))
+                if value is not None:
+                    rows.erase([old])
+                    rows.put([(check_key(new), value)])
             rows.put((check_key(key), flat(value)) for key, value in changes.values)
         return True
 
@@ -193,9 +211,7 @@ class TransactionStore(DatabaseStore):
         last, page = prefix, None
         while page is None or len(page) == _PAGE:
             with self._transaction("list", [prefix]) as rows:
-                if rows is None:
-                    return
-                keys = (key for key in below(rows, prefix, last) if key != last)
+                keys = (key for key in rows.below(prefix, last) if key != last)
                 page = [*itertools.islice(keys, _PAGE)]
             yield from page
             last = page[-1] if page else last
@@ -203,7 +219,7 @@ class TransactionStore(DatabaseStore):
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         check_prefix(prefix)
         with self._transaction("list", [prefix]) as rows:
-            return ([], []) if rows is None else list_level(rows.scan, prefix)
+            return list_level(rows.scan, prefix)
 
     # What it is
 
@@ -212,12 +228,8 @@ class TransactionStore(DatabaseStore):
         with gate:
             self._usage.close(self._release)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "read_only": self.read_only, "options": self.options}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._reset()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), read_only=self.read_only, **self.options), (self.path,)
 
     def real_path(self) -> tuple[str]:
         """Return the path, for `identity_details`: an inode may be used again by another file."""
@@ -229,16 +241,10 @@ class TransactionStore(DatabaseStore):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TransactionStore) or other.scheme != self.scheme:
             return NotImplemented
-        return os.path.realpath(self.path) == os.path.realpath(other.path)
+        return self.real_path() == other.real_path()
 
     def __hash__(self) -> int:
-        return hash(os.path.realpath(self.path))
+        return hash(self.real_path())
 
     def __repr__(self) -> str:
         return f"{self.scheme}://{self.path}"
-
-
-def below(rows: Transaction, prefix: str, start: str | None = None) -> Iterator[str]:
-    """Yield the keys below a prefix, from `start` on."""
-    keys = rows.scan(prefix if start is None else start)
-    return itertools.takewhile(lambda key: key.startswith(prefix), keys)

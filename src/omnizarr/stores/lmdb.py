@@ -6,7 +6,6 @@ however many stores use it.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,26 +17,39 @@ from omnizarr.concurrency.fork import Usage, gate
 from omnizarr.errors import MissingModule, StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.base import Range
-from omnizarr.stores.database import TransactionStore, Use
-from omnizarr.stores.operations import check_length, named, translated_errors
+from omnizarr.stores.database import Transaction, TransactionStore, Use
+from omnizarr.stores.operations import check_length
 
 try:
     import lmdb
 except ImportError as e:
     raise MissingModule("LMDB stores need a package: pip install 'omnizarr[lmdb]'") from e
 
+_MAX_KEY = 511  # bytes
 _READER, _LOCK_PAGE = 64, 4096  # bytes in the lock file of a reader, and of all else
 
 
 class _Environment:
     """An environment that all stores of a process share, open while one of them needs it."""
 
-    def __init__(self, path: str, settings: dict[str, Any]) -> None:
-        self.path, self._settings = path, settings
-        self.number: identity.FileNumber | None = None
+    def __init__(self, path: str, options: dict[str, Any]) -> None:
+        self.path = path
+        writable = os.access(path if os.path.isdir(path) else os.path.dirname(path), os.W_OK)
+        self._settings: dict[str, Any] = {
+            "map_size": 2**40,
+            "subdir": not os.path.isfile(path),
+            "metasync": False,
+            "meminit": False,
+            "max_readers": 1024,
+            "readonly": not writable,
+            "lock": writable,
+            **options,
+        }
         self._handle: lmdb.Environment | None = None
         self._lock = fork.lock()
         self.usage = Usage(f"the environment at {path!r} was just replaced; try again")
+        self.handle()
+        self.number = _number(path, options)
 
     def handle(self) -> lmdb.Environment:
         with self._lock:
@@ -54,9 +66,6 @@ class _Environment:
 
     def __del__(self) -> None:
         gate.call_from_finaliser(self.close)
-
-
-_MAX_KEY = 511  # bytes
 
 
 def _reserve_lock_file(path: str, settings: dict[str, Any]) -> None:
@@ -101,9 +110,7 @@ def _environment(path: str, options: dict[str, Any]) -> _Environment:
                 if other.path == where:
                     other.usage.close(other.close)
             os.makedirs(os.path.dirname(where), exist_ok=True)
-            found = _Environment(where, _settings(path, options))
-            found.handle()
-            found.number = _number(path, options)
+            found = _Environment(where, options)
             if found.number is not None:
                 _open[found.number] = found
         return found
@@ -113,21 +120,6 @@ def _number(path: str, options: dict[str, Any]) -> identity.FileNumber | None:
     """Return the device and inode of the data file; None if there is none."""
     folder = options.get("subdir", not os.path.isfile(path))
     return identity.file_number(os.path.join(path, "data.mdb") if folder else path)
-
-
-def _settings(path: str, options: dict[str, Any]) -> dict[str, Any]:
-    folder = path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path))
-    writable = os.access(folder, os.W_OK)
-    return {
-        "map_size": 2**40,
-        "subdir": not os.path.isfile(path),
-        "metasync": False,
-        "meminit": False,
-        "max_readers": 1024,
-        "readonly": not writable,
-        "lock": writable,
-        **options,
-    }
 
 
 class LMDBStore(TransactionStore):
@@ -147,39 +139,34 @@ class LMDBStore(TransactionStore):
     """
 
     scheme = "lmdb"
+    errors = (lmdb.Error,)
 
     def __init__(
         self, path: str | os.PathLike[str], *, read_only: bool = False, **options: Any
     ) -> None:
         super().__init__(path, read_only, options)
-
-    def _reset(self) -> None:
-        super()._reset()
         self._environment: _Environment | None = None  # kept open between transactions
 
     def _release(self) -> None:
         self._environment = None  # which is closed when no store needs it
 
     @contextmanager
-    def _transaction(
-        self, verb: str, keys: Iterable[str], use: Use = "read"
-    ) -> Iterator[_DatabaseRows | None]:
-        errors, write = (lmdb.Error, OSError), use in ("change", "create")
-        with gate, translated_errors(verb, named(keys), self, errors), self._usage:
-            number, environment = _number(self.path, self.options), self._environment
-            if number is None and use != "create":
-                yield None
-                return
-            try:
-                if environment is None or number is None or number != environment.number:
-                    environment = self._environment = _environment(self.path, self.options)
-                with (
-                    environment.usage,
-                    environment.handle().begin(write=write, buffers=True) as transaction,
-                ):
-                    yield _DatabaseRows(transaction)
-            except lmdb.MapFullError as e:
-                raise StoreError(f"{e}; give a larger map_size") from e
+    def _begin(self, use: Use) -> Iterator[Transaction]:
+        write = use in ("change", "create")
+        number, environment = _number(self.path, self.options), self._environment
+        if number is None and use != "create":
+            yield Transaction()
+            return
+        try:
+            if environment is None or number is None or number != environment.number:
+                environment = self._environment = _environment(self.path, self.options)
+            with (
+                environment.usage,
+                environment.handle().begin(write=write, buffers=True) as transaction,
+            ):
+                yield _DatabaseRows(transaction)
+        except lmdb.MapFullError as e:
+            raise StoreError(f"{e}; give a larger map_size") from e
 
     def check_new_key(self, key: str) -> None:
         """Raise if there is no room for a node with this key."""
@@ -188,7 +175,7 @@ class LMDBStore(TransactionStore):
     identity_details = TransactionStore.real_path
 
 
-class _DatabaseRows:
+class _DatabaseRows(Transaction):
     """The keys and values of the main database, in a transaction."""
 
     def __init__(self, transaction: lmdb.Transaction) -> None:
@@ -218,15 +205,6 @@ class _DatabaseRows:
         for key in keys:
             if self._find(key) is not None:
                 self._transaction.delete(key.encode())
-
-    def erase_below(self, prefix: str) -> None:
-        self.erase([*itertools.takewhile(lambda key: key.startswith(prefix), self.scan(prefix))])
-
-    def rename(self, old: str, new: str) -> None:
-        found = self.read(old)
-        if found is not None:
-            self.erase([old])
-            self.put([(new, found)])
 
     def scan(self, start: str) -> Iterator[str]:
         cursor = self._transaction.cursor()

@@ -7,11 +7,12 @@ that no value is transferred.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from operator import methodcaller
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -39,10 +40,9 @@ except ImportError as e:
 
 _ERRORS = (redis.RedisError, OSError, UnicodeError)
 _NO_ANSWER = (redis.ConnectionError, redis.TimeoutError, OSError)
+_ONCE = redis.retry.Retry(NoBackoff(), 0)
 _BATCH = 1000
 _making = fork.lock()
-_VALUE = "local v = redis.call('GET', KEYS[1]) "
-_GENERATION = _VALUE + "return v and redis.sha1hex(v)"
 # ARGV[1] keys are compared with the generations that follow, ARGV[2] are erased, the others stored.
 _CHANGE_IF = (
     "local n, m = tonumber(ARGV[1]), tonumber(ARGV[2]) "
@@ -51,9 +51,9 @@ _CHANGE_IF = (
     "for i = n + 1, n + m do redis.call('DEL', KEYS[i]) end "
     "for i = n + m + 1, #KEYS do redis.call('SET', KEYS[i], ARGV[i - m + 2]) end return 1"
 )
-_RETRY = Retry(3)  # of a conditional change
-_GET_VERSIONED = _VALUE + (
-    "if not v then return {false, false} end "
+_RETRY = Retry(3)
+_GET_VERSIONED = (
+    "local v = redis.call('GET', KEYS[1]) if not v then return {false, false} end "
     "return {redis.call('GETRANGE', KEYS[1], ARGV[1], ARGV[2]), redis.sha1hex(v)}"
 )
 
@@ -67,7 +67,7 @@ class RedisStore(DatabaseStore):
         url: ``redis://host:port/db``, ``rediss://…`` (TLS) or ``unix:///path?db=0``.
         prefix: The start of all keys, before a colon; without one, or no node can be created.
         read_only: True to refuse all writes.
-        **options: Options of the client.
+        **options: Options of the client, except `retry`: the store repeats requests itself.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class RedisStore(DatabaseStore):
         self.prefix = prefix
         self.read_only = read_only
         self.options = options
-        self._clients: dict[bool, redis.Redis] = {}
+        self._client: redis.Redis | None = None
         self._owner = os.getpid()
         self._usage = Usage()
 
@@ -96,30 +96,23 @@ class RedisStore(DatabaseStore):
             options.setdefault("prefix", prefix)
         return cls(server + (f"?{urlencode(rest)}" if rest else ""), read_only=read_only, **options)
 
-    def _redis(self, repeats: bool = True) -> redis.Redis:
-        """Return the client, which has connections for each thread and process.
+    def _redis(self) -> redis.Redis:
+        """Return the client, which has connections for each thread and process."""
+        if self._client is None or self._owner != os.getpid():
+            with _making:  # a second client would close the connections of the first
+                if self._owner != os.getpid():
+                    fork.never_release(self._client)  # a thread of the parent may hold its locks
+                    self._client, self._owner = None, os.getpid()
+                if self._client is None:
+                    options = {"socket_timeout": 60, **self.options, "retry": _ONCE}
+                    self._client = redis.Redis.from_url(self.url, **options)
+        return self._client
 
-        One that does not repeat commands is for those that must not be done twice unnoticed.
-        """
-        client = self._clients.get(repeats)
-        if client is not None and self._owner == os.getpid():
-            return client
-        with _making:  # a second client would close the connections of the first
-            if self._owner != os.getpid():
-                fork.never_release(self._clients)  # a thread of the parent may have held its locks
-                self._clients, self._owner = {}, os.getpid()
-            if repeats not in self._clients:
-                once = {} if repeats else {"retry": redis.retry.Retry(NoBackoff(), 0)}
-                options = {"socket_timeout": 60, **self.options, **once}
-                self._clients[repeats] = redis.Redis.from_url(self.url, **options)
-            return self._clients[repeats]
-
-    @contextmanager
-    def _using(self, verb: str, what: str) -> Iterator[None]:
-        """Keep the connections open, and translate errors of the client."""
+    def _call(self, verb: str, what: str, request: Callable[[redis.Redis], Any]) -> Any:
+        """Return the answer to a request, repeated where none comes; translate errors."""
         try:
             with translated_errors(verb, what, self, _ERRORS), self._usage:
-                yield
+                return _RETRY.call(lambda: request(self._redis()), _NO_ANSWER)
         except StoreError as e:
             if verb not in ("write", "erase") or not isinstance(e.__cause__, _NO_ANSWER):
                 raise
@@ -139,46 +132,49 @@ class RedisStore(DatabaseStore):
     # Reading
 
     def get_many(self, requests: Requests) -> Values:
-        requested = [(self._name(key), range) for key, range in requests]
-        if not requested:
-            return []
-        with self._using("read", named(self._keys(name for name, _ in requested[:3]))):
-            pipeline = self._redis().pipeline(transaction=True)
-            for name, range in requested:
+        asked = [(self._name(key), range) for key, range in requests]
+
+        def read(client: redis.Redis) -> Any:
+            pipeline = client.pipeline(transaction=True)
+            for name, range in asked:
                 if range is None:
                     pipeline.get(name)
                 else:
                     pipeline.exists(name)
                     pipeline.getrange(name, *_bounds(range))
-            replies = iter(pipeline.execute())
+            return pipeline.execute()
+
+        replies = iter(self._call("read", named(self._keys(n for n, _ in asked[:3])), read))
         return [
             next(replies) if range is None else _part(next(replies), next(replies), range)
-            for _, range in requested
+            for _, range in asked
         ]
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        requested = [*keys]
-        with self._using("read", named(requested)):
-            pipeline = self._redis().pipeline(transaction=True)
-            for key in requested:
-                pipeline.exists(self._name(key))
-                pipeline.strlen(self._name(key))
-            replies = iter(pipeline.execute() if requested else ())
-        found = ((key, next(replies), next(replies)) for key in requested)
+        asked = [*keys]
+
+        def measure(client: redis.Redis) -> Any:
+            pipeline = client.pipeline(transaction=True)
+            for name in map(self._name, asked):
+                pipeline.exists(name)
+                pipeline.strlen(name)
+            return pipeline.execute()
+
+        replies = self._call("read", named(asked), measure)
+        found = zip(asked, replies[::2], replies[1::2], strict=True)
         return {key: size for key, exists, size in found if exists}
 
     def generation(self, key: str) -> str | None:
-        name = self._name(key)
-        with self._using("read", key):
-            return _digest(self._redis().eval(_GENERATION, 1, name))
+        return self.get_versioned(key, Range(0, 0))[1]
 
     def get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
-        name = self._name(key)
-        with self._using("read", key):
-            reply: Any = self._redis().eval(_GET_VERSIONED, 1, name, *_bounds(range or Range()))
-        return _part(reply[1] is not None, reply[0], range or Range()), _digest(reply[1])
+        name, part = self._name(key), range or Range()
+        value, digest = self._call(
+            "read", key, lambda client: client.eval(_GET_VERSIONED, 1, name, *_bounds(part))
+        )
+        return (None, None) if digest is None else (_part(True, value, part), digest.decode())
 
     # Writing
 
@@ -186,15 +182,13 @@ class RedisStore(DatabaseStore):
         check_writable(self)
         rows = {self._name(key): bytes(flat(value)) for key, value in values}
         if rows:
-            with self._using("write", named(self._keys(rows))):
-                self._redis().mset(rows)
+            self._call("write", named(self._keys(rows)), lambda client: client.mset(rows))
 
     def set_partial(self, key: str, start: int, value: Bytes) -> None:
         check_writable(self)
-        name = self._name(key)
+        name, data = self._name(key), bytes(flat(value))
         check_offset(key, start)
-        with self._using("write", key):
-            self._redis().setrange(name, start, bytes(flat(value)))
+        self._call("write", key, lambda client: client.setrange(name, start, data))
 
     def change_if(
         self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
@@ -207,41 +201,37 @@ class RedisStore(DatabaseStore):
         given += [*(generation or "" for generation in expected.values()), *stored.values()]
         attempts = 0
 
-        def attempt() -> bool:
+        def change(client: redis.Redis) -> bool:
             nonlocal attempts
             attempts += 1
-            client = self._redis(repeats=False)
             return bool(client.eval(_CHANGE_IF, len(names), *names, *given))
 
-        what = named(changes)
-        with self._using("write", what):
-            done = _RETRY.call(attempt, _NO_ANSWER)
+        done: bool = self._call("write", named(changes), change)
         if not done and attempts > 1:
-            raise superseded(what, self)
+            raise superseded(named(changes), self)
         return done
 
     def erase(self, key: str) -> None:
         check_writable(self)
         name = self._name(key)
-        with self._using("erase", key):
-            self._redis().delete(name)
+        self._call("erase", key, lambda client: client.delete(name))
 
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
-        names = [f"{self.prefix}:{key}" for key in self.list_prefix(prefix)]
-        with self._using("erase", prefix):
-            for start in range(0, len(names), _BATCH):
-                self._redis().unlink(*names[start : start + _BATCH])
+        names = (f"{self.prefix}:{key}" for key in self.list_prefix(prefix))
+        while batch := [*itertools.islice(names, _BATCH)]:
+            self._call("erase", prefix, methodcaller("unlink", *batch))
 
     # Listing
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         check_prefix(prefix)
         pattern = re.sub(r"([*?\[\]\\^-])", r"\\\1", f"{self.prefix}:{prefix}") + "*"
-        with self._using("list", prefix):
-            # A scan may give a key twice.
-            found = {name.decode() for name in self._redis().scan_iter(pattern, count=_BATCH)}
-        yield from self._keys(found)
+
+        def scan(client: redis.Redis) -> set[str]:  # which may give a key twice
+            return {name.decode() for name in client.scan_iter(pattern, count=_BATCH)}
+
+        yield from self._keys(self._call("list", prefix, scan))
 
     def _keys(self, names: Iterable[str]) -> Names:
         return [name[len(self.prefix) + 1 :] for name in names]
@@ -253,8 +243,8 @@ class RedisStore(DatabaseStore):
         self._usage.close(self._disconnect)
 
     def _disconnect(self) -> None:
-        clients, self._clients = self._clients, {}
-        for client in clients.values() if self._owner == os.getpid() else ():
+        client, self._client = self._client, None
+        if client is not None and self._owner == os.getpid():
             client.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -295,7 +285,3 @@ def _part(exists: bool, value: bytes, range: Range) -> bytes | None:
     if not exists:
         return None
     return value if range.length is None else value[: range.length]
-
-
-def _digest(reply: Any) -> str | None:
-    return None if reply is None else bytes(reply).decode()

@@ -6,26 +6,23 @@ connection.
 
 from __future__ import annotations
 
-import itertools
 import os
 import sqlite3
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from omnizarr.concurrency.fork import gate
 from omnizarr.concurrency.retry import descriptor_shortage
 from omnizarr.errors import StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.base import Range
-from omnizarr.stores.database import TransactionStore, Use
-from omnizarr.stores.operations import named, prefix_end, translated_errors
+from omnizarr.stores.database import Transaction, TransactionStore, Use
 
 _TABLE = "CREATE TABLE IF NOT EXISTS zarr(k TEXT PRIMARY KEY, v BLOB)"
-_numbers = itertools.count()
+_HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name='zarr'"
 _stores: WeakValueDictionary[int, SQLiteStore] = WeakValueDictionary()  # equal ones too
 
 
@@ -35,15 +32,21 @@ def _disconnect() -> None:
         store._release()
 
 
-class _ThreadEnd:
-    """A thread-local object whose finaliser notes that the thread has ended."""
+class _Connection:
+    """A connection of one thread, closed when the thread ends or the store is gone."""
 
-    def __init__(self, ended: deque[int]) -> None:
-        self.number = next(_numbers)
-        self._ended = ended
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self.database = database
+        self.file: identity.FileNumber | None = None  # that it has open
+        self.is_open = True
+
+    def close(self) -> None:
+        self.is_open = False
+        self.database.close()
 
     def __del__(self) -> None:
-        self._ended.append(self.number)
+        if self.is_open:
+            gate.call_from_finaliser(self.close)
 
 
 class SQLiteStore(TransactionStore):
@@ -62,132 +65,87 @@ class SQLiteStore(TransactionStore):
     """
 
     scheme = "sqlite"
+    errors = (sqlite3.Error,)
 
     def __init__(
         self, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = 60
     ) -> None:
         super().__init__(path, read_only, {"timeout": timeout})
-
-    def _reset(self) -> None:
-        super()._reset()
-        self._connections: dict[int, sqlite3.Connection] = {}  # by the number of a thread
-        self._files: dict[int, identity.FileNumber | None] = {}  # that they have open
+        self._connections: WeakSet[_Connection] = WeakSet()
         self._local = threading.local()
-        self._ended: deque[int] = deque()
         _stores[id(self)] = self
 
     def _release(self) -> None:
-        connections, self._connections = self._connections, {}
-        for connection in connections.values():
+        for connection in list(self._connections):
             connection.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_connections", None):
-            gate.call_from_finaliser(self._release)  # Python would warn of those left open
 
     @contextmanager
-    def _transaction(
-        self, verb: str, keys: Iterable[str], use: Use = "read"
-    ) -> Iterator[_TableRows | None]:
+    def _begin(self, use: Use) -> Iterator[Transaction]:
         create = use == "create"
-        with (
-            gate,
-            translated_errors(verb, named(keys), self, (sqlite3.Error, OSError)),
-            _explained_errors(),
-            self._usage,
-        ):
-            number = self._number()
-            found = self._connection(number, create)
-            if found is not None and create:
-                found.execute(_TABLE)
-            there = found is not None and (create or self._has_table(found))
-            self._files.setdefault(number, identity.file_number(self.path))  # open by now
-            if found is None or not there:
-                yield None
-            elif create or use == "change":
-                with _transaction(found, "BEGIN IMMEDIATE"):
-                    yield _TableRows(found)
-            else:  # a finaliser may read in the middle of a change
-                apart = use == "snapshot" and not found.in_transaction
-                with _transaction(found, "BEGIN") if apart else nullcontext():
-                    yield _TableRows(found)
-
-    def _has_table(self, connection: sqlite3.Connection) -> bool:
-        """Return True if there is a table; undo first what a killed writer has not completed."""
         try:
-            return _has_table(connection)
+            connection = self._connection(create)
+            if connection is None:
+                yield Transaction()
+                return
+            database = connection.database
+            found = database.execute(_TABLE if create else _HAS_TABLE).fetchone()
+            connection.file = connection.file or identity.file_number(self.path)  # open by now
+            if found is None and not create:
+                yield Transaction()
+            elif use == "read" or (use == "snapshot" and database.in_transaction):
+                yield _TableRows(database)  # a finaliser may read in the middle of a change
+            else:
+                with _transaction(database, "BEGIN" + " IMMEDIATE" * (use != "snapshot")):
+                    yield _TableRows(database)
         except sqlite3.OperationalError as e:
-            if not self.read_only or e.sqlite_errorname != "SQLITE_READONLY_ROLLBACK":
+            reason = ""
+            if e.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CANTOPEN:
+                reason = descriptor_shortage()
+            elif e.sqlite_errorname == "SQLITE_READONLY_ROLLBACK":
+                reason = (
+                    f"{e}; a writer was killed in the middle of a change, which is undone as soon"
+                    " as somebody reads the file who may write to it and to its folder"
+                )
+            if not reason:
                 raise
-        try:
-            with closing(self._open("rw")) as other:
-                _has_table(other)
-        except sqlite3.Error as e:
-            raise StoreError(
-                f"{e}; a writer was killed in the middle of a change, which is undone as soon as"
-                " the file is opened by somebody who may write to it and to its folder"
-            ) from e
-        return _has_table(connection)
+            raise sqlite3.OperationalError(reason) from e
 
-    def _connection(self, number: int, create: bool) -> sqlite3.Connection | None:
+    def _connection(self, create: bool) -> _Connection | None:
         """Return this thread's connection to the file that is at the path now."""
-        found, file = self._connections.get(number), identity.file_number(self.path)
-        if found is not None and self._files.get(number) != file:
-            if found.in_transaction:
+        found: _Connection | None = getattr(self._local, "connection", None)
+        file = identity.file_number(self.path)
+        if found is not None and found.is_open:
+            if found.file == file:
+                return found
+            if found.database.in_transaction:
                 raise StoreError("the file was removed or replaced in the middle of a change")
-            self._close_connection(number)
-            found = None
-        if found is None and (create or file is not None):
-            self._close_ended_threads()
-            found = self._connections[number] = self._connect(create)
-            self._files.pop(number, None)
-        return found
-
-    def _number(self) -> int:
-        """Return the number of this thread."""
-        end: _ThreadEnd | None = getattr(self._local, "end", None)
-        if end is None:
-            end = self._local.end = _ThreadEnd(self._ended)
-        return end.number
-
-    def _close_ended_threads(self) -> None:
-        """Close the connections of threads that have ended."""
-        with suppress(IndexError):  # none is left
-            while True:
-                self._close_connection(self._ended.popleft())
-
-    def _close_connection(self, number: int) -> None:
-        self._files.pop(number, None)
-        connection = self._connections.pop(number, None)
-        if connection is not None:
-            connection.close()
-
-    def _connect(self, create: bool) -> sqlite3.Connection:
+            found.close()
+        if file is None and not create:
+            return None
+        path = Path(os.path.abspath(self.path))
         if create:
-            os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
-        made = self._open("ro" if self.read_only else "rwc" if create else "rw")
-        if not self.read_only:
-            made.execute("PRAGMA synchronous=NORMAL")
-        return made
-
-    def _open(self, mode: str) -> sqlite3.Connection:
-        made: sqlite3.Connection = sqlite3.connect(
-            f"{Path(os.path.abspath(self.path)).as_uri()}?mode={mode}",
+            os.makedirs(path.parent, exist_ok=True)
+        database = sqlite3.connect(
+            # Also for reading only: what a killed writer has not completed has to be undone.
+            f"{path.as_uri()}?mode={'rwc' if create else 'rw'}",
             uri=True,
             **self.options,
             isolation_level=None,
             check_same_thread=False,  # closed by whoever closes the store
         )
+        made = self._local.connection = _Connection(database)
+        self._connections.add(made)
+        database.execute("PRAGMA synchronous=NORMAL")
         return made
 
     identity_details = TransactionStore.real_path
 
 
-class _TableRows:
+class _TableRows(Transaction):
     """The rows of the table, in a transaction of a connection."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._run, self._run_many = connection.execute, connection.executemany
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._run, self._run_many = database.execute, database.executemany
 
     def read(self, key: str, range: Range | None = None) -> bytes | None:
         part, bounds = "CAST(v AS BLOB)", []
@@ -210,52 +168,22 @@ class _TableRows:
     def erase(self, keys: Iterable[str]) -> None:
         self._run_many("DELETE FROM zarr WHERE k = ?", ((key,) for key in keys))
 
-    def erase_below(self, prefix: str) -> None:
-        where = "WHERE k >= ? AND k < ?" if prefix else ""
-        self._run(f"DELETE FROM zarr {where}", (prefix, prefix_end(prefix)) if prefix else ())
-
-    def rename(self, old: str, new: str) -> None:
-        self._run("UPDATE OR REPLACE zarr SET k = ? WHERE k = ?", (new, old))
-
     def scan(self, start: str) -> Iterator[str]:
         rows = self._run("SELECT k FROM zarr WHERE k >= ? ORDER BY k", (start,))
         return (key for (key,) in rows)
 
 
 @contextmanager
-def _explained_errors() -> Iterator[None]:
-    """Explain an error of SQLite that says only that a file could not be opened."""
-    try:
-        yield
-    except sqlite3.OperationalError as e:
-        cannot_open = e.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CANTOPEN
-        found = descriptor_shortage() if cannot_open else ""
-        if found:
-            raise sqlite3.OperationalError(found) from e
-        raise
-
-
-def _has_table(connection: sqlite3.Connection) -> bool:
-    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name='zarr'").fetchone()
-    return found is not None
-
-
-def _in_transaction(connection: sqlite3.Connection) -> bool:
-    return connection.in_transaction  # which changes between two looks
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
-    if connection.in_transaction:
+def _transaction(database: sqlite3.Connection, begin: str) -> Iterator[None]:
+    if database.in_transaction:
         raise StoreError(
             "this thread is in the middle of a change of this database; a finaliser or signal"
             " handler should leave others to another thread"
         )
-    connection.execute(begin)
+    database.execute(begin)
     try:
         yield
     except BaseException:
-        if _in_transaction(connection):  # not if the disk is full: it is rolled back already
-            connection.execute("ROLLBACK")
+        database.rollback()  # nothing if the disk is full: SQLite has done it already
         raise
-    connection.execute("COMMIT")
+    database.execute("COMMIT")
