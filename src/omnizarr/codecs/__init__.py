@@ -118,8 +118,6 @@ for _name, _target in {
     "zarrs.vlen_v2": "extensions.zarrs:VlenV2",
     "vlen_v2": "extensions.zarrs:VlenV2",
     "https://codec.zarrs.dev/array_to_bytes/vlen_v2": "extensions.zarrs:VlenV2",
-    "zarrs.gdeflate": "extensions.gdeflate:Gdeflate",
-    "https://codec.zarrs.dev/bytes_to_bytes/gdeflate": "extensions.gdeflate:Gdeflate",
     "zarrs.optional": "extensions.zarrs:Optional",
     "optional": "extensions.zarrs:Optional",
 }.items():
