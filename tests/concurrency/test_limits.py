@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import os
 import sys
 import threading
@@ -17,7 +16,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import config
-from omnizarr.concurrency import limits, pool
+from omnizarr.concurrency import limits
 from omnizarr.concurrency.pool import for_each, in_parallel, run_on_threads
 from omnizarr.stores import Range
 from omnizarr.testing import run_in_fork
@@ -70,31 +69,6 @@ def test_a_call_alone_uses_all_threads_and_not_more() -> None:
     with oz.configure(threads=4, engine="reference"):
         assert array[...][-1] == 2**18 - 1
     assert store.most == 4
-
-
-def test_helpers_leave_when_other_calls_begin() -> None:
-    begun, others = threading.Barrier(5), threading.Barrier(5)
-    left: list[bool] = []
-
-    def work() -> None:
-        begun.wait(60)
-        others.wait(60)
-        left.append(limits.is_superfluous())
-
-    def call() -> None:
-        begun.wait(60)
-        with threads(4) as count:
-            assert count == 1
-            others.wait(60)
-            while len(left) < 4:
-                time.sleep(1e-3)
-
-    with oz.configure(threads=4), ThreadPoolExecutor(1) as pool:
-        second = pool.submit(contextvars.copy_context().run, call)
-        run_on_threads(work, 4, nothing)
-        second.result()
-    assert sorted(left) == [False, False, False, True]
-    assert limits._used.threads == 0
 
 
 def test_many_callers_do_not_multiply_threads() -> None:
@@ -179,16 +153,6 @@ def test_a_finaliser_that_runs_while_threads_are_counted_waits_for_no_helper() -
         for_each(iter(range(100)), 100, seen.append, 2**20)
         assert sorted(in_parallel(lambda n: n, range(3))) == [0, 1, 2]
     assert sorted(seen) == [*range(100)]
-
-
-def test_a_finaliser_that_runs_while_a_request_is_submitted_makes_its_own() -> None:
-    with pool._requests._lock:
-        pool._request.submits = True  # as in `submit`
-        try:
-            found = in_parallel(lambda _: threading.get_ident(), range(3))
-        finally:
-            pool._request.submits = False
-    assert {*found} == {threading.get_ident()}
 
 
 def test_no_more_tasks_of_a_job_run_at_a_time_than_its_limit() -> None:

@@ -8,8 +8,10 @@ is closed that another thread is using (`Usage`).
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
@@ -18,7 +20,8 @@ from omnizarr.errors import StoreError
 
 _locks: WeakSet[Any] = WeakSet()
 WAIT = 120.0  # seconds; a thread that uses a store longer than this is not waited for
-_usages: WeakSet[Usage] = WeakSet()
+POLL = 0.001  # seconds between two looks at the threads that are waited for
+_all_inside: WeakSet[_Inside] = WeakSet()
 
 
 def on_fork(
@@ -54,6 +57,43 @@ def never_release(inherited: Any) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
 
 
+class _Inside:
+    """How often each thread is inside a block.
+
+    Counted without a lock: a finaliser may run at any point of a thread, even where it has just
+    taken a lock, and may wait there for another thread that waits for the same lock. A finaliser
+    leaves whatever it enters, so that the count of its thread is right again.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}  # by thread
+        _all_inside.add(self)
+
+    def add(self, change: int) -> int:
+        """Change the count of this thread, and return it."""
+        mine = threading.get_ident()
+        count = self._counts.get(mine, 0) + change
+        if count:
+            self._counts[mine] = count
+        else:
+            self._counts.pop(mine, None)
+        return count
+
+    def wait_for_others(self, seconds: float = math.inf) -> bool:
+        """Return True once no other thread is inside, False if that takes longer."""
+        mine, end = threading.get_ident(), time.monotonic() + seconds
+        while any(thread != mine for thread in [*self._counts]):
+            if time.monotonic() > end:
+                return False
+            time.sleep(POLL)
+        return True
+
+    def forget_others(self) -> None:
+        """Forget all threads but this one, in a forked child, which does not have them."""
+        mine = threading.get_ident()
+        self._counts = {mine: self._counts[mine]} if mine in self._counts else {}
+
+
 class LibraryGate:
     """Lets many threads use a library at once, and a fork happen while none does.
 
@@ -65,33 +105,27 @@ class LibraryGate:
     def __init__(self) -> None:
         self._closers: list[Callable[[], None]] = []
         self._postponed: list[Callable[[], None]] = []
-        self._reset()
+        self._inside = _Inside()
+        self._closing = False
         on_fork(before=self._close, in_parent=self._open, in_child=self._reset)
 
-    def _reset(self) -> None:
-        self._changed = threading.Condition()
-        self._inside = 0
-        self._closing = False
-        self._mine = threading.local()  # its depth: how often this thread is inside
-        if self._postponed:  # files of the parent
-            never_release(self._postponed)
-            self._postponed = []
-
     def _close(self) -> None:
-        depth = getattr(self._mine, "depth", 0)  # a finaliser may fork inside
-        with self._changed:
-            self._closing = True
-            self._changed.wait_for(lambda: self._inside <= depth)
-        if not depth:
+        self._closing = True
+        self._inside.wait_for_others()
+        if not self._inside.add(0):  # else a finaliser forks inside
             for close in self._closers:
                 close()
 
     def _open(self) -> None:
-        with self._changed:
-            self._closing = False
-            self._changed.notify_all()
+        self._closing = False
         while self._postponed:
             self.call_from_finaliser(self._postponed.pop())
+
+    def _reset(self) -> None:
+        self._closing = False
+        if self._postponed:  # files of the parent
+            never_release(self._postponed)
+            self._postponed = []
 
     def close_before_fork(self, close: Callable[[], None]) -> Callable[[], None]:
         """Have `close` called before every fork, while no thread is inside."""
@@ -103,41 +137,22 @@ class LibraryGate:
 
         Never wait: a finaliser may hold a lock that the forking thread waits for.
         """
-        with self._changed:
-            if self._closing and not getattr(self._mine, "depth", 0):
-                self._postponed.append(close)
-                return
-            self._inside += 1
         try:
-            close()
+            if self._inside.add(1) == 1 and self._closing:
+                self._postponed.append(close)
+            else:
+                close()
         finally:
-            self._leave()
+            self._inside.add(-1)
 
     def __enter__(self) -> None:
-        depth = getattr(self._mine, "depth", 0)
-        with self._changed:
-            self._changed.wait_for(lambda: depth or not self._closing)
-            self._inside += 1
-        self._mine.depth = depth + 1
+        # Counted before the look, so that a fork either sees this thread or is seen by it.
+        while self._inside.add(1) == 1 and self._closing:
+            self._inside.add(-1)
+            time.sleep(POLL)
 
     def __exit__(self, *exception: object) -> None:
-        self._leave()
-        self._mine.depth -= 1
-
-    def _leave(self) -> None:
-        with self._changed:
-            self._inside -= 1
-            if self._closing:
-                self._changed.notify_all()
-
-
-def _free_locks() -> None:
-    for one in list(_locks):
-        one._at_fork_reinit()
-
-
-on_fork(in_child=_free_locks)
-gate = LibraryGate()
+        self._inside.add(-1)
 
 
 class Usage:
@@ -146,28 +161,18 @@ class Usage:
     def __init__(self, message: str = "the store is closed") -> None:
         self.closed = False
         self._message = message
-        self._changed = threading.Condition()
-        self._inside: dict[int, int] = {}  # how often each thread is inside
+        self._inside = _Inside()
         self._release: Callable[[], object] | None = None
-        _usages.add(self)
 
     def __enter__(self) -> None:
-        mine = threading.get_ident()
-        with self._changed:
-            if self.closed:
-                raise StoreError(self._message)
-            self._inside[mine] = self._inside.get(mine, 0) + 1
+        self._inside.add(1)
+        if self.closed:
+            self.__exit__()
+            raise StoreError(self._message)
 
     def __exit__(self, *exception: object) -> None:
-        mine, release = threading.get_ident(), None
-        with self._changed:
-            self._inside[mine] -= 1
-            if not self._inside[mine]:
-                del self._inside[mine]
-                if self.closed:
-                    release, self._release = self._release, None
-                    self._changed.notify_all()
-        if release is not None:
+        if not self._inside.add(-1) and self._release is not None:
+            release, self._release = self._release, None
             release()
 
     def close(self, release: Callable[[], object]) -> None:
@@ -176,23 +181,21 @@ class Usage:
         A finaliser may close what its own thread is using: then `release` is called at the end of
         that use.
         """
-        mine = threading.get_ident()
-        with self._changed:
-            self.closed = True
-            if not self._changed.wait_for(lambda: not self._inside.keys() - {mine}, WAIT):
-                raise StoreError(f"another thread still uses it after {WAIT:g} s; close it again")
-            if mine in self._inside:
-                self._release = release
-                return
-        release()
+        self.closed = True
+        if not self._inside.wait_for_others(WAIT):
+            raise StoreError(f"another thread still uses it after {WAIT:g} s; close it again")
+        if self._inside.add(0):
+            self._release = release
+        else:
+            release()
 
 
-def _forget_threads() -> None:
-    """Forget all threads but this one in a forked child, which does not have them."""
-    mine = threading.get_ident()
-    for usage in list(_usages):
-        usage._changed = threading.Condition()
-        usage._inside = {mine: usage._inside[mine]} if mine in usage._inside else {}
+def _in_child() -> None:
+    for one in [*_locks]:
+        one._at_fork_reinit()
+    for inside in [*_all_inside]:
+        inside.forget_others()
 
 
-on_fork(in_child=_forget_threads)
+on_fork(in_child=_in_child)
+gate = LibraryGate()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,16 +15,19 @@ from typing import TypeAlias
 
 from omnizarr import config
 from omnizarr.concurrency.fork import on_fork
-from omnizarr.concurrency.key_locks import CHUNKS, holds_below
 
 LEAST_BYTES = 2**20  # that a call may always have in flight
 
 
 class _Used:
-    """The threads and bytes that are in use now."""
+    """The threads and bytes that are in use now.
+
+    Nothing is called where the lock is held: the interpreter could run a finaliser there, and that
+    wait for a thread which waits for this lock.
+    """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # a finaliser may run while this thread has it
+        self.lock = threading.RLock()
         self.threads = 0
         self.nbytes = 0
 
@@ -56,43 +58,10 @@ class Ending:
         return self._come or self._lock.acquire(timeout=-1 if seconds == math.inf else seconds)
 
 
-class Helper:
-    """A thread that helps a call; it counts until it ends or is no longer needed."""
-
-    def __init__(self, used: _Used) -> None:
-        self._used, self._counted = used, True
-        self._ended = Ending()
-
-    def give_back(self) -> None:
-        """Stop counting the thread."""
-        with self._used.lock:
-            if self._counted:
-                self._counted = False
-                self._used.threads -= 1
-
-    def begin(self) -> None:
-        """Note that this thread is the helper."""
-        _thread.counted, _thread.helper = True, self
-
-    def end(self) -> None:
-        """Note that the thread has done its work.
-
-        Whoever waits for that may have the lock of the budget, if it is a finaliser.
-        """
-        self._ended.set()
-        self.give_back()
-
-    def wait(self, end: float = math.inf) -> None:
-        """Wait for the thread to end, up to a monotonic time."""
-        if self._ended.wait(end if end == math.inf else max(0.0, end - time.monotonic())):
-            self.give_back()  # for the next call, which may be quicker than that thread
-
-
 class _Thread(threading.local):
     """The state of one thread."""
 
     counted = False  # among those in use
-    helper: Helper | None = None
 
 
 _used = _Used()
@@ -104,9 +73,11 @@ def take_threads(wanted: int, limit: int) -> Share:
 
     Return the share to `return_threads`; its last number is how many threads there are besides.
     """
-    used, own = _used, 0 if _thread.counted else 1
+    used, own, more = _used, 0 if _thread.counted else 1, wanted - 1
     with used.lock:
-        more = max(0, min(wanted - 1, limit - used.threads - own))
+        free = limit - used.threads - own
+        more = free if free < more else more
+        more = more if more > 0 else 0
         used.threads += own + more
     _thread.counted = True
     return used, own, more
@@ -120,49 +91,24 @@ def return_threads(share: Share) -> None:
         used.threads -= own + more
 
 
+def count_as_taken() -> None:
+    """Note that this thread belongs to the share of a call."""
+    _thread.counted = True
+
+
 def thread_slots() -> threading.Semaphore:
     """Return a semaphore that limits the threads of one call to the setting `threads`."""
     return threading.Semaphore(config.get().threads)
 
 
 @contextmanager
-def helpers(wanted: int) -> Iterator[list[Helper]]:
-    """Yield the helpers that a call on up to `wanted` threads may have."""
-    if holds_below(CHUNKS):  # a finaliser, whose helpers would wait for its own thread
-        wanted = 1
-    used, own, more = take_threads(wanted, config.get().threads)
-    before, _thread.helper = _thread.helper, None
-    try:
-        yield [Helper(used) for _ in range(more)]
-    finally:
-        _thread.counted, _thread.helper = not own, before
-        with used.lock:
-            used.threads -= own
-
-
-def is_superfluous() -> bool:
-    """Return True if this helper thread should end, since other calls need its place."""
-    used, limit = _used, config.get().threads
-    if _thread.helper is None or used.threads <= limit:
-        return False
-    if not used.lock.acquire(blocking=False):  # by whom this thread helps, perhaps
-        return False
-    try:
-        if used.threads <= limit:
-            return False
-        _thread.helper.give_back()
-    finally:
-        used.lock.release()
-    _thread.helper = None
-    return True
-
-
-@contextmanager
 def bytes_in_flight(wanted: int) -> Iterator[int]:
     """Yield how many bytes a call may hold; at least `LEAST_BYTES` or all that it wants."""
-    used = _used
+    used, limit = _used, config.get().in_flight
     with used.lock:
-        granted = min(wanted, max(LEAST_BYTES, config.get().in_flight - used.nbytes))
+        granted = limit - used.nbytes
+        granted = granted if granted > LEAST_BYTES else LEAST_BYTES
+        granted = granted if granted < wanted else wanted
         used.nbytes += granted
     try:
         yield granted
@@ -183,8 +129,7 @@ def task_of(job: str, limit: int) -> Iterator[None]:
     """
     tasks, running = _tasks, _running
     with tasks:
-        while running[job] >= limit:
-            tasks.wait()
+        tasks.wait_for(lambda: running[job] < limit)
         running[job] += 1
     try:
         yield

@@ -26,7 +26,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from omnizarr import config
 from omnizarr.concurrency import fork
-from omnizarr.concurrency.limits import Ending, Helper, helpers, is_superfluous
+from omnizarr.concurrency.key_locks import CHUNKS, INTERNAL, holds_below, locked
+from omnizarr.concurrency.limits import Ending, count_as_taken, return_threads, take_threads
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -73,43 +74,43 @@ def run_on_threads(
 ) -> None:
     """Call `work` on up to `wanted` threads at once, this one among them.
 
-    The first error is raised when all of them have ended; `stop` has the others end soon. Between
-    its parts `work` may ask `is_superfluous` and return early. Without `waits` an interrupt
-    (Ctrl-C, not an error) waits for `INTERRUPT_WAIT` only, and the helpers end later. They are
-    started for the call and end with it, so that a fork finds none of them.
+    The first error is raised when all of them have ended; `stop` has the others end soon. Without
+    `waits` an interrupt (Ctrl-C, not an error) waits for `INTERRUPT_WAIT` only, and the helpers end
+    later. They are started for the call and end with it, so that a fork finds none of them.
     """
-    settings, errors, started = config.get(), list[BaseException](), 0
+    settings, errors, endings = config.get(), list[BaseException](), list[Ending]()
 
-    def help_out(helper: Helper) -> None:
+    def help_out(ending: Ending) -> None:
         try:
             config.inherit(settings)
-            helper.begin()
+            count_as_taken()
             work()
         except BaseException as e:  # raised below, on the calling thread
             errors.append(e)
             stop()
         finally:
-            helper.end()
+            ending.set()
 
-    with helpers(wanted) as found:
-        try:
-            for helper in found:
-                if not start_thread(partial(help_out, helper), "omnizarr-helper"):
-                    break
-                started += 1
-            work()
-            for helper in found[:started]:
-                helper.wait()
-        except BaseException as e:
-            stop()
-            patient = waits or isinstance(e, Exception)
-            end = math.inf if patient else time.monotonic() + INTERRUPT_WAIT
-            for helper in found[:started]:
-                helper.wait(end)
-            raise
-        finally:
-            for helper in found[started:]:
-                helper.give_back()
+    # The helpers of a finaliser would wait for its own thread.
+    share = take_threads(1 if holds_below(CHUNKS) else wanted, settings.threads)
+    try:
+        for _ in range(share[2]):
+            ending = Ending()
+            if not start_thread(partial(help_out, ending), "omnizarr-helper"):
+                break
+            endings.append(ending)
+        work()
+        for ending in endings:
+            ending.wait()
+    except BaseException as e:
+        stop()
+        patient = waits or isinstance(e, Exception)
+        end = math.inf if patient else time.monotonic() + INTERRUPT_WAIT
+        for ending in endings:
+            ending.wait(max(0.0, end - time.monotonic()))
+        raise
+    finally:
+        return_threads(share)
     if errors:
         raise errors[0]
 
@@ -143,7 +144,7 @@ def share_items(
 
     def work() -> None:
         with abandoned_when(stop.is_set):
-            while not stop.is_set() and not is_superfluous():
+            while not stop.is_set():
                 with lock:
                     some = list(itertools.islice(items, batch))
                 if not some:
@@ -187,19 +188,15 @@ class ThreadPool:
         return future
 
     def _hand_over(self, job: Callable[[], None]) -> bool:
-        before, _request.submits = _request.submits, True
-        try:
-            with self._lock:
-                if self._idle:
-                    self._idle -= 1
-                elif not self._start():
-                    if not self._count:
-                        return False
-                    self._queued += 1
-                self._waiting.put(job)
-                return True
-        finally:
-            _request.submits = before
+        with locked(INTERNAL, ()), self._lock:
+            if self._idle:
+                self._idle -= 1
+            elif not self._start():
+                if not self._count:
+                    return False
+                self._queued += 1
+            self._waiting.put(job)
+            return True
 
     def _start(self) -> bool:
         """Start a thread unless the pool is full; return True if one was started."""
@@ -239,7 +236,6 @@ class _Request(threading.local):
     """The state of a thread that sends requests."""
 
     pool: ThreadPool | None = None  # that it belongs to
-    submits = False  # and may have the lock of a pool
     ends: tuple[Callable[[], bool], ...] = ()  # True of one: nobody waits for the answer
 
 
@@ -260,7 +256,7 @@ def in_parallel(
     The first error drops the calls that have not begun, and is raised when the others have ended.
     """
     # Neither the pool's own threads nor a finaliser may wait for what their own thread holds.
-    if len(items) < 2 or sends_requests() or _request.submits:
+    if len(items) < 2 or sends_requests() or holds_below(INTERNAL + 1):
         return [function(item) for item in items]
     return _Batch(function, items).run(at_once)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from omnizarr.codecs.pipeline import Requests, gather_requests, run_requests
-from omnizarr.concurrency.limits import bytes_in_flight, is_superfluous
+from omnizarr.concurrency.limits import bytes_in_flight
 from omnizarr.concurrency.pool import run_on_threads
 from omnizarr.errors import OmnizarrError
 from omnizarr.stores import Store
@@ -48,8 +48,6 @@ def fetch_ahead(
         def work() -> None:
             for row, found in feed:
                 use(row, found)
-                if is_superfluous():
-                    return
 
         run_on_threads(work, threads, feed.stop, waits=False)
 
