@@ -20,8 +20,9 @@ import inspect
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, ClassVar, Self
 
 import numcodecs
 import numpy as np
@@ -74,57 +75,41 @@ def bind_id(named: Named) -> Codec:
     """Return the codec for an id of version 2, whose name in the model has a prefix."""
     id_ = named.name.removeprefix(PREFIX)
     if id_ in ARRAY_TO_ARRAY:
-        return Filters.bind(named)
-    return (Images if id_ in ARRAY_TO_BYTES else Compressors).bind(named)
-
-
-class Filters:
-    """Predictors and shuffles of version 3, which turn arrays into arrays."""
-
-    kind: ClassVar[Kind] = "array->array"
-
-    @staticmethod
-    def bind(named: Named) -> Codec:
-        """Return the codec of that name."""
-        return ImageFilter(named.name, _maker(named))
-
-
-class Images:
-    """Formats of images, and others that turn arrays into bytes."""
-
-    kind: ClassVar[Kind] = "array->bytes"
-
-    @staticmethod
-    def bind(named: Named) -> Codec:
-        """Return the codec of that name."""
-        return ImageFormat(named.name, _maker(named))
-
-
-class Compressors:
-    """Compressors and checksums of bytes."""
-
-    kind: ClassVar[Kind] = "bytes->bytes"
-
-    @staticmethod
-    def bind(named: Named) -> Codec:
-        """Return the codec of that name."""
-        return ImageCompressor(named.name, _maker(named).make())
-
-
-# The package
+        return ImageFilter.bind(named)
+    return (ImageFormat if id_ in ARRAY_TO_BYTES else ImageCompressor).bind(named)
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
-    """A class of the package, and a configuration for it."""
+class _ImageCodec:
+    """A codec of the package: its class there, and the object for chunks of one shape and type."""
 
-    made: Any
     named: Named
+    made: Any
+    codec: Any = None
+
+    @classmethod
+    def bind(cls, named: Named) -> Self:
+        """Return the codec with the class that numcodecs has for it, or else imagecodecs."""
+        id_ = named.name.removeprefix(PREFIX)
+        made = numcodecs.registry.codec_registry.get(id_)
+        if made is None:
+            module = require("imagecodecs.numcodecs", named.name, "images")
+            classes = {getattr(found, "codec_id", None): found for found in vars(module).values()}
+            made = classes.get(id_)
+        if made is None:
+            known = known_names(id_, [name for name in classes if isinstance(name, str)])
+            message = f"the package imagecodecs has no codec {id_!r} here; {known}"
+            raise UnknownExtension(message, kind="codec", name=named.name)
+        return cls(named, made)
+
+    @property
+    def name(self) -> str:
+        return self.named.name
 
     @property
     def short(self) -> str:
         """The name of the codec without the prefixes of packages."""
-        return self.named.name.removeprefix(PREFIX).removeprefix(IMAGECODECS)
+        return self.name.removeprefix(PREFIX).removeprefix(IMAGECODECS)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -137,8 +122,8 @@ class Maker:
         lossless = _LOSSLESS.get(self.short)
         return self.short in _LOSSY or (lossless is not None and not lossless(self.settings))
 
-    def make(self, spec: Spec | None = None) -> Any:
-        """Return the codec object; `spec` adds what the configuration leaves out.
+    def for_spec(self, spec: Spec | None) -> Self:
+        """Return the codec for such chunks; `spec` adds what the configuration leaves out.
 
         Versions of the package differ in their members; those that are null say nothing.
         """
@@ -149,63 +134,24 @@ class Maker:
         members = {**_DEFAULTS.get(self.short, {}), **stored}
         if spec is not None:
             if spec.data_type.variable:
-                raise InvalidMetadata(f"codec {self.named.name!r} takes items of a fixed size")
+                raise InvalidMetadata(f"codec {self.name!r} takes items of a fixed size")
+            if isinstance(members.get("shape"), list) and members["shape"] != list(spec.shape):
+                raise invalid("codec", self.name, "shape", f"chunks have {spec.shape}")
             dtype = spec.data_type.dtype
             known = {"shape": list(spec.shape), "dtype": dtype.str, "itemsize": dtype.itemsize}
-            stated = {k for k, v in members.items() if v is not None}
-            shape = members.get("shape")
-            if isinstance(shape, list) and shape != list(spec.shape):
-                raise invalid("codec", self.named.name, "shape", f"chunks have {spec.shape}")
-            members |= {k: v for k, v in known.items() if k in taken and k not in stated}
+            members |= {k: v for k, v in known.items() if k in taken and members.get(k) is None}
         try:
-            return self.made.from_config(members)
+            return replace(self, codec=self.made.from_config(members))
         except (TypeError, ValueError) as e:
             if "not available" in str(e):
-                raise UnknownExtension(
-                    f"codec {self.named.name!r}: this build of the package imagecodecs lacks it",
-                    kind="codec",
-                    name=self.named.name,
-                ) from None
-            raise InvalidMetadata(f"codec {self.named.name!r}: {e}") from None
-
-
-def _maker(named: Named) -> Maker:
-    """Return the class registered with numcodecs for a codec, or else that of imagecodecs."""
-    id_ = named.name.removeprefix(PREFIX)
-    made = numcodecs.registry.codec_registry.get(id_)
-    if made is None:
-        module = require("imagecodecs.numcodecs", named.name, "images")
-        types = [found for found in vars(module).values() if isinstance(found, type)]
-        classes = {getattr(found, "codec_id", None): found for found in types}
-        made = classes.get(id_)
-        if made is None:
-            known = known_names(id_, filter(None, classes))
-            raise UnknownExtension(
-                f"the package imagecodecs has no codec {id_!r} here; {known}",
-                kind="codec",
-                name=named.name,
-            )
-    return Maker(made, named)
-
-
-# Codecs
+                message = f"codec {self.name!r}: this build of the package imagecodecs lacks it"
+                raise UnknownExtension(message, kind="codec", name=self.name) from None
+            raise InvalidMetadata(f"codec {self.name!r}: {e}") from None
 
 
 @dataclass(frozen=True, slots=True)
-class ImageFormat(BoundSerializer):
+class ImageFormat(_ImageCodec, BoundSerializer):
     """A format of images, or another codec that turns arrays into bytes."""
-
-    name: str
-    maker: Maker
-    codec: Any = None
-
-    @property
-    def lossy(self) -> bool:
-        return self.maker.lossy
-
-    def for_spec(self, spec: Spec) -> ImageFormat:
-        """Return the codec for chunks of one shape and type."""
-        return ImageFormat(self.name, self.maker, self.maker.make(spec))
 
     def on_bytes(self, spec: Spec) -> ImageOnBytes:
         """Return the codec for the bytes of such chunks."""
@@ -219,8 +165,14 @@ class ImageFormat(BoundSerializer):
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         dtype, size = spec.data_type.dtype, spec.nbytes or 0
-        data = checked(bytes(data), self.maker.short, size)
-        out = np.asarray(self.codec.decode(data, out=self._room(spec)))
+        # Memory for decoders to fill, which raise if it is too small. Three colours of a TIFF image
+        # are decoded as four, if they are subsampled.
+        room: Any = None
+        if self.short in _FILL_ARRAY:
+            room = np.zeros(spec.shape, dtype.newbyteorder("="))
+        elif self.short not in _NO_ROOM:
+            room = np.zeros(size * 4 // 3 if self.short == "tiff" else size, np.uint8).data
+        out = np.asarray(self.codec.decode(checked(bytes(data), self.short, size), out=room))
         if out.nbytes != size:
             raise ValueError(
                 f"the chunk has {out.dtype} of shape {out.shape}, expected {dtype} {spec.shape}"
@@ -228,16 +180,6 @@ class ImageFormat(BoundSerializer):
         if out.dtype.newbyteorder("=") == dtype.newbyteorder("="):
             return out.astype(dtype, copy=False).reshape(spec.shape)
         return np.ascontiguousarray(out).reshape(-1).view(dtype).reshape(spec.shape)
-
-    def _room(self, spec: Spec) -> Any:
-        """Return memory for decoders to fill, which raise if it is too small; None for some."""
-        if self.maker.short in _NO_ROOM:
-            return None
-        if self.maker.short in _FILL_ARRAY:
-            return np.zeros(spec.shape, spec.data_type.dtype.newbyteorder("="))
-        # Three colours of a TIFF image are decoded as four, if they are subsampled.
-        share = (4, 3) if self.maker.short == "tiff" else (1, 1)
-        return np.zeros((spec.nbytes or 0) * share[0] // share[1], np.uint8).data
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,22 +208,10 @@ class ImageOnBytes:
 
 
 @dataclass(frozen=True, slots=True)
-class ImageFilter:
+class ImageFilter(_ImageCodec):
     """A predictor or shuffle of version 3."""
 
-    name: str
-    maker: Maker
-    codec: Any = None
-
     kind: ClassVar[Kind] = "array->array"
-
-    @property
-    def lossy(self) -> bool:
-        return self.maker.lossy
-
-    def for_spec(self, spec: Spec) -> ImageFilter:
-        """Return the codec for chunks of one shape and type."""
-        return ImageFilter(self.name, self.maker, self.maker.make(spec))
 
     def resolve(self, spec: Spec) -> Spec:
         return spec
@@ -297,13 +227,14 @@ class ImageFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class ImageCompressor:
+class ImageCompressor(_ImageCodec):
     """A compressor or checksum of bytes."""
 
-    name: str
-    codec: Any
-
     kind: ClassVar[Kind] = "bytes->bytes"
+
+    @classmethod
+    def bind(cls, named: Named) -> Self:
+        return super(ImageCompressor, cls).bind(named).for_spec(None)
 
     def encoded_size(self, size: int) -> int | None:
         return size if self.name.removeprefix(PREFIX) in IMAGE_SHUFFLES else None
@@ -329,9 +260,7 @@ def _encoded(codec: Any, data: Any) -> bytes:
 
 def to_bytes(made: Any) -> bytes:
     """Return what a codec of the package made as bytes."""
-    if isinstance(made, np.ndarray):
-        return np.ascontiguousarray(made).tobytes()
-    return bytes(made)
+    return made.tobytes() if isinstance(made, np.ndarray) else bytes(made)
 
 
 # Images before they are decoded
@@ -345,7 +274,14 @@ def checked(data: bytes, short: str, size: int) -> bytes:
         raise ValueError(f"the chunk is an image of {pixels} pixels, expected {size} bytes")
     if short in _WITH_END and b"\xff\xd9" not in data[-4:]:
         raise ValueError("the image is cut off: the marker of its end is missing")
-    return _inflated(data, size) if short == "lerc" else data
+    if short == "lerc":  # without the compression around it
+        limit = 2 * size + 2**16
+        if data[:1] == b"\x78":
+            return bytes(Zlib(1).decode(data, limit))
+        stated = content_size(data) if data[:4] == b"\x28\xb5\x2f\xfd" else 0
+        if stated is None or stated > limit:
+            raise ValueError(f"the zstd frame says {stated} bytes, expected at most {limit}")
+    return data
 
 
 def _png(data: bytes) -> Iterator[int]:
@@ -364,8 +300,7 @@ def _png(data: bytes) -> Iterator[int]:
         if zlib.crc32(data[at + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
             raise ValueError(f"checksum mismatch in the part {name.decode('latin-1')!r} of the PNG")
         at = end + 4
-    width, height = struct.unpack_from(">2I", data, 16)
-    yield width * height
+    yield from _stated(">2I", 16)(data)
 
 
 def _boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -397,32 +332,27 @@ def _jpeg2k(data: bytes) -> Iterator[int]:
     yield (right - left) * (bottom - top) * int.from_bytes(data[40:42], "big")
 
 
-def _stated(form: str, at: int) -> Callable[[bytes], Iterator[int]]:
-    """Return a function that yields the width times the height that a header has at a place."""
+def _stated(form: str, at: int, after: bytes = b"") -> Callable[[bytes], Iterator[int]]:
+    """Return a function that yields the width times the height in a header, or in several.
+
+    It is that many bytes after the start of the image, or after each occurrence of `after`.
+    """
 
     def pixels(data: bytes) -> Iterator[int]:
-        if len(data) >= at + struct.calcsize(form):
-            width, height = struct.unpack_from(form, data, at)
+        start = data.find(after)
+        while start >= 0 and len(data) >= start + at + struct.calcsize(form):
+            width, height = struct.unpack_from(form, data, start + at)
             yield width * height
+            start = data.find(after, start + 4) if after else -1
 
     return pixels
-
-
-def _jpegxs(data: bytes) -> Iterator[int]:
-    """Yield the pixels of the picture header."""
-    at = data.find(b"\xff\x12")
-    if at >= 0:
-        yield from _stated(">2H", 12)(data[at : at + 18])
 
 
 def _heif(data: bytes) -> Iterator[int]:
     """Yield the pixels of all image spatial extents in the boxes of metadata."""
     for kind, content in _boxes(data):
-        at = content.find(b"ispe") if kind in (b"meta", b"moov") else -1
-        while 0 <= at <= len(content) - 16:
-            width, height = struct.unpack_from(">2I", content, at + 8)
-            yield width * height
-            at = content.find(b"ispe", at + 4)
+        if kind in (b"meta", b"moov"):
+            yield from _stated(">2I", 8, b"ispe")(content)
 
 
 _PIXELS: dict[str, Callable[[bytes], Iterator[int]]] = {
@@ -430,7 +360,7 @@ _PIXELS: dict[str, Callable[[bytes], Iterator[int]]] = {
     "apng": _png,
     "jpeg2k": _jpeg2k,
     "htj2k": _jpeg2k,
-    "jpegxs": _jpegxs,
+    "jpegxs": lambda data: islice(_stated(">2H", 12, b"\xff\x12")(data), 1),
     "avif": _heif,
     "heif": _heif,
     "gif": _stated("<2H", 6),
@@ -438,15 +368,3 @@ _PIXELS: dict[str, Callable[[bytes], Iterator[int]]] = {
 }
 # Formats that end with a marker, beyond which their decoders read.
 _WITH_END = {"jpegls", "ljpeg"}
-
-
-def _inflated(data: bytes, size: int) -> bytes:
-    """Return a LERC blob without the compression around it, of bounded size."""
-    limit = 2 * size + 2**16
-    if data[:4] == b"\x28\xb5\x2f\xfd":
-        stated = content_size(data)
-        if stated is None or stated > limit:
-            raise ValueError(f"the zstd frame says {stated} bytes, expected at most {limit}")
-    if data[:1] == b"\x78":
-        return bytes(Zlib(1).decode(data, limit))
-    return data
