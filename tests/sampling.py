@@ -12,12 +12,18 @@ _GIVEN = os.environ.get("OMNIZARR_SEED")
 # Workers of pytest-xdist must collect the same tests, so the first process tells the others.
 SEED = int(_GIVEN or (0 if os.environ.get("OMNIZARR_SAME_EXAMPLES") else os.getpid()))
 os.environ["OMNIZARR_SEED"] = str(SEED)
+ALL = bool(os.environ.get("OMNIZARR_ALL_CASES"))
 
 
 def sample(cases: Iterable[T], count: int) -> list[T]:
     """Return some of the cases, in their order; all of them with OMNIZARR_ALL_CASES."""
     every = list(cases)
-    if os.environ.get("OMNIZARR_ALL_CASES") or count >= len(every):
+    if ALL or count >= len(every):
         return every
     chosen = random.Random(SEED).sample(range(len(every)), count)
     return [every[number] for number in sorted(chosen)]
+
+
+def tries(few: int, many: int) -> int:
+    """Return how often something is tried that another try may show: often in `make soak`."""
+    return many if ALL else few

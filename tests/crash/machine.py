@@ -22,7 +22,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -147,25 +147,6 @@ def call(function: Callable[..., Any], *given: Any) -> tuple[str, Any]:
 
 
 @dataclass
-class Found:
-    """The points of one operation, and what was wrong at some of them."""
-
-    points: int = 0
-    states: int = 0
-    bad: list[tuple[int, str]] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)
-
-
-@dataclass
-class How:
-    """The points to be tried: all, a sample, or only some."""
-
-    sample: int | None = None
-    seed: int = 0
-    only: list[int] | None = None
-
-
-@dataclass
 class Run:
     """One operation on one kind of store in one format."""
 
@@ -178,7 +159,6 @@ class Run:
 
     def __post_init__(self) -> None:
         self.operation = OPERATIONS[self.name]
-        self.found = Found()
         leases.LEASE = LEASE
         self.folder.mkdir(parents=True, exist_ok=True)
         self.start = self.place("start")
@@ -187,7 +167,7 @@ class Run:
         ended = self.start.copy(self._path("after"))
         log = os.open(self.folder / "log", os.O_CREAT | os.O_RDWR | os.O_TRUNC)
         self.must(self.act, ended, COUNT, 0, log)
-        self.found.calls = os.pread(log, 2**24, 0).decode().splitlines()
+        self.changes = os.pread(log, 2**24, 0).decode().splitlines()
         os.close(log)
         self.known: list[str] = []
         self.before, self.after = (nodes(self.must(self.look, p)) for p in (self.start, ended))
@@ -223,68 +203,65 @@ class Run:
     def look(self, place: Place) -> View:
         return look(place, self.known, self.operation.promise == "consolidate")
 
-    def points(self, how: How) -> list[int]:
-        """Return the points to be tried, and begin a new list of what is found."""
-        self.found = Found(calls=self.found.calls)
-        every = range(1, len(self.found.calls) + 1)
-        if how.only is not None:
-            return [point for point in how.only if point in every]
-        if how.sample is None or how.sample >= len(every):
+    def points(self, sample: int | None, seed: int) -> list[int]:
+        """Return the numbers of the changes to be tried: all, or a sample."""
+        self.bad: list[str] = []
+        every = range(1, len(self.changes) + 1)
+        if sample is None or sample >= len(every):
             return [*every]
-        return sorted(random.Random(how.seed).sample(every, how.sample))
+        return sorted(random.Random(seed).sample(every, sample))
 
     def report(self, point: int, text: str | None) -> None:
+        """Add what is wrong at a point, without what differs from run to run."""
         if text:
             short = re.sub(rf"{re.escape(str(self.folder))}/[\w-]+|[0-9a-f]{{8}}\w+", "…", text)
-            self.found.bad.append((point, short))
+            change = " ".join(self.changes[point - 1 : point])
+            self.bad.append(f"{short} [point {point}, after {change}]")
 
     # Killed writers
 
-    def killed(self, how: How) -> Found:
+    def killed(self, sample: int | None, seed: int) -> list[str]:
         """End a writer after each change, and check the state that it leaves."""
         seen: set[str] = set()
-        for point in self.points(how):
+        for point in self.points(sample, seed):
             place = self.start.copy(self._path("killed"))
             outcome, text = call(self.act, place, EXIT, point)
-            self.found.points += 1
             if outcome not in ("killed", "ok"):
                 self.report(point, f"{outcome}: {text}")
-            digest = place.digest()
-            if digest not in seen:
-                seen.add(digest)
-                for problem in self.check(place):
-                    self.report(point, problem)
+            for problem in self.check(place) if self._is_new(place, seen) else ():
+                self.report(point, problem)
             place.remove()
-        self.found.states = len(seen)
-        return self.found
+        return self.bad
 
-    def moments(self, how: How) -> Found:
+    def moments(self, sample: int | None, seed: int) -> list[str]:
         """Kill a writer at random moments, and open what is left here and by zarr-python.
 
         The first look is all: `killed` does the rest, after each change.
         """
-        self.found = Found()
-        chance, seen = random.Random(how.seed), set[str]()
+        chance, seen, self.bad = random.Random(seed), set[str](), []
         began, alone = time.monotonic(), self.start.copy(self._path("alone"))
         self.must(self.act, alone, OFF)
         alone.remove()
         longest = time.monotonic() - began
-        for point in range(1, (how.sample or MOMENTS) + 1):
+        for _ in range(sample or MOMENTS):
             place = self.start.copy(self._path("moment"))
             child = Child(self.act, place, OFF)
             if child.wait(chance.random() * longest) != "ended":
                 os.kill(child.pid, signal.SIGKILL)
                 child.wait()
             child.close()
-            self.found.points += 1
-            digest = place.digest()
-            if digest not in seen:
-                seen.add(digest)
+            if self._is_new(place, seen):
                 for problem in self.must(lambda place=place: [*self._opened(place)]):
-                    self.report(point, problem)
+                    self.report(0, problem)
             place.remove()
-        self.found.states = len(seen)
-        return self.found
+        return self.bad
+
+    def _is_new(self, place: Place, seen: set[str]) -> bool:
+        """Return True for a state that was not yet seen, and add it."""
+        digest = place.digest()
+        new = digest not in seen
+        seen.add(digest)
+        return new
 
     def _opened(self, place: Place) -> Iterator[str]:
         """Yield what is wrong with what this library and zarr-python find."""
@@ -433,13 +410,12 @@ class Run:
 
     # Full disks
 
-    def full(self, how: How) -> Found:
+    def full(self, sample: int | None, seed: int) -> list[str]:
         """Refuse every call that needs room from each change on."""
-        for point in self.points(how):
+        for point in self.points(sample, seed):
             place = self.start.copy(self._path("full"))
             outcome, text = call(self.act, place, FULL, point)
             view = self.must(self.look, place)
-            self.found.points += 1
             if outcome.startswith(("bare", "hung", "exit")):
                 self.report(point, f"full disk: {outcome} {text}")
             kept = nodes(view) == (self.after if outcome == "ok" else self.before)
@@ -452,23 +428,22 @@ class Run:
             for problem in self._again(place, nodes(view)):
                 self.report(point, f"after a full disk, {problem}")
             place.remove()
-        return self.found
+        return self.bad
 
     # Stopped writers
 
-    def paused(self, how: How) -> Found:
+    def paused(self, sample: int | None, seed: int) -> list[str]:
         """Stop a writer after each change; others read and write meanwhile."""
         seconds = self.operation.beside
-        chosen = [*seconds] if how.sample is None else [random.Random(how.seed).choice(seconds)]
+        chosen = [*seconds] if sample is None else [random.Random(seed).choice(seconds)]
         orders = {second: self._orders(self._second(second)) for second in chosen}
-        for point in self.points(how):
+        for point in self.points(sample, seed):
             for second in chosen:
                 place = self.start.copy(self._path("paused"))
                 for problem in self._beside(place, point, second, orders[second]):
                     self.report(point, f"beside {second}: {problem}")
                 place.remove()
-            self.found.points += 1
-        return self.found
+        return self.bad
 
     def _second(self, name: str) -> Callable[[Place], object]:
         """Return what a second writer does: another thing, the same, or the rest of it."""

@@ -12,12 +12,11 @@ import random
 import time
 import unicodedata
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -174,8 +173,8 @@ def check(truth: object, what: str) -> None:
         raise Broken(what)
 
 
-def try_node(store: Any, name: str, zarr_format: int, group: bool) -> str:
-    """Use a name for a node, beside its twins; return "refused" or "works"."""
+def try_node(store: Any, name: str, zarr_format: int, group: bool) -> None:
+    """Use a name for a node, beside its twins; it is refused, or works."""
     root = oz.create_group(store, zarr_format=zarr_format)
     for number, twin in enumerate(twins(name)):
         try:
@@ -191,10 +190,9 @@ def try_node(store: Any, name: str, zarr_format: int, group: bool) -> str:
     except oz.OmnizarrError:
         after = contents(store)
         check(after == before, f"refused, but {after.keys() ^ before.keys()} changed")
-        return "refused"
+        return
     use(root, store, name, path, array)
     beside(store, before)
-    return "works"
 
 
 def beside(store: Any, before: dict[str, bytes | None]) -> None:
@@ -257,10 +255,10 @@ def _only_version_2(path: str) -> bool:
     return any(not part.strip(".") or part == "zarr.json" for part in path.split("/"))
 
 
-def try_root(place: Callable[[str], Any], name: str, zarr_format: int) -> str:
+def try_root(place: Callable[[str], Any], name: str, zarr_format: int) -> None:
     """Use a name for the root of a store, beside stores with the names of its twins."""
     if "/" in name.strip("/") or not name.strip("/."):
-        return "no name"
+        return  # it is no name
     others: dict[str, Any] = {}
     for twin in twins(name):
         try:
@@ -269,12 +267,11 @@ def try_root(place: Callable[[str], Any], name: str, zarr_format: int) -> str:
                 others[twin] = contents(place(twin))
         except oz.OmnizarrError:
             continue
-    result = "works"
     try:
         store = place(name)
         array = oz.create_group(store, zarr_format=zarr_format).create_array("x", data=VALUES)
     except oz.OmnizarrError:
-        result = "refused"
+        pass  # refused
     else:
         before = {key: value for key, value in contents(store).items() if key[:2] != "x/"}
         use(oz.open(store, "r+"), store, "x", "x", array)
@@ -283,26 +280,26 @@ def try_root(place: Callable[[str], Any], name: str, zarr_format: int) -> str:
         check(sorted(oz.open(store)) == [], "the root is replaced")
     for twin, known in others.items():
         check(contents(place(twin)) == known, f"the store {twin!r} has changed")
-    return result
 
 
-def cases(kinds: tuple[str, ...] = KINDS) -> list[tuple[str, str, int, str]]:
-    """Return all cases: kind of store, name, format, and what gets the name."""
-    whats = ("array", "group", "root")
-    return [*itertools.product(kinds, NAMES, FORMATS, whats)]
+Case: TypeAlias = tuple[str, str, int, str]  # kind of store, name, format, what gets the name
 
 
-def run(
-    folder: Path,
-    some: list[tuple[str, str, int, str]],
-    seconds: float = 1e9,
-    **servers_there: Any,
-) -> Iterator[tuple[tuple[str, str, int, str], str]]:
-    """Try cases, until the time is over; yield each with "works", "refused" or what is wrong.
+def shuffled(seed: int, kinds: tuple[str, ...] = KINDS) -> list[Case]:
+    """Return all cases in an order of its own for each seed."""
+    found = [*itertools.product(kinds, NAMES, FORMATS, ("array", "group", "root"))]
+    random.Random(seed).shuffle(found)
+    return found
+
+
+def wrong(
+    folder: Path, some: list[Case], seconds: float, **servers_there: Any
+) -> list[tuple[Case, str]]:
+    """Try cases until the time is over; return those that neither work nor are refused.
 
     Ports of servers that run already may be given.
     """
-    end = time.monotonic() + seconds
+    end, found = time.monotonic() + seconds, []
     with ExitStack() as servers, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         kinds = Kinds(folder, servers, started=servers_there)
@@ -311,29 +308,11 @@ def run(
             try:
                 place = kinds.place(kind)
                 if what == "root":
-                    result = try_root(place, name, zarr_format)
+                    try_root(place, name, zarr_format)
                 else:
-                    result = try_node(place("root"), name, zarr_format, what == "group")
+                    try_node(place("root"), name, zarr_format, what == "group")
             except Exception as e:  # of any class: that is what is looked for
-                result = f"{type(e).__name__}: {e}"
-            yield case, result
+                found.append((case, f"{type(e).__name__}: {e}"))
             if time.monotonic() > end:
-                return
-
-
-def shuffled(seed: int, kinds: tuple[str, ...] = KINDS) -> list[tuple[str, str, int, str]]:
-    """Return all cases in an order of its own for each seed."""
-    found = cases(kinds)
-    random.Random(seed).shuffle(found)
+                break
     return found
-
-
-def tally(folder: Path, kinds: tuple[str, ...] = KINDS) -> Iterator[tuple[Any, ...]]:
-    """Try all cases; yield a row for each kind of store, and raise for what is wrong."""
-    for kind in kinds:
-        found: Counter[str] = Counter()
-        for case, result in run(folder, cases((kind,))):
-            found[result if result in ("works", "refused", "no name") else "wrong"] += 1
-            if result not in ("works", "refused", "no name"):
-                print(*map(repr, case), result, flush=True)
-        yield kind, found["works"], found["refused"], found["wrong"]

@@ -1,12 +1,10 @@
-"""What holds for each operation and event; ``python -m tests.crash.promises --write`` documents it.
+"""What holds for each operation and event; ``python -m tests.crash.promises`` documents it.
 
-Tests are parametrised by the ids, such as `delete-killed`. A sentence is about directories; where
-other stores promise something else, `ELSEWHERE` has it.
+A sentence is about directories; where other stores promise something else, `ELSEWHERE` has it.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs/explanation/safety.md"
@@ -21,7 +19,6 @@ EVENTS = {
     "second-writer": "a second writer",
     "full-disk": "the disk is full",
 }
-STORES = ("memory", "SQLite and LMDB", "ZIP", "buckets and Redis", "fsspec and others")
 
 _OLD_OR_NEW = "the old or the new node, or an error"
 _REFUSED = "waits or gets an error"
@@ -167,8 +164,6 @@ ELSEWHERE: dict[tuple[str, str], dict[str, str]] = {
     },
 }
 
-IDS = [f"{name.replace(' ', '-')}-{event}" for name in PROMISES for event in EVENTS]
-
 
 def markdown() -> str:
     """Return the table, and the list of what other stores promise."""
@@ -182,19 +177,11 @@ def markdown() -> str:
     return "\n".join([MARKERS[0], "", *lines, "", MARKERS[1]])
 
 
-def documented(page: Path = PAGE) -> str | None:
+def documented() -> str | None:
     """Return the part of the page that is written here, or None if it has none."""
-    _, found, rest = page.read_text().partition(MARKERS[0])
+    _, found, rest = PAGE.read_text().partition(MARKERS[0])
     return found + rest.partition(MARKERS[1])[0] + MARKERS[1] if found else None
 
 
-def main(page: Path = PAGE) -> None:
-    if "--write" not in sys.argv:
-        print(markdown())
-        return
-    old, text = documented(page), page.read_text()
-    page.write_text(text.replace(old, markdown()) if old else f"{text.rstrip()}\n\n{markdown()}\n")
-
-
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(PAGE.read_text().replace(documented() or "", markdown()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import gc
 import json
 import os
@@ -38,20 +37,23 @@ class Client:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def run(self, event: str, name: str, zarr_format: int | str, **options: Any) -> dict[str, Any]:
-        """Return the points that were tried, what was bad at which, and the calls."""
-        asked = {"event": event, "name": name, "zarr_format": zarr_format, **options}
+    def run(
+        self, event: str, *, sample: int | None = None, seed: int = 0, **operation: Any
+    ) -> list[str]:
+        """Return what is bad where an operation is killed, paused, …: everywhere, or at a sample.
+
+        The operation is described as `tests.crash.machine.Run` is.
+        """
         source, target = self._process.stdout, self._process.stdin
         assert source is not None
         assert target is not None
-        target.write(json.dumps(asked) + "\n")
+        target.write(json.dumps([event, sample, seed, operation]) + "\n")
         target.flush()
-        answer: dict[str, Any] = json.loads(
-            source.readline() or '{"error": "the server has ended"}'
-        )
-        if "error" in answer:
-            raise RuntimeError(answer["error"])
-        return answer
+        bad, error = json.loads(source.readline() or '[[], "the server has ended"]')
+        if error:
+            raise RuntimeError(error)
+        found: list[str] = bad
+        return found
 
 
 @contextlib.contextmanager
@@ -78,7 +80,7 @@ def serving(folder: Path) -> Iterator[Client | None]:
 def main(folder: Path) -> None:
     import omnizarr
     from omnizarr.stores import leases
-    from tests.crash.machine import How, Run
+    from tests.crash.machine import Run
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its client
     leases.LEASE = 0.5  # seconds; nobody waits long for the leases of dead writers
@@ -86,18 +88,16 @@ def main(folder: Path) -> None:
     gc.freeze()
     runs: dict[str, Any] = {}  # the last one, which several events share
     for line in sys.stdin:
-        asked = json.loads(line)
-        event = asked.pop("event")
-        how = {n: asked.pop(n) for n in ("sample", "seed", "only") if n in asked}
-        key = json.dumps(asked)
+        event, sample, seed, operation = json.loads(line)
+        key = json.dumps(operation)
         try:
             if key not in runs:
                 for old in runs.values():
                     shutil.rmtree(old.folder, ignore_errors=True)
-                runs = {key: Run(folder / "run", **asked)}
-            answer = dataclasses.asdict(getattr(runs[key], event)(How(**how)))
+                runs = {key: Run(folder / "run", **operation)}
+            answer = getattr(runs[key], event)(sample, seed), ""
         except Exception:
-            answer = {"error": traceback.format_exc()}
+            answer = [], traceback.format_exc()
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

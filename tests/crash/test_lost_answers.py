@@ -6,26 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from omnizarr.stores import leases
 from tests.crash import lost_answers
-from tests.crash.lost_answers import OPERATIONS
+from tests.sampling import ALL, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*other writers wait")
-QUICK = ("attribute", "counter", "append", "resize", "element", "create")
-# Of each kind of store: the ways, how often, and what another writer does meanwhile.
-PARTS = {
-    "memory": (("closed",), (1,), ("", "attribute")),
-    "S3": (("closed",), (1,), ("", "attribute")),
-    "Redis": (("closed",), (1,), ("",)),
-}
 
 
-@pytest.mark.parametrize("kind", PARTS)
+@pytest.mark.parametrize("kind", ["memory", "S3", "Redis"])
 def test_a_change_whose_answer_is_lost_is_made_once_or_said_to_be_uncertain(
-    kind: str, tmp_path: Path
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with lost_answers.short_leases(), lost_answers.places(tmp_path, kind) as [place]:
-        for operation in OPERATIONS:
-            if operation.name in QUICK:
-                found = lost_answers.run(place, operation, *PARTS[kind])
-                assert found.wrong == []
-                assert found.cases
+    monkeypatch.setattr(leases, "LEASE", 1.0)  # locks that were left behind run out soon
+    with lost_answers.places(tmp_path, kind) as [place]:
+        if ALL:
+            parts = [place.ways]
+        else:
+            parts = [("closed",), (1,), ("",) if kind == "Redis" else ("", "attribute")]
+        for operation in sample(lost_answers.OPERATIONS, 5):
+            assert lost_answers.run(place, operation, *parts) == []

@@ -21,6 +21,7 @@ from omnizarr import stores
 from omnizarr.errors import StoreError
 from omnizarr.storage import LocalStore
 from omnizarr.stores import Range
+from tests.faults.programs import run
 from tests.sampling import sample
 
 DATA = np.random.default_rng(0).integers(1, 2**30, (128, 128), dtype="i4")
@@ -28,12 +29,7 @@ ENGINES = sample(["auto", "reference"], 1)
 OLD, NEW = b"old value", b"new value!"
 SMALL_DISK = 'mount -t tmpfs -o size=2m tmpfs "$0" && exec "$@"'
 BEGIN = """
-import os, sys, warnings
-import numpy as np
-import omnizarr as oz
 from omnizarr import ome
-location, engine = sys.argv[1:]
-oz.config.set(engine=engine, threads=4)
 data = np.random.default_rng(0).integers(1, 2**30, (128, 128), dtype="i4")
 def store_of(kind):
     if kind == "zip":
@@ -81,14 +77,6 @@ def refused(messages, group):
 """
 
 
-def run(code: str, command: list[str], location: Path, engine: str) -> str:
-    program = BEGIN + textwrap.dedent(code)
-    arguments = [*command, sys.executable, "-c", program, str(location), engine]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=240)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
-
-
 def mount_command(script: str, location: Path) -> list[str]:
     """Return a command prefix that runs a program in its own mount namespace."""
     command = ["unshare", "--mount", "sh", "-c", script, str(location)]
@@ -131,8 +119,10 @@ def test_a_full_disk_is_reported_and_no_stored_value_is_lost(
     again["a"][...] = data[::-1]
     print(np.array_equal(again["a"][...], data[::-1]))
     """
-    output = run(code, mount_command(SMALL_DISK, tmp_path), tmp_path, engine)
-    assert output.splitlines() == ["True", "True True", "True ['a', 'b']", "[]", "True"]
+    output = run(
+        BEGIN + textwrap.dedent(code), tmp_path, engine, mount_command(SMALL_DISK, tmp_path)
+    )
+    assert output == ["True", "True True", "True ['a', 'b']", "[]", "True"]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -149,8 +139,9 @@ def test_a_read_only_file_system_can_be_read_and_refuses_writes(
     print(oz.verify(location + "/x").ok, oz.repair(location + "/x"))
     """
     script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
-    output = run(code, mount_command(script, tmp_path), tmp_path, engine)
-    assert output.splitlines() == ["12", "True True", "True []"]
+    command = mount_command(script, tmp_path)
+    output = run(BEGIN + textwrap.dedent(code), tmp_path, engine, command)
+    assert output == ["12", "True True", "True []"]
 
 
 def output_without_privileges(work: Any) -> str:
@@ -256,7 +247,7 @@ def test_fsync_durability_syncs_a_file_before_and_its_folders_after_the_rename(
     log = tmp_path / "calls"
     calls = "trace=linkat,rename,renameat,renameat2,fsync,fdatasync,mkdir,mkdirat,openat"
     command = ["strace", "-f", "-qq", "-y", "-e", calls, "-o", str(log)]
-    run(code, command, tmp_path, engine)
+    run(code, tmp_path, engine, command)
     for number, (_, durability) in enumerate(cases):
         traced = log.read_text().split(f"/{number}/begin")[1].split(f"/{number}/end")[0]
         pattern = r"\b(f\w*sync|linkat|rename\w*)\("
@@ -301,31 +292,6 @@ def test_an_operating_system_error_is_a_store_error(
             with pytest.raises(StoreError, match=os.strerror(number)):
                 call()
     assert store.get("a/k") == OLD
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_write_that_fails_half_way_keeps_the_old_value(tmp_path: Path) -> None:
-    """A limit on the file size simulates a full disk: the write stops half-way."""
-    import resource
-    import signal
-
-    store = LocalStore(tmp_path / "data")
-    store.set("a/k", OLD)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-            store.set("a/k", b"x" * 5000)
-        except StoreError as e:
-            status = 0 if "a/k" in str(e) else 2
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert store.get("a/k") == OLD
-    assert list(store.list()) == ["a/k"]
-    assert [p.name for p in (tmp_path / "data" / "a").iterdir()] == ["k"]
 
 
 def test_a_directory_under_the_name_of_a_key_is_no_value_and_is_not_overwritten(

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
-import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +14,9 @@ import pytest
 import omnizarr as oz
 from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.sqlite import SQLiteStore
+from tests.faults.programs import run
 from tests.sampling import sample
-from tests.servers.processes import simple_storage
+from tests.servers.processes import s3_options, simple_storage
 from tests.soak import descriptors
 from tests.soak.descriptors import free_descriptors
 from tests.soak.operations import DATA, OPERATIONS
@@ -27,21 +25,19 @@ NONE_LEFT = "Too many open files"
 
 
 @pytest.mark.parametrize(
-    ("operation", "engine"), sample(itertools.product(OPERATIONS, ["auto", "reference"]), 10)
+    ("operation", "engine"), sample(itertools.product(OPERATIONS, ["auto", "reference"]), 6)
 )
 def test_operations_need_few_descriptors_and_lose_nothing_without_them(
     operation: str, engine: Any, tmp_path: Path
 ) -> None:
     with oz.configure(engine=engine, threads=8):
-        found = descriptors.run(tmp_path, operation)
-    assert found["reported"] + found["succeeded"] == descriptors.HANDFUL + 1
+        descriptors.run(tmp_path, operation)
 
 
 def test_a_lazy_import_without_descriptors_is_not_reported_as_unknown_name(tmp_path: Path) -> None:
     oz.create_array(tmp_path / "x", data=[1, 2, 3], compressors=oz.codecs.GzipCodec())
     code = """
-    import os, resource, sys
-    import omnizarr as oz
+    import resource
     from omnizarr import registry
     tries = {
         "codec": lambda: registry.find("codec", "gzip"),
@@ -50,7 +46,7 @@ def test_a_lazy_import_without_descriptors_is_not_reported_as_unknown_name(tmp_p
         "function": lambda: oz.verify,
         "codec of a name": lambda: oz.codecs.BloscCodec,
         "store": lambda: oz.open("sqlite://x.sqlite"),
-        "array": lambda: oz.open(sys.argv[1]),
+        "array": lambda: oz.open(location),
     }
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
@@ -71,11 +67,9 @@ def test_a_lazy_import_without_descriptors_is_not_reported_as_unknown_name(tmp_p
     try:
         tries["plug-in"]()
     except oz.UnknownExtension:
-        print(oz.open(sys.argv[1])[...].tolist())
+        print(oz.open(location)[...].tolist())
     """
-    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "x")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.stderr, done.stdout) == ("", "[1, 2, 3]\n")
+    assert run(code, tmp_path / "x") == ["[1, 2, 3]"]
 
 
 def test_threads_reading_a_database_report_too_many_open_files_and_leak_none(
@@ -113,18 +107,10 @@ def test_threads_reading_a_database_report_too_many_open_files_and_leak_none(
 def port() -> Iterator[int]:
     """Return the port of a server in another process, with an array in its bucket."""
     with simple_storage("bucket") as port:
-        oz.create_array("s3://bucket/x", data=DATA, chunks=(16, 16), storage_options=options(port))
+        oz.create_array(
+            "s3://bucket/x", data=DATA, chunks=(16, 16), storage_options=s3_options(port)
+        )
         yield port
-
-
-def options(port: int, attempts: int = 6) -> dict[str, Any]:
-    return {
-        "endpoint": f"http://127.0.0.1:{port}",
-        "region": "us-east-1",
-        "access_key_id": "key",
-        "secret_access_key": "secret",
-        "attempts": attempts,
-    }
 
 
 def test_a_web_server_is_read_with_few_descriptors(port: int) -> None:
@@ -140,7 +126,9 @@ def test_a_web_server_is_read_with_few_descriptors(port: int) -> None:
 def test_a_slow_web_server_is_read_with_few_descriptors() -> None:
     """D9b: a request without a descriptor waits for one while other requests are running."""
     with simple_storage("bucket", latency=0.04) as port:
-        oz.create_array("s3://bucket/x", data=DATA, chunks=(16, 16), storage_options=options(port))
+        oz.create_array(
+            "s3://bucket/x", data=DATA, chunks=(16, 16), storage_options=s3_options(port)
+        )
         array = oz.open(f"http://127.0.0.1:{port}/bucket/x", storage_options={"attempts": 1})
         array.store.close()
         with free_descriptors(descriptors.HANDFUL):
@@ -149,7 +137,7 @@ def test_a_slow_web_server_is_read_with_few_descriptors() -> None:
 
 def test_a_bucket_is_used_with_few_descriptors(port: int) -> None:
     # A client that was used has connections left, so each of these has one of its own.
-    wanted = [{**options(port, 2), "timeout": 5 + n} for n in range(3)]
+    wanted = [{**s3_options(port, attempts=2), "timeout": 5 + n} for n in range(3)]
     store = ObjectStore.from_url("s3://bucket/x", **wanted[0])
     with free_descriptors(0):
         with pytest.raises(oz.StoreError, match=NONE_LEFT):

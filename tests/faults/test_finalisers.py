@@ -18,7 +18,6 @@ from tests.sampling import sample
 PROGRAM = """
 import faulthandler, gc, sys, threading, time, weakref
 faulthandler.dump_traceback_later(90, exit=True)  # says where it hangs
-import numpy as np
 import omnizarr as oz
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.sqlite import SQLiteStore

@@ -17,6 +17,7 @@ from tests.servers.processes import (
     make_azure_container,
     make_s3_bucket,
     moto,
+    s3_options,
 )
 from tests.servers.web import Proxy, Web, running
 
@@ -56,13 +57,7 @@ def s3(moto_port: int) -> Iterator[Cloud]:
     name = f"bucket-{next(_numbers)}"
     make_s3_bucket(moto_port, name)
     with running(Proxy("127.0.0.1", moto_port)) as server:
-        options = {
-            "endpoint": server.url,
-            "region": "us-east-1",
-            "access_key_id": "key",
-            "secret_access_key": "secret",
-        }
-        yield Cloud(f"s3://{name}", options, server)
+        yield Cloud(f"s3://{name}", s3_options(server.url), server)
 
 
 @pytest.fixture

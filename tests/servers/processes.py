@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from email.utils import formatdate
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -105,6 +105,13 @@ def simple_storage(*buckets: str, latency: float = 0.0) -> Iterator[int]:
     words = [sys.executable, "-m", "tests.servers.s3"]
     with started(lambda port: [*words, str(port), str(latency), *buckets]) as port:
         yield port
+
+
+def s3_options(endpoint: str | int, **more: Any) -> dict[str, Any]:
+    """Return the storage options of a server that stands for S3, by its address or port."""
+    url = endpoint if isinstance(endpoint, str) else f"http://127.0.0.1:{endpoint}"
+    keys = {"access_key_id": "key", "secret_access_key": "secret", "region": "us-east-1"}
+    return {"endpoint": url, **keys, **more}
 
 
 def make_s3_bucket(port: int, name: str) -> None:

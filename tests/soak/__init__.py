@@ -1,4 +1,1 @@
-"""Long stress tests: ``python -m tests.soak`` writes docs/generated/reliability.md.
-
-The same functions run for a short time in tests/faults.
-"""
+"""Machines for tests/faults, which tries little of what they can; `make soak` tries everything."""
