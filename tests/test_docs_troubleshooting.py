@@ -85,15 +85,6 @@ def closed() -> object:
     return oz.open(store)
 
 
-def longer() -> object:
-    group = oz.create_group("longer.zarr")
-    names = ["time", "x"]
-    group.create_array("temp", shape=(5, 6), dtype="f4", dimension_names=names)
-    group = oz.create_group("shorter.zarr")
-    group.create_array("temp", shape=(4, 6), dtype="f4", dimension_names=names)
-    return oz.rechunk("shorter.zarr", "longer.zarr", append_dim="time")
-
-
 def two_writers() -> object:
     with oz.storage.ZipStore("x.zip", mode="w") as store:
         oz.create_group(store)
@@ -182,7 +173,6 @@ CASES: list[Callable[[], object]] = [
     lambda: oz.open("http://127.0.0.1:9/x.zarr", **unanswered),
     lambda: oz.open("s4://x/y"),
     closed,
-    longer,
     two_writers,
     outside,
     lambda: without("cftime", noleap),

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.bulk.output import HierarchyOutput, LongerArrays
-from omnizarr.errors import Conflict, StoreError
+from omnizarr.bulk.output import HierarchyOutput
+from omnizarr.errors import StoreError
 from omnizarr.jobs import Rechunk
-from omnizarr.publish.publication import Begun
 
 DATA = np.arange(32 * 24).reshape(32, 24)
 
@@ -77,23 +75,3 @@ def test_an_archive_is_read_and_written(two: Path, passes: int, tmp_path: Path) 
         array = oz.open(path, mode="r")["x"]
         assert array.chunks == chunks
         np.testing.assert_array_equal(array[...], DATA)
-
-
-def test_an_array_that_changed_meanwhile_is_not_appended_to(
-    two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = tmp_path / "b"
-    oz.rechunk(two, target, chunks=(10, 10))
-    for name in ("x", "y"):
-        oz.open(two, mode="r+")[name].append(DATA[:3])
-    begin = LongerArrays.begin
-
-    def append_too(self: LongerArrays, resume: bool, shared: bool) -> Begun:
-        oz.open(target, mode="r+")["y"].append(DATA[:1])
-        return begin(self, resume, shared)
-
-    monkeypatch.setattr(LongerArrays, "begin", append_too)
-    with pytest.raises(Conflict, match=r"has the shape \(33, 24\) now, not \(32, 24\)"):
-        oz.rechunk(two, target, append_dim="t")
-    shapes: Any = {name: array.shape for name, array in dict(oz.open(target).arrays()).items()}
-    assert shapes == {"x": (32, 24), "y": (33, 24)}

@@ -73,21 +73,12 @@ def test_rechunk_in_place_is_confirmed(ocean: Path) -> None:
     assert oz.open("ocean.zarr")["deep/t"].shards is None
 
 
-def test_rechunk_appends_what_is_new(ocean: Path) -> None:
-    assert run("rechunk", "ocean.zarr", "new.zarr", "--chunks", "y=8,x=8").exit_code == 0
-    more = np.arange(90).reshape(3, 30)
-    oz.open("ocean.zarr", mode="r+")["deep/t"].append(more)
-    result = run("rechunk", "ocean.zarr", "new.zarr", "--append", "y")
-    assert result.exit_code == 0, result.output
-    assert np.array_equal(oz.open("new.zarr")["deep/t"][...], np.concatenate([EXPECTED, more]))
-
-
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
         (["new.zarr", "--chunks", "z=1"], 2, "no array has a dimension 'z'"),
         (["new.zarr", "--chunks", "y=0"], 2, "a length is at least 1"),
-        (["--in-place", "--zarr-format", "2", "-y"], 2, "needs a new destination"),
+        (["--in-place", "--zarr-format", "2", "-y"], 2, "exclude each other"),
         (["new.zarr", "--zarr-format", "2", "--shards", "20,30"], 3, "give --zarr-format 3"),
         (["new.zarr", "--in-place"], 2, "give a DESTINATION or --in-place, not both"),
         ([], 2, "give a DESTINATION or --in-place"),
@@ -97,7 +88,6 @@ def test_rechunk_appends_what_is_new(ocean: Path) -> None:
             "--casting 'unsafe'",
         ),
         (["new.zarr", "--chunks", "y=20", "--memory", "10B"], 2, "give --memory "),
-        (["new.zarr", "--append", "y"], 3, "NodeNotFound"),
         (["old.zarr", "--chunks", "y=20"], 3, "give --overwrite to replace it"),
     ],
 )

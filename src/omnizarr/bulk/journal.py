@@ -17,7 +17,7 @@ import time
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -112,6 +112,7 @@ class Outcome:
         return cls(**stored)
 
 
+T = TypeVar("T")
 O = TypeVar("O", bound=Outcome)  # noqa: E741 - the outcome of one kind of job
 
 
@@ -132,6 +133,22 @@ def task_id(*parts: Any) -> int:
     except TypeError:
         return int(key_digest(*parts)[:16], 16)
     return int.from_bytes(blake2b(text, digest_size=8).digest())
+
+
+def in_batches(
+    items: Iterable[T], size: Callable[[T], int], nbytes: int, count: int = 256
+) -> Iterator[tuple[T, ...]]:
+    """Yield batches of at most `count` items and `nbytes` bytes; a larger item comes alone."""
+    batch, total = list[T](), 0
+    for item in items:
+        each = size(item)
+        if batch and (len(batch) >= count or total + each > nbytes):
+            yield tuple(batch)
+            batch, total = [], 0
+        batch.append(item)
+        total += each
+    if batch:
+        yield tuple(batch)
 
 
 class TaskIds:

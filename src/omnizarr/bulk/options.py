@@ -261,11 +261,6 @@ class RechunkOptions(WriteOptions):
         None, 'The Zarr version to write: 1, 2, 3 or ``"3-draft"``; by default that of the source.'
     )
     in_place: bool = option(False, "Replace the arrays of the source when all are complete.")
-    append_dim: str | None = option(
-        None,
-        "The dimension along which to append the part of the source that extends beyond the"
-        " destination.",
-    )
     merge: bool = option(
         False, "Add the arrays to the hierarchy at the destination; `overwrite` replaces arrays."
     )

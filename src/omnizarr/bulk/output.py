@@ -11,8 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 from omnizarr import consolidate_metadata
@@ -43,13 +42,10 @@ from omnizarr.extension import (
     hierarchies_above,
     is_process_local,
     list_prefix,
-    lock_shape,
     marker,
     publication,
     set_many,
     update_consolidated_above,
-    update_metadata,
-    with_shape,
 )
 
 
@@ -479,39 +475,3 @@ class EachArray(SeveralNodes):
             if existing_node(where.store, path) is None:
                 where.create(group)
         super().finish()
-
-
-@dataclass(frozen=True)
-class Growth:
-    """An array that gets longer."""
-
-    location: Location
-    old: tuple[int, ...]
-    new: tuple[int, ...]
-
-
-class LongerArrays(ChangeOutput):
-    """Arrays whose new chunks are outside their shape until all of them are stored."""
-
-    def __init__(self, root: Location, grown: list[Growth], *, operation: str, digest: str) -> None:
-        super().__init__(root, operation=operation, digest=digest)
-        self.grown = grown
-
-    def change(self) -> None:
-        """Store the new shapes, of all arrays one right after the other."""
-        with lock_shape(*(each.location for each in self.grown)) as held:
-            for each in self.grown:
-                found = each.location.shape()
-                if found not in (each.old, each.new):
-                    raise Conflict(
-                        f"{each.location} has the shape {found} now, not {each.old} as when this"
-                        " began; its shape was not changed; append again"
-                    )
-            for each, location in zip(self.grown, held, strict=True):
-                update_metadata(each.location, partial(_longer, shape=each.new), held=location)
-
-
-def _longer(node: Node, *, shape: tuple[int, ...]) -> Node:
-    if isinstance(node, ArrayModel) and node.shape != shape:
-        return with_shape(node, shape)
-    return node

@@ -292,7 +292,6 @@ def _show_decisions(report: ConvertReport) -> None:
     "omnizarr rechunk raw.zarr small.zarr --codecs zstd:5 --dtype f4 --dry-run",
     "omnizarr rechunk old.zarr sharded.zarr --zarr-format 3 --shards 64MB",
     "omnizarr rechunk lake/ small-lake/ --codecs zstd:9    # every hierarchy in the folder",
-    "omnizarr rechunk by-time.zarr by-place.zarr --append time",
     "omnizarr rechunk a.zarr --in-place --array 'temp*' --chunks 1,100,100",
 )
 @click.argument("source")
@@ -350,7 +349,7 @@ def rechunk(
     return run_pairs(
         pairs or [PathPair(source, destination)], work, where, verb="rechunked",
         overwrite=overwrite, several=pairs is not None,
-        asks=given["append_dim"] is None and not given["merge"], options=there or storage_options,
+        asks=not given["merge"], options=there or storage_options,
     )  # fmt: skip
 
 

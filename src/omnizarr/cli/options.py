@@ -325,7 +325,6 @@ FIELDS: dict[str, dict[str, Any]] = {
         "default": True,
         "help": "Check OME-Zarr, CF and GeoZarr where they are declared (default), or not.",
     },
-    "append_dim": {"opts": ("--append", "append_dim"), "metavar": "DIMENSION"},
     "compare": {"type": click.Choice(["time", "size", "checksum"])},
     "scale": {"callback": _parsed(parse_sizes)},
     "fill_value": {"metavar": "VALUE", "callback": _parsed(parse_value)},

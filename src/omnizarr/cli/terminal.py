@@ -39,7 +39,6 @@ _TEXTS = {
         "import it with --no-image, then write the image with omnizarr pyramid --axes"
     ),
     "storage_options": "--storage-option",
-    "append_dim": "--append",
 }
 _FLAG = re.compile(r"\b([a-z][a-z_]+)=True\b")
 _ARGUMENT = re.compile(r"\b(casting|exclude|memory|method|zarr_format)=")

@@ -2,8 +2,7 @@
 
 The planner (`plan`) divides the work into boxes of whole target chunks, so that tasks need
 no locks. Arrays whose layout does not change keep their bytes. The result becomes a new hierarchy,
-goes into an existing one, takes the place of the source, or is appended to what an earlier run
-wrote.
+goes into an existing one, or takes the place of the source.
 """
 
 from __future__ import annotations
@@ -14,22 +13,13 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from omnizarr import Array, config, registry
+from omnizarr import config, registry
 from omnizarr.bulk.adaptation import Options, adapt_array, other_fill_note
 from omnizarr.bulk.boxes import corners
 from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch
-from omnizarr.bulk.journal import Task, task_id
+from omnizarr.bulk.journal import Task, in_batches, task_id
 from omnizarr.bulk.options import RechunkArguments, RechunkOptions, takes
-from omnizarr.bulk.output import (
-    EachArray,
-    Growth,
-    HierarchyOutput,
-    LongerArrays,
-    Output,
-    settle_stages,
-)
+from omnizarr.bulk.output import EachArray, HierarchyOutput, Output, settle_stages
 from omnizarr.bulk.rechunk.plan import Passes, plan_passes, usable_memory
 from omnizarr.bulk.rechunk.rules import (
     KEEP,
@@ -40,7 +30,6 @@ from omnizarr.bulk.rechunk.rules import (
     same_layout,
 )
 from omnizarr.bulk.rechunk.tasks import (
-    Append,
     CopyBox,
     CopyChunks,
     Limit,
@@ -49,18 +38,11 @@ from omnizarr.bulk.rechunk.tasks import (
     layout_text,
     passes_text,
     read_layout,
-    stored_batches,
+    stored_entries,
     write_layout,
 )
 from omnizarr.bulk.source_keys import source_state
-from omnizarr.errors import (
-    CannotExpress,
-    Conflict,
-    InvalidArgument,
-    NodeNotFound,
-    OmnizarrError,
-    StoreError,
-)
+from omnizarr.errors import CannotExpress, InvalidArgument, OmnizarrError, StoreError
 from omnizarr.extension import (
     INTERMEDIATE,
     ArrayModel,
@@ -86,13 +68,11 @@ from omnizarr.extension import (
     paths,
     portable_key,
     publication,
-    readable_nodes,
     require_readable_nodes,
     resolve,
     resolve_store_path,
     storage_identity,
     unique_key,
-    with_shape,
 )
 
 
@@ -131,7 +111,6 @@ class Change:
     passes: Passes
     digest: str  # of the source's place and the new metadata
     middle: BoundArray | None = None
-    append: Append | None = None
 
     def tasks(self, output: Output, number: int, casting: str) -> Iterator[Task[RechunkReport]]:
         """Yield the tasks of one pass, from 0."""
@@ -140,22 +119,20 @@ class Change:
         final = BoundArray(output.store_of(there.path), there.path, there.prefix, there.model)
         source = self.source if number == 0 or self.middle is None else self.middle
         target = final if last or self.middle is None else self.middle
-        append = self.append if last else None
-        begun = None if append is None else append.length
         item = max(1, target.dtype.itemsize)
         limit = Limit(self.digest, self.passes.tasks, self.passes.threads)
         for box in self.passes.passes[number].boxes:
             yield Task(
-                task_id(self.digest, last or self.passes.intermediate, begun, corners(box)),
-                CopyBox(source, target, box, limit, casting, append),
+                task_id(self.digest, last or self.passes.intermediate, corners(box)),
+                CopyBox(source, target, box, limit, casting),
                 boxes.box_size(box) * item,
                 paths.show(self.path),
             )
 
 
 LAYOUT = tuple(each.name for each in fields(Rule))  # options that are members of a rule
-# The source, the target, and the position from which on it is written if it is appended to.
-Arrays: TypeAlias = dict[str, tuple[BoundArray, BoundArray, tuple[int, ...] | None]]
+BATCH_BYTES = 2**24  # of chunks that one task copies
+Arrays: TypeAlias = dict[str, tuple[BoundArray, BoundArray]]  # the source and the target
 
 
 @dataclass
@@ -198,20 +175,9 @@ def _check_options(job: Rechunk) -> None:
     """Raise if options exclude each other."""
     if job.in_place != (job.destination is None):
         raise InvalidArgument("give a destination, or in_place=True")
-    one = [name for name in ("in_place", "append_dim", "merge") if getattr(job, name)]
-    if len(one) > 1:
-        raise InvalidArgument(f"{one[0]} and {one[1]} exclude each other; give one of them")
-    if job.zarr_format is not None and (job.in_place or job.append_dim is not None):
-        raise InvalidArgument(
-            "another zarr_format needs a new destination: leave zarr_format or"
-            f" {'in_place' if job.in_place else 'append_dim'} out"
-        )
-    layout = [each for each in LAYOUT if getattr(job, each) is not None]
-    if job.append_dim is not None and (layout or job.rules):
-        raise InvalidArgument(
-            "the arrays that append_dim appends to have their layout already; leave"
-            f" {(layout or ['rules'])[0]} out"
-        )
+    if job.in_place and (job.merge or job.zarr_format is not None):
+        other = "merge" if job.merge else "zarr_format"
+        raise InvalidArgument(f"in_place and {other} exclude each other; give one of them")
 
 
 def _destination(job: Rechunk, start: Location, options: Mapping[str, Any] | None) -> Location:
@@ -222,8 +188,6 @@ def _destination(job: Rechunk, start: Location, options: Mapping[str, Any] | Non
             f"source and destination are the same, or one is inside the other: {start} and"
             f" {paths.show(path)} in {store!r}; give another destination, or in_place=True"
         )
-    if job.append_dim is not None:
-        return find_node(store, path)[0]
     wanted = start.format
     if start.format.frozen or job.zarr_format is not None:
         wanted = format_for(store, "", job.zarr_format)
@@ -241,7 +205,6 @@ class _Planner:
         self.nodes: dict[str, Node] = {}  # of the result, by relative path
         self.kept: list[tuple[str, BoundArray]] = []  # arrays whose bytes are copied
         self.changes: list[Change] = []
-        self.grown: list[Growth] = []
         self.decisions: list[str] = []
         self.states: dict[str, str] = {}  # of arrays that are replaced in place
         self.unfit: dict[str, str] = {}  # arrays that shapes do not fit, with these
@@ -250,18 +213,19 @@ class _Planner:
     def plan(self, root: Node) -> Plan[RechunkReport]:
         """Return the plan for a node of the source and all below it."""
         nodes = require_readable_nodes(self.start, root)
-        arrays = self._longer(nodes) if self.job.append_dim else self._rechunked(nodes)
+        arrays = self._rechunked(nodes)
         digest = self._digest()
         # One for each destination, which the job owns: what another attempt left there is found.
         folder = file_root(self.goal.store)  # which need not exist yet
         store = portable_key(self.goal.store) if folder is None else os.path.realpath(folder)
         place = key_digest(store, self.goal.path)
         prefix = f"{INTERMEDIATE}/{place[:20]}/"
-        for number, (path, (source, target, begin)) in enumerate(arrays.items()):
-            if begin is None and _same_chunks(source.model, target.model):
+        for number, (path, (source, target)) in enumerate(arrays.items()):
+            keys = source.model.chunk_key_encoding, target.model.chunk_key_encoding
+            if same_layout(source.model, target.model) and keys[0] == keys[1]:
                 self.kept.append((path, source))
             else:
-                self._plan_array(path, source, target, begin, f"{prefix}{number}/")
+                self._plan_array(path, source, target, f"{prefix}{number}/")
         if self.kept:
             self.decisions.append(f"{counted(len(self.kept), 'array')} copied byte for byte")
         output = self._output(digest)
@@ -290,10 +254,9 @@ class _Planner:
     def _operation(self) -> str:
         if self.job.in_place:
             return f"rechunk {self.start} in place"
-        verb = "append the new part of" if self.job.append_dim is not None else "rechunk"
-        other = self.goal.format.name != self.start.format.name and self.job.append_dim is None
+        other = self.goal.format.name != self.start.format.name
         suffix = f" as zarr {self.goal.format.name}" if other else ""
-        return f"{verb} {self.start} to {self.goal}{suffix}"
+        return f"rechunk {self.start} to {self.goal}{suffix}"
 
     def _digest(self) -> str:
         """Return what identifies the job, also when some arrays are replaced already."""
@@ -317,7 +280,7 @@ class _Planner:
         where = paths.join(self.start.path, path)
         return source_state(self.start.store, where) == self.states[path]
 
-    # What becomes of each array: the source, the target, and where it begins if appended to
+    # What becomes of each array
 
     def _rechunked(self, nodes: Mapping[str, Node]) -> Arrays:
         """Apply the rules to all arrays; in place, only those are returned that change."""
@@ -356,7 +319,7 @@ class _Planner:
                 raise type(e)(f"cannot rechunk {self.start.child(path)}: {e}") from e
             if not job.in_place or not same_layout(node, model):
                 self.nodes[path] = model
-                arrays[path] = source, target, None
+                arrays[path] = source, target
         return arrays
 
     def _translated(self, nodes: Mapping[str, Node]) -> tuple[Mapping[str, Node], str | None]:
@@ -380,99 +343,20 @@ class _Planner:
         bound.check()
         return bound
 
-    def _longer(self, nodes: Mapping[str, Node]) -> Arrays:
-        """Compare the arrays that have the append dimension with the arrays at the destination."""
-        dim = self.job.append_dim
-        there = readable_nodes(self.goal, self.goal.load())
-        arrays: Arrays = {}
-        for path, node in nodes.items():
-            names = dimension_names(nodes, path)
-            if not isinstance(node, ArrayModel) or dim not in names:
-                continue
-            where, old, axis = self.goal.child(path), there.get(path), names.index(dim)
-            if not isinstance(old, ArrayModel):
-                raise NodeNotFound(
-                    f"there is no array at {where} to append to; rechunk without append_dim first"
-                )
-            self._check_continuation(node, old, axis, names == dimension_names(there, path), where)
-            self.nodes[path] = model = with_shape(old, node.shape)
-            if node.shape == old.shape:
-                continue
-            source = self._bound(self.start, path, node)
-            self._check_cast(source, self._bound(self.goal, path, old))
-            begin = tuple(old.shape[i] if i == axis else 0 for i in range(len(old.shape)))
-            target = self._bound(self.goal, path, model)
-            arrays[path] = source, target, begin
-            self.grown.append(Growth(where, old.shape, node.shape))
-            if paths.name(path) == dim and len(old.shape) == 1:
-                self._check_coordinate(path, old.shape[0])
-        if not self.nodes:
-            raise InvalidArgument(f"no array of {self.start} has the dimension {dim!r}")
-        return arrays
-
-    def _check_continuation(
-        self, new: ArrayModel, old: ArrayModel, axis: int, same_names: bool, where: Location
-    ) -> None:
-        """Raise if an array is not the beginning of another one."""
-        rest = [i for i in range(len(new.shape)) if i != axis]
-        if not same_names or any(old.shape[i] != new.shape[i] for i in rest):
-            raise Conflict(
-                f"{where} has the dimensions {old.dimension_names} and the shape {old.shape}, the"
-                f" source {new.dimension_names} and {new.shape}; they may differ in the length"
-                f" along {self.job.append_dim!r} only"
-            )
-        if new.shape[axis] < old.shape[axis]:
-            raise Conflict(
-                f"{where} has the shape {old.shape} and is longer than the source, {new.shape}"
-            )
-
-    def _check_cast(self, source: BoundArray, old: BoundArray) -> None:
-        if not np.can_cast(source.dtype, old.dtype, self.job.casting):
-            raise InvalidArgument(
-                f"{paths.show(source.path)}: {source.dtype} cannot be cast to {old.dtype} of the"
-                f" destination by the rule {self.job.casting!r}; give casting='unsafe'"
-            )
-
-    def _check_coordinate(self, path: str, length: int) -> None:
-        """Raise if the first `length` coordinates differ between source and destination."""
-        old, new = (
-            Array.at(*find_node(at.store, paths.join(at.path, path)))
-            for at in (self.goal, self.start)
-        )
-        if not np.array_equal(old[...], new[:length]):
-            raise Conflict(
-                f"the coordinates {self.goal.child(path)} differ from the first {length} of"
-                f" {self.start.child(path)}, so that the source is no continuation"
-            )
-
     # Passes
 
-    def _plan_array(
-        self,
-        path: str,
-        source: BoundArray,
-        target: BoundArray,
-        begin: tuple[int, ...] | None,
-        prefix: str,
-    ) -> None:
+    def _plan_array(self, path: str, source: BoundArray, target: BoundArray, prefix: str) -> None:
         read, write = read_layout(source), write_layout(target)
         try:
-            passes = plan_passes(
-                read, write, self.memory, self.threads, begin=begin or (), passes=self.job.passes
-            )
+            passes = plan_passes(read, write, self.memory, self.threads, self.job.passes)
         except InvalidArgument as e:
             raise InvalidArgument(f"cannot rechunk {self.start.child(path)}: {e}") from None
-        middle = append = None
+        middle = None
         if passes.intermediate is not None:
             model = intermediate_model(source, target, passes.intermediate)
             shape = "-".join(map(str, ("chunks", *passes.intermediate)))
             middle = BoundArray(self.temp, target.path, f"{prefix}{shape}/", model)
-        if begin is not None:
-            axis = next(i for i, n in enumerate(begin) if n)
-            lengths = tuple(b or n for b, n in zip(begin, target.model.shape, strict=True))
-            old = target.reshaped(target.model.with_(shape=lengths))
-            append = Append(old, axis, begin[axis])
-        change = Change(path, source, target, passes, self._node_digest(path), middle, append)
+        change = Change(path, source, target, passes, self._node_digest(path), middle)
         self.changes.append(change)
         self.decisions.append(f"{paths.show(path)}: {passes_text(source, target, passes)}")
 
@@ -514,16 +398,13 @@ class _Planner:
             where = paths.join(self.goal.path, path)
             prefix = self.goal.format.chunk_prefix(where)
             transfer = ValueCopy(source.store, output.store_of(where), source.prefix, prefix)
-            for entries in stored_batches(source):
-                size = sum(entry.size or 0 for entry in entries)
-                keys = [(entry.key, entry.size) for entry in entries]
-                work = CopyChunks(transfer, entries)
+            for some in in_batches(stored_entries(source), lambda e: e.size or 0, BATCH_BYTES):
+                keys, size = [entry[:2] for entry in some], sum(entry.size or 0 for entry in some)
+                work = CopyChunks(transfer, some)
                 yield Task(task_id("copy", path, keys), work, size, paths.show(path))
 
     def _output(self, digest: str) -> Output:
         job = self.job
-        if job.append_dim is not None:
-            return LongerArrays(self.goal, self.grown, operation=self._operation(), digest=digest)
         nodes = {paths.join(self.goal.path, path): node for path, node in self.nodes.items()}
         arrays = {p: node for p, node in nodes.items() if isinstance(node, ArrayModel)}
         relative = {paths.join(self.goal.path, path): path for path in self.nodes}
@@ -554,11 +435,6 @@ class _Planner:
         for each in outputs if job.in_place else ():
             each.is_unchanged = partial(self._is_unchanged, relative[each.location.path])
         return output
-
-
-def _same_chunks(one: ArrayModel, other: ArrayModel) -> bool:
-    """Return True if two arrays store equal chunks as equal bytes, under the same keys."""
-    return same_layout(one, other) and one.chunk_key_encoding == other.chunk_key_encoding
 
 
 def _is_consolidated(group: Location) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +20,6 @@ from omnizarr.extension import (
     Entry,
     GridAxis,
     Named,
-    Range,
     RegularAxis,
     ValueCopy,
     as_type,
@@ -43,8 +41,6 @@ from omnizarr.extension import (
 Box = tuple[slice, ...]
 Coords = tuple[int, ...]
 Values = npt.NDArray[Any]
-BATCH = 256  # chunks that one task copies at most
-BATCH_BYTES = 2**24  # of the chunks of one task
 VARIABLE_ITEM = 128  # bytes in memory of an item without a fixed size, as a guess
 RAW_BLOCK = 2**13  # bytes of a file that take about as long to read as another call
 SHARD_SLICES = 2**23  # bytes that the kernel has in memory while it writes a shard
@@ -74,15 +70,6 @@ class RechunkReport(Outcome):
 
 
 @dataclass(frozen=True)
-class Append:
-    """The old part of an array that is appended to: chunks at the border keep its values."""
-
-    array: BoundArray  # as it was
-    axis: int
-    length: int  # along the axis
-
-
-@dataclass(frozen=True)
 class Limit:
     """The tasks of a job that run at a time in a process, and the threads of each."""
 
@@ -100,7 +87,6 @@ class CopyBox:
     box: Box
     limit: Limit
     casting: str = "same_kind"
-    append: Append | None = None
 
     def __call__(self) -> RechunkReport:
         threads = self.limit.tasks * self.limit.threads
@@ -109,31 +95,18 @@ class CopyBox:
 
     def _copy(self) -> RechunkReport:
         source, target = self.source, self.target
-        append = self.append
         missing: list[Coords] | None = None if source.fill_defined else []
-        if append is not None and self.box[append.axis].start < append.length:
-            values = self._read_both(source, target, append)
-        else:
-            values = self._read(source, self.box, target.dtype, missing)
+        plan = axis_plan(source.grid, self.box)
+        values = np.asarray(engine.read(source, plan, filled=missing))
+        if values.dtype != target.dtype:
+            where = show_box(paths.show(source.path), self.box)
+            values = cast(values, target.dtype, self.casting, where)
         if missing:
             self._write_present(source, target, values, {*missing})
         else:
             engine.write(target, axis_plan(target.grid, self.box), values)
         nbytes = values.size * source.dtype.itemsize
         return RechunkReport(boxes=1, bytes_read=nbytes, bytes_written=values.nbytes)
-
-    def _read(
-        self,
-        source: BoundArray,
-        box: Box,
-        dtype: np.dtype[Any],
-        missing: list[Coords] | None = None,
-    ) -> Values:
-        """Return the values of a box as a type; the coordinates of missing chunks go to a list."""
-        values = np.asarray(engine.read(source, axis_plan(source.grid, box), filled=missing))
-        if values.dtype == dtype:
-            return values
-        return cast(values, dtype, self.casting, show_box(paths.show(source.path), box))
 
     def _write_present(
         self, source: BoundArray, target: BoundArray, values: Values, missing: set[Coords]
@@ -145,20 +118,6 @@ class CopyBox:
             rows = axis_plan(source.grid, box).rows()
             if not all(each.coords in missing for each in rows):
                 engine.write(target, axis_plan(target.grid, box), values[row.outer])
-
-    def _read_both(self, source: BoundArray, target: BoundArray, append: Append) -> Values:
-        """Return the values of a box at the border: old from the array, new from the source."""
-        axis, whole = append.axis, self.box[append.axis]
-        out = engine.empty(tuple(s.stop - s.start for s in self.box), target.dtype)
-        border = min(append.length, whole.stop)
-        parts = (append.array, whole.start, border), (source, border, whole.stop)
-        for array, start, stop in parts:
-            if start == stop:
-                continue
-            box = (*self.box[:axis], slice(start, stop), *self.box[axis + 1 :])
-            inside = (slice(None),) * axis + (slice(start - whole.start, stop - whole.start),)
-            out[inside] = self._read(array, box, target.dtype)
-        return out
 
 
 def cast(values: Values, dtype: np.dtype[Any], casting: str, where: str) -> Values:
@@ -183,21 +142,8 @@ class CopyChunks:
         return RechunkReport(chunks_copied=done.values, bytes_copied=done.nbytes)
 
 
-def stored_batches(source: BoundArray) -> Iterator[tuple[Entry, ...]]:
-    """Yield all stored chunks or shards in batches; keys are relative to the array's prefix."""
-    found: list[Entry] = []
-    size = 0
-    for entry in _stored(source):
-        found.append(entry)
-        size += entry.size or 0
-        if len(found) == BATCH or size >= BATCH_BYTES:
-            yield tuple(found)
-            found, size = [], 0
-    if found:
-        yield tuple(found)
-
-
-def _stored(source: BoundArray) -> Iterator[Entry]:
+def stored_entries(source: BoundArray) -> Iterator[Entry]:
+    """Yield all stored chunks or shards; keys are relative to the array's prefix."""
     start, rank = len(source.prefix), len(source.model.shape)
     listed = False
     for entry in list_entries(source.store, source.prefix):
@@ -262,38 +208,16 @@ def _largest(axis: GridAxis) -> int:
 
 
 def _unit(array: BoundArray) -> tuple[int, ...] | None:
-    """Return the smallest part of a chunk that the kernel can decode; None for whole chunks.
+    """Return the smallest part of a chunk that the kernel reads; None for whole chunks.
 
-    Files without compression are read from the first byte of a box to the last; Blosc buffers
-    consist of blocks.
+    Files without compression are read from the first byte of a box to the last.
     """
-    chunks, codecs = array.grid.regular, array.model.codecs
-    names = [codec.name for codec in codecs]
+    chunks, names = array.grid.regular, [codec.name for codec in array.model.codecs]
     if direct_file_root(array.store) is None or chunks is None or array.model.storage_transformers:
         return None
-    if names == ["bytes"]:
-        return _part(chunks, array.dtype.itemsize, RAW_BLOCK)
-    if names[1:] in (["blosc"], ["numcodecs.blosc"]) and names[0] == "bytes":
-        block = _blosc_block(array)
-        return None if block is None else _part(chunks, array.dtype.itemsize, block)
-    return None
-
-
-def _blosc_block(array: BoundArray) -> int | None:
-    """Return the size of the blocks of one stored Blosc buffer."""
-    _, key = next(stored_keys(array), (None, None))
-    head = None if key is None else array.store.get(key, Range(0, 16))
-    if head is None or len(head) < 16:
-        return None
-    return int(struct.unpack_from("<I", head, 8)[0]) or None
-
-
-def _part(chunks: tuple[int, ...], itemsize: int, block: int) -> tuple[int, ...] | None:
-    """Return the shape of about `block` contiguous bytes of a chunk, or None for all of it."""
-    part = [1] * len(chunks)
-    size = itemsize
-    for axis in reversed(range(len(chunks))):
-        part[axis] = max(1, min(chunks[axis], block // size))
+    part, size = [1] * len(chunks), array.dtype.itemsize
+    for axis in reversed(range(len(chunks) if names == ["bytes"] else 0)):
+        part[axis] = max(1, min(chunks[axis], RAW_BLOCK // size))
         if part[axis] < chunks[axis]:
             return tuple(part)
         size *= chunks[axis]
@@ -305,10 +229,10 @@ def layout_text(array: BoundArray) -> str:
     inner = inner_chunk_shape(array.model)
     grid = array.grid.regular
     stored = "rectilinear" if grid is None else grid
-    parts = [f"chunks {stored}" if inner is None else f"chunks {inner} in shards {stored}"]
+    chunks = f"chunks {stored}" if inner is None else f"chunks {inner} in shards {stored}"
     known = pipeline(array.model)
     codecs = ", ".join(codec.name for codec in known.compressors) or "no compression"
-    return f"{'; '.join(parts)}, {array.dtype}, {codecs}"
+    return f"{chunks}, {array.dtype}, {codecs}"
 
 
 def passes_text(source: BoundArray, target: BoundArray, passes: Passes) -> str:
@@ -323,11 +247,7 @@ def passes_text(source: BoundArray, target: BoundArray, passes: Passes) -> str:
         times = "" if again < 1.01 else f", {again:.1f} times what there is"
         read = f"{size_text(first.bytes_read)}{times}"
         return f"{text}; one pass of boxes {boxes} reads {read}; {at_once}"
-    moved = size_text(passes.moved)
-    why = ""
-    if passes.other is not None:
-        why = f", not the {size_text(passes.other)} of one pass"
     return (
         f"{text}; two passes through chunks {passes.intermediate} without compression move"
-        f" {moved}{why}; {at_once}"
+        f" {size_text(passes.moved)}; {at_once}"
     )
