@@ -19,7 +19,6 @@ from omnizarr.bulk.checks import keys
 from omnizarr.bulk.verify import Verify
 from omnizarr.concurrency import file_locks
 from omnizarr.publish.stage import JOURNAL, MARKER
-from omnizarr.stores import MemoryStore
 from omnizarr.stores.local import atomic_files
 from omnizarr.stores.local.atomic_files import PARTIAL
 
@@ -87,7 +86,7 @@ def test_an_interrupted_verification_is_resumed(
 ) -> None:
     small_tasks(monkeypatch)
     monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
-    where, file = hierarchy(tmp_path / "x"), tmp_path / "report.jsonl"
+    where = hierarchy(tmp_path / "x")
     expected = oz.verify(where)
     real = keys.CheckChunks.__call__
     checked: list[str] = []
@@ -101,14 +100,12 @@ def test_an_interrupted_verification_is_resumed(
     resumed = False
     monkeypatch.setattr(keys.CheckChunks, "__call__", check)
     with pytest.raises(Interrupt):
-        oz.verify(where, report=file, workers=1)
+        oz.verify(where, workers=1)
     assert [*state.rglob("*-000000")]
     before, resumed = len(checked), True
-    assert oz.verify(where, report=file, resume=True) == expected
+    assert oz.verify(where, resume=True) == expected
     assert 44 <= len(checked) <= 44 + 6  # what was checked is not checked again
     assert before > 20
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert sorted(line["key"] for line in lines) == ["many/c/0", "many/c/31", "many/c/7"]
     assert not [path for path in state.rglob("*") if path.is_file()]
 
 
@@ -146,23 +143,13 @@ def test_no_chunk_is_counted_twice_if_the_listing_differs_on_resume(
     assert found.complete
 
 
-def test_a_store_in_memory_cannot_be_resumed() -> None:
-    oz.create_array(store := MemoryStore(), data=np.ones(4))
-    with pytest.raises(oz.StoreError, match="cannot resume"):
-        oz.verify(store, resume=True)
-
-
 def test_parts_give_the_whole_report_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_tasks(monkeypatch)
     where = hierarchy(tmp_path / "x")
     expected = oz.verify(where, conventions=True)
-    file = tmp_path / "all.jsonl"
-    reports = [
-        oz.verify(where, part=(number, 3), conventions=True, report=file) for number in (2, 3, 1)
-    ]
-    assert len(file.read_text().splitlines()) == 3
+    reports = [oz.verify(where, part=(number, 3), conventions=True) for number in (2, 3, 1)]
     assert reports[-1] == expected
     assert reports[0].chunks < expected.chunks
     assert [report.complete for report in reports] == [False, False, True]
@@ -271,13 +258,3 @@ def test_conventions_are_checked_only_where_they_are_declared(tmp_path: Path) ->
     [found] = oz.verify(tmp_path / "x", conventions=True).findings
     assert (found.kind, found.path, found.field) == ("convention", "/data/u", "dimension_names")
     assert found.rule == "CF, 2.4 Dimensions"
-
-
-def test_more_findings_than_fit_are_counted_and_written_to_the_file(tmp_path: Path) -> None:
-    array = oz.create_array(tmp_path / "x", shape=50_000, chunks=1, dtype="u1")
-    array[5] = 1
-    report = oz.verify(tmp_path / "x", missing="warn", report=tmp_path / "all.jsonl")
-    assert report.counts == {"missing-chunk": 49_999}
-    assert len(report.findings) == 10_000
-    with (tmp_path / "all.jsonl").open() as file:
-        assert sum(1 for _ in file) == 49_999

@@ -95,7 +95,7 @@ def test_a_folder_of_hierarchies_has_one_summary(ocean: Path) -> None:
     oz.create_array(lake / "half.zarr", shape=4, dtype="i2")[...] = 1
     (lake / "half.zarr/zarr.json").unlink()
     (lake / "half.zarr" / MARKER).write_bytes(Mark("the copy of a to b").write())
-    result = run("verify", "lake", "--report", "all.jsonl")
+    result = run("verify", "lake")
     assert result.exit_code == 1
     paths = [line for line in result.output.splitlines() if line.startswith("lake/")]
     assert paths == ["lake/a.zarr:", "lake/c.zarr:", "lake/deep/b.zarr:", "lake/half.zarr:"]
@@ -103,12 +103,6 @@ def test_a_folder_of_hierarchies_has_one_summary(ocean: Path) -> None:
     summary = result.output.splitlines()[-1]
     assert summary.startswith("2 of 4 hierarchies are sound: 6 arrays, 21 chunks,")
     assert summary.endswith("2 errors, 1 warning (1 damaged-chunk, 1 incomplete, 1 orphan)")
-    lines = [json.loads(line) for line in Path("all.jsonl").read_text().splitlines()]
-    assert sorted((line["store"], line["kind"]) for line in lines) == [
-        ("lake/c.zarr", "damaged-chunk"),
-        ("lake/c.zarr", "orphan"),
-        ("lake/half.zarr", "incomplete"),
-    ]
     data = json.loads(run("verify", "lake/a.zarr", "lake/c.zarr", "--json").stdout)
     assert [each["ok"] for each in data["results"]] == [True, False]
     assert (data["summary"]["hierarchies"], data["summary"]["ok"]) == (2, 1)

@@ -17,9 +17,6 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    import os
-
-    from omnizarr.bulk.checks.findings import FindingsFile
     from omnizarr.extension import On, Part
 
 A = TypeVar("A")
@@ -293,10 +290,6 @@ class VerifyOptions(StoreOptions):
     conventions: bool = option(False, "Check OME-Zarr, CF and GeoZarr where they are declared.")
     sample: float | None = option(
         None, "The fraction of the stored values to check, always the same ones, such as 0.01."
-    )
-    report: str | os.PathLike[str] | FindingsFile | None = option(
-        None,
-        "A file for all findings, as JSON lines; the result lists a limited number of each kind.",
     )
 
 

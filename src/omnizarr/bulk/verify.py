@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, field, fields
+from copy import copy
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, get_args
 
 from omnizarr import registry, validate
 from omnizarr.bulk import job
-from omnizarr.bulk.checks.chunks import BATCH_BYTES, RUN_BYTES, SLAB_BYTES
-from omnizarr.bulk.checks.findings import Finding, FindingsFile, Level, VerifyReport
+from omnizarr.bulk.checks.chunks import BATCH_BYTES, SLAB_BYTES
+from omnizarr.bulk.checks.findings import Finding, Level, VerifyReport
 from omnizarr.bulk.checks.keys import Hierarchy, KeyListing, chunk_bytes
 from omnizarr.bulk.job import Job, Phase, Plan
 from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import Depth, Missing, VerifyArguments, VerifyOptions, takes
-from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, StoreError
+from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound
 from omnizarr.extension import (
     BoundArray,
-    Location,
     Mark,
     Store,
     counted,
@@ -34,12 +33,9 @@ from omnizarr.extension import (
     key_digest,
     marker,
     paths,
-    portable_key,
     resolve_store_path,
+    unique_key,
 )
-
-DEPTHS = get_args(Depth)
-MISSING = get_args(Missing)
 
 # Conventions are above this module in the layers, so their checks are found by registered names.
 CONVENTIONS = ("ome", "cf", "geo")
@@ -49,10 +45,7 @@ for _name in CONVENTIONS:
 
 @dataclass
 class Verify(VerifyOptions, Job[VerifyReport]):
-    """The job of `verify`, which explains the other options.
-
-    Attributes:
-        resume: True if the file for findings is that of an interrupted job.
+    """The job of `verify`, which explains the options.
 
     Examples:
         >>> oz.save("ocean.zarr", np.arange(3))
@@ -60,15 +53,12 @@ class Verify(VerifyOptions, Job[VerifyReport]):
         True
     """
 
-    _: KW_ONLY
-    resume: bool = False
     listed: int = field(default=0, init=False, compare=False, repr=False)  # values so far
 
     def __post_init__(self) -> None:
-        if self.depth not in DEPTHS:
-            raise InvalidArgument(f"depth must be one of {DEPTHS}, got {self.depth!r}")
-        if self.missing not in MISSING:
-            raise InvalidArgument(f"missing must be one of {MISSING}, got {self.missing!r}")
+        for name, known in (("depth", get_args(Depth)), ("missing", get_args(Missing))):
+            if getattr(self, name) not in known:
+                raise InvalidArgument(f"{name} must be one of {known}, got {getattr(self, name)!r}")
         if self.sample is not None and not 0 < self.sample <= 1:
             raise InvalidArgument(f"sample must be above 0 and at most 1, got {self.sample!r}")
 
@@ -77,57 +67,45 @@ class Verify(VerifyOptions, Job[VerifyReport]):
         where, path = resolve_store_path(self.store, self.path, "r", self.storage_options)
         report = VerifyReport(self.depth)
         operation = f"verify {paths.show(path)} in {where!r}"
-        origin = portable_key(where)
-        if self.resume and origin is None:
-            raise StoreError(
-                f"cannot resume: {where!r} exists in this process only; leave resume=True out"
-            )
         try:
             location, _ = find_node(where, path)
         except (InvalidMetadata, NodeNotFound):
             if not _report_unreadable(where, path, report):
                 raise
-            return Plan(operation, key_digest(operation), [], self._listened(report))
+            return Plan(operation, key_digest(operation), [], report)
         hierarchy = Hierarchy(location, report)
         hierarchy.read()
         hierarchy.report_leftovers()
-        identity = os.urandom(16).hex() if origin is None else origin
         options = self.depth, self.missing, self.conventions, self.sample or 1
-        digest = key_digest("verify", identity, path, hierarchy.digest, *options)
+        digest = key_digest("verify", unique_key(where), path, hierarchy.digest, *options)
         level: Level = "error" if self.missing == "error" else "warning"
         missing = None if self.missing == "count" else level
         listing = KeyListing(hierarchy, self.depth, missing, self.sample)
-        size = sum(map(_grid_bytes, hierarchy.bound()))
+        arrays = hierarchy.arrays.values()
+        size = sum(math.prod(each.grid.shape) * chunk_bytes(each) for each in arrays)
         phases = [Phase("check chunks", partial(self._tasks, listing), size=size)]
         return Plan(
             operation,
             digest,
             phases,
-            self._listened(report),
+            report,
             decisions=self._decisions(hierarchy),
-            memory=tasks_at_once * max(map(_task_memory, hierarchy.bound()), default=0),
+            memory=tasks_at_once * max(map(_task_memory, arrays), default=0),
         )
 
     def _tasks(self, listing: KeyListing) -> Iterator[Task[VerifyReport]]:
         """Yield all tasks, then a last task that reports their number."""
         start, number = listing.start, 0
-        conventions = _conventions(start, self.depth) if self.conventions else ()
+        conventions = (
+            Task(task_id(name), CheckConvention(start.store, start.path, name, self.depth), 0, name)
+            for name in (CONVENTIONS if self.conventions else ())
+        )
         for task in itertools.chain(listing.tasks(), conventions):
             number += 1
             self.listed = listing.found
             yield task
-        yield Task(task_id("end", number), CountTasks(self.depth, number + 1))
-
-    def _listened(self, report: VerifyReport) -> VerifyReport:
-        """Return the report, connected to the file that gets every finding, if there is one."""
-        file, name = self.report, str(getattr(self.store, "store_path", self.store))
-        if file is None:
-            return report
-        if not isinstance(file, FindingsFile):
-            file = FindingsFile(file, resume=self.resume)
-        file.write(report.findings, name)
-        report.listener = partial(_write_findings, file, name)
-        return report
+        count = VerifyReport(self.depth, tasks=1, tasks_total=number + 1)
+        yield Task(task_id("end", number), partial(copy, count))
 
     def _decisions(self, hierarchy: Hierarchy) -> list[str]:
         verb = {
@@ -162,9 +140,8 @@ def verify(given: VerifyArguments) -> VerifyReport:
         >>> oz.verify("a.zarr").ok
         True
     """
-    begun = given.resume or given.part is not None
     options: Any = {each.name: getattr(given, each.name) for each in fields(VerifyOptions)}
-    description = Verify(**options, resume=begun)
+    description = Verify(**options)
     label = paths.show(paths.normalize(given.path))
 
     def tell(state: job.Progress) -> None:
@@ -180,10 +157,6 @@ def verify(given: VerifyArguments) -> VerifyReport:
     return result
 
 
-def _write_findings(file: FindingsFile, name: str, part: VerifyReport) -> None:
-    file.write(part.findings, name)
-
-
 def _report_unreadable(store: Store, path: str, report: VerifyReport) -> bool:
     """Report why there is no readable node at a path; return False if nothing is there."""
     mark = store.get(marker(path))
@@ -195,33 +168,16 @@ def _report_unreadable(store: Store, path: str, report: VerifyReport) -> bool:
         problems = validate(store, path=path)
     except NodeNotFound:
         return False
-    for problem in problems:
-        report.add(Finding.of(problem, path, "metadata"))
+    report.add(*(Finding.of(problem, path, "metadata") for problem in problems))
     return not report.ok
-
-
-def _grid_bytes(array: BoundArray) -> int:
-    """Return the bytes of all chunks of an array, decoded."""
-    return math.prod(array.grid.shape) * chunk_bytes(array)
 
 
 def _task_memory(array: BoundArray) -> int:
     """Return the bytes that a task needs: stored bytes, and decoded ones."""
     size = chunk_bytes(array)
     if not all(array.grid.shape) or array.first_pipeline.sharded is None:
-        return max(BATCH_BYTES, size) + max(RUN_BYTES, size)
+        return max(BATCH_BYTES, size) + size
     return BATCH_BYTES + SLAB_BYTES
-
-
-@dataclass(frozen=True)
-class CountTasks:
-    """Report the number of all tasks, which tells whether a report is complete."""
-
-    depth: Depth
-    number: int
-
-    def __call__(self) -> VerifyReport:
-        return VerifyReport(self.depth, tasks=1, tasks_total=self.number)
 
 
 # Conventions
@@ -242,9 +198,3 @@ class CheckConvention:
         for path, problem, rule in check(self.store, self.path):
             report.add(Finding.of(problem, path, "convention", rule))
         return report
-
-
-def _conventions(start: Location, depth: Depth) -> Iterator[Task[VerifyReport]]:
-    for name in CONVENTIONS:
-        work = CheckConvention(start.store, start.path, name, depth)
-        yield Task(task_id("convention", name), work, 0, name)

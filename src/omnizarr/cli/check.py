@@ -99,7 +99,7 @@ _KIND = click.Choice(
 @command(
     "omnizarr verify ocean.zarr --depth checksums",
     "omnizarr verify lake/ --quiet               # only what is damaged",
-    "omnizarr verify lake/ --json --report findings.jsonl",
+    "omnizarr verify lake/ --json",
     "omnizarr verify s3://bucket/big.zarr --sample 0.01 --missing error",
     "omnizarr verify huge.zarr --dask tcp://10.0.0.1:8786 --resume",
 )
@@ -110,7 +110,6 @@ _KIND = click.Choice(
 @job_options
 def verify(
     paths: tuple[str, ...],
-    report: str | None,
     errors: tuple[str, ...],
     ignore: tuple[str, ...],
     where: Where,
@@ -124,16 +123,9 @@ def verify(
     incomplete nodes, outdated consolidated metadata. Keys that belong to no node, leftovers of
     killed writers and chunks outside the shape are warnings; --error KIND makes them errors.
     """
-    from omnizarr.bulk.checks.findings import FindingsFile  # noqa: PLC0415 - loaded where needed
-
-    file = None
-    if report is not None and not where.dry_run:
-        file = FindingsFile(report, resume=not where.begins)
 
     def work(path: str) -> Answer:
-        job = omnizarr.jobs.Verify(
-            path, report=file, resume=where.resume, storage_options=storage_options, **given
-        )
+        job = omnizarr.jobs.Verify(path, storage_options=storage_options, **given)
         if where.dry_run:
             plan = job.plan()
             return Answer(plan.to_json(), lambda: say(plan))

@@ -331,7 +331,6 @@ FIELDS: dict[str, dict[str, Any]] = {
     "memory": {"metavar": "SIZE"},
     "dtype": {"metavar": "TYPE"},
     "temp": {"metavar": "PATH"},
-    "report": {"metavar": "FILE"},
     "passes": {"type": click.IntRange(1, 2)},
     "levels": {"type": click.IntRange(1)},
     "bins": {"type": click.IntRange(2), "metavar": "N"},

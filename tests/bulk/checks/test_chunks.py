@@ -141,7 +141,6 @@ def test_erased_and_added_keys_are_named(depth: Any, data: Any) -> None:
 def test_chunks_are_decoded_in_pieces_of_any_size(
     run: int, slab: int, shards: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "RUN_BYTES", run)
     monkeypatch.setattr(chunks, "SLAB_BYTES", slab)
     monkeypatch.setattr(chunks, "BATCH_BYTES", run)
     monkeypatch.setattr(keys, "TASK_BYTES", slab)

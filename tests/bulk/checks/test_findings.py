@@ -1,18 +1,16 @@
-"""Reports of a verification: limits, JSON, and the file of all findings."""
+"""Reports of a verification: limits and JSON."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from omnizarr.bulk.checks import findings
-from omnizarr.bulk.checks.findings import KINDS, Finding, FindingsFile, VerifyReport, check_kind
-from omnizarr.errors import InvalidArgument, Problem, StoreError
+from omnizarr.bulk.checks.findings import KINDS, Finding, VerifyReport
+from omnizarr.errors import Problem
 
 some_findings = st.builds(
     Finding,
@@ -62,29 +60,3 @@ def test_a_finding_names_field_pointer_and_rule() -> None:
         "/a ('a/zarr.json', codecs[0].configuration.level): expected an integer [Zarr 3, codecs]"
     )
     assert found.to_json()["kind"] == "metadata"
-
-
-def test_every_kind_is_known() -> None:
-    assert set(KINDS) == set(get_args(findings.Kind))
-    assert check_kind("orphan") == "orphan"
-    with pytest.raises(InvalidArgument, match="did you mean 'orphan'"):
-        check_kind("orphans")
-
-
-def test_a_file_has_every_finding_once_also_after_an_interruption(tmp_path: Path) -> None:
-    every = [Finding("/", f"c/{i}", "is damaged", (i,)) for i in range(5)]
-    file = tmp_path / "report.jsonl"
-    FindingsFile(file).write(every[:3], "lake/a.zarr")
-    with file.open("ab") as torn:
-        torn.write(b'{"store": "lake/a.zarr", "pa')
-    FindingsFile(file, resume=True).write(every[1:], "lake/a.zarr")
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [line["chunk"] for line in lines] == [[0], [1], [2], [3], [4]]
-    assert {line["store"] for line in lines} == {"lake/a.zarr"}
-    FindingsFile(file).write(every[:1])
-    assert len(file.read_text().splitlines()) == 1
-
-
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="cannot write the report"):
-        FindingsFile(tmp_path / "nowhere" / "report.jsonl")

@@ -1,18 +1,16 @@
-"""Findings of a verification: their kinds, the report that counts them, and a file of them."""
+"""Findings of a verification: their kinds, and the report that counts them."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 from omnizarr.bulk.journal import Outcome
 from omnizarr.bulk.options import Depth
-from omnizarr.errors import InvalidArgument, Problem, StoreError, known_names
+from omnizarr.errors import Problem
 from omnizarr.extension import counted, paths, section_of
 
 Coords: TypeAlias = tuple[int, ...]
@@ -92,7 +90,8 @@ class Finding:
         return cls(chunk=None if chunk is None else tuple(chunk), **values)
 
 
-_DERIVED = ("ok", "complete", "omitted")  # members of the JSON that follow from others
+# Members of the JSON that follow from others.
+_DERIVED = ("ok", "complete", "omitted", "errors", "warnings")
 
 
 @dataclass
@@ -111,15 +110,21 @@ class VerifyReport(Outcome):
     skipped: int = 0  # stored values that were not chosen by `sample`
     absent: int = 0  # missing chunks, which read as the fill value
     bytes_read: int = 0
-    errors: int = 0
-    warnings: int = 0
     tasks: int = 0  # that are done, and all that there are
     tasks_total: int = 0
     findings: list[Finding] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)  # of all findings, by kind
     error_counts: dict[str, int] = field(default_factory=dict)  # of errors among them
-    # Called with the result of each part that is merged; not stored.
-    listener: Callable[[VerifyReport], None] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def errors(self) -> int:
+        """The number of errors."""
+        return sum(self.error_counts.values())
+
+    @property
+    def warnings(self) -> int:
+        """The number of warnings."""
+        return sum(self.counts.values()) - self.errors
 
     @property
     def ok(self) -> bool:
@@ -134,35 +139,33 @@ class VerifyReport(Outcome):
     @property
     def omitted(self) -> int:
         """The number of findings that are counted but not listed."""
-        return self.errors + self.warnings - len(self.findings)
+        return sum(self.counts.values()) - len(self.findings)
 
-    def add(self, finding: Finding) -> None:
-        """Count a finding, and list it unless there are too many of its kind."""
-        if self.counts.get(finding.kind, 0) < MAX_FINDINGS:
-            self.findings.append(finding)
-        _add(self.counts, {finding.kind: 1})
-        if finding.level == "error":
-            self.errors += 1
-            _add(self.error_counts, {finding.kind: 1})
-        else:
-            self.warnings += 1
+    def add(self, *findings: Finding) -> None:
+        """Count findings, and list them unless there are too many of their kind."""
+        for each in findings:
+            self._list([each])
+            self.counts[each.kind] = self.counts.get(each.kind, 0) + 1
+            if each.level == "error":
+                self.error_counts[each.kind] = self.error_counts.get(each.kind, 0) + 1
+
+    def _list(self, findings: list[Finding]) -> None:
+        listed = Counter(self.counts)
+        for each in findings:
+            if listed[each.kind] < MAX_FINDINGS:
+                self.findings.append(each)
+            listed[each.kind] += 1
 
     def merge(self, other: Self) -> None:
         """Add the result of another part; its findings are listed up to the limit."""
+        self._list(other.findings)
         self.depth = other.depth
-        before = dict(self.counts)
-        for finding in other.findings:
-            if before.get(finding.kind, 0) < MAX_FINDINGS:
-                self.findings.append(finding)
-                _add(before, {finding.kind: 1})
-        _add(self.counts, other.counts)
-        _add(self.error_counts, other.error_counts)
         for each in dataclasses.fields(self):
-            value = getattr(self, each.name)
-            if isinstance(value, int):
-                setattr(self, each.name, value + getattr(other, each.name))
-        if self.listener is not None:
-            self.listener(other)
+            mine, theirs = getattr(self, each.name), getattr(other, each.name)
+            if isinstance(mine, int):
+                setattr(self, each.name, mine + theirs)
+            elif isinstance(mine, dict):
+                mine.update(Counter(mine) + Counter(theirs))
 
     def select(self, errors: Collection[str] = (), ignore: Collection[str] = ()) -> VerifyReport:
         """Return the report with warnings of some kinds as errors, and without other kinds."""
@@ -176,15 +179,8 @@ class VerifyReport(Outcome):
             for f in self.findings
             if f.kind not in ignore
         ]
-        total = sum(bad.values())
-        return dataclasses.replace(
-            self,
-            findings=found,
-            counts=kept,
-            error_counts={kind: number for kind, number in bad.items() if number},
-            errors=total,
-            warnings=sum(kept.values()) - total,
-        )
+        bad = {kind: number for kind, number in bad.items() if number}
+        return dataclasses.replace(self, findings=found, counts=kept, error_counts=bad)
 
     def finish(self) -> None:
         """Sort the findings by path, key and chunk."""
@@ -193,8 +189,7 @@ class VerifyReport(Outcome):
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON; docs/checking.md describes it."""
-        names = (each.name for each in dataclasses.fields(self) if each.name != "listener")
-        stored = {name: getattr(self, name) for name in names}
+        stored = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         stored["findings"] = [finding.to_json() for finding in self.findings]
         return {**stored, **{name: getattr(self, name) for name in _DERIVED}}
 
@@ -217,72 +212,3 @@ class VerifyReport(Outcome):
             f" {counted(self.bytes_read, 'byte')} read;"
             f" {counted(self.errors, 'error')}, {counted(self.warnings, 'warning')}{omitted}"
         )
-
-
-def _add(counts: dict[str, int], others: Mapping[str, int]) -> None:
-    for kind, number in others.items():
-        counts[kind] = counts.get(kind, 0) + number
-
-
-def check_kind(kind: str) -> Kind:
-    """Return a kind of finding; raise if there is no such kind."""
-    for each in KINDS:
-        if each == kind:
-            return each
-    raise InvalidArgument(f"unknown kind of finding {kind!r}; {known_names(kind, KINDS)}")
-
-
-class FindingsFile:
-    """A file with one finding in each line, as JSON; every finding is written, without a limit.
-
-    With `resume` the file of an interrupted verification is continued: findings that it has
-    already are not written again.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], *, resume: bool = False) -> None:
-        self.path, self.resume = os.fspath(path), resume
-        self._known: set[bytes] = set()  # only where findings may come again
-        try:
-            if resume and os.path.exists(self.path):
-                self._keep_complete_lines()
-            else:
-                with open(self.path, "wb"):
-                    pass
-        except OSError as e:
-            raise StoreError(f"cannot write the report {self.path!r}: {e.strerror or e}") from e
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self  # copies of a report write to the same file
-
-    def _keep_complete_lines(self) -> None:
-        """Note the findings in the file, and cut off a line that was not written in full."""
-        with open(self.path, "r+b") as file:
-            end = 0
-            for line in file:
-                if line.endswith(b"\n"):
-                    end += len(line)
-                    self._known.add(_digest(line))
-            file.truncate(end)
-
-    def write(self, findings: Iterable[Finding], store: str = "") -> None:
-        """Append findings of a store."""
-        lines = (
-            json.dumps({"store": store, **finding.to_json()}).encode() + b"\n"
-            for finding in findings
-        )
-        new = [line for line in lines if not self.resume or self._is_new(line)]
-        try:
-            if new:
-                with open(self.path, "ab") as file:
-                    file.writelines(new)
-        except OSError as e:
-            raise StoreError(f"cannot write the report {self.path!r}: {e.strerror or e}") from e
-
-    def _is_new(self, line: bytes) -> bool:
-        digest, before = _digest(line), len(self._known)
-        self._known.add(digest)
-        return len(self._known) > before
-
-
-def _digest(line: bytes) -> bytes:
-    return blake2b(line, digest_size=12).digest()

@@ -1,7 +1,7 @@
 """The documents of a hierarchy, and the keys of its store as tasks that check them.
 
 The store is listed as a stream. A listing of a billion keys needs no more memory than one batch,
-and one bit for each chunk if missing chunks are reported.
+and one byte for each chunk if missing chunks are reported.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from operator import lt
 
-import numpy as np
-
-from omnizarr.bulk.checks.chunks import CheckChunks, ReportMissing, inner_count, missing_chunk
+from omnizarr.bulk.checks.chunks import CheckChunks, inner_ranges
 from omnizarr.bulk.checks.findings import Coords, Finding, Kind, Level, VerifyReport
 from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import Depth
@@ -29,7 +28,6 @@ from omnizarr.extension import (
     ArrayModel,
     BoundArray,
     CheckedNode,
-    Format,
     GroupModel,
     ListsEntries,
     LocalStore,
@@ -58,6 +56,7 @@ TASK_BYTES = 2**26  # of decoded chunks that a task checks, unless one chunk is 
 TASK_KEYS = 2048
 PROBED_KEYS = 256  # that a task asks for, of a store that cannot list them
 TASK_FINDINGS = 512
+MISSING = "is missing and reads as the fill value"
 EXTENSIONS = ("data_type", "fill_value", "chunk_grid", "chunk_key_encoding", "codecs", "storage_t")
 
 
@@ -85,10 +84,6 @@ class Hierarchy:
         """A digest of all arrays."""
         return self._digest.hexdigest()
 
-    def bound(self) -> Iterator[BoundArray]:
-        """Yield the arrays whose chunks can be checked."""
-        return iter(self.arrays.values())
-
     def read(self) -> None:
         """Check the metadata of all nodes, and bind the arrays."""
         for format in self.formats:
@@ -103,7 +98,10 @@ class Hierarchy:
                     groups.append(path)
                 self._add_node(checked, own)
             for group in groups:
-                self._check_consolidated(format, group, nodes)
+                problems: list[Problem] = []
+                check_consolidated(self.start.store, format, group, nodes, problems)
+                found = (Finding.of(each, group, "stale-consolidated") for each in problems)
+                self.report.add(*found)
 
     def _add_node(self, checked: CheckedNode, own: bool) -> None:
         location, node = checked.location, checked.node
@@ -147,34 +145,25 @@ class Hierarchy:
         self.arrays[prefix] = array
         self.report.absent += math.prod(chunk_counts(array))
 
-    def _check_consolidated(self, format: Format, group: str, nodes: set[str]) -> None:
-        problems: list[Problem] = []
-        check_consolidated(self.start.store, format, group, nodes, problems)
-        for problem in problems:
-            self.report.add(Finding.of(problem, group, "stale-consolidated"))
-
     def report_leftovers(self) -> None:
         """Report what writers have left in the root of the store, or are still using."""
+        left = dict[str, str]()
         for staged in interrupted(self.start.store):
             key = f"{FOLDER}/{staged.name}"
             if staged.concerns(self.start.path):
                 path, message = paths.show(staged.path or ""), staged.message()
                 self.report.add(Finding(path, key, message, None, "error", "incomplete"))
-                continue
-            message = "is an unfinished node, or one that is being written; see omnizarr repair"
-            self._add_leftover(key, message)
-        if not can_list(self.start.store):
-            return
-        for prefix in list_dir(self.start.store, f"{JOURNAL}/")[1]:
-            message = (
-                "is the journal of a job that is running or was interrupted; the same call with"
+            else:
+                left[key] = "an unfinished node, or one that is being written; see omnizarr repair"
+        listed = list_dir(self.start.store, f"{JOURNAL}/")[1] if can_list(self.start.store) else ()
+        for prefix in listed:
+            left[prefix.rstrip("/")] = (
+                "the journal of a job that is running or was interrupted; the same call with"
                 " resume=True finishes the job, omnizarr repair removes the journal"
             )
-            self._add_leftover(prefix.rstrip("/"), message)
-
-    def _add_leftover(self, key: str, message: str) -> None:
         path = paths.show(self.start.path)
-        self.report.add(Finding(path, key, message, None, "warning", "leftover"))
+        for key, what in left.items():
+            self.report.add(Finding(path, key, f"is {what}", None, "warning", "leftover"))
 
     def owner(self, key: str) -> BoundArray | None:
         """Return the array that a key may be a chunk of: the innermost one that contains it."""
@@ -213,12 +202,9 @@ class ReportFindings:
     absent: int = 0
 
     def __call__(self) -> VerifyReport:
-        report = VerifyReport(
-            self.depth, tasks=1, chunks=self.chunks, unchecked=self.chunks, skipped=self.skipped,
-            absent=self.absent,
-        )  # fmt: skip
-        for finding in self.findings:
-            report.add(finding)
+        numbers = {"chunks": self.chunks, "unchecked": self.chunks, "skipped": self.skipped}
+        report = VerifyReport(self.depth, tasks=1, absent=self.absent, **numbers)
+        report.add(*self.findings)
         return report
 
 
@@ -232,20 +218,17 @@ class KeyListing:
         self.start = hierarchy.start
         self.missing = missing  # the level of missing chunks, None if they are only counted
         self.sample = 1.0 if sample is None else sample
-        self.found = 0  # stored values
         self._reset()
 
     def _reset(self) -> None:
-        self._batch: list[str] = []
-        self._coordinates: list[Coords] = []
-        self._sizes: list[int] = []
         self._array: BoundArray | None = None  # of the batch
+        self._batch: list[tuple[str, Coords, int | None]] = []  # keys, coordinates and sizes
         self._most = 1  # keys in the batch
         self._findings: list[Finding] = []
         self._last = ""  # the key of the last finding
         self._unchecked = self._skipped = self._absent = 0
-        self._listed: dict[str, bytearray] = {}  # a bit for each chunk, by prefix
-        self.found = 0
+        self._listed: set[str] = set()  # prefixes of arrays with listed chunks
+        self.found = 0  # stored values
 
     def tasks(self) -> Iterator[Task[VerifyReport]]:
         """Yield the checks of all stored chunks, and reports of other keys."""
@@ -256,40 +239,50 @@ class KeyListing:
                 yield from self._add(key, size)
         yield from self._end_batch()
         yield from self._end_findings()
-        yield from self._unlisted()
+        for prefix, array in self.hierarchy.arrays.items():
+            if prefix not in self._listed and not traits(array.store).lists_all:
+                every = itertools.product(*map(range, array.grid.shape))
+                while coords := tuple(itertools.islice(every, PROBED_KEYS)):
+                    self.found += len(coords)
+                    yield self._check(array, tuple(map(array.key, coords)), coords, None, True)
+            for chunk, key in missing_chunk_keys(array) if self.missing else ():
+                self._report(array.path, key, MISSING, "missing-chunk", chunk, self.missing)
+                yield from self._end_findings(TASK_FINDINGS)
         yield from self._end_findings()
 
     def _add(self, key: str, size: int | None) -> Iterator[Task[VerifyReport]]:
         array = self._array
         if array is None or not key.startswith(array.prefix):
             array = self.hierarchy.owner(key)
-        coords = None if array is None else self._coords(array, key)
+        coords, knows_keys = None, True
+        if array is not None:
+            try:
+                inside = key[len(array.prefix) :].rstrip("/")
+                coords = array.encoding.coords(inside, len(array.model.shape))
+            except OmnizarrError:
+                knows_keys = False  # its key encoding is unknown, so that this may be a chunk
         if coords is None or array is None or array.prefix in self.hierarchy.unreadable:
             if coords is not None:
                 self._unchecked += 1
-            elif array is None or array.prefix in self.hierarchy.arrays or self._is_known(array):
+            elif knows_keys:
                 self._report_other(key)
-            if len(self._findings) >= TASK_FINDINGS:
-                yield from self._end_findings()
+            yield from self._end_findings(TASK_FINDINGS)
             return
         if key.endswith("/"):
             message = "is a folder, not a file; the chunk reads as the fill value"
             self._report(array.path, key[:-1], message, "damaged-chunk", coords, "error")
             return
         self.found += 1
-        self._note(array, coords)
+        self._listed.add(array.prefix)
         if self.sample < 1 and not _is_sampled(key, self.sample):
             self._skipped += 1
-            inside = all(c < n for c, n in zip(coords, array.grid.shape, strict=True))
-            self._absent -= inner_count(array, coords) if inside else 0
+            if all(map(lt, coords, array.grid.shape)):
+                self._absent -= math.prod(map(len, inner_ranges(array, coords)))
             return
         if array is not self._array:
             yield from self._end_batch()
             self._array, self._most = array, self._batch_size(array)
-        self._batch.append(key)
-        self._coordinates.append(coords)
-        if size is not None:
-            self._sizes.append(size)
+        self._batch.append((key, coords, size))
         # A batch ends at certain keys, so that after a change only some batches differ.
         half = self._most // 2
         count = len(self._batch)
@@ -297,43 +290,27 @@ class KeyListing:
             yield from self._end_batch()
             self._array = array
 
-    def _coords(self, array: BoundArray, key: str) -> Coords | None:
-        try:
-            inside = key[len(array.prefix) :].rstrip("/")
-            return array.encoding.coords(inside, len(array.model.shape))
-        except OmnizarrError:
-            return None  # its key encoding is unknown
-
-    def _is_known(self, array: BoundArray) -> bool:
-        """Return True if the keys of an array's chunks are known."""
-        try:
-            _ = array.encoding
-        except OmnizarrError:
-            return False
-        return True
-
     def _batch_size(self, array: BoundArray) -> int:
         if self.depth == "present" and array.first_pipeline.sharded is None:
             return TASK_KEYS
         return max(1, min(TASK_KEYS, TASK_BYTES // chunk_bytes(array)))
 
     def _end_batch(self) -> Iterator[Task[VerifyReport]]:
-        array, keys, sizes = self._array, tuple(self._batch), tuple(self._sizes)
-        coords = tuple(self._coordinates)
-        self._batch, self._coordinates, self._sizes, self._array = [], [], [], None
-        if array is not None and keys:
-            yield self._check(array, keys, coords, sizes if len(sizes) == len(keys) else None)
+        array, batch = self._array, self._batch
+        self._array, self._batch = None, []
+        if array is not None and batch:
+            keys, coords, sizes = zip(*batch, strict=True)
+            yield self._check(array, keys, coords, None if None in sizes else sizes)
 
     def _check(
         self,
         array: BoundArray,
         keys: tuple[str, ...],
         coords: tuple[Coords, ...],
-        sizes: tuple[int, ...] | None = None,
+        sizes: tuple[int, ...] | None,
         probe: bool = False,
     ) -> Task[VerifyReport]:
-        missing = self.missing if probe or not array.model.storage_transformers else None
-        work = CheckChunks(array, keys, coords, self.depth, sizes, missing, probe)
+        work = CheckChunks(array, keys, coords, self.depth, sizes, probe)
         size = len(keys) * chunk_bytes(array)
         return Task(task_id("chunks", *keys), work, size, paths.show(array.path))
 
@@ -345,15 +322,13 @@ class KeyListing:
             return  # reported once, by `report_leftovers`
         if name == MARKER:
             self._report_marker(key)
-        elif PARTIAL in name:
-            message = "is half written: its writer stopped or is still running; see omnizarr repair"
-            self._report(self.start.path, key, message, "leftover")
-        elif name.startswith(LOCK):
-            message = "is a lock of a writer that is running or was killed; see omnizarr repair"
-            self._report(self.start.path, key, message, "leftover")
         elif is_ours(name):
-            message = "is a temporary file of this package; see omnizarr repair"
-            self._report(self.start.path, key, message, "leftover")
+            what = "a temporary file of this package"
+            if PARTIAL in name:
+                what = "half written: its writer stopped or is still running"
+            elif name.startswith(LOCK):
+                what = "a lock of a writer that is running or was killed"
+            self._report(self.start.path, key, f"is {what}; see omnizarr repair", "leftover")
         elif key not in self.hierarchy.metadata_keys and not self.hierarchy.is_unreadable(key):
             self._report(self.start.path, key, "belongs to no array or group", "orphan")
 
@@ -363,105 +338,33 @@ class KeyListing:
         if mark.finished:
             message = f"is left of {mark}, which is complete; see omnizarr repair"
             self._report(path, key, message, "leftover")
+            return
+        half = mark.keeps_node and replaced(self.start.store, path) is not None
+        state = "or one below may be absent" if half else mark.effect
+        message = f"the node {state}: {mark} was interrupted, or is still writing"
+        if mark.keeps_node:
+            self._report(path, key, message, "leftover")
         else:
-            half = mark.keeps_node and replaced(self.start.store, path) is not None
-            state = "or one below may be absent" if half else mark.effect
-            message = f"the node {state}: {mark} was interrupted, or is still writing"
-            if mark.keeps_node:
-                self._report(path, key, message, "leftover")
-            else:
-                self._report(path, key, message, "incomplete", level="error")
+            self._report(path, key, message, "incomplete", level="error")
 
     def _report(
         self, path: str, key: str, message: str, kind: Kind, chunk: Coords | None = None,
-        level: Level = "warning",
+        level: Level | None = "warning",
     ) -> None:  # fmt: skip
-        self._findings.append(Finding(paths.show(path), key, message, chunk, level, kind))
+        finding = Finding(paths.show(path), key, message, chunk, level or "warning", kind)
+        self._findings.append(finding)
 
-    def _end_findings(self) -> Iterator[Task[VerifyReport]]:
+    def _end_findings(self, least: int = 0) -> Iterator[Task[VerifyReport]]:
+        """Yield a task that reports the findings so far, once there are `least`."""
         found = tuple(self._findings)
         numbers = self._unchecked, self._skipped, self._absent
-        self._findings, self._unchecked, self._skipped, self._absent = [], 0, 0, 0
-        if found or any(numbers):
-            keys = [(f.key, f.kind, f.message) for f in found]
-            id = task_id("findings", self._last, keys, numbers)
-            self._last = found[-1].key if found else ""
-            yield Task(id, ReportFindings(found, self.depth, *numbers))
-
-    # Missing chunks
-
-    def _note(self, array: BoundArray, coords: Coords) -> None:
-        """Note which chunks are stored, with one bit for each chunk of the grid."""
-        if self.missing is None:
-            self._listed.setdefault(array.prefix, _NO_BITS)
+        if len(found) < least or not (found or any(numbers)):
             return
-        number, counts = 0, array.grid.shape
-        for c, n in zip(coords, counts, strict=True):
-            if c >= n:
-                return
-            number = number * n + c
-        bits = self._listed.get(array.prefix)
-        if bits is None:
-            bits = self._listed[array.prefix] = bytearray(-(-math.prod(counts) // 8))
-        bits[number >> 3] |= 0x80 >> (number & 7)
-
-    def _unlisted(self) -> Iterator[Task[VerifyReport]]:
-        """Yield tasks that report missing chunks, or look for them if keys cannot be listed."""
-        for prefix, array in self.hierarchy.arrays.items():
-            if prefix not in self._listed and not traits(array.store).lists_all:
-                yield from self._probes(array)
-            elif self.missing is None:
-                continue
-            elif array.model.storage_transformers:
-                for coords, key in missing_chunk_keys(array):
-                    self._findings.append(missing_chunk(array, key, coords, self.missing))
-                    if len(self._findings) >= TASK_FINDINGS:
-                        yield from self._end_findings()
-            else:
-                bits = self._listed.pop(prefix, None)
-                yield from self._reports_missing(array, bits, self.missing)
-
-    def _probes(self, array: BoundArray) -> Iterator[Task[VerifyReport]]:
-        every = itertools.product(*map(range, array.grid.shape))
-        for coords in _batched(every, PROBED_KEYS):
-            self.found += len(coords)
-            yield self._check(array, tuple(map(array.key, coords)), coords, probe=True)
-
-    def _reports_missing(
-        self, array: BoundArray, bits: bytearray | None, level: Level
-    ) -> Iterator[Task[VerifyReport]]:
-        counts, label = array.grid.shape, paths.show(array.path)
-        per_value = max(1, math.prod(chunk_counts(array)) // max(1, math.prod(counts)))
-        most = max(1, TASK_FINDINGS // per_value)
-        for coords in _batched(_clear_bits(bits, counts), most):
-            work = ReportMissing(array, coords, self.depth, level)
-            yield Task(
-                task_id("missing", array.path, coords[0], coords[-1], len(coords)), work, 0, label
-            )
-
-
-_NO_BITS = bytearray()
-
-
-def _clear_bits(bits: bytearray | None, counts: Coords) -> Iterator[Coords]:
-    """Yield the coordinates of all chunks whose bit is not set."""
-    total, step = math.prod(counts), 2**16
-    for first in range(0, total, step):
-        count = min(step, total - first)
-        if bits is None:
-            numbers = np.arange(first, first + count)
-        else:
-            part = np.frombuffer(bits, np.uint8, -(-count // 8), first // 8)
-            numbers = first + np.flatnonzero(np.unpackbits(part)[:count] == 0)
-        columns = np.unravel_index(numbers, counts) if counts else ()
-        if not counts:
-            yield from (() for _ in numbers)
-        yield from zip(*(column.tolist() for column in columns), strict=True)
-
-
-def _batched(items: Iterator[Coords], most: int) -> Iterator[tuple[Coords, ...]]:
-    while some := tuple(itertools.islice(items, most)):
-        yield some
+        self._findings, self._unchecked, self._skipped, self._absent = [], 0, 0, 0
+        keys = [(f.key, f.chunk, f.message) for f in found]
+        id = task_id("findings", self._last, keys, numbers)
+        self._last = found[-1].key if found else ""
+        yield Task(id, ReportFindings(found, self.depth, *numbers))
 
 
 def _list(store: Store, prefix: str) -> Iterator[tuple[str, int | None]]:

@@ -188,8 +188,9 @@ def _decoded(axes: Sequence[GridAxis], boxes: Boxes) -> int:
 
 def _read_length(axis: GridAxis, cuts: Cuts) -> float:
     """Return the length of all chunks of an axis that are read for each part of the cuts."""
-    regular = isinstance(axis, RegularAxis)
-    mean = min(axis.chunk, axis.length) if regular else axis.length / max(1, axis.count)
+    mean = axis.length / max(1, axis.count)
+    if isinstance(axis, RegularAxis):
+        mean = min(axis.chunk, axis.length)
     return _meetings(axis, cuts) * mean
 
 
