@@ -44,6 +44,7 @@ TEST_TOOLS = {
     "pytest-asyncio": "",  # given with those suites that use it: it warns where it is not set up
     "pytest-cov": "pytest_cov",
     "pytest-doctestplus": "pytest_doctestplus",
+    "filelock": "",  # of anndata's tests
     "pytest-mock": "pytest_mock",
     "pytest-recording": "recording",
     "pytest-timeout": "timeout",
@@ -52,11 +53,15 @@ TEST_TOOLS = {
 PLUGINS = tuple(plugin for plugin in TEST_TOOLS.values() if plugin)
 
 BACKENDS = "xarray/tests/test_backends"
-XARRAY_SUITE = (f"{BACKENDS}.py", f"{BACKENDS}_datatree.py", "-k", "zarr")
+XARRAY_SUITE = (
+    *(f"{BACKENDS}.py", f"{BACKENDS}_datatree.py", "-k", "zarr"),
+    *("-o", "addopts="),  # which name options of plugins that are not loaded
+)
 ZARR_SUITE = (
     *("tests", "-o", "addopts=", "--ignore=tests/benchmarks"),
     *("--ignore=tests/test_regression/scripts", "--ignore=tests/test_docs.py"),
     *("--ignore=tests/test_examples.py", "-p", "zarr.testing"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
 )
 
 ICECHUNK_LOCAL = " and ".join(
