@@ -59,10 +59,10 @@ class Directory(NamedTuple):
     """The content of an archive; the last of several entries with one name counts."""
 
     entries: dict[str, ZipEntry]
-    start: int
     end: int  # the first byte after the archive
     shift: int  # bytes in front of the archive
     comment: bytes
+    is_complete: bool = True  # else entries were recovered, and a directory has to be written
 
 
 def read_directory(
@@ -94,21 +94,15 @@ def read_directory(
         disk = max(disk, disks - 1)
     if disk or first_disk:
         raise StoreError(f"{where} is one part of an archive in several files; join them first")
-    shift = 0
-    if size is not None:
-        shift = size - len(tail) + before - length - start
-        if shift < 0:
-            raise StoreError(f"{where}: a directory of {length} bytes at {start} is not possible")
-        data = tail[before - length : before] if length <= before else read(start + shift, length)
-    elif length <= before:
-        data = tail[before - length : before]
-    else:
-        data = read(start, length)
+    shift = 0 if size is None else size - len(tail) + before - length - start
+    if shift < 0:
+        raise StoreError(f"{where}: a directory of {length} bytes at {start} is not possible")
+    data = tail[before - length : before] if length <= before else read(start + shift, length)
     if len(data) != length:
         raise StoreError(f"{where}: {len(data)} of the {length} bytes of its directory are there")
     end = start + shift + length + (len(tail) - before)
     entries = _read_entries(where, data, count, start, shift)
-    return Directory(entries, start + shift, end, shift, tail[at + END_SIZE :])
+    return Directory(entries, end, shift, tail[at + END_SIZE :])
 
 
 def _read_entries(
@@ -180,9 +174,6 @@ def data_offset(entry: ZipEntry, header: bytes) -> int:
 
 def unpack(entry: ZipEntry, data: bytes) -> bytes:
     """Return the value of an entry from its compressed bytes, with its checksum verified."""
-    if len(data) != entry.packed:
-        raise StoreError(f"{len(data)} of the {entry.packed} bytes of {entry} are there")
-    check_method(entry)
     if entry.method == DEFLATED:
         if entry.size > _MAX_RATIO * (entry.packed + 1):
             raise StoreError(f"{entry.packed} bytes of {entry} cannot hold {entry.size}")

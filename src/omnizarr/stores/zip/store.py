@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -64,7 +64,7 @@ class ZipStore(Closeable):
             ``"w-"`` refuse an existing one.
         read_only: True to refuse all writes.
         compression: 0 (stored) or 8 (deflated), as in the module `zipfile`.
-        allowZip64: False to refuse files of more than 4 GiB.
+        allowZip64: Only True is offered.
 
     Raises:
         InvalidArgument: If the mode or compression is not one of these.
@@ -92,9 +92,7 @@ class ZipStore(Closeable):
         if compression not in (STORED, DEFLATED):
             raise InvalidArgument(f"compression must be 0 or 8 (deflated), got {compression!r}")
         if not allowZip64:
-            raise InvalidArgument(
-                "allowZip64=False is not offered: ZIP64 is used where it is needed"
-            )
+            raise InvalidArgument("allowZip64 must be True: ZIP64 is used where it is needed")
         if read_only and mode in ("w", "w-", "x"):
             raise InvalidArgument(f"mode {mode!r} creates an archive; it cannot be read_only")
         self.path = absolute_path(path)
@@ -125,7 +123,7 @@ class ZipStore(Closeable):
     def _write(self, mode: str = "a") -> Archive:
         check_writable(self)
         if self._archive is None:
-            self._archive = Archive.at(self.path, mode=mode, deflate=self.compression == DEFLATED)
+            self._archive = Archive.at(self.path, mode, deflate=self.compression == DEFLATED)
             self._finish = weakref.finalize(self, self._archive.finish)
         else:
             self._archive.check_file()
@@ -138,8 +136,10 @@ class ZipStore(Closeable):
             yield
 
     def _live(self) -> tuple[ByteSource | None, dict[str, ZipEntry]]:
+        """Return where the archive is read from, None if there is none, and its entries."""
         if not self.read_only:
-            return self._write().live
+            there = self._archive is not None or identity.file_number(self.path) is not None
+            return self._write().live if there else (None, {})
         if self._loaded is None:
             archive = None if self.inner else writing(self.path)
             if archive is not None:
@@ -149,8 +149,10 @@ class ZipStore(Closeable):
 
     def _load(self) -> tuple[ByteSource, dict[str, ZipEntry]] | None:
         if self.inner is None:
+            if identity.file_number(self.path) is None:
+                return None
             file = open_file(self.path)
-            return None if file is None else (file, load(self.path, file).entries)
+            return file, load(self.path, file).entries
         tail = self.inner.get(self.path, Range(-TAIL))
         if tail is None:
             return None
@@ -167,66 +169,56 @@ class ZipStore(Closeable):
         return self.get_many([(key, range)])[0]
 
     def get_many(self, requests: Requests) -> Values:
-        requested = [(check_key(key), range) for key, range in requests]
-        with self._using("read", named(key for key, _ in requested)):
-            source, entries = self._live()
-            wanted = {
-                i: (entries[key], range)
-                for i, (key, range) in enumerate(requested)
-                if key in entries
-            }
-            values: Values = [None] * len(requested)
-            if source is not None and wanted:
-                for i, value in zip(wanted, fetch(source, [*wanted.values()]), strict=True):
-                    values[i] = value
-        return values
-
-    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        requested = [*map(check_key, keys)]
-        with self._using("read", named(requested)):
-            entries = self._live()[1]
-        return {key: entries[key].size for key in requested if key in entries}
-
-    def generation(self, key: str) -> str | None:
-        check_key(key)
-        with self._using("read", key):
-            entry = self._live()[1].get(key)
-        return None if entry is None else _generation(entry)
+        return [value for value, _ in self._get_versioned(requests)]
 
     def get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
-        check_key(key)
-        with self._using("read", key):
+        return self._get_versioned([(key, range)])[0]
+
+    def _get_versioned(self, requests: Requests) -> Sequence[tuple[bytes | None, str | None]]:
+        asked = [(check_key(key), range) for key, range in requests]
+        with self._using("read", named(key for key, _ in asked)):
             source, entries = self._live()
-            entry = entries.get(key)
-            if entry is None or source is None:
-                return None, None
-            return fetch(source, [(entry, range)])[0], _generation(entry)
+            found = [(entries.get(key), range) for key, range in asked]
+            wanted = [(entry, range) for entry, range in found if entry is not None]
+            values = iter(fetch(source, wanted) if source is not None else ())
+        return [
+            (None, None) if entry is None else (next(values), _generation(entry))
+            for entry, _ in found
+        ]
+
+    def _entries(self, keys: Iterable[str]) -> dict[str, ZipEntry]:
+        asked = [*map(check_key, keys)]
+        with self._using("read", named(asked)):
+            entries = self._live()[1]
+        return {key: entries[key] for key in asked if key in entries}
+
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        return {key: entry.size for key, entry in self._entries(keys).items()}
+
+    def generation(self, key: str) -> str | None:
+        return next(map(_generation, self._entries([key]).values()), None)
 
     # Writing
 
     def set(self, key: str, value: Bytes) -> None:
-        self._check(key)
-        with self._using("write", key):
-            self._write().set(key, flat(value))
-
-    def _check(self, key: str) -> None:
-        check_writable(self)
-        check_key(key)
+        self.set_many([(key, value)])
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         check_writable(self)
-        for key, value in [(check_key(key), value) for key, value in values]:
-            self.set(key, value)
+        for key, value in [(check_key(key), flat(value)) for key, value in values]:
+            with self._using("write", key):
+                self._write().set(key, value)
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         """Store a value if the generation matches; only threads of this process can interfere."""
-        self._check(key)
-        with self._usage:
+        check_writable(self)
+        with self._using("write", check_key(key)):
             archive = self._write()
-            with translated_errors("write", key, self), archive.lock:
-                if self.generation(key) != generation:
+            with archive.lock:
+                entry = archive.live.entries.get(key)
+                if (None if entry is None else _generation(entry)) != generation:
                     return False
                 archive.set(key, flat(value))
                 return True
@@ -239,17 +231,19 @@ class ZipStore(Closeable):
         return nullcontext()
 
     def erase(self, key: str) -> None:
-        self._check(key)
-        with self._using("erase", key):
-            self._write().erase([key])
+        check_writable(self)
+        if self._entries([key]):
+            with self._using("erase", key):
+                self._write().erase([key])
 
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
         check_prefix(prefix)
-        with self._usage:
-            archive = self._write()
-            with translated_errors("erase", f"{prefix}…", self), archive.lock:
-                archive.erase([name for name in archive.live.entries if name.startswith(prefix)])
+        with self._using("erase", f"{prefix}…"):
+            if self._live()[1]:
+                archive = self._write()
+                with archive.lock:
+                    archive.erase([n for n in archive.live.entries if n.startswith(prefix)])
 
     # Listing
 
@@ -333,7 +327,7 @@ class ZipStoreV2(ZipStore):
     Args:
         path: The path of the file.
         compression: 0 (stored) or 8 (deflated), as in the module `zipfile`.
-        allowZip64: False to refuse files of more than 4 GiB.
+        allowZip64: Only True is offered.
         mode: The mode, as in `storage.ZipStore`; by default the file is created or changed.
         read_only: True to refuse all writes.
 
