@@ -58,9 +58,9 @@ def never_release(inherited: Any) -> None:
 
 
 class _Inside:
-    """How often each thread is inside a block.
+    """Counts how often each thread is inside a block.
 
-    Counted without a lock: a finaliser may run at any point of a thread, even where it has just
+    It has no lock: a finaliser may run at any point of a thread, even where it has just
     taken a lock, and may wait there for another thread that waits for the same lock. A finaliser
     leaves whatever it enters, so that the count of its thread is right again.
     """

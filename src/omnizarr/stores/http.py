@@ -12,13 +12,10 @@ wrong; its answer counts.
 from __future__ import annotations
 
 import copy
-import itertools
 import os
 import re
-import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
@@ -28,17 +25,16 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
-from urllib3.exceptions import HTTPError, MaxRetryError
+from urllib3.exceptions import HTTPError
 
 from omnizarr import config
 from omnizarr.concurrency.pool import interruptible
 from omnizarr.concurrency.retry import (
-    EMFILE,
-    NO_DESCRIPTORS,
     RETRY_OPTIONS,
     TRANSIENT_STATUS,
     Retry,
     TransientError,
+    descriptor_shortage,
     take_retry,
 )
 from omnizarr.errors import InvalidArgument, MissingModule, StoreError, known_names
@@ -62,7 +58,6 @@ _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)\s*", re.IGNORECA
 _PIECE = 2**18
 _STABLE = 3  # seconds after which a date is trusted
 _STABLE_HERE = 3600  # the same, by the clock of this machine
-_BEGUN = 0.001  # seconds after which a request has got a file descriptor
 _ABSENT = frozenset({404, 410})
 _OPTIONS = ("headers", "absent_status")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9._/-]+")  # in which nothing is quoted
@@ -106,7 +101,6 @@ class HTTPStore(Closeable):
         self.absent_status = _ABSENT | frozenset(absent_status)
         self.has_ranges = True  # until a response shows otherwise
         self._pools: tuple[int, urllib3.PoolManager] | None = None
-        self._running: list[float] = []  # when the requests that are under way began
         self._native: obstore.Client | None = None
         self._failures = 0  # of obstore, one after the other
         self._check_url: Callable[[str], object] | None = None
@@ -132,7 +126,7 @@ class HTTPStore(Closeable):
         is not used.
         """
         found = copy.copy(self)
-        found._pools, found._running, found._native = None, [], None
+        found._pools, found._native = None, None
         found._check_url, found._failures, found.speed = check, _MAX_FAILURES, Speed()
         return found
 
@@ -142,14 +136,12 @@ class HTTPStore(Closeable):
         return self._value(key, range, fast=True)[0]
 
     def get_many(self, requests: Requests) -> Values:
-        wanted = list(requests)
         if self.has_ranges:
-            return fetch_many(self.get, wanted, self.speed)
+            return fetch_many(self.get, requests, self.speed)
+        wanted = list(requests)
         whole = fetch_many(self.get, [(key, None) for key, _ in wanted], self.speed)
-        return [
-            value if value is None or range is None else range.of(value)
-            for value, (_, range) in zip(whole, wanted, strict=True)
-        ]
+        parts = zip(whole, wanted, strict=True)
+        return [v if v is None or range is None else range.of(v) for v, (_, range) in parts]
 
     def get_many_versioned(self, requests: Requests) -> list[tuple[bytes | None, str | None]]:
         return fetch_many_versioned(partial(self._value, fast=True), requests, self.speed)
@@ -215,7 +207,7 @@ class HTTPStore(Closeable):
                 if response is not ...:
                     return response
             url = f"{self._base}/{quote(check_key(key), safe='/')}{self._query}"
-            return self._request_when_possible(url, range, method)
+            return self._request(url, range, method)
 
         try:
             return self.retry.call(attempt)
@@ -285,33 +277,6 @@ class HTTPStore(Closeable):
         self._failures = 0
         return data, _validator_of(meta)
 
-    def _request_when_possible(
-        self, url: str, range: Range | None, method: str
-    ) -> tuple[bytes, str | None] | None:
-        """Return the response; if no descriptor is left, wait for other requests to finish.
-
-        Connections are used again, so that a few descriptors are enough for any number of requests,
-        however long each of them takes.
-        """
-        self._pool()  # in a forked process nobody else's requests are under way
-        end, failures = time.monotonic() + self.retry.timeout, itertools.count(1)
-
-        def ask() -> tuple[bytes, str | None] | None:
-            begun = time.monotonic()
-            self._running.append(begun)
-            try:
-                return self._request(url, range, method)
-            finally:
-                self._running.remove(begun)
-
-        def is_worth_waiting(error: NoDescriptor) -> bool:
-            now = time.monotonic()  # one that has just begun may fail in the same way
-            others = any(now - begun > _BEGUN for begun in [*self._running])
-            return now <= end and (others or next(failures) < NO_DESCRIPTORS.attempts)
-
-        endless = replace(NO_DESCRIPTORS, attempts=sys.maxsize)
-        return endless.call(ask, NoDescriptor, is_worth_waiting)
-
     def _request(
         self, url: str, range: Range | None, method: str
     ) -> tuple[bytes, str | None] | None:
@@ -338,15 +303,12 @@ class HTTPStore(Closeable):
                 response.close()  # the next request must not read the rest of this response
                 raise
             response.release_conn()
-        except MaxRetryError as e:
-            reason = redact_urls(str(e.reason))
-            kind = NoDescriptor if _no_descriptor(e.reason) else TransientError
-            raise kind(f"no response from the server: {reason}") from None
         except (HTTPError, OSError) as e:
             if isinstance(e, StoreError):
                 raise
-            reason = redact_urls(str(e))
-            raise TransientError(f"the response was incomplete or did not come: {reason}") from None
+            # Without a descriptor the next attempt comes when those of other requests are free.
+            why = descriptor_shortage() or redact_urls(str(getattr(e, "reason", None) or e))
+            raise TransientError(f"no response from the server, or not all of it: {why}") from None
         return self._interpret(response, body, range, "Range" in headers)
 
     def _interpret(
@@ -357,8 +319,9 @@ class HTTPStore(Closeable):
         said = f"the server responds {status} {response.reason or ''}".strip()
         if status in self.absent_status:
             return None
+        validator = _validator(response)
         if status == 416 and ranged and range is not None:
-            return _empty_after_end(response, range), _validator(response)
+            return _empty_after_end(response, range), validator
         if status in (401, 403):
             raise StoreError(
                 f"access is denied (status {status}); where that means a missing key, give"
@@ -368,27 +331,25 @@ class HTTPStore(Closeable):
             raise TransientError(said, _retry_after(response))
         if status not in (200, 206):
             raise StoreError(said)
-        start = range.start if ranged and status == 206 and range is not None else 0
+        part = range if ranged and status == 206 else None
+        start = 0 if part is None else part.start
         if is_web_page(response.headers.get("Content-Type"), body, start):
             raise StoreError(
                 "a web page came instead of data: a login is needed, or the server responds"
                 " so to missing keys"
             )
-        validator = _validator(response)
-        if status == 206:
-            if not ranged or range is None:
-                raise TransientError("a part came (status 206) instead of the whole value")
-            _check_part(response, body, range)
+        if part is not None:
+            _check_part(response, body, part)
             return body, validator
-        if ranged:
-            self.has_ranges = False
+        if status == 206:
+            raise TransientError("a part came (status 206) instead of the whole value")
+        self.has_ranges = self.has_ranges and not ranged
         return (body if range is None else range.of(body)), validator
 
     def _pool(self) -> urllib3.PoolManager:
         """Return the connections of this process; a forked one must not share them."""
         if self._pools is None or self._pools[0] != os.getpid():
-            pools = _connections(self._base, self._check_url)
-            self._pools, self._running = (os.getpid(), pools), []
+            self._pools = os.getpid(), _connections(self._base, self._check_url)
         return self._pools[1]
 
     # What it is
@@ -401,7 +362,7 @@ class HTTPStore(Closeable):
             pools[1].clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pools": None, "_running": [], "_native": None}
+        return {**self.__dict__, "_pools": None, "_native": None}
 
     @property
     def url(self) -> str:
@@ -427,19 +388,6 @@ class HTTPStore(Closeable):
 
     def __repr__(self) -> str:
         return self.url
-
-
-class NoDescriptor(TransientError):
-    """A connection needs a file descriptor, and none is left."""
-
-
-def _no_descriptor(error: BaseException | None) -> bool:
-    """Return True if an error, or one of its causes, is a lack of file descriptors."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in EMFILE:
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def _connections(url: str, check: Callable[[str], object] | None) -> urllib3.PoolManager:
@@ -494,32 +442,32 @@ def _range_header(range: Range) -> str:
     return f"bytes={range.start}-{last}"
 
 
+def _sent_range(response: Any) -> tuple[int, int, int | None]:
+    """Return the first byte, the end and the size of the value in a response; (0, 0) for none."""
+    found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    first, last, size = (None, None, "*") if found is None else found.groups()
+    end = 0 if last is None else int(last) + 1
+    return int(first or 0), end, None if size == "*" else int(size)
+
+
 def _check_part(response: Any, body: bytes, range: Range) -> None:
     """Raise unless a response is exactly the range that was requested."""
-    text = response.headers.get("Content-Range", "")
-    found = _CONTENT_RANGE.fullmatch(text)
-    if found is None or found[1] is None:
-        raise TransientError(f"a part came without its range (Content-Range {text!r})")
-    first, stop = int(found[1]), int(found[2]) + 1
-    size = None if found[3] == "*" else int(found[3])
-    if range.start < 0:
-        right = size is not None and (first, stop) == (max(0, size + range.start), size)
-    else:
-        end = None if range.length is None else range.start + range.length
-        if size is not None:
-            end = size if end is None else min(end, size)
-        right = first == range.start and (end is None or stop == end)
-    if not right or len(body) != stop - first:
-        requested = _range_header(range)
+    first, end, size = _sent_range(response)
+    known = end if size is None else size  # what the server has not stated cannot be checked
+    start = max(0, known + range.start) if range.start < 0 else range.start
+    stop = known if range.start < 0 or range.length is None else start + range.length
+    stop = stop if size is None else min(stop, size)
+    unknown = size is None and range.start < 0
+    if unknown or (first, end) != (start, stop) or len(body) != end - first:
         raise TransientError(
-            f"{len(body)} bytes came as {text!r} where {requested!r} was requested"
+            f"{len(body)} bytes came as {response.headers.get('Content-Range')!r} where"
+            f" {_range_header(range)!r} was requested"
         )
 
 
 def _empty_after_end(response: Any, range: Range) -> bytes:
     """Return b"" for a refused range (416) after the end of the value; else raise."""
-    found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-    size = None if found is None or found[3] == "*" else int(found[3])
+    size = _sent_range(response)[2]
     if size is not None and (range.start < size if range.start >= 0 else size > 0):
         raise TransientError(f"{_range_header(range)!r} of {size} bytes is refused (status 416)")
     return b""

@@ -19,29 +19,23 @@ from omnizarr.stores import identity
 from omnizarr.stores.base import redact_urls
 from omnizarr.stores.object import obstore as obstore_library
 
-# Options and variables of the environment that are credentials; obstore reads the variables.
-_OPTIONS = {
-    "s3": ("access_key_id", "web_identity_token_file", "container_credentials_relative_uri"),
-    "gs": ("service_account", "service_account_key", "application_credentials", "bearer_token"),
-    "az": ("account_key", "sas_key", "token", "client_secret", "federated_token_file"),
-}
-_VARIABLES = {
+# Options that are credentials; obstore reads the variables of the environment that have their names.
+_CREDENTIALS = {
     "s3": (
-        *("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"),
-        *("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"),
+        *("access_key_id", "web_identity_token_file"),
+        *("container_credentials_relative_uri", "container_credentials_full_uri"),
     ),
     "gs": (
-        *("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_BEARER_TOKEN"),
-        *("GOOGLE_SERVICE_ACCOUNT_PATH", "GOOGLE_SERVICE_ACCOUNT_KEY"),
+        *("service_account", "service_account_path", "service_account_key"),
+        *("application_credentials", "bearer_token"),
     ),
     "az": (
-        *("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_SAS_TOKEN"),
-        *("AZURE_STORAGE_SAS_KEY", "AZURE_STORAGE_TOKEN", "AZURE_CLIENT_SECRET"),
-        *("AZURE_STORAGE_KEY", "AZURE_STORAGE_CONNECTION_STRING"),
-        *("AZURE_STORAGE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE"),
-        *("AZURE_MSI_ENDPOINT", "AZURE_IDENTITY_ENDPOINT", "IDENTITY_ENDPOINT"),
+        *("account_key", "access_key", "key", "sas_key", "sas_token", "token", "client_secret"),
+        *("federated_token_file", "connection_string", "msi_endpoint", "identity_endpoint"),
     ),
 }
+# The beginnings of their variables, and of longer names of options.
+_PREFIXES = {"s3": ("aws_",), "gs": ("google_",), "az": ("azure_storage_", "azure_")}
 # Variables that name another server than the cloud's own, in order of precedence; obstore reads
 # most of them, but plain HTTP has to be allowed here.
 _ENDPOINT_VARIABLES = {
@@ -79,9 +73,11 @@ class BotoCredentials:
 
 def find_credentials(kind: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return further options with which obstore uses credentials, or None if there are none."""
-    if any(options.get(name) for name in (*_OPTIONS[kind], "credential_provider")):
+    names = _CREDENTIALS[kind]
+    if any(options.get(name) for name in (*names, "credential_provider")):
         return {}
-    if "profile" not in options and any(os.environ.get(name) for name in _VARIABLES[kind]):
+    variables = [f"{prefix}{name}".upper() for prefix in _PREFIXES[kind] for name in names]
+    if "profile" not in options and any(map(os.environ.get, [*variables, "IDENTITY_ENDPOINT"])):
         return {}
     if kind == "s3":
         return _aws_profile(options.get("profile"))
@@ -115,10 +111,10 @@ def server_url(given: str) -> str:
     text = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(text)
-        valid = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        valid = parts.scheme.lower() in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         valid = False
-    if not valid or parts.scheme.lower() not in ("http", "https") or re.search(r"\s", text):
+    if not valid or re.search(r"\s", text):
         shown = text if "@" not in text else "…"
         raise InvalidArgument(
             f"the endpoint {shown!r} is not the URL of a server; write http://host:port, or"
@@ -137,28 +133,15 @@ def aws_region(profile: str | None) -> str | None:
 
 def azure_environment() -> dict[str, Any]:
     """Return the options in variables of Azure's own tools that obstore does not read."""
-    found: dict[str, Any] = {}
     text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
     parts = dict(p.split("=", 1) for p in text.split(";") if "=" in p)
-    for name, option in _CONNECTION.items():
-        if parts.get(name):
-            found[option] = parts[name].lstrip("?") if option == "sas_key" else parts[name]
-    for name, option in (
-        ("AZURE_STORAGE_ACCOUNT", "account_name"),
-        ("AZURE_STORAGE_KEY", "account_key"),
-    ):
-        if os.environ.get(name):
-            found.setdefault(option, os.environ[name])
-    return found
-
-
-# The parts of a connection string.
-_CONNECTION = {
-    "AccountName": "account_name",
-    "AccountKey": "account_key",
-    "SharedAccessSignature": "sas_key",
-    "BlobEndpoint": "endpoint",
-}
+    found = {
+        "account_name": parts.get("AccountName") or os.environ.get("AZURE_STORAGE_ACCOUNT"),
+        "account_key": parts.get("AccountKey") or os.environ.get("AZURE_STORAGE_KEY"),
+        "sas_key": parts.get("SharedAccessSignature", "").lstrip("?"),
+        "endpoint": parts.get("BlobEndpoint"),
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _aws_sections(profile: str | None) -> tuple[str, dict[str, str]]:
@@ -197,20 +180,17 @@ def _with_services(parser: configparser.RawConfigParser, section: dict[str, str]
     return section
 
 
+_BY_BOTOCORE = ("sso_session", "sso_start_url", "credential_process", "role_arn")
+
+
 def _aws_profile(profile: str | None) -> dict[str, Any] | None:
     name, section = _aws_sections(profile)
     if not section and os.environ.get("AWS_PROFILE"):
         raise StoreError(f"there is no AWS profile {name!r}, which AWS_PROFILE names")
     if "aws_access_key_id" in section:
-        found = {
-            "access_key_id": section["aws_access_key_id"],
-            "secret_access_key": section.get("aws_secret_access_key", ""),
-        }
-        token = section.get("aws_session_token")
-        return found | ({"session_token": token} if token else {})
-    if any(word in section for word in ("sso_session", "sso_start_url", "credential_process")) or (
-        "role_arn" in section
-    ):
+        names = ("access_key_id", "secret_access_key", "session_token")
+        return {name: section[f"aws_{name}"] for name in names if section.get(f"aws_{name}")}
+    if not section.keys().isdisjoint(_BY_BOTOCORE):
         try:
             import botocore  # noqa: F401, PLC0415 - optional
         except ImportError as e:
@@ -230,39 +210,24 @@ _SCHEMES = {
     **dict.fromkeys(("az", "azure", "abfs", "abfss", "adl"), "az"),
 }
 # Other names of options, as s3fs, gcsfs, adlfs and the clouds' own tools call them.
+_ANY = {"endpoint_url": "endpoint", "anon": "anonymous"}
 _ALIASES = {
-    "s3": {
-        "endpoint_url": "endpoint",
-        "key": "access_key_id",
-        "secret": "secret_access_key",
-        "token": "session_token",
-        "anon": "anonymous",
-    },
-    "gs": {"endpoint": "base_url", "endpoint_url": "base_url", "anon": "anonymous"},
-    "az": {
-        "endpoint_url": "endpoint",
-        "account": "account_name",
-        "sas_token": "sas_key",
-        "anon": "anonymous",
-    },
+    "s3": _ANY | {"key": "access_key_id", "secret": "secret_access_key", "token": "session_token"},
+    "gs": _ANY | {"endpoint": "base_url", "endpoint_url": "base_url"},
+    "az": _ANY | {"account": "account_name", "sas_token": "sas_key"},
 }
-
-
 # Variables that obstore reads when a client is made begin so.
 _ENVIRONMENT = (
     *("AWS_", "GOOGLE_", "AZURE_", "IDENTITY_", "MSI_"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_"),
 )
-_PREFIXES = {"s3": ("aws_",), "gs": ("google_",), "az": ("azure_storage_", "azure_")}
 
 
 def _option(kind: str, name: str) -> str:
     """Return obstore's short name of an option: ``endpoint`` for ``AWS_ENDPOINT_URL``."""
     name = name.lower()
-    for prefix in _PREFIXES[kind]:
-        if name.startswith(prefix):
-            name = name.removeprefix(prefix)
-            break
+    prefix = next((each for each in _PREFIXES[kind] if name.startswith(each)), "")
+    name = name.removeprefix(prefix)
     return _ALIASES[kind].get(name, name)
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping
-from importlib.machinery import ExtensionFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from importlib.util import module_from_spec
 from types import ModuleType
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
@@ -96,14 +97,11 @@ def fetch(
 
 def _is_other_part(options: dict[str, Any], first: int, end: int, size: int) -> bool:
     """Return True if another part of a value came than was requested."""
-    requested = options.get("range")
-    if requested is None:
-        return (first, end) != (0, size)
+    requested = options.get("range", {"offset": 0})
     if isinstance(requested, tuple):
         return (first, end) != (requested[0], min(requested[1], size))
-    if "suffix" in requested:
-        return (first, end) != (max(0, size - requested["suffix"]), size)
-    return (first, end) != (requested["offset"], size)
+    start = requested.get("offset", max(0, size - requested.get("suffix", 0)))
+    return (first, end) != (start, size)
 
 
 def range_options(range: Range | None) -> dict[str, Any]:
@@ -140,19 +138,14 @@ def _imported() -> ModuleType:
 
 def _second_copy() -> ModuleType:
     """Return a second copy of obstore, without threads and connections of the parent."""
-    native = sys.modules[_NATIVE].__file__
-    if native is None:
-        raise StoreError("obstore cannot be used in a forked process; use 'spawn' instead")
+    native = str(sys.modules[_NATIVE].__file__)
     ours = {n: m for n, m in sys.modules.items() if n.partition(".")[0] == "obstore"}
     for name in ours:
         del sys.modules[name]
     try:
-        path = _copy(native)
-        spec = spec_from_file_location(_NATIVE, path, loader=ExtensionFileLoader(_NATIVE, path))
-        if spec is None or spec.loader is None:
-            raise StoreError("obstore cannot be used in a forked process; use 'spawn' instead")
-        loaded = module_from_spec(spec)
-        spec.loader.exec_module(loaded)
+        loader = ExtensionFileLoader(_NATIVE, _copy(native))
+        loaded = module_from_spec(ModuleSpec(_NATIVE, loader, origin=loader.path))
+        loader.exec_module(loaded)
         loaded.__file__ = native
         sys.modules[_NATIVE] = loaded
         return _imported()
@@ -164,15 +157,12 @@ def _second_copy() -> ModuleType:
 
 def _copy(path: str) -> str:
     """Return the path of a copy of a library: the system loads each file only once."""
-    with open(path, "rb") as file:
-        data = file.read()
     if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("obstore")
-        name = f"/proc/self/fd/{descriptor}"
+        name = f"/proc/self/fd/{os.memfd_create('obstore')}"
     else:
         descriptor, name = tempfile.mkstemp(suffix=os.path.basename(path))
-    with os.fdopen(descriptor, "wb", closefd=not hasattr(os, "memfd_create")) as file:
-        file.write(data)
+        os.close(descriptor)
+    shutil.copyfile(path, name)
     return name
 
 

@@ -53,18 +53,18 @@ from omnizarr.stores.operations import check_key, check_length, check_prefix, ch
 CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
+def version_tag(meta: Meta) -> str | None:
+    """Return the version and ETag of a value as one text; None if the server sends neither."""
+    version, e_tag = meta.get("version"), meta.get("e_tag")
+    return f"{version or ''}|{e_tag or ''}" if version or e_tag else None
+
+
 def generation_of(meta: Meta) -> str:
     """Return the generation of a value."""
     found = version_tag(meta)
     if found is None:
         raise StoreError("the server sends neither an ETag nor a version")
     return found
-
-
-def version_tag(meta: Meta) -> str | None:
-    """Return the version and ETag of a value as one text; None if the server sends neither."""
-    version, e_tag = meta.get("version"), meta.get("e_tag")
-    return f"{version or ''}|{e_tag or ''}" if version or e_tag else None
 
 
 def _entry(meta: Meta, skip: int) -> Entry:
@@ -119,8 +119,8 @@ class _Listing:
         self._sorted = is_sorted  # as far as is known
         self._last = b""  # the path that was listed last
         self._known = b""  # the path up to which objects were listed before an error
-        self._stream: tuple[int, Any, Iterator[list[Meta]]] | None = None  # of a process and client
-        self._error = ""
+        self._stream: Iterator[list[Meta]] | None = None
+        self._process = os.getpid()
 
     @property
     def is_empty(self) -> bool:
@@ -129,42 +129,27 @@ class _Listing:
 
     def next_page(self, client: Any) -> list[Meta]:
         """Return the next objects; none at the end."""
-        while True:
-            stream, self._stream = self._open(client), None  # it cannot be used after an error
-            try:
-                page = next(stream, [])
-            except Exception as e:
-                self._error = reason_of(e)
-                raise
-            self._stream = os.getpid(), client, stream
-            found = [(meta["path"].encode(), meta) for meta in page]
-            found = [pair for pair in found if pair[0] > self._known]
-            names = [self._last, *(name for name, _ in found)]
-            if any(a >= b for a, b in itertools.pairwise(names)):
-                self._sorted = False
-                self._check_sorted(self._known)
-            self._last = names[-1]
-            if found or not page:
-                return [meta for _, meta in found]
-
-    def _open(self, client: Any) -> Iterator[list[Meta]]:
-        """Return the stream of pages, or another that begins behind the last object."""
-        if self._stream is not None and self._stream[0] != os.getpid():
-            never_release(self._stream)  # it belongs to the parent
-            self._stream = None
-        if self._stream is not None and self._stream[1] is client:
-            return self._stream[2]
-        self._check_sorted(self._last)
-        self._known = self._last
-        offset = self._last.decode() or None
-        found: Iterator[list[Meta]] = client.list(
-            self._top or None, offset=offset, chunk_size=_BATCH
-        )
+        stream, self._stream = self._stream, None  # it cannot be used after an error
+        if self._process != os.getpid():
+            never_release(stream)  # it belongs to the parent
+            raise StoreError("the process was forked while it was listed; list again")
+        if stream is None:
+            self._known = self._last
+            self._check_sorted()
+            offset = self._last.decode() or None
+            stream = client.list(self._top or None, offset=offset, chunk_size=_BATCH)
+        found: list[Meta] = []
+        while not found and (page := next(stream, [])):  # a server may ignore the offset
+            found = [meta for meta in page if meta["path"].encode() > self._known]
+        names = [self._last, *(meta["path"].encode() for meta in found)]
+        self._sorted = self._sorted and all(a < b for a, b in itertools.pairwise(names))
+        self._check_sorted()
+        self._stream, self._last = stream, names[-1]
         return found
 
-    def _check_sorted(self, known: bytes) -> None:
-        if known and not self._sorted:
-            raise StoreError(f"{self._error or 'interrupted'}; listing cannot go on, list again")
+    def _check_sorted(self) -> None:
+        if self._known and not self._sorted:
+            raise StoreError("listing was interrupted and cannot go on; list again")
 
 
 class ObjectStore(Closeable):
@@ -282,15 +267,13 @@ class ObjectStore(Closeable):
 
     def _range(self, client: Any, path: str, range: Range | None) -> dict[str, Any] | None:
         """Return the options that request a part; None for an empty one."""
-        if range is None:
-            return {}
-        if range.length == 0:
+        if range is not None and range.length == 0:
             return None
-        if range.start < 0 and self.bucket.kind == "az":  # which has no ranges from the end
-            size = client.head(path)["size"]
-            start = max(0, size + range.start)
-            return {"range": (start, size)} if start < size else None
-        return range_options(range)
+        if range is None or range.start >= 0 or self.bucket.kind != "az":
+            return range_options(range)
+        size = client.head(path)["size"]  # Azure has no ranges from the end
+        start = max(0, size + range.start)
+        return {"range": (start, size)} if start < size else None
 
     # Writing
 
@@ -470,10 +453,8 @@ class ObjectStore(Closeable):
             except (OSError, ValueError, obstore.library().exceptions.BaseError) as e:
                 if isinstance(e, StoreError):
                     raise
-                result = self._result_of(e, absent, **flags)
-                if result is ...:
-                    self._refuse(e)
-                return result  # type: ignore[no-any-return]  # absent is of the caller's type
+                found: T = self._result_of(e, absent, **flags)
+                return found
             except BaseException as e:
                 if type(e).__module__ != "pyo3_runtime":  # a panic of the client, no Exception
                     raise
@@ -508,16 +489,17 @@ class ObjectStore(Closeable):
             ) from e.__cause__
 
     def _result_of(self, error: Exception, absent: Any, *, after_end: bool = False) -> Any:
-        """Return the result for an error that only means "missing" or "empty", else ``...``."""
+        """Return the result for an error that only means "missing" or "empty", else raise."""
         status = status_of(error)
         if isinstance(error, FileNotFoundError) or status == 404:
             self._check_bucket(error)
-            return absent
-        if status in self.absent_status:
-            return absent
-        if after_end and (status == 416 or _TOO_SHORT in str(error)):  # so the value exists
+        elif after_end and (status == 416 or _TOO_SHORT in str(error)):  # so the value exists
             return b"", None
-        return ...
+        elif status not in self.absent_status:
+            self._refuse(error)
+        if absent is ...:
+            self._refuse(error)
+        return absent
 
     def _check_bucket(self, error: Exception) -> None:
         code = CODE.search(str(error))
