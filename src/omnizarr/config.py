@@ -14,7 +14,7 @@ import copy
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -95,7 +95,6 @@ REQUESTS = 512
 MAX_UNPACKED = 2**32
 CODECS = ("fast", "portable")
 ANY_TARGET = "*"
-CONDITIONAL = ("compress_if_smaller", "always_apply", "never_apply")
 _BYTES = re.compile(r"\s*([\d.]+)\s*(?:([kMGT]?)(i?)B)?\s*", re.IGNORECASE)
 
 
@@ -175,9 +174,6 @@ class Config:
     # The default codecs of new arrays: "fast" (Blosc, and crc32c in version 3),
     # "portable" (what GDAL reads too: zstd with its checksum in version 3), or a list of codecs.
     codecs: str | tuple[Any, ...] = "fast"
-    # The choice of codecs that the codec `conditional` applies to a chunk: "compress_if_smaller",
-    # "always_apply", "never_apply", or a function (codec, data, encoded) that returns True for it.
-    conditional: str | Callable[..., bool] = "compress_if_smaller"
     # The format of new hierarchies: 1, 2, 3 or "3-draft".
     zarr_format: int | str = 3
     # The draft: True if creating a node also writes metadata of the groups above it, which exist
@@ -277,9 +273,6 @@ def _checked(changes: dict[str, Any]) -> dict[str, Any]:
             raise InvalidArgument(f"unknown setting {name!r}; {known}")
         if name in _ALLOWED and value not in _ALLOWED[name]:
             raise InvalidArgument(f"{name} must be one of {_ALLOWED[name]}, got {value!r}")
-        if name == "conditional" and value not in CONDITIONAL and not callable(value):
-            names = ", ".join(map(repr, CONDITIONAL))
-            raise InvalidArgument(f"conditional must be {names} or a function, got {value!r}")
         if name in ("threads", "requests") and (type(value) is not int or value < 1):
             raise InvalidArgument(f"{name} must be an integer of at least 1, got {value!r}")
         if name == "allow_targets":

@@ -101,11 +101,11 @@ def bind_pipeline(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") 
                     filter_ = cast(ArrayArray, codec)
                     before.append((filter_, current))
                     current = filter_.resolve(current)
+                else:
+                    serializer = cast(ArrayBytes, codec)
+                    size = serializer.encoded_size(current)
             except InvalidMetadata as e:
                 raise _within_codec(e, named, where) from None
-            if codec.kind == "array->bytes":
-                serializer = cast(ArrayBytes, codec)
-                size = serializer.encoded_size(current)
         else:
             if not after and hasattr(codec, "for_items"):
                 itemsize = 1 if current.data_type.variable else current.data_type.dtype.itemsize

@@ -22,7 +22,6 @@ GZIP = {"name": "gzip", "configuration": {"level": 1}}
 ZLIB = {"name": "numcodecs.zlib", "configuration": {"level": 1}}
 SHUFFLE = {"name": "numcodecs.shuffle", "configuration": {"elementsize": 4}}
 CRC = {"name": "crc32c"}
-DECISIONS = ("compress_if_smaller", "always_apply", "never_apply")
 NOISE = np.random.default_rng(5).integers(0, 2**32, 64, "u4")
 
 
@@ -90,46 +89,20 @@ def test_bytes_are_rearranged_only_for_a_codec_that_compresses() -> None:
     first=st.sampled_from([[], [SHUFFLE]]),
     others=st.lists(st.sampled_from([GZIP, ZLIB, CRC]), max_size=4),
     room=st.sampled_from([{}, {"header_bits": 8}, {"header_bits": 40}]),
-    decision=st.sampled_from([*DECISIONS, lambda codec, data, made: len(made) % 3 == 0]),
 )
 def test_values_come_back_whatever_is_applied(
-    values: list[int],
-    first: list[Any],
-    others: list[Any],
-    room: dict[str, int],
-    decision: Any,
+    values: list[int], first: list[Any], others: list[Any], room: dict[str, int]
 ) -> None:
     codecs = [*first, *others]
     store: dict[str, Any] = {}
     array = make(store, *codecs, **room)
-    with oz.configure(conditional=decision, write_empty_chunks=True):
+    with oz.configure(write_empty_chunks=True):
         array[...] = values
-    stored = store["c/0"]
     header = room.get("header_bits", 8 if codecs else 0) // 8
-    if decision == "compress_if_smaller":
-        assert len(stored) <= header + 256 + 4 * codecs.count(CRC)
-    if decision in DECISIONS[1:]:
-        applied = 0 if decision == "never_apply" else 2 ** len(codecs) - 1
-        assert int.from_bytes(stored[:header], "little") == applied
+    assert len(store["c/0"]) <= header + 256 + 4 * codecs.count(CRC)
     for engine in ("auto", "reference"):
         with oz.configure(engine=engine):
             assert oz.open(store)[...].tolist() == values
-
-
-def test_a_function_is_asked_with_the_bytes_before_and_after_each_codec() -> None:
-    seen: list[tuple[str, int, bool]] = []
-
-    def decide(codec: Any, data: bytes, encoded: bytes) -> bool:
-        seen.append((codec.name, len(data), len(encoded) < len(data)))
-        return codec.name == "gzip"
-
-    store: dict[str, Any] = {}
-    array = make(store, SHUFFLE, GZIP)
-    with oz.configure(conditional=decide):
-        array[...] = 7
-    assert seen == [("numcodecs.shuffle", 256, False), ("gzip", 256, True)]
-    assert store["c/0"][0] == 0b10
-    assert gzip.decompress(store["c/0"][1:]) == np.full(64, 7, "<u4").tobytes()
 
 
 def test_it_works_inside_shards_and_around_blosc() -> None:
@@ -183,14 +156,6 @@ def test_an_unknown_codec_inside_is_named() -> None:
         oz.create_array({}, shape=4, dtype="u1", codecs=[BYTES, conditional({"name": "lz5"})])
 
 
-def test_a_wrong_setting_is_refused() -> None:
-    with (
-        pytest.raises(oz.InvalidArgument, match="compress_if_smaller"),
-        oz.configure(conditional="sometimes"),
-    ):
-        pass
-
-
 @pytest.mark.parametrize(
     ("stored", "message"),
     [
@@ -209,9 +174,8 @@ def test_damaged_headers_and_data_are_errors(stored: bytes, message: str) -> Non
         oz.open(store, kind="array")[...]
 
 
-@given(data=st.data(), decision=st.sampled_from(DECISIONS))
-def test_damaged_chunks_are_errors_or_have_the_right_shape(data: Any, decision: str) -> None:
+@given(data=st.data())
+def test_damaged_chunks_are_errors_or_have_the_right_shape(data: Any) -> None:
     store: dict[str, Any] = {}
-    with oz.configure(conditional=decision):
-        make(store, SHUFFLE, GZIP, ZLIB)[...] = np.arange(64)
+    make(store, SHUFFLE, GZIP, ZLIB)[...] = np.arange(64)
     check_damaged(store, "c/0", data.draw(damaged(store["c/0"])))

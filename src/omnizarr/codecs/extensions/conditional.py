@@ -3,9 +3,6 @@
 Specification: registered extension ``conditional`` of version 3. Every chunk begins with a header
 of `header_bits` bits, one for each codec in the list and the first one lowest: 1 if the codec was
 applied. Configuration: ``{"codecs": [{"name": "zstd", …}], "header_bits": 8}``.
-
-Which codecs are applied when a chunk is written is not part of the metadata: it is the setting
-`conditional`, see `Conditional.encode`.
 """
 
 from __future__ import annotations
@@ -14,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from omnizarr import config
 from omnizarr.codecs.codec import Buffer, BytesBytes, BytesBytesCodec, inner_codecs
 from omnizarr.codecs.pipeline import bind_codec, codec_context
 from omnizarr.model import Named
@@ -73,45 +69,24 @@ class Conditional(BytesBytesCodec):
         return least if self.header_bits is None else self.header_bits // 8
 
     def encode(self, data: Buffer) -> Buffer:
-        """Return the header and the data, encoded by the codecs that the setting chooses.
+        """Return the header and the data, encoded by the codecs that make it smaller.
 
-        ``compress_if_smaller`` applies a codec that makes the data smaller, after those before it
-        that only rearrange bytes, and every checksum. ``always_apply`` and ``never_apply`` do what
-        they say. A function ``(codec, data, encoded)`` is asked for each codec, with the chunk's
-        bytes before all of them and what this one alone makes of them; it returns True to apply it.
+        Codecs before such a codec that only rearrange bytes are applied with it, checksums always.
         """
-        decide = config.get().conditional
-        if decide == "compress_if_smaller":
-            mask, data = self._shorten(data)
-            return mask.to_bytes(self.header_size, "little") + bytes(data)
-        whole, mask = bytes(data), 0
-        for i, codec in enumerate(self.bound):
-            if callable(decide):
-                applies = decide(codec, whole, bytes(_encoded(codec, whole)))
-            else:
-                applies = decide == "always_apply"
-            if applies:
-                mask |= 1 << i
-                data = _encoded(codec, data)
-        return mask.to_bytes(self.header_size, "little") + bytes(data)
-
-    def _shorten(self, data: Buffer) -> tuple[int, Buffer]:
-        """Return the codecs that are worth it, as bits, and the data that they encoded."""
         mask, waiting = 0, 0  # codecs that rearrange bytes wait for one that compresses
         arranged = data
         for i, codec in enumerate(self.bound):
-            size = codec.encoded_size(len(arranged))
-            if size == len(arranged):
-                arranged, waiting = _encoded(codec, arranged), waiting | 1 << i
-            elif size is not None:  # a checksum
-                arranged = data = _encoded(codec, data)
-                mask, waiting = mask | 1 << i, 0
-            else:
-                made = _encoded(codec, arranged)
-                if len(made) < len(data):
+            with codec_context(codec, "encode"):
+                size, made = codec.encoded_size(len(arranged)), codec.encode(arranged)
+                if size == len(arranged):
+                    arranged, waiting = made, waiting | 1 << i
+                elif size is not None:  # a checksum
+                    arranged = data = made if not waiting else codec.encode(data)
+                    mask, waiting = mask | 1 << i, 0
+                elif len(made) < len(data):
                     arranged = data = made
                     mask, waiting = mask | waiting | 1 << i, 0
-        return mask, data
+        return mask.to_bytes(self.header_size, "little") + bytes(data)
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         start = self.header_size
@@ -135,8 +110,3 @@ class Conditional(BytesBytesCodec):
                 if expected is not None and len(out) != expected:
                     raise ValueError(f"it returned {len(out)} bytes, expected {expected}")
         return out
-
-
-def _encoded(codec: BytesBytes, data: Buffer) -> Buffer:
-    with codec_context(codec, "encode"):
-        return codec.encode(data)
