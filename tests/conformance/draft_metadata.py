@@ -21,7 +21,7 @@ ARRAY: dict[str, Any] = {
     "attributes": {},
 }
 GZIP = {"type": "https://purl.org/zarr/spec/codecs/gzip/1.0", "configuration": {"level": 1}}
-BIG_ENDIAN = {
+BIG = {
     "type": "https://purl.org/zarr/spec/codecs/endian/1.0",
     "configuration": {"endian": "big"},
 }

@@ -38,13 +38,9 @@ PRINTED_ENTRY = b"""{
     },
     "extensions": []
 }"""
-PRINTED_ENTRY_WITH_EXTENSION = b"""{
-    "zarr_format": "https://purl.org/zarr/spec/core/3.0",
-    "metadata_encoding": {
-        "type": "json",
-        "metadata_key_suffix": ".json"
-    },
-    "extensions": [
+PRINTED_ENTRY_WITH_EXTENSION = PRINTED_ENTRY.replace(
+    b"[]",
+    b"""[
         {
             "extension": "http://example.org/zarr/extension/foo",
             "must_understand": false,
@@ -52,8 +48,8 @@ PRINTED_ENTRY_WITH_EXTENSION = b"""{
                 "foo": "bar"
             }
         }
-    ]
-}"""
+    ]""",
+)
 PRINTED_ARRAY = b"""{
     "shape": [10000, 1000],
     "data_type": "<f8",
@@ -77,30 +73,8 @@ PRINTED_ARRAY = b"""{
         "baz": [1, 2, 3, 4]
     }
 }"""
-PRINTED_TIMES = b"""{
-    "shape": [10000, 1000],
-    "data_type": {
-        "extension": "https://purl.org/zarr/spec/extensions/data-types/datetime/1.0",
-        "type": "<M8[ns]",
-        "fallback": "<i8"
-    },
-    "chunk_grid": {
-        "type": "regular",
-        "chunk_shape": [1000, 100],
-        "separator" : "/"
-    },
-    "chunk_memory_layout": "C",
-    "codecs": [{
-        "type": "https://purl.org/zarr/spec/codecs/gzip/1.0",
-        "configuration": {
-            "level": 1
-        }
-    }],
-    "fill_value": null,
-    "extensions": [],
-    "attributes": {}
-}"""
 TYPES = "https://purl.org/zarr/spec/extensions/data-types"
+TIMES = {"extension": f"{TYPES}/datetime/1.0", "type": "<M8[ns]", "fallback": "<i8"}
 UNKNOWN_TYPE = {"extension": "http://example.org/type", "type": "weird"}
 
 
@@ -136,14 +110,6 @@ def test_without_an_entry_point_there_is_no_hierarchy() -> None:
     for path in ("", "a"):
         with pytest.raises(oz.NodeNotFound, match=r"no zarr\.json|nothing is there"):
             oz.open(store, path=path)
-
-
-@pytest.mark.shows("D3-40")
-@pytest.mark.parametrize("name", ENTRY)
-def test_an_entry_point_without_a_required_name_is_refused(name: str) -> None:
-    store = {"zarr.json": text(without(ENTRY, name))}
-    with pytest.raises(oz.InvalidMetadata, match=rf"zarr\.json: {name}: required, but missing"):
-        oz.open(store)
 
 
 @pytest.mark.shows("D3-41", "D3-43", "D3-49")
@@ -249,19 +215,14 @@ def test_an_unknown_extension_that_must_be_understood_stops_reading() -> None:
         assert "http://example.org/x" in refused(store, "extensions[1]", key)
 
 
-@pytest.mark.shows("D3-48", "D3-49", "D3-106")
-def test_an_extension_of_the_entry_point_that_may_be_ignored_is_ignored_and_kept() -> None:
+@pytest.mark.shows("D3-48", "D3-49", "D3-64", "D3-106")
+def test_an_extension_that_may_be_ignored_is_ignored_and_kept() -> None:
     store = {"zarr.json": PRINTED_ENTRY_WITH_EXTENSION}
     group = oz.open(store, "r+")
     group.attrs["x"] = 1
     group.create_array("a", shape=2, dtype="i4")[...] = 5
     oz.create_group(store, zarr_format=DRAFT, overwrite=True)
     assert store["zarr.json"] == PRINTED_ENTRY_WITH_EXTENSION
-    assert oz.open({"zarr.json": PRINTED_ENTRY}).zarr_format == DRAFT
-
-
-@pytest.mark.shows("D3-48", "D3-64", "D3-106")
-def test_an_extension_of_an_array_that_may_be_ignored_is_ignored_and_kept() -> None:
     store = with_array(extensions=[IGNORABLE])
     opened = oz.open(store, "r+", path="a")
     opened.attrs["x"] = 1
@@ -322,6 +283,10 @@ BAD_ARRAY: list[tuple[str, Any, str]] = [
     ("storage_transformers", [{"type": "x"}], "storage_transformers[0].extension"),
     ("storage_transformers", ["http://example.org/t"], "storage_transformers[0]"),
     ("storage_transformers", {}, "storage_transformers"),
+    *(("chunk_memory_layout", layout, "chunk_memory_layout") for layout in ("c", None, ["C"])),
+    ("chunk_memory_layout", {"type": "hilbert"}, "chunk_memory_layout.extension"),
+    ("chunk_memory_layout", _UNKNOWN_EXTENSION, "chunk_memory_layout.type"),
+    ("chunk_memory_layout", UNKNOWN_TYPE, "chunk_memory_layout.extension"),
     *((name, None, name) for name in ("dimension_names", "foo", "compressor", "zarr_format")),
 ]
 BAD_GROUPS: list[tuple[dict[str, Any], str]] = [
@@ -334,6 +299,7 @@ REFUSED = [
     *((hierarchy(**{name: value}), field, "zarr.json") for name, value, field in BAD_ENTRY),
     *((with_array(**{n: value}), field, "meta/a.array.json") for n, value, field in BAD_ARRAY),
     *((hierarchy({"meta/a.array.json": without(ARRAY, n)}), n, "meta/a.array.json") for n in ARRAY),
+    *(({"zarr.json": text(without(ENTRY, n))}, n, "zarr.json") for n in [*ENTRY][1:]),
     *(
         (hierarchy({"meta/a.group.json": stated}), field, "meta/a.group.json")
         for stated, field in BAD_GROUPS
@@ -341,7 +307,8 @@ REFUSED = [
 ]
 
 
-@pytest.mark.shows("D3-43", "D3-46", "D3-50", "D3-51", "D3-52", "D3-55", "D3-64", "D3-66")
+@pytest.mark.shows("D3-40", "D3-43", "D3-46", "D3-50", "D3-51", "D3-52", "D3-55", "D3-56")
+@pytest.mark.shows("D3-64", "D3-66")
 @pytest.mark.shows("D3-67", "D3-68", "D3-71", "D3-72", "D3-106", "D3-122")
 @pytest.mark.parametrize(("store", "field", "key"), REFUSED)
 def test_metadata_that_the_draft_does_not_allow_is_refused(
@@ -353,25 +320,25 @@ def test_metadata_that_the_draft_does_not_allow_is_refused(
 # Array documents
 
 
-@pytest.mark.shows("D3-52", "D3-122")
+@pytest.mark.shows("D3-52", "D3-57", "D3-122")
 @pytest.mark.parametrize(
-    ("dtype", "extension", "type_"),
+    ("dtype", "extension", "fallback"),
     [
-        ("<M8[ns]", "datetime", "<M8[ns]"),
-        ("<m8[s]", "datetime", "<m8[s]"),
-        ("S5", "string", "S5"),
-        ("<U3", "string", "<U3"),
-        ([("x", "<i2"), ("y", "<f4")], "struct", [["x", "<i2"], ["y", "<f4"]]),
+        ("<M8[ns]", "datetime", ["int64", "r64"]),
+        ("<m8[s]", "datetime", ["int64", "r64"]),
+        ("S5", "string", ["r40"]),
+        ("<U3", "string", ["r96"]),
+        ([("x", "<i2"), ("y", "<f4")], "struct", ["r48"]),
     ],
 )
-def test_other_types_are_written_as_an_extension_object(
-    dtype: Any, extension: str, type_: Any
+def test_other_types_are_written_as_an_extension_object_with_fallbacks(
+    dtype: Any, extension: str, fallback: list[str]
 ) -> None:
     store = created(dtype=dtype)
     stated = document(store)["data_type"]
-    assert stated["type"] == type_
-    uri = f"https://purl.org/zarr/spec/extensions/data-types/{extension}/1.0"
-    assert stated["extension"] == uri
+    type_ = dtype if isinstance(dtype, str) else [list(field) for field in dtype]
+    uri = f"{TYPES}/{extension}/1.0"
+    assert stated == {"extension": uri, "type": type_, "fallback": fallback}
     assert oz.open(store).dtype == np.dtype(dtype)
 
 
@@ -441,66 +408,16 @@ def test_an_unknown_type_without_a_usable_fallback_is_refused(fallback: dict[str
     assert store == before
 
 
-@pytest.mark.shows("D3-56", "D3-106")
-@pytest.mark.parametrize(
-    ("layout", "field"),
-    [
-        ("c", "chunk_memory_layout"),
-        (None, "chunk_memory_layout"),
-        (["C"], "chunk_memory_layout"),
-        ({"type": "hilbert"}, "chunk_memory_layout.extension"),
-        ({"extension": "http://example.org/layout"}, "chunk_memory_layout.type"),
-        (
-            {"extension": "http://example.org/layout", "type": "hilbert"},
-            "chunk_memory_layout.extension",
-        ),
-    ],
-)
-def test_another_memory_layout_is_never_ignored(layout: Any, field: str) -> None:
-    refused(with_array(chunk_memory_layout=layout), field)
-
-
-@pytest.mark.shows("D3-57")
-@pytest.mark.parametrize(
-    ("dtype", "fallback"),
-    [
-        ("<M8[ns]", ["int64", "r64"]),
-        ("S5", ["r40"]),
-        ("<U3", ["r96"]),
-        ([("x", "<i2"), ("y", "<f4")], ["r48"]),
-    ],
-)
-def test_fallbacks_are_written_and_end_with_the_raw_type(dtype: Any, fallback: list[str]) -> None:
-    assert document(created(dtype=dtype))["data_type"]["fallback"] == fallback
-
-
 # Fill values
 
 
 @pytest.mark.shows("D3-59", "D3-109")
-@pytest.mark.parametrize(
-    ("data_type", "zero"),
-    [
-        ("int32", 0),
-        ("bool", False),
-        ("float32", 0.0),
-        ("complex64", 0j),
-        ("r16", b"\0\0"),
-        (
-            {
-                "extension": "https://purl.org/zarr/spec/extensions/data-types/datetime/1.0",
-                "type": "<M8[ns]",
-            },
-            np.datetime64(0, "ns"),
-        ),
-    ],
-)
-def test_null_is_read_as_zero_with_a_warning_and_never_written(data_type: Any, zero: Any) -> None:
+@pytest.mark.parametrize("data_type", ["int32", "bool", "float32", "complex64", "r16", TIMES])
+def test_null_is_read_as_zero_with_a_warning_and_never_written(data_type: Any) -> None:
     store = with_array(data_type=data_type, fill_value=None)
     with pytest.warns(oz.OmnizarrWarning, match=r"a\.array\.json: fill_value: null is not perm"):
         opened = oz.open(store, "r+", path="a")
-    found = opened.fill_value
-    assert (found.tobytes() if isinstance(zero, bytes) else found) == zero
+    assert not any(np.asarray(opened.fill_value).tobytes())
     with pytest.warns(oz.OmnizarrWarning):
         opened.attrs["x"] = 1
     assert document(store, "meta/a.array.json")["fill_value"] is not None
@@ -510,40 +427,24 @@ def test_null_is_read_as_zero_with_a_warning_and_never_written(data_type: Any, z
 
 @pytest.mark.shows("D3-60", "D3-61", "D3-62", "D3-118")
 @pytest.mark.parametrize(
-    ("data_type", "fill"),
+    ("data_type", "fills"),
     [
-        ("bool", "0"),
-        ("bool", '"true"'),
-        ("int8", "128"),
-        ("int8", "-129"),
-        ("int8", "1.0"),
-        ("int8", "1e2"),
-        ("int8", "true"),
-        ("uint8", "-1"),
-        ("int8", '"1"'),
-        ("float32", '"0x3f8"'),
-        ("float32", '"0x3f80000000"'),
-        ("float32", '"0xzzzzzzzz"'),
-        ("float16", '"0b11"'),
-        ("float64", '"nan"'),
-        ("float64", "true"),
-        ("complex64", "[1]"),
-        ("complex64", "[1, 2, 3]"),
-        ("complex64", '"0x3f80000"'),
-        ("complex64", '"0x3f8000003f80000"'),
-        ("complex64", '"0b0011"'),
-        ("r24", '"0x0102"'),
-        ("r24", '"0x01 02 03"'),
-        ("r24", '"0b000000010000001000000011"'.replace("11", "2")),
-        ("r24", '"0b0000000100000010000000110"'),
-        ("r24", "0"),
+        ("bool", ["0", '"true"']),
+        ("int8", ["128", "-129", "1.0", "1e2", "true", '"1"']),
+        ("uint8", ["-1"]),
+        ("float32", ['"0x3f8"', '"0x3f80000000"', '"0xzzzzzzzz"']),
+        ("float16", ['"0b11"']),
+        ("float64", ['"nan"', "true"]),
+        ("complex64", ["[1]", "[1, 2, 3]", '"0x3f80000"', '"0x3f8000003f80000"', '"0b0011"']),
+        ("r24", ['"0x0102"', '"0x01 02 03"', f'"0b{"0" * 23}2"', f'"0b{"0" * 25}"', "0"]),
     ],
 )
-def test_fill_values_that_do_not_fit_the_type_are_refused(data_type: str, fill: str) -> None:
-    store = with_array(data_type=data_type, fill_value="FILL")
-    store["meta/a.array.json"] = store["meta/a.array.json"].replace(b'"FILL"', fill.encode())
-    with pytest.raises(oz.InvalidMetadata, match=f"'/a'.*fill_value of {data_type}"):
-        oz.open(store, path="a", kind="array")
+def test_fill_values_that_do_not_fit_the_type_are_refused(data_type: str, fills: list[str]) -> None:
+    for fill in fills:
+        store = with_array(data_type=data_type, fill_value="FILL")
+        store["meta/a.array.json"] = store["meta/a.array.json"].replace(b'"FILL"', fill.encode())
+        with pytest.raises(oz.InvalidMetadata, match=f"'/a'.*fill_value of {data_type}"):
+            oz.open(store, path="a", kind="array")
 
 
 @pytest.mark.shows("D3-60", "D3-61", "D3-62", "D3-117", "D3-118")
@@ -555,8 +456,6 @@ def test_fill_values_that_do_not_fit_the_type_are_refused(data_type: str, fill: 
         ("uint64", 2**64 - 1, "ffffffffffffffff"),
         ("float32", "NaN", "0000c07f"),
         ("float32", "+Infinity", "0000807f"),
-        ("float32", "Infinity", "0000807f"),
-        ("float32", "-Infinity", "000080ff"),
         ("float64", "NaN", "000000000000f87f"),
         ("float64", "+Infinity", "000000000000f07f"),
         ("float64", "Infinity", "000000000000f07f"),
@@ -637,8 +536,8 @@ def test_the_first_printed_array_works() -> None:
 
 @pytest.mark.shows("D3-70", "D3-109")
 def test_the_second_printed_array_works() -> None:
-    store = hierarchy()
-    store["meta/a.array.json"] = PRINTED_TIMES
+    printed = json.loads(PRINTED_ARRAY) | {"data_type": TIMES, "fill_value": None, "attributes": {}}
+    store = hierarchy({"meta/a.array.json": printed})
     with pytest.warns(oz.OmnizarrWarning, match="fill_value: null"):
         opened = oz.open(store, "r+", path="a")
     assert opened.dtype == np.dtype("<M8[ns]")

@@ -17,7 +17,7 @@ import omnizarr as oz
 from omnizarr import registry, stores
 from omnizarr.stores import Range, Store
 from tests.conformance.draft_metadata import (
-    BIG_ENDIAN,
+    BIG,
     DRAFT,
     ENTRY,
     GZIP,
@@ -175,12 +175,6 @@ def test_erasing_an_array_keeps_arrays_whose_names_start_alike() -> None:
     kept = {k: v for k, v in store.items() if k not in gone}
     del root["foo/ba"]
     assert store == kept
-    assert data_keys(store) == [
-        "data/foo/ba.array/c0",
-        "data/foo/ba.array/c1",
-        "data/foo/baz/c0",
-        "data/foo/baz/c1",
-    ]
 
 
 @pytest.mark.shows("D3-98")
@@ -295,29 +289,17 @@ def test_transformers_are_stacked_in_order_and_return_the_set_values(
     assert seen.get("data/a/c0/0") == raw
     assert seen.get("data/a/c0/0", Range(4, 4)) == raw[4:8]
     assert opened.chunks_present().tolist() == [[True, False], [False, False]]
-    # Nothing but the store is needed to read it all again.
-    again = oz.open(json.loads(json.dumps(_texts(store)), object_hook=_bytes), path="a")
-    assert np.array_equal(again[:2, :3], VALUES[:2, :3])
+    assert np.array_equal(oz.open(dict(store), path="a")[:2, :3], VALUES[:2, :3])
     opened[:2, :3] = 0
     assert data_keys(store) == []
-
-
-def _texts(store: dict[str, bytes]) -> dict[str, str]:
-    return {key: value.hex() for key, value in store.items()}
-
-
-def _bytes(store: dict[str, str]) -> dict[str, bytes]:
-    return {key: bytes.fromhex(value) for key, value in store.items()}
 
 
 class Cache:
     """A cache of values that is added at run time."""
 
     def __init__(self, inner: Store) -> None:
-        self.inner = inner
-        self.read_only = inner.read_only
+        self.inner, self.read_only, self.hits = inner, inner.read_only, 0
         self.held: dict[str, bytes | None] = {}
-        self.hits = 0
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         self.hits += key in self.held
@@ -354,74 +336,17 @@ def test_a_cache_at_run_time_changes_neither_keys_nor_metadata() -> None:
     assert below == plain
 
 
-# Extensions
-
-UNKNOWN = {"extension": "http://example.org/unknown", "type": "x"}
-
-
-@pytest.mark.shows("D3-106")
-@pytest.mark.parametrize(
-    ("where", "value", "stops"),
-    [
-        ("entry: extensions", [{**UNKNOWN, "must_understand": True}], True),
-        ("entry: extensions", [{**UNKNOWN, "must_understand": False}], False),
-        ("entry: metadata_encoding", {**UNKNOWN, "metadata_key_suffix": ".json"}, True),
-        ("array: extensions", [{**UNKNOWN, "must_understand": True}], True),
-        ("array: extensions", [{**UNKNOWN, "must_understand": False}], False),
-        ("array: data_type", UNKNOWN, True),
-        ("array: data_type", {**UNKNOWN, "fallback": "int32"}, False),
-        ("array: chunk_grid", UNKNOWN, True),
-        ("array: chunk_grid", {**UNKNOWN, "must_understand": False}, True),
-        ("array: chunk_memory_layout", UNKNOWN, True),
-        ("array: chunk_memory_layout", {**UNKNOWN, "must_understand": False}, True),
-        ("array: storage_transformers", [UNKNOWN], True),
-        ("array: storage_transformers", [{**UNKNOWN, "must_understand": False}], True),
-    ],
-)
-def test_unknown_extensions_are_an_error_unless_they_can_be_ignored(
-    where: str, value: Any, stops: bool
-) -> None:
-    document, field = where.split(": ")
-    if document == "entry":
-        store = hierarchy({"meta/a.array.json": array()}, **{field: value})
-    else:
-        store = with_array(**{field: value})
-    store["data/a/c0/0"] = VALUES[:2, :3].tobytes()
-    with oz.configure(fallback="use"):
-        if stops:
-            with pytest.raises(oz.OmnizarrError, match=field) as error:
-                oz.open(store, path="a", kind="array")[...]
-            assert "http://example.org/unknown" in str(error.value)
-        else:
-            assert np.array_equal(oz.open(store, path="a")[:2, :3], VALUES[:2, :3])
-
-
 # Where the text contradicts itself, or says nothing
 
 
 @pytest.mark.shows("D3-107", "D3-108", "D3-120")
 @pytest.mark.parametrize(
-    ("stated", "name", "big"),
-    [
-        ("<f8", "float64", False),
-        (">i4", "int32", True),
-        ("|u1", "uint8", False),
-        ("i1", "int8", False),
-        ("u1", "uint8", False),
-        ("|i1", "int8", False),
-        (">f2", "float16", True),
-        ("<c16", "complex128", False),
-        ("<i8", "int64", False),
-        (">u8", "uint64", True),
-        ("int64", "int64", False),
-        ("uint64", "uint64", False),
-    ],
+    "stated", ["<f8", ">i4", "|u1", "i1", "u1", "|i1", ">f2", "<c16", "<i8", ">u8", "int64"]
 )
-def test_numpy_spellings_are_read_and_written_as_core_names(
-    stated: str, name: str, big: bool
-) -> None:
+def test_numpy_spellings_are_read_and_written_as_core_names(stated: str) -> None:
     store = with_array(shape=[3], chunk_grid=regular(3), data_type=stated)
-    stored = np.array([1, 2, 3], np.dtype(name).newbyteorder(">" if big else "<"))
+    name, big = np.dtype(stated).name, stated[0] == ">"
+    stored = np.array([1, 2, 3], np.dtype(stated))
     store["data/a/c0"] = stored.tobytes()
     opened = oz.open(store, "r+", path="a")
     assert opened.dtype == stored.dtype
@@ -429,7 +354,7 @@ def test_numpy_spellings_are_read_and_written_as_core_names(
     opened.attrs["x"] = 1
     document = json.loads(store["meta/a.array.json"])
     assert document["data_type"] == name
-    assert document.get("codecs", []) == ([BIG_ENDIAN] if big else [])
+    assert document.get("codecs", []) == ([BIG] if big else [])
     assert store["data/a/c0"] == stored.tobytes()
     assert np.array_equal(oz.open(store, path="a")[...], stored)
 
@@ -473,40 +398,19 @@ PROTOCOL = "https://purl.org/zarr/spec/protocol/core/3.0"
 OLD_GZIP = {"codec": "https://purl.org/zarr/spec/codec/gzip/1.0", "configuration": {"level": 1}}
 FLOATS = np.linspace(-1, 1, 24).reshape(4, 6)
 # Each state of the document: entry point, below which folder, array fields, bytes of an item.
+_EARLIEST = {**OLD_ENTRY, "zarr_format": PROTOCOL, "metadata_encoding": PROTOCOL}
 STATES: dict[str, tuple[dict[str, Any], str, dict[str, Any], str]] = {
-    "2020 to May 2022": (
-        {**OLD_ENTRY, "zarr_format": PROTOCOL, "metadata_encoding": PROTOCOL},
-        "root/",
-        {"data_type": "<f8", "compressor": OLD_GZIP, "dimension_separator": "/"},
-        "<f8",
-    ),
-    "2020 to May 2022, big endian": (
-        {**OLD_ENTRY, "zarr_format": PROTOCOL, "metadata_encoding": PROTOCOL},
-        "root/",
-        {"data_type": ">f8", "compressor": OLD_GZIP},
-        ">f8",
-    ),
-    "May 2022, URI of the text": (
-        OLD_ENTRY,
-        "root/",
-        {"data_type": "<f8", "compressor": OLD_GZIP},
-        "<f8",
-    ),
-    "7 November 2022": (OLD_ENTRY, "root/", {"data_type": "<f8", "codecs": [GZIP]}, "<f8"),
-    "10 November 2022": (OLD_ENTRY, "root/", {"data_type": "float64", "codecs": [GZIP]}, "<f8"),
-    "10 November 2022, big endian": (
-        OLD_ENTRY,
-        "root/",
-        {"data_type": "float64", "codecs": [BIG_ENDIAN, GZIP]},
-        ">f8",
-    ),
-    "24 November 2022": (ENTRY, "", {"data_type": "float64", "codecs": [GZIP]}, "<f8"),
-    "24 November 2022, as its example": (
-        ENTRY,
-        "",
-        {"data_type": "<f8", "codecs": [GZIP]},
-        "<f8",
-    ),
+    name: (entry, "" if entry is ENTRY else "root/", fields, stored)
+    for name, entry, fields, stored in (
+        ("2020 to May 2022", _EARLIEST, {"data_type": "<f8", "compressor": OLD_GZIP}, "<f8"),
+        ("the same, big endian", _EARLIEST, {"data_type": ">f8", "compressor": OLD_GZIP}, ">f8"),
+        ("May 2022", OLD_ENTRY, {"data_type": "<f8", "compressor": OLD_GZIP}, "<f8"),
+        ("7 November 2022", OLD_ENTRY, {"data_type": "<f8", "codecs": [GZIP]}, "<f8"),
+        ("10 November 2022", OLD_ENTRY, {"data_type": "float64", "codecs": [GZIP]}, "<f8"),
+        ("10 November, big", OLD_ENTRY, {"data_type": "float64", "codecs": [BIG, GZIP]}, ">f8"),
+        ("24 November 2022", ENTRY, {"data_type": "float64", "codecs": [GZIP]}, "<f8"),
+        ("24 November, its example", ENTRY, {"data_type": "<f8", "codecs": [GZIP]}, "<f8"),
+    )
 }
 
 
@@ -526,45 +430,30 @@ def in_state(state: str) -> dict[str, bytes]:
 
 @pytest.mark.shows("D3-120")
 @pytest.mark.parametrize("state", STATES)
-def test_every_state_of_the_draft_is_read(state: str) -> None:
+def test_every_state_of_the_draft_is_read_and_earlier_ones_are_never_written(state: str) -> None:
+    store, early = in_state(state), bool(STATES[state][1])
+    before = dict(store)
     with warnings.catch_warnings(record=True) as record:
         warnings.simplefilter("always")
-        root = oz.open(in_state(state))
-    reported = [str(w.message) for w in record]
-    if STATES[state][1]:
-        [message] = reported
-        assert "an earlier state of the draft (before 24 November 2022)" in message
-    else:
-        assert reported == []
+        root = oz.open(store, "r+")
+    assert len(record) == early
+    assert all("(before 24 November 2022)" in str(w.message) for w in record)
     assert root.attrs == {"title": "old"}
     assert kinds(root, max_depth=None) == {"g": "Group", "g/a": "Array"}
     opened = root["g/a"]
-    assert isinstance(opened, oz.Array)
     assert (opened.zarr_format, opened.attrs) == (DRAFT, {"x": 1})
     assert np.array_equal(opened[...], FLOATS)
-
-
-@pytest.mark.shows("D3-120")
-@pytest.mark.parametrize("state", [s for s, (_, folder, _, _) in STATES.items() if folder])
-@pytest.mark.filterwarnings("ignore::omnizarr.OmnizarrWarning")
-def test_earlier_states_are_never_written(state: str) -> None:
-    store = in_state(state)
-    before = dict(store)
-    root = oz.open(store, "r+")
-    opened = root["g/a"]
-    assert isinstance(opened, oz.Array)
     for use in (
         lambda: opened.__setitem__(0, 1),
         lambda: opened.attrs.update(y=2),
         lambda: opened.resize(8, 8),
         lambda: root.create_group("new"),
         lambda: root.delete("g"),
-        lambda: oz.create_group(store, path="new", zarr_format=DRAFT),
-        lambda: oz.create_group(store, zarr_format=DRAFT),
         lambda: oz.create_group(store, zarr_format=DRAFT, overwrite=True),
     ):
-        with pytest.raises(oz.ReadOnly, match=r"24 November 2022.*convert"):
-            use()
+        if early:
+            with pytest.raises(oz.ReadOnly, match=r"24 November 2022.*convert"):
+                use()
     assert store == before
 
 
@@ -575,37 +464,21 @@ def test_converting_an_earlier_state_writes_the_final_draft(state: str) -> None:
     target: dict[str, bytes] = {}
     oz.convert(in_state(state), target, zarr_format=DRAFT)
     assert json.loads(target["zarr.json"]) == ENTRY
-    assert json.loads(target["meta/group.json"]) == {"attributes": {"title": "old"}}
-    codecs = [BIG_ENDIAN, GZIP] if STATES[state][3] == ">f8" else [GZIP]
+    codecs = [BIG, GZIP] if STATES[state][3] == ">f8" else [GZIP]
     document = json.loads(target["meta/g/a.array.json"])
-    # 0 and 0.0 are the same fill value.
     assert document == array(data_type="float64", codecs=codecs, attributes={"x": 1})
-    assert data_keys(target) == [f"data/g/a/c{j}/{i}" for j in range(2) for i in range(2)]
     assert np.array_equal(oz.open(target, path="g/a")[...], FLOATS)
 
 
-def test_a_version_3_node_below_a_draft_root_is_refused() -> None:
-    store: dict[str, bytes] = {}
-    oz.create_array(store, path="a", data=np.arange(3), zarr_format="3-draft")
-    before = dict(store)
-    for create in (oz.create_array, oz.create_group):
-        options = {"shape": (1,), "dtype": "u1"} if create is oz.create_array else {}
-        with pytest.raises(oz.NodeExists) as caught:
-            create(store, path="b", zarr_format=3, **options)
-        assert "\n" not in str(caught.value)
-        assert "'zarr.json'" in str(caught.value)
-    assert store == before
-
-
 @pytest.mark.parametrize("zarr_format", [3, None])
-def test_a_new_root_does_not_replace_the_entry_point_of_a_draft_hierarchy(
-    zarr_format: int | None,
-) -> None:
+def test_version_3_is_not_created_in_a_draft_hierarchy(zarr_format: int | None) -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, path="a", data=np.arange(3), zarr_format="3-draft")
     before = dict(store)
     with pytest.raises(oz.NodeExists, match="3-draft"):
         oz.create_group(store, zarr_format=zarr_format)
+    with pytest.raises(oz.NodeExists, match=r"'zarr\.json'"):
+        oz.create_array(store, path="b", zarr_format=3, shape=1, dtype="u1")
     assert store == before
     oz.create_group(store, zarr_format=zarr_format, overwrite=True)
     assert list(store) == ["zarr.json"]
