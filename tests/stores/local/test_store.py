@@ -37,12 +37,6 @@ def fail(error: BaseException) -> Callable[..., Any]:
     return failing
 
 
-# Values
-
-
-# Keys that lead elsewhere
-
-
 # Failures
 
 
@@ -65,7 +59,7 @@ def test_a_failed_write_leaves_the_old_value_and_no_stray_file(
         if step == "replace":
             patch.setattr(os, "replace", fail(error))
         else:
-            patch.setattr(atomic_files, "_write", half_written(error))
+            patch.setattr(os, "write", half_written(error))
         expected = StoreError if isinstance(error, OSError) else KeyboardInterrupt
         with pytest.raises(expected) as caught:
             store.set("a/k", b"new value")
@@ -76,11 +70,12 @@ def test_a_failed_write_leaves_the_old_value_and_no_stray_file(
     assert store.get("a/k") == (b"old" if existing else None)
 
 
-def half_written(error: BaseException) -> Callable[[str, list[bytes], bool], None]:
+def half_written(error: BaseException) -> Callable[[int, memoryview], int]:
     """Store half of a value, then fail."""
+    real = os.write
 
-    def write(path: str, values: list[bytes], sync: bool) -> None:
-        Path(path).write_bytes(values[0][: len(values[0]) // 2])
+    def write(descriptor: int, data: memoryview) -> int:
+        real(descriptor, data[: len(data) // 2])
         raise error
 
     return write
@@ -156,9 +151,6 @@ def test_erasing_everything_keeps_the_directory_itself(store: LocalStore) -> Non
     stores.erase_prefix(store, "")
     assert store.root.is_dir()
     assert list(store.root.iterdir()) == []
-
-
-# Read-only
 
 
 # What it is

@@ -13,7 +13,6 @@ import errno
 import itertools
 import os
 import re
-import shutil
 import stat
 import threading
 import unicodedata
@@ -21,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from omnizarr.concurrency.retry import EMFILE, REMOVED_DIRECTORY, retry_on_emfile
+from omnizarr.concurrency.retry import REMOVED_DIRECTORY, retry_on_emfile
 from omnizarr.errors import InvalidName, StoreError
 from omnizarr.model.paths import OURS as OURS
 from omnizarr.model.paths import is_ours
@@ -38,7 +37,6 @@ _HERE = -100  # AT_FDCWD of Linux
 _ONLY_NEW, _EXCHANGE = 1, 2  # RENAME_NOREPLACE, RENAME_EXCHANGE of Linux
 _ON_MACOS = {_ONLY_NEW: 4, _EXCHANGE: 2}  # RENAME_EXCL, RENAME_SWAP
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}
-# Another disk, too many links to one file, a disk without links, or one that forbids them.
 
 
 def replace_file(path: str, value: Bytes, sync: bool, only_new: bool = False) -> bool:
@@ -53,22 +51,64 @@ def replace_file(path: str, value: Bytes, sync: bool, only_new: bool = False) ->
         return _with_folder(path, lambda: replace(path, value, sync, only_new))
 
 
+def replace_file_by_parts(path: str, parts: Callable[[], Iterator[bytes]], sync: bool) -> bool:
+    """Store a file whose content comes in parts, as `replace_file` does."""
+    return _with_folder(path, lambda: _replace_by_parts(path, parts(), sync, only_new=False))
+
+
 def _with_folder(path: str, make: Callable[[], bool]) -> bool:
     """Create the folder of a path, and return what `make` does; retry if others remove it."""
 
     def attempt() -> bool:
-        with contextlib.suppress(FileNotFoundError):  # removed while it was empty
-            _make_folders(os.path.dirname(path))
+        try:
+            with contextlib.suppress(FileExistsError, FileNotFoundError):  # others were faster
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+        except RecursionError:
+            raise StoreError(f"cannot write {path!r}: folders are nested too deeply") from None
         return make()
 
     return REMOVED_DIRECTORY.call(attempt, FileNotFoundError)
 
 
+def _replace(path: str, value: Bytes, sync: bool, only_new: bool) -> bool:
+    return _replace_by_parts(path, [value], sync, only_new)
+
+
+def _replace_by_parts(path: str, parts: Iterable[Bytes], sync: bool, only_new: bool) -> bool:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+    flags |= getattr(os, "O_NOFOLLOW", 0)  # a link must not redirect what is overwritten
+    temporary = f"{path}{PARTIAL}{os.getpid()}_{threading.get_ident()}"
+    try:
+        descriptor = os.open(temporary, flags, 0o666)
+        try:
+            for part in parts:
+                view = memoryview(flat(part))
+                while view:
+                    view = view[os.write(descriptor, view) :]
+            if sync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if only_new:
+            stored = False
+            with contextlib.suppress(OSError):  # it exists, or this disk has no links
+                os.link(temporary, path)
+                stored = True
+            if stored or os.path.lexists(path):
+                os.unlink(temporary)
+                return stored
+        os.replace(temporary, path)
+        return True
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
 def create_file(path: str, value: Bytes, sync: bool) -> bool:
     """Store the first file of a new folder; return False if it exists or its parent does not."""
-    create = getattr(_files, "create", _create)
     try:
-        return bool(create(path, value, sync))
+        return (_create if _files is None else _files.create)(path, value, sync)
     except (FileNotFoundError, NotADirectoryError) as e:
         if e.errno is None:  # of a signal handler
             raise
@@ -123,112 +163,16 @@ def remove_empty(path: str, start: str) -> None:
             os.rmdir(path)
 
 
-def remove_folder(path: str) -> None:
-    """Remove a folder with all that is in it, also where few file descriptors are left."""
-    try:
-        shutil.rmtree(path)
-    except OSError as e:
-        if e.errno not in EMFILE:
-            raise
-        _remove_level_by_level(path)
-
-
-def _remove_level_by_level(path: str) -> None:
-    """Remove a folder with one descriptor; `rmtree` has one open for every level."""
-    for inside, folders, names in os.walk(path, topdown=False, onerror=_raise):
-        for name in names:
-            os.unlink(os.path.join(inside, name))
-        for name in folders:
-            folder = os.path.join(inside, name)
-            (os.unlink if os.path.islink(folder) else os.rmdir)(folder)
-    os.rmdir(path)
-
-
-def _raise(error: OSError) -> None:
-    raise error
-
-
 def status_of_files(folder: str, names: list[str]) -> Sequence[tuple[int, int] | None]:
     """Return the bytes and modification time of each file of a folder, None where not known."""
-    if hasattr(_files, "status_many") and names:
-        return _files.status_many(folder or ".", names)
-    return [None] * len(names)
+    if _files is None or not names:
+        return [None] * len(names)
+    return _files.status_many(folder or ".", names)
 
 
 def replace_files(pairs: list[tuple[str, Bytes]]) -> int:
     """Store several files; return how many, up to the first that needs `replace_file`."""
     return 0 if _files is None else _files.replace_many(pairs)
-
-
-def replace_file_by_parts(path: str, parts: Callable[[], Iterator[bytes]], sync: bool) -> bool:
-    """Store a file whose content comes in parts, and the folders that it needs; return True."""
-    return _with_folder(path, lambda: _replace_by_parts(path, parts(), sync, only_new=False))
-
-
-def _partial_name(path: str) -> str:
-    return f"{path}{PARTIAL}{os.getpid()}_{threading.get_ident()}"
-
-
-def _replace(path: str, value: Bytes, sync: bool, only_new: bool) -> bool:
-    return _replace_by_parts(path, [value], sync, only_new)
-
-
-def _replace_by_parts(path: str, parts: Iterable[Bytes], sync: bool, only_new: bool) -> bool:
-    partial = _partial_name(path)
-    try:
-        _write(partial, parts, sync)
-        if only_new:
-            return _rename_if_new(partial, path)
-        os.replace(partial, path)
-        return True
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(partial)
-        raise
-
-
-def _rename_if_new(partial: str, path: str) -> bool:
-    """Rename a complete file unless the path exists; return True if it was renamed."""
-    stored = True
-    try:
-        os.link(partial, path)
-    except OSError:
-        stored = not os.path.lexists(path)
-        if stored:  # this file system may have no links
-            os.replace(partial, path)
-            return True
-    os.unlink(partial)
-    return stored
-
-
-def _write(path: str, values: Iterable[Bytes], sync: bool) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
-    flags |= getattr(os, "O_NOFOLLOW", 0)  # a link must not redirect what is overwritten
-    descriptor = os.open(path, flags, 0o666)
-    try:
-        for value in values:
-            view = memoryview(flat(value))
-            while view:
-                view = view[os.write(descriptor, view) :]
-        if sync:
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _make_folders(path: str) -> None:
-    """Create a folder and those above it; no error if another thread was faster."""
-    try:
-        os.mkdir(path)
-    except FileExistsError:
-        return
-    except FileNotFoundError:
-        try:
-            # If another thread erases what this one makes, the caller tries again.
-            with contextlib.suppress(FileExistsError, FileNotFoundError):
-                os.makedirs(path, exist_ok=True)
-        except RecursionError:
-            raise StoreError(f"cannot make {path!r}: folders are nested too deeply") from None
 
 
 def read_file(
@@ -263,21 +207,13 @@ def read_open(descriptor: int, part: Range | None) -> tuple[bytes, os.stat_resul
     if start:
         os.lseek(descriptor, start, os.SEEK_SET)
     there = max(0, before.st_size - start)
-    expected = there if length is None else min(length, there)
     # Without a length, one byte more shows whether the file has grown.
-    data = os.read(descriptor, min(expected + (length is None), MAX_READ))
-    if len(data) != expected:
-        data = _read_rest(descriptor, data, None if length is None else expected - len(data))
-    return data, before, os.fstat(descriptor)
-
-
-def _read_rest(descriptor: int, data: bytes, left: int | None) -> bytes:
-    """Return the data already read plus the rest: one call may return less than requested."""
-    parts = [data]
-    while parts[-1] and left != 0:
-        parts.append(os.read(descriptor, 2**24 if left is None else min(left, MAX_READ)))
-        left = None if left is None else left - len(parts[-1])
-    return b"".join(parts)
+    left = there + 1 if length is None else min(length, there)
+    parts: list[bytes] = []
+    while left > 0 and (data := os.read(descriptor, min(left, MAX_READ))):
+        parts.append(data)
+        left = left - len(data) or (2**24 if length is None else 0)
+    return b"".join(parts), before, os.fstat(descriptor)
 
 
 MAX_LINKS = 2  # to folders in one path: more could give a few folders countless paths
@@ -296,7 +232,11 @@ def entries(
     try:
         with retry_on_emfile(partial(os.scandir, folder)) as found:
             for entry in found:
-                if not _is_folder(entry):
+                try:
+                    is_folder = entry.is_dir()
+                except OSError:  # a link to itself: reading it will say so
+                    is_folder = False
+                if not is_folder:
                     files.append(entry.name)
                 elif entry.is_symlink() and (
                     _is_circular(entry.path, root)
@@ -307,9 +247,9 @@ def entries(
                     folders.append(entry.name)
     except (FileNotFoundError, NotADirectoryError):
         return [], [], []
+    except StoreError:
+        raise
     except OSError as e:
-        if isinstance(e, StoreError):
-            raise
         raise StoreError(f"cannot list {folder!r}: {e.strerror or e}") from e
     return files, folders, circular
 
@@ -320,61 +260,32 @@ def is_inside(path: str, folder: str) -> bool:
 
 
 def walk(top: str, root: str, within: str | None = None) -> Iterator[tuple[str, list[str]]]:
-    """Yield the folders at and below `top`, relative to it with ``/``, and the files in them.
-
-    Links to folders outside of `within` are not followed.
+    """Yield the folders at and below `top`, relative to it with ``/``, and names in them.
 
     In the order of keys, as other stores list them: ``a.b`` is before what is in ``a``, ``a0``
-    behind it. So the files of a folder may come in several parts.
+    behind it. So the names of a folder come in parts: files, or one folder, whose name ends in a
+    slash. What is in it follows, unless it is of this package, or a link not to follow.
     """
     left: list[tuple[str, list[str] | None]] = [("", None)]  # None: not listed yet
     while left:
-        inside, files = left.pop()
-        if files is None:
-            here = os.path.join(top, inside) if inside else top
-            files, folders, _ = entries(here, root, within)
-            ours = [name for name in folders if not is_ours(name)]
-            if ours:
-                left += reversed([*_ordered(inside, files, ours)])
-                continue
-            files.sort()
-        yield inside, files
-
-
-def _ordered(
-    inside: str, files: list[str], folders: list[str]
-) -> Iterator[tuple[str, list[str] | None]]:
-    """Yield the files of a folder in parts, between the folders in it, in the order of keys."""
-    names = sorted([*files, *(f"{name}/" for name in folders)])
-    for is_folder, some in itertools.groupby(names, lambda name: name.endswith("/")):
-        if is_folder:
-            yield from ((f"{inside}/{name[:-1]}" if inside else name[:-1], None) for name in some)
-        else:
-            yield inside, [*some]
-
-
-def walk_all(
-    top: str, root: str, within: str | None = None
-) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield all folders at and below `top` in a fixed order, each with its files and folders.
-
-    The folders include circular links, which are not followed.
-    """
-    left = [""]
-    while left:
-        inside = left.pop()
+        inside, names = left.pop()
+        if names is not None:
+            yield inside, names
+            continue
         here = os.path.join(top, inside) if inside else top
         files, folders, circular = entries(here, root, within)
-        yield inside, sorted(files), sorted(folders + circular)
-        ours = sorted((name for name in folders if not is_ours(name)), reverse=True)
-        left += [f"{inside}/{name}" if inside else name for name in ours]
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself: reading it will say so
-        return False
+        followed = {f"{name}/" for name in folders if not is_ours(name)}
+        names = sorted([*files, *(f"{name}/" for name in (*folders, *circular))])
+        parts: list[tuple[str, list[str] | None]] = []
+        for is_folder, some in itertools.groupby(names, lambda name: name.endswith("/")):
+            if not is_folder:
+                parts.append((inside, [*some]))
+                continue
+            for name in some:
+                parts.append((inside, [name]))
+                if name in followed:
+                    parts.append((f"{inside}/{name[:-1]}" if inside else name[:-1], None))
+        left += reversed(parts)
 
 
 def _is_circular(link: str, root: str) -> bool:
@@ -439,8 +350,7 @@ def check_spelling(directory: str, path: str) -> None:
             return
         names = os.listdir(directory)
         if name not in names:
-            wanted = _normalised(name)
-            found = next((n for n in names if _normalised(n) == wanted), name)
+            found = next((n for n in names if _normalised(n) == _normalised(name)), name)
             raise InvalidName(
                 f"{path!r}: on this disk {name!r} is the same name as {found!r}, which is there"
                 f" already in {directory!r}; choose a name that differs in more than case"

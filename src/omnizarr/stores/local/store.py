@@ -11,6 +11,7 @@ import copy
 import errno
 import itertools
 import os
+import shutil
 import stat
 import sys
 import time
@@ -19,7 +20,6 @@ from dataclasses import replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
-from urllib.parse import quote
 
 from omnizarr import config
 from omnizarr.concurrency import file_locks
@@ -64,8 +64,6 @@ for _name in ("O_BINARY", "O_CLOEXEC", "O_NONBLOCK"):
 # A file changed twice within one tick of the file system's clock may look unchanged.
 TICK = 10**8  # nanoseconds, far above the 1 to 16 ms of common clocks
 COARSE_TICK = 25 * 10**8  # where times are kept in seconds, or in pairs of them
-_CHECKED_SECONDS = 1.0  # for which a folder is known not to lead elsewhere
-_MAX_CHECKED = 4096
 _unique = itertools.count()
 _replace_new = partial(replace_file, only_new=True)
 
@@ -123,7 +121,6 @@ class LocalStore(Closeable):
     _copies_share_values = True
     _flags = _FLAGS  # with which values are opened
     enclosure: str | None = None  # the real folder that no link may lead out of
-    _checked: dict[str, float]  # folders inside of it, until when that is taken for granted
 
     traits = Traits(low_latency=True, cheap_requests=True)
     read_only = False
@@ -158,7 +155,6 @@ class LocalStore(Closeable):
         """
         found = copy.copy(self)
         found.enclosure = os.path.realpath(self._start if folder is None else folder)
-        found._checked = {}
         kind: Any = type(self)
         found.__class__ = _enclosed_class(kind)
         return found
@@ -176,28 +172,6 @@ class LocalStore(Closeable):
         found.__class__ = kind.__base__
         return found
 
-    def _check_inside(self, path: str) -> None:
-        """Raise if a path leads out of the enclosure; the check of a folder is cached for a while.
-
-        Anyone who can change links meanwhile could change the values as well.
-        """
-        now, folder = time.monotonic(), os.path.dirname(path)
-        if self._checked.get(folder, 0.0) < now:
-            self._check_real(folder)
-            if len(self._checked) >= _MAX_CHECKED:
-                self._checked.clear()
-            self._checked[folder] = now + _CHECKED_SECONDS
-        if os.path.islink(path):
-            self._check_real(path)
-
-    def _check_real(self, path: str) -> None:
-        if not atomic_files.is_inside(path, self.enclosure or ""):
-            raise LeadsOutside(
-                f"{path!r} is a symbolic link, or below one, that leads out of the served folder,"
-                " which is not followed; serve it with --follow-links (follow_links=True), or"
-                " replace the link by its target"
-            )
-
     @cached_property
     def _ignores_case(self) -> bool:
         return atomic_files.ignores_case(self._start)
@@ -213,8 +187,12 @@ class LocalStore(Closeable):
             raise InvalidArgument(f"key {key!r} is not allowed: {os.sep!r} and ':' lead elsewhere")
         check_key(key)
         path = self._start + (key if os.sep == "/" else key.replace("/", os.sep))
-        if self.enclosure is not None:
-            self._check_inside(path)
+        if self.enclosure is not None and not atomic_files.is_inside(path, self.enclosure):
+            raise LeadsOutside(
+                f"{path!r} is a symbolic link, or below one, that leads out of the served folder,"
+                " which is not followed; serve it with --follow-links (follow_links=True), or"
+                " replace the link by its target"
+            )
         return path
 
     def _folder(self, prefix: str) -> str:
@@ -369,7 +347,7 @@ class LocalStore(Closeable):
                 " its target"
             )
         try:
-            atomic_files.remove_folder(path)
+            retry_on_emfile(shutil.rmtree, path)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as e:
@@ -387,18 +365,20 @@ class LocalStore(Closeable):
         return self.list_prefix("")
 
     def _walk(self, prefix: str) -> Iterator[tuple[str, Names]]:
-        """Yield the folders below a prefix, which end in a slash, and the names of values there."""
-        top = self._folder(prefix)
-        for inside, names in atomic_files.walk(top, self._start, self.enclosure):
-            head = f"{prefix}{inside}/" if inside else prefix
-            yield head, [name for name in names if not is_ours(name)]
+        """Yield the folders below a prefix, which end in a slash, and names in them."""
+        for inside, names in atomic_files.walk(self._folder(prefix), self._start, self.enclosure):
+            yield f"{prefix}{inside}/" if inside else prefix, names
+
+    def _walk_values(self, prefix: str) -> Iterator[tuple[str, Names]]:
+        for head, names in self._walk(prefix):
+            yield head, [name for name in names if name[-1] != "/" and not is_ours(name)]
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        for head, names in self._walk(prefix):
+        for head, names in self._walk_values(prefix):
             yield from (head + name for name in names)
 
     def list_entries(self, prefix: str) -> Iterator[Entry]:
-        for head, values in self._walk(prefix):
+        for head, values in self._walk_values(prefix):
             known = atomic_files.status_of_files(os.path.join(self._start, head), values)
             for name, status in zip(values, known, strict=True):
                 if status is not None:
@@ -420,11 +400,8 @@ class LocalStore(Closeable):
 
         The contents of folders that are internal to this package are left out.
         """
-        top = self._folder(prefix)
-        for inside, names, folders in atomic_files.walk_all(top, self._start, self.enclosure):
-            head = f"{prefix}{inside}/" if inside else prefix
+        for head, names in self._walk(prefix):
             yield from (head + name for name in names)
-            yield from (f"{head}{name}/" for name in folders)
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         top = self._folder(prefix)
@@ -447,10 +424,7 @@ class LocalStore(Closeable):
     @property
     def url(self) -> str:
         """The RFC 8089 file URI of the directory."""
-        path = os.path.abspath(self._start).replace(os.sep, "/")
-        if os.sep == "\\" and path.startswith("//"):  # a network share
-            return "file:" + quote(path, safe="/:")
-        return "file://" + ("" if path.startswith("/") else "/") + quote(path, safe="/:")
+        return Path(os.path.abspath(self._start)).as_uri()
 
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False) -> LocalStore:

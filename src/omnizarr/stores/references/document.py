@@ -3,9 +3,8 @@
 Specification: https://fsspec.github.io/kerchunk/spec.html
 
 A value is text (the value itself, or ``base64:…``), an object (a JSON document), ``[url]`` (a
-whole file) or ``[url, offset, length]``. Version 1 adds templates: ``{{u}}`` stands for a text, and
-``{{f(c='x')}}`` for another template with variables. They are read without running code. Its
-generators of keys, which hardly any writer uses, are refused.
+whole file) or ``[url, offset, length]``. Version 1 adds templates: ``{{u}}`` stands for a text.
+Templates with variables and generators of keys, which hardly any writer uses, are refused.
 
 Parquet references are a folder with ``.zmetadata`` and ``<array>/refs.<n>.parq``. The first has all
 metadata of a version 2 hierarchy, and the number of chunks that each file describes. A row is a
@@ -28,7 +27,7 @@ from typing import Any, NamedTuple, TypeAlias
 from omnizarr._json import kind_of, load_object
 from omnizarr.errors import InvalidMetadata, MissingModule, StoreError
 from omnizarr.stores import operations
-from omnizarr.stores.base import Range, Store
+from omnizarr.stores.base import Range, Store, value_digest
 
 MAX_TEXT = 2**13  # characters of a template, and of what becomes of it
 ZMETADATA = ".zmetadata"
@@ -38,8 +37,6 @@ KEPT = 16  # files
 _COLUMNS = ("path", "offset", "size", "raw")
 _BASE64 = "base64:"
 _EXPRESSION = re.compile(r"\{\{\s*(.*?)\s*\}\}", re.DOTALL)
-_CALL = re.compile(r"""(\w+)\(((?:\s*\w+\s*=\s*(?:'[^'\\]*'|"[^"\\]*")\s*,?)*)\)""")
-_ARGUMENT = re.compile(r"""(\w+)\s*=\s*(?:'([^'\\]*)'|"([^"\\]*)")""")
 
 
 class ReferenceTarget(NamedTuple):
@@ -47,6 +44,16 @@ class ReferenceTarget(NamedTuple):
 
     url: str
     span: Range | None = None  # None for all of it
+
+    def part(self, range: Range | None) -> Range | None:
+        """Return the range of the file for a range of the value."""
+        if self.span is None:
+            return range
+        return self.span if range is None else range.within(self.span)
+
+    def generation(self, found: str | None) -> str | None:
+        """Return the generation of the value, from that of the file."""
+        return None if found is None else value_digest(repr((found, self.span)).encode())
 
 
 Reference: TypeAlias = bytes | ReferenceTarget
@@ -72,8 +79,8 @@ class Document:
                 f"{name!r} has references of version {version!r}; versions 0 and 1 are read"
             )
         for key, text in self._templates.items():
-            if not isinstance(text, str):
-                raise StoreError(f"templates.{key} must be text, got {kind_of(text)}")
+            if not isinstance(text, str) or len(text) > MAX_TEXT:
+                raise StoreError(f"templates.{key} must be text of at most {MAX_TEXT} characters")
         for key, value in self._refs.items():
             if not operations.is_key(key):
                 raise StoreError(f"{name!r} has a reference with the key {key!r}, which is no key")
@@ -125,22 +132,20 @@ class Document:
 
 
 def render(text: str, templates: Mapping[str, str]) -> str:
-    """Return a text with its ``{{…}}`` replaced; a called template sees only its arguments."""
+    """Return a text with its ``{{…}}`` replaced."""
 
     def value(match: re.Match[str]) -> str:
-        call = _CALL.fullmatch(match[1])
-        name, given = (match[1], "") if call is None else (call[1], call[2])
-        if name not in templates:
+        found = templates.get(match[1])
+        if found is None or "{{" in found:
             raise StoreError(
-                f"cannot use the template {text!r}: {name!r} is not the name of a template or"
-                " variable; understood are {{name}} and {{name(variable='text')}}"
+                f"cannot use the template {text!r}: {match[1]!r} is not the name of a template"
+                " without variables; understood is {{name}}"
             )
-        return render(templates[name], {n: a or b for n, a, b in _ARGUMENT.findall(given)})
+        return found
 
-    found = _EXPRESSION.sub(value, text) if len(text) <= MAX_TEXT else text
-    if len(found) > MAX_TEXT:
+    if len(text) > MAX_TEXT:
         raise StoreError(f"the template {text[:40]!r}… has more than {MAX_TEXT} characters")
-    return found
+    return _EXPRESSION.sub(value, text)
 
 
 def target(key: str, value: Sequence[Any]) -> ReferenceTarget:
@@ -161,8 +166,7 @@ def _object(value: Any, where: str) -> Mapping[str, Any]:
 
 # Parquet
 
-Row: TypeAlias = tuple[Any, Any, Any, Any]
-Rows: TypeAlias = Callable[[int], Row]
+Rows: TypeAlias = Callable[[int], list[Any]]  # path, offset, size and value of a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,24 +212,21 @@ class ParquetReferences:
             raise StoreError(f"{name!r} is not a folder of references: {e}") from e
         metadata, size = document.get("metadata"), document.get("record_size")
         if not isinstance(metadata, dict) or not isinstance(size, int) or isinstance(size, bool):
-            raise StoreError(
-                f"{ZMETADATA} of {name!r} has no 'metadata' and 'record_size', so it is no folder"
-                " of references"
-            )
+            raise StoreError(f"{ZMETADATA} of {name!r} has no 'metadata' and 'record_size'")
         if not 0 < size <= MAX_RECORD:
             raise StoreError(f"record_size of {name!r} must be from 1 to {MAX_RECORD}, got {size}")
         self._size = size
-        self._documents = {key: _text(key, value) for key, value in metadata.items()}
-        for key in self._documents:
-            operations.check_key(key)
         whole = {"metadata": metadata, "zarr_consolidated_format": 1}
-        self._documents[ZMETADATA] = json.dumps(whole).encode()
-        self._arrays = {
-            array.path: array
-            for key in self._documents
-            if key.rpartition("/")[2] == ".zarray"
-            for array in [_array(key, self._documents[key])]
-        }
+        self._documents = {ZMETADATA: json.dumps(whole).encode()}
+        self._arrays: dict[str, _Array] = {}
+        for key, value in metadata.items():
+            if not isinstance(value, (str, dict)):
+                raise StoreError(f"{key!r} must be text or an object, got {kind_of(value)}")
+            data = (value if isinstance(value, str) else json.dumps(value)).encode()
+            self._documents[operations.check_key(key)] = data
+            path, _, name = key.rpartition("/")
+            if name == ".zarray":
+                self._arrays[path] = _array(key, data)
         self._kept: dict[tuple[str, int], Rows | None] = {}
 
     def find(self, key: str) -> Reference | None:
@@ -305,39 +306,31 @@ class ParquetReferences:
         return rows
 
 
-def _text(key: str, value: Any) -> bytes:
-    if not isinstance(value, (str, dict)):
-        raise StoreError(f"{key!r} in {ZMETADATA} must be text or an object, got {kind_of(value)}")
-    return value.encode() if isinstance(value, str) else json.dumps(value).encode()
-
-
 def _array(key: str, data: bytes) -> _Array:
     document = load_object(data, key, allow_nan=True)
     shape: Any = document.get("shape")
     chunks: Any = document.get("chunks")
     separator = document.get("dimension_separator", ".")
-    for lengths, least in ((shape, 0), (chunks, 1)):
-        valid = isinstance(lengths, list) and all(type(n) is int and n >= least for n in lengths)
-        if not valid or len(lengths) > 64:
-            raise StoreError(f"{key!r} has no valid shape and chunks")
-    if len(shape) != len(chunks) or separator not in (".", "/"):
+    valid = all(
+        isinstance(lengths, list) and all(type(n) is int and n >= least for n in lengths)
+        for lengths, least in ((shape, 0), (chunks, 1))
+    )
+    if not valid or len(shape) != len(chunks) or len(shape) > 64 or separator not in (".", "/"):
         raise StoreError(f"{key!r} has no valid shape, chunks and dimension_separator")
     counts = tuple(-(-n // c) for n, c in zip(shape, chunks, strict=True))
     return _Array(key.rpartition("/")[0], counts, separator)
 
 
-def _reference(key: str, row: Row) -> Reference | None:
+def _reference(key: str, row: list[Any]) -> Reference | None:
     path, offset, size, raw = row
-    if isinstance(raw, str):
-        return raw.encode()
-    if isinstance(raw, bytes):
-        return raw
+    if isinstance(raw, (str, bytes)):
+        return raw.encode() if isinstance(raw, str) else raw
     if raw is not None:
         raise StoreError(f"the reference {key!r} must have text or bytes, got {kind_of(raw)}")
     if path is None or path == "":
         return None
     found = target(key, [path, 0 if offset is None else offset, 0 if size is None else size])
-    return ReferenceTarget(path) if found.span == Range(0, 0) else found
+    return found._replace(span=None) if found.span == Range(0, 0) else found
 
 
 def _read(data: bytes, size: int, name: str) -> Rows:
@@ -359,12 +352,9 @@ def _read(data: bytes, size: int, name: str) -> Rows:
         raise StoreError(f"{name} is not a Parquet file of references: {e}") from e
     columns = {c: table.column(c) for c in present}
 
-    def row(number: int) -> Row:
-        if number >= table.num_rows:
-            return None, 0, 0, None
-        values = (columns[c][number].as_py() if c in columns else None for c in _COLUMNS)
-        path, offset, length, raw = values
-        return path, offset, length, raw
+    def row(number: int) -> list[Any]:
+        there = columns if number < table.num_rows else {}
+        return [there[c][number].as_py() if c in there else None for c in _COLUMNS]
 
     return row
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from omnizarr import config
@@ -50,16 +50,16 @@ from omnizarr.stores.resolve import resolve
 from omnizarr.stores.wrappers import close_store
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")  # one letter is a Windows drive
-_WEB = ("http", "https")
 _ALIASES = {"s3a": "s3", "gcs": "gs", "local": "file"}
 # Stores that are files or chains themselves: no part of them is a target.
 _NOT_FILES = {"zip", "sqlite", "lmdb", "redis", "rediss", "unix", "reference", "simplecache",
               "filecache", "blockcache", "data", "icechunk"}  # fmt: skip
 _MAX_STORES = 64
+T = TypeVar("T")
 
 
 class TargetPlace(NamedTuple):
-    """A file on a server: the store of the server, and the key there."""
+    """A file: its server and the key there, or its real path on the local disk."""
 
     scheme: str
     server: str
@@ -69,16 +69,16 @@ class TargetPlace(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> TargetPlace:
-        """Parse a URL; only web URLs have a query, other names may contain any character."""
-        scheme, _, rest = url.partition("://")
-        scheme = scheme.lower()
-        scheme = _ALIASES.get(scheme, scheme)
-        if scheme in _WEB:
+        """Parse a path or URL; only web URLs have a query, other names may be anything."""
+        scheme = _scheme(url)
+        if scheme == "file":
+            path = os.path.realpath(_file_path(url) if _SCHEME.match(url) else url)
+            return cls(scheme, "", path.replace(os.sep, "/").rstrip("/"))
+        if scheme in ("http", "https"):
             parts = urlsplit(url)
             login, _, host = parts.netloc.rpartition("@")
-            key = unquote(parts.path).strip("/")
-            return cls(scheme, host.lower(), key, parts.query, login)
-        server, _, key = rest.partition("/")
+            return cls(scheme, host.lower(), unquote(parts.path).strip("/"), parts.query, login)
+        server, _, key = url.partition("://")[2].partition("/")
         return cls(scheme, server, key.strip("/"))
 
     def contains(self, other: TargetPlace) -> bool:
@@ -86,6 +86,25 @@ class TargetPlace(NamedTuple):
         if self.scheme != other.scheme or (self.server and self.server != other.server):
             return False
         return not self.key or other.key == self.key or other.key.startswith(f"{self.key}/")
+
+
+def _scheme(url: str) -> str:
+    match = _SCHEME.match(url)
+    scheme = "file" if match is None else match[1].lower()
+    return _ALIASES.get(scheme, scheme)
+
+
+def _file_path(url: str) -> str:
+    """Return the path of a URL of a file; writers may or may not have quoted it."""
+    rest = url.partition(":")[2]
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise TargetError(f"the target {url!r} is on another host")
+        rest = slash + path
+    if not os.path.isabs(rest):
+        raise TargetError(f"the target {url!r} is not the full path of a file")
+    return unquote(rest) if "%" in rest and not os.path.lexists(rest) else rest
 
 
 class _TargetFolder(LocalStore):
@@ -115,11 +134,9 @@ class Targets:
         allow: tuple[str, ...] = (),
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._local_folder = folder if store is None else None
-        self._where = folder
-        self._home = None if store is None else TargetPlace.of(folder or "")
+        self._where, self._allow = folder, allow
+        self._home = None if folder is None else TargetPlace.of(folder)
         self._home_store = None if store is None else self._with_consent(store)
-        self._allow = allow
         for scheme, given in (options or {}).items():
             if not isinstance(given, Mapping):
                 raise InvalidArgument(
@@ -127,76 +144,60 @@ class Targets:
                     f" {{'s3': {{'anonymous': True}}}}; got {given!r} for {scheme!r}"
                 )
         self._options = {_ALIASES.get(s.lower(), s.lower()): o for s, o in (options or {}).items()}
-        self._stores: dict[TargetPlace | str, Store] = {}  # also of local folders
+        self._stores: dict[TargetPlace, Store] = {}  # of servers and local folders
 
     def locate(self, url: str, key: str) -> tuple[Store, str]:
         """Return the store of a target, and its key there; raise if it may not be read.
 
         `key` is that of the reference, for messages.
         """
+        place, home = self._place(url, key), self._home
+        at_home = home is not None and home.contains(place) and home[3:] == place[3:]
+        if home is not None and self._home_store is not None and at_home:
+            return self._home_store, place.key[len(home.key) :].lstrip("/")
+        if not at_home and not self._is_allowed(place):
+            raise self._refused(url, f"the reference {key!r} leads", place)
+        if place.scheme != "file":
+            return self._known(place._replace(key=""), self._connect), place.key
+        folder, _, name = place.key.rpartition("/")
+        where = place._replace(key=folder)
+        return self._known(where, lambda at: _TargetFolder(at.key or os.sep)), name
+
+    def _place(self, url: str, key: str) -> TargetPlace:
+        """Return the place that the target of a reference names, relative to the references."""
         if "\0" in url or "::" in url:
             raise TargetError(
                 f"the target {url!r} of {key!r} is a chain of URLs or has a NUL; neither is read"
             )
-        match = _SCHEME.match(url)
-        if match is None:
-            return self._relative(url, key)
-        scheme = _ALIASES.get(match[1].lower(), match[1].lower())
-        if scheme == "file":
-            return self._local(_file_path(url, key), url, key)
-        if scheme in _NOT_FILES or "://" not in url:
+        scheme, has_scheme, home = _scheme(url), _SCHEME.match(url) is not None, self._home
+        if has_scheme and scheme != "file" and (scheme in _NOT_FILES or "://" not in url):
             raise TargetError(f"the target {shown_url(url)!r} of {key!r} is no URL of a file")
-        return self._remote(TargetPlace.of(url), url, key)
-
-    def _relative(self, path: str, key: str) -> tuple[Store, str]:
-        """Locate a target without a scheme: in the folder of the references, or a local file."""
-        if self._home is not None and not os.path.isabs(path):
-            name = posixpath.normpath(f"{self._home.key}/{path}").lstrip("/")
-            return self._remote(self._home._replace(key=name), path, key)
-        if self._local_folder is None and not os.path.isabs(path):
+        relative = not has_scheme and not os.path.isabs(url)
+        if relative and home is None:
             raise TargetError(
-                f"the target {path!r} of {key!r} is relative to a file of references, and"
+                f"the target {url!r} of {key!r} is relative to a file of references, and"
                 " these are in memory; use absolute paths or URLs"
             )
-        return self._local(os.path.join(self._local_folder or "", path), path, key)
-
-    def _local(self, path: str, url: str, key: str) -> tuple[Store, str]:
-        real, allowed = os.path.realpath(path), self._allowed()
-        places = [] if self._local_folder is None else [self._local_folder]
-        places += [p for p in allowed if _SCHEME.match(p) is None]
-        places += [_file_path(p, key) for p in allowed if p.startswith("file:")]
-        tops = [os.path.realpath(place).rstrip(os.sep) + os.sep for place in places]
-        if config.ANY_TARGET not in places and not any(
-            f"{real}{os.sep}".startswith(t) for t in tops
-        ):
-            raise self._refused(url, f"the reference {key!r} leads", os.path.dirname(real))
-        folder, name = os.path.split(real)
-        if not name:
-            raise TargetError(f"the target {url!r} of {key!r} is a folder, not a file")
-        return self._known(folder, lambda: _TargetFolder(folder, read_only=True)), name
-
-    def _remote(self, place: TargetPlace, url: str, key: str) -> tuple[Store, str]:
-        if not is_key(place.key):
+        if relative and home is not None and home.scheme != "file":
+            place = home._replace(key=posixpath.normpath(f"{home.key}/{url}").lstrip("/"))
+        else:
+            place = TargetPlace.of(f"{home.key}/{url}" if relative and home is not None else url)
+        if not is_key(place.key.removeprefix("/" if place.scheme == "file" else "")):
             raise TargetError(f"the target {shown_url(url)!r} of {key!r} has an empty or '..' part")
-        home, store = self._home, self._home_store
-        own = home is not None and home.contains(place) and home[3:] == place[3:]
-        if store is not None and home is not None and own:
-            return store, place.key[len(home.key) :].lstrip("/")
-        if not self._is_allowed(place):
-            raise self._refused(url, f"the reference {key!r} leads", _server_url(place))
-        return self._server(place), place.key
+        return place
 
     def _is_allowed(self, place: TargetPlace) -> bool:
-        allowed = self._allowed()
-        urls = (TargetPlace.of(p) for p in allowed if "://" in p)
-        return config.ANY_TARGET in allowed or any(p.contains(place) for p in urls)
+        allowed = (*self._allow, *config.get().allow_targets)
+        return config.ANY_TARGET in allowed or any(
+            TargetPlace.of(each).contains(place) for each in allowed
+        )
 
     def _check_redirect(self, url: str) -> None:
         """Raise if a server redirects to a URL that a reference may not name."""
         place = TargetPlace.of(url)
         inside = self._home is not None and self._home.contains(place) and is_key(place.key)
         if not inside and not self._is_allowed(place):
-            raise self._refused(url, "the server redirects", _server_url(place))
+            raise self._refused(url, "the server redirects", place)
 
     def _with_consent(self, store: Store) -> Store:
         """Return a store whose redirects need the same consent as targets."""
@@ -204,33 +205,32 @@ class Targets:
             return store.checking_redirects(self._check_redirect)
         return store
 
-    def _server(self, place: TargetPlace) -> Store:
-        def connect() -> Store:
-            host = f"{place.login}@{place.server}" if place.login else place.server
-            root = f"{place.scheme}://{host}/" + (f"?{place.query}" if place.query else "")
-            options = self._options.get(place.scheme)
-            return self._with_consent(resolve(root, read_only=True, storage_options=options))
+    def _connect(self, place: TargetPlace) -> Store:
+        host = f"{place.login}@{place.server}" if place.login else place.server
+        root = f"{place.scheme}://{host}/" + (f"?{place.query}" if place.query else "")
+        options = self._options.get(place.scheme)
+        return self._with_consent(resolve(root, read_only=True, storage_options=options))
 
-        return self._known(place._replace(key=""), connect)
-
-    def _known(self, where: TargetPlace | str, make: Callable[[], Store]) -> Store:
+    def _known(self, where: TargetPlace, make: Callable[[TargetPlace], Store]) -> Store:
         """Return the store of a server or folder, the same one each time."""
         known = self._stores.get(where)
         if known is None:
             if len(self._stores) >= _MAX_STORES:
                 self._stores = {}  # others may be using them
-            known = self._stores[where] = make()
+            known = self._stores[where] = make(where)
         return known
 
-    def _allowed(self) -> tuple[str, ...]:
-        return (*self._allow, *config.get().allow_targets)
-
-    def _refused(self, url: str, what: str, place: str) -> TargetError:
+    def _refused(self, url: str, what: str, place: TargetPlace) -> TargetError:
         where = "" if self._where is None else f", outside {shown_url(self._where)!r}"
+        allow = f"{place.scheme}://{place.server}"
+        if place.scheme == "file":
+            allow = os.path.dirname(place.key)
+        elif ":" in place.server.rpartition("@")[0]:  # a password
+            allow = redact_url(allow)
         return TargetError(
             f"{what} to {shown_url(url)!r}{where}, which is read only"
-            f" with your consent: storage_options={{'allow_targets': [{place!r}]}}, or"
-            f" omnizarr.configure(allow_targets=[{place!r}])"
+            f" with your consent: storage_options={{'allow_targets': [{allow!r}]}}, or"
+            f" omnizarr.configure(allow_targets=[{allow!r}])"
         )
 
     def close(self) -> None:
@@ -239,28 +239,9 @@ class Targets:
             close_store(store)
 
 
-def _server_url(place: TargetPlace) -> str:
-    """Return the URL of a server without a password."""
-    url = f"{place.scheme}://{place.server}"
-    return redact_url(url) if ":" in place.server.rpartition("@")[0] else url
-
-
 def shown_url(text: str) -> str:
     """Return a path, or a URL without its secrets."""
     return redact_url(text) if "://" in text else text
-
-
-def _file_path(url: str, key: str) -> str:
-    """Return the path of a URL of a file; writers may or may not have quoted it."""
-    rest = url.partition(":")[2]
-    if rest.startswith("//"):
-        host, slash, path = rest[2:].partition("/")
-        if host not in ("", "localhost"):
-            raise TargetError(f"the target {url!r} of {key!r} is on another host")
-        rest = slash + path
-    if not os.path.isabs(rest):
-        raise TargetError(f"the target {url!r} of {key!r} is not the full path of a file")
-    return unquote(rest) if "%" in rest and not os.path.lexists(rest) else rest
 
 
 class ReferenceStore(Closeable):
@@ -359,13 +340,14 @@ class ReferenceStore(Closeable):
                 values[number] = found if part is None else part.of(found)
             elif found is not None:
                 store, at = self._targets.locate(found.url, key)
-                row = number, at, _part(found, part), found
-                rows.setdefault(id(store), (store, []))[1].append(row)
+                rows.setdefault(id(store), (store, []))[1].append(
+                    (number, at, found, found.part(part))
+                )
         for store, wanted in rows.values():
             with _reading_target():
-                fetched = operations.get_many(store, [(at, part) for _, at, part, _ in wanted])
-            for (number, at, part, found), data in zip(wanted, fetched, strict=True):
-                values[number] = _checked(asked[number][0], found, store, at, part, data)
+                fetched = operations.get_many(store, [(at, part) for _, at, _, part in wanted])
+            for (number, at, found, part), data in zip(wanted, fetched, strict=True):
+                values[number] = _checked(asked[number][0], store, at, found, part, data)
         return values
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
@@ -374,19 +356,14 @@ class ReferenceStore(Closeable):
             reference = self._references.find(key)
             if isinstance(reference, bytes):
                 found[key] = len(reference)
+            elif reference is not None and reference.span is not None:
+                found[key] = reference.span.length or 0
             elif reference is not None:
-                found[key] = self._size(key, reference)
+                store, at = self._targets.locate(reference.url, key)
+                with _reading_target():
+                    known = operations.sizes(store, [at]).get(at)
+                found[key] = _checked(key, store, at, reference, None, known)
         return found
-
-    def _size(self, key: str, target: ReferenceTarget) -> int:
-        if target.span is not None and target.span.length is not None:
-            return target.span.length
-        store, at = self._targets.locate(target.url, key)
-        with _reading_target():
-            known = operations.sizes(store, [at]).get(at)
-        if known is None:
-            raise _missing(key, store, at)
-        return known
 
     def generation(self, key: str) -> str | None:
         reference = self._references.find(check_key(key))
@@ -394,8 +371,9 @@ class ReferenceStore(Closeable):
             return value_digest(reference)
         store, at = self._targets.locate(reference.url, key)
         with _reading_target():
-            found = store.generation(at) if isinstance(store, Versioned) else None
-        return _generation(reference, found)
+            return reference.generation(
+                store.generation(at) if isinstance(store, Versioned) else None
+            )
 
     def get_versioned(
         self, key: str, range: Range | None = None
@@ -405,13 +383,13 @@ class ReferenceStore(Closeable):
             value = reference if reference is None or range is None else range.of(reference)
             return value, value_digest(reference)
         store, at = self._targets.locate(reference.url, key)
-        part = _part(reference, range)
+        part, found = reference.part(range), None
         with _reading_target():
             if isinstance(store, Versioned):
                 data, found = store.get_versioned(at, part)
             else:
-                data, found = store.get(at, part), None
-        return _checked(key, reference, store, at, part, data), _generation(reference, found)
+                data = store.get(at, part)
+        return _checked(key, store, at, reference, part, data), reference.generation(found)
 
     # Listing
 
@@ -469,37 +447,19 @@ def _reading_target() -> Iterator[None]:
         raise TargetError(str(e)) from e
 
 
-def _part(target: ReferenceTarget, part: Range | None) -> Range | None:
-    """Return the range of the target for a range of the value."""
-    if target.span is None:
-        return part
-    return target.span if part is None else part.within(target.span)
-
-
 def _checked(
-    key: str, target: ReferenceTarget, store: Store, at: str, part: Range | None, data: bytes | None
-) -> bytes:
-    """Return the data read from a target; raise if it is missing or too short."""
-    if data is None:
-        raise _missing(key, store, at)
-    wanted = None if target.span is None or part is None else part.length
-    if wanted is not None and len(data) != wanted:
+    key: str, store: Store, at: str, target: ReferenceTarget, part: Range | None, found: T | None
+) -> T:
+    """Return what was found of a target; raise if it is missing or too short."""
+    if found is None:
         raise TargetError(
-            f"the target {at!r} in {store!r} of the reference {key!r} has only {len(data)} of"
+            f"the target {at!r} in {store!r} of the reference {key!r} does not exist; it was moved"
+            " or deleted, or the reference is wrong"
+        )
+    wanted = None if target.span is None or part is None else part.length
+    if isinstance(found, bytes) and wanted is not None and len(found) != wanted:
+        raise TargetError(
+            f"the target {at!r} in {store!r} of the reference {key!r} has only {len(found)} of"
             f" {wanted} bytes there; it has changed, or the reference is wrong"
         )
-    return data
-
-
-def _missing(key: str, store: Store, at: str) -> TargetError:
-    return TargetError(
-        f"the target {at!r} in {store!r} of the reference {key!r} does not exist; it was moved or"
-        " deleted, or the reference is wrong"
-    )
-
-
-def _generation(target: ReferenceTarget, found: str | None) -> str | None:
-    if found is None:
-        return None
-    span = target.span
-    return value_digest(repr((found, span and (span.start, span.length))).encode())
+    return found
