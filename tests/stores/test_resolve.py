@@ -74,7 +74,7 @@ def test_an_unknown_scheme_is_an_error_that_lists_the_known_ones() -> None:
 
 def test_a_registered_class_that_takes_no_read_only_is_an_error_that_says_so() -> None:
     omnizarr.register("store", "bare-store", lambda url: {}, replace=True)
-    with pytest.raises(StoreError, match=r"cannot open 'bare-store://x': .*the URL and read_only="):
+    with pytest.raises(StoreError, match="gets the URL and read_only="):
         resolve("bare-store://x")
 
 
@@ -102,7 +102,7 @@ def test_the_store_of_a_registered_scheme_may_be_minimal() -> None:
 
 
 def test_options_that_a_store_does_not_know_are_an_error() -> None:
-    with pytest.raises(StoreError, match="storage_options for 'memory://x'"):
+    with pytest.raises(StoreError, match="gets storage_options: .*nonsense"):
         resolve("memory://x", storage_options={"nonsense": 1})
     with pytest.raises(StoreError, match="are for URLs"):
         resolve("x.zarr", storage_options={"anonymous": True})

@@ -1,7 +1,7 @@
 """Caches of what is made from equal descriptions: models, codec pipelines, texts of metadata.
 
-All are bounded, keyed by complete values, empty in forked children, and can be switched off
-together. Only frozen values belong here: whoever asks gets the same object.
+All are bounded, keyed by complete values, and empty in forked children. Only frozen values belong
+here: whoever asks gets the same object.
 
 Python takes 1, 1.0 and True for equal, 0.0 and -0.0, a list and its copy after a change; texts of
 objects leave things out. A key of `typed_key` is equal to another only if the two values have the
@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable
 from datetime import timedelta
 from functools import wraps
 from itertools import chain
@@ -34,7 +33,6 @@ MAX_SIZE = 2**12  # tokens and characters of long texts; larger values are not w
 LONG = 64
 _double = struct.Struct("<d").pack
 _caches: list[Cache[Any, Any]] = []
-_enabled = True
 
 
 class Cache(Generic[K, V]):
@@ -51,10 +49,9 @@ class Cache(Generic[K, V]):
 
     def put(self, key: K, value: V) -> V:
         """Keep a value, and return it."""
-        if _enabled:
-            if len(self._values) >= self.size:
-                self._values.clear()
-            self._values[key] = value
+        if len(self._values) >= self.size:
+            self._values.clear()
+        self._values[key] = value
         return value
 
     def clear(self) -> None:
@@ -84,18 +81,6 @@ def clear_all() -> None:
     """Empty all caches."""
     for cache in _caches:
         cache.clear()
-
-
-@contextmanager
-def switched_off() -> Iterator[None]:
-    """Keep nothing in any cache until the block ends; for tests."""
-    global _enabled
-    before, _enabled = _enabled, False
-    clear_all()
-    try:
-        yield
-    finally:
-        _enabled = before
 
 
 on_fork(in_child=clear_all)
@@ -152,24 +137,18 @@ def _append(values: Iterable[Any], out: list[Any], special: Special | None, limi
             out.append(Named)
             parts = value.name, value.must_understand, value.configuration
             size += _append(parts, out, special, limit)
+        elif kind is bytes:
+            out += (bytes, value)
+            size += len(value)
+        elif kind is complex:
+            out += (complex, _double(value.real), _double(value.imag))
+        elif kind is type or kind is timedelta:
+            out += (kind, value)
         else:
-            size += _append_other(value, kind, out, special)
+            tokens = None if special is None else special(value)
+            if tokens is None:
+                raise _NoKey
+            out += (kind, *tokens)
         if size + len(out) > limit:
             raise _NoKey
     return size
-
-
-def _append_other(value: Any, kind: type, out: list[Any], special: Special | None) -> int:
-    if kind is bytes:
-        out += (bytes, value)
-        return len(value)
-    if kind is complex:
-        out += (complex, _double(value.real), _double(value.imag))
-    elif kind is type or kind is timedelta:
-        out += (kind, value)
-    else:
-        tokens = None if special is None else special(value)
-        if tokens is None:
-            raise _NoKey
-        out += (kind, *tokens)
-    return 0

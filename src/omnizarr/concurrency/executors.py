@@ -7,16 +7,14 @@ submitted, so that a million items need no more memory than a thousand.
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import partial
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
 from omnizarr import config
@@ -125,19 +123,9 @@ def _on_executor(
             _collect(ended.get(), running, done)
     except BaseException as e:
         if not isinstance(executor, _DaskExecutor):  # Dask forgets futures that nobody has
-            _stop(running, ended, math.inf if isinstance(e, Exception) else INTERRUPT_WAIT)
+            begun = [future for future in running if not future.cancel()]
+            wait(begun, None if isinstance(e, Exception) else INTERRUPT_WAIT)
         raise
-
-
-def _stop(running: Iterable[Future[R]], ended: SimpleQueue[Future[R]], seconds: float) -> None:
-    """Cancel the calls that have not begun, and wait for the others for at most `seconds`."""
-    begun = {future for future in running if not future.cancel()}
-    begun = {future for future in begun if not future.done()}
-    end = time.monotonic() + seconds
-    with suppress(Empty):
-        while begun:
-            left = None if end == math.inf else max(0.0, end - time.monotonic())
-            begun.discard(ended.get(timeout=left))
 
 
 def _collect(future: Future[R], running: dict[Future[R], A], done: Callable[[A, R], None]) -> None:

@@ -13,7 +13,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from omnizarr.concurrency.pool import is_abandoned
@@ -141,8 +141,7 @@ def take_retry(options: dict[str, Any]) -> Retry:
     if given is not None and not isinstance(given, Retry):
         raise InvalidArgument(f"storage option 'retry' must be a Retry, got {given!r}")
     changes = {f.name: options.pop(f.name) for f in fields(Retry) if f.name in options}
-    base = given or Retry()
-    return Retry(**{f.name: changes.get(f.name, getattr(base, f.name)) for f in fields(Retry)})
+    return replace(given or Retry(), **changes)
 
 
 def retry_conflicts(

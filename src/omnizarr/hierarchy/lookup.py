@@ -36,7 +36,6 @@ from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.publish.publication import check_whole, replaced, wait_for_replacement
 from omnizarr.publish.stage import MARKER, Mark, marker
 from omnizarr.stores import (
-    HasParents,
     Store,
     can_list,
     file_root,
@@ -337,7 +336,7 @@ def absence_reason(store: Store, path: str, wanted: str | None) -> str:
 
 def _found_instead(store: Store, path: str) -> str:
     """Return what is at a path without a node, as the end of a message."""
-    for outer in store.parents() if isinstance(store, HasParents) else ():
+    for outer in getattr(store, "parents", tuple)():
         if _may_have_implicit_groups(outer):
             return (
                 f"; it is inside the hierarchy {outer!r}, which can only be opened at its root:"
@@ -426,7 +425,7 @@ def hierarchies_above(store: Store) -> Iterator[tuple[Store, list[Format]]]:
 
     Stores other than directories do not know what contains them, and yield nothing.
     """
-    for outer in store.parents() if isinstance(store, HasParents) else ():
+    for outer in getattr(store, "parents", tuple)():
         with suppress(OmnizarrError):  # such as from a directory that may not be read
             if formats := [format for format in all_formats(outer) if format.has_groups]:
                 yield outer, formats

@@ -45,7 +45,7 @@ from omnizarr.stores import (
     list_prefix,
     sizes,
 )
-from omnizarr.stores.base import Bytes, GetsManyVersioned
+from omnizarr.stores.base import Bytes
 from omnizarr.stores.byte_ranges import (
     ConsistentReader,
     ValueReplaced,
@@ -166,7 +166,7 @@ class IndexedShards:
 
     def _mark(self, shards: Iterable[str]) -> list[int] | None:
         """Return a mark that changes if a shard may have been replaced; None: it cannot tell."""
-        if hasattr(self.store, "snapshot") or isinstance(self.store, GetsManyVersioned):
+        if hasattr(self.store, "snapshot") or hasattr(self.store, "get_many_versioned"):
             return []
         others = has_low_latency(self.store) and not is_process_local(self.store)
         return None if others else key_locks.snapshot(self.level, shards)  # other processes may

@@ -4,7 +4,10 @@ The smallest store has `get`, `set` and `erase`. Other methods are optional, and
 presence; the functions of `stores.operations` use them or fall back. The protocols below have those
 that give a store an ability; these make it quicker or safer, each on its own:
 
-- `get_many(requests)`, `set_many(pairs)`: several values, or parts of them, at once.
+- `get_many(requests)`, `set_many(pairs)`: several values, or parts of them, at once;
+  `get_many_versioned(requests)`: each with its generation, or None if the server has none.
+- `set_partial(key, start, value)`: overwrites part of a value, from an offset of at least 0 on.
+- `parents()`: yields the larger stores that contain this one, the innermost first.
 - `get_each(keys, use)`: calls `use` for every key with its number and its value, any buffer, or
   None; calls run in parallel, in any order; an error ends the others and is raised.
 - `snapshot()`: a context with a `get_many` for parts of values as of the first, even if replaced.
@@ -110,13 +113,8 @@ class Traits:
 
     def behind_wrapper(self) -> Traits:
         """Return the traits that a wrapper shares with the store that it wraps."""
-        return Traits(
-            process_local=self.process_local,
-            commits_changes=self.commits_changes,
-            lists_all=self.lists_all,
-            erases=self.erases,
-            to_write=self.to_write,
-        )
+        shared = ("process_local", "commits_changes", "lists_all", "erases", "to_write")
+        return Traits(**{name: getattr(self, name) for name in shared})
 
 
 _ANY = Traits()
@@ -169,13 +167,6 @@ class OpensValues(Protocol):
 
 
 @runtime_checkable
-class SetsPartially(Protocol):
-    """Can overwrite part of a value, from an offset of at least 0 on."""
-
-    def set_partial(self, key: str, start: int, value: Bytes) -> None: ...
-
-
-@runtime_checkable
 class Versioned(Protocol):
     """Can tell one value of a key from another without fetching it.
 
@@ -191,14 +182,6 @@ class Versioned(Protocol):
 
 
 @runtime_checkable
-class GetsManyVersioned(Protocol):
-    """Can fetch parts of values together with their generations."""
-
-    def get_many_versioned(self, requests: Requests) -> list[tuple[bytes | None, str | None]]:
-        """Return what `get_many` does, each with its generation, or None if the server has none."""
-
-
-@runtime_checkable
 class HasSizes(Protocol):
     """Can return the sizes of values without fetching them."""
 
@@ -207,7 +190,7 @@ class HasSizes(Protocol):
 
 
 @runtime_checkable
-class SetsIf(Protocol):
+class SetsIf(Store, Versioned, Protocol):
     """Can store a value only if the key still has a known generation: compare-and-set."""
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
@@ -215,10 +198,6 @@ class SetsIf(Protocol):
 
         Return True if it was stored.
         """
-
-
-class CompareAndSetStore(Store, Versioned, SetsIf, Protocol):
-    """A store that can compare and set."""
 
 
 @runtime_checkable
@@ -258,13 +237,6 @@ class ChangesKeys(Protocol):
 
         `find` is called in the transaction, with a function that lists the keys below a prefix.
         """
-
-
-@runtime_checkable
-class HasParents(Protocol):
-    """Can open the larger stores that contain it, the innermost first."""
-
-    def parents(self) -> Iterator[Store]: ...
 
 
 class LeadsOutside(StoreError):
@@ -318,7 +290,7 @@ def value_digest(value: Bytes) -> str: ...
 @overload
 def value_digest(value: Bytes | None) -> str | None: ...
 def value_digest(value: Bytes | None) -> str | None:
-    """Return a digest of a value, as a generation for databases that have none."""
+    """Return a digest of a value, as a generation for databases that have none; None of None."""
     return None if value is None else blake2b(value, digest_size=16).hexdigest()
 
 
@@ -388,11 +360,7 @@ def split_path(url: str) -> tuple[str, str]:
 def absolute_path(path: str | os.PathLike[str]) -> str:
     """Return a path that stays the same when the working directory changes."""
     text = os.fspath(path)
-    try:
-        valid = b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:  # half of a surrogate pair
-        valid = False
-    if not valid:
+    if "\0" in text or re.search("[\ud800-\udc7f\udd00-\udfff]", text):  # half of a pair
         raise InvalidArgument(f"the path {text!r} has a character that no disk has in names")
     return text if os.path.isabs(text) else os.path.join(os.getcwd(), text)
 
@@ -408,9 +376,7 @@ def is_web_page(content_type: str | None, data: bytes, start: int = 0) -> bool:
     Some servers call every response text/html, so its first bytes must look like HTML too, if
     they are part of the response.
     """
-    if content_type is None or "html" not in (kind := content_type.lower()):
-        return False
-    kind = kind.partition(";")[0].strip()
+    kind = (content_type or "").lower().partition(";")[0].strip()
     if kind not in ("text/html", "application/xhtml+xml"):
         return False
     return start != 0 or _PAGE.match(data) is not None

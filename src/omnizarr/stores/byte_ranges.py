@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.concurrency.retry import Overtaken, retry_conflicts
-from omnizarr.stores.base import GetMany, GetsManyVersioned, Range, Requests, Store
+from omnizarr.stores.base import GetMany, Range, Requests, Store
 from omnizarr.stores.operations import get_many, snapshot
 
 T = TypeVar("T")
@@ -102,10 +102,7 @@ def fetch_many(
     speed: Speed,
 ) -> list[bytes | None]:
     """Fetch many values by `get`: ranges coalesced, and many requests at a time."""
-    requests = list(wanted)
-    if _are_whole(requests):
-        return in_parallel(lambda request: get(*request), requests, speed.at_once)
-    found = fetch_many_versioned(lambda key, part: (get(key, part), None), requests, speed)
+    found = fetch_many_versioned(lambda key, part: (get(key, part), None), wanted, speed)
     return [data for data, _ in found]
 
 
@@ -115,13 +112,6 @@ def fetch_each(
     """Fetch many values by `get`, and call `use` with the number of each and its value."""
     numbers = range(len(keys))
     in_parallel(lambda number: use(number, get(keys[number])), numbers, speed.at_once)
-
-
-def _are_whole(requests: list[tuple[str, Range | None]]) -> bool:
-    """Return True if whole values are wanted, each once, so that there is nothing to join."""
-    if any(part is not None for _, part in requests):
-        return False
-    return len({key for key, _ in requests}) == len(requests)
 
 
 def fetch_many_versioned(
@@ -226,7 +216,7 @@ class ConsistentReader:
         self._store, self._size = store, size
         self._whole: dict[str, bytes] = {}  # values that came with their first part
         self._fetch = partial(get_many, store) if fetch is None else fetch
-        self._has_generations = isinstance(store, GetsManyVersioned)
+        self._has_generations = hasattr(store, "get_many_versioned")
         self._known: dict[str, str] = {}
         self._unverified: dict[str, Range] = {}  # remembered first parts that were used
         speed = getattr(store, "speed", None)  # where generations last

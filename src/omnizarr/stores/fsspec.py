@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
 from omnizarr.concurrency import fork
+from omnizarr.concurrency.pool import in_parallel
 from omnizarr.concurrency.retry import REMOVED_DIRECTORY, Retry, TransientError, take_retry
 from omnizarr.errors import InvalidArgument, MissingModule, StoreError, WrongType
 from omnizarr.stores import identity
@@ -26,13 +26,14 @@ from omnizarr.stores.base import (
     flat,
     redact_urls,
 )
+from omnizarr.stores.byte_ranges import Speed, fetch_many
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.operations import check_key, check_prefix, check_writable
 
 T = TypeVar("T")
-_PATTERN = re.compile(r"[*?\[]")  # what makes `rm` look for other names
+Errors: TypeAlias = tuple[type[Exception], ...]
 # What a file system raises for a key that is not there.
-ABSENT: tuple[type[Exception], ...] = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+ABSENT: Errors = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
 class FsspecStore(Closeable):
@@ -49,7 +50,7 @@ class FsspecStore(Closeable):
         fs: Any,
         read_only: bool = False,
         path: str = "",
-        allowed_exceptions: tuple[type[Exception], ...] = ABSENT,
+        allowed_exceptions: Errors = ABSENT,
         *,
         retry: Retry | None = None,
     ) -> None:
@@ -66,23 +67,18 @@ class FsspecStore(Closeable):
         self.read_only = read_only
         self.allowed_exceptions = allowed_exceptions
         self.retry = retry or Retry()
+        self.speed = Speed()
 
     @classmethod
     def from_mapper(
-        cls,
-        fs_map: Any,
-        read_only: bool = False,
-        allowed_exceptions: tuple[type[Exception], ...] = ABSENT,
+        cls, fs_map: Any, read_only: bool = False, allowed_exceptions: Errors = ABSENT
     ) -> FsspecStore:
         """Return the store of a mapping of fsspec (`FSMap`)."""
         return cls(fs_map.fs, read_only, fs_map.root, allowed_exceptions)
 
     @classmethod
     def from_upath(
-        cls,
-        upath: Any,
-        read_only: bool = False,
-        allowed_exceptions: tuple[type[Exception], ...] = ABSENT,
+        cls, upath: Any, read_only: bool = False, allowed_exceptions: Errors = ABSENT
     ) -> FsspecStore:
         """Return the store of a path of universal_pathlib (`UPath`)."""
         return cls(upath.fs, read_only, upath.path, allowed_exceptions)
@@ -93,7 +89,7 @@ class FsspecStore(Closeable):
         url: str,
         storage_options: Mapping[str, Any] | None = None,
         read_only: bool = False,
-        allowed_exceptions: tuple[type[Exception], ...] = ABSENT,
+        allowed_exceptions: Errors = ABSENT,
         **further: Any,
     ) -> FsspecStore:
         """Return the store that a URL, or a chain of URLs, names.
@@ -126,37 +122,31 @@ class FsspecStore(Closeable):
         mine = self._process_state
         if mine[0] != os.getpid():
             fork.never_release(mine[1])
-            fs = pickle.loads(pickle.dumps(mine[1]))
-            mine = self._process_state = os.getpid(), fs, _lock(fs)
+            self.__setstate__(pickle.loads(pickle.dumps(self.__getstate__())))
+            mine = self._process_state
         return mine
 
     # Reading
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
-        path = self._path(key)
-        return self._call("read", key, lambda: _part(self.fs.cat_file, path, range), None)
+        path, start, end = self._path(key), None, None
+        if range is not None:
+            start = range.start
+            if start >= 0 and range.length is not None:
+                end = start + range.length
+            if range.length == 0:
+                start, end = 0, 1  # this proves that the key exists
+
+        def read() -> bytes:
+            data = bytes(self.fs.cat_file(path, start=start, end=end))
+            return data if range is None or range.length is None else data[: range.length]
+
+        return self._call("read", key, read, None)
 
     def get_many(self, requests: Requests) -> Values:
-        wanted = list(requests)
-        if not getattr(self.fs, "async_impl", False) or len(wanted) < 2:
-            return [self.get(key, range) for key, range in wanted]
-        bounds = [_bounds(range) for _, range in wanted]
-        paths = [self._path(key) for key, _ in wanted]
-        starts, ends = [b[0] for b in bounds], [b[1] for b in bounds]
-        found = self._call(
-            "read",
-            wanted[0][0],
-            lambda: self.fs.cat_ranges(paths, starts, ends, max_gap=None, on_error="return"),
-        )
-        values: Values = []
-        for (key, range), value in zip(wanted, found, strict=True):
-            if isinstance(value, self.allowed_exceptions):
-                values.append(None)
-            elif isinstance(value, BaseException):
-                values.append(self.get(key, range))  # with the retries of a single request
-            else:
-                values.append(_cut(bytes(value), range))
-        return values
+        if not getattr(self.fs, "async_impl", False):
+            return [self.get(key, range) for key, range in requests]
+        return fetch_many(self.get, requests, self.speed)
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         found = {}
@@ -212,17 +202,10 @@ class FsspecStore(Closeable):
 
         found = self._call("erase", prefix, find, {})
         folders = [path for path, about in found.items() if about.get("type") == "directory"]
-        files = found.keys() - folders
-
-        def remove_together() -> set[str]:
-            plain = {path for path in files if not _PATTERN.search(path)}
-            if plain and getattr(self.fs, "async_impl", False):
-                self.fs.rm([*plain])  # many of them in one request
-                return plain
-            return set()
-
-        for path in files - self._call("erase", prefix, remove_together, set()):
-            self._call("erase", self._key(path), partial(self.fs.rm_file, path), None)
+        files = [*(found.keys() - folders)]
+        in_parallel(
+            lambda path: self._call("erase", prefix, partial(self.fs.rm_file, path), None), files
+        )
         rmdir = os.rmdir if self._is_local else self.fs.rmdir
         for path in sorted({*folders, top}, key=len, reverse=True) if found else ():
             if len(path) > len(self.path):
@@ -251,7 +234,7 @@ class FsspecStore(Closeable):
         return self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        yield from (key for key, _ in self._files(prefix))
+        return (key for key, _ in self._files(prefix))
 
     def list_entries(self, prefix: str) -> Iterator[Entry]:
         for key, about in self._files(prefix):
@@ -262,18 +245,19 @@ class FsspecStore(Closeable):
     def _files(self, prefix: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the keys below a prefix, with what is known of their values."""
         check_prefix(prefix)
-        for path, about in self._call("list", prefix, partial(self._find, prefix), {}).items():
+        top = self._top(prefix)
+
+        def find() -> Mapping[str, dict[str, Any]]:
+            self.fs.invalidate_cache()
+            found: Mapping[str, dict[str, Any]] = self.fs.find(top, detail=True)
+            if not found:
+                self.fs.ls(top)  # which raises if it cannot be listed
+            return found
+
+        for path, about in self._call("list", prefix, find, {}).items():
             key = self._key(path)
             if key.startswith(prefix):
                 yield key, about
-
-    def _find(self, prefix: str) -> Mapping[str, dict[str, Any]]:
-        self.fs.invalidate_cache()
-        top = self._top(prefix)
-        found: Mapping[str, dict[str, Any]] = self.fs.find(top, detail=True)
-        if not found:
-            self.fs.ls(top)  # which raises if it cannot be listed
-        return found
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         check_prefix(prefix)
@@ -398,22 +382,3 @@ def _lock(fs: Any) -> AbstractContextManager[Any]:
 def _reason(error: Exception) -> str:
     text = redact_urls(str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _bounds(range: Range | None) -> tuple[int | None, int | None]:
-    if range is None:
-        return None, None
-    if range.start < 0 or range.length is None:
-        return range.start, None
-    return range.start, range.start + range.length
-
-
-def _part(cat: Callable[..., Any], path: str, range: Range | None) -> bytes:
-    start, end = _bounds(range)
-    if range is not None and range.length == 0:
-        start, end = 0, 1  # this proves that the key exists
-    return _cut(bytes(cat(path, start=start, end=end)), range)
-
-
-def _cut(data: bytes, range: Range | None) -> bytes:
-    return data if range is None or range.length is None else data[: range.length]

@@ -128,22 +128,20 @@ def _folders(path: str) -> Iterator[Hashable]:
     """Yield a folder and all above it; missing ones relative to the closest existing one."""
     missing: tuple[str, ...] = ()
     while True:
+        parent, name = os.path.split(path)
         try:
             status = os.stat(path)
         except OSError:
-            parent, name = os.path.split(path)
             if parent == path:
                 yield "directory", path
                 return
-            missing, path = (name, *missing), parent
-            continue
-        here = status.st_dev, status.st_ino
-        for n in range(len(missing), -1, -1):
-            yield "directory", *here, missing[:n]
-        missing = ()
-        parent = os.path.dirname(path)
-        if parent == path:
-            return
+            missing = name, *missing
+        else:
+            for n in range(len(missing), -1, -1):
+                yield "directory", status.st_dev, status.st_ino, missing[:n]
+            if parent == path:
+                return
+            missing = ()
         path = parent
 
 

@@ -28,7 +28,7 @@ from omnizarr.concurrency.file_locks import NAME, Taken
 from omnizarr.concurrency.pool import start_thread
 from omnizarr.concurrency.retry import AnswerLost
 from omnizarr.errors import Conflict, OmnizarrError, warn
-from omnizarr.stores.base import CompareAndSetStore
+from omnizarr.stores.base import SetsIf
 
 LEASE = 15.0  # seconds without a sign of life
 POLL = 0.05  # seconds at most between two looks at a lock of somebody else
@@ -79,7 +79,7 @@ def lease_key(prefix: str, kind: str) -> str:
 
 @contextmanager
 def leased(
-    store: CompareAndSetStore, prefix: str, kind: str, *, wait: bool = True, said: str = ""
+    store: SetsIf, prefix: str, kind: str, *, wait: bool = True, said: str = ""
 ) -> Iterator[Lease]:
     """Wait until no other writer has the lock of a prefix, and hold it until the block ends.
 
@@ -107,7 +107,7 @@ def leased(
         raise lease.conflict()
 
 
-def remove(store: CompareAndSetStore, key: str, generation: str | None) -> bool:
+def remove(store: SetsIf, key: str, generation: str | None) -> bool:
     """Remove a lock of a generation; return False if another writer has taken it since."""
     lease = Lease(store, key)
     if not lease.put(generation):
@@ -119,7 +119,7 @@ def remove(store: CompareAndSetStore, key: str, generation: str | None) -> bool:
 class Lease:
     """A lock: one key, and our value for it."""
 
-    def __init__(self, store: CompareAndSetStore, key: str, said: str = "") -> None:
+    def __init__(self, store: SetsIf, key: str, said: str = "") -> None:
         self.store, self.key, self.said = store, key, said
         self.name = os.urandom(16).hex()
         self.owner = os.getpid()

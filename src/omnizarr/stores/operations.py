@@ -25,7 +25,6 @@ from omnizarr.model.paths import is_ours
 from omnizarr.stores import leases
 from omnizarr.stores.base import (
     Bytes,
-    CompareAndSetStore,
     Entry,
     GetMany,
     HasSizes,
@@ -34,9 +33,7 @@ from omnizarr.stores.base import (
     Range,
     Requests,
     SetsIf,
-    SetsPartially,
     Store,
-    Versioned,
     flat,
     traits,
 )
@@ -52,11 +49,8 @@ T = TypeVar("T")
 
 def get_many(store: Store, requests: Requests) -> list[bytes | None]:
     """Return values, or parts of them, in the order of the requests; None for missing keys."""
-    many = getattr(store, "get_many", None)  # faster than isinstance
-    if many is not None:
-        found: list[bytes | None] = many(requests)
-        return found
-    return [store.get(key, range) for key, range in requests]
+    many: GetMany | None = getattr(store, "get_many", None)  # faster than isinstance
+    return [store.get(*request) for request in requests] if many is None else many(requests)
 
 
 def get_existing(store: Store, keys: Iterable[str]) -> dict[str, bytes]:
@@ -136,9 +130,10 @@ def set_partial_values(store: Store, parts: Iterable[tuple[str, int, Bytes]]) ->
             if a + len(first) > b:
                 raise StoreError(f"parts of {key!r} overlap: [{a}, {a + len(first)}) and [{b}, …)")
     for key, pieces in by_key.items():
-        if isinstance(store, SetsPartially):
+        partly = getattr(store, "set_partial", None)
+        if partly is not None:
             for start, value in pieces:
-                store.set_partial(key, start, value)
+                partly(key, start, value)
             continue
         whole = bytearray(store.get(key) or b"")
         for start, value in pieces:
@@ -198,11 +193,9 @@ def changing(store: Store) -> AbstractContextManager[None]:
     return nullcontext() if take is None else take()
 
 
-def supports_compare_and_set(store: Store) -> TypeGuard[CompareAndSetStore]:
+def supports_compare_and_set(store: Store) -> TypeGuard[SetsIf]:
     """Return True if concurrent changes are detected by compare-and-set, not prevented by locks."""
-    if getattr(store, "lock_keys", None) is not None:  # faster than isinstance
-        return False
-    return isinstance(store, SetsIf) and isinstance(store, Versioned)
+    return not hasattr(store, "lock_keys") and isinstance(store, SetsIf)
 
 
 def update_value(
@@ -219,26 +212,18 @@ def update_value(
     `consequence` ends the message if that happens every time. For a
     store without compare-and-set, the caller has to lock the key.
     """
-    if not supports_compare_and_set(store):
-        old = store.get(key)
+    comparing = store if supports_compare_and_set(store) else None
+
+    def attempt() -> bool:
+        old, known = (store.get(key), "") if comparing is None else comparing.get_versioned(key)
         new = change(old)
         if new is old:
             return False
         if new is None:
             store.erase(key)
-        else:
+        elif comparing is None:
             store.set(key, new)
-        return True
-    comparing = store
-
-    def attempt() -> bool:
-        old, generation = comparing.get_versioned(key)
-        new = change(old)
-        if new is old:
-            return False
-        if new is None:
-            comparing.erase(key)
-        elif not conditionally(partial(comparing.set_if, key, new, generation)):
+        elif not conditionally(partial(comparing.set_if, key, new, known)):
             raise Overtaken(f"{key!r} in {store!r}")
         return True
 
@@ -422,10 +407,7 @@ def is_process_local(store: object) -> bool:
 
 
 def commits_changes(store: object) -> bool:
-    """Return True for a store that shows changes when they are committed, or wraps such a store.
-
-    The new shape of an array is stored there before the chunks that need it.
-    """
+    """Return True for a store that shows changes when they are committed, or wraps such a store."""
     return traits(store).commits_changes
 
 
@@ -440,22 +422,14 @@ def file_root(store: object) -> Path | None:
     return root
 
 
-def direct_file_root(store: object) -> bytes | None:
+def direct_file_root(store: Any) -> bytes | None:
     """Return the directory whose files compiled code may access; None unless the class has one."""
-    kind = type(store)
-    root: bytes | None = None
-    if "direct_file_root" in vars(kind):
-        root = store.direct_file_root  # type: ignore[attr-defined]  # just seen
-    return root
+    return store.direct_file_root if "direct_file_root" in vars(type(store)) else None
 
 
-def direct_values(store: object) -> MutableMapping[str, bytes] | None:
+def direct_values(store: Any) -> MutableMapping[str, bytes] | None:
     """Return the dictionary in which values may be looked up; None unless the class has one."""
-    kind = type(store)
-    values: MutableMapping[str, bytes] | None = None
-    if "direct_values" in vars(kind):
-        values = store.direct_values  # type: ignore[attr-defined]  # just seen
-    return values
+    return store.direct_values if "direct_values" in vars(type(store)) else None
 
 
 # Checks

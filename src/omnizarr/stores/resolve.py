@@ -94,27 +94,22 @@ def resolve(
     if isinstance(where, str) and "://" in where and not {*"\t\r\n"}.isdisjoint(where):
         raise InvalidArgument(f"the URL {where!r} has a tab or a line break; write %09, %0D or %0A")
     make = _store_factory(where) if isinstance(where, str) else None
-    if options and make is None and not (isinstance(where, str) and is_archive(where)):
+    archive = isinstance(where, (str, os.PathLike)) and is_archive(os.fspath(where))
+    if options and not (takes_options(where) if archive else make):
         raise StoreError(
             f"storage_options {sorted(options)} are for URLs such as 's3://…', got {where!r}"
         )
     if where is None:
         return MemoryStore()
-    if isinstance(where, (str, os.PathLike)) and is_archive(os.fspath(where)):
-        if options and not takes_options(where):
-            raise StoreError(
-                f"storage_options {sorted(options)} are for URLs such as 's3://…', got {where!r}"
-            )
+    if archive:
         return _archive(os.fspath(where), read_only, storage_options)
     if make is not None:
         try:
             made = make(where, read_only=read_only, **options)
         except TypeError as e:
-            if options:
-                raise StoreError(f"storage_options for {redact_url(where)!r}: {e}") from e
+            given = "storage_options" if options else "the URL and read_only="
             raise StoreError(
-                f"cannot open {redact_url(where)!r}: {e}; what is registered for a URL scheme takes"
-                " the URL and read_only="
+                f"cannot open {redact_url(where)!r}, whose function gets {given}: {e}"
             ) from e
         if isinstance(made, (str, os.PathLike, type(None))):
             raise StoreError(f"cannot open {redact_url(where)!r}: its function gave {made!r}")
@@ -184,14 +179,11 @@ def _archive(text: str, read_only: bool, options: Mapping[str, Any] | None) -> S
     if scheme is None or scheme[1].lower() == "file":
         path = text if scheme is None else str(LocalStore.from_url(text).root)
         found: Store = kind(path, mode="r" if read_only else "a")
-    elif scheme[1].lower() in ("http", "https"):
-        path, question, query = text.partition("?")
+    else:
+        path, question, query = text.partition("?") if _WEB.match(text) else (text, "", "")
         parent, _, name = path.rpartition("/")
         outer = resolve(parent + question + query, read_only=True, storage_options=options)
-        found = kind.inside(outer, unquote(name))
-    else:
-        parent, _, name = text.rpartition("/")
-        found = kind.inside(resolve(parent, read_only=True, storage_options=options), name)
+        found = kind.inside(outer, unquote(name) if _WEB.match(text) else name)
     return found
 
 
@@ -291,15 +283,8 @@ class StoreWithPartialAccess:
         return f"StoreWithPartialAccess({self.inner!r})"
 
 
-_OPTIONAL_METHODS = (
-    "list",
-    "list_prefix",
-    "list_dir",
-    "erase_prefix",
-    "set_many",
-    "set_partial",
-    "sizes",
-)
+_LISTING = ("list", "list_prefix", "list_dir", "erase_prefix")
+_OPTIONAL_METHODS = (*_LISTING, "set_many", "set_partial", "sizes")
 
 
 class MinimalStore(Closeable):
@@ -312,8 +297,7 @@ class MinimalStore(Closeable):
         self.inner = inner
         can_write = callable(getattr(inner, "set", None))
         self.read_only = read_only or not can_write or bool(getattr(inner, "read_only", False))
-        kind: Any = type(inner)
-        self._takes_range = takes_range(kind)
+        self._takes_range = takes_range(type(inner))
         self._erase = getattr(inner, "erase", None) or getattr(inner, "delete", None)
         self.traits = replace(traits(inner).behind_wrapper(), erases=self._erase is not None)
         for name in _OPTIONAL_METHODS:

@@ -82,15 +82,13 @@ class ValueCopy:
         result = CopyResult()
         if self._copies_files:
             self._copy_files(entries, result)
-        elif self.has_low_latency:
-            large = [entry for entry in entries if self._is_large(entry)]
-            self._copy_batch([e for e in entries if not self._is_large(e)], result)
-            for entry in large:
-                self._note(entry, self._copy_one(entry), result)
-        else:
-            found = in_parallel(self._copy_one, entries)
-            for entry, copied in zip(entries, found, strict=True):
-                self._note(entry, copied, result)
+            return result
+        batch = [e for e in entries if self.has_low_latency and not self._is_large(e)]
+        self._copy_batch(batch, result)
+        single = [e for e in entries if not self.has_low_latency or self._is_large(e)]
+        at_once = 1 if self.has_low_latency else None
+        for entry, nbytes in zip(single, in_parallel(self._copy_one, single, at_once), strict=True):
+            self._note(entry, nbytes, result)
         return result
 
     @property
@@ -231,11 +229,8 @@ class ValueCopy:
             found = [entry_of(self.end + entry.key) for entry in entries]
             return [None if e is None else e._replace(key=e.key[len(self.end) :]) for e in found]
         known = sizes(self.target, [self.end + entry.key for entry in entries])
-        bytes_of = [known.get(self.end + entry.key) for entry in entries]
-        return [
-            None if size is None else Entry(entry.key, size)
-            for entry, size in zip(entries, bytes_of, strict=True)
-        ]
+        found = [Entry(entry.key, known.get(self.end + entry.key)) for entry in entries]
+        return [None if entry.size is None else entry for entry in found]
 
     def is_same(self, source: Entry, target: Entry | None, compare: Compare) -> bool | None:
         """Return True if a value need not be copied, None if both have to be read to know.
@@ -262,24 +257,11 @@ class ValueCopy:
 
     def differing(self, entries: Sequence[Entry]) -> list[str]:
         """Return the keys whose values differ, by reading both; a missing value differs."""
-        small = [entry for entry in entries if not self._is_large(entry)]
-        if self.has_low_latency:
-            old = get_many(self.source, [(self.start + entry.key, None) for entry in small])
-            new = get_many(self.target, [(self.end + entry.key, None) for entry in small])
-            pairs = zip(small, old, new, strict=True)
-            differ = {entry.key for entry, one, other in pairs if one is None or one != other}
-        else:
-            same = in_parallel(self._is_equal, small)
-            differ = {e.key for e, equal in zip(small, same, strict=True) if not equal}
-        large = (entry for entry in entries if self._is_large(entry))
-        differ |= {entry.key for entry in large if not self._is_equal_in_parts(entry)}
-        return [entry.key for entry in entries if entry.key in differ]
+        at_once = 4 if any(map(self._is_large, entries)) else None
+        same = in_parallel(self._is_equal, entries, at_once)
+        return [entry.key for entry, equal in zip(entries, same, strict=True) if not equal]
 
     def _is_equal(self, entry: Entry) -> bool:
-        old = self.source.get(self.start + entry.key)
-        return old is not None and old == self.target.get(self.end + entry.key)
-
-    def _is_equal_in_parts(self, entry: Entry) -> bool:
         old = read_parts(self.source, self.start + entry.key, self._part)
         new = read_parts(self.target, self.end + entry.key, self._part)
         try:

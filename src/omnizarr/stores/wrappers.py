@@ -41,16 +41,14 @@ from omnizarr.stores.operations import (
 )
 from omnizarr.stores.resolve import resolve
 
-VersionedValues: TypeAlias = list[tuple[bytes | None, str | None]]
+VersionedValue: TypeAlias = tuple[bytes | None, str | None]
 T = TypeVar("T")
 _PAGE = 10_000  # entries of a listing that are in memory at a time
 
 _LISTING = ("list", "list_prefix", "list_dir", "erase_prefix")  # all follow from one of them
 # Other methods that a wrapper has if the inner store has them.
-_PASSED_ON = (
-    *("generation", "get_versioned", "get_many_versioned", "sizes", "list_entries"),
-    *("set_if", "change_if", "set_new", "set_partial", "lock_keys", "check_new_key"),
-)
+_READING = ("generation", "get_versioned", "get_many_versioned", "sizes", "list_entries")
+_WRITING = ("set_if", "set_new", "set_partial", "change_if", "lock_keys", "check_new_key")
 # Methods that do the same thing: a store that has one of its own offers no other that would be
 # passed on, so that nothing reaches the inner store past it.
 _SAME = (
@@ -90,11 +88,12 @@ class WrapperStore(Closeable):
             if getattr(kind, name, None) is not getattr(base, name, None)
         }
         self._left_out = {name for names in _SAME if own & {*names} for name in names} - own
-        offered = [name for name in _PASSED_ON if hasattr(self.inner, name)]
+        offered = [name for name in (*_READING, *_WRITING) if hasattr(self.inner, name)]
         offered += _LISTING if operations.can_list(self.inner) else ()
         self._bound = [name for name in offered if name not in own | self._left_out]
         for name in self._bound:
-            setattr(self, name, getattr(self, f"_{name}"))
+            plain = partial(self._pass_on if name in _READING else self._change, name)
+            setattr(self, name, getattr(self, f"_{name}", plain))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in self._bound}
@@ -140,24 +139,14 @@ class WrapperStore(Closeable):
             return [self.get(key, range) for key, range in requests]
         return self._get_together(requests, lambda asked: operations.get_many(self.inner, asked))
 
-    def _get_many_versioned(self, requests: Requests) -> VersionedValues:
-        found: VersionedValues = self._get_together(requests, self.inner.get_many_versioned)
+    def _get_many_versioned(self, requests: Requests) -> list[VersionedValue]:
+        found: list[VersionedValue] = self._get_together(requests, self.inner.get_many_versioned)
         return found
 
     def _get_together(self, requests: Requests, get: Callable[[Requests], T]) -> T:
         asked = [(check_key(key), range) for key, range in requests]
         inside = [(self._to_inner(key), range) for key, range in asked]
         return self._call("get_many", [key for key, _ in asked], lambda: get(inside))
-
-    def _generation(self, key: str) -> str | None:
-        found: str | None = self._pass_on("generation", key)
-        return found
-
-    def _get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
-        value, generation = self._pass_on("get_versioned", key, range)
-        return value, generation
 
     def _sizes(self, keys: Iterable[str]) -> dict[str, int]:
         asked = [check_key(key) for key in keys]
@@ -181,15 +170,6 @@ class WrapperStore(Closeable):
         self._call(
             "set_many", [key for key, _ in rows], lambda: operations.set_many(self.inner, inside)
         )
-
-    def _set_new(self, key: str, value: Bytes) -> bool:
-        return bool(self._change("set_new", key, value))
-
-    def _set_partial(self, key: str, start: int, value: Bytes) -> None:
-        self._change("set_partial", key, start, value)
-
-    def _set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
-        return bool(self._change("set_if", key, value, generation))
 
     def _change_if(
         self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
@@ -335,26 +315,21 @@ class LeasedStore(WrapperStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the inner store: another process does not have the lock."""
-        return _same, (self.inner,)
+        found: tuple[Any, ...] = self.inner.__reduce_ex__(2)
+        return found
 
     def _generation(self, key: str) -> str | None:
-        found = super()._generation(key)
+        found: str | None = self._pass_on("generation", key)
         self._lease.check()
         return found
 
-    def _get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
-        found = super()._get_versioned(key, range)
+    def _get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
+        found: VersionedValue = self._pass_on("get_versioned", key, range)
         self._lease.check()
         return found
 
     def set(self, key: str, value: Bytes) -> None:
-        self._check(key)
-        if self._lease.is_compared:
-            self._change_all({key: value})
-        else:
-            self._replace(key, value)
+        self.set_many([(key, value)])
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         rows = dict(values)
@@ -373,12 +348,10 @@ class LeasedStore(WrapperStore):
 
     def _replace(self, key: str, value: Bytes) -> None:
         """Store a value by compare-and-set: as a new key first, then over the existing value."""
-        first = True
+        attempts = itertools.count()
 
         def attempt() -> None:
-            nonlocal first
-            generation = None if first else self._generation(key)
-            first = False
+            generation = self._generation(key) if next(attempts) else None
             if not operations.conditionally(lambda: self._set_if(key, value, generation)):
                 raise Overtaken(f"{key!r} in {self!r}")
 
@@ -388,7 +361,7 @@ class LeasedStore(WrapperStore):
         if self._lease.is_compared:
             return self._change_if({key: value}, {key: generation})
         self._lease.check()
-        return super()._set_if(key, value, generation)
+        return bool(self._change("set_if", key, value, generation))
 
     def _change_if(
         self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
@@ -402,10 +375,6 @@ class LeasedStore(WrapperStore):
             self._change_all({key: None})
         elif self._generation(key) is not None:
             super().erase(key)
-
-
-def _same(store: Store) -> Store:
-    return store
 
 
 class CacheStore(WrapperStore):
@@ -462,21 +431,18 @@ class CacheStore(WrapperStore):
     def get_many(self, requests: Requests) -> Values:
         return [self.get(key, range) for key, range in requests]
 
-    def _get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
-        generation = self._generation(key)
-        if generation is None:  # no such key, or the server has no generations
-            return super()._get_versioned(key, range)
-        value = self._cached(self._digest(key, range, generation))
-        if value is not None:
-            return value, generation
-        value, generation = super()._get_versioned(key, range)
+    def _get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
+        generation: str | None = self._pass_on("generation", key)
+        if generation is not None:  # else there is no such key, or a server without generations
+            value = self._cached(self._digest(key, range, generation))
+            if value is not None:
+                return value, generation
+        value, generation = self._pass_on("get_versioned", key, range)
         if value is not None and generation is not None:
             self._add(self._digest(key, range, generation), value)
         return value, generation
 
-    def _get_many_versioned(self, requests: Requests) -> VersionedValues:
+    def _get_many_versioned(self, requests: Requests) -> list[VersionedValue]:
         if self.validate:
             return [self._get_versioned(key, range) for key, range in requests]
         return [(value, None) for value in self.get_many(requests)]

@@ -19,7 +19,7 @@ from omnizarr.stores import identity
 from omnizarr.stores.base import redact_urls
 from omnizarr.stores.object import obstore as obstore_library
 
-# Options that are credentials; obstore reads the variables of the environment that have their names.
+# Options that are credentials; obstore reads the variables that have their names.
 _CREDENTIALS = {
     "s3": (
         *("access_key_id", "web_identity_token_file"),

@@ -139,6 +139,7 @@ class _Listing:
             offset = self._last.decode() or None
             stream = client.list(self._top or None, offset=offset, chunk_size=_BATCH)
         found: list[Meta] = []
+        page: list[Meta]
         while not found and (page := next(stream, [])):  # a server may ignore the offset
             found = [meta for meta in page if meta["path"].encode() > self._known]
         names = [self._last, *(meta["path"].encode() for meta in found)]
