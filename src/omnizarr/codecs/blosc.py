@@ -1,8 +1,7 @@
 """blosc: Blosc-1 buffers.
 
 A buffer has a header of 16 bytes, a table with the start of each block, and the blocks in any
-order, each shuffled and compressed on its own. So part of a large chunk is read by fetching the
-blocks that it needs, each decompressed in a buffer that has only this one.
+order, each shuffled and compressed on its own.
 
 The library of numcodecs does the work, except for snappy, which it lacks: chunks of programs up to
 2021 may have it, and no library that we install reads it any more. The kernel reads and writes it;
@@ -13,10 +12,8 @@ them as they are, of which the library then undoes the shuffle.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import ClassVar, Self, TypeAlias
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,22 +22,15 @@ from numcodecs import blosc
 from omnizarr.codecs.codec import (
     Buffer,
     BytesBytesCodec,
-    Region,
     as_bytes_array,
     check_memory,
     limit_of,
 )
-from omnizarr.codecs.pipeline import Requests
-from omnizarr.errors import CannotExpress, ChunkError
+from omnizarr.errors import CannotExpress
 from omnizarr.model import Named
-from omnizarr.stores import Range
 
 COMPRESSORS = ("lz4", "lz4hc", "blosclz", "zstd", "snappy", "zlib")
 SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
-MIN_SIZE = 2**18  # bytes of a chunk below which a second request does not pay
-MAX_SHARE = 0.5  # of the blocks; for more the chunk is read whole
-FIRST = 2**12  # bytes of the first request: header and table of up to a thousand blocks
-Decompress: TypeAlias = Callable[[], npt.NDArray[np.uint8]]
 
 _HEADER = struct.Struct("<BBBBIII")  # version, inner version, flags, typesize, and three sizes
 _SIZES = struct.Struct("<III")  # decompressed, of a block and stored; in the header from byte 4 on
@@ -93,7 +83,6 @@ class NumcodecsBlosc(BytesBytesCodec):
 
     name: ClassVar[str] = "numcodecs.blosc"
     borrows: ClassVar[bool] = True
-    min_size_of_block_reads: ClassVar[int] = MIN_SIZE
 
     def __post_init__(self) -> None:
         self._check_common()
@@ -138,35 +127,6 @@ class NumcodecsBlosc(BytesBytesCodec):
                 typesize=size if size < 256 else 1,
             )
         )
-
-    @staticmethod
-    def read_blocks(
-        key: str, shape: tuple[int, ...], itemsize: int, region: Region, size: int
-    ) -> Requests[Decompress | Buffer | None]:
-        """Fetch the blocks that a region of a chunk needs, and return their decompressor.
-
-        None is returned if the chunk is missing, and all stored bytes if most of them are needed or
-        the value was replaced while it was read.
-        """
-        [head] = yield [(key, Range(0, FIRST))]
-        if head is None:
-            return None
-        frame = Frame.parse(head, size)
-        if len(head) == frame.stored:
-            return head
-        wanted = needed_blocks(shape, itemsize, region, frame)
-        if len(wanted) <= MAX_SHARE * frame.blocks:
-            ranges = yield from _ranges(key, head, frame, wanted)
-            *answers, again = yield [*((key, part) for part in ranges), (key, Range(0, FIRST))]
-            if again == head:
-                blocks: dict[int, Buffer] = {}
-                for number, part, data in zip(wanted, ranges, answers, strict=True):
-                    if data is None or len(data) != part.length:
-                        raise ChunkError(f"the value ends within block {number}", codec="blosc")
-                    blocks[number] = data
-                return partial(frame.decompress, blocks)
-        [data] = yield [(key, None)]
-        return data
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         return bytes(_decompress(data, size, None))
@@ -244,102 +204,6 @@ def _decompress(data: Buffer, size: int | None, out: npt.NDArray[np.uint8] | Non
         if data[2] >> 5 == _ZSTD:
             hint = "; zstd frames from before version 0.8 (2016) cannot be read any more"
         raise ValueError(f"{e}{hint}") from None
-
-
-# Single blocks
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The header of a Blosc buffer."""
-
-    version: int
-    inner_version: int
-    flags: int
-    typesize: int
-    nbytes: int
-    blocksize: int
-    stored: int
-
-    @classmethod
-    def parse(cls, data: Buffer, expected: int) -> Frame:
-        """Return the header, checked against the size of the chunk."""
-        if len(data) < _HEADER.size:
-            raise ChunkError(f"{len(data)} bytes are too few for a Blosc header", codec="blosc")
-        frame = cls(*_HEADER.unpack_from(data))
-        if frame.nbytes != expected:
-            raise ChunkError(
-                f"the Blosc header says {frame.nbytes} bytes, expected {expected}", codec="blosc"
-            )
-        if not 0 < frame.blocksize <= frame.nbytes or frame.stored < frame.table_end:
-            raise ChunkError("the Blosc header has impossible sizes of blocks", codec="blosc")
-        return frame
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.nbytes // self.blocksize)
-
-    @property
-    def table_end(self) -> int:
-        """The offset of the first block."""
-        return _HEADER.size + (0 if self.flags & _STORED else 4 * self.blocks)
-
-    def decompress(self, blocks: dict[int, Buffer]) -> npt.NDArray[np.uint8]:
-        """Return the chunk's bytes with these blocks decompressed; the others are undefined."""
-        out = np.empty(self.nbytes, np.uint8)
-        for number, data in blocks.items():
-            part = out[number * self.blocksize :][: self.blocksize]
-            if self.flags & _STORED:
-                part[:] = np.frombuffer(data, np.uint8)
-                continue
-            # In a buffer that has this block only; the last, short one is never split.
-            flags = self.flags | (_UNSPLIT if len(part) < self.blocksize else 0)
-            start = _HEADER.size + 4
-            sizes = len(part), len(part), start + len(data)
-            head = _HEADER.pack(self.version, self.inner_version, flags, self.typesize, *sizes)
-            try:
-                blosc.decompress(without_snappy(head + _WORD.pack(start) + bytes(data)), part)
-            except (RuntimeError, ValueError) as e:
-                message = f"codec 'blosc': decode: block {number}: {e}"
-                raise ChunkError(message, codec="blosc") from e
-        return out
-
-
-def needed_blocks(shape: tuple[int, ...], itemsize: int, region: Region, frame: Frame) -> list[int]:
-    """Return the numbers of the blocks that hold some of a region of a chunk."""
-    places = [np.arange(n, dtype=np.int64)[part] for n, part in zip(shape, region, strict=True)]
-    if not all(len(p) for p in places):
-        return []
-    rows, stride = np.zeros(1, np.int64), itemsize * shape[-1]
-    for size, place in zip(shape[-2::-1], places[-2::-1], strict=True):
-        rows = (rows[:, None] + place * stride).reshape(-1)
-        stride *= size
-    first = (rows + places[-1].min() * itemsize) // frame.blocksize
-    last = (rows + (places[-1].max() + 1) * itemsize - 1) // frame.blocksize
-    marks = np.zeros(frame.blocks + 1, np.int64)
-    np.add.at(marks, first, 1)
-    np.add.at(marks, last + 1, -1)
-    found: list[int] = np.flatnonzero(np.cumsum(marks)[:-1]).tolist()
-    return found
-
-
-def _ranges(key: str, head: Buffer, frame: Frame, wanted: list[int]) -> Requests[list[Range]]:
-    """Return the byte ranges of blocks."""
-    size = frame.blocksize
-    if frame.flags & _STORED:
-        return [Range(_HEADER.size + n * size, min(size, frame.nbytes - n * size)) for n in wanted]
-    table = memoryview(head)[_HEADER.size : frame.table_end]
-    if len(table) < frame.table_end - _HEADER.size:
-        [rest] = yield [(key, Range(_HEADER.size, frame.table_end - _HEADER.size))]
-        table = memoryview(rest or b"")
-    if len(table) != 4 * frame.blocks:
-        raise ChunkError("the value ends within its table of blocks", codec="blosc")
-    starts = np.frombuffer(table, "<u4").astype(np.int64)
-    if starts.min() < frame.table_end or starts.max() >= frame.stored:
-        raise ChunkError("the table of blocks points outside the chunk", codec="blosc")
-    edges = np.append(np.unique(starts), frame.stored)
-    ends = edges[np.searchsorted(edges, starts, side="right")]
-    return [Range(int(starts[n]), int(ends[n] - starts[n])) for n in wanted]
 
 
 # Buffers with snappy

@@ -206,7 +206,6 @@ class CodecPipeline:
     # The size of a chunk whose decompressed bytes are its items as they are in memory, else -1.
     plain_size: int = field(init=False)
     # True if parts of large chunks can be decoded from some of their Blosc blocks.
-    reads_blocks: bool = field(init=False)
 
     def __post_init__(self) -> None:
         filters = [codec for codec, _ in self.array_array]
@@ -225,8 +224,6 @@ class CodecPipeline:
         plain = getattr(self.array_bytes, "plain", None)
         is_plain = plain is not None and plain(self.inner)
         in_parts = hasattr(self.array_bytes, "read_part") and transposed and first is None
-        least = getattr(first, "min_size_of_block_reads", None)
-        large = least is not None and (self.inner.nbytes or 0) >= least
         given = (*filters, self.array_bytes, *(c for c, _ in self.bytes_bytes[:1]))
         for name, value in {
             "reshapes": reshapes,
@@ -236,7 +233,6 @@ class CodecPipeline:
             "fills_chunk": fills and is_plain and not filters,
             "can_reuse_buffers": all(map(borrows, given)),
             "plain_size": self.inner.nbytes if is_plain and not filters else -1,
-            "reads_blocks": len(self.bytes_bytes) == 1 and transposed and large and is_plain,
         }.items():
             object.__setattr__(self, name, value)
 
@@ -306,19 +302,11 @@ class CodecPipeline:
 
     # Parts of chunks
 
-    @property
-    def reads_parts(self) -> bool:
-        """Return True if a part of a chunk can be decoded from a part of its bytes."""
-        return self.sharded is not None or self.reads_blocks
-
     def read_part(self, key: str, region: Region) -> Requests[Decode | None]:
         """Fetch the bytes that a part of a chunk needs; return its decoder, None if missing.
 
         The decoder fills an array of the region's shape.
         """
-        sizes = zip(region, self.spec.shape, strict=True)
-        if self.reads_blocks and any(s != slice(0, n, 1) for s, n in sizes):
-            return (yield from self._read_blocks(key, region))
         if self.sharded is None:
             [data] = yield [(key, None)]
             return None if data is None else partial(self.decode_into, data, region)
@@ -326,26 +314,6 @@ class CodecPipeline:
         # Without a codec context: when the store fails, the codec is not at fault.
         decode: Decode | None = yield from shard.read_part(key, tuple(region[i] for i in axes))
         return None if decode is None else partial(self._decode_shard, decode)
-
-    def _read_blocks(self, key: str, region: Region) -> Requests[Decode | None]:
-        shape, turned = self.inner.shape, tuple(region[i] for i in self.axes)
-        size, itemsize = self.inner.nbytes or 0, self.inner.data_type.dtype.itemsize
-        codec: Any = self.bytes_bytes[0][0]
-        found = yield from codec.read_blocks(key, shape, itemsize, turned, size)
-        if found is None:
-            return None
-        if not callable(found):  # all stored bytes
-            return partial(self.decode_into, found, region)
-        return partial(self._decode_blocks, found, turned)
-
-    def _decode_blocks(
-        self,
-        decompress: Callable[[], npt.NDArray[np.uint8]],
-        region: Region,
-        out: npt.NDArray[Any],
-    ) -> None:
-        chunk = decompress().view(self.inner.data_type.dtype).reshape(self.inner.shape)
-        out.transpose(self.axes)[...] = chunk[region]
 
     def _decode_shard(self, decode: Decode, out: npt.NDArray[Any]) -> None:
         with map_missing(self.to_chunk_axes):

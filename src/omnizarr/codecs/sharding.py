@@ -329,7 +329,7 @@ class Shards(BoundSerializer):
     def _read_whole(self, chunk: InnerChunk) -> bool:
         """Return True if an inner chunk is fetched whole, rather than in parts as a large shard."""
         length = 0 if chunk.range is None else chunk.range.length or 0
-        if not self.inner.reads_parts or length <= MAX_GAP:
+        if self.inner.sharded is None or length <= MAX_GAP:
             return True
         count = math.prod(len(range(s.start, s.stop, s.step)) for s in chunk.inside)
         return count == self.inner.spec.size

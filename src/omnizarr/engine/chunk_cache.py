@@ -7,20 +7,18 @@ chunks are kept, not the shard. Two threads that want the same chunk decode it o
 variable length are not kept: they may be objects that a caller could change. If the store has a
 high latency, the generations and values of many chunks are fetched side by side.
 
-A read with the cache fetches no more than one without: chunks of which nothing is kept are fetched
-without asking for their generation first, a part of a chunk that can be read alone is not kept, and
-reads of more than the cache can hold go around it. Where the kernel reads, it is quick: chunks that
-it decodes in little time are not kept at all, others from the second time on that they are read.
+Chunks of which nothing is kept are fetched without asking for their generation first, and reads of
+more than the cache can hold go around it. Chunks that the kernel decodes in little time are not
+kept at all, and others that it reads only from the second time on.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -42,14 +40,13 @@ from omnizarr.engine.binding import BoundArray, chunk_context
 from omnizarr.engine.missing_chunks import FilledParts
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, Row
-from omnizarr.stores import Range, Versioned, file_root, get_many, has_low_latency
+from omnizarr.stores import Range, Versioned, file_root, get_many
 from omnizarr.stores.byte_ranges import join_ranges
 
 Values: TypeAlias = npt.NDArray[Any]
 Name: TypeAlias = tuple[Any, ...]  # of a store, codecs, key and generation; of a part of a shard
 KEY = 3  # members of a name before the generation
 ENTRY = 512  # bytes that an entry takes besides its values
-PART = 16  # a read of less than one part in so many of a chunk is small
 MAX_SEEN = 2**14  # names of chunks that were read, but are not kept
 WORTH = 2**21  # bytes that the kernel decodes with LZ4 in the time that makes keeping them worth it
 _COSTS = {"gzip": 8, "numcodecs.zlib": 8, "zstd": 4}  # of decoding a byte, as a multiple of LZ4's
@@ -135,28 +132,6 @@ class ChunkCache:
         if not self._keys[name[:KEY]]:
             del self._keys[name[:KEY]]
 
-    @contextmanager
-    def first(self, key: Name) -> Iterator[bool]:
-        """Yield True if nothing of a value is kept; other threads then wait for this one.
-
-        If another thread is fetching the value already, wait for it.
-        """
-        own = None
-        with self._lock:
-            theirs = self._loading.get(key)
-            if key not in self._keys and theirs is None:
-                own = self._loading[key] = Loading()
-        try:
-            if theirs is not None:
-                theirs.done.wait()
-            yield own is not None
-        finally:
-            if own is not None:
-                with self._lock:
-                    if self._loading.get(key) is own:
-                        del self._loading[key]
-                    own.done.set()
-
     def has(self, name: Name) -> bool:
         """Return True if an array is kept, or any part of a value in any generation."""
         with self._lock:
@@ -230,34 +205,22 @@ def _forget() -> None:
 fork.on_fork(in_child=_forget)
 
 
-Known: TypeAlias = "tuple[dict[str, str | None], dict[str, Fetched]]"
-NOTHING: Known = ({}, {})
-
-
 class Changed(Exception):
     """Raised when a key got another value after its generation was read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """A byte range of a value, or all of it (None), that was fetched ahead."""
-
-    part: Range | None
-    data: bytes | None
-    generation: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Value:
-    """One generation of one key's value; reading another one raises `Changed`."""
+    """One generation of one key's value, None if it is missing, and a part that was fetched."""
 
     store: Any
     key: str
-    generation: str
-    fetched: Fetched | None = None
+    generation: str | None
+    part: Range | None = None  # of `data`; None: all
+    data: bytes | None = None
 
     def parts(self, ranges: Sequence[Range | None]) -> list[Buffer]:
-        """Return several byte ranges, all of this generation; None is the whole value."""
+        """Return several byte ranges of this generation; raise `Changed` if there is another."""
         out: list[Buffer] = []
         if len(ranges) > 1 and hasattr(self.store, "get_many"):
             found = get_many(self.store, [(self.key, part) for part in ranges])
@@ -266,9 +229,8 @@ class Value:
                 raise Changed
             return out
         for part in ranges:
-            if self.fetched is not None and self.fetched.part == part:
-                data, generation = self.fetched.data, self.fetched.generation
-            else:
+            data, generation = self.data, self.generation
+            if data is None or self.part != part:
                 data, generation = self.store.get_versioned(self.key, part)
             if data is None or generation != self.generation:
                 raise Changed
@@ -302,17 +264,7 @@ def _decoding_cost(pipeline: CodecPipeline) -> int:
 
 
 def fits(cache: ChunkCache, array: BoundArray, plan: Plan, nbytes: int) -> bool:
-    """Return True if all chunks that a read of `nbytes` bytes touches fit into the cache.
-
-    A small part of large chunks is not kept where the kernel reads parts; while nothing else is
-    kept either, there is no need to look which chunks it touches.
-    """
-    pipeline = array.first_pipeline
-    small = PART * nbytes < (pipeline.spec.nbytes or 0)
-    if small and not cache.nbytes and pipeline.sharded is None and kernel.reads(array):
-        box = tuple(slice(0, 1, 1) for _ in pipeline.spec.shape)
-        if kernel.reads_part(pipeline, box, None):
-            return False
+    """Return True if all chunks that a read of `nbytes` bytes touches fit into the cache."""
     count = plan.count
     size = reference.estimate_fetched(array, nbytes // max(1, count)) + ENTRY
     return count * size <= cache.limit
@@ -327,161 +279,78 @@ def read(
 ) -> None:
     """Fill `out`, of the plan's full shape, from chunks in the cache or in the store."""
     _ = array.fill  # bound before threads ask for it
-    store = array.source
-
-    @functools.cache
-    def name(shape: tuple[int, ...]) -> Name:
-        # Another handle may read the same key as another type, or with other codecs.
-        return store, array.pipeline_key(shape)
-
-    def one(row: Row, known: Known = NOTHING) -> None:
-        shape = array.grid.chunk_shape(row.coords)
-        before, _nesting.inside = _nesting.inside, True  # this thread may be a helper
-        try:
-            _read_row(cache, name(shape), array, row, known, out, filled)
-        finally:
-            _nesting.inside = before
-
     rows, count = plan.rows(), plan.count
     if not count:
         return
     if filled is None and kernel.reads(array):
         several = [*rows]
-        keys = [(*name(array.grid.chunk_shape(r.coords)), array.key(r.coords)) for r in several]
-        parts = any(r.pick is not None and _is_part(array, r) for r in several)
-        if not cache.note(keys) or (parts and not all(map(cache.has, keys))):
-            _read_uncached(array, plan, out)
-            return
-        if not any(map(cache.has, keys)) and all(_is_part(array, r) for r in several):
-            _read_uncached(array, plan, out)  # parts, none of which is kept
+        if not cache.note([_name(array, row) for row in several]):
+            left = kernel.read(array, plan, out)
+            for row in several if left is None else plan.some_rows(left):
+                reference.read_row(array, row, out)
             return
         rows = iter(several)
+
+    def one(pair: tuple[Row, Value | None]) -> None:
+        before, _nesting.inside = _nesting.inside, True  # this thread may be a helper
+        try:
+            _read_row(cache, array, *pair, out, filled)
+        finally:
+            _nesting.inside = before
+
     if file_root(array.store) is not None or not hasattr(array.store, "get_many"):
-        for_each(rows, count, one, out.nbytes, waits=False)
+        for_each(((row, None) for row in rows), count, one, out.nbytes, waits=False)
         return
     # Requests that take long run side by side, those of many chunks at a time.
-    batch = max(
-        1, config.get().in_flight // (2 * reference.estimate_fetched(array, out.nbytes // count))
-    )
+    size = reference.estimate_fetched(array, out.nbytes // count)
+    batch = max(1, config.get().in_flight // (2 * size))
     while some := [*itertools.islice(rows, batch)]:
-        known = _fetch_ahead(cache, array, some, name)
-        here = partial(one, known=known)
-        for_each(iter(some), len(some), here, out.nbytes, waits=False)
+        values: Sequence[Value | None] = [None] * len(some)
+        with suppress(OmnizarrError):  # each row asks on its own, and its errors name the chunk
+            values = in_parallel(partial(_look_up, cache, array), some)
+        for_each(zip(some, values, strict=True), len(some), one, out.nbytes, waits=False)
 
 
-def _fetch_ahead(
-    cache: ChunkCache, array: BoundArray, rows: list[Row], name: Callable[[tuple[int, ...]], Name]
-) -> Known:
-    """Fetch the generations of some chunks, and the values or indexes that are not cached."""
-    store = cast(Versioned, array.chunk_store)
-    wanted: list[tuple[str, Range | None]] = []
-    try:
-        keys = [array.key(row.coords) for row in rows]
-        names = [(*name(array.grid.chunk_shape(r.coords)), array.key(r.coords)) for r in rows]
-        kept = [n[-1] for n in names if cache.has(n)]
-        generations = dict(zip(kept, in_parallel(store.generation, kept), strict=True))
-        for row, key, full in zip(rows, keys, names, strict=True):
-            if key not in generations and _is_part(array, row):
-                continue
-            part = _first_part(array, row)
-            if key in generations:
-                held = (*full, generations[key])
-                held = held if part is None else (*held, "index")
-                if generations[key] is None or cache.has(held):
-                    continue
-            wanted.append((key, part))
-        answers = in_parallel(lambda pair: store.get_versioned(*pair), wanted)
-    except OmnizarrError:
-        return NOTHING  # each row asks on its own, and its errors name the chunk
-    fetched = {
-        key: Fetched(part, *answer) for (key, part), answer in zip(wanted, answers, strict=True)
-    }
-    return generations, fetched
+def _name(array: BoundArray, row: Row) -> Name:
+    # Another handle may read the same key as another type, or with other codecs.
+    shape = array.grid.chunk_shape(row.coords)
+    return array.source, array.pipeline_key(shape), array.key(row.coords)
+
+
+def _look_up(cache: ChunkCache, array: BoundArray, row: Row) -> Value:
+    """Return the generation of a chunk; where nothing of it is kept, with its value or index."""
+    key, store = array.key(row.coords), cast(Versioned, array.chunk_store)
+    if cache.has(_name(array, row)):
+        return Value(store, key, store.generation(key))
+    sharded = array.pipeline_at(row.coords).sharded
+    part = None if sharded is None else cast(Range, sharded[0].layout.index_range)
+    data, generation = store.get_versioned(key, part)
+    return Value(store, key, generation, part, data)
 
 
 def _read_row(
     cache: ChunkCache,
-    name: Name,
     array: BoundArray,
     row: Row,
-    known: Known,
+    value: Value | None,
     out: Values,
     filled: FilledParts | None,
 ) -> None:
-    key, store = array.key(row.coords), cast(Versioned, array.chunk_store)
-    generation, fetched = known[0].get(key), known[1].get(key)
-    if key in known[0] or fetched is not None:
-        _read_value(cache, name, array, row, generation, fetched, out, filled)
-        return
-    with cache.first((*name, key)) as first:
-        if first and _is_part(array, row):
-            reference.read_row(array, row, out, filled)
-            return
-        with chunk_context("read", array, row.coords):
-            if first:
-                part = _first_part(array, row)
-                fetched = Fetched(part, *store.get_versioned(key, part))
-            else:
-                generation = store.generation(key)
-        _read_value(cache, name, array, row, generation, fetched, out, filled)
-
-
-def _first_part(array: BoundArray, row: Row) -> Range | None:
-    """Return the byte range to fetch first: the index of a shard, None for a whole value."""
-    sharded = array.pipeline_at(row.coords).sharded
-    return None if sharded is None else cast(Range, sharded[0].layout.index_range)
-
-
-def _read_value(
-    cache: ChunkCache,
-    name: Name,
-    array: BoundArray,
-    row: Row,
-    generation: str | None,
-    fetched: Fetched | None,
-    out: Values,
-    filled: FilledParts | None,
-) -> None:
-    """Fill one chunk's part of `out`, using a known generation or a part fetched ahead."""
-    pipeline, key = array.pipeline_at(row.coords), array.key(row.coords)
-    if generation is None and fetched is not None:
-        generation = fetched.generation
-        if fetched.data is None and not array.encoding.other_keys(row.coords):
-            reference.fill_row(array, row, None, out, filled)
-            return
-    if generation is not None:
-        value = Value(array.chunk_store, key, generation, fetched)
-        decode = partial(_fill, cache, (*name, key, generation), pipeline, value, row.region)
+    """Fill one chunk's part of `out`, from a value that was looked up before, if it was."""
+    with chunk_context("read", array, row.coords):
+        value = value or _look_up(cache, array, row)
+    pipeline = array.pipeline_at(row.coords)
+    if value.generation is not None:
+        name = (*_name(array, row), value.generation)
+        decode = partial(_fill, cache, name, pipeline, value, row.region)
         try:
             reference.fill_row(array, row, decode, out, filled)
-            return
         except Changed:
-            pass  # so it is read as it is now
-    reference.read_row(array, row, out, filled)
-
-
-def _is_part(array: BoundArray, row: Row) -> bool:
-    """Return True if an uncached chunk would be read in part: only some bytes or blocks.
-
-    False for shards: the cache keeps their inner chunks, which are read whole.
-    """
-    pipeline = array.pipeline_at(row.coords)
-    if pipeline.sharded is not None:
-        return False
-    if kernel.reads(array):
-        picked = None if row.pick is None else np.broadcast(*row.pick).size
-        return kernel.reads_part(pipeline, row.region, picked)
-    if has_low_latency(array.chunk_store) or not pipeline.reads_parts:
-        return False
-    return next(pipeline.read_part("", row.region)) != [("", None)]
-
-
-def _read_uncached(array: BoundArray, plan: Plan, out: Values) -> None:
-    left = kernel.read(array, plan, out)
-    if left is None:
-        reference.read(array, plan, out)
-    for row in plan.some_rows(left) if left else ():
-        reference.read_row(array, row, out)
+            reference.read_row(array, row, out, filled)  # as it is now
+    elif array.encoding.other_keys(row.coords):
+        reference.read_row(array, row, out, filled)
+    else:
+        reference.fill_row(array, row, None, out, filled)
 
 
 def _fill(

@@ -35,7 +35,6 @@ from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, PointPlan, ProductPlan, Run
 from omnizarr.stores import direct_file_root, direct_values, get_many, has_low_latency
 from omnizarr.stores.base import traits
-from omnizarr.stores.byte_ranges import prefers_whole
 
 try:
     from omnizarr.engine import _kernel
@@ -93,23 +92,6 @@ def reads(array: BoundArray) -> bool:
     return _layout(array) is not None
 
 
-def reads_part(pipeline: CodecPipeline, region: tuple[slice, ...], picked: int | None) -> bool:
-    """Return True if the kernel reads or decodes only part of a chunk to fill a box of it.
-
-    `picked` elements of the box are wanted; None: all.
-    """
-    codecs = _codecs(pipeline) or ()
-    if not codecs:
-        return any(s != slice(0, n, 1) for s, n in zip(region, pipeline.spec.shape, strict=True))
-    span, stride = 1, 1  # elements from the first to the last one, as they are stored
-    for axis, n in zip(reversed(pipeline.axes), reversed(pipeline.inner.shape), strict=True):
-        box = range(region[axis].start, region[axis].stop, region[axis].step)
-        span += (box[-1] - box[0]) * stride if box else 0
-        stride *= n
-    span = span if picked is None else min(span, picked)
-    return len(codecs) == 1 and codecs[0][0] == _BLOSC and 2 * span < stride
-
-
 def read(
     array: BoundArray,
     plan: Plan,
@@ -160,17 +142,10 @@ def read(
 def _read_fetched(
     array: BoundArray, plan: Plan, out: npt.NDArray[Any], layout: Layout, skip_missing: bool
 ) -> list[int] | None:
-    """Read chunks that one call fetches from a server; None if they are too many or too large.
-
-    Large ones are read in part where that is quicker.
-    """
-    pipeline, settings = array.first_pipeline, config.get()
-    size = pipeline.spec.nbytes or 0
+    """Read chunks that one call fetches from a server; None if they are too many or too large."""
+    size = array.first_pipeline.spec.nbytes or 0
     nbytes = size * plan.count
-    if nbytes > settings.in_flight:
-        return None
-    in_part = not (isinstance(plan, ProductPlan) and plan.whole)
-    if in_part and pipeline.reads_blocks and not prefers_whole(array.store, size):
+    if nbytes > config.get().in_flight:
         return None
     with bytes_in_flight(nbytes) as granted:
         if granted < nbytes:

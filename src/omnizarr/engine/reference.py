@@ -185,9 +185,8 @@ def _read_consistently(
     inner chunk. Stores with a high latency are not asked again: they tell the version of a part.
     """
     store, low_latency = array.chunk_store, has_low_latency(array.chunk_store)
-    quick = low_latency or prefers_whole(store, pipeline.spec.nbytes or UNKNOWN)
     in_memory = low_latency and direct_values(store) is not None
-    if (quick and pipeline.sharded is None) or in_memory:  # one value
+    if pipeline.sharded is None or in_memory:  # one value
         [data] = yield [(key, None)]
         return None if data is None else partial(pipeline.decode_into, data, region)
     if not low_latency or in_snapshot:
@@ -216,8 +215,7 @@ def _read_consistently(
 def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None:
     """Return the decoder of part of one chunk, or None if the chunk is missing."""
     pipeline = array.pipeline_at(coords)
-    by_ranges = pipeline.reads_parts and not has_low_latency(array.chunk_store)
-    if pipeline.sharded is None and coords and not by_ranges:  # the same with fewer calls
+    if pipeline.sharded is None and coords:  # the same with fewer calls
         with chunk_context("read", array, coords):
             data = array.chunk_store.get(array.key(coords))
         return None if data is None else partial(pipeline.decode_into, data, region)
