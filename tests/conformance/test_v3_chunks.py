@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import struct
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -185,52 +184,6 @@ def test_a_codec_of_fixed_output_size_states_it_in_advance() -> None:
 # Core codecs
 
 BLOSC = {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}
-CHAINS = {
-    "bytes": [little()],
-    "big": [codec("bytes", endian="big")],
-    "transpose": [codec("transpose", order=[1, 0]), little()],
-    "gzip": [little(), codec("gzip", level=5)],
-    "crc32c": [little(), {"name": "crc32c"}],
-    "blosc": [little(), codec("blosc", **BLOSC)],
-    "bitshuffle": [little(), codec("blosc", **{**BLOSC, "shuffle": "bitshuffle"})],
-    "blosc-zstd": [little(), codec("blosc", **{**BLOSC, "cname": "zstd"})],
-    "all": [
-        codec("transpose", order=[1, 0]),
-        codec("bytes", endian="big"),
-        codec("blosc", **BLOSC),
-        codec("gzip", level=1),
-        {"name": "crc32c"},
-    ],
-}
-
-
-@pytest.mark.shows("V3-70", "ZEP-09")
-@pytest.mark.parametrize("name", CHAINS)
-def test_core_codecs_exchange_data_with_other_implementations(name: str, tmp_path: Path) -> None:
-    import tensorstore
-
-    values = (np.arange(70).reshape(7, 10) % 9).astype("f4")
-    oz.create_array(tmp_path / "ours", data=values, chunks=(4, 4), codecs=CHAINS[name])
-
-    def other(folder: str, **more: Any) -> Any:
-        kvstore = {"driver": "file", "path": str(tmp_path / folder)}
-        return tensorstore.open({"driver": "zarr3", "kvstore": kvstore, **more}, **how).result()
-
-    how: dict[str, Any] = {"read": True}
-    assert np.array_equal(other("ours").read().result(), values)
-    import zarr
-
-    assert np.array_equal(zarr.open_array(tmp_path / "ours", mode="r")[...], values)
-
-    metadata = {
-        "shape": [7, 10],
-        "data_type": "float32",
-        "chunk_grid": regular(4, 4),
-        "codecs": CHAINS[name],
-    }
-    how = {"create": True}
-    other("theirs", metadata=metadata)[...] = values
-    assert np.array_equal(oz.open(tmp_path / "theirs")[...], values)
 
 
 @pytest.mark.shows("V3-71")
@@ -298,24 +251,6 @@ def test_early_names_are_read_and_current_ones_are_written() -> None:
     oz.create_array(store, data=values, chunks=(2, 3), codecs=given, overwrite=True)
     assert stored(store)["codecs"] == [codec("transpose", order=[1, 0]), little()]
     assert store["c/0/0"] == values.T.tobytes()
-
-
-@pytest.mark.shows("V3-76")
-@pytest.mark.parametrize("cname", ["lz4", "lz4hc", "blosclz", "zstd", "zlib", "snappy"])
-@pytest.mark.parametrize("shuffle", ["noshuffle", "shuffle", "bitshuffle"])
-def test_blosc_with_every_compressor_and_shuffle(cname: str, shuffle: str) -> None:
-    import numcodecs
-
-    configuration = {**BLOSC, "cname": cname, "clevel": 1, "shuffle": shuffle}
-    values = np.arange(1000, dtype="<i4")
-    store: Store = {}
-    codecs = [little(), codec("blosc", **configuration)]
-    oz.create_array(store, data=values, chunks=(1000,), codecs=codecs)
-    assert stored(store)["codecs"][1]["configuration"] == configuration
-    assert store["c/0"][3] == 4
-    if cname != "snappy":  # numcodecs cannot read it
-        assert numcodecs.Blosc().decode(store["c/0"]) == values.tobytes()
-    assert np.array_equal(oz.open(store)[...], values)
 
 
 @pytest.mark.shows("V3-77", "V3-78")

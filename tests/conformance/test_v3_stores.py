@@ -43,24 +43,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return KINDS[request.param](tmp_path / "store")
 
 
-def fill(store: Any, *keys: str) -> None:
-    for key in keys:
-        store.set(key, key.encode())
-
-
 # Stores
-
-
-@pytest.mark.shows("V3-82", "V3-85")
-def test_keys_are_any_text_that_does_not_end_with_a_slash(store: Any) -> None:
-    fill(store, "foo", "FOO", "Ω/zarr.json", "a b/c", "ß/é/x")
-    assert store.get("foo") == b"foo"
-    assert store.get("FOO") == b"FOO"
-    assert store.get("Ω/zarr.json") == "Ω/zarr.json".encode()
-    assert store.get("a b/c") == b"a b/c"
-    assert store.get("bar") is None
-    assert store.get("ß/é") is None
-    assert sorted(stores.list_prefix(store, "ß/")) == ["ß/é/x"]
 
 
 @pytest.mark.shows("V3-83")
@@ -187,19 +170,6 @@ def test_children_are_found_by_listing_and_their_metadata(hierarchy: Store) -> N
     }
     assert by_recursion == by_one_listing
     assert sorted(by_recursion) == ["foo", "foo/bar", "foo/baz", "foo/baz/deep"]
-
-
-@pytest.mark.shows("V3-91")
-def test_a_node_exists_exactly_if_its_metadata_does(hierarchy: Store) -> None:
-    root = oz.open(hierarchy)
-    assert "foo/bar" in root
-    assert "foo/nothing" not in root
-    assert "foo/file" not in root
-    document = hierarchy.pop("foo/zarr.json")
-    assert "foo" not in root
-    assert list(root) == []
-    hierarchy["foo/zarr.json"] = document
-    assert list(root) == ["foo"]
 
 
 @pytest.mark.shows("V3-91", "V3-27")

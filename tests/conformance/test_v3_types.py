@@ -89,67 +89,34 @@ def test_a_fill_value_that_does_not_fit_its_type_is_refused(data_type: str, fill
     assert data_type in str(caught.value)
 
 
-@pytest.mark.shows("V3-37")
-@pytest.mark.parametrize("fill", [0, 1])
-def test_a_number_for_a_boolean_is_read_with_a_warning_and_not_written(fill: int) -> None:
-    """C8: zarrita wrote 0; such arrays were refused."""
-    store = put(array_doc(data_type="bool", fill_value=fill))
-    words = f"fill_value: expected true or false, got {fill}, as zarrita wrote"
-    with pytest.warns(oz.OmnizarrWarning, match=words):
-        array = oz.open(store, mode="r+")
-    assert array[...].tolist() == 6 * [bool(fill)]
-    [problem] = oz.validate(store)
-    assert (problem.field, problem.level) == ("fill_value", "warning")
-    with pytest.warns(oz.OmnizarrWarning, match="fill_value"):
-        array.attrs["a"] = 1
-    assert stored(store)["fill_value"] is bool(fill)
-
-
-# Written by zarrita 0.2.7: Array.create(…, dtype="bool", fill_value=0), then a[:2] = [True, False].
-
-
-# What GDAL writes for integers without nodata; see tests/peers/test_fill_values.py.
-BY_GDAL: dict[str, Any] = {
-    "zarr_format": 3,
-    "node_type": "array",
-    "shape": [2, 3],
-    "data_type": "int16",
-    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 3]}},
-    "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-    "fill_value": None,
-    "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-    "attributes": {},
-    "dimension_names": ["Y", "X"],
-}
-
-
+# GDAL writes null for maps without nodata (tests/peers/test_fill_values.py), zarrita 0 or 1.
 @pytest.mark.shows("V3-37", "V3-38", "V3-39", "V3-43", "V3-98")
 @pytest.mark.parametrize(
-    ("data_type", "zero"),
+    ("data_type", "fill", "written"),
     [
-        *((name, 0) for name in ("uint8", "int16", "int64", "int4")),
-        *((name, 0.0) for name in ("float32", "float64", "float16", "bfloat16")),
-        *((name, [0.0, 0.0]) for name in ("complex64", "complex128", "complex_bfloat16")),
-        ("bool", False),
-        ("string", ""),
+        *((name, None, 0) for name in ("uint8", "int16", "int64", "int4")),
+        *((name, None, 0.0) for name in ("float32", "float64", "float16", "bfloat16")),
+        *((name, None, [0.0, 0.0]) for name in ("complex64", "complex128", "complex_bfloat16")),
+        *(("bool", fill, bool(fill)) for fill in (None, 0, 1)),
+        ("string", None, ""),
     ],
 )
-def test_null_for_a_fill_value_is_read_as_zero_with_a_warning_and_not_written(
-    data_type: str, zero: Any
+def test_fill_values_that_others_write_are_read_with_a_warning_and_not_written(
+    data_type: str, fill: Any, written: Any
 ) -> None:
-    """GDAL writes it for maps without nodata."""
-    codecs = ["vlen-utf8"] if data_type == "string" else BY_GDAL["codecs"]
-    store = put({**BY_GDAL, "data_type": data_type, "codecs": codecs})
-    with pytest.warns(oz.OmnizarrWarning, match="fill_value: expected a value, got null, as GDAL"):
+    codec = {"name": "bytes", "configuration": {"endian": "little"}}
+    codecs = ["vlen-utf8"] if data_type == "string" else [codec]
+    store = put(array_doc(data_type=data_type, fill_value=fill, codecs=codecs))
+    said = "a value, got null, as GDAL" if fill is None else f"true or false, got {fill}, as zarr"
+    with pytest.warns(oz.OmnizarrWarning, match=f"fill_value: expected {said}"):
         array = oz.open(store, mode="r+")
-    expected = np.zeros((2, 3), array.dtype)
-    assert array[...].tolist() == expected.tolist()
+    assert array[...].tolist() == np.full(6, fill or 0, array.dtype).tolist() or written == ""
     [problem] = oz.validate(store)
     assert (problem.field, problem.level) == ("fill_value", "warning")
     with pytest.warns(oz.OmnizarrWarning, match="fill_value"):
         array.attrs["a"] = 1
-    written = stored(store)["fill_value"]
-    assert (written, type(written)) == (zero, type(zero))
+    found = stored(store)["fill_value"]
+    assert (found, type(found)) == (written, type(written))
     assert oz.validate(store) == []
 
 
@@ -547,23 +514,16 @@ def test_users_can_add_extensions_at_all_five_points(own_registry: None) -> None
 
 @pytest.mark.shows("V3-56", "ZEP-12")
 def test_the_printed_extension_example_works() -> None:
-    doc = json.loads("""
-    {
-        "zarr_format": 3,
-        "node_type": "array",
-        "data_type": "string",
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
-        "codecs": [
-            {"name": "vlen-utf8"},
-            {"name": "zstd", "configuration": {"level": 3, "checksum": false}}
-        ],
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [32]}},
-        "shape": [128],
-        "dimension_names": ["x"],
-        "attributes": {},
-        "fill_value": ""
-    }
-    """)
+    zstd = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}
+    doc = array_doc(
+        data_type="string",
+        chunk_key_encoding={"name": "default", "configuration": {"separator": "."}},
+        codecs=[{"name": "vlen-utf8"}, zstd],
+        chunk_grid=regular(32),
+        shape=[128],
+        dimension_names=["x"],
+        fill_value="",
+    )
     store = put(doc)
     array = oz.open(store, mode="r+")
     values = [f"{i} äΩ" for i in range(128)]

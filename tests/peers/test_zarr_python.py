@@ -107,8 +107,9 @@ CASES: dict[str, list[Case]] = {
 }
 
 
+@pytest.mark.shows("V3-70", "ZEP-09")
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("these", sample(CASES, 25))
+@pytest.mark.parametrize("these", sample(CASES, 20))
 def test_arrays_are_exchanged_bit_for_bit(tmp_path: Path, these: str, verb: Verb) -> None:
     assert EXCHANGE.wrong(tmp_path, CASES[these], verb) == []
 

@@ -133,22 +133,6 @@ class Contents(State):
             check_values(array.read(out=out), wanted, path)
 
     @precondition(lambda self: self.model.arrays())
-    @rule(handle=HANDLES, settings=SETTINGS, data=st.data())
-    def read_as_another_type(self, handle: int, settings: Settings, data: st.DataObject) -> None:
-        path = self.some_array(data)
-        wanted = self.model.nodes[path].data
-        assert wanted is not None
-        if wanted.dtype.kind not in "iub" or wanted.dtype.names:
-            return
-        dtype = data.draw(st.sampled_from(["<f8", ">i8", "<u1", "?"]), "type")
-        with self.configured(settings):
-            array = self.array(handle, path)
-            converted = array.astype(dtype)
-            check_values(converted[...], wanted.astype(dtype), path)
-            if wanted.ndim:
-                check_values(converted[::-1], wanted.astype(dtype)[::-1], path)
-
-    @precondition(lambda self: self.model.arrays())
     @rule(handle=HANDLES, held=st.booleans(), settings=SETTINGS, data=st.data())
     def resize(self, handle: int, held: bool, settings: Settings, data: st.DataObject) -> None:
         path = self.some_array(data)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 import omnizarr as oz
-from omnizarr import ome
 from tests.property.machine.model import Node, Values, check_values, plain
 from tests.property.machine.state import FORMATS, HANDLES, SETTINGS, Settings, State
 from tests.property.strategies import filled
@@ -193,36 +192,6 @@ class Overwrites(State):
         fill = found.fill_value
         node.fill = None if fill is None else filled(fill, found.dtype)
         self.held.pop(path, None)
-
-    @precondition(lambda self: self.format in (2, 3) and self.images())
-    @rule(aliases=st.tuples(ALIASES, ALIASES), settings=SETTINGS, data=st.data())
-    def replace_an_array_by_an_image_of_it(
-        self, aliases: tuple[int, int], settings: Settings, data: st.DataObject
-    ) -> None:
-        path = data.draw(st.sampled_from(self.images()), "path")
-        old = self.model.nodes[path].data
-        assert old is not None
-        version = "0.5" if self.format == 3 else "0.4"
-        with self.configured(settings):
-            array = oz.open(self.alias(aliases[0], writable=False), path=path)
-            try:
-                ome.write(
-                    self.alias(aliases[1]), array, path=path, axes="yx", levels=1,
-                    version=version, overwrite=True,
-                )  # fmt: skip
-            except oz.OmnizarrError:
-                self.unchanged()
-                return
-        self.adopt(path, {"0": old})
-
-    def images(self) -> list[str]:
-        """Return the paths of arrays that can be images."""
-        nodes = ((p, self.model.nodes[p].data) for p in self.model.arrays() if p)
-        return [
-            p
-            for p, d in nodes
-            if d is not None and d.ndim == 2 and d.size and d.dtype.str[1:] in ("u1", "i4", "u2")
-        ]
 
     @precondition(lambda self: self.model.arrays())
     @rule(aliases=st.tuples(ALIASES, ALIASES), settings=SETTINGS, data=st.data())
