@@ -22,6 +22,7 @@ from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.conformance.printed_examples import run_printed
 from tests.conformance.test_v2_examples import both_examples, files
+from tests.servers.fixtures import Cloud
 from tests.stores.test_database import redis_url
 
 __all__ = ["redis_url"]
@@ -63,20 +64,6 @@ def test_the_example_of_a_hierarchy_in_a_zip_file_runs_as_printed(in_tmp: Path) 
     bar = oz.open("data/group.zip")["foo/bar"]
     np.testing.assert_array_equal(bar[:], np.full((20, 20), 42.0))
     assert dict(bar.attrs) == {"comment": "answer to life, the universe and everything"}
-
-
-@pytest.mark.shows("D3-86")
-def test_erasing_in_a_zip_file_removes_the_value(tmp_path: Path) -> None:
-    path = tmp_path / "x.zip"
-    with stores.ZipStore(path, mode="w") as store:
-        root = oz.create_group(store, zarr_format="3-draft")
-        root.create_array("a", data=np.arange(3))
-        root.create_array("b", data=np.arange(4))
-    with stores.ZipStore(path, mode="a") as store:
-        oz.open(store, "r+").delete("a")
-    with zipfile.ZipFile(path) as file:
-        assert not [name for name in file.namelist() if "/a" in name]
-    assert list(oz.open(path)) == ["b"]
 
 
 @pytest.mark.shows("GEO-01")
@@ -252,3 +239,11 @@ def test_the_metadata_and_not_the_store_determines_the_separator(
         made[...] = 5
         assert f"1{separator}1" in list(store.list())
     assert oz.open(tmp_path / "x.zip")[...].tolist() == [[5] * 4] * 4
+
+
+@pytest.mark.shows("D3-10", "V3-33")
+def test_a_key_that_is_too_long_for_object_stores_is_an_error(s3: Cloud) -> None:
+    group = oz.create_group(stores.resolve(s3.url, storage_options=s3.options))
+    with pytest.raises(oz.InvalidArgument, match="xxx"):
+        group.create_array("/".join(["x" * 100] * 11), shape=1, dtype="i4")
+    assert list(group) == []

@@ -292,16 +292,3 @@ def test_an_operating_system_error_is_a_store_error(
             with pytest.raises(StoreError, match=os.strerror(number)):
                 call()
     assert store.get("a/k") == OLD
-
-
-def test_a_directory_under_the_name_of_a_key_is_no_value_and_is_not_overwritten(
-    tmp_path: Path,
-) -> None:
-    store = LocalStore(tmp_path)
-    store.set("a/k", OLD)
-    assert store.get("a") is None
-    assert store.get("a", Range(0, 1)) is None
-    with pytest.raises(StoreError, match=r"'.*a'"):
-        store.set("a", NEW)
-    store.erase("a")
-    assert store.get("a/k") == OLD
