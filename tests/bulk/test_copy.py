@@ -30,6 +30,7 @@ from omnizarr.publish.stage import JOURNAL, MARKER, Kind, Mark, marker
 from omnizarr.stores import LocalStore, MemoryStore, Store, WrapperStore, _files, transfer
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.object.store import ObjectStore
+from tests.sampling import sample
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Web
 from tests.soak.jobs import in_child
@@ -455,8 +456,10 @@ def test_what_is_not_zarr_is_never_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*was not closed:omnizarr.errors.OmnizarrWarning")  # zip
-@pytest.mark.parametrize("mode", ["new", "overwrite", "update"])
-@pytest.mark.parametrize("new", ["directory", "zip", "sqlite"])
+@pytest.mark.parametrize(
+    ("new", "mode"),
+    sample(itertools.product(["directory", "zip", "sqlite"], ["new", "overwrite", "update"]), 3),
+)
 def test_a_killed_copy_is_finished_by_resuming_it(
     tmp_path: Path, new: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -25,9 +26,26 @@ from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.testing import FaultyStore
 from tests.bulk.test_job import EXPECTED, Fill
 from tests.hierarchy.test_build import Killed
+from tests.sampling import sample
 
 CHANGES = ("set", "set_many", "set_new", "erase", "erase_prefix")
 DATA = np.arange(24).reshape(6, 4)
+
+
+class Killing(FaultyStore):
+    """A store in which a change, and all later ones, are those of a process that was killed."""
+
+    def __init__(self, store: Any, at: int = 10**9) -> None:
+        super().__init__(store, self._fault)
+        self.at, self.changes = at, 0
+
+    def _fault(self, what: str, key: str) -> Exception | None:
+        self.changes += what in CHANGES
+        if self.changes < self.at:
+            return None
+        if threading.current_thread() is threading.main_thread():
+            raise Killed
+        return StoreError("its process was killed")  # a thread that renews a lease goes on
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -40,25 +58,20 @@ def test_a_job_killed_at_any_change_is_resumed(
     brief = replace(publication.REPLACEMENT, attempts=2)  # readers would wait for this process
     monkeypatch.setattr(publication, "REPLACEMENT", brief)
     old = np.arange(5)
-    # A replacement has many changes; the test below stops other jobs at every one of them.
-    for number in range(1, 200):
-        store = oz.storage.SQLiteStore(tmp_path / f"{number}.sqlite")
+
+    def prepared(name: object) -> Any:
+        store = oz.storage.SQLiteStore(tmp_path / f"{name}.sqlite")
         if overwrite:
             oz.create_array(store, path="a", data=old)
-        left = number
+        return store
 
-        def fault(what: str, key: str) -> Exception | None:
-            nonlocal left
-            left -= what in CHANGES
-            if left <= 0:  # and all later ones, as what is killed cleans up nothing
-                raise Killed
-            return None
-
-        with suppress(Killed):
-            run(Fill(FaultyStore(store, fault), tmp_path, overwrite), workers=1)
-        if left > 0:
-            assert number > 15
-            return
+    whole = Killing(prepared("whole"))
+    run(Fill(whole, tmp_path, overwrite), workers=1)
+    assert whole.changes > 15
+    for number in sample(range(1, whole.changes + 1), 5):
+        store = prepared(number)
+        with suppress(Killed, oz.OmnizarrError):
+            run(Fill(Killing(store, number), tmp_path, overwrite), workers=1)
         try:
             found = oz.open(store)["a"][:]
         except (oz.NodeNotFound, KeyError):
@@ -69,7 +82,6 @@ def test_a_job_killed_at_any_change_is_resumed(
             run(Fill(store, tmp_path, overwrite), resume=True, workers=1)
         assert np.array_equal(oz.open(store)["a"][:], EXPECTED), number
         assert [key for key in list_prefix(store, "") if OURS in key] == [], number
-    raise AssertionError("the job has no end")
 
 
 class Values:
@@ -149,39 +161,28 @@ KILLED: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Job[Any]]]] =
 def test_every_kind_of_job_is_resumed_after_a_kill(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kill it at each change of the store, resume it, and compare with one that ran through."""
+    """Kill it at changes of the store, resume it, and compare with one that ran through."""
     monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
     prepare, describe = KILLED[name]
     source = _source(tmp_path / "source.zarr")
     whole, old = Values(), Values()
     for store in (whole, old):
         prepare(store)
-    run(describe(source, whole), workers=1)
+    counted = Killing(whole)
+    run(describe(source, counted), workers=1)
     expected = whole.values
     assert expected != old.values
     assert not any(OURS in key for key in expected)
-    for number in range(1, 300):
-        store, left = Values(), number
+    assert counted.changes > 5
+    for number in sample(range(1, counted.changes + 1), 12):
+        store = Values()
         prepare(store)
-
-        def fault(what: str, key: str) -> Exception | None:
-            nonlocal left
-            left -= what in CHANGES
-            if left <= 0:  # and all later ones, as what is killed cleans up nothing
-                raise Killed
-            return None
-
-        faulty = FaultyStore(store, fault)
-        with suppress(Killed):
-            run(describe(source, faulty), workers=1)
-        if left > 0:
-            assert number > 5
-            assert store.values == expected
-            return
-        left = 10**9
-        run(describe(source, faulty), resume=True, workers=1)
+        killing = Killing(store, number)
+        with suppress(Killed, oz.OmnizarrError):
+            run(describe(source, killing), workers=1)
+        killing.at = 10**9
+        run(describe(source, killing), resume=True, workers=1)
         assert store.values == expected, number
-    raise AssertionError("the job has no end")
 
 
 def test_the_journal_of_a_destination_that_was_made_again_does_not_count(tmp_path: Path) -> None:
