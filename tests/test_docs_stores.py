@@ -34,7 +34,7 @@ def test_the_suites_run_on_a_user_defined_store_and_a_missing_one_is_reported(
     assert done.returncode == 1
     assert re.findall(r"^FAILED (test_\w+)", done.stdout, re.MULTILINE) == ["test_lacking"]
     assert "TestShelf should also inherit these" in done.stdout
-    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) > 50
+    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) > 30
 
 
 def test_the_other_blocks_run(in_tmp: Path) -> None:

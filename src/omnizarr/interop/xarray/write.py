@@ -295,7 +295,7 @@ def write(
         if piece.values.chunks is not None and not piece.is_appended:
             check_apart_from(piece.values.data, piece.array)
     if options.mode != "r+" and consolidated is not False:
-        _consolidate(top, bool(consolidated))
+        _consolidate(location_of(top).at(""), bool(consolidated))
     return _store(pieces, top, compute)
 
 
@@ -328,9 +328,11 @@ def _write_new(
                 if piece.values.chunks is not None and made.old is not None:
                     check_apart_from(piece.values.data, location)
             later = _store_now(pieces)
+        if consolidated is not False and not location.path:
+            _consolidate(staged, bool(consolidated))  # so that one step makes both visible
     group = Group.at(location, location.load())
-    if consolidated is not False:
-        _consolidate(group, bool(consolidated))
+    if consolidated is not False and location.path:
+        _consolidate(location.at(""), bool(consolidated))
     if compute:
         return group
     _check_dask()
@@ -514,10 +516,10 @@ def _piece(
     return Piece(array, var, tuple(start), tuple(shape))
 
 
-def _consolidate(group: Group, asked: bool) -> None:
-    """Consolidate the metadata of the whole hierarchy; unless `asked`, only if the format can."""
+def _consolidate(top: Location, asked: bool) -> None:
+    """Consolidate the metadata of a hierarchy; unless `asked`, only if the format can."""
     with suppress(*(() if asked else (CannotExpress,))):
-        consolidate_metadata(group.store)
+        consolidate_metadata(top.store, path=top.path)
 
 
 def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
