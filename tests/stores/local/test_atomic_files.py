@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +46,6 @@ def test_values_are_stored_and_replaced_in_folders_that_are_made(
         atomic_files.replace_file(path, value, sync)
         assert Path(path).read_bytes() == bytes(value)
         assert len(files(tmp_path)) == 1
-
-
-def test_relative_paths_are_of_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for path in ("k", "a/k"):
-        for value in (b"1", b"2"):
-            atomic_files.replace_file(path, value, False)
-            assert (tmp_path / path).read_bytes() == value
 
 
 def test_files_have_the_rights_that_the_mask_leaves(tmp_path: Path) -> None:
@@ -108,22 +99,6 @@ def test_an_empty_folder_removed_by_others_is_created_again(tmp_path: Path) -> N
     finally:
         stop.set()
         remover.join()
-
-
-def test_writers_of_one_key_leave_one_of_their_values(tmp_path: Path) -> None:
-    values = [bytes([i]) * 10_000 for i in range(4)]
-    for turn in range(20):
-        path = str(tmp_path / f"a{turn}" / "k")
-        start = threading.Barrier(len(values))
-
-        def write(value: bytes, path: str = path, start: threading.Barrier = start) -> None:
-            start.wait()
-            atomic_files.replace_file(path, value, False)
-
-        with ThreadPoolExecutor(len(values)) as pool:
-            assert [*pool.map(write, values)] == [None] * len(values)
-        assert Path(path).read_bytes() in values
-    assert len(files(tmp_path)) == 20
 
 
 REFUSING = """
@@ -192,19 +167,6 @@ def test_a_new_file_is_stored_only_if_there_is_none(tmp_path: Path, sync: bool) 
     assert files(tmp_path) == ["a/b/k", "link"]
 
 
-def test_of_threads_that_make_one_file_one_is_first(tmp_path: Path) -> None:
-    def make(number: int) -> bool:
-        return atomic_files.replace_file(path, b"%d" % number, False, only_new=True)
-
-    for i in range(50):
-        path = str(tmp_path / str(i) / "k")
-        with ThreadPoolExecutor(4) as pool:
-            stored = list(pool.map(make, range(4)))
-        assert stored.count(True) == 1
-        assert Path(path).read_bytes() == b"%d" % stored.index(True)
-    assert len(files(tmp_path)) == 50
-
-
 def test_a_file_system_without_links_looks_before_it_stores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,15 +205,14 @@ def test_a_folder_whose_first_file_cannot_be_stored_is_removed(tmp_path: Path) -
         assert os.listdir(tmp_path) == []
 
 
-def test_of_many_writers_one_makes_a_folder(tmp_path: Path) -> None:
-    def create(number: int) -> list[bool]:
-        value = b"%d" % number
-        return [
-            atomic_files.create_file(str(tmp_path / str(i) / "k"), value, False) for i in range(50)
-        ]
-
-    with ThreadPoolExecutor(8) as pool:
-        created = list(pool.map(create, range(8)))
+@pytest.mark.parametrize(
+    "make", [partial(atomic_files.replace_file, only_new=True), atomic_files.create_file]
+)
+def test_of_threads_that_make_one_file_one_is_first(tmp_path: Path, make: Any) -> None:
     for i in range(50):
-        (winner,) = (number for number in range(8) if created[number][i])
-        assert (tmp_path / str(i) / "k").read_bytes() == b"%d" % winner
+        path = str(tmp_path / str(i) / "k")
+        with ThreadPoolExecutor(4) as pool:
+            stored = [*pool.map(lambda n, path=path: make(path, b"%d" % n, False), range(4))]
+        assert stored.count(True) == 1
+        assert Path(path).read_bytes() == b"%d" % stored.index(True)
+    assert len(files(tmp_path)) == 50

@@ -15,18 +15,10 @@ import zarr
 
 import omnizarr as oz
 from omnizarr import stores
-from omnizarr.stores import NestedDirectoryStore, Store
+from omnizarr.stores import NestedDirectoryStore
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
-from omnizarr.testing.stores import (
-    ClosableTests,
-    ForkTests,
-    ReadOnlyTests,
-    SharedTests,
-    StoreTests,
-    VersionedTests,
-)
 from tests.stores.test_database import redis_url
 
 __all__ = ["redis_url"]
@@ -87,19 +79,6 @@ def test_its_redis_keys_are_read(redis_url: str, written: dict[str, bytes]) -> N
 
 
 # Nested directories
-
-
-class TestNested(StoreTests, ClosableTests, VersionedTests, SharedTests, ForkTests, ReadOnlyTests):
-    settles = 0.15
-
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Store:
-        return NestedDirectoryStore(tmp_path / "store")
-
-    @pytest.fixture
-    def reader(self, tmp_path: Path) -> Store:
-        NestedDirectoryStore(tmp_path).set("a/k", b"1")
-        return NestedDirectoryStore(tmp_path, read_only=True)
 
 
 @pytest.mark.shows("V2-73", "GEO-02")
