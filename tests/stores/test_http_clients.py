@@ -103,13 +103,6 @@ def test_unusual_keys_are_left_to_the_client_in_python(web: Web, key: str) -> No
     assert not any(by_obstore(web))
 
 
-def test_obstore_follows_redirects(web: Web) -> None:
-    web.values["there"] = b"value"
-    web.redirects["here"] = f"{web.url}/there"
-    assert HTTPStore(web.url).get("here") == b"value"
-    assert all(by_obstore(web))
-
-
 def test_headers_and_passwords_reach_the_server(web: Web) -> None:
     web.values["a"] = b"value"
     store = HTTPStore(web.url.replace("//", "//me:secret@"), headers={"X-Key": "k"})

@@ -118,40 +118,42 @@ def _paused(opened: Callable[[], Any], number: int, change: Any, meanwhile: Any)
             os.kill(writer.pid, signal.SIGKILL)
 
 
-def test_a_paused_append_never_writes_over_what_another_appended(
-    opened: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(leases, "LEASE", 0.3)
-    bad = []
+def _pauses(
+    opened: Callable[[], Any], change: Any, meanwhile: Callable[[Any], None], chunks: int = 4
+) -> Iterator[tuple[str, list[int], list[str]]]:
+    """Yield the answer of a writer, the values and the locks, after a pause before each change."""
     for number in range(1, 30):
         with opened() as store:
-            oz.create_array(store, path="x", data=OLD, chunks=4, overwrite=True)
+            oz.create_array(store, path="x", data=OLD, chunks=chunks, overwrite=True)
 
-        def meanwhile() -> None:
+        def use() -> None:
             with opened() as store:
-                oz.open(store, "r+", path="x").append(OURS)
+                meanwhile(store)
 
-        answer = _paused(opened, number, lambda array: array.append(THEIRS), meanwhile)
+        answer = _paused(opened, number, change, use)
         if answer is None:
             break
         if answer[0] == "stopped in a transaction":
             continue
         with opened() as store:
-            found = oz.open(store, path="x")[:].tolist()
             left = [key for key in store.list() if "lock" in key]
-        ours, theirs = [*OLD, *OURS], [*THEIRS]
-        allowed = {
-            "done": ([*ours, *theirs], [*OLD, *theirs, *OURS]),
-            "Conflict": (ours,),
-        }.get(answer[0], ())
-        if found not in [*map(list, allowed)] or left:
-            bad.append((number, answer, found, left))
-    assert number > 4
-    assert bad == []
+            yield answer[0], oz.open(store, path="x")[:].tolist(), left
+    assert number > 3
 
 
-def _shrink(array: oz.Array) -> None:
-    array.resize(2, outside="erase")
+def _append_ours(store: Any) -> None:
+    oz.open(store, "r+", path="x").append(OURS)
+
+
+def test_a_paused_append_never_writes_over_what_another_appended(
+    opened: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "LEASE", 0.3)
+    ours, theirs = [*OLD, *OURS], [*THEIRS]
+    allowed = {"done": ([*ours, *theirs], [*OLD, *theirs, *OURS]), "Conflict": (ours,)}
+    for answer, found, left in _pauses(opened, lambda a: a.append(THEIRS), _append_ours):
+        assert found in allowed[answer]
+        assert left == []
 
 
 @pytest.mark.parametrize("opened", [k for k in KINDS if k != "S3"], indirect=True)
@@ -159,29 +161,21 @@ def test_a_paused_resize_erases_nothing_that_another_appended(
     opened: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "LEASE", 0.3)
-    for number in range(1, 30):
-        with opened() as store:
-            oz.create_array(store, path="x", data=OLD, chunks=2, overwrite=True)
-        seen: list[int] = []
+    seen: list[int] = []
 
-        def meanwhile(seen: list[int] = seen) -> None:
-            with opened() as store:
-                array = oz.open(store, "r+", path="x")
-                array.append(OURS)
-                seen += array[:].tolist()
+    def append(store: Any) -> None:
+        _append_ours(store)
+        seen[:] = oz.open(store, path="x")[:].tolist()
 
-        answer = _paused(opened, number, _shrink, meanwhile)
-        if answer is None:
-            break
-        if answer[0] == "stopped in a transaction":
-            continue
-        with opened() as store:
-            found = oz.open(store, path="x")[:].tolist()
-        if answer[0] == "Conflict" or len(seen) < len(OLD) + len(OURS):  # it had shrunk before
-            assert found == seen, (number, answer)
+    for answer, found, _ in _pauses(opened, _shrink, append, 2):
+        if answer == "Conflict" or len(seen) < len(OLD) + len(OURS):  # it had shrunk before
+            assert found == seen
         else:
-            assert (answer[0], found) == ("done", OLD[:2].tolist()), number
-    assert number > 4
+            assert (answer, found) == ("done", OLD[:2].tolist())
+
+
+def _shrink(array: oz.Array) -> None:
+    array.resize(2, outside="erase")
 
 
 def _write_all(array: oz.Array) -> None:
@@ -193,22 +187,8 @@ def test_a_paused_writer_of_complete_chunks_keeps_what_another_appended(
     opened: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "LEASE", 0.3)
-    for number in range(1, 30):
-        with opened() as store:
-            oz.create_array(store, path="x", data=OLD, chunks=4, overwrite=True)
-
-        def meanwhile() -> None:
-            with opened() as store:
-                oz.open(store, "r+", path="x").append(OURS)
-
-        answer = _paused(opened, number, _write_all, meanwhile)
-        if answer is None:
-            break
-        with opened() as store:
-            found = oz.open(store, path="x")[:].tolist()
-        assert found[6:] == OURS.tolist(), (number, answer)
-        assert found[:6] == [9] * 6, (number, answer)
-    assert number > 3
+    for _, found, _ in _pauses(opened, _write_all, _append_ours):
+        assert found == [9] * 6 + OURS.tolist()
 
 
 def test_an_append_that_was_paused_alone_goes_on(

@@ -149,22 +149,6 @@ def test_a_file_with_the_number_of_one_that_was_replaced_is_another(tmp_path: Pa
     assert compacted.get("more") is None
 
 
-def test_an_archive_works_after_the_working_directory_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    store = ZipStore("x.zip", mode="w")
-    store.set("k", b"1")
-    (tmp_path / "other").mkdir()
-    monkeypatch.chdir(tmp_path / "other")
-    store.set("l", b"2")
-    store.compact()
-    store.set("m", b"3")
-    store.close()
-    assert [*ZipStore(tmp_path / "x.zip").list()] == ["k", "l", "m"]
-    assert os.listdir() == []
-
-
 @pytest.mark.parametrize("kind", [*KINDS, "directory"])
 def test_a_relative_path_is_of_the_directory_where_the_store_was_made(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -102,7 +102,7 @@ def test_the_store_of_a_registered_scheme_may_be_minimal() -> None:
 
 
 def test_options_that_a_store_does_not_know_are_an_error() -> None:
-    with pytest.raises(StoreError, match="gets storage_options: .*nonsense"):
+    with pytest.raises(StoreError, match=r"gets storage_options: .*nonsense"):
         resolve("memory://x", storage_options={"nonsense": 1})
     with pytest.raises(StoreError, match="are for URLs"):
         resolve("x.zarr", storage_options={"anonymous": True})

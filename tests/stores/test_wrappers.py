@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from omnizarr.stores import LocalStore, MemoryStore, Range, SetsIf, Store, Versi
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.sqlite import SQLiteStore
 from omnizarr.stores.wrappers import CacheStore, PrefixStore, ReadOnlyStore, WrapperStore
-from omnizarr.testing import FaultyStore, RecordingStore, SlowStore, run_in_fork
+from omnizarr.testing import FaultyStore, RecordingStore, SlowStore
 from omnizarr.testing.stores import (
     AbsenceTests,
     ClosableTests,
@@ -63,38 +61,6 @@ class TestStacked(WrappedTests):
 
     def wrap(self, inner: Store) -> Store:
         return CacheStore(SlowStore(RecordingStore(inner), 1e-6), max_bytes=100_000)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_child_that_is_forked_while_a_thread_looks_into_the_cache_does_not_wait_for_it() -> None:
-    caches = [CacheStore(MemoryStore({"k": b"value"})) for _ in range(2)]
-    caches.append(CacheStore(caches[0].inner))
-    looks, over = threading.Event(), threading.Event()
-
-    def look() -> None:
-        with caches[0]._lock, caches[1]._lock, caches[2]._lock:
-            looks.set()
-            over.wait(60)
-
-    def read() -> None:
-        assert [store.get("k") for store in caches] == [b"value"] * 3
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    looks.wait(60)
-    try:
-        run_in_fork(read)
-    finally:
-        over.set()
-        thread.join()
-
-
-class TestDiskCache(WrappedTests):
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Store:
-        kept = LocalStore(tmp_path / "cache")
-        return CacheStore(SQLiteStore(tmp_path / "x.sqlite"), kept, max_bytes=1000)
 
 
 class TestFaulty(AbsenceTests):
@@ -151,12 +117,6 @@ def test_a_prefix_hides_other_keys() -> None:
     for bad in ("../x", "/a", "a//b"):
         with pytest.raises(InvalidArgument):
             PrefixStore(MemoryStore(), bad)
-
-
-def test_an_array_is_opened_below_a_prefix() -> None:
-    memory = MemoryStore()
-    oz.create_group(memory).create_array("g/a", data=np.arange(5))
-    assert oz.open(PrefixStore(memory, "g/a"))[...].tolist() == [0, 1, 2, 3, 4]
 
 
 def test_a_recording_lists_the_requests_of_an_operation() -> None:
@@ -312,12 +272,6 @@ def test_a_cache_takes_paths_for_both_of_its_stores(tmp_path: Path) -> None:
         cached = CacheStore(str(tmp_path / "data"), tmp_path / "cache")
         assert cached.get("k") == b"value"
         assert [*LocalStore(tmp_path / "cache").list()] != []
-
-
-def test_a_cache_in_something_that_is_no_store_is_an_error(tmp_path: Path) -> None:
-    store: Any = 3
-    with pytest.raises(oz.StoreError, match="int is not a store; give a path"):
-        CacheStore(MemoryStore(), store)
 
 
 # Methods of subclasses

@@ -146,6 +146,7 @@ class Store(Protocol):
 
 Requests: TypeAlias = Iterable[tuple[str, Range | None]]
 GetMany: TypeAlias = Callable[[Requests], list[bytes | None]]
+VersionedValue: TypeAlias = tuple[bytes | None, str | None]  # with its generation
 
 
 class OpenValue(Protocol):
@@ -176,9 +177,7 @@ class Versioned(Protocol):
     """
 
     def generation(self, key: str) -> str | None: ...
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]: ...
+    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue: ...
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.concurrency.retry import Overtaken, retry_conflicts
-from omnizarr.stores.base import GetMany, Range, Requests, Store
+from omnizarr.stores.base import GetMany, Range, Requests, Store, VersionedValue
 from omnizarr.stores.operations import get_many, snapshot
 
 T = TypeVar("T")
@@ -97,9 +97,7 @@ def coalesce(
 
 
 def fetch_many(
-    get: Callable[[str, Range | None], bytes | None],
-    wanted: Requests,
-    speed: Speed,
+    get: Callable[[str, Range | None], bytes | None], wanted: Requests, speed: Speed
 ) -> list[bytes | None]:
     """Fetch many values by `get`: ranges coalesced, and many requests at a time."""
     found = fetch_many_versioned(lambda key, part: (get(key, part), None), wanted, speed)
@@ -115,15 +113,13 @@ def fetch_each(
 
 
 def fetch_many_versioned(
-    get: Callable[[str, Range | None], tuple[bytes | None, str | None]],
-    wanted: Requests,
-    speed: Speed,
-) -> list[tuple[bytes | None, str | None]]:
+    get: Callable[[str, Range | None], VersionedValue], wanted: Requests, speed: Speed
+) -> list[VersionedValue]:
     """Fetch as `fetch_many` does, values with their generations."""
     requests = list(wanted)
     fetches = coalesce(requests)
     responses = in_parallel(lambda fetch: get(fetch.key, fetch.range), fetches, speed.at_once)
-    found: list[tuple[bytes | None, str | None]] = [(None, None)] * len(requests)
+    found: list[VersionedValue] = [(None, None)] * len(requests)
     for fetch, (data, generation) in zip(fetches, responses, strict=True):
         for number, part in fetch.cut(data):
             found[number] = part, generation

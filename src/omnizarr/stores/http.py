@@ -37,7 +37,7 @@ from omnizarr.concurrency.retry import (
     descriptor_shortage,
     take_retry,
 )
-from omnizarr.errors import InvalidArgument, MissingModule, StoreError, known_names
+from omnizarr.errors import InvalidArgument, StoreError, known_names
 from omnizarr.stores import identity
 from omnizarr.stores.base import (
     Bytes,
@@ -46,6 +46,7 @@ from omnizarr.stores.base import (
     Requests,
     Traits,
     Values,
+    VersionedValue,
     is_web_page,
     redact_url,
     redact_urls,
@@ -143,39 +144,19 @@ class HTTPStore(Closeable):
         parts = zip(whole, wanted, strict=True)
         return [v if v is None or range is None else range.of(v) for v, (_, range) in parts]
 
-    def get_many_versioned(self, requests: Requests) -> list[tuple[bytes | None, str | None]]:
+    def get_many_versioned(self, requests: Requests) -> list[VersionedValue]:
         return fetch_many_versioned(partial(self._value, fast=True), requests, self.speed)
 
     def get_each(self, keys: Sequence[str], use: Callable[[int, Any], object]) -> None:
         get = partial(self._value, range=None, fast=True, copy=False)
         fetch_each(lambda key: get(key)[0], keys, use, self.speed)
 
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
+    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
         data, validator = self._value(key, range)
         return data, _generation(validator)
 
-    def _value(
-        self, key: str, range: Range | None, *, fast: bool = False, copy: bool = True
-    ) -> tuple[bytes | None, str | None]:
-        """Return a value or part of it; `fast` tries obstore first, `copy` copies its buffer."""
-        # HTTP has no empty ranges.
-        requested = range if range is None or range.length != 0 else Range(range.start, 1)
-        begun = time.monotonic()
-        client = self._native_client(check_key(key)) if fast else None
-        response = self._call(key, requested, client=client, copy=copy)
-        self.speed.note(time.monotonic() - begun, 0 if response is None else len(response[0]))
-        if response is None:
-            return None, None
-        data, validator = response
-        if range is not None and range.length is not None:
-            data = data[: range.length]
-        return data, validator
-
     def generation(self, key: str) -> str | None:
-        response = self._call(key, None, "HEAD")
-        return None if response is None else _generation(response[1])
+        return _generation(self._value(key, None, "HEAD")[1])
 
     # Not offered
 
@@ -187,32 +168,41 @@ class HTTPStore(Closeable):
 
     # Requests
 
-    def _call(
+    def _value(
         self,
         key: str,
         range: Range | None,
         method: str = "GET",
         *,
-        client: obstore.Client | None = None,
+        fast: bool = False,
         copy: bool = True,
-    ) -> tuple[bytes, str | None] | None:
-        """Return the response to a request; obstore's `client`, if any, makes the first attempt."""
+    ) -> VersionedValue:
+        """Return a value or part of it; `fast` tries obstore first, `copy` copies its buffer."""
+        # HTTP has no empty ranges.
+        requested = range if range is None or range.length != 0 else Range(range.start, 1)
+        url = f"{self._base}/{quote(check_key(key), safe='/')}{self._query}"
+        client = self._native_client(key) if fast else None
 
-        def attempt() -> tuple[bytes, str | None] | None:
+        def attempt() -> VersionedValue:
             nonlocal client
             first, client = client, None
             if first is not None:
-                ask = partial(self._request_natively, first.store, key, range, copy)
-                response = interruptible(ask)
-                if response is not ...:
+                ask = partial(self._request_natively, first.store, key, requested, copy)
+                response: VersionedValue | None = interruptible(ask)
+                if response is not None:
                     return response
-            url = f"{self._base}/{quote(check_key(key), safe='/')}{self._query}"
-            return self._request(url, range, method)
+            return self._request(url, requested, method)
 
+        begun = time.monotonic()
         try:
-            return self.retry.call(attempt)
+            data, validator = self.retry.call(attempt)
         except StoreError as e:
             raise StoreError(f"cannot read {key!r} in {self!r}: {e}") from e.__cause__
+        if method == "GET":
+            self.speed.note(time.monotonic() - begun, 0 if data is None else len(data))
+        if data is not None and range is not None and range.length is not None:
+            data = data[: range.length]
+        return data, validator
 
     def _native_client(self, key: str) -> obstore.Client | None:
         """Return obstore's client, if it can be used for a key."""
@@ -225,43 +215,40 @@ class HTTPStore(Closeable):
             if not plain or self._query or _proxy(self._base) is not None:
                 self._failures = _MAX_FAILURES
                 return None
+            timeout = timedelta(seconds=self.retry.timeout)
+            options = {
+                "allow_http": self._base.startswith("http:"),
+                "timeout": timeout,
+                "connect_timeout": min(timedelta(seconds=10), timeout),
+                "default_headers": self.headers,
+            }
+            once = {"max_retries": 0, "retry_timeout": timeout}
             known = self._base, *sorted(self.headers.items()), self.retry.timeout
             try:
-                found = self._native = obstore.client(known, self._make_native)
-            except (MissingModule, StoreError, ValueError):
+                found = self._native = obstore.client(
+                    known,
+                    lambda library: library.store.HTTPStore.from_url(
+                        self._base, client_options=options, retry_config=once
+                    ),
+                )
+            except Exception:  # it is not installed, or cannot: the other client can
                 self._failures = _MAX_FAILURES
         return found
 
-    def _make_native(self, library: Any) -> Any:
-        timeout = timedelta(seconds=self.retry.timeout)
-        options = {
-            "allow_http": self._base.startswith("http:"),
-            "timeout": timeout,
-            "connect_timeout": timedelta(seconds=min(10.0, self.retry.timeout)),
-            "default_headers": self.headers,
-        }
-        once = {"max_retries": 0, "retry_timeout": timeout}
-        try:
-            return library.store.HTTPStore.from_url(
-                self._base, client_options=options, retry_config=once
-            )
-        except library.exceptions.BaseError as e:
-            raise StoreError(f"obstore cannot read {self!r}: {redact_urls(str(e))}") from None
-
     def _request_natively(
         self, client: Any, key: str, range: Range | None, copy: bool
-    ) -> tuple[bytes, str | None] | Any | None:
-        """Return the response to obstore's request; ``...`` to ask again with the other client."""
+    ) -> VersionedValue | None:
+        """Return the response to obstore's request; None to ask again with the other client."""
         # With a range even a whole value comes with its place, which shows that it is whole.
         options = obstore.range_options(range) or _WHOLE
         try:
             data, meta, attributes = obstore.fetch(client, key, options, copy)
         except FileNotFoundError:
-            return None
+            return None, None
         except (OSError, ValueError, obstore.library().exceptions.BaseError) as e:
             status = obstore.status_of(e)
             if status in self.absent_status:
-                return None
+                return None, None
             if status in TRANSIENT_STATUS:
                 raise TransientError(
                     f"the server responds {status} {responses.get(status, '')}".strip()
@@ -269,17 +256,15 @@ class HTTPStore(Closeable):
             if status is None and not isinstance(e, StoreError) and _TIMED_OUT in str(e):
                 raise TransientError("the response did not come in time") from None
             self._failures += status is None
-            return ...
+            return None
         encoding = attributes.get("Content-Encoding", "identity")
         if encoding.lower() not in ("identity", ""):
             self._failures = _MAX_FAILURES
-            return ...
+            return None
         self._failures = 0
         return data, _validator_of(meta)
 
-    def _request(
-        self, url: str, range: Range | None, method: str
-    ) -> tuple[bytes, str | None] | None:
+    def _request(self, url: str, range: Range | None, method: str) -> VersionedValue:
         end = time.monotonic() + self.retry.timeout
         headers = dict(self.headers)
         if range is not None and (range.start or range.length is not None) and self.has_ranges:
@@ -313,12 +298,12 @@ class HTTPStore(Closeable):
 
     def _interpret(
         self, response: Any, body: bytes, range: Range | None, ranged: bool
-    ) -> tuple[bytes, str | None] | None:
+    ) -> VersionedValue:
         """Return the value in a response, or None for a missing key; raise for anything else."""
         status = response.status
         said = f"the server responds {status} {response.reason or ''}".strip()
         if status in self.absent_status:
-            return None
+            return None, None
         validator = _validator(response)
         if status == 416 and ranged and range is not None:
             return _empty_after_end(response, range), validator

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.pool import in_parallel
@@ -27,6 +27,7 @@ from omnizarr.stores.base import (
     Store,
     Values,
     Versioned,
+    VersionedValue,
     traits,
 )
 from omnizarr.stores.identity import StorageIdentity, key_digest, storage_identity, unique_key
@@ -41,7 +42,6 @@ from omnizarr.stores.operations import (
 )
 from omnizarr.stores.resolve import resolve
 
-VersionedValue: TypeAlias = tuple[bytes | None, str | None]
 T = TypeVar("T")
 _PAGE = 10_000  # entries of a listing that are in memory at a time
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-import threading
 import weakref
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import urllib3
 import omnizarr
 from omnizarr import stores
 from omnizarr.errors import InvalidArgument, MissingPackage, StoreError
-from omnizarr.stores import Range, resolve
+from omnizarr.stores import resolve
 from omnizarr.stores.object.store import ObjectStore
 from omnizarr.testing import run_in_fork
 from tests.servers.fixtures import Cloud
@@ -65,41 +64,6 @@ def test_the_prefix_of_the_url_is_not_part_of_the_keys(cloud: Cloud, path: str) 
 
 
 # Many at once
-
-
-def test_near_ranges_of_one_key_are_one_request(s3: Cloud) -> None:
-    store = open_store(s3)
-    data = os.urandom(4096)
-    store.set("k", data)
-    store.set("l", data[::-1])
-    s3.server.log.clear()
-    asked = [("k", Range(i * 100, 50)) for i in range(40)] + [("l", None), ("no", Range(0, 1))]
-    found = store.get_many(asked)
-    assert found == [data[i * 100 : i * 100 + 50] for i in range(40)] + [data[::-1], None]
-    assert s3.server.methods == ["GET"] * 3
-
-
-def test_requests_run_side_by_side(gs: Cloud) -> None:
-    store = open_store(gs)
-    for i in range(32):
-        store.set(str(i), b"x")
-    running, most, lock = 0, 0, threading.Lock()
-    plain = gs.server.answer
-    together = threading.Barrier(8)
-
-    def answer(*args: Any) -> Any:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        together.wait(60)  # breaks, and fails the request, unless eight come at a time
-        with lock:
-            running -= 1
-        return plain(*args)
-
-    gs.server.answer = answer  # type: ignore[method-assign]
-    assert store.get_many([(str(i), None) for i in range(32)]) == [b"x"] * 32
-    assert most >= 8
 
 
 def test_ten_thousand_keys_are_listed_in_pages(gs: Cloud) -> None:

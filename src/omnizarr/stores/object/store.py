@@ -41,6 +41,7 @@ from omnizarr.stores.base import (
     Requests,
     Traits,
     Values,
+    VersionedValue,
     flat,
     redact_urls,
 )
@@ -202,21 +203,19 @@ class ObjectStore(Closeable):
     def get_many(self, requests: Requests) -> Values:
         return fetch_many(self.get, requests, self.speed)
 
-    def get_many_versioned(self, requests: Requests) -> list[tuple[bytes | None, str | None]]:
+    def get_many_versioned(self, requests: Requests) -> list[VersionedValue]:
         return fetch_many_versioned(self._part, requests, self.speed)
 
     def get_each(self, keys: Sequence[str], use: Callable[[int, Any], object]) -> None:
         fetch_each(lambda key: self._read(key, None, copy=False)[0], keys, use, self.speed)
 
-    def _part(self, key: str, range: Range | None) -> tuple[bytes | None, str | None]:
+    def _part(self, key: str, range: Range | None) -> VersionedValue:
         data, meta = self._read(key, range)
         if data is not None and meta is None:
             meta = self._head(key)
         return data, None if meta is None else version_tag(meta)
 
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
+    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
         data, meta = self._read(key, range)
         if data is None:
             return None, None
