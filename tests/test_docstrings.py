@@ -40,7 +40,6 @@ INTERFACES = {
 MADE_BY_OTHERS = {
     "cf.Dataset": "cf.open and cf.create make it",
     "cf.Variable": "cf.decode makes it",
-    "codecs.Chain": "bind_chain makes it",
     "jobs.Plan": "Job.plan makes it",
     "jobs.Progress": "run makes it",
     "jobs.Phase": "Job.plan makes it",
@@ -53,6 +52,7 @@ MADE_BY_OTHERS = {
     "ome.Metadata": "Image.metadata",
     "ome.Multiscale": "Image.multiscale",
     "ome.Transform": "Image.transform",
+    "codecs.CodecPipeline": "bind_pipeline makes it",
     "ome.Plate": "ome.open and ome.write_plate make it",
     "ome.Series": "ome.open makes it",
     "ome.Version": "ome.VERSIONS has all of them",
@@ -60,9 +60,9 @@ MADE_BY_OTHERS = {
     "xarray.Engine": "xarray makes it: open_dataset(path, engine='omnizarr')",
 }
 NO_EXAMPLE = {
+    "codecs.bind_pipeline": "it needs a Spec",
     "omnizarr.Array.at": "locations are made inside the package",
     "codecs.Spec": "codecs are given it",
-    "codecs.bind_chain": "it needs a Spec",
 }
 SECTION = re.compile(r"(Args|Attributes|Returns|Yields|Raises|Examples|Note|Warns):")
 ENTRY = re.compile(r" {4}(\*{0,2}\w+)(?: \([^)]*\))?: \S")

@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 from omnizarr import registry
 from omnizarr._json import kind_of
-from omnizarr.errors import Problem
 from omnizarr.model import Named
 from omnizarr.model.fields import Fields
 from omnizarr.model.node import check_members, invalid
@@ -255,11 +254,10 @@ def _chunks(axis: GridAxis, start: int, size: int, step: int) -> Integers:
 def bind_regular(named: Named, shape: tuple[int, ...]) -> Grid:
     """Return the regular grid over an array of that shape."""
     check_members(named, "chunk grid", required=("chunk_shape",))
-    problems: list[Problem] = []
-    fields = Fields("", named.configuration, problems)
+    fields = Fields("", named.configuration, [])
     chunks = fields.integers("chunk_shape")
-    if problems:
-        raise invalid("chunk grid", named.name, problems[0].field, problems[0].message)
+    for problem in fields.problems:
+        raise invalid("chunk grid", named.name, problem.field, problem.message)
     if len(chunks) != len(shape):
         message = f"has {len(chunks)} entries, but shape has {len(shape)}"
         raise invalid("chunk grid", named.name, "chunk_shape", message)
@@ -290,35 +288,28 @@ def bind_rectilinear(named: Named, shape: tuple[int, ...]) -> Grid:
 
 def _axis(named: Named, number: int, length: int, stated: Any) -> GridAxis:
     where = f"chunk_shapes[{number}]"
-
-    def positive(value: Any, place: str) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**63:
-            message = f"expected a positive integer, got {kind_of(value)}"
+    runs = _runs(stated if isinstance(stated, list) else [stated])
+    for i, run in enumerate(runs):
+        if len(run) != 2 or not all(type(n) is int and 1 <= n < 2**63 for n in run):
+            place = f"{where}[{i}]" if isinstance(stated, list) else where
+            message = f"expected a positive integer, or [length, repeats], got {run[:1]}"
             raise invalid("chunk grid", named.name, place, message)
-        return value
-
     if not isinstance(stated, list):
-        return RegularAxis(length, positive(stated, where))
-    sizes: list[int] = []
-    repeats: list[int] = []
-    for i, entry in enumerate(stated):
-        place = f"{where}[{i}]"
-        if isinstance(entry, list):
-            if len(entry) != 2:
-                raise invalid("chunk grid", named.name, place, "expected [length, repeats]")
-            sizes.append(positive(entry[0], place))
-            repeats.append(positive(entry[1], place))
-        else:
-            sizes.append(positive(entry, place))
-            repeats.append(1)
-    if sum(repeats) > MAX_CHUNKS_PER_AXIS:
-        message = f"{sum(repeats)} chunks along one axis are too many"
+        return RegularAxis(length, stated)
+    count, total = sum(repeats for _, repeats in runs), sum(size * n for size, n in runs)
+    if count > MAX_CHUNKS_PER_AXIS:
+        message = f"{count} chunks along one axis are too many"
         raise invalid("chunk grid", named.name, where, message)
-    total = sum(s * r for s, r in zip(sizes, repeats, strict=True))
     if not length <= total < 2**63:
         message = f"the chunks cover {total} elements, but the axis has {length}"
         raise invalid("chunk grid", named.name, where, message)
-    return ListedAxis(length, np.cumsum(np.repeat(np.array(sizes, np.int64), repeats)))
+    table = np.array(runs, np.int64).reshape(-1, 2)
+    return ListedAxis(length, np.cumsum(np.repeat(table[:, 0], table[:, 1])))
+
+
+def _runs(sizes: list[Any]) -> list[list[Any]]:
+    """Return lengths of chunks as runs ``[length, repeats]``."""
+    return [entry if isinstance(entry, list) else [entry, 1] for entry in sizes]
 
 
 def _cover_rectilinear(named: Named, shape: tuple[int, ...], unit: tuple[int, ...]) -> Named:
@@ -327,7 +318,7 @@ def _cover_rectilinear(named: Named, shape: tuple[int, ...], unit: tuple[int, ..
     stated = list(before)
     for axis, (sizes, length, step) in enumerate(zip(stated, shape, unit, strict=True)):
         if isinstance(sizes, list):
-            runs = [entry if isinstance(entry, list) else [entry, 1] for entry in sizes]
+            runs = _runs(sizes)
             short = length - sum(size * repeats for size, repeats in runs)
             if short > 0:
                 new = -(-short // step) * step

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from omnizarr import registry
 from omnizarr.errors import InvalidMetadata, WrongType
@@ -36,62 +36,52 @@ class ChunkKeyEncoding(Protocol):
         """Return the coordinates of a key, or None if it is not a chunk's."""
 
 
-def _indices(text: str, separator: str, rank: int) -> tuple[int, ...] | None:
-    parts = text.split(separator)
-    if len(parts) != rank or not all(p.isascii() and p.isdigit() for p in parts):
-        return None
-    if any(len(p) > 1 and p[0] == "0" for p in parts):
-        return None
-    return tuple(map(int, parts))
-
-
 @dataclass(frozen=True, slots=True)
 class Default(ChunkKeyEncoding):
     """``default`` of version 3: ``c/1/23/45``."""
 
     separator: str = "/"
 
+    alone: ClassVar[tuple[str, ...]] = ("c",)  # the keys of the chunk of an array without axes
+
+    @property
+    def head(self) -> str:
+        """What comes before the first coordinate."""
+        return f"c{self.separator}"
+
     def key(self, coords: Sequence[int]) -> str:
-        return self.separator.join(["c", *map(str, coords)])
+        return self.head + self.separator.join(map(str, coords)) if coords else self.alone[0]
+
+    def other_keys(self, coords: Sequence[int]) -> tuple[str, ...]:
+        return () if coords else self.alone[1:]
 
     def coords(self, key: str, rank: int) -> tuple[int, ...] | None:
         if rank == 0:
-            return () if key == "c" else None
-        head = f"c{self.separator}"
-        return _indices(key[2:], self.separator, rank) if key.startswith(head) else None
+            return () if key in self.alone else None
+        if not key.startswith(self.head):
+            return None
+        parts = key[len(self.head) :].split(self.separator)
+        if len(parts) != rank or not all(p.isascii() and p.isdigit() for p in parts):
+            return None
+        return None if any(p[0] == "0" < p for p in parts) else tuple(map(int, parts))
 
 
 @dataclass(frozen=True, slots=True)
-class V2Keys(ChunkKeyEncoding):
+class V2Keys(Default):
     """``v2`` of version 3, and the keys of versions 1 and 2: ``1.23.45``."""
 
     separator: str = "."
 
-    def key(self, coords: Sequence[int]) -> str:
-        return self.separator.join(map(str, coords)) if coords else "0"
-
-    def coords(self, key: str, rank: int) -> tuple[int, ...] | None:
-        if rank == 0:
-            return () if key == "0" else None
-        return _indices(key, self.separator, rank)
+    alone: ClassVar[tuple[str, ...]] = ("0",)
+    head: ClassVar[str] = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Draft(ChunkKeyEncoding):
+class Draft(Default):
     """The keys of the version 3 draft of 2022: ``c1/23/45``."""
 
-    separator: str = "/"
-
-    def key(self, coords: Sequence[int]) -> str:
-        return "c" + self.separator.join(map(str, coords))
-
-    def other_keys(self, coords: Sequence[int]) -> tuple[str, ...]:
-        return () if coords else ("c0",)
-
-    def coords(self, key: str, rank: int) -> tuple[int, ...] | None:
-        if rank == 0:
-            return () if key in ("c", "c0") else None
-        return _indices(key[1:], self.separator, rank) if key.startswith("c") else None
+    alone: ClassVar[tuple[str, ...]] = ("c", "c0")
+    head: ClassVar[str] = "c"
 
 
 _OWN = (Default, V2Keys, Draft)

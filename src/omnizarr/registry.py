@@ -60,9 +60,7 @@ _BUILTIN: dict[Kind, str] = {
     "store_adapter": "omnizarr.stores.resolve",
 }
 _complete: set[Kind] = set()
-_checks: dict[Kind, Callable[[str, Any], None] | str] = {}
 _table: dict[tuple[Kind, str], Any] = {}
-_hints: dict[tuple[Kind, str], str] = {}
 _sources: dict[Kind, list[Callable[[str], Any | None]]] = {}
 _entry_points_read: set[Kind] = set()
 _generation = 0
@@ -121,15 +119,9 @@ def _load_builtin(kind: Kind) -> None:
     _complete.add(kind)
 
 
-def check_with(kind: Kind, check: Callable[[str, Any], None] | str) -> None:
-    """Let `check`, or what ``"module:attribute"`` names, raise for unfit targets of `kind`."""
-    _checks[kind] = check
-
-
 def _check(kind: Kind, name: str, target: Any) -> None:
-    if kind in _checks:
-        check = _checks[kind]
-        (load(check) if isinstance(check, str) else check)(name, target)
+    if kind == "codec":
+        load("omnizarr.codecs.codec:check_target")(name, target)
     elif not callable(target):
         raise WrongType(f"{target!r} cannot be the {kind.replace('_', ' ')} {name!r}")
 
@@ -145,11 +137,6 @@ def _origin(target: Any) -> object:
 def generation() -> int:
     """Return a number that changes with every registration, for caches of bound objects."""
     return _generation
-
-
-def hint(kind: Kind, name: str, text: str) -> None:
-    """Add a remedy to the error for an unknown `name`."""
-    _hints[kind, name] = text
 
 
 def find(kind: Kind, name: str) -> Any | None:
@@ -200,6 +187,12 @@ def load(target: str) -> Any:
     return attrgetter(attribute)(found) if attribute else found
 
 
+_ELSEWHERE = (
+    "stores are in omnizarr.storage, codecs in omnizarr.codecs, and the names of zarr-python in"
+    " omnizarr.zarr"
+)
+
+
 def attributes(
     module: str, targets: Mapping[str, str], public: Iterable[str] = ()
 ) -> Callable[[str], Any]:
@@ -215,11 +208,7 @@ def attributes(
         if name == "__all__" and public:
             return available(public)
         if name not in targets:
-            kind = (
-                ImportError if _is_import(sys._getframe(1)) and name in _REMOVED else AttributeError
-            )
-            why = f"; {_REMOVED[name]}" if name in _REMOVED else ""
-            raise kind(f"module {module!r} has no attribute {name!r}{why}")
+            raise AttributeError(f"module {module!r} has no attribute {name!r}; {_ELSEWHERE}")
         try:
             value = load(f"omnizarr.{targets[name]}")
         except MissingPackage as e:
@@ -240,28 +229,6 @@ def _is_import(frame: Any) -> bool:
     return bool(frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"])
 
 
-_ZARR = "zarr-python's names are in omnizarr.zarr; here "
-# Where names are that modules of this package had once.
-_REMOVED = {
-    name: where
-    for where, names in {
-        _ZARR + "omnizarr.create_array creates arrays": "array create empty full ones zeros"
-        " init_store empty_like full_like ones_like zeros_like open_like",
-        _ZARR + "omnizarr.open has the options kind and use_consolidated": "open_array open_group"
-        " open_consolidated",
-        _ZARR + "omnizarr.save stores arrays": "save_array save_group",
-        _ZARR + "omnizarr.create_group creates groups": "group",
-        _ZARR + "omnizarr.show_versions prints versions": "print_debug_info",
-        _ZARR + "groups have a method tree": "tree",
-        "stores are in omnizarr.storage": "DirectoryStore LMDBStore LocalStore MemoryStore"
-        " NestedDirectoryStore RedisStore SQLiteStore ZipStore",
-        "codecs are in omnizarr.codecs": "BZ2 Blosc GZip LZMA Zlib Zstd",
-        "copy the keys of DBM files to a SQLiteStore or an LMDBStore": "DBMStore",
-        "omnizarr.open opens references that kerchunk, VirtualiZarr or tifffile wrote": "reference",
-        "omnizarr.preview makes a picture, omnizarr.serve shows a page": "show",
-    }.items()
-    for name in names.split()
-}
 # The optional packages that the names of modules need.
 _NEEDS = {"LMDBStore": "lmdb", "RedisStore": "redis", "from_dask": "dask", "xarray": "xarray"}
 _NEEDS |= {"serve": "uvicorn", "serving": "uvicorn", "zarr": "zarr"}
@@ -293,32 +260,25 @@ def _check_descriptors(what: str) -> None:
 def lookup(kind: Kind, name: str, where: str = "") -> Any:
     """Return the target registered as `name`; an unknown name is an error with suggestions."""
     target = find(kind, name)
-    if target is None:
-        words = kind.replace("_", " ")
-        help_ = _hints.get((kind, name)) or _origin_of(kind, name) + similar_or_shared(
-            name, names(kind)
-        )
-        if ":" in name:  # a URI, to which no known name is similar
-            help_ = f"register what implements it under that URI: omnizarr.register({kind!r}, …)"
-        place = f" at {where}" if where else ""
-        raise UnknownExtension(f"unknown {words} {name!r}{place}; {help_}", kind=kind, name=name)
-    return target
-
-
-def _origin_of(kind: Kind, name: str) -> str:
-    """Return a hint for where an unknown extension may come from; "" for other kinds."""
-    if kind not in EXTENSION_POINTS:
-        return ""
+    if target is not None:
+        return target
     owner, dot, _ = name.partition(".")
-    if dot:
-        return (
+    origin = ""
+    if kind in EXTENSION_POINTS and dot:
+        origin = (
             f"names that start with {owner}. are private to the writer {owner}; install a package"
             " that registers it; "
         )
-    return (
-        "it may be private to the program that wrote it, or newer than this version of omnizarr"
-        f" (see {REGISTER}); "
-    )
+    elif kind in EXTENSION_POINTS:
+        origin = (
+            "it may be private to the program that wrote it, or newer than this version of"
+            f" omnizarr (see {REGISTER}); "
+        )
+    help_ = origin + similar_or_shared(name, names(kind))
+    if ":" in name:  # a URI, to which no known name is similar
+        help_ = f"register what implements it under that URI: omnizarr.register({kind!r}, …)"
+    words, place = kind.replace("_", " "), f" at {where}" if where else ""
+    raise UnknownExtension(f"unknown {words} {name!r}{place}; {help_}", kind=kind, name=name)
 
 
 def similar_or_shared(name: str, every: Iterable[str]) -> str:

@@ -45,7 +45,7 @@ def values(name: str) -> st.SearchStrategy[Any]:
             st.sampled_from([-1, 1]),
         ).filter(lambda n: of.low <= n <= of.high)
         return st.one_of(st.integers(of.low, of.high), near)
-    anything = st.floats(width=64)
+    anything = st.one_of(st.floats(width=64), st.sampled_from([1.57e308, -1.57e308]))
     small = st.builds(lambda n, e: n * 2.0**e, st.integers(-5000, 5000), st.integers(-14, 5))
 
     def held(x: float) -> float:
@@ -80,23 +80,6 @@ def test_every_cast_gives_the_exact_number_or_is_refused(
     if "fnuz" in target:
         want = [abs(x) if x == 0 else x for x in want]  # they have one zero
     assert [*map(repr, map(_plain, found))] == [*map(repr, map(_plain, want))]
-
-
-@pytest.mark.parametrize("rounding", ROUNDINGS)
-@pytest.mark.parametrize("target", TYPES)
-def test_a_number_that_rounds_beyond_the_largest_float_is_out_of_range(
-    target: str, rounding: str
-) -> None:
-    of, to = numbers_of("float64"), numbers_of(target)
-    given_ = np.array([1.57e308, -1.57e308])
-    for out_of_range in (None, *OUT_OF_RANGE):
-        want = [expected(x, to, rounding, out_of_range) for x in given_.tolist()]
-        if None in want:
-            with pytest.raises(ValueError, match=target):
-                cast(given_, of, to, rounding, out_of_range)
-        else:
-            found = cast(given_, of, to, rounding, out_of_range).astype(to.work).tolist()
-            assert found == want
 
 
 @pytest.mark.parametrize("source", ["float64", "int64"])
@@ -146,12 +129,6 @@ def test_the_examples_of_the_specification_work(
     made[0] = number
     assert np.frombuffer(store["c/0"], f"<i{int(to[3:]) // 8}")[0] == want
     assert made[0] == want
-
-
-@pytest.mark.parametrize(("number", "want"), [(-81, 0), (300, 255), (7, 7)])
-def test_integers_all_below_or_above_the_range_are_clamped(number: int, want: int) -> None:
-    of, to = numbers_of("int16"), numbers_of("uint8")
-    assert cast(np.array([number], "i2"), of, to, out_of_range="clamp").tolist() == [want]
 
 
 def test_one_configuration_casts_like_numpy() -> None:

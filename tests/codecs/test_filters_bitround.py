@@ -76,11 +76,6 @@ def test_bits_of_every_nan_stay() -> None:
     assert rounded(values, "f4", 1).tobytes() == values.tobytes()
 
 
-def test_more_bits_than_there_are_change_nothing() -> None:
-    assert rounded([0.1, 1 / 3], "f4", 24).tolist() == np.array([0.1, 1 / 3], "f4").tolist()
-    assert rounded([255, 7], "u1", 9).tolist() == [255, 7]
-
-
 @pytest.mark.parametrize("order", "<>")
 @pytest.mark.parametrize("code", ["c8", "c16", "M8[s]", "m8[ns]"])
 def test_complex_numbers_and_times_are_rounded_by_their_parts(order: str, code: str) -> None:

@@ -119,20 +119,6 @@ def test_the_examples_of_the_specification_work() -> None:
     }
 
 
-def test_without_a_configuration_nothing_changes() -> None:
-    store: dict[str, Any] = {}
-    made = oz.create_array(
-        store, shape=(3,), chunks=(3,), dtype="int8", filters=[ScaleOffset()], compressors=None
-    )
-    made[...] = [1, -128, 127]
-    assert np.frombuffer(store["c/0"], "i1").tolist() == [1, -128, 127]
-    assert json.loads(store["zarr.json"])["codecs"][0] in (
-        {"name": "scale_offset"},
-        {"name": "scale_offset", "configuration": {}},
-    )
-    assert made[...].tolist() == [1, -128, 127]
-
-
 @pytest.mark.parametrize(
     ("data_type", "configuration", "message"),
     [

@@ -282,12 +282,3 @@ def test_only_pairs_of_small_floats_are_complex_numbers() -> None:
         "c8",
     ):
         assert not is_complex_pair(np.dtype(other))
-
-
-def test_a_complex_type_without_zero_has_no_fill_value_0() -> None:
-    assert oz.create_array({}, shape=1, dtype="complex_float8_e5m2", fill_value=0)[0].item() == (
-        0,
-        0,
-    )
-    with pytest.raises(oz.InvalidMetadata, match="the type has no number close to it"):
-        oz.create_array({}, shape=1, dtype="complex_float8_e8m0fnu", fill_value=0)

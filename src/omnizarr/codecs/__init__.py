@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from omnizarr.codecs.compressors import Zstd as ZstdCodec
     from omnizarr.codecs.filters import Transpose as TransposeCodec
     from omnizarr.codecs.pipeline import CodecPipeline, bind_codec, bind_pipeline
-    from omnizarr.codecs.pipeline import CodecPipeline as Chain
-    from omnizarr.codecs.pipeline import bind_pipeline as bind_chain
     from omnizarr.codecs.scale_offset import ScaleOffset
     from omnizarr.codecs.serializers import Bytes as BytesCodec
     from omnizarr.codecs.serializers import VlenBytes as VLenBytesCodec
@@ -48,7 +46,6 @@ __all__ = [
     "BytesBytesCodec",
     "BytesCodec",
     "CastValue",
-    "Chain",
     "Codec",
     "CodecPipeline",
     "Configured",
@@ -66,62 +63,50 @@ __all__ = [
     "Zlib",
     "ZstdCodec",
     "as_bytes_array",
-    "bind_chain",
     "bind_codec",
     "bind_pipeline",
 ]
 
-registry.check_with("codec", "omnizarr.codecs.codec:check_target")
-for _name, _target in {
-    "bytes": "serializers:Bytes",
-    "endian": "serializers:Bytes",
-    "transpose": "filters:Transpose",
-    "gzip": "compressors:StrictGzip",
-    "numcodecs.gzip": "compressors:Gzip",
-    "numcodecs.zlib": "compressors:Zlib",
-    "numcodecs.bz2": "compressors:Bz2",
-    "numcodecs.lzma": "compressors:Lzma",
-    "zstd": "compressors:Zstd",
-    "numcodecs.zstd": "compressors:Zstd",
-    "numcodecs.lz4": "compressors:Lz4",
-    "blosc": "blosc:Blosc",
-    "numcodecs.blosc": "blosc:NumcodecsBlosc",
-    "crc32c": "compressors:Crc32c",
-    "vlen-utf8": "serializers:VlenUtf8",
-    "numcodecs.vlen-utf8": "serializers:VlenUtf8",
-    "vlen-bytes": "serializers:VlenBytes",
-    "numcodecs.vlen-bytes": "serializers:VlenBytes",
-    "packbits": "serializers:Packbits",
-    "cast_value": "cast_value:CastValue",
-    "reshape": "filters:Reshape",
-    "scale_offset": "scale_offset:ScaleOffset",
-    "sharding_indexed": "sharding:ShardingIndexed",
-    "numcodecs.*": "numcodecs:Numcodecs",
-    "bitround": "filters:Bitround",
-    "filter-on-bytes": "numcodecs:OnBytes",
-    "zfp": "extensions.zfp:Zfp",
-    "zarrs.zfp": "extensions.zfp:Zfp",
-    "numcodecs.zfpy": "extensions.zfp:Zfpy",
-    "numcodecs.pcodec": "extensions.pcodec:Pcodec",
-    **dict.fromkeys(IMAGE_FORMATS | IMAGE_ARRAYS, "extensions.imagecodecs:ImageFormat"),
-    **dict.fromkeys(IMAGE_COMPRESSORS, "extensions.imagecodecs:ImageCompressor"),
-    **dict.fromkeys(IMAGE_FILTERS, "extensions.imagecodecs:ImageFilter"),
-    "conditional": "extensions.conditional:Conditional",
-    "vlen-array": "extensions.zarrs:VlenArray",
-    "numcodecs.vlen-array": "extensions.zarrs:VlenArray",
+for _target, _names in {
+    "serializers:Bytes": "bytes endian",
+    "serializers:VlenUtf8": "vlen-utf8 numcodecs.vlen-utf8",
+    "serializers:VlenBytes": "vlen-bytes numcodecs.vlen-bytes",
+    "serializers:Packbits": "packbits",
+    "filters:Transpose": "transpose",
+    "filters:Reshape": "reshape zarrs.reshape",
+    "filters:Squeeze": "zarrs.squeeze",
+    "filters:Bitround": "bitround",
+    "compressors:StrictGzip": "gzip",
+    "compressors:Gzip": "numcodecs.gzip",
+    "compressors:Zlib": "numcodecs.zlib",
+    "compressors:Bz2": "numcodecs.bz2",
+    "compressors:Lzma": "numcodecs.lzma",
+    "compressors:Zstd": "zstd numcodecs.zstd",
+    "compressors:Lz4": "numcodecs.lz4",
+    "compressors:Crc32c": "crc32c",
+    "blosc:Blosc": "blosc",
+    "blosc:NumcodecsBlosc": "numcodecs.blosc",
+    "cast_value:CastValue": "cast_value",
+    "scale_offset:ScaleOffset": "scale_offset",
+    "sharding:ShardingIndexed": "sharding_indexed",
+    "numcodecs:Numcodecs": "numcodecs.*",
+    "numcodecs:OnBytes": "filter-on-bytes",
+    "extensions.zfp:Zfp": "zfp zarrs.zfp",
+    "extensions.zfp:Zfpy": "numcodecs.zfpy",
+    "extensions.pcodec:Pcodec": "numcodecs.pcodec",
+    "extensions.imagecodecs:ImageFormat": " ".join(IMAGE_FORMATS | IMAGE_ARRAYS),
+    "extensions.imagecodecs:ImageCompressor": " ".join(IMAGE_COMPRESSORS),
+    "extensions.imagecodecs:ImageFilter": " ".join(IMAGE_FILTERS),
+    "extensions.conditional:Conditional": "conditional",
     # Those of zarrs, also by the names that its earlier versions wrote.
-    "zarrs.reshape": "filters:Reshape",
-    "zarrs.squeeze": "filters:Squeeze",
-    "zarrs.vlen": "extensions.zarrs:Vlen",
-    "vlen": "extensions.zarrs:Vlen",
-    "https://codec.zarrs.dev/array_to_bytes/vlen": "extensions.zarrs:Vlen",
-    "zarrs.vlen_v2": "extensions.zarrs:VlenV2",
-    "vlen_v2": "extensions.zarrs:VlenV2",
-    "https://codec.zarrs.dev/array_to_bytes/vlen_v2": "extensions.zarrs:VlenV2",
-    "zarrs.optional": "extensions.zarrs:Optional",
-    "optional": "extensions.zarrs:Optional",
+    "extensions.zarrs:VlenArray": "vlen-array numcodecs.vlen-array",
+    "extensions.zarrs:Vlen": "zarrs.vlen vlen https://codec.zarrs.dev/array_to_bytes/vlen",
+    "extensions.zarrs:VlenV2": "zarrs.vlen_v2 vlen_v2"
+    " https://codec.zarrs.dev/array_to_bytes/vlen_v2",
+    "extensions.zarrs:Optional": "zarrs.optional optional",
 }.items():
-    registry.register("codec", _name, f"omnizarr.codecs.{_target}")
+    for _name in _names.split():
+        registry.register("codec", _name, f"omnizarr.codecs.{_target}")
 
 # Imported on first use.
 _LATER = {
@@ -135,9 +120,6 @@ _LATER = {
     "CodecPipeline": "codecs.pipeline:CodecPipeline",
     "bind_codec": "codecs.pipeline:bind_codec",
     "bind_pipeline": "codecs.pipeline:bind_pipeline",
-    # The names of earlier versions.
-    "Chain": "codecs.pipeline:CodecPipeline",
-    "bind_chain": "codecs.pipeline:bind_pipeline",
     # The names that numcodecs has, for versions 1 and 2.
     "BZ2": "codecs.compressors:Bz2",
     "Blosc": "codecs.blosc:NumcodecsBlosc",

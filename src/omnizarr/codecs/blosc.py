@@ -85,15 +85,16 @@ class NumcodecsBlosc(BytesBytesCodec):
     borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        self._check_common()
-        self.check_integer("shuffle", -1, 2)
-
-    def _check_common(self) -> None:
         self.check("cname", self.cname in COMPRESSORS, f"one of {', '.join(COMPRESSORS)}")
         self.check_integer("clevel", 0, 9)
         self.check_integer("blocksize", 0, 2**31 - 1)
         if self.typesize is not None:
             self.check_integer("typesize", 1, 2**31 - 1)
+        if isinstance(self, Blosc):
+            good = self.shuffle in (None, *SHUFFLES)
+            self.check("shuffle", good, f"one of {', '.join(SHUFFLES)}")
+        else:
+            self.check_integer("shuffle", -1, 2)
 
     def for_items(self, itemsize: int) -> Self:
         """Return the codec with a typesize; the item size fills in a missing one."""
@@ -101,10 +102,9 @@ class NumcodecsBlosc(BytesBytesCodec):
 
     def shuffle_code(self) -> int:
         """Return the shuffle as Blosc numbers it."""
-        assert isinstance(self.shuffle, int)  # noqa: S101 - __post_init__ checked it
-        if self.shuffle == -1:
+        if self.shuffle in (None, -1):
             return 2 if self.typesize in (None, 1) else 1
-        return self.shuffle
+        return self.shuffle if isinstance(self.shuffle, int) else SHUFFLES[str(self.shuffle)]
 
     def encode(self, data: Buffer) -> Buffer:
         if len(data) > blosc.MAX_BUFFERSIZE:
@@ -166,11 +166,6 @@ class Blosc(NumcodecsBlosc):
     borrows: ClassVar[bool] = True
     stated: ClassVar[tuple[str, ...]] = ("cname", "clevel", "shuffle")
 
-    def __post_init__(self) -> None:
-        self._check_common()
-        good = self.shuffle in (None, *SHUFFLES)
-        self.check("shuffle", good, f"one of {', '.join(SHUFFLES)}")
-
     @classmethod
     def bind(cls, named: Named) -> Self:
         codec = super(Blosc, cls).bind(named)  # a bare super() fails in a class with slots
@@ -178,11 +173,6 @@ class Blosc(NumcodecsBlosc):
         good = codec.typesize is not None or codec.shuffle == "noshuffle"
         codec.check("typesize", good, f"a positive integer, needed for {codec.shuffle!r}")
         return codec
-
-    def shuffle_code(self) -> int:
-        if self.shuffle is None:
-            return 2 if self.typesize in (None, 1) else 1
-        return SHUFFLES[self.shuffle]
 
 
 def _decompress(data: Buffer, size: int | None, out: npt.NDArray[np.uint8] | None) -> bytes:
@@ -253,7 +243,10 @@ def _decompress_streams(buffer: Buffer, at: int, streams: int, length: int) -> b
 
 def snappy_decompress(data: Buffer, size: int) -> bytes:
     """Return the `size` bytes that were compressed."""
-    stated, at = _length(data)
+    stated, at = 0, 0
+    while at < min(5, len(data)) and (at == 0 or data[at - 1] >= 128):
+        stated |= (data[at] & 127) << 7 * at
+        at += 1
     if stated != size:
         raise ValueError(f"snappy: the stream says {stated} bytes, expected {size}")
     out = bytearray()
@@ -284,13 +277,3 @@ def snappy_decompress(data: Buffer, size: int) -> bytes:
     if len(out) != size:
         raise ValueError(f"snappy: the stream holds {len(out)} bytes, expected {size}")
     return bytes(out)
-
-
-def _length(data: Buffer) -> tuple[int, int]:
-    """Return the stated length, and the offset after it."""
-    length = 0
-    for i in range(min(5, len(data))):
-        length |= (data[i] & 127) << 7 * i
-        if data[i] < 128:
-            return length, i + 1
-    raise ValueError("snappy: the stream has no length")

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import registry
-from omnizarr.codecs.codec import ArrayArrayCodec, Kind, Spec, raise_problems
+from omnizarr.codecs.codec import ArrayArray, Configured, Kind, Spec, raise_problems
 from omnizarr.concurrency.cache import cached
 from omnizarr.data_types import bind as bind_type
 from omnizarr.data_types import describe
@@ -232,10 +232,9 @@ def _narrowed(
     """Return floats as narrower ones; NumPy rounds to the nearest, ties to even."""
     with np.errstate(over="ignore"):
         out = values.astype(target.dtype)
-    if out_of_range != "clamp" and not np.isfinite(out).all():
-        outside = np.isinf(out) & np.isfinite(values)
-        if outside.any():
-            raise _outside(values[outside][0], target)
+    outside = np.isinf(out) & np.isfinite(values)
+    if out_of_range != "clamp" and outside.any():
+        raise _outside(values[outside][0], target)
     return out
 
 
@@ -273,7 +272,7 @@ Pairs = tuple[tuple[Any, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class CastValue(ArrayArrayCodec):
+class CastValue(Configured):
     """The registered extension ``cast_value`` of version 3, for integers and floats.
 
     ``{"data_type": "uint8", "rounding": "nearest-even", "out_of_range": "clamp", "scalar_map":
@@ -300,7 +299,7 @@ class CastValue(ArrayArrayCodec):
     scalar_map: Mapping[str, Any] | None = None
 
     name: ClassVar[str] = "cast_value"
-    borrows: ClassVar[bool] = True
+    kind: ClassVar[Kind] = "array->array"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_type", describe(self.data_type))
@@ -325,17 +324,15 @@ class CastValue(ArrayArrayCodec):
     def _pairs(self, given: Any) -> dict[str, Pairs]:
         """Return the scalar map as pairs; users may also give dictionaries."""
         expected = "an object with lists of pairs under encode and decode"
-        self.check("scalar_map", isinstance(given, Mapping), expected)
-        self.check("scalar_map", given.keys() <= {"encode", "decode"}, expected)
-        found: dict[str, Pairs] = {}
-        for direction, entries in given.items():
-            pairs = list(entries.items()) if isinstance(entries, Mapping) else entries
+        is_map = isinstance(given, Mapping) and given.keys() <= {"encode", "decode"}
+        self.check("scalar_map", is_map, expected)
+        lists = {k: [*v.items()] if isinstance(v, Mapping) else v for k, v in given.items()}
+        for pairs in lists.values():
             good = isinstance(pairs, (list, tuple)) and all(
                 isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs
             )
             self.check("scalar_map", good, expected)
-            found[direction] = tuple((key, value) for key, value in pairs)
-        return found
+        return {k: tuple((key, value) for key, value in pairs) for k, pairs in lists.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the codec as metadata state it, without defaults."""
@@ -383,17 +380,6 @@ class CastValue(ArrayArrayCodec):
         keys, first = np.unique(columns[0].astype(of[1].work), return_index=True)
         return keys, columns[1][first]
 
-    # A pipeline replaces this object by `for_spec`; these complete the protocol.
-
-    def resolve(self, spec: Spec) -> Spec:
-        return self.for_spec(spec).resolve(spec)
-
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
-        return self.for_spec(spec).encode(array, spec)
-
-    def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
-        return self.for_spec(spec).decode(array, spec)
-
 
 def scalar_member(codec: str, member: str, json: Any, data_type: DataType) -> Scalar:
     """Return a member of a configuration that is spelled like a fill value."""
@@ -433,7 +419,7 @@ class Cast:
 
 
 @dataclass(frozen=True, slots=True)
-class Casts:
+class Casts(ArrayArray):
     """The codec bound to arrays of one type."""
 
     there: Cast
@@ -441,7 +427,6 @@ class Casts:
     target: DataType
 
     name: ClassVar[str] = CastValue.name
-    kind: ClassVar[Kind] = "array->array"
     borrows: ClassVar[bool] = True
 
     @property
@@ -452,9 +437,7 @@ class Casts:
             return not within and self.there.out_of_range is not None
         if of.integer:
             return bool(max(-of.low, of.high) > 1 << to.digits)
-        special = (to.nan or not of.nan) and (to.infinite or not of.infinite)
-        finer = not to.integer and to.digits >= of.digits and to.least <= of.least
-        return not (finer and special and to.high >= of.high)
+        return to.integer or not _holds(to, of)
 
     def resolve(self, spec: Spec) -> Spec:
         try:

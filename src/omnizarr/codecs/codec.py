@@ -1,19 +1,7 @@
-"""The three kinds of codecs: their protocols and base classes, and buffers for their work.
+"""The three kinds of codecs: their base classes, and buffers for their work.
 
 A codec is a frozen dataclass: its fields are the members of its configuration, and its
-`__post_init__` checks them. To add one, write such a class and register its name:
-
->>> @dataclass(frozen=True)
-... class Flip(BytesBytesCodec):
-...     name = "example.flip"
-...     mask: int = 255
-...
-...     def encode(self, data):
-...         return (as_bytes_array(data) ^ self.mask).tobytes()
-...
-...     def decode(self, data, size):
-...         return self.encode(data)
->>> omnizarr.register("codec", "example.flip", Flip)
+`__post_init__` checks them. To add one, inherit from a base class and register its name.
 """
 
 from __future__ import annotations
@@ -25,7 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -70,41 +58,68 @@ class Spec:
         return None if self.data_type.variable else self.size * self.data_type.dtype.itemsize
 
 
-# Protocols
+# The three kinds
 
 
-class ArrayArray(Protocol):
+class ArrayArray(ABC):
     """Turns an array into another array."""
 
-    kind: ClassVar[Kind]
+    __slots__ = ()
+    kind: ClassVar[Kind] = "array->array"
 
-    def resolve(self, spec: Spec) -> Spec: ...
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]: ...
-    def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]: ...
+    def resolve(self, spec: Spec) -> Spec:
+        """Return the spec (shape, type and fill value) of the encoded array."""
+        return spec
+
+    @abstractmethod
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
+        """Return the encoded array; `spec` describes `array`."""
+
+    @abstractmethod
+    def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
+        """Return the array that was encoded, which `spec` describes."""
 
 
-class ArrayBytes(Protocol):
+class ArrayBytes(ABC):
     """Turns an array into bytes."""
 
-    kind: ClassVar[Kind]
+    __slots__ = ()
+    kind: ClassVar[Kind] = "array->bytes"
 
-    def encoded_size(self, spec: Spec) -> int | None: ...
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer: ...
-    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]: ...
+    def encoded_size(self, spec: Spec) -> int | None:
+        """Return how many bytes every such array becomes, or None if that varies."""
+        return None
+
+    @abstractmethod
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
+        """Return the bytes of an array."""
+
+    @abstractmethod
+    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
+        """Return the array that was encoded, which `spec` describes."""
 
 
-class BytesBytes(Protocol):
+class BytesBytes(ABC):
     """Turns bytes into bytes.
 
     `decode` gets the exact size of its result, if that is known, and never allocates more. A codec
     may also have ``decode_into(data, out)``, which fills all of `out`, a flat array of bytes.
     """
 
-    kind: ClassVar[Kind]
+    __slots__ = ()
+    kind: ClassVar[Kind] = "bytes->bytes"
 
-    def encoded_size(self, size: int) -> int | None: ...
-    def encode(self, data: Buffer) -> Buffer: ...
-    def decode(self, data: Buffer, size: int | None) -> Buffer: ...
+    def encoded_size(self, size: int) -> int | None:
+        """Return how many bytes every value of that size becomes, or None if that varies."""
+        return None
+
+    @abstractmethod
+    def encode(self, data: Buffer) -> Buffer:
+        """Return the bytes to store."""
+
+    @abstractmethod
+    def decode(self, data: Buffer, size: int | None) -> Buffer:
+        """Return the bytes that were encoded; `size` is their number, if that is known."""
 
 
 Codec: TypeAlias = ArrayArray | ArrayBytes | BytesBytes
@@ -149,8 +164,7 @@ class Configured:
     @classmethod
     def bind(cls, named: Named) -> Self:
         """Return the codec with that configuration; raise for unknown and missing members."""
-        found: Self = bind_dataclass(cls, named)
-        return found
+        return cast(Self, bind_dataclass(cls, named))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the codec as metadata state it: its name and configuration."""
@@ -180,17 +194,13 @@ class Configured:
 
 def bind_dataclass(cls: Any, named: Named) -> Any:
     """Return an object of `cls`, whose fields are the members of a configuration."""
-    package = getattr(cls, "package", None)
-    if package is not None:
-        require(package[0], cls.name, package[1])
+    if getattr(cls, "package", None) is not None:
+        module, extra = cls.package
+        require(module, cls.name, extra)
     fields = [f for f in dataclasses.fields(cls) if f.init]
-    stated = getattr(cls, "stated", ())
-    required = {
-        f.name
-        for f in fields
-        if (f.name in stated or f.default is dataclasses.MISSING)
-        and f.default_factory is dataclasses.MISSING
-    }
+    missing, stated = dataclasses.MISSING, getattr(cls, "stated", ())
+    needed = (f for f in fields if f.name in stated or f.default is missing)
+    required = {f.name for f in needed if f.default_factory is missing}
     check_members(named, "codec", required=required, optional={f.name for f in fields})
     return cls(**{k: _frozen(v) for k, v in named.configuration.items()})
 
@@ -201,10 +211,8 @@ def inner_codecs(stated: Named, *members: str, least: int = 1) -> list[tuple[Nam
     for member in members:
         given = fields.get(member)
         if not isinstance(given, (list, tuple)) or len(given) < least:
-            fields.error(
-                member, f"expected a list of {'at least one codec' if least else 'codecs'}"
-            )
-            given = ()
+            fields.error(member, f"expected a list of codecs{', at least one' if least else ''}")
+            continue
         found.append(
             tuple(
                 each if isinstance(each, Named) else as_named(fields, f"{member}[{i}]", each)
@@ -229,7 +237,7 @@ def _frozen(value: Any) -> Any:
 # Base classes
 
 
-class ArrayArrayCodec(Configured, ABC):
+class ArrayArrayCodec(ArrayArray, Configured):
     """Turns an array into another array.
 
     Examples:
@@ -248,22 +256,8 @@ class ArrayArrayCodec(Configured, ABC):
         array([1, 2])
     """
 
-    kind: ClassVar[Kind] = "array->array"
 
-    def resolve(self, spec: Spec) -> Spec:
-        """Return the spec (shape, type and fill value) of the encoded array."""
-        return spec
-
-    @abstractmethod
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
-        """Return the encoded array; `spec` describes `array`."""
-
-    @abstractmethod
-    def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
-        """Return the array that was encoded, which `spec` describes."""
-
-
-class ArrayBytesCodec(Configured, ABC):
+class ArrayBytesCodec(ArrayBytes, Configured):
     """Turns an array into bytes.
 
     Examples:
@@ -282,49 +276,8 @@ class ArrayBytesCodec(Configured, ABC):
         array([1, 2])
     """
 
-    kind: ClassVar[Kind] = "array->bytes"
 
-    def encoded_size(self, spec: Spec) -> int | None:
-        """Return how many bytes every such array becomes, or None if that varies."""
-        return None
-
-    @abstractmethod
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
-        """Return the bytes of an array."""
-
-    @abstractmethod
-    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        """Return the array that was encoded, which `spec` describes."""
-
-
-class ChunkwiseCodec(ArrayBytesCodec):
-    """Turns an array into bytes by an object for the chunks of one shape and type.
-
-    A pipeline replaces the codec by that object; the other methods complete the protocol.
-    """
-
-    @abstractmethod
-    def for_spec(self, spec: Spec) -> ArrayBytes:
-        """Return the codec for such chunks; raise if it cannot take them."""
-
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
-        return self.for_spec(spec).encode(array, spec)
-
-    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        return self.for_spec(spec).decode(data, spec)
-
-
-class BoundSerializer:
-    """Base of the objects that `ChunkwiseCodec.for_spec` returns."""
-
-    __slots__ = ()
-    kind: ClassVar[Kind] = "array->bytes"
-
-    def encoded_size(self, spec: Spec) -> int | None:
-        return None
-
-
-class BytesBytesCodec(Configured, ABC):
+class BytesBytesCodec(BytesBytes, Configured):
     """Turns bytes into bytes.
 
     Examples:
@@ -343,20 +296,6 @@ class BytesBytesCodec(Configured, ABC):
         array([1, 2])
     """
 
-    kind: ClassVar[Kind] = "bytes->bytes"
-
-    def encoded_size(self, size: int) -> int | None:
-        """Return how many bytes every value of that size becomes, or None if that varies."""
-        return None
-
-    @abstractmethod
-    def encode(self, data: Buffer) -> Buffer:
-        """Return the bytes to store."""
-
-    @abstractmethod
-    def decode(self, data: Buffer, size: int | None) -> Buffer:
-        """Return the bytes that were encoded; `size` is their number, if that is known."""
-
 
 _BASES = "ArrayArrayCodec, ArrayBytesCodec or BytesBytesCodec of omnizarr.codecs"
 
@@ -364,22 +303,15 @@ _BASES = "ArrayArrayCodec, ArrayBytesCodec or BytesBytesCodec of omnizarr.codecs
 def check_target(name: str, target: Any) -> None:
     """Raise if an object that is registered as a codec cannot be one."""
     made = isinstance(target, type) and dataclasses.is_dataclass(target)
-    if not made and not hasattr(target, "bind"):
-        raise WrongType(
-            f"{target!r} cannot be the codec {name!r}: it is not a dataclass; inherit from {_BASES}"
-        )
     kind = getattr(target, "kind", None)
     if kind is not None or made:
         check_kind(name, kind)
     first = "resolve" if kind == "array->array" else "encoded_size"
-    lacking = [m for m in (first, "encode", "decode") if made and not hasattr(target, m)]
+    needed = (first, "encode", "decode", "name") if made else ("bind",)
+    lacking = [member for member in needed if not hasattr(target, member)]
     if lacking:
-        raise WrongType(f"codec {name!r} has no method {lacking[0]!r}; inherit from {_BASES}")
-    if made and not isinstance(getattr(target, "name", None), str):
-        raise WrongType(
-            f"{target.__qualname__} cannot be the codec {name!r}: it has no name;"
-            f" add the line name = {name!r}"
-        )
+        what = "it is not a dataclass" if not made else f"it has no {lacking[0]!r}"
+        raise WrongType(f"{target!r} cannot be the codec {name!r}: {what}; inherit from {_BASES}")
 
 
 def check_kind(name: str, kind: object) -> None:
@@ -388,23 +320,15 @@ def check_kind(name: str, kind: object) -> None:
         raise WrongType(f"codec {name!r} has the kind {kind!r}; {known_names(kind, KINDS)}")
 
 
-def import_optional(package: str) -> Any:
-    """Return the module, or None if it is not installed or cannot be loaded."""
-    try:
-        return importlib.import_module(package)
-    except ImportError:
-        return None
-
-
 def require(module: str, codec: str, extra: str) -> Any:
     """Return a module of an optional package; raise if it is not installed."""
-    found = import_optional(module)
-    if found is None:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
         package = module.partition(".")[0]
         raise MissingModule(
             f"codec {codec!r} needs the package {package}: pip install 'omnizarr[{extra}]'"
-        )
-    return found
+        ) from None
 
 
 # Buffers

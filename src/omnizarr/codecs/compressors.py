@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import struct
 import threading
 import zlib
 from dataclasses import dataclass
@@ -48,10 +49,9 @@ class _Deflate(BytesBytesCodec):
     least: ClassVar[int]  # bytes around the compressed data
 
     def encode(self, data: Buffer) -> Buffer:
-        level = 6 if self.level < 0 else self.level
         check_memory(len(data) + _EXTRA)
-        is_gzip = self.window == _GZIP
-        return bytes((deflate.gzip_compress if is_gzip else deflate.zlib_compress)(data, level))
+        compress = deflate.gzip_compress if self.window == _GZIP else deflate.zlib_compress
+        return bytes(compress(data, 6 if self.level < 0 else self.level))
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         if size and len(data) > self.least:
@@ -62,11 +62,9 @@ class _Deflate(BytesBytesCodec):
                 out: bytearray = decompress(data, size)
             except deflate.DeflateError:
                 out = bytearray()
+            trailer = deflate.adler32(out).to_bytes(4, "big")
             if is_gzip:
-                trailer = deflate.crc32(out).to_bytes(4, "little")
-                trailer += (size % 2**32).to_bytes(4, "little")
-            else:
-                trailer = deflate.adler32(out).to_bytes(4, "big")
+                trailer = struct.pack("<II", deflate.crc32(out), size % 2**32)
             if len(out) == size and bytes(data[-len(trailer) :]) == trailer:
                 return out
         return bounded(lambda d, n: _decompress(d, n, self.window), data, size)
@@ -217,19 +215,13 @@ class Lzma(BytesBytesCodec):
     name: ClassVar[str] = "numcodecs.lzma"
     borrows: ClassVar[bool] = True
 
-    def _filters(self) -> list[dict[str, Any]] | None:
-        return [dict(f) for f in self.filters] if self.filters else None
-
     def encode(self, data: Buffer) -> Buffer:
-        return lzma.compress(
-            data, format=self.format, check=self.check, preset=self.preset, filters=self._filters()
-        )
+        filters: Any = self.filters or None
+        return lzma.compress(data, self.format, self.check, self.preset, filters)
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
-        raw = self.format == lzma.FORMAT_RAW
-        decoder = lzma.LZMADecompressor(
-            format=self.format, filters=self._filters() if raw else None
-        )
+        filters: Any = self.filters if self.format == lzma.FORMAT_RAW else None
+        decoder = lzma.LZMADecompressor(self.format, filters=filters)
         return bounded(lambda d, n: _decompress_all(decoder, d, n), data, size)
 
 
@@ -343,20 +335,11 @@ class Zstd(BytesBytesCodec):
 
 def content_size(data: Buffer) -> int | None:
     """Return the size in the frame's header, or None if it has none."""
-    if bytes(data[:4]) != b"\x28\xb5\x2f\xfd":
-        raise ValueError("this is not a zstd frame")
-    if len(data) < 6:
-        raise ValueError("the zstd frame is truncated")
-    descriptor = data[4]
-    single = bool(descriptor & 0x20)
-    width = (1 if single else 0, 2, 4, 8)[descriptor >> 6]
-    if width == 0:
-        return None
-    start = 5 + (not single) + (0, 1, 2, 4)[descriptor & 3]
-    field = bytes(data[start : start + width])
-    if len(field) < width:
-        raise ValueError("the zstd frame is truncated")
-    return int.from_bytes(field, "little") + (256 if width == 2 else 0)
+    try:
+        found: int = zstandard.frame_content_size(data)
+    except zstandard.ZstdError:
+        raise ValueError("this is not a zstd frame, or it is truncated") from None
+    return None if found < 0 else found
 
 
 # CRC-32C (RFC 3720)

@@ -17,14 +17,17 @@ import numpy.typing as npt
 
 from omnizarr import registry
 from omnizarr.codecs.codec import (
-    BoundSerializer,
+    ArrayArray,
+    ArrayBytes,
     Buffer,
+    BytesBytes,
     Codec,
     Kind,
     Spec,
     as_bytes_array,
     limit_of,
 )
+from omnizarr.codecs.serializers import check_count
 from omnizarr.data_types import as_type, describe
 from omnizarr.data_types import bind as bind_type
 from omnizarr.data_types.data_type import DataType, Scalar
@@ -51,15 +54,13 @@ def bind(named: Named) -> Codec:
     except numcodecs.errors.UnknownCodecError:
         package = {"msgpack2": "msgpack", "crc32c": "crc32c"}.get(id_)
         if package is not None:
-            raise MissingModule(
-                f"codec {named.name!r} needs the package {package}; pip install {package}"
-            ) from None
-        raise UnknownExtension(
-            f"unknown codec {id_!r}; numcodecs has none of that id, and no installed package"
-            f" registers one there; {registry.similar_or_shared(id_, _names())}",
-            kind="codec",
-            name=named.name,
-        ) from None
+            message = f"codec {named.name!r} needs the package {package}; pip install {package}"
+            raise MissingModule(message) from None
+        known = {name.removeprefix(PREFIX) for name in registry.names("codec")}
+        known = {*known, *numcodecs.registry.codec_registry} - {*_REFUSED, "*"}
+        message = f"unknown codec {id_!r}; numcodecs has none of that id, and no installed package"
+        message += f" registers one there; {registry.similar_or_shared(id_, sorted(known))}"
+        raise UnknownExtension(message, kind="codec", name=named.name) from None
     except (TypeError, ValueError) as e:
         raise InvalidMetadata(f"codec {named.name!r}: {e}") from None
     if id_ in ARRAY_TO_ARRAY:
@@ -67,12 +68,6 @@ def bind(named: Named) -> Codec:
     if id_ in ARRAY_TO_BYTES:
         return NumcodecsSerializer(named.name, codec)
     return NumcodecsBytes(named.name, codec)
-
-
-def _names() -> list[str]:
-    """Return the names of all codecs, each in its shortest form."""
-    known = {name.removeprefix(PREFIX) for name in registry.names("codec")}
-    return sorted({*known, *numcodecs.registry.codec_registry} - {*_REFUSED, "*"})
 
 
 class Numcodecs:
@@ -100,7 +95,7 @@ class OnBytes:
 
 
 @dataclass(frozen=True, slots=True)
-class NumcodecsArray:
+class NumcodecsArray(ArrayArray):
     """A filter that turns arrays into arrays.
 
     numcodecs sees its input as the type that the filter states. Items of another byte order are
@@ -111,8 +106,6 @@ class NumcodecsArray:
     name: str
     codec: Any
 
-    kind: ClassVar[Kind] = "array->array"
-
     @property
     def lossy(self) -> bool:
         if self.codec.codec_id == "astype":
@@ -120,26 +113,18 @@ class NumcodecsArray:
         return self.codec.codec_id in ("bitround", "quantize", "fixedscaleoffset")
 
     def resolve(self, spec: Spec) -> Spec:
-        taken, items = self._taken, spec.data_type.dtype
+        taken, items = self._stated("decode_dtype", "dtype"), spec.data_type.dtype
         is_fixed = taken is not None and not (taken.hasobject or spec.data_type.variable)
         if taken is not None and is_fixed and taken.itemsize != items.itemsize:
             raise InvalidMetadata(
                 f"it takes items of {taken} ({taken.itemsize} bytes), not of {items}"
                 f" ({items.itemsize}); give it the dtype of the array"
             )
+        shape, dtype = spec.shape, self._stated("encode_dtype", "astype") or items
         if self.codec.codec_id == "packbits":
-            shape: tuple[int, ...] = (1 + (spec.size + 7) // 8,)
-            dtype = np.dtype("u1")
-        else:
-            shape = spec.shape
-            dtype = self._stated("encode_dtype", "astype") or spec.data_type.dtype
+            shape, dtype = (1 + (spec.size + 7) // 8,), np.dtype("u1")
         data_type = bind_type(describe(dtype))
         return Spec(shape, data_type, _fill(spec, data_type))
-
-    @property
-    def _taken(self) -> np.dtype[Any] | None:
-        """The type as which numcodecs sees its input; None if the filter states none."""
-        return self._stated("decode_dtype", "dtype")
 
     def _stated(self, *members: str) -> np.dtype[Any] | None:
         """Return the type that the first of some members states."""
@@ -149,7 +134,7 @@ class NumcodecsArray:
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
         after = self.resolve(spec)
         # bitround, which states no type, knows only the order of the machine.
-        order = self._taken or np.dtype("=i4")
+        order = self._stated("decode_dtype", "dtype") or np.dtype("=i4")
         items = in_order_of(np.ascontiguousarray(array), order)
         out = in_order_of(np.asarray(self.codec.encode(items)), after.data_type.dtype)
         return out.view(after.data_type.dtype).reshape(after.shape)
@@ -182,7 +167,7 @@ def _fill(spec: Spec, data_type: DataType) -> Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class NumcodecsSerializer(BoundSerializer):
+class NumcodecsSerializer(ArrayBytes):
     """An object codec, or a compressor of whole arrays."""
 
     name: str
@@ -195,9 +180,7 @@ class NumcodecsSerializer(BoundSerializer):
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         if self.codec.codec_id.startswith("vlen"):
-            count = int.from_bytes(bytes(data[:4]), "little")
-            if len(data) < 4 or count != spec.size:
-                raise ValueError(f"the chunk says it has {count} items, expected {spec.size}")
+            check_count(data, spec)
         out = np.asarray(self.codec.decode(as_bytes_array(data)))
         if out.size != spec.size and self.codec.codec_id != "vlen-array":
             raise ValueError(f"the chunk has {out.size} items, expected {spec.size}")
@@ -205,13 +188,11 @@ class NumcodecsSerializer(BoundSerializer):
 
 
 @dataclass(frozen=True, slots=True)
-class NumcodecsBytes:
+class NumcodecsBytes(BytesBytes):
     """A compressor, checksum or other codec on bytes."""
 
     name: str
     codec: Any
-
-    kind: ClassVar[Kind] = "bytes->bytes"
 
     def encoded_size(self, size: int) -> int | None:
         id_ = self.codec.codec_id

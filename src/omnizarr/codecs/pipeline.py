@@ -92,7 +92,13 @@ def bind_pipeline(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") 
             continue  # the metadata allow readers to skip it
         if serializer is not None and codec.kind == "array->bytes" and hasattr(codec, "on_bytes"):
             codec = codec.on_bytes(current)  # as some writers list the formats of images
-        _check_order(codec, serializer is not None, named, where)
+        if (codec.kind == "bytes->bytes") != (serializer is not None):
+            made = "no codec before it makes" if serializer is None else "codecs before it made"
+            name = named.stated or _name(codec)
+            raise InvalidMetadata(
+                f"{where}: {name!r} is {codec.kind}, but {made} bytes;"
+                " the order is array→array, one array→bytes (such as 'bytes'), bytes→bytes"
+            )
         if codec.kind != "bytes->bytes":
             try:
                 if hasattr(codec, "for_spec"):
@@ -158,24 +164,9 @@ def bind_codec(named: Named, where: str) -> Codec:
 def _within_codec(error: InvalidMetadata, named: Named, where: str) -> InvalidMetadata:
     """Return the error of one codec, with the codec's place in front of each problem's field."""
     inner = error.problems or (Problem("", "", str(error)),)
-    problems = [
-        Problem(p.key, f"{where}.{p.field}" if p.field else where, p.message) for p in inner
-    ]
+    places = (f"{where}.{p.field}" if p.field else where for p in inner)
+    problems = [Problem(p.key, at, p.message) for p, at in zip(inner, places, strict=True)]
     return InvalidMetadata.of(problems, f"codec {named.stated or named.name!r}")
-
-
-def _check_order(codec: Codec, is_bytes: bool, named: Named, where: str) -> None:
-    name = named.stated or getattr(codec, "name", type(codec).__name__)
-    if is_bytes and codec.kind != "bytes->bytes":
-        raise InvalidMetadata(
-            f"{where}: {name!r} takes an array, but the codecs before it made bytes;"
-            " the order is array→array, one array→bytes, bytes→bytes"
-        )
-    if not is_bytes and codec.kind == "bytes->bytes":
-        raise InvalidMetadata(
-            f"{where}: {name!r} takes bytes, but no codec before it makes bytes;"
-            " put 'bytes' (or another array→bytes codec) first"
-        )
 
 
 # Encoding and decoding
@@ -210,14 +201,14 @@ class CodecPipeline:
     def __post_init__(self) -> None:
         filters = [codec for codec, _ in self.array_array]
         after = [*(spec for _, spec in self.array_array[1:]), self.inner]
-        reshapes, axes = False, tuple(range(len(self.spec.shape)))
-        for (codec, before), then in zip(self.array_array, after, strict=False):
-            if isinstance(codec, Transpose):
-                axes = tuple(axes[i] for i in codec.axes(len(axes))) if not reshapes else axes
-            else:
-                reshapes = reshapes or before.shape != then.shape
-        if reshapes:
-            axes = tuple(range(len(self.spec.shape)))
+        reshapes = any(
+            before.shape != then.shape and not isinstance(codec, Transpose)
+            for (codec, before), then in zip(self.array_array, after, strict=False)
+        )
+        axes = tuple(range(len(self.spec.shape)))
+        for codec in filters:
+            if isinstance(codec, Transpose) and not reshapes:
+                axes = tuple(axes[i] for i in codec.axes(len(axes)))
         transposed = all(isinstance(codec, Transpose) for codec in filters)
         first, size = self.bytes_bytes[0] if self.bytes_bytes else (None, None)
         fills = bool(size) and hasattr(first, "decode_into")
@@ -295,9 +286,8 @@ class CodecPipeline:
     def lossy(self) -> list[str]:
         """The names of codecs that declare themselves lossy, including codecs inside shards."""
         steps = (*self.array_array, (self.array_bytes, None), *self.bytes_bytes)
-        codecs = [codec for codec, _ in steps]
+        found = [_name(codec) for codec, _ in steps if is_lossy(codec)]
         inner = getattr(self.array_bytes, "inner", None)
-        found = [str(getattr(c, "name", type(c).__name__)) for c in codecs if is_lossy(c)]
         return found + (inner.lossy if isinstance(inner, CodecPipeline) else [])
 
     # Parts of chunks
@@ -313,11 +303,14 @@ class CodecPipeline:
         shard, axes = self.sharded
         # Without a codec context: when the store fails, the codec is not at fault.
         decode: Decode | None = yield from shard.read_part(key, tuple(region[i] for i in axes))
-        return None if decode is None else partial(self._decode_shard, decode)
+        if decode is None:
+            return None
 
-    def _decode_shard(self, decode: Decode, out: npt.NDArray[Any]) -> None:
-        with map_missing(self.to_chunk_axes):
-            decode(out.transpose(self.axes))
+        def fill(out: npt.NDArray[Any]) -> None:
+            with map_missing(self.to_chunk_axes):
+                decode(out.transpose(self.axes))
+
+        return fill
 
     def to_chunk_axes(self, box: Region) -> Region:
         """Return a box of the array that becomes bytes as a box of the chunk.
@@ -370,10 +363,13 @@ class CodecPipeline:
 
 def codec_context(codec: Codec, verb: str) -> error_context:
     """Have errors of the block name the codec; a codec of any package may raise anything."""
-    name = getattr(codec, "name", type(codec).__name__)
+    name, ignore = _name(codec), (ChunkError, MissingPackage, MemoryError)
     where = f"codec {name!r}: {verb}"
-    ignore = (ChunkError, MissingPackage, MemoryError)
     return error_context(where, into=ChunkError, catch=(Exception,), ignore=ignore, codec=name)
+
+
+def _name(codec: object) -> str:
+    return str(getattr(codec, "name", type(codec).__name__))
 
 
 def _typed(codec: ArrayArray, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:

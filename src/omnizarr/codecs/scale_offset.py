@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -72,11 +73,10 @@ class ScaleOffset(ArrayArrayCodec):
         numbers, offset, scale = self._bound(spec)
         values = array.astype(numbers.work)
         if numbers.integer:
-            values = _minus(values, offset, numbers)
-            values = _times(values, scale, numbers)
+            steps = (offset, 1), (offset, scale)
+            values = _exact(lambda v, o, s: (v - o) * s, values, steps, numbers)
         else:
-            if offset:
-                values = _rounded(np.subtract, values, offset, numbers)
+            values = _rounded(np.subtract, values, offset, numbers)
             values = _rounded(np.multiply, values, scale, numbers)
         return values.astype(spec.data_type.dtype, copy=False)
 
@@ -85,12 +85,16 @@ class ScaleOffset(ArrayArrayCodec):
         numbers, offset, scale = self._bound(spec)
         values = array.astype(numbers.work)
         if numbers.integer:
-            values = _divided(values, scale, numbers)
-            values = _minus(values, -offset, numbers)
+            with np.errstate(over="ignore"):  # of the lowest number by -1, which is refused below
+                uneven = values % np.array(scale, numbers.work) != 0
+            if uneven.any():
+                first = values[uneven][0].item()
+                raise ValueError(f"{first} is not a multiple of the scale {scale}")
+            steps = (0, scale), (offset, scale)
+            values = _exact(lambda v, o, s: v // s + o, values, steps, numbers)
         else:
             values = _rounded(np.divide, values, scale, numbers)
-            if offset:
-                values = _rounded(np.add, values, offset, numbers)
+            values = _rounded(np.add, values, offset, numbers)
         return values.astype(spec.data_type.dtype, copy=False)
 
     def _bound(self, spec: Spec) -> tuple[Reals, Any, Any]:
@@ -116,53 +120,33 @@ class ScaleOffset(ArrayArrayCodec):
         return value
 
 
-def _check(
-    values: npt.NDArray[Any], change: Callable[[int], int], numbers: Reals, what: str
-) -> None:
-    """Raise unless the exact results of all numbers fit the type."""
-    ends = (int(values.min()), int(values.max())) if values.size else (0, 0)
-    for value in map(change, ends):
+def _exact(
+    change: Callable[[Any, Any, Any], Any],
+    values: npt.NDArray[Any],
+    steps: tuple[tuple[int, int], tuple[int, int]],
+    numbers: Reals,
+) -> npt.NDArray[Any]:
+    """Return integers changed by an offset and a scale, the last of two steps.
+
+    Raise unless the exact results of both fit the type.
+    """
+    ends = (int(values.min()), int(values.max())) if values.size else ()
+    for end, (offset, scale) in itertools.product(ends, steps):
+        value = change(end, offset, scale)
         if not numbers.low <= value <= numbers.high:
             raise ValueError(
-                f"{what} gives {value}, outside of {numbers.name},"
-                f" which goes from {numbers.low} to {numbers.high}"
+                f"{end} with the offset {offset} and the scale {scale} gives {value}, outside of"
+                f" {numbers.name}, which goes from {numbers.low} to {numbers.high}"
             )
-
-
-def _minus(values: npt.NDArray[Any], offset: int, numbers: Reals) -> npt.NDArray[Any]:
-    if not offset or not values.size:
-        return values
-    what = f"subtracting the offset {offset}" if offset > 0 else f"adding the offset {-offset}"
-    _check(values, lambda end: end - offset, numbers, what)
-    number = np.array(abs(offset)).astype(numbers.work)  # -low of a type wraps, rightly
-    return np.asarray(values - number if offset > 0 else values + number)
-
-
-def _times(values: npt.NDArray[Any], scale: int, numbers: Reals) -> npt.NDArray[Any]:
-    if scale == 1:
-        return values
-    _check(values, lambda end: end * scale, numbers, f"multiplying by the scale {scale}")
-    return np.asarray(values * np.array(scale, numbers.work))
-
-
-def _divided(values: npt.NDArray[Any], scale: int, numbers: Reals) -> npt.NDArray[Any]:
-    if scale == 1:
-        return values
-    number = np.array(scale, numbers.work)
-    with np.errstate(over="ignore"):  # of the lowest number by -1, which is refused below
-        uneven = values % number != 0
-    if uneven.any():
-        first = values[uneven][0].item()
-        raise ValueError(f"{first} is not a multiple of the scale {scale}")
-    _check(values, lambda end: end // scale, numbers, f"dividing by the scale {scale}")
-    return np.asarray(values // number)
+    with np.errstate(over="ignore"):  # what wraps on the way comes back
+        return np.asarray(change(values, *(np.array(n, numbers.work) for n in steps[1])))
 
 
 def _rounded(
     operation: Any, values: npt.NDArray[Any], number: float, numbers: Reals
 ) -> npt.NDArray[Any]:
     """Return the result, rounded once to the type; raise if a number becomes infinite."""
-    if operation in (np.multiply, np.divide) and number == 1:
+    if number == (1 if operation in (np.multiply, np.divide) else 0):
         return values
     with np.errstate(over="ignore", under="ignore"):
         out = np.asarray(operation(values, np.array(number, numbers.work)))

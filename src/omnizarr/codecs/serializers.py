@@ -192,7 +192,8 @@ class Packbits(ArrayBytesCodec):
 # its bytes, all little-endian.
 
 
-def _check_count(data: Buffer, spec: Spec) -> None:
+def check_count(data: Buffer, spec: Spec) -> None:
+    """Raise unless a chunk has as many items as expected."""
     count = int.from_bytes(bytes(data[:4]), "little")
     if len(data) < 4 or count != spec.size:
         raise ValueError(f"the chunk says it has {count} items, expected {spec.size}")
@@ -230,7 +231,7 @@ class VlenUtf8(ArrayBytesCodec):
         return bytes(vlen.VLenUTF8().encode(array.astype(object).reshape(-1)))
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        _check_count(data, spec)
+        check_count(data, spec)
         if _strings is not None and spec.data_type.dtype.kind == "T":
             out = np.empty(spec.shape, spec.data_type.dtype)
             if _strings.decode(data, out):
@@ -265,7 +266,7 @@ class VlenBytes(ArrayBytesCodec):
         return bytes(vlen.VLenBytes().encode(array.astype(object).reshape(-1)))
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        _check_count(data, spec)
+        check_count(data, spec)
         items: npt.NDArray[Any] = vlen.VLenBytes().decode(as_bytes_array(data))
         _check_end(data, map(len, items))
         return items.astype(spec.data_type.dtype, copy=False).reshape(spec.shape)

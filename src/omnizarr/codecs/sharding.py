@@ -21,9 +21,10 @@ import numpy.typing as npt
 from omnizarr import config
 from omnizarr.chunk_grids import Grid, RegularAxis
 from omnizarr.codecs.codec import (
-    BoundSerializer,
+    ArrayBytes,
     Buffer,
-    ChunkwiseCodec,
+    Configured,
+    Kind,
     Region,
     Spec,
     inner_codecs,
@@ -186,7 +187,7 @@ def split_joined(joined: JoinedRanges, answers: Sequence[Buffer | None]) -> dict
 
 
 @dataclass(frozen=True, slots=True)
-class ShardingIndexed(ChunkwiseCodec):
+class ShardingIndexed(Configured):
     """The codec ``sharding_indexed`` of version 3; shards may nest.
 
     ``{"chunk_shape": [32, 32], "codecs": [{"name": "bytes", …}, …], "index_codecs": [{"name":
@@ -210,6 +211,7 @@ class ShardingIndexed(ChunkwiseCodec):
     index_location: str = "end"
 
     name: ClassVar[str] = "sharding_indexed"
+    kind: ClassVar[Kind] = "array->bytes"
 
     def __post_init__(self) -> None:
         given: Any = self.chunk_shape
@@ -267,7 +269,7 @@ class InnerChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Shards(BoundSerializer):
+class Shards(ArrayBytes):
     """The codec bound to shards of one shape and type."""
 
     spec: Spec

@@ -196,14 +196,15 @@ def inner_chunk_shape(array: ArrayModel) -> tuple[int, ...] | None:
     axes = list(range(len(array.shape)))
     for codec in array.codecs:
         member = {"transpose": "order", "sharding_indexed": "chunk_shape"}.get(codec.name)
+        value = None if member is None else codec.configuration.get(member)
         if member is None:
             continue
-        value = codec.configuration.get(member)
-        if not isinstance(value, list) or not all(isinstance(n, int) for n in value):
+        if not isinstance(value, list) or len(value) != len(axes):
             return None
-        if codec.name == "sharding_indexed":
-            pairs = sorted(zip(axes, value, strict=False))
-            return tuple(n for _, n in pairs) if len(value) == len(axes) else None
+        if not all(isinstance(n, int) for n in value):
+            return None
+        if member == "chunk_shape":
+            return tuple(n for _, n in sorted(zip(axes, value, strict=True)))
         if sorted(value) != sorted(axes):
             return None
         axes = [axes[i] for i in value]

@@ -45,14 +45,12 @@ def describe(dtype: Any) -> Named:
         return dtype
     if isinstance(dtype, dict) and isinstance(dtype.get("name"), str):
         return Named(dtype["name"], dtype.get("configuration", {}))
-    if dtype is str:
+    if dtype is str or (isinstance(dtype, str) and dtype == "str"):
         return Named("string")
     if dtype is bytes:
         return Named("bytes")
-    if isinstance(dtype, str) and (dtype in _OWN_NAMES or _is_raw(dtype)):
+    if isinstance(dtype, str) and (dtype in _OWN_NAMES or flexible.PATTERN.fullmatch(dtype)):
         return Named(dtype)
-    if isinstance(dtype, str) and dtype == "str":
-        return Named("string")
     try:
         found = np.dtype(_nested(dtype))
     except (TypeError, ValueError) as e:
@@ -69,7 +67,8 @@ def _named(dtype: np.dtype[Any]) -> Named:
         return _struct(dtype)
     if dtype.kind == "T":
         return Named("string")
-    endian = {"endian": "big"} if _big(dtype) else {}
+    big = dtype.newbyteorder("S") != dtype and dtype.newbyteorder("<") != dtype
+    endian = {"endian": "big"} if big else {}
     if dtype.kind == "O":
         return Named("object")
     if dtype.kind in "SU" and not dtype.itemsize:
@@ -116,13 +115,9 @@ def _struct(dtype: np.dtype[Any]) -> Named:
         fields += _padding(offset - end)
         base, shape = inner.subdtype if inner.subdtype else (inner, ())
         named = _named(base)
-        plain: Any = named.name
-        if named.configuration:
-            plain = {"name": named.name, "configuration": dict(named.configuration)}
-        field: dict[str, Any] = {"name": name, "data_type": plain}
-        if shape:
-            field["shape"] = list(shape)
-        fields.append(field)
+        full = {"name": named.name, "configuration": dict(named.configuration)}
+        field = {"name": name, "data_type": full if named.configuration else named.name}
+        fields.append({**field, "shape": list(shape)} if shape else field)
         end = offset + inner.itemsize
     fields += _padding(dtype.itemsize - end)
     return Named("struct", {"fields": fields})
@@ -133,20 +128,9 @@ def _padding(size: int) -> list[dict[str, Any]]:
     return [{"name": "", "data_type": f"r{8 * size}"}] if size else []
 
 
-def _big(dtype: np.dtype[Any]) -> bool:
-    return dtype.newbyteorder("S") != dtype and dtype.newbyteorder("<") != dtype
-
-
-def _is_raw(name: str) -> bool:
-    return name.startswith("r") and name[1:].isdigit()
-
-
 def _nested(dtype: Any) -> Any:
     """Return JSON lists as the tuples that NumPy requires."""
-    if (
-        isinstance(dtype, (list, tuple))
-        and dtype
-        and all(isinstance(f, (list, tuple)) for f in dtype)
-    ):
+    lists = (list, tuple)
+    if isinstance(dtype, lists) and dtype and all(isinstance(f, lists) for f in dtype):
         return [(f[0], _nested(f[1]), *([tuple(f[2])] if len(f) == 3 else [])) for f in dtype]
     return dtype

@@ -46,7 +46,30 @@ def bind_text(named: Named) -> DataType:
     if named.name == "null_terminated_bytes":
         return _fixed_bytes(named)
     check_members(named, "data type")
-    return _string(named) if named.name == "string" else _bytes(named)
+
+    def decode(json: Any, dialect: Dialect) -> Any:
+        return _as_text(json, dialect, named)
+
+    def decode_bytes(json: Any, dialect: Dialect) -> Any:
+        if isinstance(json, list):
+            return byte_list(json, named)
+        return from_base64(_as_text(json, dialect, named), named)
+
+    def encode_bytes(value: Scalar, dialect: Dialect) -> Any:
+        return to_base64(bytes(value[()]))
+
+    if named.name == "string":
+        return DataType(named, np.dtype(np.dtypes.StringDType()), decode, _encode_text, zero="")
+    return DataType(named, np.dtype(object), decode_bytes, encode_bytes, zero=b"")
+
+
+def _as_text(json: Any, dialect: Dialect, named: Named) -> str:
+    """Return a string, or "" for the 0 that early writers stored for items of zero bytes."""
+    if isinstance(json, str):
+        return json
+    if _is_zero(json, dialect):
+        return ""
+    raise wrong(named, "a string", json)
 
 
 def length_bytes(named: Named, multiple_of: int = 1) -> int:
@@ -67,33 +90,6 @@ def _encode_text(value: Scalar, dialect: Dialect) -> Any:
     return str(value[()])
 
 
-def _string(named: Named) -> DataType:
-    def decode(json: Any, dialect: Dialect) -> Any:
-        if _is_zero(json, dialect):
-            return ""
-        if not isinstance(json, str):
-            raise wrong(named, "a string", json)
-        return json
-
-    return DataType(named, np.dtype(np.dtypes.StringDType()), decode, _encode_text, zero="")
-
-
-def _bytes(named: Named) -> DataType:
-    def decode(json: Any, dialect: Dialect) -> Any:
-        if _is_zero(json, dialect):
-            return b""
-        if isinstance(json, str):
-            return from_base64(json, named)
-        if isinstance(json, list):
-            return byte_list(json, named)
-        raise wrong(named, "Base64 text or a list of bytes", json)
-
-    def encode(value: Scalar, dialect: Dialect) -> Any:
-        return to_base64(bytes(value[()]))
-
-    return DataType(named, np.dtype(object), decode, encode, zero=b"")
-
-
 def byte_list(json: list[Any], named: Named) -> bytes:
     """Return the bytes in a list of integers 0 to 255."""
     if all(type(b) is int and 0 <= b <= 255 for b in json):
@@ -107,10 +103,7 @@ def _utf32(named: Named) -> DataType:
     dtype = in_order(named, np.dtype(f"U{characters}"))
 
     def decode(json: Any, dialect: Dialect) -> Any:
-        if _is_zero(json, dialect):
-            return ""
-        if not isinstance(json, str):
-            raise wrong(named, "a string", json)
+        json = _as_text(json, dialect, named)
         # Base64 of the whole item is always longer than the longest text.
         if dialect == "v3-draft" and len(json) > characters:
             data = from_base64(json, named)
@@ -128,10 +121,7 @@ def _fixed_bytes(named: Named) -> DataType:
     length = length_bytes(named)
 
     def decode(json: Any, dialect: Dialect) -> Any:
-        if _is_zero(json, dialect):
-            return b""
-        if not isinstance(json, str):
-            raise wrong(named, "a string", json)
+        json = _as_text(json, dialect, named)
         # The draft has plain text, and Base64 of the whole item for anything else.
         # The latter is always longer than the item, so the two cannot be confused.
         if dialect == "v3-draft" and len(json.encode()) <= length:
@@ -160,7 +150,8 @@ PATTERN = re.compile(r"r(0|[1-9][0-9]*)")
 def bind_raw(named: Named) -> DataType:
     """Return the data type ``r<bits>``, ``raw_bytes`` or ``object``."""
     if named.name == "object":
-        return _object(named)
+        check_members(named, "data type")
+        return DataType(named, np.dtype(object), _decode_object, lambda value, _: value[()])
     if named.name == "raw_bytes":
         check_members(named, "data type", required=("length_bytes",))
         size = length_bytes(named)
@@ -209,15 +200,7 @@ def _from_digits(text: str, named: Named) -> bytes:
         raise wrong(named, f"{text[:2]} and {per_byte} digits a byte", text) from None
 
 
-def _object(named: Named) -> DataType:
-    check_members(named, "data type")
-
-    def decode(json: Any, dialect: Dialect) -> Any:
-        out = np.empty((), object)
-        out[()] = json
-        return out
-
-    def encode(value: Scalar, dialect: Dialect) -> Any:
-        return value[()]
-
-    return DataType(named, np.dtype(object), decode, encode, zero=0)
+def _decode_object(json: Any, dialect: Dialect) -> Any:
+    out = np.empty((), object)
+    out[()] = json
+    return out

@@ -102,11 +102,15 @@ def _towards(value: float, exact: int) -> float:
 
 
 @dataclass(frozen=True)
-class Boolean:
-    """``true`` or ``false``; early writers also wrote 0 and 1."""
+class _Spelling:
+    """The fill values of a type in JSON."""
 
     named: Named
     dtype: np.dtype[Any]
+
+
+class Boolean(_Spelling):
+    """``true`` or ``false``; early writers also wrote 0 and 1."""
 
     def decode(self, json: Any, dialect: Dialect) -> Any:
         if isinstance(json, bool) or (old(dialect) and json in (0, 1)):
@@ -117,12 +121,8 @@ class Boolean:
         return bool(value[()])
 
 
-@dataclass(frozen=True)
-class Integer:
+class Integer(_Spelling):
     """A JSON integer in range; version 1 and 2 writers also wrote ``0.0``."""
-
-    named: Named
-    dtype: np.dtype[Any]
 
     def decode(self, json: Any, dialect: Dialect) -> Any:
         whole = isinstance(json, bool) or (isinstance(json, float) and json.is_integer())
@@ -138,12 +138,8 @@ class Integer:
         return int(value[()])
 
 
-@dataclass(frozen=True)
-class Float:
+class Float(_Spelling):
     """A JSON number, the three names, or the exact bits as ``"0x…"`` (drafts also ``"0b…"``)."""
-
-    named: Named
-    dtype: np.dtype[Any]
 
     def decode(self, json: Any, dialect: Dialect) -> Any:
         if isinstance(json, (int, float)) and not isinstance(json, bool):
@@ -205,12 +201,8 @@ class Float:
         return f"0x{bits:0{2 * size}x}"
 
 
-@dataclass(frozen=True)
-class Complex:
+class Complex(_Spelling):
     """Two floats, real then imaginary; older formats also take one number, the draft all bits."""
-
-    named: Named
-    dtype: np.dtype[Any]
 
     @property
     def part(self) -> Float:

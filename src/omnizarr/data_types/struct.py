@@ -21,6 +21,8 @@ from omnizarr.data_types.data_type import DataType, Scalar, from_base64, old, to
 from omnizarr.data_types.flexible import PATTERN
 from omnizarr.errors import InvalidMetadata
 from omnizarr.model import Dialect, Named
+from omnizarr.model.fields import Fields
+from omnizarr.model.fields import named as as_named
 from omnizarr.model.node import check_members, invalid
 
 STRUCT_NAMES = ("struct", "structured")
@@ -108,13 +110,6 @@ def _dtype(parts: list[tuple[str, DataType, tuple[int, ...]]]) -> np.dtype[Any]:
     )
 
 
-def _shape(named: Named, where: str, stated: Any) -> tuple[int, ...]:
-    good = isinstance(stated, (list, tuple)) and all(type(n) is int and n > 0 for n in stated)
-    if not good or math.prod(stated) >= 2**31:
-        raise invalid("data type", named.name, f"{where}.shape", f"{stated!r} is not a shape")
-    return tuple(stated)
-
-
 def _fields(named: Named) -> list[tuple[str, Named, tuple[int, ...]]]:
     stated = named.configuration["fields"]
     if not isinstance(stated, list) or not stated:
@@ -132,16 +127,15 @@ def _fields(named: Named) -> list[tuple[str, Named, tuple[int, ...]]]:
             raise invalid("data type", named.name, f"{where}.name", "expected a non-empty string")
         if name and any(name == known for known, _, _ in found):
             raise invalid("data type", named.name, f"{where}.name", f"{name!r} occurs twice")
-        if isinstance(inner, str):
-            inner = Named(inner)
-        elif isinstance(inner, dict) and isinstance(inner.get("name"), str):
-            configuration = inner.get("configuration", {})
-            if isinstance(configuration, dict):
-                inner = Named(inner["name"], configuration)
-        if not isinstance(inner, Named):
-            message = "expected a data type"
-            raise invalid("data type", named.name, f"{where}.data_type", message)
-        found.append((name, inner, _shape(named, where, field.get("shape", []))))
+        problems = Fields("", {}, [])
+        found_type = as_named(problems, f"{where}.data_type", inner)
+        if problems.problems:
+            raise invalid("data type", named.name, f"{where}.data_type", "expected a data type")
+        shape = field.get("shape", [])
+        good = isinstance(shape, (list, tuple)) and all(type(n) is int and n > 0 for n in shape)
+        if not good or math.prod(shape) >= 2**31:
+            raise invalid("data type", named.name, f"{where}.shape", f"{shape!r} is not a shape")
+        found.append((name, found_type, tuple(shape)))
     if not any(name for name, _, _ in found):
         raise invalid("data type", named.name, "fields", "expected a field that has a name")
     return found

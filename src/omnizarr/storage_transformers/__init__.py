@@ -27,7 +27,7 @@ __all__ = ["indexed_shards", "stored_key", "transform"]
 
 
 registry.register(
-    "storage_transformer", SHARDING, "omnizarr.storage_transformers.sharding:IndexedShards"
+    "storage_transformer", SHARDING, "omnizarr.storage_transformers.sharding:bind_shards"
 )
 
 

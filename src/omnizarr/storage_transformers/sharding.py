@@ -18,8 +18,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-import numpy as np
-
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
 from omnizarr.codecs.sharding import (
@@ -41,7 +39,6 @@ from omnizarr.stores import (
     erase_prefix,
     has_low_latency,
     is_process_local,
-    list_dir,
     list_prefix,
     sizes,
 )
@@ -59,34 +56,38 @@ Names: TypeAlias = list[str]  # inside the class `list` is a method
 Coords: TypeAlias = tuple[int, ...]
 
 
+def bind_shards(
+    store: Store, prefix: str, named: Named, encoding: ChunkKeyEncoding, grid: Grid
+) -> IndexedShards:
+    """Return the store of an array's chunks that the draft's metadata describe."""
+    kind, rank = "storage transformer", len(grid.axes)
+    type_, stated = (named.configuration.get(member) for member in ("type", "configuration"))
+    if type_ != "indexed":
+        problem = Problem("", "type", f"expected 'indexed', the only one known, got {type_!r}")
+        raise InvalidMetadata.of([problem], f"{kind} {named.name!r}")
+    if not isinstance(stated, dict):
+        raise invalid(kind, named.name, "configuration", f"expected an object, got {stated!r}")
+    check_members(Named(named.name, stated), kind, required=("chunks_per_shard",))
+    per_shard = stated["chunks_per_shard"]
+    good = isinstance(per_shard, list) and all(type(n) is int and n > 0 for n in per_shard)
+    if not good or len(per_shard) != rank or 16 * math.prod(per_shard) >= 2**63:
+        message = f"expected {rank} positive integers, one an axis, got {per_shard!r}"
+        raise invalid(kind, named.name, "chunks_per_shard", message)
+    codecs = (Named("bytes", {"endian": "little"}),)
+    layout = ShardLayout.of(tuple(per_shard), codecs, at_end=True, field="index")
+    return IndexedShards(store, prefix, encoding, layout)
+
+
 class IndexedShards:
     """A store of single chunks on top of one of shards; other keys pass through."""
 
     def __init__(
-        self, store: Store, prefix: str, named: Named, encoding: ChunkKeyEncoding, grid: Grid
-    ) -> None:
-        per_shard = _chunks_per_shard(named, len(grid.axes))
-        codecs = (Named("bytes", {"endian": "little"}),)
-        layout = ShardLayout.of(per_shard, codecs, at_end=True, field="index")
-        self._bind(store, prefix, encoding, layout)
-
-    @classmethod
-    def of_layout(
-        cls, store: Store, prefix: str, encoding: ChunkKeyEncoding, layout: ShardLayout
-    ) -> IndexedShards:
-        """Return the chunks of shards with another layout, such as those of version 3."""
-        found = cls.__new__(cls)
-        found._bind(store, prefix, encoding, layout)
-        return found
-
-    def _bind(
         self, store: Store, prefix: str, encoding: ChunkKeyEncoding, layout: ShardLayout
     ) -> None:
         self.store = store
         self.prefix = prefix
         self.encoding = encoding
         self.layout = layout
-        self.per_shard = layout.counts
         self.rank = len(layout.counts)
         self.level: int = 1 + getattr(store, "level", 0)
         self.read_only = store.read_only
@@ -125,42 +126,9 @@ class IndexedShards:
     def _chunk_key(self, key: str, shard: Coords, number: int) -> str:
         return self._key(self.layout.chunk(shard, number)) if shard else key
 
-    def _partial(self, prefix: str) -> tuple[int, Coords] | None:
-        """Return the number of segments and the coordinates of a prefix of chunk keys, or None.
-
-        Coordinates that the prefix leaves open are 0.
-        """
-        inside = prefix[len(self.prefix) :]
-        segments = self.encoding.key((0,) * self.rank).split("/")
-        depth = inside.count("/")
-        if not prefix.startswith(self.prefix) or not 0 < depth < len(segments):
-            return None
-        coords = self.encoding.coords(inside + "/".join(segments[depth:]), self.rank)
-        return None if coords is None else (depth, coords)
-
-    def _start(self, coords: Coords, depth: int) -> str:
-        """Return the first segments of a key."""
-        segments = self.encoding.key(coords).split("/")[:depth]
-        return self.prefix + "".join(f"{s}/" for s in segments)
-
-    def _below(self, prefix: str) -> str:
-        """Return the prefix of all shards that can hold chunks below a prefix."""
-        partial = self._partial(prefix)
-        if partial is None:
-            return prefix
-        return self._start(self.layout.locate(partial[1])[0], partial[0])
-
-    def _possible(self, shards: str) -> Iterator[str]:
-        """Yield the prefixes of all chunks that shards below a prefix may hold."""
-        partial = self._partial(shards)
-        if partial is None:
-            yield shards
-            return
-        depth, coords = partial
-        fixed = depth - (len(self.encoding.key(coords).split("/")) - self.rank)
-        sides = zip(coords[:fixed], self.per_shard, strict=False)
-        for chunk in itertools.product(*(range(c * n, (c + 1) * n) for c, n in sides)):
-            yield self._start((*chunk, *coords[fixed:]), depth)
+    def _is_inside(self, prefix: str) -> bool:
+        """Return True if a prefix has some of the array's chunks only, as ``c/1/`` has."""
+        return prefix.startswith(self.prefix) and len(prefix) > len(self.prefix)
 
     # Reading
 
@@ -210,7 +178,7 @@ class IndexedShards:
         below = [(shard, part) for shard, some in fetched.items() for part in some.ranges]
         values = iter(fetch([*passed.values(), *below]) if wanted else [])
         unchanged = before is not None and before == self._mark(shards)
-        if below and not unchanged and not _same(indices, self._indices(indices)):
+        if below and not unchanged and not _equal(indices, self._indices(indices)):
             raise ValueReplaced(f"{next(iter(indices))!r} in {self.store!r}")
         found: list[bytes | None] = [None] * len(wanted)
         for i in passed:
@@ -259,17 +227,10 @@ class IndexedShards:
 
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
-        if self._partial(prefix) is None:
+        if self._is_inside(prefix):
+            self.change_many(dict.fromkeys(self.list_prefix(prefix)))
+        else:
             erase_prefix(self.store, prefix)
-            return
-        changes: dict[str, dict[int, Bytes | None]] = {}
-        for key in list_prefix(self.store, self._below(prefix)):
-            shard = self._coords(key)
-            if shard is not None:
-                keys = (self._chunk_key(key, shard, number) for number in range(self.layout.count))
-                meant = [number for number, k in enumerate(keys) if k.startswith(prefix)]
-                changes[key] = dict.fromkeys(meant)
-        self._change(changes)
 
     def _change(self, changes: Mapping[str, Mapping[int, Bytes | None]]) -> None:
         """Replace or erase (None) chunks of shards by number.
@@ -297,16 +258,9 @@ class IndexedShards:
         yield from self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        yield from self._chunks(list_prefix(self.store, self._below(prefix)), prefix)
-
-    def list_dir(self, prefix: str) -> tuple[Names, Names]:
-        """Return the keys of existing chunks, and the prefixes of all that the shards may hold."""
-        keys, prefixes = list_dir(self.store, self._below(prefix))
-        possible = (p for shards in prefixes for p in self._possible(shards))
-        return (
-            [*self._chunks(keys, prefix)],
-            [p for p in possible if p.startswith(prefix)],
-        )
+        # Chunks below a prefix may be in any shard.
+        below = self.prefix if self._is_inside(prefix) else prefix
+        yield from self._chunks(list_prefix(self.store, below), prefix)
 
     def chunks_in(self, shard: str) -> Names:
         """Return the keys of the chunks that one shard has."""
@@ -334,30 +288,9 @@ def _range_of(place: tuple[str, int] | None, indices: Mapping[str, Index]) -> Ra
         return chunk_range(indices[place[0]], place[1])
 
 
-def _same(before: Mapping[str, Index], after: Mapping[str, Index]) -> bool:
+def _equal(before: Mapping[str, Index], after: Mapping[str, Index]) -> bool:
     """Return True if shards were not replaced while parts of them were read."""
-    return before.keys() == after.keys() and all(
-        np.array_equal(index, after[key]) for key, index in before.items()
-    )
-
-
-def _chunks_per_shard(named: Named, rank: int) -> Coords:
-    """Return the number of chunks per shard, from the checked configuration."""
-    kind = "storage transformer"
-    type_ = named.configuration.get("type")
-    if type_ != "indexed":
-        problem = Problem("", "type", f"expected 'indexed', the only one known, got {type_!r}")
-        raise InvalidMetadata.of([problem], f"{kind} {named.name!r}")
-    stated = named.configuration.get("configuration", {})
-    if not isinstance(stated, dict):
-        raise invalid(kind, named.name, "configuration", f"expected an object, got {stated!r}")
-    check_members(Named(named.name, stated), kind, required=("chunks_per_shard",))
-    per_shard = stated["chunks_per_shard"]
-    good = isinstance(per_shard, list) and all(type(n) is int and n > 0 for n in per_shard)
-    if not good or len(per_shard) != rank or 16 * math.prod(per_shard) >= 2**63:
-        message = f"expected {rank} positive integers, one an axis, got {per_shard!r}"
-        raise invalid(kind, named.name, "chunks_per_shard", message)
-    return tuple(per_shard)
+    return {k: i.tobytes() for k, i in before.items()} == {k: i.tobytes() for k, i in after.items()}
 
 
 def _shard_context(shard: str) -> error_context:

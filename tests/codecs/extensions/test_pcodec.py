@@ -71,9 +71,6 @@ def test_times_are_stored_as_integers() -> None:
     ("configuration", "message"),
     [
         ({"level": 13}, "an integer from 0 to 12"),
-        ({"mode_spec": "try"}, "auto or classic"),
-        ({"delta_spec": "some"}, "try_lookback"),
-        ({"delta_spec": "none", "delta_encoding_order": 1}, "with delta_spec try_consecutive"),
         ({"equal_pages_up_to": 0}, "an integer from 1"),
         ({"more": 1}, "not a member"),
     ],

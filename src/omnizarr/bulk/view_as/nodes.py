@@ -90,7 +90,7 @@ def _without_shards(array: BoundArray) -> BoundArray:
     """Return the array of the inner chunks; sharding must be the only codec."""
     codec: Any = bind_codec(array.model.codecs[0], "codecs[0]")
     shards: Any = array.first_pipeline.array_bytes
-    store = IndexedShards.of_layout(array.store, array.prefix, array.encoding, shards.layout)
+    store = IndexedShards(array.store, array.prefix, array.encoding, shards.layout)
     grid = Named("regular", {"chunk_shape": list(codec.chunk_shape)})
     model = array.model.with_(chunk_grid=grid, codecs=codec.codecs)
     return BoundArray(store, array.path, array.prefix, model)

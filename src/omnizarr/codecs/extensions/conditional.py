@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from omnizarr.codecs.codec import Buffer, BytesBytes, BytesBytesCodec, inner_codecs
 from omnizarr.codecs.pipeline import bind_codec, codec_context
@@ -52,15 +52,6 @@ class Conditional(BytesBytesCodec):
         """The codecs in the list."""
         places = ((c, f"configuration.codecs[{i}]") for i, c in enumerate(self.codecs))
         return tuple(bind_codec(c, place) for c, place in places)  # type: ignore[misc]  # see bind
-
-    def for_items(self, itemsize: int) -> Conditional:
-        """Return the codec for bytes that are items of that size."""
-        first: Any = self.bound[0] if self.bound else None
-        if not hasattr(first, "for_items"):
-            return self
-        fitted = Conditional(self.codecs, self.header_bits)
-        fitted.__dict__["bound"] = (first.for_items(itemsize), *self.bound[1:])
-        return fitted
 
     @property
     def header_size(self) -> int:

@@ -22,13 +22,22 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numcodecs
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.codecs.codec import BoundSerializer, Buffer, Codec, Kind, Spec, limit_of, require
+from omnizarr.codecs.codec import (
+    ArrayArray,
+    ArrayBytes,
+    Buffer,
+    BytesBytes,
+    Codec,
+    Spec,
+    limit_of,
+    require,
+)
 from omnizarr.codecs.compressors import Zlib, content_size
 from omnizarr.codecs.specify import plain_member
 from omnizarr.errors import InvalidMetadata, UnknownExtension, known_names
@@ -150,7 +159,7 @@ class _ImageCodec:
 
 
 @dataclass(frozen=True, slots=True)
-class ImageFormat(_ImageCodec, BoundSerializer):
+class ImageFormat(_ImageCodec, ArrayBytes):
     """A format of images, or another codec that turns arrays into bytes."""
 
     def on_bytes(self, spec: Spec) -> ImageOnBytes:
@@ -183,21 +192,16 @@ class ImageFormat(_ImageCodec, BoundSerializer):
 
 
 @dataclass(frozen=True, slots=True)
-class ImageOnBytes:
+class ImageOnBytes(BytesBytes):
     """A format of images that metadata list among the codecs of bytes."""
 
     name: str
     image: ImageFormat
     spec: Spec
 
-    kind: ClassVar[Kind] = "bytes->bytes"
-
     @property
     def lossy(self) -> bool:
         return self.image.lossy
-
-    def encoded_size(self, size: int) -> int | None:
-        return None
 
     def encode(self, data: Buffer) -> Buffer:
         items = np.frombuffer(data, self.spec.data_type.dtype).reshape(self.spec.shape)
@@ -208,13 +212,8 @@ class ImageOnBytes:
 
 
 @dataclass(frozen=True, slots=True)
-class ImageFilter(_ImageCodec):
+class ImageFilter(_ImageCodec, ArrayArray):
     """A predictor or shuffle of version 3."""
-
-    kind: ClassVar[Kind] = "array->array"
-
-    def resolve(self, spec: Spec) -> Spec:
-        return spec
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
         return self._items(self.codec.encode(np.ascontiguousarray(array)), spec)
@@ -227,10 +226,8 @@ class ImageFilter(_ImageCodec):
 
 
 @dataclass(frozen=True, slots=True)
-class ImageCompressor(_ImageCodec):
+class ImageCompressor(_ImageCodec, BytesBytes):
     """A compressor or checksum of bytes."""
-
-    kind: ClassVar[Kind] = "bytes->bytes"
 
     @classmethod
     def bind(cls, named: Named) -> Self:

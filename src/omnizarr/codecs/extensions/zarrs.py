@@ -34,9 +34,7 @@ import numpy.typing as npt
 from omnizarr.codecs import numcodecs
 from omnizarr.codecs.codec import (
     ArrayBytesCodec,
-    BoundSerializer,
     Buffer,
-    ChunkwiseCodec,
     Codec,
     Spec,
     as_bytes_array,
@@ -63,7 +61,7 @@ def _bind_row(codecs: tuple[Named, ...], data_type: DataType, count: int) -> Cod
 
 
 @dataclass(frozen=True, slots=True)
-class Vlen(ChunkwiseCodec):
+class Vlen(ArrayBytesCodec):
     """The codec ``zarrs.vlen`` (earlier ``vlen``); without a location the index comes first."""
 
     index_codecs: tuple[Named, ...] = LITTLE
@@ -87,50 +85,44 @@ class Vlen(ChunkwiseCodec):
         stated = named.configuration
         return cls(index, data, stated["index_data_type"], stated.get("index_location", "start"))
 
-    def for_spec(self, spec: Spec) -> VlenChunks:
-        """Return the codec bound to chunks of one shape and type."""
+    def encoded_size(self, spec: Spec) -> int | None:
+        """Return None; raise if the codecs do not fit such chunks."""
         check_variable(self.name, spec)
+        self._bind_index(spec)
+        _bind_row(self.data_codecs, bind_type(Named("uint8")), 1)
+        return None
+
+    def _bind_index(self, spec: Spec) -> CodecPipeline:
         number = bind_type(Named(self.index_data_type))
         offsets = Spec((spec.size + 1,), number, number.scalar(0))
-        index = bind_pipeline(self.index_codecs, offsets, "configuration.index_codecs")
-        _bind_row(self.data_codecs, bind_type(Named("uint8")), 1)  # raises if they do not fit
-        return VlenChunks(index, self.data_codecs, self.index_location == "end")
-
-
-@dataclass(frozen=True, slots=True)
-class VlenChunks(BoundSerializer):
-    """The codec ``zarrs.vlen`` bound to chunks of one shape and type."""
-
-    index: CodecPipeline
-    data_codecs: tuple[Named, ...]
-    at_end: bool
-
-    name: ClassVar[str] = Vlen.name
+        return bind_pipeline(self.index_codecs, offsets, "configuration.index_codecs")
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         text = spec.data_type.named.name == "string"
         items = [str(item).encode() if text else bytes(item) for item in array.reshape(-1)]
-        dtype = self.index.spec.data_type.dtype
+        pipeline = self._bind_index(spec)
+        dtype = pipeline.spec.data_type.dtype
         offsets = np.array([*itertools.accumulate(map(len, items), initial=0)], np.uint64)
         if offsets[-1] > np.iinfo(dtype).max:
             raise ValueError(
                 f"the items have {offsets[-1]} bytes, too many for an index of {dtype}"
             )
-        index = bytes(self.index.encode(offsets.astype(dtype)))
+        index = bytes(pipeline.encode(offsets.astype(dtype)))
         joined = as_bytes_array(b"".join(items))
         data = b""
         if joined.size:
             row = _bind_row(self.data_codecs, bind_type(Named("uint8")), joined.size)
             data = bytes(row.encode(joined))
         size = len(index).to_bytes(LENGTH, "little")
-        return data + index + size if self.at_end else size + index + data
+        return data + index + size if self.index_location == "end" else size + index + data
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         index, body = self._split(memoryview(data))
-        if (self.index.spec.nbytes or 0) > limit_of(None):
-            raise ValueError(f"an index of {self.index.spec.nbytes} bytes is above the limit")
+        pipeline = self._bind_index(spec)
+        if (pipeline.spec.nbytes or 0) > limit_of(None):
+            raise ValueError(f"an index of {pipeline.spec.nbytes} bytes is above the limit")
         with error_context("index"):
-            offsets = self.index.decode(index)
+            offsets = pipeline.decode(index)
         size = int(offsets[-1])
         if size > limit_of(None):
             raise ValueError(f"the index says {size} bytes, more than the limit {limit_of(None)}")
@@ -151,14 +143,14 @@ class VlenChunks(BoundSerializer):
         """Return the encoded index and the encoded bytes of the items."""
         if len(view) < LENGTH:
             raise ValueError(f"there are {len(view)} bytes, fewer than the length of an index has")
-        end = len(view) - LENGTH
-        stated, rest = (view[end:], view[:end]) if self.at_end else (view[:LENGTH], view[LENGTH:])
+        end, at_end = len(view) - LENGTH, self.index_location == "end"
+        stated, rest = (view[end:], view[:end]) if at_end else (view[:LENGTH], view[LENGTH:])
         size = int.from_bytes(stated, "little")
         if size > end:
             raise ValueError(f"an index of {size} bytes does not fit into the chunk's {end}")
-        return (
-            (rest[end - size :], rest[: end - size]) if self.at_end else (rest[:size], rest[size:])
-        )
+        if at_end:
+            return rest[end - size :], rest[: end - size]
+        return rest[:size], rest[size:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +196,7 @@ def _interleaved(spec: Spec) -> VlenUtf8 | VlenBytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Optional(ChunkwiseCodec):
+class Optional(ArrayBytesCodec):
     """The codec ``zarrs.optional`` (earlier ``optional``)."""
 
     mask_codecs: tuple[Named, ...] = (Named("packbits"),)
@@ -221,35 +213,29 @@ class Optional(ChunkwiseCodec):
         check_members(named, "codec", required=members)
         return cls(*inner_codecs(named, *members))
 
-    def for_spec(self, spec: Spec) -> OptionalChunks:
-        """Return the codec bound to chunks of one shape and type."""
-        masking = spec.data_type.masking
+    def encoded_size(self, spec: Spec) -> int | None:
+        """Return None; raise if the codecs do not fit such chunks."""
+        self._bind_mask(spec)
+        _bind_row(self.data_codecs, self._masking(spec).inner, 1)
+        return None
+
+    def _masking(self, spec: Spec) -> Masking:
+        name, masking = spec.data_type.named.name, spec.data_type.masking
         if masking is None:
             raise InvalidMetadata(
-                f"codec {self.name!r} stores the data type of that name, not"
-                f" {spec.data_type.named.name!r}"
+                f"codec {self.name!r} stores the data type of that name, not {name!r}"
             )
+        return masking
+
+    def _bind_mask(self, spec: Spec) -> CodecPipeline:
         boolean = bind_type(Named("bool"))
         present = Spec(spec.shape, boolean, boolean.scalar(False))
-        mask = bind_pipeline(self.mask_codecs, present, "configuration.mask_codecs")
-        _bind_row(self.data_codecs, masking.inner, 1)  # which raises if the codecs do not fit
-        return OptionalChunks(masking, mask, self.data_codecs)
-
-
-@dataclass(frozen=True, slots=True)
-class OptionalChunks(BoundSerializer):
-    """The codec ``zarrs.optional`` bound to chunks of one shape and type."""
-
-    masking: Masking
-    mask: CodecPipeline
-    data_codecs: tuple[Named, ...]
-
-    name: ClassVar[str] = Optional.name
+        return bind_pipeline(self.mask_codecs, present, "configuration.mask_codecs")
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
-        values, missing = self.masking.split_stored(array)
-        mask = bytes(self.mask.encode(~missing))
-        inner = self.masking.inner
+        values, missing = self._masking(spec).split_stored(array)
+        mask = bytes(self._bind_mask(spec).encode(~missing))
+        inner = self._masking(spec).inner
         kept = values[~missing].astype(inner.dtype)
         data = b""
         if kept.size:
@@ -269,9 +255,10 @@ class OptionalChunks(BoundSerializer):
             )
         body = memoryview(data)[start:]
         with error_context("mask"):
-            present = self.mask.decode(body[:first]).view(np.uint8) != 0  # any byte but 0 is true
-        count, inner = int(np.count_nonzero(present)), self.masking.inner
-        out = np.zeros(spec.shape, self.masking.stored)
+            mask = self._bind_mask(spec).decode(body[:first])
+        present = mask.view(np.uint8) != 0  # any byte but 0 is true
+        count, inner = int(np.count_nonzero(present)), self._masking(spec).inner
+        out = np.zeros(spec.shape, spec.data_type.dtype)
         if inner.variable:
             out[...] = None
         else:

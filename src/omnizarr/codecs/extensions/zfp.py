@@ -4,7 +4,7 @@ Specification: the registered extension ``zfp`` of version 3, ``{"mode": "fixed_
 "tolerance": 0.05}``. The modes and their members are in `MODES`; reversible alone loses nothing.
 zarrs wrote it as ``zarrs.zfp`` too, and once with ``"write_header": true``. ``zfpy`` of version 2
 and ``numcodecs.zfpy`` of version 3 store the same bits after a header of the library. Both need the
-package zfpy, which cannot write the expert mode: such chunks are only read.
+package zfpy. The expert mode, which that cannot write, is refused.
 
 A stream says neither where it ends nor whether it is whole, and the library reads beyond its end.
 Chunks are therefore padded to the most bytes that their blocks can have. Those that are too short
@@ -28,19 +28,13 @@ import numpy.typing as npt
 from omnizarr.codecs.codec import ArrayBytesCodec, Buffer, Spec, require
 from omnizarr.data_types.data_type import DataType
 from omnizarr.data_types.numeric import SMALL_FLOATS, SMALL_INTEGERS
-from omnizarr.errors import CannotExpress, InvalidMetadata
+from omnizarr.errors import InvalidMetadata
 
 MAX_RANK = 4
 MAX_BITS, MAX_PRECISION = 16658, 64  # of a block, of a number
 # The members that each mode has besides, with the least and largest number of each.
 MODES: dict[str, dict[str, tuple[float, float]]] = {
     "reversible": {},
-    "expert": {
-        "minbits": (0, 2**15),
-        "maxbits": (1, 2**32 - 1),
-        "maxprec": (1, MAX_PRECISION),
-        "minexp": (-(2**31), 2**31 - 1),
-    },
     "fixed_accuracy": {"tolerance": (0, math.inf)},
     "fixed_rate": {"rate": (1e-9, MAX_BITS)},
     "fixed_precision": {"precision": (0, 2**32 - 1)},
@@ -280,10 +274,6 @@ class Zfp(ArrayBytesCodec):
     tolerance: float | None = None
     rate: float | None = None
     precision: int | None = None
-    minbits: int | None = None
-    maxbits: int | None = None
-    maxprec: int | None = None
-    minexp: int | None = None
     write_header: bool | None = None
 
     name: ClassVar[str] = "zfp"
@@ -291,26 +281,24 @@ class Zfp(ArrayBytesCodec):
     package: ClassVar[tuple[str, str] | None] = ("zfpy", "zfp")
 
     def __post_init__(self) -> None:
+        # Of the expert mode the library cannot write chunks, and nobody is known to have any.
         self.check("mode", self.mode in MODES, " or ".join(MODES))
         for mode, members in MODES.items():
             for member, (low, high) in members.items():
                 stated, needed = getattr(self, member), mode == self.mode
                 expected = f"a number with mode {mode!r}" if needed else "it with another mode"
                 self.check(member, (stated is not None) == needed, expected)
-                if needed and member in ("tolerance", "rate"):
-                    good = type(stated) in (int, float) and low <= stated <= high
-                    self.check(
-                        member, good and math.isfinite(stated), f"a number from {low} to {high}"
-                    )
+                if needed and member == "precision":
+                    self.check_integer(member, int(low), int(high))
                 elif needed:
-                    least = max(self.minbits or 0, 1) if member == "maxbits" else int(low)
-                    self.check_integer(member, least, int(high))
+                    good = type(stated) in (int, float) and low <= stated <= high
+                    expected = f"a number from {low} to {high}"
+                    self.check(member, good and math.isfinite(stated), expected)
         self.check("write_header", self.write_header in (None, True, False), "true or false")
 
     @property
     def lossy(self) -> bool:
-        minexp = 0 if self.minexp is None else self.minexp
-        return self.mode != "reversible" and minexp >= MIN_EXPONENT
+        return self.mode != "reversible"
 
     def limits(self, rank: int, dtype: np.dtype[Any]) -> ZfpLimits:
         """Return the settings for arrays of the library."""
@@ -321,11 +309,7 @@ class Zfp(ArrayBytesCodec):
         if self.mode == "fixed_accuracy":
             exponent = math.frexp(self.tolerance or 0.0)[1] - 1
             return ZfpLimits(minexp=exponent if self.tolerance else MIN_EXPONENT)
-        if self.mode == "fixed_rate":
-            return _at_rate(self.rate or 0.0, rank, dtype)
-        maxbits = max(min(self.maxbits or 0, MAX_BITS), self.minbits or 0)
-        minexp = max(self.minexp or 0, MIN_EXPONENT - 1)
-        return ZfpLimits(self.minbits or 0, maxbits, self.maxprec or 0, min(minexp, 16272))
+        return _at_rate(self.rate or 0.0, rank, dtype)
 
     def encoded_size(self, spec: Spec) -> int | None:
         """Return None; raise if the library cannot take such chunks."""
@@ -341,8 +325,6 @@ class Zfp(ArrayBytesCodec):
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         numbers, shape = Numbers.of(spec.data_type, self.name), spec.shape or (1,)
         limits = self.limits(len(shape), numbers.stored)
-        if self.mode == "expert":
-            raise CannotExpress("zfpy cannot write the expert mode; choose another one")
         arguments = {member: getattr(self, member) for member in MODES[self.mode]}
         if self.mode == "fixed_precision":
             arguments = {"precision": limits.maxprec}
