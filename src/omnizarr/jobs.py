@@ -18,7 +18,6 @@ from omnizarr.bulk.journal import Outcome, Task
 if TYPE_CHECKING:
     from omnizarr.bulk.analysis.diff import Diff
     from omnizarr.bulk.analysis.stats import Stats
-    from omnizarr.bulk.analysis.usage import DiskUsage
     from omnizarr.bulk.convert import Convert
     from omnizarr.bulk.copy import Copy
     from omnizarr.bulk.rechunk.job import Rechunk
@@ -32,7 +31,6 @@ __all__ = [
     "Convert",
     "Copy",
     "Diff",
-    "DiskUsage",
     "Export",
     "Import",
     "Job",
@@ -53,7 +51,6 @@ _LATER = {
     "Convert": "bulk.convert:Convert",
     "Copy": "bulk.copy:Copy",
     "Diff": "bulk.analysis.diff:Diff",
-    "DiskUsage": "bulk.analysis.usage:DiskUsage",
     "Export": "interop.files.exporting:Export",
     "Import": "interop.files.importing:Import",
     "Rechunk": "bulk.rechunk.job:Rechunk",

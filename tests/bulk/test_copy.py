@@ -6,13 +6,11 @@ import itertools
 import os
 import random
 import shutil
-import signal
 import subprocess
 import time
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +22,14 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr import jobs, stores
 from omnizarr.bulk import copy as module
-from omnizarr.bulk.copy import Copied, CopyBatch
+from omnizarr.bulk import journal
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
 from omnizarr.publish.stage import JOURNAL, MARKER, Kind, Mark, marker
 from omnizarr.stores import LocalStore, MemoryStore, Store, WrapperStore, _files, transfer
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.object.store import ObjectStore
-from tests.sampling import sample
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Web
-from tests.soak.jobs import in_child
 
 PLACES: dict[str, Callable[[Path], Any]] = {
     "memory": lambda folder: MemoryStore(),
@@ -454,67 +450,6 @@ def test_what_is_not_zarr_is_never_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "home/letter.txt").read_text() == "dear"
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:.*was not closed:omnizarr.errors.OmnizarrWarning")  # zip
-@pytest.mark.parametrize(
-    ("new", "mode"),
-    sample(itertools.product(["directory", "zip", "sqlite"], ["new", "overwrite", "update"]), 3),
-)
-def test_a_killed_copy_is_finished_by_resuming_it(
-    tmp_path: Path, new: str, mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "BATCH", 8)
-    monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
-    source = tmp_path / "a.zarr"
-    group = oz.create_group(source)
-    for name in ("a", "b/c", "d"):
-        group.create_array(name, data=np.arange(100), chunks=1)
-    wanted = values(source)
-    options: Any = {} if mode == "new" else {mode: True}
-
-    def prepare(name: str) -> str:
-        folder = tmp_path / name
-        folder.mkdir()
-        target = str(PLACES[new](folder))
-        if mode != "new":
-            old = oz.create_group(target, attributes={"old": 1})
-            old.create_array("a", data=np.ones(4))
-            _close(old.store)
-        return target
-
-    whole = prepare("whole")
-    began = time.monotonic()
-    assert in_child(lambda: oz.copy(source, whole, **options)) == 0
-    seconds = time.monotonic() - began
-    rng = random.Random(f"{new} {mode}")
-    for round in range(3):
-        target = prepare(str(round))
-        copy = partial(oz.copy, source, target, **options)
-        if round:
-            assert in_child(partial(_killed_at, rng.randrange(30), copy)) == -signal.SIGKILL
-        else:
-            in_child(copy, rng.random() * seconds)
-        with suppress(NodeExists):  # the first had just ended
-            copy(resume=True)
-        found = stores.resolve(target, read_only=True)
-        keys = [key for key in stores.list_prefix(found, "") if OURS not in key]
-        assert {key: found.get(key) for key in keys} == wanted
-        _close(found)
-
-
-def _killed_at(batch: int, copy: Callable[[], object]) -> None:
-    """Copy, and kill this process when it begins a batch of that number."""
-    begin, count = CopyBatch.__call__, itertools.count()
-
-    def begin_or_die(self: CopyBatch) -> Copied:
-        if next(count) == batch:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return begin(self)
-
-    CopyBatch.__call__ = begin_or_die  # type: ignore[method-assign]  # in this process only
-    copy()
-
-
 # Arguments and places
 
 
@@ -590,12 +525,6 @@ def test_a_store_of_one_process_is_not_copied_by_others(tmp_path: Path) -> None:
         oz.copy(tmp_path / "a.zarr", tmp_path / "b.zip", on="processes", workers=1)
 
 
-def test_processes_copy_a_directory(tmp_path: Path) -> None:
-    fill(tmp_path / "a.zarr", 3)
-    oz.copy(tmp_path / "a.zarr", tmp_path / "b.zarr", on="processes", workers=2)
-    assert values(tmp_path / "b.zarr") == values(tmp_path / "a.zarr")
-
-
 def test_a_faulty_disk_is_noticed_by_verifying() -> None:
     class Faulty(WrapperStore):
         def set(self, key: str, value: Any) -> None:
@@ -637,7 +566,7 @@ def test_a_verified_copy_keeps_to_its_memory(tmp_path: Path, new: str, megabytes
 
 @pytest.mark.filterwarnings("ignore:part . of 3 has done its share")
 def test_parts_of_a_copy_run_on_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BATCH", 4)
+    monkeypatch.setattr(journal, "BATCH", 4)
     oz.create_group(tmp_path / "a.zarr").create_array("a", data=np.arange(40), chunks=1)
     job = jobs.Copy(tmp_path / "a.zarr", tmp_path / "b.zarr")
     oz.run(job, part=(1, 3))
@@ -719,3 +648,22 @@ def test_a_complete_job_that_is_resumed_says_that_it_may_be_complete(
     oz.run(job(tmp_path / "a", tmp_path / "b"))
     with pytest.raises(oz.NodeExists, match=r"may be complete.*omnizarr diff"):
         oz.run(job(tmp_path / "a", tmp_path / "b"), **again)
+
+
+def test_the_ids_of_erasures_stay_while_parts_of_a_job_erase(tmp_path: Path) -> None:
+    oz.save(tmp_path / "a", np.arange(3))
+    oz.copy(tmp_path / "a", tmp_path / "b")
+    for number in range(300):
+        (tmp_path / "b" / f"more-{number}").write_bytes(b"")
+    job = oz.jobs.Copy(tmp_path / "a", tmp_path / "b", update=True, delete=True)
+
+    def tasks() -> dict[int, Any]:
+        *others, erase = job.plan().phases
+        for phase in others:
+            [*phase.tasks()]
+        return {task.id: task.work for task in erase.tasks()}
+
+    before = tasks()
+    first = next(iter(before))
+    before.pop(first)()
+    assert before.keys() == tasks().keys()

@@ -230,6 +230,15 @@ def test_a_job_that_only_reads_does_not_need_a_journal(
         assert run(AddAll(str(tmp_path), 10)).numbers == 10
 
 
+def test_a_part_whose_result_cannot_be_kept_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with pytest.raises(StoreError):
+        run(AddAll(str(tmp_path), 3), part=(1, 1))
+
+
 def test_old_journals_of_jobs_that_only_read_are_erased(tmp_path: Path, state: Path) -> None:
     old, new = (state / "omnizarr" / "jobs" / name for name in ("old", "new"))
     for folder in (old, new):

@@ -18,7 +18,6 @@ JOBS: dict[Any, Any] = {
     oz.verify: oz.jobs.Verify,
     oz.stats: oz.jobs.Stats,
     oz.diff: oz.jobs.Diff,
-    oz.disk_usage: oz.jobs.DiskUsage,
     oz.export_file: oz.jobs.Export,
     oz.pyramid: oz.jobs.BuildPyramid,
 }

@@ -149,8 +149,9 @@ def test_expired_locks_of_a_database_are_removed(
     assert (array[:] == 7).all()
 
 
-def interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
+def interrupt(state: oz.jobs.Progress) -> None:
+    if state.tasks:
+        raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -273,3 +274,16 @@ def test_a_copy_whose_own_metadata_is_there_is_complete_and_stays() -> None:
     assert found.state == "finished"
     np.testing.assert_array_equal(oz.open(store, path="a")[...], np.arange(6))
     assert oz.repair(store) == []
+
+
+def test_a_job_of_another_machine_is_in_use_while_it_renews_its_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "LEASE", 0.2)
+    store = SQLiteStore(tmp_path / "x.sqlite")
+    mark = Mark("the copy of a to b", "plan", "attempt", kind=Kind.COPY)
+    store.set(marker(""), mark.write())
+    with locked_destination(store, "", "copy", None):
+        states = {each.kind: each.state for each in oz.repair(store, dry_run=False)}
+    assert states == {"interrupted job": "in use", "lock": "in use"}
+    assert [each.state for each in oz.repair(store)] == ["resumable"]

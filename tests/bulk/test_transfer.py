@@ -126,3 +126,11 @@ def test_a_chunk_that_is_erased_meanwhile_is_missing_in_the_copy(tmp_path: Path)
         (tmp_path / "a/c/4").unlink()
         assert found[0].work().chunks == 5
         (tmp_path / "a/c/4").write_bytes(gone)
+
+
+def test_a_failed_read_back_is_no_damage_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = bound({}, data=np.arange(4), chunks=2)
+    target = bound({}, shape=4, dtype="i8", chunks=4)
+    monkeypatch.setattr("omnizarr.bulk.transfer._equal", lambda one, other: False)
+    with pytest.raises(oz.StoreError, match="is not what was written there"):
+        total(tasks(Transfer(source, target, "values"), verify=True, skip_damaged=True))

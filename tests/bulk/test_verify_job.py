@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -48,24 +47,6 @@ def change(document: Path, **members: Any) -> None:
 
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "TASK_KEYS", 3)
-
-
-@pytest.mark.parametrize("on", [None, "threads", "executor", "processes"])
-def test_every_executor_gives_the_same_report(
-    on: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small_tasks(monkeypatch)
-    hierarchy(tmp_path / "x")
-    with oz.configure(engine="reference"):
-        expected = oz.verify(tmp_path / "x")
-    if on == "executor":
-        with ThreadPoolExecutor(2) as pool:
-            found = oz.verify(tmp_path / "x", on=pool)
-    else:
-        found = oz.verify(tmp_path / "x", on=on, workers=2)
-    assert found == expected
-    assert [f.chunk for f in found.findings] == [(0,), (31,), (7,)]
-    assert (found.chunks, found.absent, found.values) == (56, 0, 44)
 
 
 def test_a_job_can_be_looked_at_and_pickled(tmp_path: Path) -> None:

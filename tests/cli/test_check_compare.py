@@ -81,7 +81,7 @@ def test_a_dry_run_of_stats_and_diff_shows_the_plan(ocean: Path) -> None:
     plans = json.loads(run("stats", "ocean.zarr", "--dry-run", "--json").output)["results"]
     assert plans[0]["plan"]["phases"][0]["name"] == "read"
     result = run("diff", "ocean.zarr", "ocean.zarr", "--dry-run")
-    assert "/deep/t: by the bytes of chunks" in result.output
+    assert "/deep/t: in 1 tiles" in result.output
 
 
 def test_diff_tells_differences_by_the_exit_code(ocean: Path) -> None:

@@ -17,10 +17,11 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import stores
-from omnizarr.bulk import transfer
+from omnizarr.bulk import journal
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.location import Location
+from omnizarr.jobs import Progress
 from omnizarr.publish.publication import interrupted
 from omnizarr.publish.stage import FOLDER, MARKER, Mark, begin_writing, end_writing, marker, stage
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore
@@ -257,9 +258,9 @@ from omnizarr import stores
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.location import Location
-from omnizarr.bulk import transfer
+from omnizarr.bulk import journal
 
-transfer.BATCH = 1  # a step for every chunk
+journal.BATCH = 1  # a step for every chunk
 source, target, number, way = sys.argv[1:]
 left = int(number)
 def step(*args):
@@ -317,12 +318,12 @@ def test_a_conversion_that_failed_is_started_again_as_asked(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A14: what an error or Ctrl-C left looked complete too."""
-    monkeypatch.setattr(transfer, "BATCH", 1)
+    monkeypatch.setattr(journal, "BATCH", 1)
     source = oz.create_group({})
     source.create_array("x", data=VALUES + 1, chunks=(2, 2))
 
-    def stop(done: int, total: int, path: str) -> None:
-        if done == 5:
+    def stop(state: Progress) -> None:
+        if state.tasks == 5:
             raise KeyboardInterrupt
 
     for _ in range(2):

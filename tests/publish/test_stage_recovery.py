@@ -14,7 +14,8 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import stores
-from omnizarr.bulk import transfer
+from omnizarr.bulk import journal
+from omnizarr.jobs import Progress
 from omnizarr.model.paths import is_ours
 from omnizarr.publish.directory import DirectoryStage
 from omnizarr.publish.publication import interrupted
@@ -88,11 +89,11 @@ def test_an_incomplete_conversion_is_not_taken_for_an_empty_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """New arrays took the chunks of an interrupted conversion for their own."""
-    monkeypatch.setattr(transfer, "BATCH", 1)
+    monkeypatch.setattr(journal, "BATCH", 1)
     source = oz.create_array({}, data=VALUES, chunks=(2, 2))
 
-    def stop(done: int, total: int, path: str) -> None:
-        if done == 5:
+    def stop(state: Progress) -> None:
+        if state.tasks == 5:
             raise KeyboardInterrupt
 
     for _ in range(2):
@@ -115,8 +116,9 @@ def test_a_conversion_is_resumed_from_its_own_source_only(tmp_path: Path) -> Non
     for name, factor in (("one", 1), ("two", 2)):
         oz.create_array(tmp_path / name, data=VALUES * factor, chunks=(2, 2))
 
-    def stop(done: int, total: int, path: str) -> None:
-        raise KeyboardInterrupt
+    def stop(state: Progress) -> None:
+        if state.tasks:
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         oz.convert(tmp_path / "one", tmp_path / "t", zarr_format=2, progress=stop)
@@ -124,7 +126,7 @@ def test_a_conversion_is_resumed_from_its_own_source_only(tmp_path: Path) -> Non
         oz.convert(tmp_path / "two", tmp_path / "t", zarr_format=2, resume=True)
     for unknown in ({}, MemoryStore()):
         oz.create_array(unknown, data=VALUES * 2, chunks=(2, 2))
-        with pytest.raises(oz.StoreError, match="cannot be identified"):
+        with pytest.raises(oz.NodeExists, match="not the same"):
             oz.convert(unknown, tmp_path / "t", zarr_format=2, resume=True)
     oz.convert(tmp_path / "one", tmp_path / "t", zarr_format=2, resume=True)
     np.testing.assert_array_equal(oz.open(tmp_path / "t")[...], VALUES)

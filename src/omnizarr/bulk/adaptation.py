@@ -14,7 +14,7 @@ import numpy as np
 
 from omnizarr import registry
 from omnizarr.bulk.transfer import Method, Transfer, check_readable, is_readable
-from omnizarr.errors import CannotExpress, OmnizarrError, Problem, UnknownExtension
+from omnizarr.errors import CannotExpress, OmnizarrError, Problem
 from omnizarr.extension import (
     ARRAY_DIMENSIONS,
     PREFIX,
@@ -160,8 +160,6 @@ def cannot_convert(
         f"cannot convert {len(lines)} nodes of {start.store!r} to zarr {goal.name}; nothing was"
         f" written:{''.join(lines[:SHOWN])}{more}"
     )
-    if {type(e) for e in failures.values()} == {UnknownExtension}:
-        return UnknownExtension(message)
     problems = (Problem(paths.show(path), "", str(e)) for path, e in failures.items())
     return CannotExpress(message, tuple(problems))
 

@@ -22,7 +22,7 @@ from typing import Any, Self, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import Array, Group, View
+from omnizarr import Array, View
 from omnizarr.bulk.boxes import chunk_axes, stored_axes
 from omnizarr.errors import InvalidArgument, WrongType
 from omnizarr.extension import (
@@ -95,11 +95,8 @@ def batches(
         raise InvalidArgument(f"worker must be less than workers, {workers}, got {worker}")
     if seed is not None:
         _check_number("seed", seed, 0)
-    names = tuple(arrays) if isinstance(arrays, Mapping) else None
-    if isinstance(arrays, Mapping):
-        sources = tuple(arrays.values())
-    else:
-        sources = arrays if isinstance(arrays, tuple) else (arrays,)
+    several = tuple(arrays.values()) if isinstance(arrays, Mapping) else arrays
+    sources = several if isinstance(several, tuple) else (several,)
     _check_sources(sources)
     nbytes = byte_size(budget, "budget")
     row_bytes = max(1, sum(map(_row_bytes, sources)))
@@ -107,30 +104,12 @@ def batches(
     chosen = secrets.randbits(63) if seed is None else operator.index(seed)
     blocks = _blocks(max(sources, key=_row_bytes), max(1, window // MIXED))
     order = shuffle(blocks, window, chosen, operator.index(worker), operator.index(workers))
-    pack = _Pack(isinstance(arrays, tuple), names)
-    return Batches(sources, pack, order, operator.index(size), operator.index(start), drop_last)
+    names = tuple(arrays) if isinstance(arrays, Mapping) else isinstance(arrays, tuple)
+    return Batches(sources, names, order, operator.index(size), operator.index(start), drop_last)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pack:
-    """The form of a batch: one array, a tuple or a dictionary."""
-
-    several: bool
-    names: tuple[str, ...] | None
-
-    def __call__(self, values: list[Values]) -> Any:
-        if self.names is not None:
-            return dict(zip(self.names, values, strict=True))
-        return tuple(values) if self.several else values[0]
-
-
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """Rows in memory, as they are stored."""
-
-    number: int
-    values: list[Values]
-    order: npt.NDArray[np.int64]
+# Its number, its rows in memory as they are stored, and the order in which they are given.
+_Window: TypeAlias = "tuple[int, list[Values], Integers]"
 
 
 class Batches(Iterator[Any]):
@@ -143,15 +122,15 @@ class Batches(Iterator[Any]):
     def __init__(
         self,
         sources: tuple[Source, ...],
-        pack: _Pack,
+        names: tuple[str, ...] | bool,
         order: Order,
         size: int,
         position: int,
         drop_last: bool,
     ) -> None:
-        self._sources, self._pack, self._order = sources, pack, order
-        self._size, self._drop_last = size, drop_last
-        self._position = min(position, self._count())
+        self._names = names  # of arrays in a dictionary; True for a tuple, False for one array
+        self._sources, self._order, self._size, self._drop_last = sources, order, size, drop_last
+        self._position = min(position, len(self))
         self._begin()
 
     def _begin(self) -> None:
@@ -172,34 +151,35 @@ class Batches(Iterator[Any]):
 
     def __len__(self) -> int:
         """Return the number of all batches of this worker, including those already returned."""
-        return self._count()
-
-    def _count(self) -> int:
         whole, rest = divmod(self._order.count, self._size)
         return whole + (1 if rest and not self._drop_last else 0)
 
     def __next__(self) -> Any:
         with self._lock:
-            if self._position >= self._count():
+            if self._position >= len(self):
                 self.close()
                 raise StopIteration
             at = self._position * self._size
             end = min(at + self._size, self._order.count)
             parts: list[list[Values]] = []
             while at < end:
-                window = self._load(self._order.window_of(at))
-                first, last = self._order.span(window.number)
-                chosen = window.order[at - first : min(end, last) - first]
-                parts.append([values.take(chosen, axis=0) for values in window.values])
+                number, rows, order = self._load(self._order.window_of(at))
+                first, last = self._order.span(number)
+                chosen = order[at - first : min(end, last) - first]
+                parts.append([values.take(chosen, axis=0) for values in rows])
                 at = min(end, last)
             self._position += 1
-            if len(parts) == 1:
-                return self._pack(parts[0])
-            return self._pack([np.concatenate(same) for same in zip(*parts, strict=True)])
+            batch = [
+                same[0] if len(same) == 1 else np.concatenate(same)
+                for same in zip(*parts, strict=True)
+            ]
+            if isinstance(self._names, tuple):
+                return dict(zip(self._names, batch, strict=True))
+            return tuple(batch) if self._names else batch[0]
 
     def _load(self, number: int) -> _Window:
         """Return a window, and have the next one read meanwhile."""
-        if self._current is not None and self._current.number == number:
+        if self._current is not None and self._current[0] == number:
             return self._current
         self._current = None  # before there is memory for another one
         future = self._read_ahead(number)
@@ -250,7 +230,7 @@ class Batches(Iterator[Any]):
 
 def _read_window(sources: tuple[Source, ...], order: Order, number: int) -> _Window:
     rows, shuffled = order.rows(number)
-    return _Window(number, [_read_rows(source, rows) for source in sources], shuffled)
+    return number, [_read_rows(source, rows) for source in sources], shuffled
 
 
 def _read_rows(source: Source, rows: npt.NDArray[np.int64]) -> Values:
@@ -289,14 +269,9 @@ def _check_sources(sources: tuple[Any, ...]) -> None:
         raise InvalidArgument("batches needs at least one array")
     for source in sources:
         if not isinstance(source, (Array, View, np.ndarray)):
-            remedy = "open it with omnizarr.open"
-            if isinstance(source, list):
-                remedy = "give several arrays as a tuple or a dictionary"
-            elif isinstance(source, Group):
-                remedy = "give its arrays as a tuple, such as (group['x'], group['y'])"
             raise WrongType(
-                "batches are read from arrays, views and NumPy arrays, got"
-                f" {type(source).__name__}; {remedy}"
+                "batches are read from arrays, views and NumPy arrays, or from several in a tuple"
+                f" such as (group['x'], group['y']), got {type(source).__name__}"
             )
         if not source.shape:
             raise InvalidArgument("batches needs arrays with rows; this one has no axes")

@@ -7,8 +7,9 @@ anything is written.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -27,10 +28,10 @@ from omnizarr.bulk.in_place import (
     find_source,
     has_root,
 )
-from omnizarr.bulk.job import Job, Phase, Plan, Progress, launch, memory_of
+from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import ConvertArguments, ConvertOptions, takes
-from omnizarr.bulk.output import HierarchyOutput
+from omnizarr.bulk.output import HierarchyOutput, Output
 from omnizarr.bulk.source_keys import source_state, warn_of_other_keys
 from omnizarr.bulk.transfer import (
     REMOTE_BATCH,
@@ -39,9 +40,8 @@ from omnizarr.bulk.transfer import (
     TransferTask,
     transfer_tasks,
 )
-from omnizarr.errors import CannotExpress, InvalidArgument, OmnizarrError, StoreError
+from omnizarr.errors import CannotExpress, InvalidArgument, OmnizarrError
 from omnizarr.extension import (
-    Begun,
     Location,
     Node,
     PrefixStore,
@@ -59,11 +59,11 @@ from omnizarr.extension import (
     key_digest,
     options_for_two,
     paths,
-    portable_key,
     require_readable_nodes,
     resolve_root,
     size_text,
     title,
+    unique_key,
 )
 
 SHOWN = 8  # arrays that a line of a plan names
@@ -220,15 +220,15 @@ class _Planning:
                 f" {goal.name}: {_names(ome)}"
             )
         state = "" if job.in_place else source_state(start.store, start.path)
-        digest = key_digest(portable_key(start.store), state, sorted(documents.items()))
-        output: InPlaceOutput | _Output
+        digest = key_digest(unique_key(start.store), state, sorted(documents.items()))
+        output: InPlaceOutput | HierarchyOutput
         if job.in_place:
             output = InPlaceOutput(start, self.target, stored, documents, job.remove_old, digest)
             decisions += output.decisions()
         else:
             if can_list(start.store):  # else only what consolidated metadata name is known
                 report.foreign = warn_of_other_keys(start, stored)
-            output = _Output(
+            output = HierarchyOutput(
                 self.target,
                 {},
                 operation=f"the conversion of {start.store!r} to zarr {goal.name}",
@@ -236,7 +236,6 @@ class _Planning:
                 overwrite=job.overwrite,
                 documents=documents,
             )
-            output.origin = start.store
         room = memory_of(job.memory, tasks_at_once)
         transfers = [] if job.in_place else self._transfers(self.target.store)
         largest = max((transfer.largest for transfer in transfers), default=0)
@@ -261,7 +260,7 @@ class _Planning:
             max(min(room, REMOTE_BATCH), largest) * tasks_at_once if transfers else None,
         )
 
-    def _tasks(self, output: InPlaceOutput | _Output, room: int) -> Iterator[Task[ConvertReport]]:
+    def _tasks(self, output: Output, room: int) -> Iterator[Task[ConvertReport]]:
         template = TransferTask((), ConvertReport, self.job.skip_damaged, self.job.verify)
         return transfer_tasks(self._transfers(output.chunk_store), template, room)
 
@@ -311,42 +310,27 @@ class _Planning:
         decisions: list[str],
     ) -> None:
         """Count the stored chunks and their bytes."""
-        numbers = {False: [0, 0], True: [0, 0]}
+        kinds = (True, "that keep their bytes"), (False, "to re-encode")
+        counts, sizes = Counter[bool](), Counter[bool]()
         for transfer in transfers:
-            same = transfer.method not in ("encode", "values")
+            same = transfer.method == "copy"
             for coords, size in transfer.units():
                 report.chunks_total += transfer.count(coords)
-                numbers[same][0] += 1
-                numbers[same][1] += size
-        phase.reads = numbers[False][0] + numbers[True][0]
-        phase.size = phase.bytes_read = numbers[False][1] + numbers[True][1]
-        phase.writes = report.chunks_total
-        if not numbers[False][0]:
-            phase.bytes_written = numbers[True][1]
-        for same, what in ((True, "that keep their bytes"), (False, "to re-encode")):
-            count, size = numbers[same]
-            if count:
-                decisions.append(f"{counted(count, 'chunk')} {what}: {size_text(size)}")
+                counts[same] += 1
+                sizes[same] += size
+        phase.reads, phase.writes = counts.total(), report.chunks_total
+        phase.size = phase.bytes_read = sizes.total()
+        phase.bytes_written = None if counts[False] else sizes[True]
+        for same, what in kinds:
+            if counts[same]:
+                decisions.append(
+                    f"{counted(counts[same], 'chunk')} {what}: {size_text(sizes[same])}"
+                )
 
 
 def _names(found: list[str]) -> str:
     more = f", … ({len(found) - SHOWN} more)" if len(found) > SHOWN else ""
     return ", ".join(map(paths.show, found[:SHOWN])) + more
-
-
-class _Output(HierarchyOutput):
-    """The converted hierarchy, which is resumed only from the same source."""
-
-    origin: Store
-
-    def begin(self, resume: bool, shared: bool) -> Begun:
-        """Prepare the destination, or find what an interrupted conversion has written."""
-        if resume and portable_key(self.origin) is None:
-            raise StoreError(
-                f"cannot resume from {self.origin!r}: it cannot be identified as the source of the"
-                " interrupted conversion; give overwrite=True to start again"
-            )
-        return super().begin(resume, shared)
 
 
 @takes(ConvertArguments)
@@ -383,12 +367,4 @@ def convert(given: ConvertArguments) -> ConvertReport:
         >>> oz.open("new.zarr").zarr_format
         3
     """
-    tell = given.progress
-
-    def show(state: Progress) -> None:
-        """Report progress in chunks, since one task has many of them."""
-        if tell is not None and isinstance(state.outcome, ConvertReport) and state.label:
-            tell(state.outcome.chunks, state.outcome.chunks_total, state.label)
-
-    shown: Any = tell and show
-    return launch(Convert, replace(given, progress=shown), measure=tell is not None)
+    return launch(Convert, given, measure=given.progress is not None)

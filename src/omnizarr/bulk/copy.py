@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr.bulk.copy_output import CopyOutput, Mode
 from omnizarr.bulk.job import Job, Phase, Plan, memory_of, run
-from omnizarr.bulk.journal import Outcome, Task, TaskIds
+from omnizarr.bulk.journal import Outcome, Task, TaskIds, in_batches, task_id
 from omnizarr.bulk.options import (
     Compare,
     CopyArguments,
@@ -28,6 +27,7 @@ from omnizarr.bulk.options import (
     RunOptions,
     takes,
 )
+from omnizarr.bulk.output import CopyOutput, Mode
 from omnizarr.bulk.source_keys import chunk_prefixes, is_below, lists_all, select, source_keys
 from omnizarr.errors import InvalidArgument, NodeNotFound, StoreError
 from omnizarr.extension import (
@@ -60,9 +60,9 @@ from omnizarr.extension import (
     unique_key,
 )
 
-BATCH = 256  # keys of one task
 BATCH_BYTES = 2**26  # of the values of one task, unless one value is larger
 UNKNOWN = 16  # keys of one task, where a store does not list sizes
+ERASURES = 64  # tasks that erase keys, at most
 LISTED = 200_000  # keys that are listed ahead, to know how much there is to do
 KEPT = 500_000  # entries of a listing of the destination that are kept in memory
 COMPARED = {
@@ -342,20 +342,10 @@ class Copying:
     # Tasks
 
     def _batches(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, ...]]:
-        """Yield entries in batches of a limited number and size."""
+        """Return entries in batches of a limited number and size."""
         limit = min(self.room, BATCH_BYTES) if self._transfer.has_low_latency else self.room
-        batch: list[Entry] = []
-        nbytes = 0
-        for entry in entries:
-            size = entry.size or 0
-            full = len(batch) >= (UNKNOWN if entry.size is None else BATCH)
-            if batch and (full or nbytes + size > limit):
-                yield tuple(batch)
-                batch, nbytes = [], 0
-            batch.append(entry)
-            nbytes += size
-        if batch:
-            yield tuple(batch)
+        unknown = -(-limit // UNKNOWN)
+        return in_batches(entries, lambda e: unknown if e.size is None else e.size, limit)
 
     @property
     def _at_once(self) -> int | None:
@@ -369,7 +359,7 @@ class Copying:
     def _transfer(self) -> ValueCopy:
         start, end = paths.prefix(self.path), paths.prefix(self.end)
         fresh = not self.job.update
-        return ValueCopy(self.source, self.output.target, start, end, fresh, self.room)
+        return ValueCopy(self.source, self.output.chunk_store, start, end, fresh, self.room)
 
     def _value_tasks(self) -> Iterator[Task[Copied]]:
         there = self._destination_entries()
@@ -428,14 +418,17 @@ class Copying:
         levels = (level for _, level in itertools.groupby(ordered, lambda e: _order(e)[:2]))
         batches = (self._batch(some, there) for level in levels for some in self._batches(level))
         extra = tuple(sorted(filter(_is_document, self._extra()), key=lambda key: key.count("/")))
-        work = CopyAndErase(tuple(batches), self.output.target, extra, self.job.dry_run)
-        yield Task(_batch_id([*ordered, *map(Entry, extra)]), work, 0, "metadata")
+        work = CopyAndErase(tuple(batches), self.output.chunk_store, extra, self.job.dry_run)
+        yield Task(_batch_id(ordered), work, 0, "metadata")
 
     def _erase_tasks(self) -> Iterator[Task[Copied]]:
-        keys = self._extra()
-        while some := tuple(itertools.islice(keys, BATCH)):
-            work = CopyAndErase((), self.output.target, some, self.job.dry_run)
-            yield Task(_batch_id(map(Entry, some)), work)
+        """Yield tasks whose ids stay the same while other parts of the job erase keys."""
+        tasks: dict[int, list[str]] = {}
+        for key in self._extra():
+            tasks.setdefault(_key_id(key) % ERASURES, []).append(key)
+        for number, keys in tasks.items():
+            work = CopyAndErase((), self.output.chunk_store, tuple(keys), self.job.dry_run)
+            yield Task(task_id("erase", number), work)
 
     def _extra(self) -> Iterator[str]:
         """Yield the keys to erase: the source does not have them.

@@ -57,11 +57,6 @@ class InPlaceOutput(ChangeOutput):
         self.start, self.target, self.nodes = start, target, nodes
         self.documents, self.remove_old = documents, remove_old
 
-    @property
-    def chunk_store(self) -> Store:
-        """The store of the chunks, which stay where they are."""
-        return self.target.store
-
     def decisions(self) -> list[str]:
         """Return what is written and erased, for the plan."""
         lines = [f"{counted(len(self.documents), 'document')} added beside the old metadata"]
@@ -193,12 +188,10 @@ def differences(start: Location, target: Location, expected: Mapping[str, Node])
                 f" the old metadata; nothing was erased. To convert {target.store!r} again, erase"
                 f" the new metadata first: undo_conversion(…, zarr_format={new})"
             )
-        shapes = getattr(before, "shape", None), getattr(node, "shape", None)
-        if shapes[0] != shapes[1]:
-            found[paths.show(path)] = f"the shape is {shapes[1]} and was {shapes[0]} in zarr {old}"
-            continue
         kept = {n: node.attributes[n] for n in before.attributes if n in node.attributes}
-        if _text(before.attributes, target.format) != _text(kept, target.format):
+        if getattr(before, "shape", None) != getattr(node, "shape", None):
+            found[paths.show(path)] = f"another shape than in zarr {old}"
+        elif _text(before.attributes, target.format) != _text(kept, target.format):
             found[paths.show(path)] = f"other attributes than in zarr {old}"
     return found
 

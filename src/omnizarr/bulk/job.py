@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic
 
 from omnizarr import config
@@ -29,15 +31,21 @@ from omnizarr.bulk.journal import (
     user_journal,
 )
 from omnizarr.bulk.options import RunOptions, option_help
-from omnizarr.bulk.output import Output, join_above
+from omnizarr.bulk.output import Output
 from omnizarr.errors import InvalidArgument, NodeExists, OmnizarrError, StoreError, warn
 from omnizarr.extension import (
     Begun,
+    LocalStore,
+    Location,
     On,
     Part,
+    Store,
+    all_formats,
     card,
     counted,
+    file_root,
     for_each_on,
+    hierarchies_above,
     is_process_local,
     marker,
     preformatted,
@@ -46,6 +54,7 @@ from omnizarr.extension import (
     runs_in_process,
     size_text,
     tasks_at_once,
+    update_consolidated_above,
 )
 
 MEMORY = "512MB"  # of one process, unless the user says otherwise
@@ -83,8 +92,8 @@ class Phase(Generic[O]):
             >>> plan.phases[0].to_json()["name"]
             'rechunk'
         """
-        names = "name", "count", "size", "reads", "writes", "bytes_read", "bytes_written"
-        return {name: getattr(self, name) for name in names}
+        unknown = ("tasks", "at_once")
+        return {name: value for name, value in vars(self).items() if name not in unknown}
 
 
 @dataclass
@@ -278,7 +287,9 @@ class _Run(Generic[O]):
 
     def _read(self, begun: bool) -> O:
         """Run a job that only reads, whose journal is in a folder of the user's."""
-        journal = Journal(*user_journal(self.plan.digest), self.plan.outcome, optional=True)
+        # The result of a part is in its journal only, so that a part needs one.
+        place, alone = user_journal(self.plan.digest), self.part is None
+        journal = Journal(*place, self.plan.outcome, optional=alone)
         if not begun:
             journal.erase()
         total, complete = self._run_phases(journal, begun)
@@ -308,7 +319,7 @@ class _Run(Generic[O]):
                 if output.is_cleared():
                     journal.erase()
                 return total
-        problem = join_above(*output.place)
+        problem = _join_above(*output.place)
         if self.part is None:
             output.clear()
         elif journal.end_part(self.part, len(self.plan.phases)):
@@ -408,6 +419,37 @@ class _Run(Generic[O]):
             with suppress(OmnizarrError) if last else nullcontext():
                 journal.flush()
         tell("")
+
+
+def _join_above(store: Store, path: str) -> str | None:
+    """Update the consolidated metadata of a larger hierarchy that the root is a part of.
+
+    Returns a warning if that hierarchy does not list it, being of another format, or if its
+    consolidated metadata could not be changed.
+    """
+    above = [] if path else [*hierarchies_above(store)]
+    own = all_formats(store) if above else []
+    if not above or not own:
+        return None
+    nearest, names = above[0][0], [format.name for format in above[0][1]]
+    listed = [format for format in own if format.name in names]
+    if not listed:
+        return (
+            f"{store!r} is zarr {own[0].name} inside {nearest!r}, which is zarr"
+            f" {' and '.join(names)} and does not list it; write it in that format to make it a"
+            " member"
+        )
+    try:
+        for format in listed:
+            same = (each for each, formats in above if format.name in [f.name for f in formats])
+            *_, outermost = map(file_root, same)
+            root = file_root(store)
+            if root is not None and outermost is not None:
+                inside = Path(os.path.realpath(root)).relative_to(outermost).as_posix()
+                update_consolidated_above(Location(LocalStore(outermost), inside, format), None)
+    except StoreError as e:
+        return str(e)
+    return None
 
 
 def _is_complete(phase: Phase[O], done: TaskIds) -> bool:

@@ -43,6 +43,7 @@ from omnizarr.extension import (
 )
 
 FLUSH, MAX_FLUSH = 1.0, 60.0  # seconds between two entries of a journal
+BATCH = 256  # items of one task
 EXPIRES = 30 * 86400  # seconds after which nobody resumes a job that only reads
 
 
@@ -136,13 +137,13 @@ def task_id(*parts: Any) -> int:
 
 
 def in_batches(
-    items: Iterable[T], size: Callable[[T], int], nbytes: int, count: int = 256
+    items: Iterable[T], size: Callable[[T], int], nbytes: int
 ) -> Iterator[tuple[T, ...]]:
-    """Yield batches of at most `count` items and `nbytes` bytes; a larger item comes alone."""
+    """Yield batches of at most `BATCH` items and `nbytes` bytes; a larger item comes alone."""
     batch, total = list[T](), 0
     for item in items:
         each = size(item)
-        if batch and (len(batch) >= count or total + each > nbytes):
+        if batch and (len(batch) >= BATCH or total + each > nbytes):
             yield tuple(batch)
             batch, total = [], 0
         batch.append(item)

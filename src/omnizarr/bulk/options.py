@@ -208,12 +208,6 @@ class ConvertOptions(WriteOptions):
 class ConvertArguments(ConvertOptions, RunOptions):
     """The arguments of `convert`."""
 
-    _: KW_ONLY
-    progress: Callable[[int, int, str], object] | None = option(
-        None,
-        "A function of the number of chunks done, their total number, and the array's path.",
-    )
-
 
 @dataclass
 class RechunkOptions(WriteOptions):
@@ -303,11 +297,6 @@ class VerifyArguments(VerifyOptions, RunOptions):
         "Finish what an interrupted call began; if chunks were added or erased since, or are listed"
         " in another order, everything is checked again.",
     )
-    progress: Callable[[int, int, str], object] | None = option(
-        None,
-        "A function of the number of stored values done, the number found so far, and the array's"
-        " path.",
-    )
 
 
 @dataclass
@@ -356,17 +345,3 @@ class DiffOptions(MemoryOptions):
 @dataclass
 class DiffArguments(DiffOptions, RunOptions):
     """The arguments of `diff`."""
-
-
-@dataclass
-class UsageOptions(StoreOptions):
-    """The options of `disk_usage`."""
-
-    source: Any = field(metadata=SOURCE)
-    _: KW_ONLY
-    path: str | None = option(None, "The path of the node in the store; by default the root.")
-
-
-@dataclass
-class UsageArguments(UsageOptions, RunOptions):
-    """The arguments of `disk_usage`."""

@@ -7,83 +7,70 @@ See `omnizarr.publish`.
 
 from __future__ import annotations
 
-import os
+import itertools
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
+from typing import Literal, TypeAlias
 
 from omnizarr import consolidate_metadata
-from omnizarr.errors import Conflict, NodeExists, NodeNotFound, OmnizarrError, StoreError
+from omnizarr.errors import (
+    Conflict,
+    InvalidArgument,
+    NodeExists,
+    OmnizarrError,
+    StoreError,
+)
 from omnizarr.extension import (
     ArrayModel,
     Begun,
     Build,
+    Extent,
     GroupModel,
     Kind,
-    LocalStore,
     Location,
     Mark,
     MemoryStore,
     Node,
+    Probe,
     Publication,
     Store,
-    all_formats,
     begin_deferred,
     begin_stage,
     can_list,
+    check_erasable,
     check_new,
+    check_writable,
     consolidated,
     consolidated_is_stale,
     erase_prefix,
+    erase_values,
     existing_node,
-    file_root,
-    hierarchies_above,
+    is_metadata,
+    is_ours,
     is_process_local,
     list_prefix,
+    lock_replacement,
     marker,
+    paths,
     publication,
+    recover_interrupted,
     set_many,
+    set_new,
+    stage,
     update_consolidated_above,
 )
 
-
-def join_above(store: Store, path: str) -> str | None:
-    """Update the consolidated metadata of a larger hierarchy that the root is a part of.
-
-    Returns a warning if that hierarchy does not list it, being of another format, or if its
-    consolidated metadata could not be changed.
-    """
-    above = [] if path else [*hierarchies_above(store)]
-    own = all_formats(store) if above else []
-    if not above or not own:
-        return None
-    nearest, names = above[0][0], [format.name for format in above[0][1]]
-    listed = [format for format in own if format.name in names]
-    if not listed:
-        return (
-            f"{store!r} is zarr {own[0].name} inside {nearest!r}, which is zarr"
-            f" {' and '.join(names)} and does not list it; write it in that format to make it a"
-            " member"
-        )
-    try:
-        for format in listed:
-            same = (each for each, formats in above if format.name in [f.name for f in formats])
-            *_, outermost = map(file_root, same)
-            root = file_root(store)
-            if root is not None and outermost is not None:
-                inside = Path(os.path.realpath(root)).relative_to(outermost).as_posix()
-                update_consolidated_above(Location(LocalStore(outermost), inside, format), None)
-    except StoreError as e:
-        return str(e)
-    return None
+ERASED = 4096  # keys that are erased at a time
+Mode: TypeAlias = Literal["new", "overwrite", "update"]
 
 
 class Output:
     """The output of a job: complete and visible after `finish`, and not before."""
 
     store: Store  # that the job writes to
+    path: str = ""  # of what the job writes
     publication: Publication | None = None  # None in memory: nothing is left of a killed process
     # The store and prefix of chunks between two passes, which are erased when a job is new, and at
     # the end.
@@ -92,7 +79,7 @@ class Output:
     @property
     def place(self) -> tuple[Store, str]:
         """The store and path that the job alone may write to."""
-        raise NotImplementedError
+        return self.store, self.path
 
     @property
     def stores(self) -> list[Store]:
@@ -104,9 +91,14 @@ class Output:
         """The store and prefix of the journal, once the output has begun."""
         return (MemoryStore(), "") if self.publication is None else self.publication.journal
 
+    @property
+    def chunk_store(self) -> Store:
+        """The store that takes the chunks, at the keys that they have in the end."""
+        return self.store
+
     def store_of(self, path: str) -> Store:
         """Return the store that takes the chunks of the array at a path."""
-        return self.store
+        return self.chunk_store
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Prepare the destination, or find what an interrupted job has written.
@@ -157,24 +149,15 @@ class HierarchyOutput(Output):
         self.documents = documents or {}  # more metadata, by key
         self.operation, self.digest = operation, digest
         self.overwrite, self.consolidate = overwrite, consolidate
-        self.store = location.store
+        self.store, self.path = location.store, location.path
         self._build: Build | None = None
         # Returns False if the node, which is replaced by itself, was written to since.
         self.is_unchanged: Callable[[], bool] | None = None
 
     @property
-    def place(self) -> tuple[Store, str]:
-        """The store and path of the nodes."""
-        return self.store, self.location.path
-
-    @property
     def chunk_store(self) -> Store:
-        """The store that takes the chunks, at the keys that they have in the end."""
+        """The store that takes the chunks, which is staged if a node is replaced."""
         return self.store if self.is_finished else self._begun.publication.values
-
-    def store_of(self, path: str) -> Store:
-        """Return the store that takes the chunks."""
-        return self.chunk_store
 
     @property
     def is_finished(self) -> bool:
@@ -294,12 +277,6 @@ class HierarchyOutput(Output):
                 " replaced; start again"
             )
 
-    def find_finished(self, staged: Mapping[str, Publication]) -> None:
-        """Find what is left of an attempt whose result is visible, for `clear`."""
-        found = self._find(resume=True, shared=False, staged=staged)
-        if found is not None and found.mark.finished:
-            self.publication = found
-
     def clear(self) -> None:
         """Erase what is left of the attempt, and of an earlier one that was overwritten."""
         super().clear()
@@ -319,23 +296,17 @@ class ChangeOutput(Output):
     """A visible node that stays as it is until the end: `change` is called then."""
 
     def __init__(self, location: Location, *, operation: str, digest: str) -> None:
-        self.location, self.store = location, location.store
+        self.location, self.store, self.path = location, location.store, location.path
         self.operation, self.digest = operation, digest
-
-    @property
-    def place(self) -> tuple[Store, str]:
-        """The store and path of the node."""
-        return self.store, self.location.path
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Mark the node, or find the mark of an interrupted job."""
-        path = self.location.path
-        found = publication.find(self.store, path, self.digest, resume=resume, shared=shared)
+        found = publication.find(*self.place, self.digest, resume=resume, shared=shared)
         if found is not None:
             self.publication = found
             return "finished" if found.mark.finished else "resumed"
         mark = publication.new_mark(self.operation, self.digest, Kind.EXTEND)
-        self.publication, state = publication.begin_beside(self.store, path, mark, shared)
+        self.publication, state = publication.begin_beside(*self.place, mark, shared)
         return state
 
     def finish(self) -> None:
@@ -407,11 +378,10 @@ class SeveralNodes(ChangeOutput):
         self._end()
 
     def _end(self) -> None:
-        staged: dict[str, Publication] | None = None
         for output in self.outputs.values():
             if output.publication is None:  # all were visible when this job was resumed
-                staged = publication.find_staged(self.store) if staged is None else staged
-                output.find_finished(staged)
+                found = output._find(resume=True, shared=False)
+                output.publication = found if found is not None and found.mark.finished else None
             output.clear()
         self.change()
 
@@ -420,17 +390,6 @@ class SeveralNodes(ChangeOutput):
         for output in self.outputs.values():
             if output._build is not None:
                 output.abandon()
-
-
-def settle_stages(store: Store, resume: bool = True) -> None:
-    """Finish, or undo, the replacements of nodes in which jobs were killed.
-
-    Without `resume`, only those of processes that are known to have ended.
-    """
-    publication.settle_staged(store, resume)
-    with suppress(NodeNotFound):
-        if consolidated_is_stale(store):  # the job was killed before it changed them
-            consolidate_metadata(store)
 
 
 class EachArray(SeveralNodes):
@@ -475,3 +434,167 @@ class EachArray(SeveralNodes):
             if existing_node(where.store, path) is None:
                 where.create(group)
         super().finish()
+
+
+class CopyOutput(Output):
+    """The destination of a copy, not visible as a node before `finish` unless it is updated.
+
+    The copy writes all keys itself, metadata last.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        *,
+        operation: str,
+        digest: str,
+        mode: Mode,
+        consolidate: bool,
+    ) -> None:
+        self.store, self.path, self.mode = store, path, mode
+        self.operation, self.digest = operation, digest
+        self.consolidate = consolidate
+        self._staged: Publication | None = None
+
+    @property
+    def chunk_store(self) -> Store:
+        """The store that takes the values, which is staged if a hierarchy is replaced."""
+        return self.store if self._staged is None else self._staged.values
+
+    def begin(self, resume: bool, shared: bool) -> Begun:
+        """Prepare the destination, or find what an interrupted copy has written."""
+        check_writable(self.store)
+        found = publication.find(*self.place, self.digest, resume=resume, shared=shared)
+        if found is not None:
+            self.publication = found
+            if found.mark.finished:
+                self._consolidate()
+                return "finished"
+            self._staged = None if found.stage is None else found
+            return "resumed"
+        if self.mode != "new":
+            with lock_replacement(self.store):
+                recover_interrupted(self.store)  # of a copy that was killed when it was complete
+        text = self.store.get(marker(self.path))
+        old = None if text is None else Mark.read(text)
+        if self.mode == "update":  # a copy to an empty place owns everything that it writes
+            own = not self._is_occupied() if old is None else old.kind is Kind.COPY
+            kind = Kind.COPY if own else Kind.UPDATE
+            mark = publication.new_mark(self.operation, self.digest, kind)
+            self.publication, state = publication.begin_beside(*self.place, mark, shared)
+            return state
+        if old is not None:
+            self._begin_again(old)
+        if self._is_occupied():
+            return self._begin_stage(shared)
+        mark = publication.new_mark(self.operation, self.digest, Kind.COPY)
+        self.publication = Publication.at(self.store, self.path, mark)
+        if old is not None:
+            self.store.set(marker(self.path), mark.write())
+        elif not set_new(self.store, marker(self.path), mark.write()):
+            joined = publication.find(*self.place, self.digest, resume=False, shared=shared)
+            if joined is None:
+                raise NodeExists(f"another writer is just creating {self}; try again later")
+            self.publication = joined
+            return "resumed"
+        return "new"
+
+    def _is_occupied(self) -> bool:
+        if not can_list(self.store):
+            return existing_node(self.store, self.path) is not None
+        return next(self._values(), None) is not None
+
+    def _values(self) -> Iterator[str]:
+        """Yield the keys below the path, except this package's own keys."""
+        keys = list_prefix(self.store, paths.prefix(self.path))
+        return (key for key in keys if not is_ours(key))
+
+    def _begin_again(self, mark: Mark) -> None:
+        """Erase what an interrupted copy wrote to an empty place; raise unless overwriting."""
+        if self.mode != "overwrite":
+            raise NodeExists(
+                f"{self} {mark.effect}: {mark} was interrupted, or is still writing; resume=True"
+                " finishes the same copy, update=True completes it by another, overwrite=True"
+                " starts again"
+            )
+        if existing_node(self.store, self.path) is not None:
+            return  # it stays until the swap
+        if mark.kind is not Kind.COPY:
+            raise NodeExists(
+                f"{self} is incomplete: {mark} was interrupted, or is still writing; finish that"
+                " first, or copy to another destination"
+            )
+        # Nobody resumes what is erased; the marker stays for those who copy here again.
+        self.store.set(marker(self.path), Mark(mark.operation, kind=Kind.COPY).write())
+        Publication.at(self.store, self.path, mark).erase_journal()
+        keys = self._values()
+        while some := [*itertools.islice(keys, ERASED)]:
+            erase_values(self.store, some)
+
+    def _begin_stage(self, shared: bool) -> Begun:
+        """Begin to write beside the node that is replaced."""
+        if self.mode != "overwrite":
+            raise NodeExists(
+                f"{self} is not empty; update=True copies what differs, overwrite=True replaces it"
+            )
+        if shared:
+            raise InvalidArgument("parts of a job cannot replace a hierarchy; erase it first")
+        old = existing_node(self.store, self.path)
+        if old is None:
+            raise NodeExists(f"{self} holds data, but no Zarr node; copy to another destination")
+        check_erasable(self.store, self.path, old[0])
+        publication.clear_abandoned(self.store, self.path)
+        staged = stage(self.store, self.path)
+        staged.check(self._extent)
+        if is_process_local(self.store):  # where another call would not find it
+            self._staged = Publication.staged(staged)
+        else:
+            mark = publication.new_mark(self.operation, self.digest, Kind.COPY)
+            self._staged = self.publication = Publication.staged(staged, mark)
+        return "new"
+
+    @property
+    def _extent(self) -> Extent:
+        keys = [*consolidated.probe_keys(None, self.path, None), *Probe(self.path).keys()]
+        return Extent(tuple(keys), (), (paths.prefix(self.path),), is_metadata)
+
+    def finish(self) -> None:
+        """Swap the old hierarchy and the new, or note that it is complete."""
+        if self._staged is not None:
+            with lock_replacement(self.store):
+                self._staged.put(self._extent, self._extent)
+            if self.publication is None:  # else `clear` does
+                self._staged.clear()
+        self._consolidate()
+        if self.publication is not None:
+            self.publication.note_finished()
+
+    def _consolidate(self) -> None:
+        """Rebuild stale consolidated metadata: the source's may list nodes that were left out."""
+        if self.path or not self.consolidate:
+            return
+        if existing_node(self.store, "") is not None and consolidated_is_stale(self.store):
+            consolidate_metadata(self.store)
+
+    def clear(self) -> None:
+        """Erase what is left of the attempt, and of an interrupted update that was replaced."""
+        super().clear()
+        text = self.store.get(marker(self.path)) if self.mode == "overwrite" else None
+        if text is not None:
+            Publication.at(self.store, self.path, Mark.read(text)).clear()
+
+    def abandon(self) -> None:
+        """Keep what was copied, and say how to go on."""
+        error = sys.exception()
+        state, how = "is as it was", "the same copy with resume=True goes on from here"
+        if self._staged is None and self.publication is not None:
+            state = self.publication.mark.effect
+        elif self._staged is not None and self.publication is None:
+            self._staged.clear()
+            how = "start again"
+        if error is not None:
+            error.add_note(f"{self} {state}; {how}")
+
+    def __str__(self) -> str:
+        return f"{paths.show(self.path)} in {self.store!r}" if self.path else repr(self.store)

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -41,22 +41,8 @@ Progress = Callable[[int, int, str], None]
 MEMORY = 2**27  # bytes that `fill_levels` has at a time
 
 
-class LevelPacking(Protocol):
-    """The meaning of stored numbers: which of them are missing, and their sign."""
-
-    @property
-    def leaves_out(self) -> bool:
-        """True if some stored numbers mark missing values."""
-
-    @property
-    def signed(self) -> bool | None:
-        """True if stored integers are meant to be signed; None if as their type is."""
-
-    def as_seen(self, values: Values) -> Values:
-        """Return stored integers with their intended sign."""
-
-    def is_missing(self, values: Values) -> npt.NDArray[np.bool_]:
-        """Return a mask of the stored numbers that mark missing values."""
+# The meaning of stored numbers, as `conventions.cf` has it: which are missing, and their sign.
+LevelPacking: TypeAlias = Any
 
 
 def check_packing(method: str, packing: LevelPacking | None) -> LevelPacking | None:
@@ -118,7 +104,8 @@ def _of_present(
     stored = out.dtype.newbyteorder("=")
 
     def clashing() -> npt.NDArray[np.bool_]:
-        return packing.is_missing(found.view(stored))
+        mask: npt.NDArray[np.bool_] = packing.is_missing(found.view(stored))
+        return mask
 
     if method == "mean":
         present = np.where(absent, dtype.type(0), seen)

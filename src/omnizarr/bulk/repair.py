@@ -12,10 +12,10 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from omnizarr import consolidate_metadata
 from omnizarr.errors import (
@@ -33,6 +33,7 @@ from omnizarr.extension import (
     MARKER,
     NAMES,
     PARTIAL,
+    Kind,
     LocalStore,
     Mark,
     Store,
@@ -60,22 +61,9 @@ from omnizarr.extension import (
     resolve_root,
     supports_compare_and_set,
 )
-from omnizarr.extension import Kind as MarkKind
 
 MIN_AGE = 60.0  # seconds
 REMOTE_TIMEOUT = 86400.0  # seconds after which a writer on another machine is considered dead
-State: TypeAlias = Literal[
-    "unused", "in use", "removed", "finished", "in the way", "out of date", "renewed", "resumable"
-]
-Kind: TypeAlias = Literal[
-    "unfinished value",
-    "unfinished node",
-    "lock",
-    "consolidated metadata",
-    "interrupted job",
-    "journal",
-    "intermediate chunks",
-]
 _PARTIAL = re.compile(re.escape(PARTIAL) + r"(\d+)(_[0-9a-f]+)?\Z")
 _LOCK = re.compile(re.escape(file_locks.NAME) + r"[a-z]+[-0-9a-f]*\Z")
 
@@ -85,8 +73,8 @@ class Leftover:
     """A file or key that a killed writer left behind: not data, or out of date."""
 
     path: str
-    kind: Kind
-    state: State
+    kind: str  # such as "lock" or "interrupted job"
+    state: str  # such as "unused", "in use", "resumable" or "removed"
     nbytes: int
     operation: str = ""  # that was interrupted, if it is known
 
@@ -157,15 +145,15 @@ def repair(
         check_writable(where)
     if not can_list(where):
         raise StoreError(f"{where!r} cannot list its keys, so leftovers cannot be found")
-    jobs = _Jobs(where, root, not dry_run and remove_jobs, not dry_run, older_than)
+    locks = [] if root is not None else [*_leases(where, not dry_run)]
+    busy = any(each.state == "in use" and f"{file_locks.NAME}job" in each.path for each in locks)
+    jobs = _Jobs(where, root, not dry_run and remove_jobs, not dry_run, older_than, busy)
     found = [*_unfinished_nodes(where, not dry_run, remove_jobs), *jobs.find()]
     if not any(each.state in ("in use", "resumable", "in the way") for each in found):
         found += _intermediate(where, not dry_run)
     if root is not None:
-        found += _leftovers(str(root), not dry_run, older_than)
-    else:
-        found += _leases(where, not dry_run)
-    return [*found, *_consolidated(where, not dry_run)]
+        locks += _leftovers(str(root), not dry_run, older_than)
+    return [*found, *locks, *_consolidated(where, not dry_run)]
 
 
 def _unfinished_nodes(store: Store, finish: bool, remove_jobs: bool) -> Iterator[Leftover]:
@@ -173,9 +161,9 @@ def _unfinished_nodes(store: Store, finish: bool, remove_jobs: bool) -> Iterator
     for staged in interrupted(store):
         mark, writer, pending = staged.mark, staged.writer, staged.pending
         running = writer.is_alive and (writer.here or time.time() - writer.began < REMOTE_TIMEOUT)
-        done: State = "finished" if pending else "removed"
+        done = "finished" if pending else "removed"
         if mark is not None and not (running or pending or mark.finished):
-            left: State = _remove_job(store, staged) if finish and remove_jobs else "resumable"
+            left = _remove_job(store, staged) if finish and remove_jobs else "resumable"
             yield Leftover(f"{FOLDER}/{staged.name}", "interrupted job", left, 0, str(mark))
             continue
         if not running and finish:
@@ -184,11 +172,11 @@ def _unfinished_nodes(store: Store, finish: bool, remove_jobs: bool) -> Iterator
             except StoreError as e:
                 warn(str(e))
                 done = "in the way"
-        state: State = "in use" if running else done if finish else "unused"
+        state = "in use" if running else done if finish else "unused"
         yield Leftover(f"{FOLDER}/{staged.name}", "unfinished node", state, 0)
 
 
-def _remove_job(store: Store, staged: Any) -> State:
+def _remove_job(store: Store, staged: Any) -> str:
     """Erase what a job has staged, unless another process is resuming it."""
     path = staged.path or ""
     try:
@@ -210,6 +198,7 @@ class _Jobs:
     remove_jobs: bool
     remove: bool  # journals that belong to no job
     older_than: float
+    busy: bool  # a job on some machine renews its lock
 
     def find(self) -> Iterator[Leftover]:
         """Yield the jobs, and journals without one."""
@@ -221,7 +210,7 @@ class _Jobs:
             mark = Mark.read(self.store.get(key) or b"")
             yield self._repair_node(key, mark, journals.pop(mark.attempt, None))
         for prefix in journals.values():
-            state: State = "in use" if self._is_recent(prefix) else "unused"
+            state = "in use" if self._is_recent(prefix) else "unused"
             size = sum(size for _, size in list_sizes(self.store, prefix))
             if state == "unused" and self.remove:
                 erase_prefix(self.store, prefix)
@@ -239,7 +228,7 @@ class _Jobs:
 
     def _repair_node(self, key: str, mark: Mark, journal: str | None) -> Leftover:
         path = key.rpartition("/")[0]
-        state: State = "resumable"
+        state = "resumable"
         if mark.is_being_written or self._is_recent(journal, key):
             state = "in use"
         elif mark.cannot_resume:
@@ -252,15 +241,11 @@ class _Jobs:
             state = "finished" if self.remove else "unused"
             if self.remove:
                 self._erase_job(key, journal)
-        elif self.remove_jobs and mark.keeps_node:
-            self._erase_job(key, journal)
-            state = "removed"
         elif self.remove_jobs:
-            keys = incomplete_keys(self.store, path)
-            if mark.kind is MarkKind.COPY:  # all that is there belongs to the copy
-                below = list_prefix(self.store, paths.prefix(path))
-                keys = sorted((key for key in below if not is_ours(key)), key=_makes_node)
-                keys.reverse()
+            keys = [] if mark.keeps_node else incomplete_keys(self.store, path)
+            if mark.kind is Kind.COPY:  # all that is there belongs to the copy
+                below = (k for k in list_prefix(self.store, paths.prefix(path)) if not is_ours(k))
+                keys = sorted(below, key=_makes_node, reverse=True)
             elif any(_makes_node(key) for key in keys):
                 return self._in_the_way(path, mark, "finish the job with resume=True")
             erase_values(self.store, keys)
@@ -270,7 +255,7 @@ class _Jobs:
 
     def _is_copied(self, path: str, mark: Mark) -> bool:
         """Return True if a copy is complete: the node's own metadata, written last, exists."""
-        return mark.kind is MarkKind.COPY and existing_node(self.store, path) is not None
+        return mark.kind is Kind.COPY and existing_node(self.store, path) is not None
 
     def _in_the_way(self, path: str, mark: Mark, advice: str) -> Leftover:
         """Report an incomplete node with nodes below it, which somebody else may have made."""
@@ -286,7 +271,7 @@ class _Jobs:
 
         Return False, and erase nothing, if there are nodes below it.
         """
-        deleted = mark.kind is MarkKind.DELETE
+        deleted = mark.kind is Kind.DELETE
         # A new node that is there is complete: its metadata came last.
         if deleted or existing_node(self.store, path) is None:
             keys = incomplete_keys(self.store, path)
@@ -310,16 +295,12 @@ class _Jobs:
             if process.isdigit() and int(process) != os.getpid() and is_running(int(process)):
                 return True
         if self.root is None:
-            return False
-        times = [_changed(self.root / key) for key in entries]
-        return time.time() - max(times, default=0.0) < self.older_than
-
-
-def _changed(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
+            return self.busy
+        for key in entries:
+            with suppress(OSError):
+                if time.time() - (self.root / key).stat().st_mtime < self.older_than:
+                    return True
+        return False
 
 
 def _makes_node(key: str) -> bool:
@@ -345,7 +326,7 @@ def _intermediate(store: Store, remove: bool) -> Iterator[Leftover]:
         size = sum(size for _, size in list_sizes(store, prefix))
         if remove:
             erase_prefix(store, prefix)
-        state: State = "removed" if remove else "unused"
+        state = "removed" if remove else "unused"
         yield Leftover(prefix.rstrip("/"), "intermediate chunks", state, size)
 
 
@@ -376,7 +357,7 @@ def _leases(store: Store, remove: bool) -> Iterator[Leftover]:
         unused = now == generation
         if unused and remove:
             unused = leases.remove(store, key, now)
-        state: State = "in use" if not unused else "removed" if remove else "unused"
+        state = "in use" if not unused else "removed" if remove else "unused"
         yield Leftover(key, "lock", state, len(text))
 
 
@@ -401,8 +382,8 @@ def _leftovers(root: str, remove: bool, older_than: float) -> Iterator[Leftover]
                 continue  # its writer was still running and has finished
             except OSError as e:
                 raise StoreError(f"cannot remove {path!r}: {e.strerror or e}") from e
-            kind: Kind = "lock" if partial is None else "unfinished value"
-            state: State = "in use" if not unused else "removed" if remove else "unused"
+            kind = "lock" if partial is None else "unfinished value"
+            state = "in use" if not unused else "removed" if remove else "unused"
             yield Leftover(path, kind, state, status.st_size)
 
 

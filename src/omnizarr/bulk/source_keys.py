@@ -49,6 +49,14 @@ def formats_at(start: Location) -> list[Format]:
     return [start.format, *(f for f in found if type(f) is not type(start.format))]
 
 
+def prefixes_of(key: str) -> Iterator[str]:
+    """Yield the prefixes that contain a key, the innermost first, the empty one last."""
+    end = len(key)
+    while (end := key.rfind("/", 0, end)) >= 0:
+        yield key[: end + 1]
+    yield ""
+
+
 def lists_all(store: Store, path: str) -> bool:
     """Return True if a store lists all keys below a path that it has."""
     if not can_list(store):
@@ -143,13 +151,9 @@ class Selection:
         """Return the path of the node that a key belongs to, and True for a key inside an array."""
         if key in self.documents:
             return self.documents[key], False
-        folder = key
-        while "/" in folder:
-            folder = folder.rpartition("/")[0]
-            if f"{folder}/" in self.prefixes:
-                return self.prefixes[f"{folder}/"], not is_metadata(key)
-        if "" in self.prefixes:  # the root is an array
-            return "", not is_metadata(key)
+        for prefix in prefixes_of(key):
+            if prefix in self.prefixes:
+                return self.prefixes[prefix], not is_metadata(key)
         return key.rpartition("/")[0], False
 
     def _match_node(self, path: str) -> tuple[bool, bool]:
@@ -169,17 +173,12 @@ def select(
     has_include = bool(wanted.names or wanted.whole)
     if not has_include and not unwanted.names and not unwanted.whole:
         return None
-    documents: dict[str, str] = {}
-    prefixes: dict[str, str] = {}
-    nodes: list[str] = []
-    for node, keys, prefix in _nodes(store, path):
-        nodes.append(node)
-        documents.update(dict.fromkeys(keys, node))
-        if prefix is not None:
-            prefixes[prefix] = node
+    nodes = [*_nodes(store, path)]
+    documents = {key: node for node, keys, _ in nodes for key in keys}
+    prefixes = {prefix: node for node, _, prefix in nodes if prefix is not None}
     parents = {
         parent
-        for node in nodes
+        for node, _, _ in nodes
         if wanted.match_node(node) and not unwanted.match_node(node)
         for parent in ("", *paths.ancestors(node))
     }
@@ -193,12 +192,7 @@ def chunk_prefixes(store: Store, path: str) -> frozenset[str]:
 
 def is_below(key: str, prefixes: frozenset[str]) -> bool:
     """Return True if a key is below one of the prefixes."""
-    folder = key
-    while "/" in folder:
-        folder = folder.rpartition("/")[0]
-        if f"{folder}/" in prefixes:
-            return True
-    return "" in prefixes
+    return not prefixes.isdisjoint(prefixes_of(key))
 
 
 def _nodes(store: Store, path: str) -> Iterator[tuple[str, list[str], str | None]]:

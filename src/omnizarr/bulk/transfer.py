@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from omnizarr import Array
 from omnizarr.bulk.boxes import Box, corners, item_bytes, show_box, stored_axes
-from omnizarr.bulk.journal import Outcome, Task, task_id
+from omnizarr.bulk.journal import Outcome, Task, in_batches, task_id
 from omnizarr.bulk.output import HierarchyOutput
-from omnizarr.errors import ChunkError, InvalidArgument, OmnizarrError
+from omnizarr.errors import ChunkError, InvalidArgument, OmnizarrError, StoreError
 from omnizarr.extension import (
     ArrayModel,
     BoundArray,
@@ -37,6 +37,7 @@ from omnizarr.extension import (
     chunk_context,
     data_types,
     decoded_size,
+    encoded_chunk,
     engine,
     get_many,
     has_cheap_requests,
@@ -53,7 +54,6 @@ Side: TypeAlias = tuple[int, int]
 Method: TypeAlias = Literal["copy", "encode", "values"]
 
 MANY = 2**16  # chunks along an axis whose lengths are not compared
-BATCH = 256  # chunks of one task at most
 LOCAL_BATCH = 2**22  # bytes of one task, so that few chunks are shared by several threads
 REMOTE_BATCH = 2**25  # the same for stores that answer many requests at a time
 TASK_BYTES = 2**26  # of values that a task handles, if memory allows
@@ -175,7 +175,7 @@ class TransferTask(Generic[T]):
 
     def _copy(self, units: Sequence[tuple[Transfer, Coords]], out: T) -> None:
         store = units[0][0].target.store  # arrays of one job have the same
-        found = [*self._checked(units, out)]
+        found = [*self._recoded(units, out)]
         pairs = [(transfer.target.key(coords), data) for transfer, coords, data in found]
         set_many(store, pairs)
         out.chunks_copied += len(pairs)
@@ -188,12 +188,18 @@ class TransferTask(Generic[T]):
                 raise _differs(transfer, key)
         out.chunks_verified += len(pairs)
 
-    def _checked(
+    def _recoded(
         self, units: Sequence[tuple[Transfer, Coords]], out: T
     ) -> Iterator[tuple[Transfer, Coords, Buffer]]:
         """Yield the bytes of all stored chunks that are not damaged, as the target has them."""
-        for transfer, coords, stored in _stored(units):
-            data: Buffer = stored
+        keys = [(transfer.source.key(coords), None) for transfer, coords in units]
+        found = get_many(units[0][0].source.store, keys)
+        for (transfer, coords), stored in zip(units, found, strict=True):
+            data: Buffer | None = stored
+            if data is None and transfer.source.encoding.other_keys(coords):
+                data = encoded_chunk(transfer.source, coords)
+            if data is None:
+                continue
             try:
                 if transfer.check:
                     check_encoded_chunk(transfer.source, coords, data)
@@ -248,10 +254,12 @@ class TransferTask(Generic[T]):
         out.bytes_written += engine.write_chunk(target, coords, chunk)
         out.chunks_encoded += 1
         if self.verify:
-            found = engine.read_chunk(target, coords)
+            try:
+                found = engine.read_chunk(target, coords)
+            except ChunkError as e:
+                raise _differs(transfer, target.key(coords)) from e
             if found is None:
-                found = np.empty(chunk.shape, target.dtype)
-                found[...] = target.fill
+                found = np.full(chunk.shape, target.fill, target.dtype)
             if not _equal(found, chunk):
                 raise _differs(transfer, target.key(coords))
             out.chunks_verified += 1
@@ -260,20 +268,6 @@ class TransferTask(Generic[T]):
         if not self.skip_damaged:
             raise error
         out.damaged[error.key or array.key(coords)] = str(error)
-
-
-def _stored(
-    units: Sequence[tuple[Transfer, Coords]],
-) -> Iterator[tuple[Transfer, Coords, bytes]]:
-    """Yield the bytes of those chunks that are stored, under any of their keys."""
-    store = units[0][0].source.store
-    found = get_many(store, [(transfer.source.key(coords), None) for transfer, coords in units])
-    for (transfer, coords), data in zip(units, found, strict=True):
-        value, source = data, transfer.source
-        for other in source.encoding.other_keys(coords) if value is None else ():
-            value = store.get(source.prefix + other) if value is None else value
-        if value is not None:
-            yield transfer, coords, value
 
 
 def recode(transfer: Transfer, coords: Coords, data: Buffer) -> Buffer:
@@ -294,8 +288,7 @@ def chunk_box(array: BoundArray, coords: Coords) -> tuple[slice, ...]:
 
 def cut_chunk(target: BoundArray, row: Row, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a whole chunk with its part of some values; the rest has the fill value."""
-    chunk = np.empty(target.grid.chunk_shape(row.coords), target.dtype)
-    chunk[...] = target.fill
+    chunk = np.full(target.grid.chunk_shape(row.coords), target.fill, target.dtype)
     chunk[row.region] = values[row.outer]
     return chunk
 
@@ -309,13 +302,11 @@ def _equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
-def _differs(transfer: Transfer, key: str) -> ChunkError:
-    path = paths.show(transfer.target.path)
-    return ChunkError(
-        f"the chunk {key!r} of {path} in {transfer.target.store!r} is not what was written there;"
-        " check the disk, and run it again",
-        path=path,
-        key=key,
+def _differs(transfer: Transfer, key: str) -> StoreError:
+    """Return an error of the destination, which is none of the source: nothing skips it."""
+    return StoreError(
+        f"the chunk {key!r} of {paths.show(transfer.target.path)} in {transfer.target.store!r} is"
+        " not what was written there; check the disk, and run it again"
     )
 
 
@@ -341,29 +332,18 @@ def transfer_tasks(
 
     A task needs at most `memory` bytes, unless one chunk needs more. `template` has the options.
     """
-    parts: dict[int, tuple[Transfer, list[Coords]]] = {}
-    chunks = used = total = 0
-
-    def task() -> Task[T]:
-        found = tuple((transfer, tuple(units)) for transfer, units in parts.values())
-        identity = repr([(transfer.source.path, units) for transfer, units in found])
-        label = paths.show(found[0][0].source.path)
-        work = replace(template, parts=found)
-        return Task(task_id("transfer", identity), work, total, label)
-
-    for transfer in transfers:
-        ends = transfer.source.store, transfer.target.store
-        near = all(map(has_cheap_requests, ends))
-        limit = min(memory, LOCAL_BATCH if near else REMOTE_BATCH)
-        for coords, size in transfer.units():
-            need = transfer.memory(coords, size)
-            if chunks >= BATCH or (chunks and used + need > limit):
-                yield task()
-                parts, chunks, used, total = {}, 0, 0, 0
+    several = [*transfers]  # all between the same two stores
+    every = ((each, coords, size) for each in several for coords, size in each.units())
+    near = all(has_cheap_requests(each.store) for t in several[:1] for each in (t.source, t.target))
+    limit = min(memory, LOCAL_BATCH if near else REMOTE_BATCH)
+    for units in in_batches(every, lambda unit: unit[0].memory(*unit[1:]), limit):
+        parts: dict[int, tuple[Transfer, list[Coords]]] = {}
+        for transfer, coords, _ in units:
             parts.setdefault(id(transfer), (transfer, []))[1].append(coords)
-            chunks, used, total = chunks + 1, used + need, total + size
-    if parts:
-        yield task()
+        found = tuple((transfer, tuple(some)) for transfer, some in parts.values())
+        identity = repr([(transfer.source.path, some) for transfer, some in found])
+        size, label = sum(unit[2] for unit in units), paths.show(found[0][0].source.path)
+        yield Task(task_id("transfer", identity), replace(template, parts=found), size, label)
 
 
 # Values from elsewhere

@@ -11,16 +11,15 @@ import itertools
 import math
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, get_args
+from typing import get_args
 
 from omnizarr import registry, validate
-from omnizarr.bulk import job
 from omnizarr.bulk.checks.chunks import BATCH_BYTES, SLAB_BYTES
 from omnizarr.bulk.checks.findings import Finding, Level, VerifyReport
 from omnizarr.bulk.checks.keys import Hierarchy, KeyListing, chunk_bytes
-from omnizarr.bulk.job import Job, Phase, Plan
+from omnizarr.bulk.job import Job, Phase, Plan, launch
 from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import Depth, Missing, VerifyArguments, VerifyOptions, takes
 from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound
@@ -52,8 +51,6 @@ class Verify(VerifyOptions, Job[VerifyReport]):
         >>> oz.run(oz.jobs.Verify("ocean.zarr", depth="present")).ok
         True
     """
-
-    listed: int = field(default=0, init=False, compare=False, repr=False)  # values so far
 
     def __post_init__(self) -> None:
         for name, known in (("depth", get_args(Depth)), ("missing", get_args(Missing))):
@@ -102,7 +99,6 @@ class Verify(VerifyOptions, Job[VerifyReport]):
         )
         for task in itertools.chain(listing.tasks(), conventions):
             number += 1
-            self.listed = listing.found
             yield task
         count = VerifyReport(self.depth, tasks=1, tasks_total=number + 1)
         yield Task(task_id("end", number), partial(copy, count))
@@ -140,19 +136,9 @@ def verify(given: VerifyArguments) -> VerifyReport:
         >>> oz.verify("a.zarr").ok
         True
     """
-    options: Any = {each.name: getattr(given, each.name) for each in fields(VerifyOptions)}
-    description = Verify(**options)
-    label = paths.show(paths.normalize(given.path))
-
-    def tell(state: job.Progress) -> None:
-        done = state.outcome.values if isinstance(state.outcome, VerifyReport) else 0
-        if given.progress is not None and done:
-            given.progress(done, max(done, description.listed), state.label or label)
-
-    again = partial(job.run, description, given.on, workers=given.workers, progress=tell)
-    result = again(resume=given.resume, part=given.part)
+    result = launch(Verify, given)
     if given.resume and not result.complete:  # what was checked before is no longer what is there
-        result = again()
+        result = launch(Verify, replace(given, resume=False))
     result.finish()
     return result
 

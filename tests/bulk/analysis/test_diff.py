@@ -13,7 +13,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.bulk.analysis import diff as diff_module
 from omnizarr.bulk.analysis.diff import DiffReport
 from omnizarr.testing import RecordingStore
 from tests.property.strategies import FORMATS, bits, described, filled, values
@@ -136,21 +135,6 @@ def test_edits_of_a_hierarchy_are_found_exactly(seed: int, tmp_path: Path) -> No
     expected = {(k, p, str(w) if k == "values" else w) for k, p, w in map(EXPECTED.get, chosen)}
     assert facts == expected
     assert not found.equal
-
-
-def test_equal_bytes_of_chunks_are_not_decoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a.zarr", "b.zarr"):
-        oz.save(str(tmp_path / name), np.arange(100.0))
-    decoded: list[Any] = []
-    read = diff_module._read
-    monkeypatch.setattr(diff_module, "_read", lambda *a: decoded.append(a) or read(*a))
-    assert oz.diff(tmp_path / "a.zarr", tmp_path / "b.zarr").equal
-    assert decoded == []
-    oz.open(tmp_path / "b.zarr", mode="r+")[5] = 0
-    assert oz.diff(tmp_path / "a.zarr", tmp_path / "b.zarr").different == ["/"]
-    assert len(decoded) == 2
 
 
 def test_chunks_that_are_missing_in_both_are_not_requested() -> None:

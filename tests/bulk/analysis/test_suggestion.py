@@ -47,15 +47,15 @@ def test_suggestions_keep_their_limits_and_can_be_created(
     found = suggest_chunks(shape, dtype, **options)
     limit = options.get("chunk_bytes") or {"local": 2**20, "remote": 2**22}[options["store"]]
     limit = 2**16 if isinstance(limit, str) else limit
-    assert found.chunk_nbytes <= max(limit, np.dtype(dtype).itemsize)
+    chunk_nbytes = math.prod(found.chunks) * found.itemsize
+    assert chunk_nbytes <= max(limit, np.dtype(dtype).itemsize)
     assert all(1 <= c <= max(1, n) for c, n in zip(found.chunks, shape, strict=True))
-    assert found.nchunks == math.prod(-(-n // c) for n, c in zip(shape, found.chunks, strict=True))
+    nchunks = math.prod(-(-n // c) for n, c in zip(shape, found.chunks, strict=True))
     if found.shards is None:
         assert found.nfiles <= MAX_FILES or options["zarr_format"] in (1, 2)
     else:
-        assert found.shard_nbytes is not None
-        assert found.shard_nbytes <= max(2**26, found.chunk_nbytes)
-        assert found.nfiles <= found.nchunks
+        assert math.prod(found.shards) * found.itemsize <= max(2**26, chunk_nbytes)
+        assert found.nfiles <= nchunks
     array = oz.create_array(
         {}, shape=shape, dtype=dtype, zarr_format=options["zarr_format"], **found.options
     )
@@ -126,7 +126,7 @@ def slowest(found: Suggestion, *names: str) -> float:
     """Return the bytes that the slowest of some reads takes, a request counted as 64 KiB."""
     reads = [read for read in found.reads if read.name in names]
     assert len(reads) == len(names)
-    return max(read.chunks * (2**16 + found.chunk_nbytes) for read in reads)
+    return max(read.chunks * (2**16 + math.prod(found.chunks) * found.itemsize) for read in reads)
 
 
 @pytest.mark.parametrize(

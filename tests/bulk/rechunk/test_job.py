@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -333,14 +332,6 @@ def test_source_and_destination_must_differ(climate: Path) -> None:
 
 
 # Interruptions
-
-
-def test_a_job_can_be_pickled_and_run_in_processes(
-    climate: Path, tmp_path: Path, values: np.ndarray[Any, Any]
-) -> None:
-    job = Rechunk(climate, tmp_path / "b", chunks={"time": -1, "lat": 5}, memory=60_000)
-    oz.run(pickle.loads(pickle.dumps(job)), on="processes", workers=2)
-    np.testing.assert_array_equal(oz.open(tmp_path / "b")["temp"][...], values)
 
 
 def test_a_plan_says_what_it_reads_and_writes_and_why(climate: Path, tmp_path: Path) -> None:

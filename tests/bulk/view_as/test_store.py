@@ -109,14 +109,6 @@ def test_missing_chunks_are_missing_in_the_view(source: str, target: int) -> Non
         assert (key in listed) is stored
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_the_bytes_of_a_view_are_always_the_same(source: str, target: int) -> None:
-    one, other = (oz.view_as(SOURCES[source](), target) for _ in range(2))
-    keys = sorted(one.list())
-    assert sorted(other.list()) == keys
-    assert [one.get(key) for key in keys] == [other.get(key) for key in keys]
-
-
 def test_consolidated_metadata_are_those_of_the_nodes() -> None:
     view = oz.view_as(SOURCES["2"](), 3)
     entries = json.loads(view.get("zarr.json") or b"")["consolidated_metadata"]["metadata"]

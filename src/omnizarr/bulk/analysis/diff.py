@@ -1,12 +1,10 @@
 """Differences between two arrays or hierarchies, also of different formats, chunks and codecs.
 
-Metadata is compared in terms that all formats have. Values are read tile by tile; chunks with equal
-bytes under equal codecs are not decoded.
+Metadata is compared in terms that all formats have. Values are read tile by tile.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -25,7 +23,6 @@ from omnizarr.bulk.analysis.difference import (
     metadata_differences,
 )
 from omnizarr.bulk.boxes import (
-    FEW_CHUNKS,
     TILE_BYTES,
     Box,
     Tile,
@@ -44,16 +41,12 @@ from omnizarr.extension import (
     ArrayModel,
     BoundArray,
     Boxes,
-    Cuts,
     Location,
     Node,
     axis_plan,
     bound_array,
-    boxes,
-    encoded_chunk,
     engine,
     find_node,
-    get_many,
     key_digest,
     options_for_two,
     paths,
@@ -164,43 +157,17 @@ class CompareTile:
     b: BoundArray
     tile: Tile | None
     size: int
-    same_bytes: bool  # equal bytes of chunks are equal values
     tolerance: Tolerance
     show: int
 
     def __call__(self) -> DiffReport:
         found = ArrayDifference()
-        stored = () if self.tile is None else self.tile.stored
-        for box in self._changed(stored) if self.same_bytes else stored:
-            found.merge(self._compare(box), self.show)
+        for box in () if self.tile is None else self.tile.stored:
+            x, y = (_read(array, box) for array in (self.a, self.b))
+            origin = tuple(side.start for side in box)
+            found.merge(compare(x, y, origin, self.tolerance, self.show), self.show)
         found.size = self.size
         return DiffReport(values={self.path: found}, show=self.show)
-
-    def _changed(self, stored: tuple[Box, ...]) -> Iterator[Box]:
-        """Yield the boxes of chunks whose stored bytes differ, or that only one array has."""
-        axes = self.a.grid.axes
-        for box in stored:
-            sides = (Cuts(x, 1, s.start, s.stop) for x, s in zip(axes, box, strict=True))
-            coords = itertools.product(*(range(c.first, c.first + c.chunks) for c in sides))
-            while some := [*itertools.islice(coords, FEW_CHUNKS)]:
-                pairs = zip(some, _encoded(self.a, some), _encoded(self.b, some), strict=True)
-                for chunk, x, y in pairs:
-                    if x != y:
-                        yield boxes.box_of(axes, [range(n, n + 1) for n in chunk])
-
-    def _compare(self, box: Box) -> ArrayDifference:
-        x, y = (_read(array, box) for array in (self.a, self.b))
-        origin = tuple(side.start for side in box)
-        return compare(x, y, origin, self.tolerance, self.show)
-
-
-def _encoded(array: BoundArray, chunks: list[tuple[int, ...]]) -> list[bytes | None]:
-    """Return the stored bytes of chunks, under any of their keys; None for missing chunks."""
-    found = get_many(array.chunk_store, [(array.key(c), None) for c in chunks])
-    return [
-        encoded_chunk(array, c) if value is None and array.encoding.other_keys(c) else value
-        for c, value in zip(chunks, found, strict=True)
-    ]
 
 
 def _read(array: BoundArray, box: Box) -> npt.NDArray[Any]:
@@ -218,19 +185,16 @@ class Pair:
     b: BoundArray
     tiling: Boxes
     skips_missing: bool  # chunks that both lack need not be compared
-    same_bytes: bool
 
     @classmethod
-    def of(cls, path: str, a: BoundArray, b: BoundArray, nbytes: int, exact: bool) -> Pair:
-        """Return the plan to compare two arrays; `exact` if equal bytes are equal values."""
+    def of(cls, path: str, a: BoundArray, b: BoundArray, nbytes: int) -> Pair:
+        """Return the plan to compare two arrays."""
         larger = max((a, b), key=lambda each: (item_bytes(each.dtype), _chunk_items(each)))
         tiles = tiling(larger, nbytes)
         packed = a.model.storage_transformers or b.model.storage_transformers
         same_grid = a.model.chunk_grid == b.model.chunk_grid and not packed
         skips = same_grid and tiles.axes == larger.grid.axes and _same_fill(a, b)
-        same_codecs = a.model.codecs == b.model.codecs and not a.skipped and not b.skipped
-        exact = exact or a.dtype.kind in "biuSUTO"
-        return cls(path, a, b, tiles, skips, skips and same_codecs and exact)
+        return cls(path, a, b, tiles, skips)
 
     @property
     def size(self) -> int:
@@ -281,7 +245,7 @@ class Diff(DiffOptions, Job[DiffReport]):
             elif path not in first:
                 report.only_b.append(path)
             else:
-                pair = self._pair(path, first[path], second[path], report, nbytes, tolerance)
+                pair = self._pair(path, first[path], second[path], report, nbytes)
                 pairs += [] if pair is None else [pair]
         grids = [(p.a.model.chunk_grid, p.b.model.chunk_grid) for p in pairs]
         shapes = [(p.path, p.a.model.shape) for p in pairs]
@@ -299,7 +263,7 @@ class Diff(DiffOptions, Job[DiffReport]):
                 )
             ],
             report,
-            decisions=[f"{p.path}: {_manner(p)}" for p in pairs],
+            decisions=[f"{p.path}: in {p.tiling.count} tiles" for p in pairs],
             memory=nbytes * COPIES * tasks_at_once,
         )
 
@@ -310,7 +274,6 @@ class Diff(DiffOptions, Job[DiffReport]):
         b: tuple[Location, Any],
         report: DiffReport,
         nbytes: int,
-        tolerance: Tolerance,
     ) -> Pair | None:
         """Compare the metadata of two nodes; return what is to be compared of their values."""
         for _, node in (a, b):
@@ -329,18 +292,12 @@ class Diff(DiffOptions, Job[DiffReport]):
             one, two = map(bound_array, handles)
             if not are_comparable(one.dtype, two.dtype):
                 return None
-            pair = Pair.of(path, one, two, nbytes, tolerance.equal_nan)
+            pair = Pair.of(path, one, two, nbytes)
         except OmnizarrError as e:
             report.not_compared[path] = str(e)
             return None
         report.values[path] = ArrayDifference(total=pair.size)
         return pair
-
-
-def _manner(pair: Pair) -> str:
-    if pair.same_bytes:
-        return "by the bytes of chunks, which are decoded where they differ"
-    return f"by values, in {pair.tiling.count} tiles"
 
 
 def _nodes(
@@ -359,14 +316,13 @@ def _nodes(
 def _tasks(pairs: list[Pair], tolerance: Tolerance, show: int) -> Iterator[Task[DiffReport]]:
     for pair in pairs:
         left = pair.size
-        rest = (pair.same_bytes, tolerance, show)
         for each in pair.tiles():
             left -= each.size
-            work = CompareTile(pair.path, pair.a, pair.b, each, each.size, *rest)
+            work = CompareTile(pair.path, pair.a, pair.b, each, each.size, tolerance, show)
             nbytes = each.size * item_bytes(pair.a.dtype)
             yield Task(task_id(pair.path, corners(each.box)), work, nbytes, pair.path)
         if left:
-            missing = CompareTile(pair.path, pair.a, pair.b, None, left, *rest)
+            missing = CompareTile(pair.path, pair.a, pair.b, None, left, tolerance, show)
             yield Task(task_id(pair.path, "missing"), missing, 0, pair.path)
 
 

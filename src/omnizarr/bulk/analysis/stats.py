@@ -75,10 +75,8 @@ class Counting:
                 " greatest value"
             )
         for name in ("range", "valid_range"):
-            ends = getattr(self, name)
-            if ends is None:
-                continue
-            if len(ends) != 2 or not all(math.isfinite(end) for end in ends) or ends[0] >= ends[1]:
+            ends = getattr(self, name) or (0, 1)
+            if len(ends) != 2 or not all(map(math.isfinite, ends)) or ends[0] >= ends[1]:
                 raise InvalidArgument(f"{name} must be two numbers, the lower first, got {ends!r}")
 
 

@@ -86,35 +86,23 @@ class Suggestion:
         return {"chunks": self.chunks, **({} if self.shards is None else {"shards": self.shards})}
 
     @property
-    def chunk_nbytes(self) -> int:
-        """The bytes of a chunk in memory."""
-        return math.prod(self.chunks) * self.itemsize
-
-    @property
-    def shard_nbytes(self) -> int | None:
-        """The bytes of a shard in memory."""
-        return None if self.shards is None else math.prod(self.shards) * self.itemsize
-
-    @property
-    def nchunks(self) -> int:
-        """The number of chunks."""
-        return _count(self.shape, self.chunks)
-
-    @property
     def nfiles(self) -> int:
         """The number of files or objects: shards, or else chunks."""
-        return self.nchunks if self.shards is None else _count(self.shape, self.shards)
+        return _count(self.shape, self.shards or self.chunks)
 
     def __str__(self) -> str:
         sizes = [
-            ("array", self.shape, math.prod(self.shape) * self.itemsize, self.dtype),
-            ("chunks", self.chunks, self.chunk_nbytes, counted(self.nchunks, "chunk")),
+            ("array", self.shape, self.dtype),
+            ("chunks", self.chunks, counted(_count(self.shape, self.chunks), "chunk")),
         ]
         if self.shards is not None:
-            per_shard = math.prod(s // c for s, c in zip(self.shards, self.chunks, strict=True))
-            text = f"{counted(self.nfiles, 'file')} of {counted(per_shard, 'chunk')}"
-            sizes.append(("shards", self.shards, self.shard_nbytes or 0, text))
-        rows = [(name, str(shape), size_text(size), more) for name, shape, size, more in sizes]
+            inner = counted(_count(self.shards, self.chunks), "chunk")
+            text = f"{counted(self.nfiles, 'file')} of {inner}"
+            sizes.append(("shards", self.shards, text))
+        rows = [
+            (name, str(shape), size_text(math.prod(shape) * self.itemsize), more)
+            for name, shape, more in sizes
+        ]
         most = "requests" if self.shards is None else "requests at most"
         costs = [("read", "shape", "size", "chunks", most, "bytes read")]
         for read in self.reads:
@@ -188,7 +176,7 @@ def suggest_chunks(
     model = array_model(format, lengths, dtype, {"chunks": False})
     itemsize = item_bytes(data_types.bind(model.data_type))
     wanted = {
-        _read_name(each): _read_lengths(each, lengths, names)
+        str(each): _read_lengths(each, lengths, names)
         for each in (read if isinstance(read, list) else [read])
     }
     if not wanted:
@@ -256,18 +244,6 @@ def _touched(length: int, chunk: int, read: int) -> float:
 
     places = length - read + 1
     return 1 + (numbers(length) - numbers(read - 1) - numbers(places)) / places if read else 0.0
-
-
-def _read_name(read: ReadShape) -> str:
-    if isinstance(read, str):
-        return read
-    if isinstance(read, Mapping):
-        return ", ".join(
-            f"{'all' if n == -1 else n} of {axis if isinstance(axis, str) else f'axis {axis}'}"
-            for axis, n in read.items()
-        )
-    lengths = read if isinstance(read, Iterable) else [read]
-    return " x ".join("all" if n == -1 else str(n) for n in lengths)
 
 
 def _read_lengths(

@@ -7,23 +7,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from operator import lt
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from omnizarr.bulk.job import Job, Phase, Plan, launch
-from omnizarr.bulk.journal import Outcome, Task, task_id
-from omnizarr.bulk.options import UsageArguments, UsageOptions, takes
-from omnizarr.bulk.source_keys import formats_at
+from omnizarr.bulk.journal import Outcome
+from omnizarr.bulk.source_keys import formats_at, prefixes_of
 from omnizarr.errors import OmnizarrError
 from omnizarr.extension import (
     ArrayModel,
     BoundArray,
     Location,
     Node,
-    Store,
     consolidated,
     decoded_size,
     find_node,
-    key_digest,
+    in_parallel,
     list_dir,
     list_sizes,
     paths,
@@ -32,7 +29,6 @@ from omnizarr.extension import (
     size_text,
     sizes,
     traits,
-    unique_key,
     walk_nodes,
 )
 
@@ -93,19 +89,6 @@ class UsageReport(Outcome):
     nodes: dict[str, NodeUsage] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)  # of nodes that cannot be read
 
-    def merge(self, other: Self) -> None:
-        """Add the result of another part."""
-        self.errors.update(other.errors)
-        for path, theirs in other.nodes.items():
-            mine = self.nodes.setdefault(path, NodeUsage(theirs.kind))
-            mine.merge(theirs)
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Return the result that `to_json` wrote."""
-        nodes = {path: NodeUsage(**usage) for path, usage in stored["nodes"].items()}
-        return cls(nodes, dict(stored["errors"]))
-
     def __getitem__(self, path: str) -> NodeUsage:
         return self.cumulated()[paths.show(paths.normalize(path))]
 
@@ -140,21 +123,12 @@ class Owners:
     metadata: Mapping[str, str]  # paths of nodes by key
     start: str  # the path of the node whose usage is measured
 
-    def below(self, prefix: str) -> Owners:
-        """Return what is needed to know the owners of keys below a prefix."""
-        above = {prefix[:end] for end in _ends(prefix)}
-        return Owners(
-            {p: o for p, o in self.prefixes.items() if p in above or p.startswith(prefix)},
-            {k: p for k, p in self.metadata.items() if k.startswith(prefix)},
-            self.start,
-        )
-
     def add(self, key: str, size: int, nodes: dict[str, NodeUsage]) -> None:
         """Count one key."""
         if key in self.metadata:
             nodes.setdefault(self.metadata[key], NodeUsage()).add("metadata", size)
             return
-        prefix = next((key[:end] for end in _ends(key) if key[:end] in self.prefixes), "")
+        prefix = next(filter(self.prefixes.__contains__, prefixes_of(key)), "")
         path, array = self.prefixes.get(prefix, (self.start, None))
         usage, coords = nodes.setdefault(path, NodeUsage()), None
         if array is not None:
@@ -169,74 +143,6 @@ def _decoded_bytes(array: BoundArray, coords: tuple[int, ...]) -> int:
     inside = all(map(lt, coords, array.grid.shape))
     known = not array.data_type.variable and not array.model.storage_transformers
     return decoded_size(array, coords) if known and (inside or array.grid.regular) else 0
-
-
-def _ends(key: str) -> Iterator[int]:
-    """Yield the ends of the prefixes of a key, the longest first, the empty one last."""
-    end = len(key)
-    while (end := key.rfind("/", 0, end)) >= 0:
-        yield end + 1
-    yield 0
-
-
-@dataclass(frozen=True)
-class MeasureKeys:
-    """The usage of single keys, of those below a prefix, or of chunks that are not listed."""
-
-    store: Store
-    owners: Owners
-    keys: tuple[str, ...] = ()
-    prefix: str | None = None
-    array: BoundArray | None = None
-
-    def __call__(self) -> UsageReport:
-        found: dict[str, NodeUsage] = {}
-        single = iter(self.keys)
-        if self.array is not None:
-            single = (key for _, key in probe_stored_keys(self.array))
-        while batch := [*islice(single, BATCH)]:
-            for key, size in sizes(self.store, batch).items():
-                self.owners.add(key, size, found)
-        if self.prefix is not None:
-            for key, size in list_sizes(self.store, self.prefix):
-                self.owners.add(key, size, found)
-        return UsageReport(found)
-
-
-@dataclass
-class DiskUsage(UsageOptions, Job[UsageReport]):
-    """The job of `disk_usage`, which explains the options.
-
-    Examples:
-        >>> oz.save("ocean.zarr", np.arange(3))
-        >>> oz.run(oz.jobs.DiskUsage("ocean.zarr")).total.chunk_keys
-        1
-    """
-
-    def plan(self, tasks_at_once: int = 1) -> Plan[UsageReport]:
-        """Read the metadata of all nodes; keys are listed when the job runs."""
-        store, path = resolve_store_path(self.source, self.path, "r", self.storage_options)
-        start, node = find_node(store, path, use_consolidated=None)
-        outcome, arrays = UsageReport(), list[BoundArray]()
-        owners = _owners(start, node, outcome, arrays)
-        hidden = [] if traits(store).lists_all else arrays
-
-        def tasks() -> Iterator[Task[UsageReport]]:
-            keys, prefixes = _parts(start, node)
-            yield Task(task_id("keys"), MeasureKeys(store, owners, tuple(keys)))
-            for prefix in prefixes:
-                work = MeasureKeys(store, owners.below(prefix), prefix=prefix)
-                yield Task(task_id(prefix), work, label=prefix)
-            for array in hidden:
-                work = MeasureKeys(store, owners.below(array.prefix), array=array)
-                yield Task(task_id("probe", array.prefix), work, label=array.path)
-
-        return Plan(
-            f"disk usage of {paths.show(path)} in {store!r}",
-            key_digest("usage", unique_key(store), path),
-            [Phase("list", tasks)],
-            outcome,
-        )
 
 
 def _parts(start: Location, node: Node) -> tuple[list[str], list[str]]:
@@ -278,12 +184,18 @@ def _owners(start: Location, root: Node, outcome: UsageReport, arrays: list[Boun
     return Owners(prefixes, metadata, paths.show(start.path))
 
 
-@takes(UsageArguments)
-def disk_usage(given: UsageArguments) -> UsageReport:
+def disk_usage(
+    source: Any, *, path: str | None = None, storage_options: Mapping[str, Any] | None = None
+) -> UsageReport:
     """Return the stored bytes and keys of each node, as metadata, chunks and other keys.
 
     The keys are listed with their sizes; no chunk is read. `cumulated` of the result gives the sums
     of groups.
+
+    Args:
+        source: A path, URL, store, array or group.
+        path: The path of the node in the store; by default the root.
+        storage_options: Options for the store of a URL, such as credentials.
 
     Raises:
         NodeNotFound: If there is no such node.
@@ -294,4 +206,26 @@ def disk_usage(given: UsageArguments) -> UsageReport:
         >>> oz.disk_usage("ocean.zarr").total.ratio > 10
         True
     """
-    return launch(DiskUsage, given)
+    store, inside = resolve_store_path(source, path, "r", storage_options)
+    start, node = find_node(store, inside, use_consolidated=None)
+    report, arrays = UsageReport(), list[BoundArray]()
+    owners = _owners(start, node, report, arrays)
+    keys, prefixes = _parts(start, node)
+    single: list[Iterator[str]] = [iter(keys)]
+    if not traits(store).lists_all:
+        single += [(key for _, key in probe_stored_keys(array)) for array in arrays]
+    for several in single:
+        while batch := [*islice(several, BATCH)]:
+            for key, size in sizes(store, batch).items():
+                owners.add(key, size, report.nodes)
+
+    def measure(prefix: str) -> dict[str, NodeUsage]:
+        found: dict[str, NodeUsage] = {}
+        for key, size in list_sizes(store, prefix):
+            owners.add(key, size, found)
+        return found
+
+    for found in in_parallel(measure, prefixes):
+        for name, usage in found.items():
+            report.nodes.setdefault(name, NodeUsage(usage.kind)).merge(usage)
+    return report

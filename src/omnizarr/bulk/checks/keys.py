@@ -18,7 +18,7 @@ from omnizarr.bulk.checks.chunks import CheckChunks, inner_ranges
 from omnizarr.bulk.checks.findings import Coords, Finding, Kind, Level, VerifyReport
 from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import Depth
-from omnizarr.bulk.source_keys import formats_at
+from omnizarr.bulk.source_keys import formats_at, prefixes_of
 from omnizarr.errors import OmnizarrError, Problem
 from omnizarr.extension import (
     FOLDER,
@@ -167,7 +167,7 @@ class Hierarchy:
 
     def owner(self, key: str) -> BoundArray | None:
         """Return the array that a key may be a chunk of: the innermost one that contains it."""
-        for prefix in _prefixes(key):
+        for prefix in prefixes_of(key):
             found = self.arrays.get(prefix) or self.unreadable.get(prefix)
             if found is not None:
                 return found
@@ -175,15 +175,7 @@ class Hierarchy:
 
     def is_unreadable(self, key: str) -> bool:
         """Return True if a key is below a node that cannot be read."""
-        return not self.unreadable_nodes.isdisjoint(_prefixes(key))
-
-
-def _prefixes(key: str) -> Iterator[str]:
-    """Yield the prefixes that contain a key, the innermost first."""
-    end = len(key)
-    while end > 0:
-        end = key.rfind("/", 0, end)
-        yield key[: end + 1]
+        return not self.unreadable_nodes.isdisjoint(prefixes_of(key))
 
 
 def _is_unknown(problem: Problem) -> bool:
@@ -202,8 +194,8 @@ class ReportFindings:
     absent: int = 0
 
     def __call__(self) -> VerifyReport:
-        numbers = {"chunks": self.chunks, "unchecked": self.chunks, "skipped": self.skipped}
-        report = VerifyReport(self.depth, tasks=1, absent=self.absent, **numbers)
+        report = VerifyReport(self.depth, tasks=1, skipped=self.skipped, absent=self.absent)
+        report.chunks = report.unchecked = self.chunks
         report.add(*self.findings)
         return report
 
@@ -228,7 +220,6 @@ class KeyListing:
         self._last = ""  # the key of the last finding
         self._unchecked = self._skipped = self._absent = 0
         self._listed: set[str] = set()  # prefixes of arrays with listed chunks
-        self.found = 0  # stored values
 
     def tasks(self) -> Iterator[Task[VerifyReport]]:
         """Yield the checks of all stored chunks, and reports of other keys."""
@@ -243,7 +234,6 @@ class KeyListing:
             if prefix not in self._listed and not traits(array.store).lists_all:
                 every = itertools.product(*map(range, array.grid.shape))
                 while coords := tuple(itertools.islice(every, PROBED_KEYS)):
-                    self.found += len(coords)
                     yield self._check(array, tuple(map(array.key, coords)), coords, None, True)
             for chunk, key in missing_chunk_keys(array) if self.missing else ():
                 self._report(array.path, key, MISSING, "missing-chunk", chunk, self.missing)
@@ -272,7 +262,6 @@ class KeyListing:
             message = "is a folder, not a file; the chunk reads as the fill value"
             self._report(array.path, key[:-1], message, "damaged-chunk", coords, "error")
             return
-        self.found += 1
         self._listed.add(array.prefix)
         if self.sample < 1 and not _is_sampled(key, self.sample):
             self._skipped += 1

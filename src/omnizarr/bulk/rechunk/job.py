@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, TypeAlias
 
-from omnizarr import config, registry
+from omnizarr import config, consolidate_metadata, registry
 from omnizarr.bulk.adaptation import Options, adapt_array, other_fill_note
 from omnizarr.bulk.boxes import corners
 from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch
 from omnizarr.bulk.journal import Task, in_batches, task_id
 from omnizarr.bulk.options import RechunkArguments, RechunkOptions, takes
-from omnizarr.bulk.output import EachArray, HierarchyOutput, Output, settle_stages
+from omnizarr.bulk.output import EachArray, HierarchyOutput, Output
 from omnizarr.bulk.rechunk.plan import Passes, plan_passes, usable_memory
 from omnizarr.bulk.rechunk.rules import (
     KEEP,
@@ -32,7 +33,6 @@ from omnizarr.bulk.rechunk.rules import (
 from omnizarr.bulk.rechunk.tasks import (
     CopyBox,
     CopyChunks,
-    Limit,
     RechunkReport,
     intermediate_model,
     layout_text,
@@ -42,7 +42,7 @@ from omnizarr.bulk.rechunk.tasks import (
     write_layout,
 )
 from omnizarr.bulk.source_keys import source_state
-from omnizarr.errors import CannotExpress, InvalidArgument, OmnizarrError, StoreError
+from omnizarr.errors import CannotExpress, InvalidArgument, NodeNotFound, OmnizarrError, StoreError
 from omnizarr.extension import (
     INTERMEDIATE,
     ArrayModel,
@@ -55,6 +55,7 @@ from omnizarr.extension import (
     boxes,
     can_list,
     consolidated,
+    consolidated_is_stale,
     counted,
     existing_node,
     file_root,
@@ -120,11 +121,11 @@ class Change:
         source = self.source if number == 0 or self.middle is None else self.middle
         target = final if last or self.middle is None else self.middle
         item = max(1, target.dtype.itemsize)
-        limit = Limit(self.digest, self.passes.tasks, self.passes.threads)
+        limit = self.digest, self.passes.tasks, self.passes.threads
         for box in self.passes.passes[number].boxes:
             yield Task(
                 task_id(self.digest, last or self.passes.intermediate, corners(box)),
-                CopyBox(source, target, box, limit, casting),
+                CopyBox(source, target, box, casting, *limit),
                 boxes.box_size(box) * item,
                 paths.show(self.path),
             )
@@ -155,7 +156,10 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
             store, path = resolve_store_path(self.source, self.node or None, "r+", here)
             if resume or any(not each.writer.is_alive for each in interrupted(store)):
                 with publication.locked_destination(store, path, "resume", None):
-                    settle_stages(store, resume)
+                    publication.settle_staged(store, resume)
+                    with suppress(NodeNotFound):
+                        if consolidated_is_stale(store):  # it was killed before it changed them
+                            consolidate_metadata(store)
 
     def plan(self, tasks_at_once: int = 1) -> Plan[RechunkReport]:
         """Decide about every array, and count what will be read and written."""
@@ -365,17 +369,12 @@ class _Planner:
         phases: list[Phase[RechunkReport]] = []
         if self.kept:
             phases.append(Phase("copy chunks", partial(self._copies, output)))
-        keys = {
-            (number, change.passes.tasks, len(change.passes.passes))
-            for change in self.changes
-            for number in range(len(change.passes.passes))
-        }
-        for number, at_once, count in sorted(keys, key=lambda key: (key[0], -key[1], key[2])):
-            chosen = [
-                change
-                for change in self.changes
-                if (change.passes.tasks, len(change.passes.passes)) == (at_once, count)
-            ]
+        alike: dict[tuple[int, int, int], list[Change]] = {}
+        for change in self.changes:
+            count = len(change.passes.passes)
+            for number in range(count):
+                alike.setdefault((number, -change.passes.tasks, count), []).append(change)
+        for (number, at_once, count), chosen in sorted(alike.items(), key=lambda item: item[0]):
             name = "rechunk" if count == 1 else f"rechunk, pass {number + 1} of {count}"
             some = [change.passes.passes[number] for change in chosen]
             phases.append(
@@ -388,7 +387,7 @@ class _Planner:
                     sum(each.writes for each in some),
                     sum(each.bytes_read for each in some),
                     sum(each.bytes_written for each in some),
-                    at_once,
+                    -at_once,
                 )
             )
         return phases

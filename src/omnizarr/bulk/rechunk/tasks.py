@@ -70,27 +70,20 @@ class RechunkReport(Outcome):
 
 
 @dataclass(frozen=True)
-class Limit:
-    """The tasks of a job that run at a time in a process, and the threads of each."""
-
-    job: str
-    tasks: int
-    threads: int
-
-
-@dataclass(frozen=True)
 class CopyBox:
     """Copy a box from one array to another, as whole chunks of the target."""
 
     source: BoundArray
     target: BoundArray
     box: Box
-    limit: Limit
-    casting: str = "same_kind"
+    casting: str
+    job: str  # of which `tasks` tasks run at a time in a process, with so many threads each
+    tasks: int
+    threads: int
 
     def __call__(self) -> RechunkReport:
-        threads = self.limit.tasks * self.limit.threads
-        with task_of(self.limit.job, self.limit.tasks), config.configure(threads=threads):
+        threads = self.tasks * self.threads
+        with task_of(self.job, self.tasks), config.configure(threads=threads):
             return self._copy()
 
     def _copy(self) -> RechunkReport:

@@ -50,10 +50,8 @@ from omnizarr.extension import (
     find_node,
     get_existing,
     get_many,
-    key_digest,
     paths,
     sizes,
-    stored_key,
     stored_keys,
     walk_nodes,
 )
@@ -75,25 +73,15 @@ def unpacked(array: BoundArray) -> BoundArray:
     if array.model.storage_transformers:
         model = array.model.with_(storage_transformers=())
         array = BoundArray(array.chunk_store, array.path, array.prefix, model)
-    while _is_plainly_sharded(array):
-        array = _without_shards(array)
-    return array
-
-
-def _is_plainly_sharded(array: BoundArray) -> bool:
-    codecs = array.model.codecs
-    plain = len(codecs) == 1 and codecs[0].name == ShardingIndexed.name
-    return plain and array.grid.regular is not None and bool(array.model.shape)
-
-
-def _without_shards(array: BoundArray) -> BoundArray:
-    """Return the array of the inner chunks; sharding must be the only codec."""
+    names = [codec.name for codec in array.model.codecs]
+    if names != [ShardingIndexed.name] or array.grid.regular is None or not array.model.shape:
+        return array
     codec: Any = bind_codec(array.model.codecs[0], "codecs[0]")
     shards: Any = array.first_pipeline.array_bytes
     store = IndexedShards(array.store, array.prefix, array.encoding, shards.layout)
     grid = Named("regular", {"chunk_shape": list(codec.chunk_shape)})
     model = array.model.with_(chunk_grid=grid, codecs=codec.codecs)
-    return BoundArray(store, array.path, array.prefix, model)
+    return unpacked(BoundArray(store, array.path, array.prefix, model))
 
 
 class ViewedArray:
@@ -122,20 +110,10 @@ class ViewedArray:
         return coords
 
     @cached_property
-    def description(self) -> str:
-        """A digest of everything that decides how stored bytes become the view's bytes."""
-        return key_digest(repr(self.source.model), repr(self.model), self.source.prefix)
-
-    @cached_property
     def memory_needed(self) -> int:
         """About how many bytes making a chunk needs: its values and their encodings."""
         sizes = (math.prod(int(a.size(0)) for a in b.grid.axes) for b in (self.source, self.target))
         return 3 * max(sizes) * self.target.dtype.itemsize
-
-    @property
-    def is_partial(self) -> bool:
-        """True if a stored value holds several chunks, and may lack some of them."""
-        return self.source.chunk_store is not self.stored
 
     def direct_key(self, coords: Coords) -> str | None:
         """Return the only key that stores a chunk with the view's bytes, or None."""
@@ -181,7 +159,7 @@ class ViewedArray:
             values = np.asarray(chunk, self.target.dtype)
             return bytes(self.target.pipeline_at(coords).encode(values))
 
-    # Sizes and generations
+    # Sizes
 
     def sizes(self, several: Iterable[Coords]) -> dict[Coords, int]:
         """Return the sizes of existing chunks, which are encoded to find out if need be."""
@@ -200,16 +178,6 @@ class ViewedArray:
             if data is not None:
                 found[coords] = len(data)
         return found
-
-    def stored_keys(self, coords: Coords) -> list[str]:
-        """Return the stored keys that a chunk may be made from; not all of them need exist.
-
-        For a chunk inside a shard, this is the key of the shard.
-        """
-        source = self.source
-        ends = source.encoding.key(coords), *source.encoding.other_keys(coords)
-        keys = (stored_key(source.chunk_store, source.prefix + end) for end in ends)
-        return list(dict.fromkeys(keys))
 
     # Listing
 

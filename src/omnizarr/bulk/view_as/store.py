@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -75,11 +75,6 @@ def view_as(
     """
     inner, start = resolve_store_path(store, path, "r", storage_options)
     return ViewStore(inner, zarr_format, start)
-
-
-def _generation(array: ViewedArray, coords: Coords, several: Sequence[str | None]) -> str:
-    """Return the generation of a chunk that is made from stored values with these generations."""
-    return value_digest(repr((array.description, coords, [*several])).encode())
 
 
 class ViewStore(Closeable):
@@ -179,27 +174,20 @@ class ViewStore(Closeable):
             found |= {wanted[coords]: size for coords, size in known.items()}
         return found
 
+    def _direct(self, key: str) -> tuple[Versioned, str] | None:
+        """Return the store and key with the view's bytes of a chunk, if both have generations."""
+        chunk = None if self._is_metadata(check_key(key)) else self._chunk(key)
+        stored = None if chunk is None else chunk[0].direct_key(chunk[1])
+        return (self.inner, stored) if stored and isinstance(self.inner, Versioned) else None
+
     def generation(self, key: str) -> str | None:
-        """Return a text that differs whenever the value may differ, None if there is no value.
+        """Return a text that differs whenever the value differs, None if there is no value.
 
-        It comes from the generations of what the value is made from, where the store has any.
+        It is that of the stored value with the same bytes, or else a digest of the bytes.
         """
-        if self._is_metadata(check_key(key)):
-            return value_digest(self._metadata(key))
-        chunk = self._chunk(key)
-        if chunk is None or not isinstance(self.inner, Versioned):
-            return None if chunk is None else value_digest(self.get(key))
-        array, coords = chunk
-        found = self._stored_generation(*chunk, self.inner)
-        absent = found is None or (array.is_partial and not array.sizes([coords]))
-        return None if absent else found
-
-    def _stored_generation(
-        self, array: ViewedArray, coords: Coords, inner: Versioned
-    ) -> str | None:
-        """Return a chunk's generation from its stored values; None if none of them is stored."""
-        several = [inner.generation(stored) for stored in array.stored_keys(coords)]
-        return _generation(array, coords, several) if any(several) or array.fills else None
+        direct = self._direct(key)
+        found = None if direct is None else direct[0].generation(direct[1])
+        return value_digest(self.get(key)) if found is None else found
 
     def makes_value(self, key: str) -> bool:
         """Return True if a value is computed on request, even if only its size is requested."""
@@ -215,22 +203,13 @@ class ViewStore(Closeable):
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
         """Return a value, or a part of it, with its generation."""
-        chunk = None if self._is_metadata(check_key(key)) else self._chunk(key)
-        if chunk is None or not isinstance(self.inner, Versioned):
-            value = self.get(key)
-            return value if value is None or range is None else range.of(value), value_digest(value)
-        array, coords = chunk
-        stored = array.direct_key(coords)
-        if stored is not None:
-            value, found = self.inner.get_versioned(stored, range)
-            if value is not None or not array.fills:
-                return value, None if found is None else _generation(array, coords, [found])
-        before = self._stored_generation(array, coords, self.inner)
-        [value] = array.get(coords, [range])
-        after = self._stored_generation(array, coords, self.inner)
-        if value is not None and before != after:  # one that no other value has
-            after = value_digest(f"{before} {after}".encode())
-        return value, after if value is not None else None
+        direct = self._direct(key)
+        if direct is not None:
+            value, found = direct[0].get_versioned(direct[1], range)
+            if value is not None:
+                return value, found
+        value = self.get(key)
+        return value if value is None or range is None else range.of(value), value_digest(value)
 
     # Listing
 
