@@ -122,21 +122,10 @@ def test_arrays_are_created_in_all_the_usual_ways() -> None:
     assert root["zl"].chunks == model.chunks
 
 
-def test_the_options_of_zarr_python_2_are_taken() -> None:
-    array = zarr.create(
-        (4, 4),
-        chunks=2,
-        dtype="i4",
-        compressor=zarr.Zlib(level=1),
-        dimension_separator="/",
-        zarr_format=2,
-    )
-    array[...] = 1
-    assert array.compressors[0].level == 1
-    assert "1/1" in array.store._store_dict
-    old: dict[str, bytes] = {}
-    zarr.init_store(old, (4, 6), dtype="i2", compression="zlib", compression_opts=1)
-    assert oz.open(old).zarr_format == 1
+def test_names_of_zarr_python_2_say_what_to_use() -> None:
+    for name, other in (("Blosc", "numcodecs"), ("DirectoryStore", r"omnizarr\.storage")):
+        with pytest.raises(AttributeError, match=f"no {name}; use {other}"):
+            getattr(zarr, name)
 
 
 def test_an_array_is_compared_by_elements_and_is_true() -> None:

@@ -170,9 +170,9 @@ def add_source(kind: Kind, source: Callable[[str], Any | None]) -> None:
 
 
 def remove_source(kind: Kind, source: Callable[[str], Any | None]) -> None:
-    """Ask `source` no longer."""
+    """Ask `source` no longer, if it was asked at all."""
     global _generation
-    _sources[kind].remove(source)
+    _sources[kind] = [each for each in _sources.get(kind, ()) if each is not source]
     _generation += 1
 
 

@@ -76,10 +76,6 @@ class Pipeline(BatchedCodecPipeline):
         """Store `value` as zarr-python does without this package."""
         await super().write(batch, value, drop_axes)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the kernel's layouts, which are found again."""
-        return {key: value for key, value in self.__dict__.items() if key != "layouts"}
-
 
 _module: ModuleType | None = None
 

@@ -14,8 +14,6 @@ import omnizarr
 SOURCE = Path(omnizarr.__file__).parent
 ANNEXES = ("bulk", "conventions", "interop", "viewer", "cli")
 DOORS = ("cf", "errors", "extension", "geo", "jobs", "ome", "registry", "storage", "xarray")
-# Not yet rewritten on the door. The list only shrinks.
-LATER = {"interop/zarr"}
 
 
 def _modules() -> list[Path]:
@@ -48,9 +46,6 @@ def test_imports_are_found_in_every_notation() -> None:
 
 @pytest.mark.parametrize("path", _modules(), ids=lambda p: str(p.relative_to(SOURCE)))
 def test_annexes_use_public_names_and_the_door(path: Path) -> None:
-    inside = path.relative_to(SOURCE).as_posix()
-    if inside.startswith(tuple(LATER)):
-        pytest.skip("not yet rewritten")
     assert list(imports_of_the_core(path.read_text())) == []
 
 

@@ -1,5 +1,6 @@
 """The engine: binds the names of a model to code, and reads and writes by plans."""
 
+from omnizarr.engine import rows
 from omnizarr.engine.binding import BoundArray, chunk_context, was_bound
 from omnizarr.engine.dispatch import exclusive, read, write, write_fields
 from omnizarr.engine.kernel import empty, read_small
@@ -18,6 +19,7 @@ __all__ = [
     "read",
     "read_chunk",
     "read_small",
+    "rows",
     "was_bound",
     "write",
     "write_chunk",

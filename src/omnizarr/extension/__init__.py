@@ -8,8 +8,8 @@ The names in `arrays` are found here, too, and imported on first use: NumPy is s
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from omnizarr import chunk_key_encodings, stores
-from omnizarr._json import dumps, kind_of
+from omnizarr import chunk_key_encodings, formats, stores
+from omnizarr._json import dumps, keep_bare_nan, kind_of
 from omnizarr.codecs.specify import (
     inner_chunk_shape,
     kind,
@@ -19,11 +19,11 @@ from omnizarr.codecs.specify import (
     to_named,
     with_bytes,
 )
-from omnizarr.concurrency import file_locks, fork
+from omnizarr.concurrency import file_locks, fork, key_locks
 from omnizarr.concurrency.executors import On, for_each_on, runs_in_process, tasks_at_once
 from omnizarr.concurrency.file_locks import NAME
 from omnizarr.concurrency.limits import task_of
-from omnizarr.concurrency.pool import ThreadPool, for_each, in_parallel, start_thread
+from omnizarr.concurrency.pool import ThreadPool, for_each, in_parallel, run_coroutine, start_thread
 from omnizarr.config import byte_size
 from omnizarr.formats import (
     Documents,
@@ -36,9 +36,6 @@ from omnizarr.formats import (
     title,
 )
 from omnizarr.formats.codec_names import (
-    split_compressor,
-    to_ids,
-    to_names,
     without_checksums,
 )
 from omnizarr.formats.detect import NAMES
@@ -50,7 +47,7 @@ from omnizarr.formats.format import (
     without_duplicate_names,
 )
 from omnizarr.hierarchy import info
-from omnizarr.hierarchy.attributes import lock_shape, update_metadata
+from omnizarr.hierarchy.attributes import Attributes, lock_shape, update_metadata
 from omnizarr.hierarchy.consolidated import mark_changed
 from omnizarr.hierarchy.info import (
     Info,
@@ -87,9 +84,9 @@ from omnizarr.hierarchy.lookup import (
     resolve_store_path,
     walk_nodes,
 )
-from omnizarr.hierarchy.node import location_of, model_of
+from omnizarr.hierarchy.node import location_of, model_of, node_from_description
 from omnizarr.model import ArrayModel, FillValue, GroupModel, Named, Node, paths
-from omnizarr.model.node import CHECKSUMS, OBJECT_CODECS, PREFIX
+from omnizarr.model.node import CHECKSUMS, PREFIX
 from omnizarr.model.paths import Patterns, is_ours
 from omnizarr.publish import publication
 from omnizarr.publish.publication import (
@@ -111,6 +108,7 @@ from omnizarr.publish.stage import (
     Extent,
     Kind,
     Mark,
+    Stage,
     marker,
     stage,
 )
@@ -125,7 +123,6 @@ from omnizarr.stores import (
     can_list,
     check_disjoint,
     check_writable,
-    commits_changes,
     direct_file_root,
     direct_values,
     erase_prefix,
@@ -162,7 +159,6 @@ from omnizarr.stores.base import (
     value_digest,
 )
 from omnizarr.stores.identity import (
-    HasIdentity,
     StorageIdentity,
     key_digest,
     portable_key,

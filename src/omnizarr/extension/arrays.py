@@ -24,7 +24,7 @@ from omnizarr.hierarchy.build import (
     begin_stage,
     build,
     check_new,
-    make_array,
+    store_array,
     update_consolidated_above,
 )
 from omnizarr.hierarchy.chunk_shapes import (
@@ -50,7 +50,7 @@ from omnizarr.hierarchy.chunks import (
 )
 from omnizarr.hierarchy.create import new_location, options_like
 from omnizarr.hierarchy.group import make_group, open_node
-from omnizarr.hierarchy.open import consolidated_is_stale, open_group
+from omnizarr.hierarchy.open import consolidated_is_stale
 from omnizarr.hierarchy.options import (
     DEFAULT_FILL,
     ArrayOptions,

@@ -104,7 +104,11 @@ def make_array(
 
 
 def store_array(
-    location: Location, model: ArrayModel, values: Any, overwrite: bool, config: ArrayConfig
+    location: Location,
+    model: ArrayModel,
+    values: Any,
+    overwrite: bool,
+    config: ArrayConfig = DEFAULT_CONFIG,
 ) -> Array:
     """Store a new array of a model, and its values if any are given."""
 

@@ -32,9 +32,10 @@ from omnizarr.errors import (
 from omnizarr.extension import (
     CreateOptions,
     GridAxis,
-    HasIdentity,
     Location,
     StorageIdentity,
+    Store,
+    array_model,
     bound_array,
     build,
     can_list,
@@ -43,12 +44,12 @@ from omnizarr.extension import (
     is_process_local,
     key_digest,
     location_of,
-    make_array,
     model_of,
     new_location,
     overlap,
     paths,
     storage_identity,
+    store_array,
     stored_keys,
     stores,
     unique_key,
@@ -159,8 +160,7 @@ def from_dask(
     regular = regular_chunks(x.chunks)
     if regular is not None and "chunks" not in chosen:
         chosen["chunks"] = regular
-    wanted = [chosen.pop(name, None) for name in ("zarr_format", "zarr_version")]
-    zarr_format = next((f for f in wanted if f is not None), None)
+    zarr_format = chosen.pop("zarr_format", None)
     overwrite = bool(chosen.pop("overwrite", False))
     name = chosen.pop("name", None)
     location = new_location(store, name if path is None else path, zarr_format, storage_options)
@@ -174,7 +174,9 @@ def from_dask(
 
 def _create(location: Location, overwrite: bool, options: dict[str, Any]) -> Array:
     rest: Any = {k: v for k, v in options.items() if k not in ("shape", "dtype")}
-    return make_array(location, options["shape"], options["dtype"], None, overwrite, rest)
+    model = array_model(location.format, options["shape"], options["dtype"], rest)
+    made = store_array(location, model, None, overwrite)
+    return made if rest.get("config") is None else made.with_config(rest["config"])
 
 
 def _write_new(x: Any, location: Location, overwrite: bool, options: dict[str, Any]) -> Array:
@@ -279,8 +281,8 @@ class _Finder(cloudpickle.Pickler):  # type: ignore[misc] # it comes without typ
         if isinstance(obj, Array):
             self.found.add(storage_identity(obj.store, paths.prefix(obj.path)))
             return "array"
-        if isinstance(obj, HasIdentity) and not isinstance(obj, type):
-            self.found.add(obj.identity())
+        if isinstance(obj, Store):
+            self.found.add(storage_identity(obj))
             return "store"
         if type(obj).__module__.partition(".")[0] == "zarr" and hasattr(obj, "store_path"):
             with suppress(OmnizarrError):

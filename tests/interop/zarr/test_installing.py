@@ -12,6 +12,7 @@ import pytest
 import zarr as plain_zarr
 
 import omnizarr
+from omnizarr import registry
 from omnizarr.errors import OmnizarrWarning
 from omnizarr.interop.zarr import installing, library
 
@@ -50,9 +51,13 @@ def test_undo_restores_every_name() -> None:
         assert {n for n, v in names.items() if now[n] is not v} == set()
 
 
-def test_an_error_while_installing_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_an_error_while_installing_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
     def fail() -> None:
-        exchange()
+        if late:
+            exchange()
         raise OmnizarrWarning("as an error")
 
     exchange = installing._exchange
@@ -64,6 +69,9 @@ def test_an_error_while_installing_changes_nothing(monkeypatch: pytest.MonkeyPat
             installing.install()
     assert not installing.is_installed()
     assert plain_zarr.Array is before
+    assert registry._sources["codec"] == []
+    with pytest.warns(OmnizarrWarning, match="bare NaN"):
+        omnizarr.open({".zgroup": b'{"zarr_format": 2}', ".zattrs": b'{"a": NaN}'})
     with pytest.warns(OmnizarrWarning, match="reserved"):
         omnizarr.create_array({}, path="__x", shape=1, dtype="i4")
 

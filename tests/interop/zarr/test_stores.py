@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
+from zarr.core.buffer import default_buffer_prototype
 
 import omnizarr
+from omnizarr.interop.zarr.stores import OmnizarrStore
 from omnizarr.stores import LocalStore
 
 
@@ -169,3 +173,22 @@ def test_an_array_that_cannot_be_resized_is_unchanged(zarr: Any, tmp_path: Path)
         assert array.shape == (20,)
     with zarr.storage.ZipStore(tmp_path / "a.zip", mode="r") as store:
         assert zarr.open_array(store, mode="r")[:].tolist() == list(range(20))
+
+
+def test_a_key_is_set_unless_it_exists_in_one_step(tmp_path: Path) -> None:
+    class Unread(LocalStore):
+        def get(self, key: str, range: Any = None) -> bytes | None:
+            raise AssertionError("another writer could set the key after it was read")
+
+    store = OmnizarrStore(Unread(tmp_path))
+    for value in (b"1", b"2"):
+        buffer = default_buffer_prototype().buffer.from_bytes(value)
+        asyncio.run(store.set_if_not_exists("a", buffer))
+    assert (tmp_path / "a").read_bytes() == b"1"
+
+
+def test_metadata_are_described_without_touching_the_warning_filters(zarr: Any) -> None:
+    group = zarr.create_group({})
+    with patch.object(warnings, "catch_warnings", side_effect=AssertionError):
+        array = group.create_array("a", shape=3, dtype="i4")
+        assert zarr.open_array(group.store, path="a").metadata == array.metadata

@@ -408,3 +408,17 @@ def test_a_part_of_a_store_is_converted_in_place_and_written_to() -> None:
     assert oz.open(theirs, path="g", zarr_format=3)[...].tolist() == [1, 2]
     oz.convert(part, zarr.storage.StorePath(theirs, "h"), zarr_format=2)
     assert oz.load(theirs, path="h").tolist() == [1, 2]
+
+
+def test_an_error_of_a_partial_read_is_raised_but_not_one_of_a_range_beyond_the_end() -> None:
+    class Failing(zarr.storage.MemoryStore):
+        async def get(self, key: Any, prototype: Any, byte_range: Any = None) -> Any:
+            if byte_range is not None:
+                raise OSError("the connection was lost")
+            return await super().get(key, prototype)
+
+    values = {"a": default_buffer_prototype().buffer.from_bytes(b"12345")}
+    store = from_zarr(Failing(values))
+    assert store.get("a", stores.Range(3, 9)) == b"45"
+    with pytest.raises(StoreError, match="connection was lost"):
+        store.get("a", stores.Range(1, 2))

@@ -38,21 +38,18 @@ from omnizarr.errors import (
 )
 from omnizarr.extension import (
     ARRAY_DIMENSIONS,
-    OBJECT_CODECS,
     Named,
     as_plain,
     boxes,
     empty,
     for_each,
+    formats,
     has_cheap_requests,
     has_low_latency,
     in_parallel,
     location_of,
     model_of,
     pipeline,
-    split_compressor,
-    to_ids,
-    to_names,
 )
 
 try:
@@ -71,6 +68,7 @@ except ImportError as e:
 PART = 2**20  # numbers that are unpacked at a time
 MAX_INDEX = 2**22  # bytes of a coordinate that is read before it is asked for
 TEXT = np.dtypes.StringDType()  # of stored variable-length text
+_OBJECT_CODECS = ("vlen-utf8", "vlen-bytes", "vlen-array", "json2", "msgpack2", "pickle")
 OBJECTS = np.dtype("O", metadata={"element_type": str})  # xarray's older type of such text
 
 
@@ -440,16 +438,16 @@ def codec_encoding(array: Array) -> dict[str, Any]:
     model, format = model_of(array), location_of(array).format
     if not format.codecs_by_id:
         with suppress(CannotExpress):
-            model = model.with_(codecs=to_names(model))
+            model = model.with_(codecs=formats.codec_names.to_names(model))
         groups = pipeline(model)
         return {
             "filters": tuple(map(_json, groups.filters)),
             "serializer": _serializer(groups.serializer, array.dtype),
             "compressors": tuple(map(_json, groups.compressors)),
         }
-    order, steps, _ = to_ids(model, format.name)
-    plain = [s for s in steps if s["id"] not in OBJECT_CODECS]
-    filters, compressor = split_compressor(plain)
+    order, steps, _ = formats.codec_names.to_ids(model, format.name)
+    plain = [s for s in steps if s["id"] not in _OBJECT_CODECS]
+    filters, compressor = formats.codec_names.split_compressor(plain)
     found: dict[str, Any] = {"compressors": () if compressor is None else (_object(compressor),)}
     if filters or plain == steps:  # without filters, writers choose the object codec
         found["filters"] = tuple(map(_object, filters or ()))

@@ -14,6 +14,7 @@ import xarray as xr
 from xarray import conventions
 
 from omnizarr import Array, Group, consolidate_metadata
+from omnizarr import open as open_zarr
 from omnizarr.bulk.boxes import store as store_box
 from omnizarr.conventions.cf.variable import is_scalar
 from omnizarr.errors import (
@@ -31,14 +32,13 @@ from omnizarr.extension import (
     Location,
     build,
     change_shape,
-    commits_changes,
     location_of,
     lock_shape,
     make_group,
     model_of,
     new_location,
-    open_group,
     paths,
+    traits,
     unpublished,
     use_location,
     with_shape,
@@ -138,7 +138,7 @@ def store_first(
 ) -> list[tuple[Array, tuple[int, ...]]]:
     """Store the shapes of arrays in stores that need them before the values; return the others."""
     for array, shape in larger:
-        if commits_changes(array.store):
+        if traits(array.store).commits_changes:
             store_shape(array, shape)
     return [(array, shape) for array, shape in larger if array.shape != shape]
 
@@ -287,7 +287,7 @@ def write(
                 f" yet; known: {', '.join(sorted(known)) or 'none'}"
             )
     opened = "a" if options.mode == "a-" else options.mode
-    top = open_group(store, opened, zarr_format=zarr_format, **place)
+    top = open_zarr(store, opened, kind="group", zarr_format=zarr_format, **place)
     pieces: list[Piece] = []
     for path, (dataset, given) in datasets.items():
         pieces += _change(dataset, given, _below(top, path, options), options)
@@ -372,7 +372,7 @@ def _nodes(
 def _has_members(store: Any, options: dict[str, Any]) -> bool:
     """Return True if there is a group, and it is not empty."""
     try:
-        return len(open_group(store, "r", **options)) > 0
+        return len(open_zarr(store, "r", kind="group", **options)) > 0
     except NodeNotFound:
         return False
 

@@ -3,52 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import fields
+from contextlib import suppress
+from dataclasses import fields, replace
 from typing import Any, Self
 
 import numpy as np
 
-from omnizarr import Array, indexing
+from omnizarr import Array
 from omnizarr.errors import OmnizarrError, SelectionError
-from omnizarr.extension import (
-    Named,
-    axis_plan,
-    bind_codec,
-    memory_order,
-    pipeline,
-    plan,
-    stored_keys,
-)
+from omnizarr.extension import Named, bind_codec, memory_order, pipeline, stored_keys
 from omnizarr.interop.zarr import library, nodes
-from omnizarr.interop.zarr.errors import translate_methods, translated, warn
-from omnizarr.interop.zarr.library import array_config
+from omnizarr.interop.zarr.library import array_config, translate_methods, translated, warn
+
+_REQUIRED: Any = object()  # the value may follow a mask that is given by its name
 
 
-def basic_plan(grid: Any, selection: Any) -> Any:
-    """Return the plan for integers and slices; raise for lists and masks."""
-    for item in selection if isinstance(selection, tuple) else (selection,):
+def _chosen(self: Any, by: str, selection: Any, names: Any) -> tuple[Any, Any]:
+    """Return what is indexed for a selection, and the index with the names of fields, if any."""
+    items = selection if isinstance(selection, tuple) else (selection,)
+    for item in items if not by else ():
         if not (isinstance(item, slice) or item is Ellipsis or np.ndim(item) == 0):
             raise SelectionError(
                 f"a basic selection has integers, slices and '...', got {type(item).__name__};"
                 " use oindex, vindex or brackets for lists and masks"
             )
-    return plan(grid, selection)
+    if names is not None and names != []:
+        names = [names] if isinstance(names, str) else list(names)
+        selection = (*items, *names) if len(names) == 1 else (*items, names)
+    return getattr(self, by) if by else self, selection
 
 
-def _with_fields(selection: Any, names: Any) -> Any:
-    """Add names of fields to a selection; None and an empty list add nothing."""
-    if names is None or names == []:
-        return selection
-    names = [names] if isinstance(names, str) else list(names)
-    items = selection if isinstance(selection, tuple) else (selection,)
-    return (*items, *names) if len(names) == 1 else (*items, names)
-
-
-_REQUIRED: Any = object()  # the value may follow a mask that is given by its name
-
-
-def _getter(planner: Any, by: str) -> Any:
+def _getter(by: str, what: str) -> Any:
+    @translated("array")
     def get(
         self: Any,
         selection: Any = ...,
@@ -58,14 +44,18 @@ def _getter(planner: Any, by: str) -> Any:
         prototype: Any = None,
         mask: Any = None,
     ) -> Any:
-        chosen = selection if mask is None else mask
-        return self._read(planner, _with_fields(chosen, fields), out)
+        indexed, index = _chosen(self, by, selection if mask is None else mask, fields)
+        if out is None:
+            return indexed[index]
+        out[...] = indexed[index]
+        return out
 
-    get.__doc__ = f"Return elements by {by}."
+    get.__doc__ = f"Return elements by {what}."
     return get
 
 
-def _setter(planner: Any, by: str) -> Any:
+def _setter(by: str, what: str) -> Any:
+    @translated("array")
     def set(
         self: Any,
         selection: Any = ...,
@@ -77,10 +67,10 @@ def _setter(planner: Any, by: str) -> Any:
     ) -> None:
         if value is _REQUIRED:
             raise TypeError("the values to store are missing")
-        chosen = selection if mask is None else mask
-        self._write(planner, _with_fields(chosen, fields), value)
+        indexed, index = _chosen(self, by, selection if mask is None else mask, fields)
+        indexed[index] = value
 
-    set.__doc__ = f"Store values by {by}."
+    set.__doc__ = f"Store values by {what}."
     return set
 
 
@@ -105,10 +95,20 @@ class ZarrArray(nodes.ZarrNode, Array):
         self._use(array_config() if self._runtime is None else self._runtime)
 
     def _use(self, runtime: Any) -> None:
-        """Use zarr-python's settings."""
+        """Use zarr-python's settings; version 2 arrays are read in the order they are stored."""
         self._runtime = runtime
-        stored = memory_order(self._model) if self.zarr_format == 2 else None
-        self._configure(library.handle_config(runtime, stored))
+        self._configure(
+            replace(
+                self._config,
+                order=self._stored_order or runtime.order,
+                write_empty_chunks=bool(runtime.write_empty_chunks),
+                read_missing_chunks=bool(getattr(runtime, "read_missing_chunks", True)),
+            )
+        )
+
+    @property
+    def _stored_order(self) -> Any:
+        return memory_order(self._model) if self.zarr_format == 2 else None
 
     @property
     def async_array(self) -> Any:
@@ -124,9 +124,14 @@ class ZarrArray(nodes.ZarrNode, Array):
 
     def _codecs(self, part: str, kind: str) -> tuple[Any, ...]:
         """Return the codecs of one part of the pipeline; for shards, of the inner chunks."""
+        found = self.metadata
         if not self._theirs:
             return own_codecs(self._model, part)
-        codecs = self.metadata.codecs
+        if hasattr(found, "compressor"):  # of version 2
+            compressors = () if found.compressor is None else (found.compressor,)
+            old = {"filters": tuple(found.filters or ()), "compressors": compressors}
+            return old.get(part, ())
+        codecs = found.codecs
         if len(codecs) == 1 and isinstance(codecs[0], library.module("zarr.codecs").ShardingCodec):
             codecs = codecs[0].codecs
         wanted = getattr(library.module("zarr.abc.codec"), kind)
@@ -135,22 +140,16 @@ class ZarrArray(nodes.ZarrNode, Array):
     @property
     def filters(self) -> tuple[Any, ...]:
         """The codecs on arrays: objects of numcodecs in version 2, else of `zarr.codecs`."""
-        if self.zarr_format == 2 and self._theirs:
-            return tuple(self.metadata.filters or ())
         return self._codecs("filters", "ArrayArrayCodec")
 
     @property
     def serializer(self) -> Any:
         """The codec from array to bytes; None in version 2."""
-        if self.zarr_format == 2 and self._theirs:
-            return None
         return next(iter(self._codecs("serializer", "ArrayBytesCodec")), None)
 
     @property
     def compressors(self) -> tuple[Any, ...]:
         """The codecs on bytes: objects of numcodecs in version 2, else of `zarr.codecs`."""
-        if self.zarr_format == 2 and self._theirs:
-            return () if self.metadata.compressor is None else (self.metadata.compressor,)
         return self._codecs("compressors", "BytesBytesCodec")
 
     @property
@@ -162,14 +161,14 @@ class ZarrArray(nodes.ZarrNode, Array):
     def compressor(self) -> Any:
         """The compressor of a version 2 array; deprecated in zarr-python."""
         warn("Use Array.compressors instead.", "ZarrDeprecationWarning")
-        if self.zarr_format != 2:  # the words of zarr-python
+        if self._stored_order is None:  # the words of zarr-python
             raise TypeError("`compressor` is not available for Zarr format 3 arrays.")
         return next(iter(self.compressors), None)
 
     @property
     def order(self) -> str:
         """The order of stored elements in version 2, else of values in memory."""
-        return memory_order(self._model) if self.zarr_format == 2 else str(self._runtime.order)
+        return str(self._stored_order or self._runtime.order)
 
     @property
     def config(self) -> Any:
@@ -220,16 +219,16 @@ class ZarrArray(nodes.ZarrNode, Array):
         found[()] = values
         return found
 
-    get_basic_selection = _getter(basic_plan, "integers and slices")
-    set_basic_selection = _setter(basic_plan, "integers and slices")
-    get_orthogonal_selection = _getter(axis_plan, "a list, mask, slice or integer for each axis")
-    set_orthogonal_selection = _setter(axis_plan, "a list, mask, slice or integer for each axis")
-    get_coordinate_selection = _getter(indexing.point_plan, "lists of positions, one for each axis")
-    set_coordinate_selection = _setter(indexing.point_plan, "lists of positions, one for each axis")
-    get_mask_selection = _getter(indexing.mask_plan, "a mask of the whole shape")
-    set_mask_selection = _setter(indexing.mask_plan, "a mask of the whole shape")
-    get_block_selection = _getter(indexing.block_plan, "the coordinates of chunks in the grid")
-    set_block_selection = _setter(indexing.block_plan, "the coordinates of chunks in the grid")
+    get_basic_selection = _getter("", "integers and slices")
+    set_basic_selection = _setter("", "integers and slices")
+    get_orthogonal_selection = _getter("oindex", "a list, mask, slice or integer for each axis")
+    set_orthogonal_selection = _setter("oindex", "a list, mask, slice or integer for each axis")
+    get_coordinate_selection = _getter("vindex", "lists of positions, one for each axis")
+    set_coordinate_selection = _setter("vindex", "lists of positions, one for each axis")
+    get_mask_selection = _getter("vindex", "a mask of the whole shape")
+    set_mask_selection = _setter("vindex", "a mask of the whole shape")
+    get_block_selection = _getter("blocks", "the coordinates of chunks in the grid")
+    set_block_selection = _setter("blocks", "the coordinates of chunks in the grid")
 
     @translated()
     def resize(self, *new_shape: Any, outside: Any = "erase-chunks", **named: Any) -> None:
@@ -253,24 +252,8 @@ class ZarrArray(nodes.ZarrNode, Array):
         return tuple(tuple(min(c, n - i) for i in range(0, n, c)) for n, c in pairs)
 
     @property
-    def _chunk_grid(self) -> Any:
-        """The chunk grid as an object of zarr-python."""
-        kind = library.module("zarr.core.chunk_grids").ChunkGrid
-        if not hasattr(kind, "from_metadata"):  # before zarr-python 3.2
-            return self.metadata.chunk_grid
-        return kind.from_metadata(self.metadata)
-
-    @property
-    def _chunk_grid_shape(self) -> tuple[int, ...]:
-        return self.cdata_shape
-
-    @property
-    def _shard_grid_shape(self) -> tuple[int, ...]:
-        return tuple(self._bound.grid.shape)
-
-    @property
     def _nshards(self) -> int:
-        return math.prod(self._shard_grid_shape)
+        return math.prod(self._bound.grid.shape)
 
     @property
     def _nshards_initialized(self) -> int:
@@ -286,28 +269,6 @@ class ZarrArray(nodes.ZarrNode, Array):
             math.prod(int(a.size(k)) // n for a, k, n in zip(axes, coords, chunks, strict=True))
             for coords, _ in stored_keys(self._data)
         )
-
-    def _iter_chunk_coords(self, **part: Any) -> Iterator[tuple[int, ...]]:
-        return _coordinates(self.cdata_shape, **part)
-
-    def _iter_shard_coords(self, **part: Any) -> Iterator[tuple[int, ...]]:
-        return _coordinates(self._shard_grid_shape, **part)
-
-    def _iter_shard_keys(self, **part: Any) -> Iterator[str]:
-        start = len(self._bound.prefix)
-        return (self.chunk_key(coords)[start:] for coords in self._iter_shard_coords(**part))
-
-    def _iter_chunk_regions(self, **part: Any) -> Iterator[tuple[slice, ...]]:
-        return (self._region(self.chunks, coords) for coords in self._iter_chunk_coords(**part))
-
-    def _iter_shard_regions(self, **part: Any) -> Iterator[tuple[slice, ...]]:
-        sizes = self.shards or self.chunks
-        return (self._region(sizes, coords) for coords in self._iter_shard_coords(**part))
-
-    def _region(self, sizes: tuple[int, ...], coords: tuple[int, ...]) -> tuple[slice, ...]:
-        """Return the slices of a chunk, cut at the end of the array."""
-        sides = zip(coords, sizes, self.shape, strict=True)
-        return tuple(slice(c * size, min((c + 1) * size, length), 1) for c, size, length in sides)
 
     # Opening
 
@@ -361,9 +322,7 @@ class ZarrArray(nodes.ZarrNode, Array):
     @property
     def _zdtype(self) -> Any:
         """The data type of zarr-python, or the NumPy type if it has none."""
-        if not self._theirs:
-            return self.dtype
-        return self.metadata.dtype if self.zarr_format == 2 else self.metadata.data_type
+        return self.metadata.dtype if self._theirs else self.dtype
 
     def __repr__(self) -> str:
         return f"<Array {self.store_path} shape={self.shape} dtype={self.dtype}>"
@@ -383,29 +342,13 @@ translate_methods(ZarrArray, ("__setitem__", "read", "append", "_write", "refres
 def own_codecs(model: Any, part: str) -> tuple[Any, ...]:
     """Return the codecs of omnizarr in one part of a pipeline, by name where they are unknown."""
     found = getattr(pipeline(model), part)
-    several = (found,) if isinstance(found, Named) else tuple(found or ())
-    return tuple(map(_bound_codec, several))
-
-
-def _bound_codec(codec: Named) -> Any:
-    try:
-        return bind_codec(codec, "codecs")
-    except OmnizarrError:
-        return codec
+    several = [found] if isinstance(found, Named) else [*(found or ())]
+    for number, codec in enumerate(several):
+        with suppress(OmnizarrError):
+            several[number] = bind_codec(codec, "codecs")
+    return tuple(several)
 
 
 def _is_variable(shape: Any) -> bool:
     """Return True for the lengths along each axis of a rectilinear grid."""
     return any(isinstance(n, tuple) for n in shape or ())
-
-
-def _coordinates(
-    counts: tuple[int, ...], *, origin: Any = None, selection_shape: Any = None
-) -> Iterator[tuple[int, ...]]:
-    """Yield the coordinates in a part of a grid, the last axis first."""
-    start = (0,) * len(counts) if origin is None else tuple(origin)
-    lengths = selection_shape
-    if lengths is None:
-        lengths = tuple(n - s for n, s in zip(counts, start, strict=True))
-    for offset in np.ndindex(*lengths):
-        yield tuple(s + o for s, o in zip(start, offset, strict=True))

@@ -104,31 +104,12 @@ class ZarrAsyncArray(_ZarrAsyncNode):
         *,
         blocking: arrays.ZarrArray | None = None,
     ) -> None:
-        if blocking is not None:
-            vars(self)["blocking"] = blocking
-        elif metadata is None or store_path is None:
-            raise TypeError("AsyncArray needs metadata and a store_path")
-        vars(self)["_given"] = (metadata, store_path, config)
-
-    @property
-    def _pending(self) -> tuple[Any, Any, Any]:
-        found: tuple[Any, Any, Any] = vars(self)["_given"]
-        return found
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "blocking" and "_given" in vars(self):  # made on first use
-            data, store_path, config = self._pending
-            found = vars(self)["blocking"] = arrays.ZarrArray.described(data, store_path)
-            found._use(library.array_config(config))
-            return found
-        return super().__getattr__(name)
-
-    @property
-    def metadata(self) -> Any:
-        """The metadata."""
-        if "blocking" not in vars(self) and hasattr(self._pending[0], "to_dict"):
-            return self._pending[0]
-        return self.blocking.metadata
+        if blocking is None:
+            if metadata is None or store_path is None:
+                raise TypeError("AsyncArray needs metadata and a store_path")
+            blocking = arrays.ZarrArray.described(metadata, store_path)
+            blocking._use(library.array_config(config))
+        self.blocking = blocking
 
     @property
     def _async_array(self) -> ZarrAsyncArray:
@@ -147,34 +128,6 @@ class ZarrAsyncArray(_ZarrAsyncNode):
     def from_dict(cls, store_path: Any, data: Any) -> ZarrAsyncArray:
         """Return the array that metadata describe, without reading any."""
         return cls(metadata=data, store_path=store_path)
-
-    # zarr-python makes the metadata of new arrays with these.
-
-    @staticmethod
-    def _create_metadata_v2(*args: Any, **options: Any) -> Any:
-        return _original()._create_metadata_v2(*args, **options)
-
-    @staticmethod
-    def _create_metadata_v3(*args: Any, **options: Any) -> Any:
-        return _original()._create_metadata_v3(*args, **options)
-
-    @classmethod
-    async def _create(cls, *args: Any, **options: Any) -> Any:
-        return await _original()._create.__func__(cls, *args, **options)
-
-    @classmethod
-    async def _create_v2(cls, *args: Any, **options: Any) -> Any:
-        return await _original()._create_v2.__func__(cls, *args, **options)
-
-    @classmethod
-    async def _create_v3(cls, *args: Any, **options: Any) -> Any:
-        return await _original()._create_v3.__func__(cls, *args, **options)
-
-    async def _save_metadata(self, metadata: Any, ensure_parents: bool = False) -> None:
-        store_path = self._pending[1] or self.blocking.store_path
-        if not getattr(store_path.store, "is_scratch", False):
-            real = _original()(metadata=metadata, store_path=store_path)
-            await real._save_metadata(metadata, ensure_parents=ensure_parents)
 
     getitem = _method("__getitem__")
     setitem = _method("__setitem__")
@@ -218,19 +171,6 @@ class ZarrAsyncArray(_ZarrAsyncNode):
         return f"<AsyncArray {self.store_path} shape={self.shape} dtype={self.dtype}>"
 
 
-def _original() -> Any:
-    return library.original("zarr.core.array", "AsyncArray")
-
-
-async def save_new_metadata(store_path: Any, metadata: Any, **options: Any) -> None:
-    """Store the metadata of a new node; in a scratch store, only check that they can be."""
-    if getattr(store_path.store, "is_scratch", False):
-        library.module("zarr.core.metadata.io").encode_documents(store_path, metadata)
-    else:
-        save = library.original("zarr.core.array", "save_new_metadata")
-        await save(store_path, metadata, **options)
-
-
 class ZarrAsyncGroup(_ZarrAsyncNode):
     """A group whose members are opened and changed with ``await``."""
 
@@ -245,7 +185,7 @@ class ZarrAsyncGroup(_ZarrAsyncNode):
             if store_path is None:
                 raise TypeError("AsyncGroup needs metadata and a store_path")
             blocking = groups.ZarrGroup.described(metadata, store_path)
-        vars(self)["blocking"] = blocking
+        self.blocking = blocking
 
     @property
     def _async_group(self) -> ZarrAsyncGroup:

@@ -7,7 +7,7 @@ zarr-python does not have, options and defaults are omnizarr's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,20 +21,20 @@ from omnizarr.extension import (
     NAMES,
     ArrayModel,
     Location,
+    array_model,
     as_source,
     boxes,
     build,
     by_name,
-    make_array,
     make_group,
+    model_of,
+    node_from_description,
+    store_array,
 )
-from omnizarr.hierarchy.build import store_array
-from omnizarr.hierarchy.node import node_from_description
 from omnizarr.interop.zarr import library
 from omnizarr.interop.zarr.arrays import ZarrArray
-from omnizarr.interop.zarr.errors import translated, warn
 from omnizarr.interop.zarr.groups import ZarrGroup
-from omnizarr.interop.zarr.library import configured, default_format, own_options
+from omnizarr.interop.zarr.library import configured, default_format, own_options, translated, warn
 from omnizarr.interop.zarr.nodes import facade, with_text_keys
 from omnizarr.interop.zarr.stores import ZarrPlace, ZarrTarget, locate
 
@@ -60,15 +60,8 @@ def one_version(zarr_format: Any, zarr_version: Any) -> Any:
         raise InvalidMetadata(
             f"Invalid value for 'zarr_format'. Expected '2, 3, or None'. Got '{zarr_format}'."
         )
-    if zarr_version is None:
-        return zarr_format
-    if zarr_format is not None and zarr_format != zarr_version:
-        raise ValueError(
-            f"zarr_format {zarr_format} does not match zarr_version {zarr_version}, please only"
-            " set one"
-        )
-    warn("zarr_version is deprecated, use zarr_format", "ZarrDeprecationWarning")
-    return zarr_version
+    one = library.original("zarr.api.asynchronous", "_handle_zarr_version_or_format")
+    return one(zarr_version=zarr_version, zarr_format=zarr_format)
 
 
 def warn_of_unused(options: dict[str, Any]) -> None:
@@ -89,44 +82,46 @@ def describe(function: str, options: dict[str, Any]) -> Any:
     options = {**options, "store": library.scratch_store(), "overwrite": True}
     if isinstance(options.get("dtype"), (str, np.dtype)):
         options["dtype"] = library.data_type(options["dtype"], options.get("zarr_format") or 3)
-    return library.run_now(lambda: make(**options)).metadata
+    return library.sync(make(**options)).metadata
 
 
 def _store_new(
     target: ZarrTarget, function: str, options: dict[str, Any], data: Any, overwrite: bool
 ) -> ZarrArray:
     """Store a new array that options of a function of zarr-python describe."""
-    runtime = library.array_config(options.get("config"))
+    runtime, metadata = library.array_config(options.get("config")), None
     keep = options.get("write_empty_chunks")
     if keep is not None:
         runtime = replace(runtime, write_empty_chunks=keep)
-    if options.get("zarr_format") not in (None, 2, 3):
-        given = own_options({k: v for k, v in options.items() if k not in _ABOUT_STORING})
-        shape, dtype = given.pop("shape", None), given.pop("dtype", None)
-        location = Location(target.store, target.path, by_name(given.pop("zarr_format")))
-        source = options.get("data", data)
-        own = make_array(location, shape, dtype, source, overwrite, given, data is not None)  # type: ignore[arg-type]
-        return ZarrArray.adopt(own, target.given, _runtime=runtime)
     version = options.get("zarr_format") or 3
-    options = {
-        name: library.codecs_to_zarr(value, version) if name in _CODECS else value
-        for name, value in options.items()
-    }
-    metadata = describe(function, options)
-    node, name = node_from_description(target.path, metadata)
+    if version in (2, 3):
+        options = {
+            name: library.codecs_to_zarr(value, version) if name in _CODECS else value
+            for name, value in options.items()
+        }
+        metadata = describe(function, options)
+        node, _ = node_from_description(target.path, metadata)
+    else:
+        given: Any = own_options({k: v for k, v in options.items() if k not in _ABOUT_STORING})
+        source = as_source(options["data"]) if options.get("data") is not None else None
+        shape: Any = given.pop("shape", None)
+        shape = getattr(source, "shape", None) if shape is None else shape
+        dtype = given.pop("dtype", None) or getattr(source, "dtype", None)
+        del given["zarr_format"]
+        node = array_model(by_name(version), shape, dtype, given)
     if not isinstance(node, ArrayModel):
         raise InvalidArgument("the options describe no array")
-    location = Location(target.store, target.path, by_name(name or 3))
-    config = library.handle_config(runtime, None)
-    if isinstance(data, Array) or hasattr(data, "async_array"):  # it may not fit into memory
-        operation = "copying an array"
-        with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
-            stored = store_array(staged, node, None, False, config)
-            _copy_values(data, stored)
-        stored = Array.at(location, stored._model)
-    else:
-        values = None if data is None else as_source(data)
-        stored = store_array(location, node, values, overwrite, config)
+    location = Location(target.store, target.path, by_name(version))
+    with omnizarr.configure(write_empty_chunks=bool(runtime.write_empty_chunks)):
+        if isinstance(data, Array) or hasattr(data, "async_array"):  # it may not fit into memory
+            operation = "copying an array"
+            with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
+                stored = store_array(staged, node, None, False)
+                _copy_values(data, stored)
+            stored = Array.at(location, model_of(stored))
+        else:
+            values = None if data is None else as_source(data)
+            stored = store_array(location, node, values, overwrite)
     for codec in getattr(metadata, "codecs", ()):
         if getattr(codec, "subchunk_write_order", None) == "colexicographic":
             errors.warn(
@@ -134,7 +129,7 @@ def _store_new(
                 " stored in the order of their index, the last axis first"
             )
     # The metadata have what is not stored, such as the order in which chunks are written.
-    described = (stored._model, None, metadata)
+    described = None if metadata is None else (model_of(stored), None, metadata)
     return ZarrArray.adopt(stored, target.given, _runtime=runtime, _described=described)
 
 
@@ -240,26 +235,6 @@ def array(data: Any, **options: Any) -> ZarrArray:
     return create(given.pop("shape"), data=source, **given)
 
 
-def empty(shape: Any, **options: Any) -> ZarrArray:
-    """Create an array of arbitrary values; they are the fill value."""
-    return create(shape, **options)
-
-
-def zeros(shape: Any, **options: Any) -> ZarrArray:
-    """Create an array of zeros."""
-    return create(shape, **{**options, "fill_value": 0})
-
-
-def ones(shape: Any, **options: Any) -> ZarrArray:
-    """Create an array of ones."""
-    return create(shape, **{**options, "fill_value": 1})
-
-
-def full(shape: Any, fill_value: Any, **options: Any) -> ZarrArray:
-    """Create an array of one value."""
-    return create(shape, **{**options, "fill_value": fill_value})
-
-
 def options_like(a: Any, options: dict[str, Any], *, fill: bool = False) -> dict[str, Any]:
     """Return the options of an array like another one, with `fill` also of its fill value."""
     source = _source(a)
@@ -290,19 +265,9 @@ def options_like(a: Any, options: dict[str, Any], *, fill: bool = False) -> dict
     return {**found, **options}
 
 
-def empty_like(a: Any, **options: Any) -> ZarrArray:
-    """Create an array with the shape, type and chunks of another, of arbitrary values."""
-    return empty(**options_like(a, options, fill=True))
-
-
-def zeros_like(a: Any, **options: Any) -> ZarrArray:
-    """Create an array of zeros with the shape, type and chunks of another."""
-    return zeros(**options_like(a, options))
-
-
-def ones_like(a: Any, **options: Any) -> ZarrArray:
-    """Create an array of ones with the shape, type and chunks of another."""
-    return ones(**options_like(a, options))
+def full(shape: Any, fill_value: Any, **options: Any) -> ZarrArray:
+    """Create an array of one value."""
+    return create(shape, **{**options, "fill_value": fill_value})
 
 
 def full_like(a: Any, **options: Any) -> ZarrArray:
@@ -312,25 +277,24 @@ def full_like(a: Any, **options: Any) -> ZarrArray:
     return full(**options_like(a, options, fill=True))
 
 
-def init_store(
-    store: Any,
-    shape: Any,
-    *,
-    compression: str | None = "blosc",
-    compression_opts: Any = None,
-    **options: Any,
-) -> None:
-    """Create an empty version 1 array in a store, as zarr-python 1 did."""
-    compressor: dict[str, Any] | None = {"id": compression}
-    if compression in (None, "none"):
-        compressor = None
-    elif isinstance(compression_opts, dict):
-        compressor = {"id": compression, **compression_opts}
-    elif compression_opts is not None:
-        compressor = {"id": compression, "level": compression_opts}
-    elif compression == "blosc":
-        compressor = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1}
-    omnizarr.create_array(store, shape=shape, zarr_format=1, compressors=compressor, **options)
+def _filled(name: str, what: str, **fixed: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return the functions that create an array of some values, by its shape and like another."""
+
+    def make(shape: Any, **options: Any) -> ZarrArray:
+        return create(shape, **{**options, **fixed})
+
+    def make_like(a: Any, **options: Any) -> ZarrArray:
+        return make(**options_like(a, options, fill=not fixed))
+
+    for function, like in ((make, ""), (make_like, " with the shape, type and chunks of another")):
+        function.__name__ = function.__qualname__ = f"{name}_like" if like else name
+        function.__doc__ = f"Create an array of {what}{like}."
+    return make, make_like
+
+
+empty, empty_like = _filled("empty", "arbitrary values, which are the fill value")
+zeros, zeros_like = _filled("zeros", "zeros", fill_value=0)
+ones, ones_like = _filled("ones", "ones", fill_value=1)
 
 
 # Groups

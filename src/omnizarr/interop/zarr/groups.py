@@ -13,7 +13,7 @@ from omnizarr import Array, Group, aio
 from omnizarr.errors import InvalidArgument, NodeNotFound, WrongNode
 from omnizarr.extension import ArrayModel, GroupModel
 from omnizarr.interop.zarr import library, nodes, stores
-from omnizarr.interop.zarr.errors import translate_methods, translated, warn
+from omnizarr.interop.zarr.library import translate_methods, translated, warn
 from omnizarr.interop.zarr.nodes import facade, later
 
 

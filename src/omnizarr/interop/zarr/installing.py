@@ -14,36 +14,33 @@ import warnings
 from typing import Any
 
 from omnizarr import errors, registry, show_versions
-from omnizarr._json import keep_bare_nan
 from omnizarr.errors import MissingModule, OmnizarrWarning
+from omnizarr.extension import keep_bare_nan
 from omnizarr.interop.zarr import library
 from omnizarr.interop.zarr.arrays import ZarrArray
 from omnizarr.interop.zarr.asynchronous import FUNCTIONS as AWAITABLE
-from omnizarr.interop.zarr.asynchronous import ZarrAsyncArray, ZarrAsyncGroup, save_new_metadata
+from omnizarr.interop.zarr.asynchronous import ZarrAsyncArray, ZarrAsyncGroup
 from omnizarr.interop.zarr.groups import ZarrGroup
 from omnizarr.interop.zarr.opening import FUNCTIONS
 
 # The warning of names that version 3 reserves; xarray has such names.
 _RESERVED = registry.load("omnizarr.formats.v3:RESERVED")
-_MAIN: dict[str, Any] = {
-    **FUNCTIONS,
-    "Array": ZarrArray,
-    "AsyncArray": ZarrAsyncArray,
-    "AsyncGroup": ZarrAsyncGroup,
-    "Group": ZarrGroup,
-    "print_debug_info": show_versions,
-}
 # What takes the place of zarr-python's names, by module.
 NAMES: dict[str, dict[str, Any]] = {
-    "zarr": _MAIN,
+    "zarr": {
+        **FUNCTIONS,
+        "Array": ZarrArray,
+        "AsyncArray": ZarrAsyncArray,
+        "AsyncGroup": ZarrAsyncGroup,
+        "Group": ZarrGroup,
+        "print_debug_info": show_versions,
+    },
     "zarr.api.synchronous": FUNCTIONS,
     "zarr.api.asynchronous": AWAITABLE,
     "zarr.core.array": {
         "Array": ZarrArray,
-        "AsyncArray": ZarrAsyncArray,
         "create_array": AWAITABLE["create_array"],
         "from_array": AWAITABLE["from_array"],
-        "save_new_metadata": save_new_metadata,  # of zarr-python 3.4 and later
     },
     "zarr.core.group": {
         "Group": ZarrGroup,
@@ -52,6 +49,8 @@ NAMES: dict[str, dict[str, Any]] = {
     },
     "zarr.core.sync_group": {"create_hierarchy": FUNCTIONS["create_hierarchy"]},
 }
+# Modules that keep their `AsyncArray`, with which they make the metadata of new arrays.
+_MAKERS = ("zarr.api.asynchronous", "zarr.core.array")
 # What was exchanged: the dictionary of a module, the name, and the value before.
 _exchanged: list[tuple[dict[str, Any], str, Any]] = []
 
@@ -74,11 +73,8 @@ def install() -> None:
             f"zarr-python {version} is installed; as_zarr stands in for 3.x:"
             " pip install 'zarr>=3.1'"
         )
-    os.environ[library.IN_PLACE] = "1"
-    errors.silenced.add(_RESERVED)
-    registry.add_source("codec", library.find_codec)
-    keep_bare_nan(True)
     try:
+        _set_modes(True)
         _exchange()
     except BaseException:  # such as a warning that is an error here
         uninstall()
@@ -87,11 +83,7 @@ def install() -> None:
 
 def uninstall() -> None:
     """Put zarr-python's names back, also in modules that were imported meanwhile."""
-    os.environ.pop(library.IN_PLACE, None)
-    errors.silenced.discard(_RESERVED)
-    if _exchanged:
-        registry.remove_source("codec", library.find_codec)
-        keep_bare_nan(False)
+    _set_modes(False)
     for names, name, before in reversed(_exchanged):
         names[name] = before
     _exchanged.clear()
@@ -100,6 +92,19 @@ def uninstall() -> None:
     for _, names, name, (_, theirs) in _holders(back):
         names[name] = theirs
     library.forget()
+
+
+def _set_modes(on: bool) -> None:
+    """Do, or do no longer, what zarr-python does and omnizarr does not."""
+    keep_bare_nan(on)
+    registry.remove_source("codec", library.find_codec)
+    if on:
+        os.environ[library.IN_PLACE] = "1"
+        errors.silenced.add(_RESERVED)
+        registry.add_source("codec", library.find_codec)
+    else:
+        os.environ.pop(library.IN_PLACE, None)
+        errors.silenced.discard(_RESERVED)
 
 
 def _holders(
@@ -113,7 +118,8 @@ def _holders(
         names = vars(module)
         for name, value in list(names.items()):
             entry = wanted.get(id(value))
-            if entry is not None and entry[0] is value:
+            kept = name == "AsyncArray" and module_name in _MAKERS
+            if entry is not None and entry[0] is value and not kept:
                 found.append((module_name, names, name, entry))
     return found
 

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
 from omnizarr import Array, Group, registry
 from omnizarr.errors import InvalidMetadata
-from omnizarr.extension import GroupModel, Location, Node, by_name, open_node
-from omnizarr.hierarchy.attributes import Attributes
-from omnizarr.hierarchy.node import node_from_description
+from omnizarr.extension import (
+    Attributes,
+    GroupModel,
+    Location,
+    Node,
+    by_name,
+    node_from_description,
+    open_node,
+)
 from omnizarr.interop.zarr import library, stores
-from omnizarr.interop.zarr.errors import translated
+from omnizarr.interop.zarr.library import translated
 
 # What `adopt` does not take over: it belongs to the class that it came from.
 _OWN = ("_async", "_described")
@@ -99,8 +104,7 @@ class ZarrNode:
         if document.get("zarr_format") not in (2, 3):
             return own
         try:
-            with warnings.catch_warnings(), _allowed_grids(document):
-                warnings.simplefilter("ignore")  # it was created and opened already
+            with _allowed_grids(document):
                 return parse(document)
         except (ValueError, TypeError, KeyError, LookupError):
             return own  # a codec or data type that is unknown to zarr-python
@@ -139,12 +143,7 @@ class ZarrNode:
         return super()._change_attributes(edit)  # type: ignore[misc]  # of NodeHandle
 
     def _repr_html_(self) -> str:
-        return f"<pre>{self.info!r}</pre>"
-
-    @property
-    def info(self) -> Any:
-        """A summary of the metadata."""
-        raise NotImplementedError
+        return f"<pre>{self.info!r}</pre>"  # type: ignore[attr-defined]  # of the subclasses
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
@@ -159,7 +158,7 @@ class ZarrNode:
 
 
 class ZarrAttributes(Attributes):
-    """Attributes, equal to dictionaries as in zarr-python, whose keys become text."""
+    """Attributes whose keys become text, as zarr-python stores them."""
 
     def __setitem__(self, name: str, value: Any) -> None:
         super().__setitem__(name, with_text_keys(value))
@@ -171,13 +170,6 @@ class ZarrAttributes(Attributes):
     def put(self, attributes: Mapping[str, Any]) -> None:
         """Replace all attributes with one write."""
         super().put(with_text_keys(attributes))
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Attributes):
-            other = other.asdict()
-        return self.asdict() == other
-
-    __hash__ = None  # they change
 
 
 def with_text_keys(value: Any) -> Any:

@@ -21,7 +21,6 @@ from omnizarr.extension import (
     Node,
     existing_node,
     find_node,
-    open_node,
     paths,
 )
 from omnizarr.interop.zarr.arrays import ZarrArray
@@ -46,10 +45,14 @@ from omnizarr.interop.zarr.creation import (
     zeros,
     zeros_like,
 )
-from omnizarr.interop.zarr.errors import translated, warn
 from omnizarr.interop.zarr.groups import ZarrGroup
-from omnizarr.interop.zarr.library import array_config, configured, default_format
-from omnizarr.interop.zarr.nodes import facade
+from omnizarr.interop.zarr.library import (
+    array_config,
+    configured,
+    default_format,
+    translated,
+    warn,
+)
 from omnizarr.interop.zarr.stores import ZarrPlace, ZarrTarget, locate
 
 __all__ = [
@@ -88,27 +91,28 @@ def open(
     return _open_or_create_group(target, mode, wanted, **_group_options(target, options))
 
 
-def _check_no_config(target: ZarrTarget, options: dict[str, Any]) -> None:
+def _group_options(target: ZarrTarget, options: dict[str, Any]) -> dict[str, Any]:
     if options.get("config") is not None:
         raise WrongType(
             f"config is for arrays, but {paths.show(target.path)} in {target.given} resolves to a"
             " group; leave it out"
         )
-
-
-def _group_options(target: ZarrTarget, options: dict[str, Any]) -> dict[str, Any]:
-    _check_no_config(target, options)
     return {k: v for k, v in options.items() if k in ("attributes", "use_consolidated")}
 
 
 def _open_node(target: ZarrTarget, zarr_format: Any, mode: str, options: dict[str, Any]) -> Any:
     location, node = _find(target, zarr_format, mode == "r", options.get("use_consolidated"))
     if not isinstance(node, ArrayModel):
-        _check_no_config(target, options)
-    made = facade(open_node(location, node), target.given)
-    if isinstance(made, ZarrArray):
-        made._use(array_config(options.get("config")))
-    return made
+        _group_options(target, options)
+        return ZarrGroup.adopt(Group.at(location, node), target.given)
+    return _configured_array(location, node, target, options)
+
+
+def _configured_array(
+    location: Location, node: Node, target: ZarrTarget, options: dict[str, Any]
+) -> ZarrArray:
+    runtime = array_config(options.get("config"))
+    return ZarrArray.adopt(Array.at(location, node), target.given, _runtime=runtime)
 
 
 def open_array(
@@ -136,9 +140,7 @@ def _open_or_create_array(
                 location, node = _find(target, zarr_format, mode == "r", False, "array")
                 if not isinstance(node, ArrayModel):
                     raise _wrong_kind(location, "group")
-                found = ZarrArray.adopt(Array.at(location, node), target.given)
-                found._use(array_config(options.get("config")))
-                return found
+                return _configured_array(location, node, target, options)
             except NodeNotFound:
                 if mode != "a" or target.store.read_only:
                     raise
@@ -279,26 +281,9 @@ def open_like(a: Any, path: str, **options: Any) -> ZarrArray:
     return open_array(given.pop("store", None), path=path, **given)
 
 
-def group(
-    store: Any = None,
-    *,
-    overwrite: bool = False,
-    path: str | None = None,
-    zarr_format: Any = None,
-    attributes: Any = None,
-    storage_options: Any = None,
-    **unused: Any,
-) -> ZarrGroup:
+def group(store: Any = None, *, overwrite: bool = False, **options: Any) -> ZarrGroup:
     """Return the group at a path, created if it does not exist."""
-    return open_group(
-        store,
-        mode="w" if overwrite else "a",
-        path=path,
-        zarr_format=zarr_format,
-        attributes=attributes,
-        storage_options=storage_options,
-        **unused,
-    )
+    return open_group(store, mode="w" if overwrite else "a", **options)
 
 
 def consolidate_metadata(store: Any, path: str | None = None, zarr_format: Any = None) -> ZarrGroup:
@@ -351,25 +336,10 @@ def save(store: Any, *args: Any, **options: Any) -> None:
         save_group(store, *args, **options)
 
 
-def save_array(
-    store: Any,
-    arr: Any,
-    *,
-    zarr_format: Any = None,
-    path: str | None = None,
-    storage_options: Any = None,
-    **options: Any,
-) -> None:
+def save_array(store: Any, arr: Any, **options: Any) -> None:
     """Store one array, with the options of `create`."""
     _check_array(arr, "arr argument")
-    array(
-        arr,
-        store=store,
-        path=path,
-        zarr_format=zarr_format,
-        storage_options=storage_options,
-        **options,
-    )
+    array(arr, store=store, **options)
 
 
 def save_group(
@@ -383,15 +353,13 @@ def save_group(
     """Store several arrays in a group: ``arr_0``, ``arr_1``, … and those given by name."""
     wanted = one_version(zarr_format, arrays.pop("zarr_version", None))
     named = {**{f"arr_{i}": a for i, a in enumerate(args)}, **arrays}
-    for name, values in named.items():
-        _check_array(values, f"Keyword argument '{name}'")
     if not named:
         raise ValueError("at least one array must be provided")
-    for values in named.values():  # before anything is replaced
-        check_storable(values, wanted)
-    parent = group(
-        store, overwrite=True, path=path, zarr_format=wanted, storage_options=storage_options
-    )
+    for name, values in named.items():
+        _check_array(values, f"Keyword argument '{name}'")
+        check_storable(values, wanted)  # before anything is replaced
+    place = {"path": path, "storage_options": storage_options}
+    parent = group(store, overwrite=True, zarr_format=wanted, **place)
     for name, values in named.items():
         array(values, store=parent.store_path, path=name, zarr_format=parent.zarr_format)
 

@@ -26,10 +26,8 @@ from zarr.core.config import config as zarr_config
 from zarr.storage import LocalStore, MemoryStore, StorePath, ZipStore
 
 from omnizarr import aio
-from omnizarr.concurrency import key_locks
-from omnizarr.engine import rows
-from omnizarr.extension import by_name, stores
-from omnizarr.interop.zarr import pipeline_chunks, pipeline_layouts
+from omnizarr.extension import by_name, engine, key_locks, stores
+from omnizarr.interop.zarr import pipeline_layouts
 from omnizarr.interop.zarr.pipeline_layouts import PipelineLayout
 
 T = TypeVar("T")
@@ -38,6 +36,7 @@ Axes: TypeAlias = tuple[int, ...]
 # What a write does one after the other: calls of the kernel, and coroutines of a store.
 Steps: TypeAlias = Generator[Callable[[], Any] | Coroutine[Any, Any, Any], Any, None]
 
+rows = engine.rows
 PRESENT, MISSING = {"status": "present"}, {"status": "missing"}
 INLINE = 2**20  # bytes; for less, handing a batch to another thread takes longer than the batch
 LIMIT = 2**26  # bytes of chunks whose stored values are in memory at a time
@@ -68,7 +67,7 @@ class ChunkPlace:
         """True for chunks inside a shard that zarr-python itself reads or writes."""
         return self.keys is None
 
-    async def source(self, numbers: Iterable[int] | None = None) -> rows.Source:
+    async def source(self, numbers: Iterable[int] | None = None) -> Any:
         """Return the values of all rows, or of some, the others without a value."""
         if self.root is not None and self.keys is not None:
             return rows.Files(self.root, self.keys)
@@ -144,11 +143,6 @@ async def find_place(batch: list[Any]) -> ChunkPlace:
     return ChunkPlace(getters, prototype, keys, store, waits=waits)
 
 
-def _hands_over_values(getter: Any) -> bool:
-    """Return True for a store that reads into memory, and writes from it."""
-    return type(getter) is StorePath and type(getter.store) not in (LocalStore, MemoryStore)
-
-
 async def _get(getter: Any, prototype: Any) -> Any:
     return await getter.get(prototype)
 
@@ -182,7 +176,7 @@ async def read(pipeline: Any, batch: Batch, out: Any, drop_axes: Axes) -> Any:
         _tell("reads", layout.unreadable or f"a buffer {type(out).__name__} of {out.dtype}")
         return await pipeline.read_with_zarr(batch, out, drop_axes)
     groups = _groups(batch, layout)
-    if len(groups) == 1:
+    if len(groups) < 2:
         return await _read(pipeline, batch, layout, array, out, drop_axes)
     results: list[Any] = [PRESENT] * len(batch)
     for numbers in groups:
@@ -206,8 +200,7 @@ async def _read(
         return await pipeline.read_with_zarr(batch, out, drop_axes)
     source = await place.source()
     strict = getattr(batch[0][1].config, "read_missing_chunks", True) is False
-    known = layout.capsule is not None
-    full = _full(array, batch, writing=False) if known and not drop_axes else None
+    full = None if drop_axes else _full(array, batch, writing=False)
     inline = place.inside or len(batch) * (ROW + layout.unit) + array.nbytes <= INLINE
     found: Any = None
     if full is not None:
@@ -217,7 +210,7 @@ async def _read(
         return await pipeline.read_with_zarr(batch, out, drop_axes)
     if found is None:
         arguments = layout, batch, source, array, drop_axes, strict
-        found = await _run(partial(pipeline_chunks.read, *arguments), inline)
+        found = await _run(partial(_read_elements, *arguments), inline)
     left, missing = found
     if not left and not missing:
         return (PRESENT,) * len(batch)
@@ -244,7 +237,7 @@ async def write(pipeline: Any, batch: Batch, value: Any, drop_axes: Axes) -> Non
         await _write_with_zarr(pipeline, batch, value, drop_axes)
         return
     groups = _groups(batch, layout)
-    if len(groups) == 1:
+    if len(groups) < 2:
         await _write(pipeline, batch, layout, array, value, drop_axes)
         return
     for numbers in groups:
@@ -284,15 +277,14 @@ def _steps(
     drop_axes: Axes,
 ) -> Steps:
     source = yield place.source(changed)
-    known = layout.capsule is not None
-    full = _full(array, batch, writing=True) if known and not drop_axes else None
+    full = None if drop_axes else _full(array, batch, writing=True)
     left = None
     if full is not None:
         left = yield partial(rows.write, layout.capsule, batch, source, full)
     if left is None and layout.sharded:
         left = [*range(len(batch))]
     if left is None:
-        left = yield partial(pipeline_chunks.write, layout, batch, source, array, drop_axes)
+        left = yield partial(_write_elements, layout, batch, source, array, drop_axes)
     if isinstance(source, rows.Buffers):
         yield place.put(source.values, left)
     if left:
@@ -349,6 +341,102 @@ async def _run(call: Callable[[], T], inline: bool) -> T:
     return call() if inline else await aio.run(call)
 
 
+# Rows that select single elements, which NumPy picks out of whole chunks and puts into them
+
+
+def _read_elements(
+    layout: PipelineLayout,
+    batch: Batch,
+    source: Any,
+    array: npt.NDArray[Any],
+    drop_axes: Axes,
+    strict: bool,
+) -> tuple[list[int], list[int]]:
+    """Fill the array; return the rows left to zarr-python, and the rows without a value."""
+    left: list[int] = []
+    missing: list[int] = []
+    for numbers in _that_fit(layout, len(batch)):
+        chunks = np.empty((len(numbers), *layout.shape), layout.dtype)
+        failed, absent = _decode(layout, source, numbers, chunks, strict)
+        left += failed
+        missing += absent
+        for k, number in enumerate(numbers):
+            if number not in failed:
+                _, _, inside, outside, _ = batch[number]
+                part = chunks[k, ...][inside]
+                if drop_axes:
+                    part = part.reshape([s for i, s in enumerate(part.shape) if i not in drop_axes])
+                array[outside] = part
+    return sorted(left), sorted(missing)
+
+
+def _write_elements(
+    layout: PipelineLayout, batch: Batch, source: Any, array: npt.NDArray[Any], drop_axes: Axes
+) -> list[int]:
+    """Store the array; return the rows left to zarr-python. The caller has locked all rows."""
+    left: list[int] = []
+    for numbers in _that_fit(layout, len(batch)):
+        chunks = np.empty((len(numbers), *layout.shape), layout.dtype)
+        chunks[...] = layout.fill
+        old = [k for k, number in enumerate(numbers) if not batch[number][4]]
+        if old:
+            before = np.empty((len(old), *layout.shape), layout.dtype)
+            left += _decode(layout, source, [numbers[k] for k in old], before, False)[0]
+            chunks[old] = before
+        done = [k for k, number in enumerate(numbers) if number not in left]
+        for k in done:
+            _, _, inside, outside, _ = batch[numbers[k]]
+            value = array if inside == () or not array.ndim else array[outside]
+            if drop_axes and array.ndim:
+                kept = (None if i in drop_axes else slice(None) for i in range(len(inside)))
+                value = value[tuple(kept)]
+            chunks[k, ...][inside] = value
+        stored = [numbers[k] for k in done]
+        listed, flat = _listed(layout, chunks[done])
+        part = source.part(stored)
+        found = rows.write(layout.capsule, listed, part, flat) if listed else None
+        if isinstance(source, rows.Buffers):
+            for number, value in zip(stored, part.values, strict=True):
+                source.values[number] = value
+        left += stored if found is None else [stored[k] for k in found]
+    return sorted(left)
+
+
+def _that_fit(layout: PipelineLayout, count: int) -> Iterator[list[int]]:
+    """Yield the numbers of some rows at a time, so that their chunks fit into memory."""
+    size = max(1, LIMIT // max(1, layout.dtype.itemsize * math.prod(layout.shape)))
+    for start in range(0, count, size):
+        yield [*range(start, min(start + size, count))]
+
+
+def _decode(
+    layout: PipelineLayout,
+    source: Any,
+    numbers: list[int],
+    chunks: npt.NDArray[Any],
+    strict: bool,
+) -> tuple[list[int], list[int]]:
+    """Decode rows into chunks; return the rows left to zarr-python, and rows without a value."""
+    listed, flat = _listed(layout, chunks)
+    flags = {"skip_missing": strict, "tell_missing": True}
+    found = listed and rows.read(layout.capsule, listed, source.part(numbers), flat, **flags)
+    failed, absent = found or ([*range(len(numbers))], [])
+    return [numbers[k] for k in failed], [numbers[k] for k in absent]
+
+
+def _listed(layout: PipelineLayout, chunks: npt.NDArray[Any]) -> tuple[list[Any], npt.NDArray[Any]]:
+    """Return rows of whole chunks for the kernel, and the chunks stacked along the first axis."""
+    if not layout.shape:
+        return [], chunks
+    height, *widths = layout.shape
+    inside = tuple(slice(0, n) for n in layout.shape)
+    listed = [
+        (inside, (slice(k * height, (k + 1) * height), *inside[1:]), True)
+        for k in range(len(chunks))
+    ]
+    return listed, chunks.reshape(len(chunks) * height, *widths)
+
+
 # Arguments
 
 
@@ -403,43 +491,21 @@ def _covers(index: Any, shape: tuple[int, ...]) -> bool:
 
 
 def _groups(batch: Batch, layout: PipelineLayout) -> list[list[int]]:
-    """Return the numbers of the rows to read or write together; a single list means all rows.
+    """Return the numbers of the rows to read or write together; a single list has all rows.
 
     They have equal specifications. Where stored values are held in memory between the store and
     the kernel, each group is limited in size.
     """
-    found = _by_spec(batch)
-    if len(found) > 1 or not _hands_over_values(batch[0][0]):
-        return found
-    nbytes = max(1, math.prod(layout.shape) * layout.dtype.itemsize)
-    size = max(ROWS, LIMIT // nbytes)
-    return [[*range(n, min(n + size, len(batch)))] for n in range(0, len(batch), size)]
-
-
-def _by_spec(batch: Batch) -> list[list[int]]:
-    """Return the numbers of rows with equal specifications."""
-    first = batch[0][1]
-    if all(row[1] is first for row in batch):
-        return [[]]
-    shape, dtype, fill, settings = first.shape, first.dtype, first.fill_value, first.config
-    prototype = first.prototype
-    for row in batch:
-        spec = row[1]
-        if (
-            spec.shape != shape
-            or spec.dtype is not dtype
-            or spec.fill_value is not fill
-            or spec.config is not settings
-            or spec.prototype is not prototype
-        ):
-            break
-    else:
-        return [[]]
     groups: dict[Any, list[int]] = {}
     for number, (_, spec, *_) in enumerate(batch):
-        key = (spec.shape, id(spec.dtype), id(spec.fill_value), spec.config, id(spec.prototype))
-        groups.setdefault(key, []).append(number)
-    return [*groups.values()]
+        own = id(spec.dtype), id(spec.fill_value), id(spec.config), id(spec.prototype)
+        groups.setdefault((spec.shape, *own), []).append(number)
+    getter = batch[0][0]
+    in_place = type(getter) is not StorePath or type(getter.store) in (LocalStore, MemoryStore)
+    if len(groups) > 1 or in_place:
+        return [*groups.values()]
+    size = max(ROWS, LIMIT // max(1, math.prod(layout.shape) * layout.dtype.itemsize))
+    return [[*range(n, min(n + size, len(batch)))] for n in range(0, len(batch), size)]
 
 
 @functools.cache  # once for each reason

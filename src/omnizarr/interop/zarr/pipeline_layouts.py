@@ -6,6 +6,7 @@ may do something else under the same name.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import sys
@@ -19,20 +20,11 @@ from zarr.codecs import ShardingCodec
 from zarr.codecs._v2 import V2Codec
 
 from omnizarr import codecs as own_codecs
-from omnizarr.concurrency.cache import Cache
-from omnizarr.engine import rows
 from omnizarr.errors import OmnizarrError
-from omnizarr.extension import Named, data_types, kernel
-from omnizarr.formats.codec_names import from_ids
+from omnizarr.extension import Named, data_types, formats, kernel
 
 _PACKAGES = ("zarr", "numcodecs")
-_SIMPLE = {"bytes", "transpose", "crc32c", "blosc", "zstd", "gzip"}
-_COMPRESSOR_IDS = ("blosc", "zstd", "gzip", "zlib", "lz4", "bz2", "lzma")
-_COMPRESSORS = {f"numcodecs.{name}" for name in _COMPRESSOR_IDS}
-_FILTERS = {f"numcodecs.{name}" for name in ("delta", "fixedscaleoffset", "shuffle")}
 _NONE = np.dtype("V0")
-_KEPT = 8  # layouts of one pipeline; those of another chunk shape or fill value are made again
-_layouts = Cache[Any, "PipelineLayout"](256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,95 +39,63 @@ class PipelineLayout:
     sharded: bool = False
     unreadable: str | None = None
     unwritable: str | None = None
-    pipeline: Any = None  # of codecs in Python, where there is no capsule
 
 
 def find(pipeline: Any, spec: Any) -> PipelineLayout:
     """Return the layout of the chunks that an `ArraySpec` describes."""
-    known = pipeline.__dict__.get("layouts")
-    if known is None:
-        known = pipeline.__dict__["layouts"] = []
-    shape, dtype, fill, config = spec.shape, spec.dtype, spec.fill_value, spec.config
-    for a, b, c, order, empty, layout in known:
-        if (
-            b is dtype
-            and c is fill
-            and a == shape
-            and order == config.order
-            and empty == config.write_empty_chunks
-        ):
-            return layout  # type: ignore[no-any-return] # of the list
-    layout = _find(tuple(pipeline), spec)
-    del known[_KEPT - 1 :]
-    known.insert(0, (shape, dtype, fill, config.order, config.write_empty_chunks, layout))
-    return layout
-
-
-def _find(codecs: tuple[Any, ...], spec: Any) -> PipelineLayout:
-    """Return a layout that all pipelines share, since the pipelines of shards are short-lived."""
+    dtype, config, fill = spec.dtype.to_native_dtype(), spec.config, spec.fill_value
+    stored = np.empty((), dtype)
     try:
-        dtype = spec.dtype.to_native_dtype()
-        fill = _fill(spec, dtype).tobytes()
-        config = spec.config
-        key = codecs, spec.shape, dtype, fill, config.order, config.write_empty_chunks
-        found = _layouts.get(key)
-    except (TypeError, ValueError):  # a codec that cannot be hashed, a fill value of another kind
-        return _make(codecs, spec)
-    return found or _layouts.put(key, _make(codecs, spec))
-
-
-def _fill(spec: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return the fill value in the bytes of an item."""
-    value = spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
-    fill = np.empty((), dtype)
-    fill[()] = value
-    return fill
-
-
-def _make(codecs: tuple[Any, ...], spec: Any) -> PipelineLayout:
-    if not rows.available():
-        return PipelineLayout(unreadable="the compiled kernel is missing")
-    dtype = spec.dtype.to_native_dtype()
-    foreign = next(filter(_is_foreign, _all(codecs)), None)
-    if foreign is not None:
-        return PipelineLayout(unreadable=f"codec {_name(foreign)}")
+        stored[()] = spec.dtype.default_scalar() if fill is None else fill
+    except (TypeError, ValueError) as e:
+        return PipelineLayout(unreadable=f"the fill value {fill!r} of {dtype}: {e}")
     if dtype.hasobject or dtype.kind not in "biufcmMSUV":
         return PipelineLayout(unreadable=f"data type {dtype}")
+    codecs, key = tuple(pipeline), (spec.shape, dtype, stored.tobytes(), config.order)
+    try:
+        return _make(codecs, *key, bool(config.write_empty_chunks))
+    except TypeError:  # a codec that cannot be hashed
+        return _make.__wrapped__(codecs, *key, bool(config.write_empty_chunks))
+
+
+@functools.lru_cache(256)
+def _make(
+    codecs: tuple[Any, ...],
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    fill: bytes,
+    order: str,
+    keep_empty: bool,
+) -> PipelineLayout:
+    """Return a layout that all pipelines share, since the pipelines of shards are short-lived."""
+    if kernel.run_rows is None:
+        return PipelineLayout(unreadable="the compiled kernel is missing")
+    foreign = next((c for c in _all(codecs) if not _is_known(c)), None)
+    if foreign is not None:
+        return PipelineLayout(unreadable=f"codec {type(foreign).__module__}.{type(foreign)}")
     items = _items(codecs, dtype)
     if items is None:
         return PipelineLayout(unreadable=f"data type {dtype} in another byte order")
+    used = ", ".join(type(c).__name__ for c in _all(codecs) if not isinstance(c, V2Codec))
     try:
         data_type = data_types.bind(data_types.describe(items))
-        fill = _fill(spec, dtype).reshape(1).view(data_type.dtype).reshape(())
-        names = _names(codecs, spec, data_type.named)
-        pipeline = own_codecs.bind_pipeline(names, own_codecs.Spec(spec.shape, data_type, fill))
+        own_fill = np.frombuffer(fill, data_type.dtype).reshape(())
+        names = _names(codecs, shape, order, data_type.named)
+        pipeline = own_codecs.bind_pipeline(names, own_codecs.Spec(shape, data_type, own_fill))
     except (OmnizarrError, TypeError, ValueError) as e:
-        return PipelineLayout(unreadable=f"{_text(codecs)} of {dtype}: {e}")
-    keep_empty = bool(spec.config.write_empty_chunks)
-    parts, unwritable = _fill_parts(dtype, fill)
-    if keep_empty:
-        parts, unwritable = 0, None
+        return PipelineLayout(unreadable=f"codecs {used} of {dtype}: {e}")
+    parts, unwritable = (0, None) if keep_empty else _fill_parts(dtype, own_fill)
     shards: Any = pipeline.array_bytes if hasattr(pipeline.array_bytes, "counts") else None
     sequence = None if shards is None else _sequence(codecs[0], shards.counts)
     capsule = kernel.describe(pipeline, keep_empty, parts, sequence)
-    stored = _fill(spec, dtype)
-    if capsule is None and shards is None and _can_decode(names, items.kind):
-        nbytes = math.prod(spec.shape) * dtype.itemsize
-        return PipelineLayout(None, dtype, spec.shape, stored, nbytes, pipeline=pipeline)
     if capsule is None:
-        return PipelineLayout(unreadable=f"{_text(codecs)} of {dtype}")
+        return PipelineLayout(unreadable=f"codecs {used} of {dtype}")
     if not kernel.can_write(pipeline):
-        unwritable = _text(codecs)
-    smallest = shards.inner.spec.shape if shards is not None else spec.shape
-    unit = math.prod(smallest) * dtype.itemsize
+        unwritable = f"codecs {used}"
+    unit = math.prod(shape if shards is None else shards.inner.spec.shape) * dtype.itemsize
+    stored = np.frombuffer(fill, dtype).reshape(())
     sharded = shards is not None
-    return PipelineLayout(capsule, dtype, spec.shape, stored, unit, sharded, None, unwritable)
-
-
-def _can_decode(names: Iterable[Named], kind: str) -> bool:
-    """Return True for codecs that this package has, with the same results, in Python only."""
-    used = {named.name for named in names}
-    return used <= _SIMPLE | _COMPRESSORS | _FILTERS and (kind != "V" or not used & _FILTERS)
+    return PipelineLayout(capsule, dtype, shape, stored, unit, sharded, None, unwritable)
 
 
 def _all(codecs: Iterable[Any]) -> Iterable[Any]:
@@ -150,29 +110,22 @@ def _all(codecs: Iterable[Any]) -> Iterable[Any]:
                 yield codec.compressor
 
 
-def _is_foreign(codec: Any) -> bool:
-    return type(codec).__module__.partition(".")[0] not in _PACKAGES
+def _is_known(codec: Any) -> bool:
+    return type(codec).__module__.partition(".")[0] in _PACKAGES
 
 
-def _name(codec: Any) -> str:
-    return f"{type(codec).__module__}.{type(codec).__qualname__}"
-
-
-def _text(codecs: tuple[Any, ...]) -> str:
-    names = (type(c).__name__ for c in _all(codecs) if not isinstance(c, V2Codec))
-    return "codecs " + ", ".join(names)
-
-
-def _names(codecs: tuple[Any, ...], spec: Any, data_type: Named) -> tuple[Named, ...]:
+def _names(
+    codecs: tuple[Any, ...], shape: tuple[int, ...], order: str, data_type: Named
+) -> tuple[Named, ...]:
     """Return the codecs by the names that this package has for them."""
     if len(codecs) == 1 and isinstance(codecs[0], V2Codec):
         steps = [codec.get_config() for codec in [*_all(codecs)][1:]]
-        return from_ids(steps, spec.config.order, len(spec.shape), data_type)
-    stated = json.loads(json.dumps([c.to_dict() for c in codecs], default=_plain))
+        return formats.codec_names.from_ids(steps, order, len(shape), data_type)
+    stated = json.loads(json.dumps([c.to_dict() for c in codecs], default=_as_json))
     return tuple(Named(s["name"], s.get("configuration", {})) for s in stated)
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """Return a member of an enumeration, or a NumPy number, as JSON has it."""
     return value.item() if isinstance(value, np.generic) else value.value
 

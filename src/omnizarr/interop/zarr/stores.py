@@ -118,7 +118,7 @@ def _zarr_store(store: Any, mode: str | None, storage_options: Mapping[str, Any]
     make = library.original("zarr.storage._common", "make_store")
     # It makes the directory unless the node must exist.
     read = mode if mode in ("r", "r+") else None
-    return library.run_now(lambda: make(store, mode=read, storage_options=storage_options))
+    return library.sync(make(store, mode=read, storage_options=storage_options))
 
 
 def _with_mode(store: Any, mode: str | None) -> Any:
@@ -296,10 +296,7 @@ class OmnizarrStore(abc.Store):
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         self._check_writable()
-        if isinstance(self.store, stores.SetsIf):
-            await asyncio.to_thread(self.store.set_if, key, value.to_bytes(), None)
-        elif not await self.exists(key):
-            await self.set(key, value)
+        await asyncio.to_thread(stores.set_new, self.store, key, value.to_bytes())
 
     async def delete(self, key: str) -> None:
         self._check_writable()

@@ -8,8 +8,8 @@ zarr-python.
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
-import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +20,6 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from omnizarr import registry
-from omnizarr.concurrency.pool import run_coroutine
 from omnizarr.errors import MissingModule, StoreError
 from omnizarr.extension import (
     Bytes,
@@ -28,6 +27,7 @@ from omnizarr.extension import (
     Extent,
     PrefixStore,
     Range,
+    Stage,
     StorageIdentity,
     Store,
     by_name,
@@ -39,11 +39,11 @@ from omnizarr.extension import (
     is_metadata,
     list_prefix,
     redact_urls,
+    run_coroutine,
     storage_identity,
     stores,
 )
 from omnizarr.interop.zarr.stores import OmnizarrStore
-from omnizarr.publish.stage import Stage
 
 try:
     from zarr import storage as zarr_stores
@@ -160,10 +160,18 @@ class ZarrPythonStore(Closeable):
         return self._run("read", ", ".join(key for key, _ in asked[:3]), _each(self._get, asked))
 
     async def _get(self, key: str, range: Range | None) -> bytes | None:
+        failure = None
         if range is not None and range.length != 0:
-            part = await self._part(key, range)
-            if part is not None:
-                return part
+            try:
+                part = await self.inner.get(key, buffer_prototype, _request(range))
+            except NotImplementedError:
+                part = None
+            except Exception as e:  # many refuse a range beyond the end
+                part, failure = None, e
+            # Stores differ in what they return for a range beyond the end.
+            inside = -range.start if range.start < 0 else range.length or 0
+            if part is not None and len(part) >= inside:
+                return Range(0, range.length).of(part.to_bytes())
         try:
             found = await self.inner.get(key, buffer_prototype)
         except Exception as e:
@@ -171,17 +179,12 @@ class ZarrPythonStore(Closeable):
                 return None
             raise
         value = None if found is None else found.to_bytes()
-        return value if value is None or range is None else range.of(value)
-
-    async def _part(self, key: str, range: Range) -> bytes | None:
-        """Read a byte range inside a value; return None otherwise, since stores differ there."""
-        try:
-            found = await self.inner.get(key, buffer_prototype, _request(range))
-        except Exception:  # many refuse a range beyond the end: read the whole value
-            return None
-        if found is None or len(found) < (-range.start if range.start < 0 else range.length or 0):
-            return None
-        return Range(0, range.length).of(found.to_bytes())
+        if value is None or range is None:
+            return value
+        end = -range.start if range.start < 0 else range.start + (range.length or 1)
+        if failure is not None and end <= len(value):
+            raise failure  # the range is inside the value
+        return range.of(value)
 
     async def _is_key(self, key: str) -> bool:
         """Return True if there is a value, by reading a byte of it: `exists` accepts folders."""
@@ -480,11 +483,9 @@ def _for_listing(store: abc.Store) -> abc.Store:
     """Return a store for listing: an FsspecStore whose path ends in a slash lists wrong names."""
     if type(store) is not zarr_stores.FsspecStore or not store.path.endswith("/"):
         return store
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the original store has already warned
-        return zarr_stores.FsspecStore(
-            store.fs, store.read_only, store.path.rstrip("/"), store.allowed_exceptions
-        )
+    other = copy.copy(store)
+    other.path = store.path.rstrip("/")
+    return other
 
 
 async def _each(

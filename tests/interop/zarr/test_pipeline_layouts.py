@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import re
 import subprocess
 import sys
 import warnings
@@ -27,7 +26,7 @@ from zarr.codecs import (
     TransposeCodec,
     ZstdCodec,
 )
-from zarr.storage import LocalStore, MemoryStore
+from zarr.storage import MemoryStore
 
 from omnizarr.errors import OmnizarrWarning
 from omnizarr.interop.zarr import pipeline_batches
@@ -227,45 +226,6 @@ def _assert_same(data: Any, arrays: list[Any], options: Any, kinds: list[str]) -
         assert same(*results)
 
 
-@pytest.mark.parametrize("kind", ["local", "memory"])
-def test_filters_that_the_kernel_lacks_are_done_one_chunk_at_a_time(
-    kind: str, tmp_path: Path
-) -> None:
-    store = LocalStore(tmp_path) if kind == "local" else MemoryStore()
-    array = create(
-        OURS,
-        store,
-        shape=(40, 7),
-        chunks=(6, 4),
-        dtype="i4",
-        filters=[numcodecs.Delta("i4")],
-        compressors=numcodecs.BZ2(1),
-        zarr_format=2,
-    )
-    expected = np.zeros((40, 7), "i4")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", OmnizarrWarning)
-        for box in (np.s_[3:29], np.s_[8:31:3, 5], np.s_[6:12, 0:4]):
-            expected[box] = np.arange(expected[box].size).reshape(expected[box].shape)
-            array[box] = expected[box]
-        array[6:12, 0:4] = expected[6:12, 0:4] = 0  # a chunk that is erased
-        assert np.array_equal(array[:], expected)
-        assert np.array_equal(array.oindex[[39, 4], :], expected[[39, 4]])
-    assert np.array_equal(reopened(THEIRS, array)[:], expected)
-
-
-def test_a_damaged_chunk_with_filters_raises_the_error_of_zarr_python() -> None:
-    store = MemoryStore()
-    options = {"shape": (4,), "chunks": (4,), "dtype": "i4", "zarr_format": 2}
-    array = create(OURS, store, compressors=numcodecs.BZ2(1), **options)
-    array[:] = 5
-    store._store_dict["0"] = store._store_dict["0"][:9]
-    with pytest.raises(ValueError, match="end-of-stream") as theirs:
-        reopened(THEIRS, array)[:]
-    with pytest.raises(type(theirs.value), match=re.escape(str(theirs.value))):
-        array[:]
-
-
 @pytest.mark.parametrize("order", ["morton", "lexicographic", "colexicographic"])
 def test_inner_chunks_of_a_shard_are_stored_in_the_order_of_zarr_python(order: str) -> None:
     if order != "morton" and not hasattr(ShardingCodec, "subchunk_write_order"):
@@ -331,18 +291,6 @@ def test_what_the_kernel_lacks_is_left_to_zarr_python_and_logged_once(
     assert len(messages) == len(set(messages)) >= 1
     assert any(named in message for message in messages)
     assert list(reopened(THEIRS, array)[:]) == list(array[:]) == list(value)
-
-
-@pytest.mark.parametrize("compressor", [numcodecs.BZ2(1), numcodecs.LZMA()])
-@pytest.mark.parametrize(("dtype", "value"), [("U3", "abc"), ("S3", b"abc")])
-def test_text_without_axes_and_with_codecs_in_python_is_read(
-    dtype: str, value: Any, compressor: Any
-) -> None:
-    """J5: the chunk got an axis."""
-    options = {"shape": (), "dtype": dtype, "zarr_format": 2, "compressors": compressor}
-    array = create(OURS, MemoryStore(), **options)
-    array[...] = value
-    assert array[()] == reopened(THEIRS, array)[()] == value
 
 
 def test_missing_chunks_are_reported_where_that_is_an_error() -> None:

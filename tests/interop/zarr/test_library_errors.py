@@ -11,7 +11,7 @@ from zipfile import BadZipFile
 import pytest
 
 from omnizarr import errors
-from omnizarr.interop.zarr.errors import translate, translated
+from omnizarr.interop.zarr.library import translate, translated
 
 CASES: list[tuple[errors.OmnizarrError, str, str]] = [
     (errors.NodeNotFound("x"), "array", "ArrayNotFoundError"),
