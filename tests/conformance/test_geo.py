@@ -75,21 +75,6 @@ def test_names_that_do_not_fit_are_reported_and_not_used(names: Any) -> None:
         oz.create_array({}, shape=(2, 3, 4), dimension_names=["time"], zarr_format=2)
 
 
-@pytest.mark.shows("GEO-16")
-@pytest.mark.parametrize("old", FORMATS)
-@pytest.mark.parametrize("new", FORMATS)
-def test_names_travel_between_formats(old: Any, new: Any) -> None:
-    source: dict[str, bytes] = {}
-    target: dict[str, bytes] = {}
-    oz.create_array(
-        source, data=np.arange(6).reshape(2, 3), dimension_names=["lat", "lon"], zarr_format=old
-    )
-    oz.convert(source, target, zarr_format=new)
-    found = oz.open(target)
-    assert found.dimension_names == ("lat", "lon")
-    assert ("_ARRAY_DIMENSIONS" in found.attrs) == (new != 3)
-
-
 def netcdf_like(store: Any, zarr_format: Any) -> oz.cf.Dataset:
     dataset = oz.cf.create(store, attributes={"title": "rivers"}, zarr_format=zarr_format)
     dataset.create_variable("time", np.arange(3.0), dimensions=["time"])
