@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import warnings
 from pathlib import Path
 from typing import Any
@@ -192,3 +193,9 @@ def test_metadata_are_described_without_touching_the_warning_filters(zarr: Any) 
     with patch.object(warnings, "catch_warnings", side_effect=AssertionError):
         array = group.create_array("a", shape=3, dtype="i4")
         assert zarr.open_array(group.store, path="a").metadata == array.metadata
+
+
+def test_an_array_in_a_dictionary_can_be_pickled() -> None:
+    array = omnizarr.zarr.array(np.arange(3), store={})
+    again = pickle.loads(pickle.dumps(array))
+    assert again[:].tolist() == [0, 1, 2]

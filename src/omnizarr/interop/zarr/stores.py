@@ -232,9 +232,7 @@ class BufferMapping(MutableMapping[str, bytes]):
     """A dictionary whose values are, or become, bytes or buffers of zarr-python, as bytes."""
 
     def __init__(self, values: MutableMapping[str, Any], as_bytes: bool) -> None:
-        self._values = values
-        buffers = library.module("zarr.core.buffer.cpu").Buffer
-        self._stored = bytes if as_bytes else lambda value: buffers.from_bytes(bytes(value))
+        self._values, self._as_bytes = values, as_bytes
 
     def __getitem__(self, key: str) -> bytes:
         value = self._values[key]
@@ -242,7 +240,8 @@ class BufferMapping(MutableMapping[str, bytes]):
         return found
 
     def __setitem__(self, key: str, value: bytes) -> None:
-        self._values[key] = self._stored(value)
+        buffers = library.module("zarr.core.buffer.cpu").Buffer
+        self._values[key] = bytes(value) if self._as_bytes else buffers.from_bytes(bytes(value))
 
     def __delitem__(self, key: str) -> None:
         del self._values[key]
