@@ -56,19 +56,6 @@ def test_a_cgroup_limit_bounds_the_threads(limit: str, most: int, tmp_path: Path
     assert config.processors(*groups(tmp_path, limit)) == min(unlimited, most)
 
 
-def test_cgroups_of_version_1_bound_threads_and_memory(tmp_path: Path) -> None:
-    for controller, files in {
-        "cpu": {"cpu.cfs_quota_us": "100000", "cpu.cfs_period_us": "100000"},
-        "memory": {"memory.limit_in_bytes": "123456789"},
-    }.items():
-        (tmp_path / controller / "job").mkdir(parents=True)
-        for name, text in files.items():
-            (tmp_path / controller / "job" / name).write_text(text)
-    (tmp_path / "membership").write_text("4:memory:/job\n1:cpu,cpuacct:/job\n0::/\n")
-    assert config.processors(tmp_path, tmp_path / "membership") == 1
-    assert config.memory(tmp_path, tmp_path / "membership") == 123456789
-
-
 def test_a_cgroup_limit_bounds_the_memory(tmp_path: Path) -> None:
     unlimited = config.memory(tmp_path / "nothing", tmp_path / "nothing")
     assert config.memory(*groups(tmp_path, "", "67108864\n")) == 67108864

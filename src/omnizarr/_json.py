@@ -19,10 +19,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from heapq import merge
 from importlib import import_module
 from json.decoder import WHITESPACE  # type: ignore[attr-defined]
 from json.encoder import encode_basestring
-from typing import Any, NoReturn, Protocol, TypeAlias, cast
+from typing import Any, NoReturn, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from omnizarr.errors import InvalidMetadata, Problem, WrongType
@@ -175,66 +176,35 @@ class LazyObject(Mapping[str, Any]):
         `depth`. New members come at the end, or if the members are `ordered` in their place.
         """
         margin = b"\n" + b" " * (depth * indent)
-        new = sorted(changes.keys() - self._spans.keys(), reverse=True) if ordered else []
-        runs = _Runs(memoryview(self.data))
-        for name, (at, start, end) in self._spans.items():
-            while new and new[-1] < name:
-                runs.add(_member(new[-1], changes[new.pop()], margin))
-            if name not in changes:
-                runs.keep(at, end)
-            elif (text := changes[name]) is not None:
-                runs.add(self.data[at:start] + text.replace(b"\n", margin))
+        text = memoryview(self.data)
+        members: dict[str, bytes | memoryview] = {
+            name: text[at:end] for name, (at, _, end) in self._spans.items()
+        }
+        for name, value in changes.items():
+            if value is None:
+                members.pop(name, None)
+            elif name in self._spans:
+                at, start, _ = self._spans[name]
+                members[name] = self.data[at:start] + value.replace(b"\n", margin)
             else:
-                runs.flush()
-        last = new[::-1] if ordered else [name for name in changes if name not in self._spans]
-        for name in last:
-            runs.add(_member(name, changes[name], margin))
+                members[name] = quote(name) + b": " + value.replace(b"\n", margin)
+        if not members:
+            return self.data[: self.start + 1] + self.data[self.end - 1 :]
+        names = list(members)
+        if ordered and members.keys() - self._spans.keys():
+            kept = [name for name in members if name in self._spans]
+            names = list(merge(kept, sorted(members.keys() - self._spans.keys())))
         before, after = self.start + 1, self.end - 1
         begin, stop = margin, b"\n" + b" " * ((depth - 1) * indent)
         if self._spans:
             before, after = next(iter(self._spans.values()))[0], [*self._spans.values()][-1][2]
             begin = stop = b""
-        parts = runs.flush()
-        if not parts:
-            return self.data[: self.start + 1] + self.data[self.end - 1 :]
-        texts: list[bytes | memoryview] = [memoryview(self.data)[:before], begin, parts[0]]
-        for part in parts[1:]:
-            texts += (b",", margin, part)
-        return b"".join([*texts, stop, memoryview(self.data)[after:]])
+        parts = (b"," + margin).join(members[name] for name in names)
+        return b"".join([text[:before], begin, parts, stop, text[after:]])
 
 
 # By the address of the data, which an object keeps alive.
 _lazy: WeakValueDictionary[tuple[int, tuple[str, ...], bool], LazyObject] = WeakValueDictionary()
-
-
-class _Runs:
-    """Builds a text from new members and runs of adjacent members that stay."""
-
-    def __init__(self, text: memoryview) -> None:
-        self._text = text
-        self._parts: list[bytes | memoryview] = []
-        self._start = self._end = -1
-
-    def keep(self, start: int, end: int) -> None:
-        """Keep a part of the text."""
-        self._start, self._end = start if self._start < 0 else self._start, end
-
-    def add(self, part: bytes) -> None:
-        """Add a new part."""
-        if part:
-            self.flush().append(part)
-
-    def flush(self) -> list[bytes | memoryview]:
-        """End the current run of members that stay, and return all parts."""
-        if self._start >= 0:
-            self._parts.append(self._text[self._start : self._end])
-            self._start = -1
-        return self._parts
-
-
-def _member(name: str, text: bytes | None, margin: bytes) -> bytes:
-    """Return the text of a new member; empty if `text` is None, since the member is erased."""
-    return b"" if text is None else quote(name) + b": " + text.replace(b"\n", margin)
 
 
 def find_members(data: bytes) -> dict[str, Span] | None:
@@ -314,25 +284,17 @@ def _expect(text: str, at: int, character: str) -> int:
     return at + 1
 
 
-class Texts(Protocol):
-    """A cache of indented texts by their unindented form, which is much quicker to write."""
-
-    def get(self, key: tuple[str, int], /) -> bytes | None:
-        """Return a cached text."""
-
-    def put(self, key: tuple[str, int], value: bytes) -> bytes:
-        """Cache a text."""
-
-
 def dumps(
     value: object,
     *,
     indent: int | None = 2,
     sort_keys: bool = False,
     allow_nan: bool = False,
-    texts: Texts | None = None,
+    texts: Any = None,
 ) -> bytes:
     """Return the canonical JSON text of plain values.
+
+    `texts` is a cache of indented texts by their unindented form, which is much quicker to write.
 
     NaN and infinities, which documents of early writers may hold, become their names as
     strings, unless `allow_nan`: that text is for `loads` only, never for a store.
@@ -347,14 +309,14 @@ def dumps(
             ensure_ascii=escape,
         )
         key = None if texts is None or indent is None else (write(), indent)
-        found = None if texts is None or key is None else texts.get(key)
+        found: bytes | None = None if key is None else texts.get(key)
         if found is not None:
             return found
         try:
             found = write(indent=indent).encode("utf-8")
         except UnicodeEncodeError:  # half a surrogate pair, which JSON can only escape
             return text(value, escape=True)
-        if texts is not None and key is not None and len(key[0]) < LONGEST_KEPT:
+        if key is not None and len(key[0]) < LONGEST_KEPT:
             texts.put(key, found)
         return found
 

@@ -27,7 +27,6 @@ import contextvars
 import functools
 import sys
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
 from typing import Any, ParamSpec, Self, TypeVar
@@ -116,52 +115,31 @@ async def _await_in_trio(future: Future[T], cancelled: threading.Event) -> T:
 
 
 class _Running:
-    """Counts running operations; others wait and start in the order of arrival.
-
-    Without an order, a thread that has ended one operation would begin the next one before a
-    thread that waits wakes up, again and again.
-    """
+    """Counts running operations; others wait until fewer run than there are threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Condition()
+        self._changed = threading.Condition()
         self._count = 0
-        self._waiting: deque[threading.Condition] = deque()
 
     def begin(self, limit: int, cancelled: threading.Event) -> None:
-        """Count an operation when fewer than `limit` run and all that came earlier have begun.
-
-        Raise if it is cancelled before.
-        """
-        with self._lock:
-            own = threading.Condition(self._lock)  # type: ignore[arg-type]
-            self._waiting.append(own)
-
-            def may_end() -> bool:
-                return cancelled.is_set() or (self._count < limit and self._waiting[0] is own)
-
-            own.wait_for(may_end)
-            self._waiting.remove(own)
-            self._count += not cancelled.is_set()
-            self._wake_next()
+        """Count an operation when fewer than `limit` run; raise if it is cancelled before."""
+        with self._changed:
+            self._changed.wait_for(lambda: cancelled.is_set() or self._count < limit)
             if cancelled.is_set():
                 raise CancelledError
+            self._count += 1
 
     def cancel(self, cancelled: threading.Event) -> None:
         """Drop the operation that waits with this event, if it has not begun."""
-        with self._lock:
+        with self._changed:
             cancelled.set()
-            for each in self._waiting:
-                each.notify()
+            self._changed.notify_all()
 
     def end(self) -> None:
         """Count an operation no more."""
-        with self._lock:
+        with self._changed:
             self._count -= 1
-            self._wake_next()
-
-    def _wake_next(self) -> None:
-        if self._waiting:
-            self._waiting[0].notify()
+            self._changed.notify_all()
 
 
 _runs = contextvars.ContextVar("omnizarr_aio_runs", default=False)

@@ -15,7 +15,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,15 +36,8 @@ def processors(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
         count = len(os.sched_getaffinity(0))
     else:
         count = os.cpu_count() or 1
-    for folder in _groups("cpu", root, membership):
-        newer = _numbers(folder / "cpu.max", 2)
-        older = (
-            *_numbers(folder / "cpu.cfs_quota_us", 1),
-            *_numbers(folder / "cpu.cfs_period_us", 1),
-        )
-        for found in (newer, older):
-            if len(found) == 2 and min(found) > 0:
-                count = min(count, max(1, found[0] // found[1]))
+    for quota, period in _limits("cpu.max", 2, root, membership):
+        count = min(count, max(1, quota // period))
     return count
 
 
@@ -53,40 +46,23 @@ def memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int | None:
     found = []
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    for folder in _groups("memory", root, membership):
-        for name in ("memory.max", "memory.high", "memory.limit_in_bytes"):
-            found += _numbers(folder / name, 1)
+    for name in ("memory.max", "memory.high"):
+        found += [limit for (limit,) in _limits(name, 1, root, membership)]
     return min((n for n in found if n > 0), default=None)
 
 
-def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
-    """Yield the directories of this process's control groups and of their parents."""
-    inside = {root: "", root / controller: ""}  # version 2, or what a container shows; version 1
-    try:
+def _limits(name: str, count: int, root: Path, membership: Path) -> Iterator[list[int]]:
+    """Yield the limits in files of this process's control group (version 2) and its parents."""
+    path = ""
+    with suppress(OSError):  # not Linux, or not readable
         for line in membership.read_text().splitlines():
-            _, names, path = line.split(":", 2)
-            if not names:
-                inside[root] = path
-            elif controller in names.split(","):
-                inside[root / controller] = path
-    except (OSError, ValueError):
-        pass  # not Linux, or not readable
-    for top, path in inside.items():
-        folder = top
-        yield folder
-        for name in path.split("/"):
-            if name not in ("", ".", ".."):
-                folder = folder / name
-                yield folder
-
-
-def _numbers(file: Path, count: int) -> tuple[int, ...]:
-    """Return the numbers in a file; none if it is missing or states no limit."""
-    try:
-        found = tuple(int(word) for word in file.read_text().split())
-    except (OSError, ValueError):
-        return ()
-    return found if len(found) == count else ()
+            path = line[3:] if line.startswith("0::") else path
+    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    for depth in range(len(parts) + 1):
+        with suppress(OSError, ValueError):  # no such file, or "max"
+            found = [*map(int, root.joinpath(*parts[:depth], name).read_text().split())]
+            if len(found) == count and min(found) > 0:
+                yield found
 
 
 MAX_THREADS = 16

@@ -378,6 +378,7 @@ def test_a_child_forked_during_a_fetch_does_not_hang(kept: ChunkCache, tmp_path:
     store = Counted()
     array = oz.create_array(store, data=DATA, chunks=(32, 32))
     store.slow = 0.3
+    store.fetched.clear()
     settings_ = config.get()
 
     def read() -> Any:
@@ -390,7 +391,7 @@ def test_a_child_forked_during_a_fetch_does_not_hang(kept: ChunkCache, tmp_path:
 
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(read)
-        while not kept._loading:
+        while not store.fetched:
             time.sleep(1e-3)
         process = multiprocessing.get_context("fork").Process(target=child)
         process.start()

@@ -207,22 +207,3 @@ def test_a_replaced_shard_is_read_anew_though_its_index_is_remembered(
     writer.store.erase("c/0")
     expected[:32] = 0
     np.testing.assert_array_equal(reader[part], expected[part])
-
-
-@pytest.mark.parametrize(("latency", "requests"), [(10.0, 1), (1e-9, 2)])
-def test_one_element_of_a_large_chunk_is_read_in_whichever_way_is_quicker(
-    web: Web, latency: float, requests: int
-) -> None:
-    data = np.random.default_rng(0).integers(0, 9, (1024, 1024), "i4")
-    blosc = {"name": "blosc", "configuration": {"cname": "zstd", "clevel": 1}}
-    oz.create_array(
-        oz.storage.MemoryStore(web.values), data=data, chunks=data.shape, compressors=blosc
-    )
-    array = oz.open(web.url)
-    store: Any = array.store
-    web.log.clear()
-    for index in ((5, 7), (900, 3)):
-        store.speed.latency, store.speed.throughput = latency, 1e8
-        assert array[index] == data[index]
-    assert len(web.log) >= 2 * requests
-    assert (len(web.log) == 2) == (requests == 1)

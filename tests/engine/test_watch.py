@@ -209,7 +209,7 @@ def test_a_write_of_several_chunks_goes_whole_into_an_array_that_replaces_the_ol
 ) -> None:
     group = oz.create_group(_store(kind, tmp_path))
     array = group.create_array("a", data=VALUES, chunks=4)
-    name = "_write_files" if kind == "directory" else "_change_some"
+    name = "_write_some" if kind == "directory" else "_change_some"
     other, real = oz.open(_store(kind, tmp_path), mode="r+"), getattr(reference, name)
     calls = []
 

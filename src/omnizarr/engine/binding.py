@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter, eq
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -59,23 +59,6 @@ def was_bound(model: ArrayModel) -> bool:
     return _complete.get((registry.generation(), id(model))) is not None
 
 
-class Watch(Protocol):
-    """Notices that an array in a store was replaced, moved, deleted or made smaller."""
-
-    metadata: bytes  # the path of the file with the metadata, if the kernel may look at it
-    identity: int  # of that file when it was seen last; 0: not yet
-    expires: float  # the monotonic time until which a read of one chunk needs no look,
-    epoch: int  # unless this process has changed metadata since
-
-    def note_missing(self) -> None: ...
-    def confirm(self) -> object: ...
-    def confirm_shape(self) -> bool: ...
-    def expected(self) -> dict[str, str | None]: ...
-    def expected_shape(self) -> dict[str, str | None] | None: ...
-    def find_identity(self) -> int: ...
-    def steadily(self, read: Callable[[], T], several: Callable[[], bool]) -> T: ...
-
-
 @dataclass(eq=False)
 class BoundArray:
     """An array in a store, with its model bound to code."""
@@ -90,10 +73,10 @@ class BoundArray:
     # What `kernel.read_small` needs to know of the array; empty: it cannot read it; None: not yet
     # known.
     small: tuple[Any, ...] | None = None
-    # None for an array that nobody else can change, or that has no metadata yet.
-    watch: Watch | None = None
+    # The `ArrayWatch`; None for an array that nobody else can change, or that has no metadata yet.
+    watch: Any = None
     # The watch of the array as it is stored, for one with a shape that is not stored yet.
-    stored_watch: Watch | None = None
+    stored_watch: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what is not bound; another process binds it again."""

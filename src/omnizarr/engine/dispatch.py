@@ -94,7 +94,7 @@ def _read_steadily(
     settings: Config,
 ) -> Any:
     """Read an array, again if it may have been replaced meanwhile."""
-    watch: Any = array.watch
+    watch = array.watch
 
     def attempt() -> Any:
         found: list[Coords] | None = None if filled is None else []
@@ -143,7 +143,7 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any], *, steady: boo
     try:
         ends = array.watch is not None and not steady and _reaches_end(array, plan)
         changed = _changed(array, plan, ends)
-        watch: Any = array.watch
+        watch = array.watch
         several = not (steady or watch is None or watch.is_remote) and plan.count > 1
         store = _store_steadily if several else _store
         if not changed:
@@ -252,7 +252,7 @@ def _store_steadily(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> N
 
     Otherwise a part of them would be in the old array, and the rest in the new one.
     """
-    watch: Any = array.watch
+    watch = array.watch
     for _ in range(ATTEMPTS):
         seen = watch.signature
         _store(array, plan, value)

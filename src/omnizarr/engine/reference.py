@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from omnizarr import config
 from omnizarr.codecs import CodecPipeline
-from omnizarr.codecs.codec import Buffer, Region, is_fill, temporary_buffer
+from omnizarr.codecs.codec import Buffer, Region, is_fill
 from omnizarr.codecs.pipeline import Decode, Requests, record_missing, run_requests
 from omnizarr.concurrency.limits import thread_slots
 from omnizarr.concurrency.pool import for_each, in_parallel, useful_threads
@@ -245,13 +245,10 @@ def empty_box(array: BoundArray, region: Region) -> npt.NDArray[Any]:
 def write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray[Any]) -> None:
     """Store the parts of `value` that belong into the chunks of some rows."""
     store: Any = array.chunk_store
+    _ = array.first_pipeline  # an unknown codec is not an error of one chunk
     several = None
     if array.encoding.other_keys((0,) * len(array.grid.axes)):
         pass  # one by one
-    elif _lends_buffers(array, store):
-        some, number = in_batches(array, rows, count)
-        for_each(some, number, partial(_write_files, array, value), value.nbytes)
-        return
     elif traits(store).sends_values and count > 1 and not waits_for(array.store):
         _write_each(array, [*rows], value)
         return
@@ -296,13 +293,6 @@ def _write_each(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> 
     in_parallel(one, rows, max(1, config.get().in_flight // size))
 
 
-def _lends_buffers(array: BoundArray, store: Store) -> bool:
-    """Return True if encoded chunks can be written to files without copying them first."""
-    pipeline = array.first_pipeline
-    lends = pipeline.plain_size > 0 and pipeline.can_reuse_buffers
-    return lends and direct_file_root(store) is not None
-
-
 def _own(store: Store, data: Buffer | None, value: npt.NDArray[Any] | None = None) -> Buffer | None:
     """Return bytes that a store may keep: a codec may return the caller's array itself.
 
@@ -332,42 +322,6 @@ def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
         data = _own(array.chunk_store, _changed(array, row, value, old))
     with array.publishing(), chunk_context("write", array, row.coords):
         _put(array, row.coords, data)
-
-
-def _write_files(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
-    """Store some chunks of plain items in a directory, whole ones in one call.
-
-    They are copied to memory that is reused, as new memory is slow, and that no codec keeps.
-    """
-    size = array.first_pipeline.plain_size
-    found: list[tuple[Coords, Buffer]] = []
-    with temporary_buffer(size * (1 if array.first_pipeline.bytes_bytes else len(rows))) as buffer:
-        for row in rows:
-            pipeline = array.pipeline_at(row.coords)
-            if not row.whole or row.pick is not None or pipeline.plain_size != size:
-                _write_row(array, row, value)
-                continue
-            start = 0 if pipeline.bytes_bytes else len(found) * size  # packed, it is elsewhere
-            shape, index = pipeline.spec.shape, cast(Any, (*row.outer, ...))
-            chunk: npt.NDArray[Any] = value[index]
-            with chunk_context("write", array, row.coords):
-                if chunk.shape != shape or not chunk.flags.c_contiguous:
-                    part = chunk
-                    chunk = buffer[start : start + size].view(array.dtype).reshape(shape)
-                    if part.shape != shape:
-                        chunk[...] = array.fill
-                    chunk[row.region] = part
-                data = _encoded(array, pipeline, chunk)
-                if data is None:
-                    _put(array, row.coords, None)
-                else:
-                    found.append((row.coords, data))
-        try:
-            set_many(array.chunk_store, [(array.key(coords), data) for coords, data in found])
-        except OmnizarrError:  # storing each chunk on its own shows which one it is
-            for coords, data in found:
-                with chunk_context("write", array, coords):
-                    _put(array, coords, data)
 
 
 def write_fields(array: BoundArray, row: Row, names: Any, value: npt.NDArray[Any]) -> None:
@@ -437,8 +391,14 @@ def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> 
         if hasattr(store, "change_many"):
             store.change_many(changes)
             return
-        set_many(store, [(key, data) for key, data in changes.items() if data is not None])
         erase_values(store, [key for key, data in changes.items() if data is None])
+    try:
+        set_many(store, [(key, data) for key, data in changes.items() if data is not None])
+    except OmnizarrError:  # storing each chunk on its own shows which one it is
+        for row in rows:
+            if (data := changes[array.key(row.coords)]) is not None:
+                with chunk_context("write", array, row.coords):
+                    store.set(array.key(row.coords), data)
 
 
 def _change_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
@@ -476,7 +436,7 @@ def _transact(
     The chunks at the `ends` are stored if the shape was not changed, else what is `merged`.
     """
     store: Any = array.chunk_store
-    watch: Any = array.watch or array.stored_watch
+    watch = array.watch or array.stored_watch
 
     def attempt() -> None:
         expected, changes, changed = watch.expected(), dict(whole), parts

@@ -21,20 +21,18 @@ import os
 import time
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from omnizarr.concurrency import file_locks, key_locks
 from omnizarr.concurrency.retry import ABSENCE, CONFLICTS
 from omnizarr.data_types import value_key
 from omnizarr.engine import kernel
 from omnizarr.errors import ChunkError, Conflict, InvalidMetadata, NodeChanged, StoreError
-from omnizarr.formats import Format
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.model.node import FillValue
 from omnizarr.publish.publication import wait_for_replacement
 from omnizarr.publish.stage import epoch, last_replacement
 from omnizarr.stores import (
-    Store,
     direct_file_root,
     direct_values,
     get_existing,
@@ -55,19 +53,6 @@ _meaning = attrgetter(
 )
 
 
-class ArrayPlace(Protocol):
-    """The location of an array: its store, path and format; named in messages."""
-
-    @property
-    def store(self) -> Store: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def format(self) -> Format: ...
-    @property
-    def consolidated(self) -> Any: ...
-
-
 class ArrayWatch:
     """The stored metadata of an array as a handle last saw them."""
 
@@ -76,7 +61,7 @@ class ArrayWatch:
         *("is_remote", "metadata", "missed", "signature", "stored"),
     )
 
-    def __init__(self, location: ArrayPlace, model: ArrayModel, read_at: float) -> None:
+    def __init__(self, location: Any, model: ArrayModel, read_at: float) -> None:
         """Watch an array whose metadata were read, or written, at a monotonic time."""
         self._location, self._model = location, model
         self.signature: Any = None  # of the metadata that were last seen
@@ -307,7 +292,7 @@ def _file_identity(path: bytes) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def check_same_array(where: ArrayPlace, known: ArrayModel, stored: Node | None) -> ArrayModel:
+def check_same_array(where: Any, known: ArrayModel, stored: Node | None) -> ArrayModel:
     """Return a stored array; raise NodeChanged if its chunks would be read differently."""
     if not isinstance(stored, ArrayModel):
         what = "was deleted or moved" if stored is None else "was replaced by a group"

@@ -37,7 +37,6 @@ from omnizarr.formats.numpy_types import (
     itemsize,
     only_old,
     pairs_only,
-    rounded_once,
     to_type_string,
     without_order,
 )
@@ -192,8 +191,7 @@ class V3Draft(Format):
                 message = "an array and a group have the same path; the array is used"
                 problems.append(Problem(group, "", message, "warning"))
             doc = load(self.encoding, documents[array], array)
-            node = self._read_array(Fields(array, doc, problems))
-            return rounded_once(node, documents[array]) if self.encoding is None else node
+            return self._read_array(Fields(array, doc, problems))
         if group not in documents:
             return None
         fields = Fields(group, load(self.encoding, documents[group], group), problems)

@@ -1,23 +1,15 @@
-"""Type strings of versions 1 and 2 (NumPy's array protocol), and fill values of narrow floats.
-
-The draft uses the same table. NumPy itself is not needed for the translation.
-
-A JSON parser reads every number as a 64-bit float. Rounding it again to fewer bits is wrong if it
-lies exactly between two narrow floats and the number in the metadata does not. Such a fill value is
-moved by one unit in the last place towards the exact number.
-"""
+"""Type strings of versions 1 and 2 (NumPy's array protocol), which the draft uses too."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from omnizarr.errors import InvalidMetadata
 from omnizarr.formats.format import cannot
-from omnizarr.model import ArrayModel, FillValue, Named, Node
+from omnizarr.model import Named
 
 _SIMPLE = {
     "b1": "bool",
@@ -300,40 +292,3 @@ def itemsize(named: Named) -> int | None:
     parts = 2 if name.startswith(_PAIR) else 1
     match = _ITEM_BITS.match(name.removeprefix(_PAIR))
     return parts * max(1, int(match[1]) // 8) if match else None
-
-
-_FLOATS = ("float16", "float32", "bfloat16", "float8_", "float6_", "float4_")
-NARROW = (*_FLOATS, "complex64", *(_PAIR + name for name in _FLOATS))
-MAX_BITS = 25  # of a number between two 32-bit floats, the widest of the narrow ones
-MAX_DIGITS = 4000  # Python's limit for integers is a little more
-
-
-def rounded_once(node: Node, document: bytes) -> Node:
-    """Return the node with a fill value that is rounded only once; see above."""
-    if not isinstance(node, ArrayModel) or not node.data_type.name.startswith(NARROW):
-        return node
-    given = node.fill_value.json
-    if not any(_between(n) for n in (given if isinstance(given, list) else [given])):
-        return node
-    exact = json.loads(document, parse_float=towards).get("fill_value")
-    return node.with_(fill_value=FillValue(exact, node.fill_value.dialect))
-
-
-def towards(text: str) -> float:
-    """Return the nearest float, or its neighbour on the side of the exact number; see above."""
-    value = float(text)
-    if not _between(value) or len(text) > MAX_DIGITS:
-        return value
-    from fractions import Fraction  # noqa: PLC0415 - slow to import, rarely needed
-
-    exact = Fraction(text)
-    if exact == Fraction(value):
-        return value
-    return math.nextafter(value, math.inf if exact > value else -math.inf)
-
-
-def _between(value: Any) -> bool:
-    """Return True if a float has so few bits that it can lie between two narrow ones."""
-    if not isinstance(value, float) or not math.isfinite(value) or value == 0:
-        return False
-    return bool((math.frexp(value)[0] * 2**MAX_BITS).is_integer())

@@ -22,7 +22,6 @@ from omnizarr.formats.numpy_types import (
     from_type_string,
     number_shapes,
     pairs_only,
-    rounded_once,
     to_type_string,
 )
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node
@@ -86,7 +85,7 @@ class V1(Format):
         else:
             problems.append(Problem("attrs", "", "required, but missing", "warning"))
         fields.done("not valid zarr 1")
-        array = ArrayModel(
+        return ArrayModel(
             shape=shape,
             data_type=data_type,
             chunk_grid=Named("regular", {"chunk_shape": list(chunks)}),
@@ -97,7 +96,6 @@ class V1(Format):
             dimension_names=format.from_attributes(attributes, len(shape), "attrs", problems),
             extra={k: v for k, v in doc.items() if k not in FIELDS},
         )
-        return rounded_once(array, documents["meta"])
 
     def write(self, path: str, node: Node) -> dict[str, bytes | None]:
         if isinstance(node, GroupModel):

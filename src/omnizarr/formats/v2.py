@@ -15,7 +15,7 @@ from omnizarr.formats.format import (
     dumps,
     parse_once,
 )
-from omnizarr.formats.numpy_types import rounded_once, to_type_string
+from omnizarr.formats.numpy_types import to_type_string
 from omnizarr.formats.v1 import check_fill, read_type
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
@@ -94,7 +94,7 @@ class V2(Format):
                 message = "an array and a group share one path; the array is used"
                 problems.append(Problem(group, "", message, "warning"))
             doc = load_object(documents[array], array, allow_nan=True)
-            return rounded_once(self._read_array(array, doc, problems), documents[array])
+            return self._read_array(array, doc, problems)
         doc = load_object(documents[group], group)
         fields = Fields(group, doc, problems)
         if "zarr_format" not in doc:

@@ -38,7 +38,6 @@ from omnizarr.formats.numpy_types import (
     field_parts,
     only_old,
     renamed_struct,
-    rounded_once,
     without_order,
     zero_json,
 )
@@ -109,7 +108,7 @@ class V3(Format):
         return node.with_(shape=shape, attributes=own or node.attributes)
 
     def _read_document(self, key: str, data: bytes, problems: list[Problem]) -> Node:
-        return rounded_once(self._parse(key, _load(data, key, problems), problems), data)
+        return self._parse(key, _load(data, key, problems), problems)
 
     def _read_consolidated(
         self, key: str, doc: LazyObject, inside: LazyObject, problems: list[Problem]
