@@ -102,27 +102,29 @@ def _job(act: Callable[..., object]) -> dict[str, Any]:
     return {**_new(act), **resume, "rule": "whole", "beside": ("same", "write", "resume")}
 
 
+def _options(place: Place, **more: Any) -> dict[str, Any]:
+    """Return the options of what a new array in the format of a place is made with."""
+    return {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
+
+
 def _create_data(place: Place, **more: Any) -> object:
     return _group(place).create_array("new", data=NEW, chunks=CHUNKS, **more)
 
 
 def _create_shards(place: Place, **more: Any) -> object:
-    return _group(place).create_array("new", data=NEW, chunks=CHUNKS, shards=(3, 4), **more)
+    return _create_data(place, shards=(3, 4), **more)
 
 
 def _create_root(place: Place, **more: Any) -> object:
-    options = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
-    return oz.create_array(place.root("out"), data=NEW, **options)
+    return oz.create_array(place.root("out"), data=NEW, **_options(place, **more))
 
 
 def _save(place: Place, **more: Any) -> object:
-    options: Any = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
-    return oz.save(place.root("out"), NEW, **options)
+    return oz.save(place.root("out"), NEW, **_options(place, **more))
 
 
 def _save_group(place: Place, **more: Any) -> object:
-    options: Any = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
-    return oz.save(place.root("out"), a=NEW, b=OLD, **options)
+    return oz.save(place.root("out"), a=NEW, b=OLD, **_options(place, **more))
 
 
 def _from_array(place: Place, **more: Any) -> object:
@@ -134,8 +136,7 @@ def _assign(name: str) -> Callable[[Place], object]:
 
 
 def _overwrite_root(place: Place) -> object:
-    options: Any = {"chunks": CHUNKS, "zarr_format": place.zarr_format, "overwrite": True}
-    return oz.create_array(place.root(), data=NEW, **options)
+    return oz.create_array(place.root(), data=NEW, **_options(place, overwrite=True))
 
 
 def _delete(name: str) -> Callable[[Place], object]:
@@ -186,21 +187,17 @@ def _rechunk(place: Place, **more: Any) -> object:
 
 
 def _rechunk_in_place(passes: int) -> Callable[..., object]:
-    def act(place: Place, **more: Any) -> object:
-        options: Any = {"node": "x", "chunks": (2, 4), "in_place": True, "passes": passes, **more}
-        return oz.rechunk(place.root(), **options)
-
-    return act
+    options: Any = {"node": "x", "chunks": (2, 4), "in_place": True, "passes": passes}
+    return lambda place, **more: oz.rechunk(place.root(), **options, **more)
 
 
 def _pyramid(place: Place, **more: Any) -> object:
-    options: Any = {"axes": "yx", "levels": 2, **more}
-    return oz.pyramid(_array(place), place.root("out"), **options)
+    return oz.pyramid(_array(place), place.root("out"), axes="yx", levels=2, **more)
 
 
 def _import(place: Place, **more: Any) -> object:
-    options: Any = {"chunks": CHUNKS, "zarr_format": place.zarr_format, **more}
-    return oz.import_file(str(place.folder / "in.npy"), place.root("out"), **options)
+    source = str(place.folder / "in.npy")
+    return oz.import_file(source, place.root("out"), **_options(place, **more))
 
 
 def _ome(place: Place, **more: Any) -> object:
@@ -215,8 +212,8 @@ def _cf(place: Place, **more: Any) -> object:
 
 
 def _geo(place: Place, **more: Any) -> object:
-    options: Any = {"crs": "EPSG:4326", "bounds": (0, 0, 4, 6), "levels": 2, "chunks": CHUNKS}
-    return oz.geo.write(place.root("out"), NEW, zarr_format=place.zarr_format, **options, **more)
+    options = _options(place, crs="EPSG:4326", bounds=(0, 0, 4, 6), levels=2, **more)
+    return oz.geo.write(place.root("out"), NEW, **options)
 
 
 def _dataset(first: int = 0) -> Any:
@@ -227,10 +224,9 @@ def _dataset(first: int = 0) -> Any:
 
 
 def _xarray(place: Place, overwrite: bool = False) -> object:
+    options: Any = {"mode": "w" if overwrite else "w-", "zarr_format": place.zarr_format}
     encoding = {"v": {"chunks": CHUNKS}}
-    mode: Any = "w" if overwrite else "w-"
-    options: Any = {"mode": mode, "encoding": encoding, "zarr_format": place.zarr_format}
-    return oz.xarray.write(_dataset(), place.root("out"), **options)
+    return oz.xarray.write(_dataset(), place.root("out"), encoding=encoding, **options)
 
 
 def _prepare_dataset(place: Place, zarr_format: Format) -> None:
@@ -245,8 +241,8 @@ def _append_dataset(place: Place) -> object:
 def _dask(place: Place, **more: Any) -> object:
     import dask.array
 
-    options: Any = {"zarr_format": place.zarr_format, **more}
-    return oz.from_dask(dask.array.from_array(NEW, chunks=CHUNKS), place.root("out"), **options)
+    source = dask.array.from_array(NEW, chunks=CHUNKS)
+    return oz.from_dask(source, place.root("out"), zarr_format=place.zarr_format, **more)
 
 
 def write_beside(place: Place) -> object:

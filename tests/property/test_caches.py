@@ -123,9 +123,6 @@ def test_a_value_that_cannot_be_compared_has_no_key() -> None:
         assert typed_key({"a": value}) is None
 
 
-# Frozen JSON
-
-
 # Caches
 
 

@@ -32,29 +32,23 @@ def run(
     """Count changes that were made, lost and misread, and writers that failed."""
     writers = processes * threads
     _prepare(store, task, writers)
-    lost = SERVER.Value("q", 0)
-    misread = SERVER.Value("q", 0)
-    failed = SERVER.Value("q", 0)
+    counts = SERVER.Array("q", 3)  # lost, misread, failed
     if processes == 1:
-        _threads(store, task, opened, 0, threads, rounds, lost, misread, failed)
+        _threads(store, task, opened, range(threads), rounds, counts)
     else:
-        args = (threads, rounds, lost, misread, failed)
+        parts = [range(n * threads, (n + 1) * threads) for n in range(processes)]
         started = [
-            SERVER.Process(target=_threads, args=(store, task, opened, n * threads, *args))
-            for n in range(processes)
+            SERVER.Process(target=_threads, args=(store, task, opened, part, rounds, counts))
+            for part in parts
         ]
         for process in started:
             process.start()
         for process in started:
             process.join()
-            failed.value += process.exitcode != 0
-    lost.value += _missing(store, task, writers, rounds)
-    return {
-        "changes": writers * rounds,
-        "lost": lost.value,
-        "misread": misread.value,
-        "errors": failed.value,
-    }
+            counts[2] += process.exitcode != 0
+    lost, misread, failed = counts
+    lost += _missing(store, task, writers, rounds)
+    return {"changes": writers * rounds, "lost": lost, "misread": misread, "errors": failed}
 
 
 def _prepare(store: Any, task: str, writers: int) -> None:
@@ -67,29 +61,17 @@ def _prepare(store: Any, task: str, writers: int) -> None:
         oz.create_array(store, path="x", shape=(writers,), chunks=(writers,), dtype="i4")
 
 
-def _threads(
-    store: Any,
-    task: str,
-    opened: Any,
-    first: int,
-    threads: int,
-    rounds: int,
-    lost: Any,
-    misread: Any,
-    failed: Any,
-) -> None:
+def _threads(store: Any, task: str, opened: Any, writers: range, rounds: int, counts: Any) -> None:
     def work(writer: int) -> None:
         try:
-            gone, odd = _WORK[task](opened(store), writer, rounds)
-            with lost.get_lock():
-                lost.value += gone
-                misread.value += odd
+            found = *_WORK[task](opened(store), writer, rounds), 0
         except Exception as e:
             print(f"writer {writer}: {type(e).__name__}: {e}", file=sys.stderr, flush=True)
-            with failed.get_lock():
-                failed.value += 1
+            found = 0, 0, 1
+        with counts.get_lock():
+            counts[:] = [a + b for a, b in zip(counts, found, strict=True)]
 
-    started = [threading.Thread(target=work, args=(first + n,)) for n in range(threads)]
+    started = [threading.Thread(target=work, args=(writer,)) for writer in writers]
     for thread in started:
         thread.start()
     for thread in started:
