@@ -85,10 +85,10 @@ def test_keys_are_listed_by_level() -> None:
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
-        ([], "not a file of references"),
+        ([], "has no references"),
         ({"version": 2, "refs": {}}, "version 2"),
         ({"version": True}, "version True"),
-        ({"version": 1, "refs": []}, "refs must be an object"),
+        ({"version": 1, "refs": []}, "must be objects"),
         ({"version": 1, "templates": {"u": 3}}, "must be text"),
         ({"version": 1, "gen": [{}]}, "generators of keys"),
         ({"../a": "x"}, "no key"),

@@ -123,8 +123,8 @@ def test_a_grid_of_endless_length_is_listed_by_its_files(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
-        ("[]", "not a folder"),
-        ("{", "not a folder"),
+        ("[]", "has no references"),
+        ("{", "has no references"),
         ('{"metadata": {}}', "record_size"),
         ('{"metadata": [], "record_size": 3}', "record_size"),
         ('{"metadata": {}, "record_size": true}', "record_size"),

@@ -247,9 +247,9 @@ def entries(
                     folders.append(entry.name)
     except (FileNotFoundError, NotADirectoryError):
         return [], [], []
-    except StoreError:
-        raise
     except OSError as e:
+        if isinstance(e, StoreError):
+            raise
         raise StoreError(f"cannot list {folder!r}: {e.strerror or e}") from e
     return files, folders, circular
 

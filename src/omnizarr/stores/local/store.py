@@ -364,27 +364,23 @@ class LocalStore(Closeable):
     def list(self) -> Iterator[str]:
         return self.list_prefix("")
 
-    def _walk(self, prefix: str) -> Iterator[tuple[str, Names]]:
-        """Yield the folders below a prefix, which end in a slash, and names in them."""
+    def _walk(self, prefix: str, everything: bool = False) -> Iterator[tuple[str, Names]]:
+        """Yield the folders below a prefix, which end in a slash, and the names of values there."""
         for inside, names in atomic_files.walk(self._folder(prefix), self._start, self.enclosure):
+            if not everything:
+                names = [name for name in names if name[-1] != "/" and not is_ours(name)]
             yield f"{prefix}{inside}/" if inside else prefix, names
 
-    def _walk_values(self, prefix: str) -> Iterator[tuple[str, Names]]:
-        for head, names in self._walk(prefix):
-            yield head, [name for name in names if name[-1] != "/" and not is_ours(name)]
-
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        for head, names in self._walk_values(prefix):
+        for head, names in self._walk(prefix):
             yield from (head + name for name in names)
 
     def list_entries(self, prefix: str) -> Iterator[Entry]:
-        for head, values in self._walk_values(prefix):
+        for head, values in self._walk(prefix):
             known = atomic_files.status_of_files(os.path.join(self._start, head), values)
             for name, status in zip(values, known, strict=True):
-                if status is not None:
-                    yield Entry(head + name, *status)
-                    continue
-                found = self.entry(head + name)  # erased meanwhile, or no file; or this raises
+                key = head + name  # without a status: erased meanwhile, no file, or an error
+                found = self.entry(key) if status is None else Entry(key, *status)
                 if found is not None:
                     yield found
 
@@ -400,7 +396,7 @@ class LocalStore(Closeable):
 
         The contents of folders that are internal to this package are left out.
         """
-        for head, names in self._walk(prefix):
+        for head, names in self._walk(prefix, everything=True):
             yield from (head + name for name in names)
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
@@ -441,8 +437,7 @@ class LocalStore(Closeable):
         )
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        found = (self.entry(key) for key in keys)
-        return {entry.key: entry.size or 0 for entry in found if entry is not None}
+        return {e.key: e.size or 0 for e in map(self.entry, keys) if e is not None}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LocalStore):

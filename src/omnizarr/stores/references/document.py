@@ -67,8 +67,9 @@ class Document:
         self._refs: Mapping[str, Any] = document
         self._templates: Mapping[str, str] = {}
         if type(version) is int and version == 1:
-            self._refs = _object(document.get("refs", {}), "refs")
-            self._templates = _object(document.get("templates", {}), "templates")
+            self._refs, self._templates = (document.get(name, {}) for name in ("refs", "templates"))
+            if not isinstance(self._refs, Mapping) or not isinstance(self._templates, Mapping):
+                raise StoreError(f"refs and templates of {name!r} must be objects")
             if document.get("gen"):
                 raise StoreError(
                     f"{name!r} has generators of keys ('gen'), which are not read; write their keys"
@@ -95,10 +96,7 @@ class Document:
     @classmethod
     def read(cls, data: bytes, name: str) -> Document:
         """Return the references in a file."""
-        try:
-            return cls(load_object(data, name, allow_nan=True), name)
-        except InvalidMetadata as e:
-            raise StoreError(f"{name!r} is not a file of references: {e}") from e
+        return cls(_load(data, name), name)
 
     def find(self, key: str) -> Reference | None:
         """Return the value of a key, or its target; None if there is no such key."""
@@ -158,10 +156,11 @@ def target(key: str, value: Sequence[Any]) -> ReferenceTarget:
     return ReferenceTarget(value[0], Range(*value[1:]) if len(value) == 3 else None)
 
 
-def _object(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise StoreError(f"{where} must be an object, got {kind_of(value)}")
-    return value
+def _load(data: bytes, name: str) -> dict[str, Any]:
+    try:
+        return load_object(data, name, allow_nan=True)
+    except InvalidMetadata as e:
+        raise StoreError(f"{name!r} has no references: {e}") from e
 
 
 # Parquet
@@ -206,15 +205,13 @@ class ParquetReferences:
     def __init__(self, store: Store, prefix: str, name: str, data: bytes) -> None:
         _load_pyarrow()  # or its absence would look like damaged chunks
         self._store, self._prefix, self._name = store, prefix, name
-        try:
-            document = load_object(data, f"{name}/{ZMETADATA}", allow_nan=True)
-        except InvalidMetadata as e:
-            raise StoreError(f"{name!r} is not a folder of references: {e}") from e
+        document = _load(data, f"{name}/{ZMETADATA}")
         metadata, size = document.get("metadata"), document.get("record_size")
-        if not isinstance(metadata, dict) or not isinstance(size, int) or isinstance(size, bool):
-            raise StoreError(f"{ZMETADATA} of {name!r} has no 'metadata' and 'record_size'")
-        if not 0 < size <= MAX_RECORD:
-            raise StoreError(f"record_size of {name!r} must be from 1 to {MAX_RECORD}, got {size}")
+        if not isinstance(metadata, dict) or type(size) is not int or not 0 < size <= MAX_RECORD:
+            raise StoreError(
+                f"{ZMETADATA} of {name!r} must have 'metadata', and a 'record_size' from 1 to"
+                f" {MAX_RECORD}"
+            )
         self._size = size
         whole = {"metadata": metadata, "zarr_consolidated_format": 1}
         self._documents = {ZMETADATA: json.dumps(whole).encode()}

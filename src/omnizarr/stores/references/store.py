@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -54,7 +54,6 @@ _ALIASES = {"s3a": "s3", "gcs": "gs", "local": "file"}
 # Stores that are files or chains themselves: no part of them is a target.
 _NOT_FILES = {"zip", "sqlite", "lmdb", "redis", "rediss", "unix", "reference", "simplecache",
               "filecache", "blockcache", "data", "icechunk"}  # fmt: skip
-_MAX_STORES = 64
 T = TypeVar("T")
 
 
@@ -157,11 +156,13 @@ class Targets:
             return self._home_store, place.key[len(home.key) :].lstrip("/")
         if not at_home and not self._is_allowed(place):
             raise self._refused(url, f"the reference {key!r} leads", place)
-        if place.scheme != "file":
-            return self._known(place._replace(key=""), self._connect), place.key
-        folder, _, name = place.key.rpartition("/")
+        folder, name = "", place.key
+        if place.scheme == "file":
+            folder, _, name = place.key.rpartition("/")
         where = place._replace(key=folder)
-        return self._known(where, lambda at: _TargetFolder(at.key or os.sep)), name
+        if where not in self._stores:
+            self._stores[where] = self._connect(where)
+        return self._stores[where], name
 
     def _place(self, url: str, key: str) -> TargetPlace:
         """Return the place that the target of a reference names, relative to the references."""
@@ -188,9 +189,8 @@ class Targets:
 
     def _is_allowed(self, place: TargetPlace) -> bool:
         allowed = (*self._allow, *config.get().allow_targets)
-        return config.ANY_TARGET in allowed or any(
-            TargetPlace.of(each).contains(place) for each in allowed
-        )
+        places = map(TargetPlace.of, allowed)
+        return config.ANY_TARGET in allowed or any(each.contains(place) for each in places)
 
     def _check_redirect(self, url: str) -> None:
         """Raise if a server redirects to a URL that a reference may not name."""
@@ -206,19 +206,12 @@ class Targets:
         return store
 
     def _connect(self, place: TargetPlace) -> Store:
+        if place.scheme == "file":
+            return _TargetFolder(place.key or os.sep, read_only=True)
         host = f"{place.login}@{place.server}" if place.login else place.server
         root = f"{place.scheme}://{host}/" + (f"?{place.query}" if place.query else "")
         options = self._options.get(place.scheme)
         return self._with_consent(resolve(root, read_only=True, storage_options=options))
-
-    def _known(self, where: TargetPlace, make: Callable[[TargetPlace], Store]) -> Store:
-        """Return the store of a server or folder, the same one each time."""
-        known = self._stores.get(where)
-        if known is None:
-            if len(self._stores) >= _MAX_STORES:
-                self._stores = {}  # others may be using them
-            known = self._stores[where] = make(where)
-        return known
 
     def _refused(self, url: str, what: str, place: TargetPlace) -> TargetError:
         where = "" if self._where is None else f", outside {shown_url(self._where)!r}"
@@ -305,8 +298,6 @@ class ReferenceStore(Closeable):
         return folder + query, store if self._path is None else None
 
     def _read(self, store: Store, name: str) -> Document | ParquetReferences:
-        if not name:
-            raise StoreError(f"{self._name!r} is not the name of a file of references")
         if not name.lower().endswith(".json"):
             data = store.get(f"{name}/{ZMETADATA}")
             if data is not None:

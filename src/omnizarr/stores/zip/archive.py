@@ -13,7 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 from omnizarr.concurrency import fork
@@ -42,15 +42,8 @@ _lock = fork.lock()
 # Bytes
 
 
-class ByteSource(Protocol):
-    """Bytes that are read by offset, cut at the end."""
-
-    def read_many(self, spans: Iterable[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes of several ``(start, length)``."""
-
-
 class StoreBytes:
-    """The value of a key of a store."""
+    """The value of a key of a store, which is read by offset and length, cut at its end."""
 
     def __init__(self, store: Store, key: str) -> None:
         self.store, self.key = store, key
@@ -112,6 +105,9 @@ class FileBytes:
 
     def __del__(self) -> None:
         self.close()
+
+
+ByteSource: TypeAlias = StoreBytes | FileBytes
 
 
 def open_file(path: str, flags: int = os.O_RDONLY) -> FileBytes:
@@ -353,13 +349,10 @@ class Archive:
                 return
             file, entries = self.live
             directory = self._directory(file, entries, self._end)
-            try:
-                file.write(self._end, directory)
-                os.ftruncate(file.descriptor, self._end + len(directory))
-                if self._mark is not None:
-                    file.write(self._mark, b"\0")
-            except OSError as e:
-                raise StoreError(f"cannot write to {self.path!r}: {e.strerror or e}") from e
+            file.write(self._end, directory)
+            os.ftruncate(file.descriptor, self._end + len(directory))
+            if self._mark is not None:
+                file.write(self._mark, b"\0")
             self._end += len(directory)
             self._mark, self._saved = None, self.changes
             if not self._is_at_path():
@@ -398,11 +391,9 @@ class Archive:
                     os.replace(partial, self.path)
                     self.live = Live(new, entries)
                     _writing[new.number] = self
-            except BaseException as e:
+            except BaseException:
                 with contextlib.suppress(OSError):
                     os.unlink(partial)
-                if isinstance(e, OSError) and not isinstance(e, StoreError):
-                    raise StoreError(f"cannot compact {self.path!r}: {e.strerror or e}") from e
                 raise
             self._end, self._mark, self._in_order = end + len(directory), None, True
             self.changes += 1

@@ -20,7 +20,6 @@ END_64 = b"PK\6\6"
 LOCATOR_64 = b"PK\6\7"
 
 STORED, DEFLATED = 0, 8
-_METHODS = {9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd", 95: "xz", 98: "ppmd"}
 _ENCRYPTED, _SIZES_LATER, _UTF8 = 0x1, 0x8, 0x800
 _MAX_RATIO = 1032  # deflate cannot do better
 
@@ -194,10 +193,7 @@ def check_method(entry: ZipEntry) -> None:
     if entry.flags & _ENCRYPTED:
         raise StoreError(f"{entry} is encrypted; unpack the archive with its password first")
     if entry.method not in (STORED, DEFLATED):
-        name = _METHODS.get(entry.method, f"method {entry.method}")
-        raise StoreError(
-            f"{entry} is packed with {name}; only stored and deflated entries can be read"
-        )
+        raise StoreError(f"{entry} is packed with method {entry.method}, not stored or deflated")
 
 
 def new_entry(

@@ -270,14 +270,13 @@ class ZipStore(Closeable):
 
     def flush(self) -> None:
         """Complete the file; the store can be used further."""
-        if not self._usage.closed:
-            with self._usage:
-                if self._archive is not None:
-                    self._archive.flush()
+        if self._archive is not None:
+            with self._using("write", "the directory"):
+                self._archive.flush()
 
     def compact(self) -> None:
         """Rewrite the file with only the live values, which reclaims space."""
-        with self._usage:
+        with self._using("compact", "the archive"):
             self._write().compact()
 
     def close(self) -> None:
@@ -288,7 +287,8 @@ class ZipStore(Closeable):
         archive, self._archive, self._loaded = self._archive, None, None
         if archive is not None:
             self._finish.detach()
-            archive.finish()
+            with translated_errors("write", "the directory", self):
+                archive.finish()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the path: in the same process a copy shares what is not yet complete."""
