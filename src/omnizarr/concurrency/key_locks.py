@@ -82,7 +82,11 @@ class locked:
             for one in _find(level, wanted):
                 self._taken.append(one)  # before it is taken: an interrupt may come right after
                 if not one.lock.acquire(timeout=-1 if in_order else OUT_OF_ORDER_WAIT):
-                    _refuse_to_wait(min(wanted))
+                    raise StoreError(
+                        f"cannot change {min(wanted)!r}: another thread is changing it for more"
+                        f" than {OUT_OF_ORDER_WAIT:g} s, and this one is in the middle of another"
+                        " change; a finaliser or signal handler should leave that to another thread"
+                    )
                 one.count += 1
         except BaseException:
             self.__exit__()
@@ -117,14 +121,6 @@ def refuse_reentry(key: str, where: Any) -> None:
     raise StoreError(
         f"cannot change {key!r} in {where!r}: this thread is in the middle of changing it; a"
         " finaliser or signal handler should leave that to another thread"
-    )
-
-
-def _refuse_to_wait(key: str) -> None:
-    raise StoreError(
-        f"cannot change {key!r}: another thread is changing it for more than"
-        f" {OUT_OF_ORDER_WAIT:g} s, and this one is in the middle of another change; a finaliser or"
-        " signal handler should leave that to another thread"
     )
 
 
