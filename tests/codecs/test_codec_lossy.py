@@ -26,7 +26,7 @@ def named(name: str, **configuration: Any) -> dict[str, Any]:
         ("f4", named("numcodecs.quantize", digits=2, dtype="<f4"), True),
         (
             "f4",
-            named("numcodecs.fixedscaleoffset", offset=0, scale=10, dtype="<f4", astype="<i2"),
+            named("numcodecs.fixedscaleoffset", offset=0, scale=9, dtype="<f4", astype="i2"),
             True,
         ),
         ("f4", named("numcodecs.astype", encode_dtype="<f2", decode_dtype="<f4"), True),

@@ -122,9 +122,3 @@ def test_squeeze_leaves_out_axes_of_length_1(engine: str, shape: list[int]) -> N
         stored = np.frombuffer(store["/".join(["c", *("0" for _ in shape)])], "<i4")
         assert stored.tolist() == values.reshape(kept).T.ravel().tolist()
         assert np.array_equal(oz.open(store)[...], values)
-
-
-def test_squeeze_has_no_configuration() -> None:
-    wrong = {"name": "zarrs.squeeze", "configuration": {"axes": [0]}}
-    with pytest.raises(oz.InvalidMetadata, match="axes"):
-        oz.create_array({}, shape=(1, 2), dtype="uint8", codecs=[wrong, "bytes"])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -83,6 +83,7 @@ class NumcodecsBlosc(BytesBytesCodec):
 
     name: ClassVar[str] = "numcodecs.blosc"
     borrows: ClassVar[bool] = True
+    shuffles: ClassVar[tuple[Any, ...]] = (-1, 0, 1, 2)
 
     def __post_init__(self) -> None:
         self.check("cname", self.cname in COMPRESSORS, f"one of {', '.join(COMPRESSORS)}")
@@ -90,11 +91,8 @@ class NumcodecsBlosc(BytesBytesCodec):
         self.check_integer("blocksize", 0, 2**31 - 1)
         if self.typesize is not None:
             self.check_integer("typesize", 1, 2**31 - 1)
-        if isinstance(self, Blosc):
-            good = self.shuffle in (None, *SHUFFLES)
-            self.check("shuffle", good, f"one of {', '.join(SHUFFLES)}")
-        else:
-            self.check_integer("shuffle", -1, 2)
+        good = self.shuffle in self.shuffles and not isinstance(self.shuffle, (bool, float))
+        self.check("shuffle", good, f"one of {', '.join(map(str, self.shuffles))}")
 
     def for_items(self, itemsize: int) -> Self:
         """Return the codec with a typesize; the item size fills in a missing one."""
@@ -164,6 +162,7 @@ class Blosc(NumcodecsBlosc):
 
     name: ClassVar[str] = "blosc"
     borrows: ClassVar[bool] = True
+    shuffles: ClassVar[tuple[Any, ...]] = (*SHUFFLES, None)
     stated: ClassVar[tuple[str, ...]] = ("cname", "clevel", "shuffle")
 
     @classmethod

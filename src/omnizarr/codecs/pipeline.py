@@ -196,7 +196,6 @@ class CodecPipeline:
     can_reuse_buffers: bool = field(init=False)
     # The size of a chunk whose decompressed bytes are its items as they are in memory, else -1.
     plain_size: int = field(init=False)
-    # True if parts of large chunks can be decoded from some of their Blosc blocks.
 
     def __post_init__(self) -> None:
         filters = [codec for codec, _ in self.array_array]

@@ -50,12 +50,6 @@ class ScaleOffset(ArrayArrayCodec):
             good = isinstance(value, (int, float, str)) and not isinstance(value, bool)
             self.check(member, good, "a number, spelled like a fill value")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the codec as metadata state it, without members that change nothing."""
-        members = ("offset", self.offset, 0), ("scale", self.scale, 1)
-        stated = {member: value for member, value, nothing in members if value != nothing}
-        return {"name": self.name, "configuration": stated} if stated else {"name": self.name}
-
     def resolve(self, spec: Spec) -> Spec:
         try:
             fill = self.encode(spec.fill, spec)

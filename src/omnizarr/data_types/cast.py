@@ -36,11 +36,17 @@ def as_type(
     unchanged. It knows no complex numbers of small floats: see `is_complex_pair`.
     """
     if array.dtype.names is None and is_complex_pair(dtype):
-        return _split(array, dtype)
+        pairs = np.empty(array.shape, dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            pairs["real"] = array.real
+            pairs["imag"] = array.imag if array.dtype.kind == "c" else 0
+        return pairs
     if dtype.kind == "c" and is_complex_pair(array.dtype):
         return _joined(array, dtype)
     times = dtype.kind in "mM" and array.dtype.kind == dtype.kind
-    if times and not _has_lengths(array.dtype, dtype):
+    units = {np.datetime_data(each)[0] for each in (array.dtype, dtype)} if times else set()
+    # NumPy would convert durations by the average length of a month.
+    if dtype.kind == "m" and units & {"Y", "M"} and not units <= {"Y", "M", "generic"}:
         raise WrongType(f"{array.dtype} as {dtype}: months and years have no fixed number of days")
     out = array.astype(dtype, casting=casting, copy=False)
     if times and np.can_cast(array.dtype, dtype, "safe"):
@@ -52,12 +58,6 @@ def as_type(
         found, out = out, np.empty(out.shape, f"V{dtype.itemsize}").view(dtype)
         out[...] = found
     return out
-
-
-def _has_lengths(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
-    """Return False for durations that NumPy would convert by the average length of a month."""
-    units = {np.datetime_data(one)[0], np.datetime_data(other)[0]}
-    return one.kind == "M" or not units & {"Y", "M"} or units <= {"Y", "M", "generic"}
 
 
 def _is_kept(times: Values, out: Values) -> Any:
@@ -78,15 +78,6 @@ def is_complex_pair(dtype: np.dtype[Any]) -> bool:
     part = dtype["real"]
     small = part.name == "float16" or part.name.startswith(("bfloat", "float8", "float6", "float4"))
     return small and part == dtype["imag"] and dtype.itemsize == 2 * part.itemsize
-
-
-def _split(array: Values, dtype: np.dtype[Any]) -> Values:
-    """Return numbers, real or complex, as records of their two parts."""
-    out = np.empty(array.shape, dtype)
-    with np.errstate(over="ignore", invalid="ignore"):
-        out["real"] = array.real
-        out["imag"] = array.imag if array.dtype.kind == "c" else 0
-    return out
 
 
 def _joined(array: Values, dtype: np.dtype[Any]) -> Values:
@@ -156,7 +147,9 @@ def as_array(value: Any, dtype: np.dtype[Any]) -> Values:
     # NumPy gives all items of a list one unit of time, and wraps those that it does not reach.
     times = kind in "mM" and found.dtype.kind in "mM" and isinstance(value, (list, tuple))
     # Times in arrays would become numbers among objects.
-    if times and not _any_item(value, _is_array):
+    if times and not _any_item(
+        value, lambda i: hasattr(i, "dtype") and not isinstance(i, np.generic)
+    ):
         return np.asarray(value, object)
     # NumPy makes floats of integers that no integer type has together, and text of mixed lists.
     changed = found.dtype.kind in "US" or (kind in "biu" and found.dtype.kind == "f")
@@ -169,10 +162,6 @@ def _any_item(value: Any, test: Callable[[Any], bool]) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_any_item(item, test) for item in value)
     return test(value)
-
-
-def _is_array(value: Any) -> bool:
-    return hasattr(value, "dtype") and not isinstance(value, np.generic)
 
 
 def _has_tuples(value: Any) -> bool:
@@ -420,19 +409,15 @@ def _from_time_objects(values: Values, dtype: np.dtype[Any], refuse: _Refuse) ->
         counts = isinstance(item, (int, np.integer)) and not isinstance(item, np.timedelta64)
         return scalar(int(item), (unit, step)) if counts else scalar(item)
 
-    found = [single(item) for item in values.flat]
-    places: dict[np.dtype[Any], list[int]] = {}
-    for place, item in enumerate(found):
-        places.setdefault(item.dtype, []).append(place)
     out = np.empty(values.shape, dtype)
-    for own, some in places.items():
+    for index, item in np.ndenumerate(values):
 
-        def refuse_some(good: Any, *why: Any, some: list[int] = some) -> InvalidArgument:
+        def refuse_one(good: Any, *why: Any, index: Any = index) -> InvalidArgument:
             every = np.ones(values.shape, np.bool_)
-            every.flat[some] = good
+            every[index] = False
             return refuse(every, *why)
 
-        out.flat[some] = _times(np.array([found[i] for i in some], own), dtype, refuse_some)
+        out[index] = _times(np.asarray(single(item)), dtype, refuse_one)
     return out
 
 

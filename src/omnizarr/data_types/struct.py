@@ -95,8 +95,6 @@ def bind_struct(named: Named) -> DataType:
 
 def _dtype(parts: list[tuple[str, DataType, tuple[int, ...]]]) -> np.dtype[Any]:
     """Return the NumPy type of records; a field without a name is padding."""
-    if all(name for name, _, _ in parts):
-        return np.dtype([(name, part.dtype, shape) for name, part, shape in parts])
     formats = [np.dtype((part.dtype, shape)) for _, part, shape in parts]
     starts = [*itertools.accumulate((f.itemsize for f in formats), initial=0)]
     named = [i for i, (name, _, _) in enumerate(parts) if name]

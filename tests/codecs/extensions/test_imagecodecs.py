@@ -249,6 +249,13 @@ def test_order_f_is_what_zarr_python_reads() -> None:
     assert image.reshape(-1).reshape(DEEP.shape, order="F").tolist() == DEEP.tolist()
 
 
+def test_numbers_in_foreign_byte_order_are_converted() -> None:
+    values = DEEP.astype(">u2")
+    _, store = written(values, zarr_format=2, compressors={"id": f"{IMAGECODECS}png"})
+    assert imagecodecs.png_decode(chunk_of(store)).tolist() == DEEP.tolist()
+    assert reads(store).tobytes() == values.tobytes()
+
+
 @pytest.mark.parametrize("name", ["jpeg", "lzw", "png"])
 def test_conversion_keeps_the_chunks(name: str) -> None:
     store: dict[str, Any] = {}
@@ -280,8 +287,7 @@ def test_objects_of_the_package_can_be_given() -> None:
 def test_an_image_of_another_size_is_an_error() -> None:
     for name in ("png", "jpeg", "jpeg2k", "webp", "tiff", "qoi", "bmp", "lerc", "zfp", "gif"):
         values = FORMATS[name][1]
-        _, store = image_array(name, 3)
-        [key] = [k for k in store if k != "zarr.json"]
+        store, key = store_and_key(name)
         larger = np.tile(values, (2, 2, 1) if values.ndim == 3 else (2, 2))
         codec = made(name, larger)
         for other in (larger, values[:8]):
@@ -293,8 +299,7 @@ def test_an_image_of_another_size_is_an_error() -> None:
 @pytest.mark.parametrize("name", ["jpeg2k", "htj2k", "png", "qoi", "avif", "heif", "gif"])
 def test_the_stated_size_is_looked_at_before_memory_is_allocated(name: str) -> None:
     made(name, FORMATS[name][1])
-    _, store = image_array(name, 3)
-    [key] = [k for k in store if k != "zarr.json"]
+    store, key = store_and_key(name)
     data = bytearray(store[key])
     if name == "png":
         struct.pack_into(">2I", data, 16, 2**14, 2**14)
@@ -314,8 +319,7 @@ def test_the_stated_size_is_looked_at_before_memory_is_allocated(name: str) -> N
 
 @pytest.mark.parametrize("name", ["lerc:zstd", "lerc:deflate"])
 def test_compressed_blobs_are_bounded(name: str) -> None:
-    _, store = image_array(name, 3)
-    [key] = [k for k in store if k != "zarr.json"]
+    store, key = store_and_key(name)
     encode = imagecodecs.zstd_encode if name == "lerc:zstd" else imagecodecs.zlib_encode
     store[key] = encode(bytes(10**7))
     with pytest.raises(oz.ChunkError, match="bytes"):

@@ -171,15 +171,6 @@ def test_chunks_of_zarrs_at_a_fixed_rate_are_read(shape: tuple[int, ...]) -> Non
     assert own.tobytes() != wanted.tobytes()
 
 
-def test_other_names_and_the_header_of_early_zarrs_are_read() -> None:
-    values = smooth((7, 9), "f4")
-    config = {"mode": "fixed_precision", "precision": 20, "write_header": True}
-    array, store = written(values, serializer={"name": "zarrs.zfp", "configuration": config})
-    assert chunk_of(store) == zfpy.compress_numpy(values, precision=20)
-    assert reads(store).tobytes() == zfpy.decompress_numpy(chunk_of(store)).tobytes()
-    assert array.info["lossy codecs"] == "zfp"
-
-
 @pytest.mark.parametrize(
     ("configuration", "message"),
     [

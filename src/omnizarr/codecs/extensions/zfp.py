@@ -2,7 +2,7 @@
 
 Specification: the registered extension ``zfp`` of version 3, ``{"mode": "fixed_accuracy",
 "tolerance": 0.05}``. The modes and their members are in `MODES`; reversible alone loses nothing.
-zarrs wrote it as ``zarrs.zfp`` too, and once with ``"write_header": true``. ``zfpy`` of version 2
+zarrs wrote it as ``zarrs.zfp`` too. ``zfpy`` of version 2
 and ``numcodecs.zfpy`` of version 3 store the same bits after a header of the library. Both need the
 package zfpy. The expert mode, which that cannot write, is refused.
 
@@ -274,7 +274,6 @@ class Zfp(ArrayBytesCodec):
     tolerance: float | None = None
     rate: float | None = None
     precision: int | None = None
-    write_header: bool | None = None
 
     name: ClassVar[str] = "zfp"
     borrows: ClassVar[bool] = True
@@ -294,7 +293,6 @@ class Zfp(ArrayBytesCodec):
                     good = type(stated) in (int, float) and low <= stated <= high
                     expected = f"a number from {low} to {high}"
                     self.check(member, good and math.isfinite(stated), expected)
-        self.check("write_header", self.write_header in (None, True, False), "true or false")
 
     @property
     def lossy(self) -> bool:
@@ -329,21 +327,17 @@ class Zfp(ArrayBytesCodec):
         if self.mode == "fixed_precision":
             arguments = {"precision": limits.maxprec}
         items = np.ascontiguousarray(numbers.promote(array, limits)).reshape(shape)
-        header = bool(self.write_header)
-        stream: bytes = _zfpy().compress_numpy(items, write_header=header, **arguments)
+        stream: bytes = _zfpy().compress_numpy(items, write_header=False, **arguments)
         return stream
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         numbers, shape = Numbers.of(spec.data_type, self.name), spec.shape or (1,)
-        if self.write_header:
-            out = decompress_with_header(data, numbers.stored, spec.size)
-        else:
-            limits = self.limits(len(shape), numbers.stored)
-            if self.mode == "fixed_rate":  # perhaps as zarrs understands it
-                other = _at_rate(self.rate or 0.0, 3, numbers.stored)
-                sizes = [-(-_blocks(shape) * s.maxbits // 64) * 8 for s in (limits, other)]
-                limits = other if len(data) == sizes[1] != sizes[0] else limits
-            out = decompress(data, Header(shape, numbers.stored, limits))
+        limits = self.limits(len(shape), numbers.stored)
+        if self.mode == "fixed_rate":  # perhaps as zarrs understands it
+            other = _at_rate(self.rate or 0.0, 3, numbers.stored)
+            sizes = [-(-_blocks(shape) * s.maxbits // 64) * 8 for s in (limits, other)]
+            limits = other if len(data) == sizes[1] != sizes[0] else limits
+        out = decompress(data, Header(shape, numbers.stored, limits))
         return numbers.demote(out).reshape(spec.shape)
 
 
