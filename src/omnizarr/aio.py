@@ -309,21 +309,7 @@ class AsyncArray(_AsyncNode):
     append = _method(Array.append)
     chunks_present = _method(Array.chunks_present)
 
-    async def resize(self, *shape: Any, outside: Any = "keep") -> None:
-        """Resize the array; see `Array.resize`.
-
-        Args:
-            *shape: The new length of every axis.
-            outside: The treatment of chunks outside, as in `Array.resize`.
-
-        Examples:
-            >>> import asyncio
-            >>> a = oz.aio.AsyncArray(oz.create_array(shape=6))
-            >>> asyncio.run(a.resize(8))
-            >>> a.shape
-            (8,)
-        """
-        await run(lambda: self.blocking.resize(*shape, outside=outside))
+    resize = _method(Array.resize)
 
 
 class AsyncGroup(_AsyncNode):
