@@ -230,13 +230,13 @@ class Batches(Iterator[Any]):
 
 def _read_window(sources: tuple[Source, ...], order: Order, number: int) -> _Window:
     rows, shuffled = order.rows(number)
-    return number, [_read_rows(source, rows) for source in sources], shuffled
-
-
-def _read_rows(source: Source, rows: npt.NDArray[np.int64]) -> Values:
-    if isinstance(source, View):
-        return as_plain(source.view.oindex[rows].read())
-    return as_plain(source.oindex[rows] if isinstance(source, Array) else source[rows])
+    values: list[Any] = [
+        source.view.oindex[rows].read()
+        if isinstance(source, View)
+        else (source.oindex if isinstance(source, Array) else source)[rows]
+        for source in sources
+    ]
+    return number, [*map(as_plain, values)], shuffled
 
 
 def _blocks(source: Source, most: int) -> Blocks:

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Generic
 
@@ -408,7 +409,7 @@ class _Run(Generic[O]):
             workers = self.workers
             if phase.at_once is not None and self.on in (None, "threads"):
                 workers = min(phase.at_once, tasks_at_once(self.on, workers))
-            for_each_on(self.on, workers, pending(), _run_task, note, waits=waits)
+            for_each_on(self.on, workers, pending(), methodcaller("work"), note, waits=waits)
         except BaseException:
             with suppress(OmnizarrError):  # the first error is the one to raise
                 journal.flush(quiet=True)
@@ -455,10 +456,6 @@ def _join_above(store: Store, path: str) -> str | None:
 def _is_complete(phase: Phase[O], done: TaskIds) -> bool:
     """Return True if all parts of a phase are done."""
     return all(task.id in done for task in phase.tasks())
-
-
-def _run_task(task: Task[O]) -> O:
-    return task.work()
 
 
 def memory_of(given: int | str | None, tasks: int) -> int:

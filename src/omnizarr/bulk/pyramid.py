@@ -171,10 +171,6 @@ def _combined(parts: Sequence[Values], combine: np.ufunc) -> Values:
     return total
 
 
-def _max(values: Values, factors: Factors) -> Values:
-    return _fold(values, factors, np.maximum)
-
-
 def _mean(values: Values, factors: Factors) -> Values:
     count = math.prod(factors)
     dtype = values.dtype
@@ -273,7 +269,7 @@ METHODS: dict[str, Callable[[Values, Factors], Values]] = {
     "mean": _mean,
     "mode": _mode,
     "nearest": _nearest,
-    "max": _max,
+    "max": partial(_fold, combine=np.maximum),
 }
 NAMES = (*METHODS, "gaussian")
 _COMPILED: dict[str, int] = (

@@ -237,7 +237,10 @@ class _Jobs:
                 return self._in_the_way(path, mark, "write it again with overwrite=True")
             if self.remove:
                 self.store.erase(key)
-        elif mark.finished or self._is_copied(path, mark):  # only marker and journal are left
+        elif mark.finished or (
+            # The own metadata of a copy is written last: only marker and journal are left.
+            mark.kind is Kind.COPY and existing_node(self.store, path) is not None
+        ):
             state = "finished" if self.remove else "unused"
             if self.remove:
                 self._erase_job(key, journal)
@@ -252,10 +255,6 @@ class _Jobs:
             self._erase_job(key, journal)
             state = "removed"
         return Leftover(paths.show(path), "interrupted job", state, 0, str(mark))
-
-    def _is_copied(self, path: str, mark: Mark) -> bool:
-        """Return True if a copy is complete: the node's own metadata, written last, exists."""
-        return mark.kind is Kind.COPY and existing_node(self.store, path) is not None
 
     def _in_the_way(self, path: str, mark: Mark, advice: str) -> Leftover:
         """Report an incomplete node with nodes below it, which somebody else may have made."""

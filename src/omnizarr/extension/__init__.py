@@ -47,7 +47,7 @@ from omnizarr.formats.format import (
     without_duplicate_names,
 )
 from omnizarr.hierarchy import info
-from omnizarr.hierarchy.attributes import Attributes, lock_shape, update_metadata
+from omnizarr.hierarchy.attributes import Attributes, lock_shape
 from omnizarr.hierarchy.consolidated import mark_changed
 from omnizarr.hierarchy.info import (
     Info,

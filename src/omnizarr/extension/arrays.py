@@ -5,7 +5,6 @@ from omnizarr.chunk_grids import Grid, GridAxis, Integers, RegularAxis
 from omnizarr.codecs import CodecPipeline, bind_codec
 from omnizarr.codecs.codec import Buffer
 from omnizarr.codecs.sharding import (
-    Index,
     ShardingIndexed,
     Shards,
     check_length,

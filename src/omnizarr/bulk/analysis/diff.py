@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from omnizarr import Array
 from omnizarr.bulk.analysis.difference import (
@@ -24,7 +23,6 @@ from omnizarr.bulk.analysis.difference import (
 )
 from omnizarr.bulk.boxes import (
     TILE_BYTES,
-    Box,
     Tile,
     corners,
     item_bytes,
@@ -163,17 +161,14 @@ class CompareTile:
     def __call__(self) -> DiffReport:
         found = ArrayDifference()
         for box in () if self.tile is None else self.tile.stored:
-            x, y = (_read(array, box) for array in (self.a, self.b))
+            x, y = (
+                np.asarray(engine.read(array, axis_plan(array.grid, box)), array.dtype)
+                for array in (self.a, self.b)
+            )
             origin = tuple(side.start for side in box)
             found.merge(compare(x, y, origin, self.tolerance, self.show), self.show)
         found.size = self.size
         return DiffReport(values={self.path: found}, show=self.show)
-
-
-def _read(array: BoundArray, box: Box) -> npt.NDArray[Any]:
-    found = np.empty(tuple(side.stop - side.start for side in box), array.dtype)
-    engine.read(array, axis_plan(array.grid, box), found)
-    return found
 
 
 @dataclass(frozen=True)
@@ -189,7 +184,12 @@ class Pair:
     @classmethod
     def of(cls, path: str, a: BoundArray, b: BoundArray, nbytes: int) -> Pair:
         """Return the plan to compare two arrays."""
-        larger = max((a, b), key=lambda each: (item_bytes(each.dtype), _chunk_items(each)))
+
+        def sizes(array: BoundArray) -> tuple[int, int]:
+            chunk = math.prod(int(axis.size(0)) for axis in stored_axes(array) if axis.count)
+            return item_bytes(array.dtype), chunk
+
+        larger = max((a, b), key=sizes)
         tiles = tiling(larger, nbytes)
         packed = a.model.storage_transformers or b.model.storage_transformers
         same_grid = a.model.chunk_grid == b.model.chunk_grid and not packed
@@ -212,10 +212,6 @@ def _same_fill(a: BoundArray, b: BoundArray) -> bool:
     if a.dtype.hasobject or a.dtype.kind == "T":
         return bool(a.fill[()] == b.fill[()])
     return a.fill.tobytes() == b.fill.tobytes()
-
-
-def _chunk_items(array: BoundArray) -> int:
-    return math.prod(int(a.size(0)) for a in stored_axes(array) if a.count)
 
 
 @dataclass

@@ -134,15 +134,12 @@ class Owners:
         if array is not None:
             coords = array.encoding.coords(key[len(prefix) :], len(array.model.shape))
         usage.add("other" if coords is None else "chunk", size)
-        if array is not None and coords is not None:
-            usage.decoded_bytes += _decoded_bytes(array, coords)
-
-
-def _decoded_bytes(array: BoundArray, coords: tuple[int, ...]) -> int:
-    """Return the bytes of a chunk or shard in memory; 0 where that is not known."""
-    inside = all(map(lt, coords, array.grid.shape))
-    known = not array.data_type.variable and not array.model.storage_transformers
-    return decoded_size(array, coords) if known and (inside or array.grid.regular) else 0
+        if array is None or coords is None or array.data_type.variable:
+            return
+        if not array.model.storage_transformers and (
+            array.grid.regular or all(map(lt, coords, array.grid.shape))
+        ):
+            usage.decoded_bytes += decoded_size(array, coords)
 
 
 def _parts(start: Location, node: Node) -> tuple[list[str], list[str]]:

@@ -270,7 +270,9 @@ class KeyListing:
             return
         if array is not self._array:
             yield from self._end_batch()
-            self._array, self._most = array, self._batch_size(array)
+            self._array, self._most = array, TASK_KEYS
+            if self.depth != "present" or array.first_pipeline.sharded is not None:
+                self._most = max(1, min(TASK_KEYS, TASK_BYTES // chunk_bytes(array)))
         self._batch.append((key, coords, size))
         # A batch ends at certain keys, so that after a change only some batches differ.
         half = self._most // 2
@@ -278,11 +280,6 @@ class KeyListing:
         if count >= self._most or (count >= half > 0 and zlib.crc32(key.encode()) % half == 0):
             yield from self._end_batch()
             self._array = array
-
-    def _batch_size(self, array: BoundArray) -> int:
-        if self.depth == "present" and array.first_pipeline.sharded is None:
-            return TASK_KEYS
-        return max(1, min(TASK_KEYS, TASK_BYTES // chunk_bytes(array)))
 
     def _end_batch(self) -> Iterator[Task[VerifyReport]]:
         array, batch = self._array, self._batch
