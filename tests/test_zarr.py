@@ -89,17 +89,12 @@ def test_fields_are_selected_by_name() -> None:
     assert out.tolist() == [2.5, 4.5]
 
 
-def test_members_are_counted_visited_and_got_by_kind() -> None:
+def test_members_are_counted_and_got_by_kind() -> None:
     root = sample()
     assert (root.nmembers(), root.nmembers(None)) == (2, 3)
     assert (list(root.array_keys()), list(root.group_keys())) == (["a"], ["b"])
     assert [a.basename for a in root.array_values()] == ["a"]
     assert [g.attrs["x"] for g in root.group_values()] == [1]
-    seen: list[str] = []
-    assert root.visit(seen.append) is None
-    assert sorted(seen) == ["a", "b", "b/c"]
-    assert root.visitvalues(lambda node: getattr(node, "shape", None)) == (2, 3)
-    assert root.visititems(lambda path, node: path if node.attrs else None) == "b"
     assert root.get_array("b/c").read_chunk_sizes == ((4,),)
     assert [g.path for g in root.create_groups("g1", "g2/h")] == ["g1", "g2/h"]
     assert [g.path for g in root.require_groups("b", "new")] == ["b", "new"]

@@ -71,5 +71,7 @@ REASONS: dict[str, dict[str, str]] = {
         "view": "`array.view[…]` is a lazy selection",
         "write_empty_chunks": "see `config.write_empty_chunks`",
     },
-    "zarr.Group 2.18": {},
+    "zarr.Group 2.18": dict.fromkeys(
+        ("visit", "visititems", "visitkeys", "visitvalues"), "use `members(max_depth=None)`"
+    ),
 }  # fmt: skip

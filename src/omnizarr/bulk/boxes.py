@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from array import array as packed
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,6 @@ from omnizarr.extension import (
     bound_array,
     boxes,
     can_list,
-    for_each,
-    has_cheap_requests,
     inner_chunk_shape,
     packed_shard_shape,
     stored_keys,
@@ -30,9 +28,6 @@ from omnizarr.extension import (
 )
 
 Box = tuple[slice, ...]
-Encode: TypeAlias = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
-PART = 2**19  # elements that are encoded at a time
-REMOTE_PART = 2**22  # the same for stores where one call writes many chunks concurrently
 TILE_BYTES = 2**25  # of a tile in memory, if its chunks are not larger
 TILE_CHUNKS = 4096  # at most in a tile
 FEW_CHUNKS = 64  # of an array whose keys need not be listed
@@ -79,24 +74,6 @@ def _bound(array: Array | BoundArray) -> BoundArray:
 
 def _regular(array: BoundArray, chunks: tuple[int, ...] | None) -> tuple[GridAxis, ...]:
     return array.grid.axes if chunks is None else tuple(map(RegularAxis, array.model.shape, chunks))
-
-
-def store(array: Array, box: Box, values: npt.NDArray[Any], encode: Encode | None) -> None:
-    """Store values in a box; with `encode`, encode and store them part by part, in threads."""
-    if encode is None:
-        array[box] = values
-        return
-    errors = np.geterr()
-
-    def one(part: Box) -> None:
-        shifted = ((p, b.start) for p, b in zip(part, box, strict=True))
-        inside = tuple(slice(p.start - start, p.stop - start) for p, start in shifted)
-        with np.errstate(**errors):  # NumPy keeps it per thread: use the caller's
-            array[part] = encode(values[inside])
-
-    size = PART if has_cheap_requests(array.store) else REMOTE_PART
-    parts = boxes.cut(stored_axes(array), size, box)
-    for_each(iter(parts), parts.count, one, values.nbytes)
 
 
 # Tiles: boxes that depend on the metadata only, so that an interrupted job finds them again

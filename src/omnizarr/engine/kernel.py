@@ -34,7 +34,6 @@ from omnizarr.engine.binding import BoundArray
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, PointPlan, ProductPlan, Run
 from omnizarr.stores import direct_file_root, direct_values, get_many, has_low_latency
-from omnizarr.stores.base import traits
 
 try:
     from omnizarr.engine import _kernel
@@ -372,8 +371,6 @@ def _describe_small(array: BoundArray, layout: Layout) -> tuple[Any, ...]:
     store: Any = array.store
     dtype = array.dtype
     if read_small is None or layout.in_memory or layout.fetched or dtype.names is not None:
-        return ()
-    if traits(store).movable:
         return ()
     try:
         np.empty(0, dtype).data  # noqa: B018

@@ -80,7 +80,7 @@ class ArrayWatch:
         store: Any = self._location.store
         key = self._location.format.keys(self._location.path)[0]
         root, values = direct_file_root(store), direct_values(store)
-        if root is not None and not traits(store).movable:
+        if root is not None:
             path = root + os.fsencode(key)
             self._is_quick = True
             if kernel.identity is None:
@@ -140,7 +140,7 @@ class ArrayWatch:
         store: Any = self._location.store
         if getattr(store, "lock_keys", None) is None:
             return not supports_compare_and_set(store)
-        root = None if traits(store).movable else direct_file_root(store)
+        root = direct_file_root(store)
         if root is None:
             return False
         path = os.fsdecode(root) + lease_key(paths.folder(key), "shape")

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from omnizarr import Array
-from omnizarr.bulk.boxes import Box, Encode, store, stored_axes
+from omnizarr.bulk.boxes import Box, stored_axes
 from omnizarr.errors import (
     MissingModule,
     OmnizarrError,
@@ -309,7 +309,6 @@ class Part:
     array: Array
     box: Box
     pieces: tuple[tuple[Box, Box], ...]  # target in the box, and part of the block
-    encode: Encode | None
     process: int | None  # the only process that can access the store, or None for any
 
     def __call__(self, blocks: list[Any]) -> None:
@@ -324,7 +323,7 @@ class Part:
             values = np.empty([s.stop - s.start for s in self.box], blocks[0].dtype)
             for block, (inside, taken) in zip(blocks, self.pieces, strict=True):
                 values[inside] = np.asarray(block)[taken]
-        store(self.array, self.box, values, self.encode)
+        self.array[self.box] = values
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +334,7 @@ class Writes:
     keys: list[tuple[Any, ...]]
 
 
-def writes(x: Any, array: Array, start: tuple[int, ...], encode: Encode | None = None) -> Writes:
+def writes(x: Any, array: Array, start: tuple[int, ...]) -> Writes:
     """Return the tasks that store a Dask array in a stored array, starting at a position."""
     check_known(x)
     name = f"omnizarr-write-{uuid.uuid4().hex}"
@@ -354,7 +353,7 @@ def writes(x: Any, array: Array, start: tuple[int, ...], encode: Encode | None =
             )
         )
         blocks = [(x.name, *block) for block in product(*(s.blocks for s in chosen))]
-        layer[(name, *index)] = (Part(array, box, pieces, encode, process), blocks)
+        layer[(name, *index)] = (Part(array, box, pieces, process), blocks)
     return Writes(HighLevelGraph.from_collections(name, layer, dependencies=[x]), list(layer))
 
 

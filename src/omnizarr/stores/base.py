@@ -106,7 +106,6 @@ class Traits:
     commits_changes: bool = False  # shown when committed; chunks outside an array are refused
     lists_all: bool = True  # not only metadata, say
     erases: bool = True  # else every key is kept for good
-    movable: bool = False  # `direct_file_root` may change while the store is in use
     default_format: str | None = None  # of new nodes
     separator: str = "."  # of chunk keys whose metadata state none
     to_write: str | None = None  # what to do about a store that no mode makes writable

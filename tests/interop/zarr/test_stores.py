@@ -130,17 +130,17 @@ def test_groups_in_a_store_that_cannot_list_are_created_and_opened(zarr: Any) ->
         zarr.open_group(store, path="h", mode="r")
 
 
-def test_an_open_array_follows_its_local_store_when_it_is_moved(zarr: Any, tmp_path: Path) -> None:
+def test_an_array_is_opened_again_after_its_local_store_was_moved(
+    zarr: Any, tmp_path: Path
+) -> None:
     store = zarr.storage.LocalStore(tmp_path / "a")
     array = zarr.create_array(store, data=np.arange(4), chunks=2)
-    assert [array[1], array[:].tolist()] == [1, [0, 1, 2, 3]]  # the first read prepares others
     asyncio.run(store.move(tmp_path / "b"))
-    assert [array[1], array[:].tolist()] == [1, [0, 1, 2, 3]]
-    array[0] = 7
-    array.attrs["x"] = 1
+    for use in (lambda: array[:], lambda: array.__setitem__(0, 7)):
+        with pytest.raises(FileNotFoundError, match="open it again"):
+            use()
+    assert zarr.open_array(store)[:].tolist() == [0, 1, 2, 3]
     assert not (tmp_path / "a").exists()
-    opened = zarr.open_array(tmp_path / "b")
-    assert (opened[0], opened.attrs["x"]) == (7, 1)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")  # the file keeps what is replaced

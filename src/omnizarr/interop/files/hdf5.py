@@ -15,7 +15,6 @@ fill value.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -294,49 +293,14 @@ def _fill(dataset: Any, dtype: Any, text: bool) -> dict[str, Any]:
 
 
 def _check_storage(dataset: Any) -> None:
-    """Raise if values are in other files that are not there; HDF5 would read fill values."""
+    """Raise if values are elsewhere: of what is not there, HDF5 would read fill values."""
     if dataset.external:
         raise Unsupported(f"its values are in another file, {dataset.external[0][0]!r}")
-    if not dataset.is_virtual:
-        return
-    folder = os.path.dirname(os.path.abspath(dataset.file.filename))
-    for source in dataset.virtual_sources():
-        if source.file_name == ".":
-            _check_virtual_source(dataset.file, source)
-            continue
-        place = os.path.join(folder, source.file_name)
-        if not os.path.exists(place):
-            raise Unsupported(f"it is made of other files, and {source.file_name!r} is missing")
-        try:
-            with open_file(place) as opened:
-                _check_virtual_source(opened, source)
-        except (InvalidArgument, StoreError) as e:
-            raise Unsupported(f"it is made of other files, of which one cannot be read: {e}") from e
-
-
-def _check_virtual_source(opened: Any, source: Any) -> None:
-    """Raise if a file does not have all values that a virtual dataset takes from it."""
-    inside = "" if source.file_name == "." else f" of {source.file_name!r}"
-    where = f"{source.dset_name}{inside}"
-    found = opened.get(source.dset_name)
-    if not isinstance(found, h5py.Dataset):
-        raise Unsupported(f"it is made of other datasets, and {where} is missing")
-    if found.shape is None or not _reaches(found, source):
-        raise Unsupported(f"it is made of other datasets, and {where} is too small")
-    _check_storage(found)
-
-
-def _reaches(dataset: Any, source: Any) -> bool:
-    """Return True if a dataset has all elements that a virtual dataset takes from it."""
-    if source.src_space.get_select_type() == h5py.h5s.SEL_ALL:
-        return bool(dataset.size >= source.vspace.get_select_npoints())
-    try:
-        _, last = source.src_space.get_select_bounds()
-    except (ValueError, RuntimeError):  # it takes as many as there are
-        return True
-    return len(last) == dataset.ndim and all(
-        i < n for i, n in zip(last, dataset.shape, strict=True)
-    )
+    if dataset.is_virtual:
+        raise Unsupported(
+            "it is virtual, made of other datasets; import those, or make it a plain one with"
+            " h5repack"
+        )
 
 
 def _missing_filter(dataset: Any) -> str | None:

@@ -1,6 +1,6 @@
 """Encode variables of xarray for storage: CF encoding, codecs, and options of new arrays.
 
-Large variables are encoded part by part. A dataset that was read from Zarr is written with the
+A dataset that was read from Zarr is written with the
 chunks and codecs that it was read with, unless the caller passes others.
 """
 
@@ -22,7 +22,6 @@ from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
 from omnizarr import Array
-from omnizarr.bulk.boxes import Encode
 from omnizarr.conventions.cf.packing import find_word, mark_missing
 from omnizarr.conventions.cf.times import Times, bounds_of, is_time
 from omnizarr.conventions.cf.variable import Decoding, TimesAs
@@ -43,7 +42,6 @@ _OPTIONS = {
     "chunk_key_encoding", "dimension_separator", "object_codec", "write_empty_chunks",
     "cache_metadata", "fill_value",
 }  # fmt: skip
-LARGE = 2**25  # bytes above which numbers are encoded part by part; below, copying is faster
 UNNAMED = "__values__"  # xarray's name for a variable whose name is None
 _NAME = "__xarray_dataarray_name__"  # xarray's attribute for the name of a single array
 _NETCDF_OPTIONS = {"chunksizes", "zlib", "complevel", "compression", "shuffle", "contiguous"}
@@ -108,14 +106,13 @@ def _check_attributes(where: str, attributes: Mapping[Any, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A variable in its stored form; with `encode`, its values are still to be encoded."""
+    """A variable in its stored form."""
 
     dims: tuple[Any, ...]
     dtype: np.dtype[Any]
     attrs: dict[Any, Any]
     encoding: dict[Any, Any]
     data: Any  # a NumPy or Dask array
-    encode: Encode | None = None
     given: bool = False  # True if the encoding is the caller's, not a file's
 
     @property
@@ -128,66 +125,14 @@ class Coded:
         return getattr(self.data, "chunks", None)
 
 
-@dataclass(frozen=True, slots=True)
-class EncodePart:
-    """Encodes a part of a variable's numbers."""
-
-    name: str
-    dims: tuple[Any, ...]
-    attrs: dict[Any, Any]
-    encoding: dict[Any, Any]
-    stored: Mapping[str, Any] | None
-
-    def __call__(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        part = xr.Variable(self.dims, values, self.attrs, self.encoding)
-        return np.asarray(_encoded(self.name, part, self.stored).data)
-
-
 def encoded(name: str, given: xr.Variable, stored: Mapping[str, Any] | None = None) -> Coded:
     """Encode a variable by its CF attributes: times as numbers, packing, missing values.
 
-    `stored` are the attributes that it is read with, if these are not its own. A large variable is
-    encoded later, part by part, but errors are raised here.
+    `stored` are the attributes that it is read with, if these are not its own. Dask arrays are
+    encoded block by block when they are computed.
     """
-    if not _by_parts(given):
-        var = _encoded(name, given, stored)
-        return Coded(var.dims, var.dtype, var.attrs, var.encoding, var.data)
-    coding = {k: v for k, v in given.encoding.items() if k not in _OPTIONS | _SOURCE_OPTIONS}
-    encode = EncodePart(name, given.dims, given.attrs, coding, stored)
-    none = xr.Variable(given.dims, np.empty((0,) * given.ndim, given.dtype))
-    none.attrs, none.encoding = given.attrs, given.encoding
-    none = _encoded(name, none, stored)
-    return Coded(given.dims, none.dtype, none.attrs, none.encoding, given.data, encode)
-
-
-def _by_parts(given: xr.Variable) -> bool:
-    """Return True if a variable can be encoded part by part with the same result, silently.
-
-    Times, text and objects take units, lengths and types from all values.
-    """
-    if given.ndim == 0 or given.nbytes < LARGE or given.dtype.kind not in "biuf":
-        return False
-    encoding = given.encoding
-    masked = any(encoding.get(k) is not None for k in ("_FillValue", "missing_value"))
-    packed = any(encoding.get(k) is not None for k in ("scale_factor", "add_offset", "dtype"))
-    values = getattr(given.data, "_meta", given.data)  # for Dask, an empty array of a block's type
-    if not (masked or packed) or "_Unsigned" in encoding or not isinstance(values, np.ndarray):
-        return False
-    if given.chunks is not None and not _keeps_type(given):
-        return False
-    dtype = np.dtype(encoding.get("dtype") or given.dtype)
-    return dtype.kind in "fb" or (dtype.kind in "iu" and dtype.metadata is None and masked)
-
-
-def _keeps_type(given: xr.Variable) -> bool:
-    """Return True if scaling keeps the type: xarray scales in place for NumPy, not for Dask.
-
-    With integer factors, xarray computes in the type of the factors.
-    """
-    given_factors = (given.encoding.get(k) for k in ("scale_factor", "add_offset"))
-    factors = [factor for factor in given_factors if factor is not None]
-    dtype, kinds = given.dtype, {np.asarray(n).dtype.kind for n in factors}
-    return not factors or (kinds == {"f"} and np.result_type(dtype, *factors) == dtype)
+    var = _encoded(name, given, stored)
+    return Coded(var.dims, var.dtype, var.attrs, var.encoding, var.data)
 
 
 def _encoded(name: str, given: xr.Variable, stored: Mapping[str, Any] | None) -> xr.Variable:

@@ -15,7 +15,6 @@ from xarray import conventions
 
 from omnizarr import Array, Group, consolidate_metadata
 from omnizarr import open as open_zarr
-from omnizarr.bulk.boxes import store as store_box
 from omnizarr.conventions.cf.variable import is_scalar
 from omnizarr.errors import (
     CannotExpress,
@@ -179,21 +178,18 @@ class Piece:
         return unpublished(location_of(self.array), model).with_config(self.array.config)
 
     @property
-    def box(self) -> tuple[slice, ...]:
-        return tuple(slice(a, a + n) for a, n in zip(self.start, self.values.shape, strict=True))
-
-    @property
     def is_appended(self) -> bool:
         """True if no existing element is overwritten."""
         return any(a >= n for a, n in zip(self.start, self.array.shape, strict=True))
 
     def store(self) -> None:
         """Store values that are in memory."""
-        store_box(self.target, self.box, np.asarray(self.values.data), self.values.encode)
+        box = tuple(slice(a, a + n) for a, n in zip(self.start, self.values.shape, strict=True))
+        self.target[box] = np.asarray(self.values.data)
 
     def tasks(self) -> Writes:
         """Return the tasks that store a Dask array."""
-        return writes(self.values.data, self.target, self.start, self.values.encode)
+        return writes(self.values.data, self.target, self.start)
 
 
 @dataclass(frozen=True, slots=True)

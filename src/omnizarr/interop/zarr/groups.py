@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Self
 
@@ -102,21 +102,6 @@ class ZarrGroup(nodes.ZarrNode, Group):
     def group_values(self) -> Iterator[Group]:
         """Return an iterator over the groups among the members."""
         return (group for _, group in self.groups())
-
-    def visititems(self, func: Callable[[str, Any], Any]) -> Any:
-        """Call `func` with the path and node of all below, until it returns something but None."""
-        results = (func(path, node) for path, node in self.members(max_depth=None))
-        return next((result for result in results if result is not None), None)
-
-    def visitkeys(self, func: Callable[[str], Any]) -> Any:
-        """Call `func` as `visititems` does, with paths only."""
-        return self.visititems(lambda path, node: func(path))
-
-    visit = visitkeys
-
-    def visitvalues(self, func: Callable[[Any], Any]) -> Any:
-        """Call `func` as `visititems` does, with nodes only."""
-        return self.visititems(lambda path, node: func(node))
 
     @translated("array")
     def get_array(self, path: str) -> Any:

@@ -12,7 +12,7 @@ import os
 import weakref
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -149,9 +149,14 @@ def adapt(store: Any) -> Store:
         found = _adapted.get(store)
     except TypeError:  # it cannot be hashed
         return _make(store)
-    if found is None or found.read_only != store.read_only:
+    if found is None or found.read_only != store.read_only or _was_moved(store, found):
         found = _adapted[store] = _make(store)
     return found
+
+
+def _was_moved(store: Any, ours: Store) -> bool:
+    """Return True if a directory was moved by its store of zarr-python."""
+    return isinstance(ours, LocalStore) and ours.root != Path(getattr(store, "root", ours.root))
 
 
 def _memory(values: Any, read_only: bool, as_bytes: bool) -> Store:
@@ -169,7 +174,7 @@ def _make(store: Any) -> Store:
         read_only = store.read_only and not inner.read_only
         return _read_only(inner) if read_only else inner
     if type(store) is library.module("zarr.storage").LocalStore:
-        return MovableLocalStore.of(store)
+        return LocalStore(store.root, read_only=store.read_only)
     found: Store = registry.lookup("store_adapter", "zarr-python")(store, read_only=store.read_only)
     return found
 
@@ -186,46 +191,6 @@ def to_zarr(store: Store) -> Any:
         theirs = library.module("zarr.storage").LocalStore
         return theirs(Path(os.fsdecode(root)), read_only=store.read_only)
     return OmnizarrStore(store)
-
-
-class MovableLocalStore(LocalStore):
-    """The directory of a `LocalStore` of zarr-python, which a program may move while it is open."""
-
-    traits = replace(LocalStore.traits, movable=True)
-    _moved: Any = None  # the store of zarr-python; None for folders that this class makes
-    _place: tuple[Any, str] = (None, "")  # the directory of that store, and with a slash
-
-    @classmethod
-    def of(cls, store: Any) -> MovableLocalStore:
-        """Return the store for one of zarr-python."""
-        made = cls(store.root, read_only=store.read_only)
-        made._moved = store
-        return made
-
-    @property
-    def _start(self) -> str:
-        if self._moved is not None and self._moved.root is not self._place[0]:
-            self._start = self._moved.root
-        return self._place[1]
-
-    @_start.setter
-    def _start(self, root: str | os.PathLike[str]) -> None:
-        self._given, self._place = (
-            os.fspath(root),
-            (root, os.path.join(stores.base.absolute_path(root), "")),
-        )
-
-    @property
-    def root(self) -> Path:
-        """The directory."""
-        return Path(self._start)
-
-    @property
-    def direct_file_root(self) -> bytes:
-        """The directory as the operating system names it, with a slash at the end."""
-        return os.fsencode(self._start)
-
-    identity_details = LocalStore.identity_details
 
 
 class BufferMapping(MutableMapping[str, bytes]):
