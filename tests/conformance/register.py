@@ -42,22 +42,11 @@ NAMES = {kind: tuple(names.split()) for kind, names in _LISTED.items()}
 
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 ZSTD = {"name": "zstd", "configuration": {"level": 1}}
+_LZ4 = {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}
 # The list of codecs for a codec that needs more than its name after `bytes`.
 CODECS: dict[str, list[Any]] = {
     "bitround": [{"name": "bitround", "configuration": {"keepbits": 3}}, LITTLE],
-    "blosc": [
-        LITTLE,
-        {
-            "name": "blosc",
-            "configuration": {
-                "cname": "lz4",
-                "clevel": 5,
-                "shuffle": "shuffle",
-                "typesize": 4,
-                "blocksize": 0,
-            },
-        },
-    ],
+    "blosc": [LITTLE, {"name": "blosc", "configuration": _LZ4}],
     "bytes": [LITTLE],
     "cast_value": [{"name": "cast_value", "configuration": {"data_type": "uint8"}}, "bytes"],
     "conditional": [LITTLE, {"name": "conditional", "configuration": {"codecs": [ZSTD]}}],

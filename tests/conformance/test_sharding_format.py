@@ -26,16 +26,8 @@ from tests.conformance.shards import (
 from tests.conformance.v3_metadata import stored
 
 TRANSPOSE = {"name": "transpose", "configuration": {"order": [1, 0]}}
-BLOSC = {
-    "name": "blosc",
-    "configuration": {
-        "cname": "lz4",
-        "clevel": 5,
-        "shuffle": "shuffle",
-        "typesize": 2,
-        "blocksize": 0,
-    },
-}
+_LZ4 = {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 2, "blocksize": 0}
+BLOSC = {"name": "blosc", "configuration": _LZ4}
 ZSTD = {"name": "zstd", "configuration": {"level": 0, "checksum": False}}
 # A uint8 shard of 4 in inner chunks of 2, of which only the first is stored: [1, 2].
 AT_END = "0102 0000000000000000 0200000000000000" + 16 * "ff" + "bd13bd56"
@@ -172,17 +164,10 @@ def test_a_new_array_has_a_little_endian_index_with_checksum_at_the_end() -> Non
                 store, shape=8, dtype="i4", chunks=2, shards=4, compressors=None
             )
             array[1:5] = 1
-        assert stored(store)["codecs"] == [
-            {
-                "name": "sharding_indexed",
-                "configuration": {
-                    "chunk_shape": [2],
-                    "codecs": [raw()],
-                    "index_codecs": [raw(), CRC32C],
-                    "index_location": "end",
-                },
-            }
-        ]
+        lists = {"codecs": [raw()], "index_codecs": [raw(), CRC32C]}
+        configuration = {"chunk_shape": [2], **lists, "index_location": "end"}
+        stated = {"name": "sharding_indexed", "configuration": configuration}
+        assert stored(store)["codecs"] == [stated]
 
 
 @pytest.mark.shows("SH-07")
