@@ -51,7 +51,7 @@ def bytes_data(*shape: int) -> Any:
 # Requests
 
 
-@pytest.mark.shows("SH-21")
+@pytest.mark.shows("SH-21", "V3-68")
 @LOCATIONS
 @pytest.mark.parametrize("codecs", [[], [TRANSPOSE]], ids=["plain", "transposed"])
 def test_one_inner_chunk_takes_a_request_for_the_index_and_one_for_the_chunk(

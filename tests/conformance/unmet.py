@@ -21,6 +21,7 @@ PARTLY: dict[str, str] = {
     "V3-38": "null, as written by GDAL, is read as 0 with a warning",
     "V3-54": "not registered but written: float8_e4m3fn; raw_bytes and others as in zarr-python",
     "V3-57": "an explicit 0 for an empty axis is written as 1, not refused (V3-97)",
+    "V3-68": "chunks of shards are fetched one by one; a Blosc chunk is fetched as a whole",
     "V3-86": "the Windows part is simulated",
     "V3-90": "see V3-34",
     "V3-94": "values beyond the edge in a border chunk reappear without a warning",
