@@ -379,7 +379,7 @@ def test_assigning_to_everything_keeps_values_appended_by_another_handle(
 
 
 @needs_kernel
-@pytest.mark.parametrize(("rows", "calls"), [(100, 272), (10, 323)])  # whole chunks, parts
+@pytest.mark.parametrize(("rows", "calls"), [(100, 286), (10, 336)])  # whole chunks, parts
 def test_rows_are_appended_in_a_directory_with_few_calls(
     tmp_path: Path, rows: int, calls: int
 ) -> None:

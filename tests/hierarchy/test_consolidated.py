@@ -371,18 +371,6 @@ def test_many_new_nodes_are_added_in_one_write(format: int) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_nodes_of_others_are_kept_when_many_are_added(tmp_path: Path, format: int) -> None:
-    hierarchy(format, tmp_path)
-    theirs = zarr.open_group(tmp_path, mode="r+", use_consolidated=False)
-    theirs.create_group("their").create_array("y", shape=(2,), dtype="i4")
-    theirs["g"].create_array("z", shape=(2,), dtype="i4")
-    root = oz.open(tmp_path, mode="r+")
-    array = root["a"].metadata
-    dict(root.create_hierarchy({"g/new": array, "one": array, "two/three": array}))
-    assert plain(root.consolidated) == truth(tmp_path)
-
-
-@pytest.mark.parametrize("format", FORMATS)
 def test_the_text_of_other_entries_stays_as_it_is(format: int) -> None:
     store = hierarchy(format)
     key = "zarr.json" if format == 3 else ".zmetadata"

@@ -155,8 +155,6 @@ def test_arrays_named_like_options_are_saved_or_refused() -> None:
             except (oz.InvalidArgument, oz.InvalidMetadata, TypeError):
                 continue
             assert np.array_equal(oz.open(store)[name][...], values)
-    oz.save(store := {}, np.zeros(3), config=np.arange(2), chunks=2)
-    assert oz.load(store)["config"].tolist() == [0, 1]
     with pytest.raises(oz.InvalidArgument, match="chunks is an option: give a tuple"):
         oz.save({}, np.zeros(3), chunks=np.arange(3))
 

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.bulk.journal import Outcome
 from omnizarr.hierarchy import info
+from omnizarr.model import Named
 
 TEXT = st.text(st.characters(exclude_categories=["C"]), max_size=12)
 TAGS = {"all", "div", "table", "tr", "th", "td", "details", "summary", "pre"}
+MODEL: Any = oz.create_array({}, shape=1).metadata.model
 SHAPE = st.lists(st.integers(1, 10**12), min_size=1, max_size=6)
 
 
@@ -46,10 +48,13 @@ def test_a_card_shows_every_text_as_it_is(
 @given(SHAPE, st.data())
 def test_a_drawing_of_any_grid_is_small_and_stays_inside(shape: list[int], data: Any) -> None:
     chunks = [data.draw(st.integers(1, n)) for n in shape]
-    shards = [data.draw(st.sampled_from([c, c * 2])) for c in chunks]
-    drawn = info.drawing(
-        info.GridSummary(shape, chunks, data.draw(st.sampled_from([None, shards])))
-    )
+    codecs: Any = ()
+    outer = chunks
+    if data.draw(st.booleans()):
+        outer = [data.draw(st.sampled_from([c, c * 2])) for c in chunks]
+        codecs = (Named("sharding_indexed", {"chunk_shape": chunks}),)
+    grid = Named("regular", {"chunk_shape": outer})
+    drawn = info.drawing(MODEL.with_(shape=tuple(shape), chunk_grid=grid, codecs=codecs))
     assert len(drawn) < 20_000
     svg = parsed(drawn).find("svg")
     assert svg is not None

@@ -16,12 +16,6 @@ from omnizarr.storage import LocalStore, MemoryStore, StorePath
 VALUES = np.arange(6)
 
 
-def test_the_reason_for_an_absent_node_names_a_root_that_cannot_be_read() -> None:
-    store = {"zarr.json": b'{"metadata_encoding": {}}', "meta/a.array.json": b"{}"}
-    with pytest.raises(oz.NodeNotFound, match=r"of the root.* zarr_format: required"):
-        oz.open(store, path="a")
-
-
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [

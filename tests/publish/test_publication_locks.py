@@ -9,6 +9,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,22 @@ def test_a_destination_in_a_database_is_refused_as_long_as_its_lease_is_renewed(
         thread.join()
     oz.copy(source, store)
     assert np.array_equal(oz.open(store)["x"][...], VALUES)
+
+
+def test_a_whole_job_and_a_part_do_not_run_together_in_a_store_with_leases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "LEASE", 0.6)
+    store = oz.storage.SQLiteStore(tmp_path / "b")
+    kind = f"job-{zlib.crc32(b''):08x}"
+    for held, part in ((kind, (1, 2)), (f"{kind}-2", None)):
+        with leases.leased(store, "", held):
+            for at, other in (("", part), ("", (3, 4)), ("elsewhere", part)):
+                allowed: Any = pytest.raises(oz.Conflict, match="another job")
+                if at or (part is None and other is not None):
+                    allowed = nullcontext()
+                with allowed, locked_destination(store, at, "copy", other):
+                    pass
 
 
 def _interrupt(job: oz.jobs.Job[Any], tasks: int = 2) -> None:

@@ -160,11 +160,11 @@ def _killed_stage(store: Any) -> None:
     oz.create_array(staged.store, data=VALUES * 3, chunks=(4, 4))
     name = "_move_new" if isinstance(store, LocalStore) else "_apply"
 
-    def stop(*args: Any) -> None:
+    def stop(*args: Any, **options: Any) -> None:
         raise Killed
 
     setattr(staged, name, stop)
-    staged.recover = lambda: None
+    staged.settle = stop
     with suppress(Killed):
         staged.replace(whole, whole)
     assert [left.pending for left in interrupted(store)] == [True]
@@ -189,6 +189,44 @@ def test_repair_does_not_replace_a_newer_node_by_remains(
     else:
         stores.erase_prefix(store, f"{FOLDER}/")
     assert oz.verify(store).findings == []
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_directory_is_put_in_place_or_back_as_who_settles_it_wishes(
+    tmp_path: Path, overwrite: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path / "x")
+    oz.create_array(store, data=VALUES, chunks=(4, 4))
+    staged = stage(store)
+    oz.create_array(staged.store, data=VALUES * 3, chunks=(4, 4))
+
+    def stop(*args: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(DirectoryStage, "_rename", stop)
+        killed.setattr(DirectoryStage, "settle", stop)
+        with pytest.raises(KeyboardInterrupt):
+            staged.replace(*[Extent(("zarr.json",), (), ("",))] * 2)
+    assert staged.settle(overwrite=overwrite) is overwrite
+    np.testing.assert_array_equal(oz.open(store)[...], VALUES * (3 if overwrite else 1))
+
+
+def test_a_replacement_whose_second_try_succeeds_raises_nothing() -> None:
+    inner, failing = MemoryStore(), [False]
+
+    def fault(what: str, key: str) -> Exception | None:
+        if failing[0] and what == "set" and key == "zarr.json":
+            failing[0] = False
+            return oz.StoreError("the line is cut")
+        return None
+
+    oz.create_array(inner, data=VALUES, chunks=(4, 4))
+    staged = stage(FaultyStore(inner, fault))
+    oz.create_array(staged.store, data=VALUES * 3, chunks=(4, 4))
+    failing[0] = True
+    staged.replace(*[Extent(("zarr.json",), (), ("",))] * 2)
+    np.testing.assert_array_equal(oz.open(inner)[...], VALUES * 3)
 
 
 @pytest.mark.parametrize("number", range(8))

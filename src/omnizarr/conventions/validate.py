@@ -346,7 +346,7 @@ def _outermost(store: Store, path: str, declared: Declared) -> Iterator[tuple[Lo
             continue
         if declared(found):
             above.append(paths.prefix(location.path))
-            yield location.without_listing(), found
+            yield location, found
 
 
 def _declares_ome(node: Node) -> bool:

@@ -28,14 +28,7 @@ from omnizarr.formats.format import ARRAY_DIMENSIONS, check_attributes
 from omnizarr.hierarchy import chunks as stored_chunks
 from omnizarr.hierarchy import info
 from omnizarr.hierarchy.attributes import lock_shape
-from omnizarr.hierarchy.chunks import (
-    Outside,
-    Writer,
-    grow_array,
-    resize,
-    shrunken_shape,
-    with_shape,
-)
+from omnizarr.hierarchy.chunks import Outside, Writer, grow_array, shrunken_shape, with_shape
 from omnizarr.hierarchy.info import Info
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import NodeHandle
@@ -108,10 +101,8 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
 
     def _warn_of_skipped(self) -> None:
         for name in () if self._bound_model is None else self._bound_model.skipped:
-            warn(
-                f"{self._location}: {name!r} is unknown here and is skipped, as the metadata"
-                " allow; nothing can be written",
-            )
+            what = f"{self._location}: {name!r} is unknown here and is skipped"
+            warn(f"{what}, as the metadata allow; nothing can be written")
 
     @cached_property
     def _data(self) -> BoundArray:
@@ -120,10 +111,8 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             consolidated = self._model
             self.refresh()
             if consolidated != self._model:
-                warn(
-                    f"the consolidated metadata of {self._location} are out of date; its own"
-                    " metadata are used. Call consolidate_metadata again",
-                )
+                what = f"the consolidated metadata of {self._location} are out of date"
+                warn(f"{what}; its own are used. Call consolidate_metadata again")
         return self._bound
 
     @property
@@ -252,17 +241,15 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
     @property
     def config(self) -> ArrayConfig:
         """The settings for reading and writing through this handle."""
-        keep = self._config.write_empty_chunks
-        if keep is None:
-            keep = settings.get().write_empty_chunks
-        return replace(self._config, write_empty_chunks=keep)
+        if self._config.write_empty_chunks is not None:
+            return self._config
+        return replace(self._config, write_empty_chunks=settings.get().write_empty_chunks)
 
     def with_config(self, config: Any) -> Self:
         """Return another handle of the array with other settings.
 
         Args:
-            config: The settings, an `ArrayConfig` or a mapping such as
-                ``{"write_empty_chunks": True}``.
+            config: An `ArrayConfig`, or a mapping such as ``{"write_empty_chunks": True}``.
 
         Examples:
             >>> a = oz.create_array(shape=4, chunks=2)
@@ -280,8 +267,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         # Consolidated metadata are of all nodes of a group: much longer than what an array needs.
-        location = replace(state["location"], consolidated=None)
-        published = self._is_published
+        location, published = replace(self._location, consolidated=None), self._is_published
         return {**state, "location": location, "config": self._config, "published": published}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -316,7 +302,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         """
         self._check_writable()
         stream = engine.Stream(self._data, byte_size(budget, "budget"), self._with_locked_shape)
-        return Writer(stream, self._confirmed, self._with_locked_shape, self._configured)
+        return Writer(stream, self._confirmed, self._with_locked_shape, self._config.active)
 
     def _confirmed(self) -> BoundArray:
         """Return the array; raise NodeChanged if it was replaced, moved or deleted."""
@@ -334,10 +320,8 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         """Return a Dask array that reads this one, with a block for each chunk or shard.
 
         Args:
-            chunks: The blocks as in Dask; ``"auto"`` gives larger ones, of whole chunks if
-                possible.
-            name: The name of the tasks; by default one that identifies the array as it is stored
-                now.
+            chunks: The blocks as in Dask; ``"auto"`` gives larger ones, of whole chunks.
+            name: The name of the tasks; by default one of the array as it is stored now.
 
         Examples:
             >>> a = oz.create_array(data=np.arange(6), chunks=3)
@@ -354,8 +338,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             pixels: The least number of pixels along the longer side, if there are as many elements.
 
         Examples:
-            >>> a = oz.create_array(data=np.arange(64).reshape(8, 8))
-            >>> a.preview().save("a.png")
+            >>> oz.create_array(data=np.eye(8)).preview().save("a.png")
         """
         return registry.lookup("integration", "preview")(self, at=at, pixels=pixels)
 
@@ -378,9 +361,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         return self._bound.key(tuple(coords))
 
     def chunks_present(self, region: Sequence[slice] | None = None) -> npt.NDArray[np.bool_]:
-        """Return for every chunk whether it is stored; the indexes of shards are read.
-
-        The result has one byte for each chunk; see `stored_chunks` for large grids with few chunks.
+        """Return for every chunk whether it is stored, as `stored_chunks` does for large grids.
 
         Args:
             region: A slice of the chunk grid for each axis, to look at these chunks only.
@@ -396,14 +377,10 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
     def stored_chunks(self) -> Iterator[tuple[int, ...]]:
         """Return an iterator over the coordinates of stored chunks, in no particular order.
 
-        Keys are listed and indexes of shards are read on the way, so that it needs no more memory
-        for more chunks.
-
         Examples:
-            >>> a = oz.create_array(shape=6, chunks=2)
-            >>> a[2:4] = 1
+            >>> a = oz.create_array(data=[1, 2], chunks=2)
             >>> list(a.stored_chunks())
-            [(1,)]
+            [(0,)]
         """
         return stored_chunks.present_chunks(self._data, self.cdata_shape)
 
@@ -435,7 +412,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             b'\x02\x03'
         """
         bound = self._data
-        return stored_chunks.encoded_chunk(bound, stored_chunks.check_coords(bound, tuple(coords)))
+        return stored_chunks.encoded_chunk(bound, stored_chunks.check_coords(bound, coords))
 
     def set_encoded_chunk(self, coords: Iterable[int], data: bytes) -> None:
         """Store one chunk (a shard in version 3) as bytes; raise if they cannot be decoded.
@@ -456,9 +433,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         """
         self._check_writable()
         bound = self._data
-        stored_chunks.put_encoded_chunk(
-            bound, stored_chunks.check_coords(bound, tuple(coords)), data
-        )
+        stored_chunks.put_encoded_chunk(bound, stored_chunks.check_coords(bound, coords), data)
 
     # Changing the shape
 
@@ -473,10 +448,9 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             *shape: The new length of every axis, as numbers or as one sequence.
             outside: The treatment of chunks outside a smaller shape. ``"keep"`` keeps them, and
                 they are visible again when the array grows; there is a warning in both cases. The
-                same holds for elements of border chunks; when the array grows, up to 64 MiB of
-                these chunks are read to look for such elements. ``"erase"`` removes the chunks,
-                and clears those elements; ``"erase-chunks"`` keeps the elements, as zarr-python
-                does.
+                same holds for elements of border chunks, of which up to 64 MiB are read for that.
+                ``"erase"`` removes the chunks, and clears those elements; ``"erase-chunks"`` keeps
+                the elements, as zarr-python does.
 
         Examples:
             >>> a = oz.create_array(shape=(2, 3), fill_value=1)
@@ -490,7 +464,9 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         # not erase what is outside, and show nothing before they are committed.
         shrink = [lambda array: with_shape(array.model, shrunken_shape(array, lengths))]
         first = outside != "keep" and not commits_changes(self.store)
-        self._reshape(*(shrink if first else ()), lambda array: resize(array, lengths, outside))
+        self._reshape(
+            *(shrink if first else ()), lambda array: stored_chunks.resize(array, lengths, outside)
+        )
 
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
         """Append `data` along an axis; the data are stored before the new shape is.
@@ -514,7 +490,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
 
         def appended(array: BoundArray) -> ArrayModel:
             larger, where = grow_array(array, values, axis)
-            with self._configured():
+            with self._config.active():
                 engine.write(larger, plan(larger.grid, where), values)
             return larger.model
 
@@ -527,7 +503,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             larger, where = grow_array(self._bound_at(held), values, axis)
             while not self._store_shape(self._model, larger.model, held):
                 larger, where = grow_array(self._bound_at(held), values, axis)
-            with self._configured():
+            with self._config.active():
                 engine.write(larger, plan(larger.grid, where), values)
         return self.shape
 

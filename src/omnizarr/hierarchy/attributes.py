@@ -94,11 +94,8 @@ class Attributes(MutableMapping[str, Any]):
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
         """Remove an attribute and return its value, or `default` if it does not exist."""
-
-        def take(attributes: dict[str, Any]) -> Any:
-            return attributes.pop(name) if default is _MISSING else attributes.pop(name, default)
-
-        return self._write(take)
+        given = () if default is _MISSING else (default,)
+        return self._write(lambda attributes: attributes.pop(name, *given))
 
     def popitem(self) -> tuple[str, Any]:
         """Remove an attribute and return its name and value."""
@@ -142,9 +139,7 @@ def json_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Convert attributes to plain JSON types."""
 
     def special(where: str, value: float) -> None:
-        warn(
-            f"{where} is {value!r}, which JSON lacks; it is stored as a string",
-        )
+        warn(f"{where} is {value!r}, which JSON lacks; it is stored as a string")
 
     converted: dict[str, Any] = plain(attributes, "attributes", special)
     return converted
@@ -201,37 +196,28 @@ def update_metadata(
         return retry_conflicts(partial(attempt, here), "; nothing was stored, try again")
 
 
-class pinned_node:
-    """A location that stays in its current folder, even if it is renamed (see `PinnedFolder`).
+@contextmanager
+def pinned_node(at: Location, keys: tuple[str, ...]) -> Iterator[Location]:
+    """Yield a location that stays in its current folder, even if it is renamed (`PinnedFolder`).
 
     A change raises NodeChanged, and makes no new node, where the folder of the old one is gone.
     """
-
-    __slots__ = ("_folder", "_key", "_location")
-
-    def __init__(self, location: Location, keys: tuple[str, ...]) -> None:
-        """Take the location of a node, and the keys of its metadata."""
-        self._location, self._key = location, keys[0]
-        self._folder: PinnedFolder | None = None
-
-    def __enter__(self) -> Location:
-        at, key = self._location, self._key
-        if not at.format.implicit_groups:
-            self._folder = pin(at.store, paths.folder(key))
-        if self._folder is None:
-            return at
-        return Location(self._folder, at.path, at.format, at.read_only)
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self._folder is None:
-            return
-        os.close(self._folder.descriptor)
-        if type(error) is StoreError and isinstance(error.__cause__, OSError):
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise self._folder.explain(error) from error.__cause__
-            raise NodeChanged(
-                f"{self._location} was deleted or moved while it was changed; nothing was stored"
-            ) from error
+    folder = None if at.format.implicit_groups else pin(at.store, paths.folder(keys[0]))
+    if folder is None:
+        yield at
+        return
+    try:
+        yield Location(folder, at.path, at.format, at.read_only)
+    except StoreError as e:
+        if type(e) is not StoreError or not isinstance(e.__cause__, OSError):
+            raise
+        if not isinstance(e.__cause__, FileNotFoundError):
+            raise folder.explain(e) from e.__cause__
+        raise NodeChanged(
+            f"{at} was deleted or moved while it was changed; nothing was stored"
+        ) from e
+    finally:
+        os.close(folder.descriptor)
 
 
 def _changes_nothing(edit: Callable[[Node], Node], node: Node) -> bool:
@@ -271,19 +257,17 @@ def _conditional_put(
             if store.generation(key) != generations[key]:
                 raise Overtaken(str(location))
             store.erase(key)
-        elif not _set_if(store, key, text, generations[key]):
-            raise Overtaken(str(location))
+        else:
+            try:
+                stored = store.set_if(key, text, generations[key])
+            except OSError as e:  # of a store of another package
+                if isinstance(e, OmnizarrError):
+                    raise
+                raise AnswerLost(f"cannot write {key!r} in {store!r}: {e}; {MAY_BE_DONE}") from e
+            if not stored:
+                raise Overtaken(str(location))
 
     return put
-
-
-def _set_if(store: Any, key: str, text: bytes, generation: str | None) -> bool:
-    try:
-        return bool(store.set_if(key, text, generation))
-    except OSError as e:  # of a store of another package
-        if isinstance(e, OmnizarrError):
-            raise
-        raise AnswerLost(f"cannot write {key!r} in {store!r}: {e}; {MAY_BE_DONE}") from e
 
 
 @contextmanager
@@ -294,15 +278,6 @@ def lock_shape(*locations: Location) -> Iterator[list[Location]]:
     """
     for location in locations:
         location.check_writable()
-    if len(locations) == 1:
-        [location] = locations
-        keys = location.format.keys(location.path)
-        with (
-            key_locks.locked(key_locks.SHAPE, keys, location.store),
-            lock_prefix(location.store, paths.folder(keys[0]), keys, "shape") as lease,
-        ):
-            yield [location if lease is None else _leased(location, lease)]
-        return
     every = [(at, at.format.keys(at.path)) for at in sorted(locations, key=lambda at: at.path)]
     store = locations[0].store if locations else None
     with (
@@ -311,8 +286,8 @@ def lock_shape(*locations: Location) -> Iterator[list[Location]]:
     ):
         held = {}
         for location, keys in every:
-            where = location.store, paths.folder(keys[0]), keys
-            lease = stack.enter_context(lock_prefix(*where, "shape"))
+            locks = lock_prefix(location.store, paths.folder(keys[0]), keys, "shape")
+            lease = stack.enter_context(locks)
             held[location.path] = location if lease is None else _leased(location, lease)
         yield [held[location.path] for location in locations]
 

@@ -95,10 +95,7 @@ def make_array(
         raise WrongType("give the shape of the new array, or data")
     model = array_model(location.format, shape, dtype, options)
     if data is not None and tuple(data.shape) != model.shape:
-        raise InvalidArgument(
-            f"data of shape {tuple(data.shape)} do not fit the shape {model.shape} that was given;"
-            " leave one of them out"
-        )
+        raise InvalidArgument(f"data of shape {tuple(data.shape)} do not fit shape {model.shape}")
     values = data if write_data else None
     return store_array(location, model, values, overwrite, runtime_config(options))
 
@@ -137,9 +134,7 @@ def store_array(
             if values is not None:
                 _write_values(location, node, values, config)
         except BaseException:
-            with suppress(
-                OmnizarrError, NotImplementedError
-            ):  # the first error is the one to raise
+            with suppress(OmnizarrError, NotImplementedError):  # the first error is raised
                 location.erase()
             raise
     array = Array.at(location, node)
@@ -172,12 +167,7 @@ def create_nodes(
     for path, node in nodes.items():
         existing = existing_node(start.store, locations[path].path, metadata)
         if node is not None and existing is not None and not overwrite:
-            kind = "node" if isinstance(existing[1], Exception) else existing[1].kind
-            raise NodeExists(
-                f"there is already a zarr {existing[0].name} {kind} at {locations[path]};"
-                " give overwrite=True to replace it; nothing was created",
-                kind="" if kind == "node" else kind,
-            )
+            raise locations[path].node_exists(existing)
         if existing is not None and node is None and isinstance(existing[1], ArrayModel):
             raise NodeExists(f"{locations[path]} is an array; nothing can be below it")
         if node is not None or (existing is None and not start.format.implicit_groups):
@@ -212,7 +202,7 @@ def reserve(
     node: Node,
     *,
     check: Callable[[Node], None] = lambda node: None,
-    implied: bool | None = None,
+    implied: bool = False,
 ) -> Build:
     """Begin to write the values of a new array, at a path that a marker reserves.
 
@@ -223,11 +213,7 @@ def reserve(
     store, key = location.store, marker(location.path)
     mark = Mark("create_array", writer=begin_writing())
     try:
-        above = location.create_first({key: mark.write()})
-        if above is None:
-            above = location.create_absent(
-                {key: mark.write()}, implied or node.kind == "array", node
-            )
+        above = location.create_absent({key: mark.write()}, node, implied)
         if existing_node(store, location.path) is not None:
             store.erase(key)
             raise NodeExists(f"another writer has just created {location}; open it instead")
@@ -297,10 +283,8 @@ class Build:
                 self.commit()
                 return
             if self.resumable:
-                error.add_note(
-                    f"{self.target} is incomplete; resume=True finishes it, overwrite=True starts"
-                    " again"
-                )
+                how = "resume=True finishes it, overwrite=True starts again"
+                error.add_note(f"{self.target} is incomplete; {how}")
         except BaseException:
             self.discard()
             raise
@@ -362,20 +346,17 @@ class Build:
 
     def _check_still_new(self) -> None:
         """Raise if another writer has created a node meanwhile, unless it is to be replaced."""
-        found = existing_node(self.target.store, self.target.path)
+        store, path = self.target.store, self.target.path
+        found = existing_node(store, path)
         # It may have been made visible by an earlier call, or by one that shares the job.
-        if found is None or (self.resumable and self._is_mine()):
+        attempt = Mark.read(store.get(marker(path))).attempt if self.resumable else None
+        if found is None or attempt == self.publication.mark.attempt:
             return
         if not self.overwrite or self.publication.stage is None:
             self._keeps_chunks = True
             raise NodeExists(f"another writer has just created {self.target}; open it instead")
         check_erasable(self.target.store, self.target.path, found[0])
         self.old = found[0]
-
-    def _is_mine(self) -> bool:
-        """Return True if the marker beside the node names this attempt."""
-        mark = Mark.read(self.target.store.get(marker(self.target.path)))
-        return mark.attempt == self.publication.mark.attempt
 
     def discard(self) -> None:
         """Erase what was written; the node that was to be replaced is not changed.
@@ -516,41 +497,35 @@ def check_new(location: Location, overwrite: bool, implied: bool = False) -> For
     location.check_new()
     if overwrite:
         recover_interrupted(location.store)
-    found = PathMetadata.fetch(location.store, location.path, location.format)
-    found.check_root()
-    found.missing_groups()
-    existing = location.existing(found, implied)
+    existing = location.existing(PathMetadata.fetch(location), implied)
     if existing is None:
         return None
     if not overwrite:
         raise location.node_exists(existing)
     if not can_erase(location.store):
-        raise NodeExists(
-            f"{location} exists, and the store cannot delete; use another path",
-            kind=getattr(existing[1], "kind", ""),
-        )
+        kind = getattr(existing[1], "kind", "")
+        raise NodeExists(f"{location} exists, and the store cannot delete", kind=kind)
     return existing[0]
 
 
 def _in_store(location: Location, store: Store) -> Location:
     private = store is not location.store
-    return replace(location, store=store, listed_keys=None, consolidated=None, is_private=private)
+    return replace(location, store=store, consolidated=None, is_private=private)
 
 
 def update_consolidated_above(target: Location, old: Format | None) -> None:
     """Update the consolidated metadata above a node for it and all nodes below it."""
     store, path, format = target.store, target.path, target.format
+    mark_changed()
     if not path:  # nothing is above the root, which has what its writer stored
-        mark_changed()
         return
     if old is not None:  # the replaced node may have been stored in both versions
         for other in consolidated_formats(store, path, format)[1:]:
             update_consolidated(store, other, {path: None})
     if not has_consolidated(store, path, format):
-        mark_changed()
         return
     update_consolidated(store, format, {path: None})
-    metadata = dict(_metadata_below(target))
+    metadata = _metadata_below(target)
     update_consolidated(store, format, metadata, _holders(target, metadata))
 
 
@@ -561,12 +536,12 @@ def _holders(location: Location, nodes: Iterable[str]) -> dict[str, str]:
     return consolidated.present_holders(format, nodes, get_existing(location.store, keys))
 
 
-def _metadata_below(location: Location) -> Iterator[tuple[str, dict[str, bytes | None]]]:
-    """Yield the path and metadata of a node and of all nodes below it."""
+def _metadata_below(location: Location) -> dict[str, dict[str, bytes | None]]:
+    """Return the metadata of a node and of all nodes below it, by path."""
     own = _in_store(location, location.store)
-    for relative, node in readable_nodes(own, own.load()).items():
-        path = paths.join(location.path, relative)
-        yield path, location.format.write(path, node)
+    nodes = readable_nodes(own, own.load()).items()
+    every = {paths.join(location.path, relative): node for relative, node in nodes}
+    return {path: location.format.write(path, node) for path, node in every.items()}
 
 
 def move(source: Location, target: Location) -> None:
@@ -580,10 +555,7 @@ def move(source: Location, target: Location) -> None:
     if source.find([]) is None:
         raise NodeNotFound(f"there is no array or group at {source}")
     if not source.path or paths.prefix(target.path).startswith(paths.prefix(source.path)):
-        raise InvalidName(
-            f"cannot move {paths.show(source.path)} to {paths.show(target.path)}: a node cannot"
-            " be moved into itself, nor the root anywhere"
-        )
+        raise InvalidName(f"{source} cannot be moved into itself, nor the root anywhere")
     check_erasable(source.store, source.path, source.format)
     with lock_replacement(source.store), lock_nodes(source):
         settle_replacements(source.store, source.path)  # else it would come back
@@ -593,41 +565,29 @@ def move(source: Location, target: Location) -> None:
         mark = target.store.get(marker(target.path))
         if mark is not None:
             raise NodeExists(Mark.read(mark).message(target))
-        exists = existing_node(target.store, target.path) is not None
-        if exists or not _only_from_move(target, renamed):
+        origins, begun = {new: old for old, new in renamed.items()}, [*stored_keys(target)]
+        # A move that was interrupted may have left equal values there.
+        same = (k in origins and source.store.get(k) == source.store.get(origins[k]) for k in begun)
+        if existing_node(target.store, target.path) is not None or not all(same):
             raise NodeExists(f"there is already something at {target}; erase it first")
-        begun = any(True for _ in stored_keys(target))  # by a move that was interrupted
         target.create_parents()
         before, after = (node_extent(at.format, at.path) for at in (source, target))
         if not begun and stage(source.store).move(before, after):
             for format in consolidated_formats(source.store, source.path, source.format):
                 update_consolidated(source.store, format, {source.path: None})
         else:
-            _copy_keys(source, target, renamed)
+            # Metadata last, and the outermost last of all.
+            for key in sorted(renamed, key=lambda key: (is_metadata(key), *publication_order(key))):
+                value = source.store.get(key)
+                if value is None:
+                    raise StoreError(f"{key!r} vanished while {source} was moved")
+                target.store.set(renamed[key], value)
             check_erasable(source.store, source.path, source.format)
             source.erase()
     for format in consolidated_formats(target.store, target.path, target.format):
         moved = replace(target, format=format)
         if moved.find([]) is not None:
-            update_consolidated(target.store, format, dict(_metadata_below(moved)))
-
-
-def _copy_keys(source: Location, target: Location, renamed: Mapping[str, str]) -> None:
-    """Copy all values of a node, metadata last and the outermost last of all."""
-    for key in sorted(renamed, key=lambda key: (is_metadata(key), *publication_order(key))):
-        value = source.store.get(key)
-        if value is None:
-            raise StoreError(f"{key!r} in {source.store!r} vanished while {source} was moved")
-        target.store.set(renamed[key], value)
-
-
-def _only_from_move(target: Location, renamed: Mapping[str, str]) -> bool:
-    """Return True if a target has only values that an interrupted move of the node left there."""
-    origins = {new: old for old, new in renamed.items()}
-    return all(
-        key in origins and target.store.get(key) == target.store.get(origins[key])
-        for key in stored_keys(target)
-    )
+            update_consolidated(target.store, format, _metadata_below(moved))
 
 
 def _renamed(source: Location, target: Location) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ import itertools
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Self, TypeAlias
 
@@ -158,8 +158,7 @@ def chunks_present(
     if region is not None:
         if len(region) != len(counts) or any(s.step not in (None, 1) for s in region):
             raise SelectionError(
-                f"a region of the chunk grid {counts} is a slice without step for each axis, got"
-                f" {region!r}"
+                f"expected a slice without step for each axis of {counts}, got {region!r}"
             )
         wanted = [range(n)[s] for n, s in zip(counts, region, strict=True)]
     shape = tuple(map(len, wanted))
@@ -242,9 +241,9 @@ def stored_size(array: BoundArray) -> tuple[int, int]:
     return len(found), sum(found.values())
 
 
-def check_coords(array: BoundArray, coords: Coords) -> Coords:
-    """Return `coords`; raise if the grid has no such chunk."""
-    counts = array.grid.shape
+def check_coords(array: BoundArray, given: Iterable[int]) -> Coords:
+    """Return coordinates as a tuple; raise if the grid has no such chunk."""
+    coords, counts = tuple(given), array.grid.shape
     if len(coords) != len(counts) or min(coords, default=0) < 0 or not _is_inside(coords, counts):
         raise SelectionError(f"there is no chunk {coords} in a grid of {counts}")
     return coords
@@ -367,8 +366,8 @@ def chunk_lengths(array: BoundArray) -> tuple[tuple[int, ...], ...]:
     count = max(array.grid.shape, default=0)
     if count > MAX_LISTED:
         raise InvalidMetadata(
-            f"{paths.show(array.path)} in {array.store!r} has {count} chunks along one axis, more"
-            f" than the {MAX_LISTED} that are listed; see chunks and shards for their shape"
+            f"{paths.show(array.path)} has {count} chunks along one axis, more than {MAX_LISTED};"
+            " see chunks and shards for their shape"
         )
     return tuple(
         tuple(min(int(a.size(k)), a.length - int(a.start(k))) for k in range(a.count))
@@ -471,20 +470,15 @@ def _warn_of_outside(array: BoundArray, inner: Coords, shape: Coords) -> None:
     grows = any(b > a for a, b in zip(array.model.shape, shape, strict=True))
     border, left = 0, MAX_BORDER
     for coords, kept in _border(array, inner, shape if grows else array.model.shape):
-        if grows:
-            left -= decoded_size(array, coords)
-            if left < 0 or not _has_values(array, coords, kept, shape):
-                continue
-        border += 1
+        left -= decoded_size(array, coords)
+        border += not grows or (left >= 0 and _has_values(array, coords, kept, shape))
     chunks = len(_outside(array, inner))
-    found = [f"{chunks} chunks"] if chunks else []
-    found += [f"elements of {border} border chunks"] if border else []
+    texts = {f"{chunks} chunks": chunks, f"elements of {border} border chunks": border}
+    found = [text for text, count in texts.items() if count]
     if found:
         what = "show again" if grows else "are kept, but not shown"
-        warn(
-            f"{' and '.join(found)} outside {inner} of {paths.show(array.path)} {what};"
-            " resize(..., outside='erase') removes them",
-        )
+        where = f"{' and '.join(found)} outside {inner} of {paths.show(array.path)}"
+        warn(f"{where} {what}; resize(..., outside='erase') removes them")
 
 
 def _has_values(array: BoundArray, coords: Coords, kept: tuple[slice, ...], shape: Coords) -> bool:

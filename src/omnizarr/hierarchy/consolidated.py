@@ -1,18 +1,16 @@
 """Consolidated metadata of groups: used to open nodes, and updated when nodes change.
 
-Other libraries change nodes without updating consolidated metadata. The entries of the groups above
-a new node may therefore be stale, and those of its siblings stale, missing, or of erased nodes.
+Other libraries change nodes without updating consolidated metadata, so entries may be stale,
+missing, or of erased nodes; `validate` finds them, `consolidate_metadata` makes all of them anew.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from omnizarr.concurrency import key_locks
@@ -26,7 +24,6 @@ from omnizarr.stores import (
     can_list,
     get_existing,
     has_low_latency,
-    list_dir,
     lock,
     update_value,
 )
@@ -107,7 +104,12 @@ class ConsolidatedMetadata:
             return None
         relative = path[len(paths.prefix(self._path)) :]
         if relative not in self._nodes:
-            self._nodes[relative] = self._read(relative)
+            entry = None if self._entries is None else self._entries.get(relative)
+            found = None
+            if entry is not None:
+                with suppress(InvalidMetadata):  # the node's own metadata are read instead
+                    found = consolidated.node(self._format, relative, entry)
+            self._nodes[relative] = found
         return self._nodes[relative]
 
     def children(self, path: str) -> dict[str, Node | None] | None:
@@ -117,18 +119,14 @@ class ConsolidatedMetadata:
         """
         if not self.load() or not self._covers(path):
             return None
-        relative = path[len(paths.prefix(self._path)) :]
-        names = self._member_names().get(relative, ())
-        return {name: self.node(paths.join(path, name)) for name in names}
-
-    def _member_names(self) -> dict[str, list[str]]:
         if self._names is None:
             self._names = {}
-            for path in self._entries or ():
-                parent, _, name = path.rpartition("/")
+            for each in self._entries or ():
+                parent, _, name = each.rpartition("/")
                 if name:
                     self._names.setdefault(parent, []).append(name)
-        return self._names
+        names = self._names.get(path[len(paths.prefix(self._path)) :], ())
+        return {name: self.node(paths.join(path, name)) for name in names}
 
     def all(self, path: str) -> dict[str, Node] | None:
         """Return every node below a path by relative path, or None as `children` does."""
@@ -145,14 +143,6 @@ class ConsolidatedMetadata:
 
     def _covers(self, path: str) -> bool:
         return path == self._path or path.startswith(paths.prefix(self._path))
-
-    def _read(self, relative: str) -> Node | None:
-        if self._entries is None or relative not in self._entries:
-            return None
-        try:
-            return consolidated.node(self._format, relative, self._entries[relative])
-        except InvalidMetadata:
-            return None  # the node's own metadata are read instead
 
 
 def mark_changed() -> None:
@@ -199,11 +189,9 @@ def update_consolidated(
 
     `nodes` has the metadata of each node, or None for an erased one. Large consolidated metadata
     are dropped after many changes, unless the store cannot list and they could not be made again.
-    For new nodes, `holders` are the keys with consolidated metadata of their groups. Stale entries
-    of the groups above new nodes and of their siblings are then updated, too.
+    `holders` are the keys with consolidated metadata of their groups, where these are known.
     """
     mark_changed()
-    is_new = holders is not None
     if holders is None:
         keys = dict.fromkeys(key for path in nodes for key in consolidated.holders(format, path))
         found = get_existing(store, keys) if keys else {}
@@ -216,9 +204,7 @@ def update_consolidated(
             for path, metadata in nodes.items()
             if path == group or path.startswith(start)
         }
-        new = [path for path in changed if path] if is_new and can_list(store) else []
-        stale = partial(_find_stale, store, format, group, new=new) if new else None
-        update = partial(_updated, store, format, key, changed, stale)
+        update = partial(_updated, store, format, key, changed)
         try:
             with lock_consolidated(store, format, key, group):
                 update_value(store, key, update, _STALE)
@@ -249,7 +235,6 @@ def _updated(
     format: Format,
     key: str,
     nodes: Mapping[str, Documents],
-    find_stale: Callable[[Mapping[str, consolidated.Entry]], Mapping[str, Documents]] | None,
     data: bytes | None,
 ) -> bytes | None:
     """Return the stored consolidated metadata `data` with the entries of some nodes updated."""
@@ -267,137 +252,37 @@ def _updated(
             " consolidate_metadata again when done",
         )
         return consolidated.dropped(format, data, key)
-    if find_stale is not None:
-        nodes = {**find_stale(entries), **nodes}
     return consolidated.changed(format, entries, nodes)
-
-
-def _find_stale(
-    store: Store,
-    format: Format,
-    group: str,
-    entries: Mapping[str, consolidated.Entry],
-    new: Collection[str],
-) -> dict[str, dict[str, bytes]]:
-    """Return the documents of nodes with stale entries, by path below the group, then by name.
-
-    An erased node has none. The groups above new nodes and their siblings are compared, which
-    takes one listing and a batch of requests for each that differs.
-    """
-    found: dict[str, dict[str, bytes]] = {}
-    above = dict.fromkeys(path for one in new for path in paths.ancestors(one)[1:])
-    for path in above:
-        own = _fetch_metadata(store, format, paths.join(group, path))
-        if own and not (path in entries and consolidated.is_same(entries[path], own)):
-            found[path] = own
-    parents = {path.rpartition("/")[0] for path in new}
-    known: dict[str, set[str]] = {parent: set() for parent in parents}
-    for path in entries:
-        parent = path.rpartition("/")[0]
-        if path and parent in known:
-            known[parent].add(path)
-    for parent in sorted(parents):
-        parent_path = paths.join(group, parent)
-        names = format.children(parent_path, *list_dir(store, format.listing(parent_path)))
-        listed = {paths.join(parent, name) for name in names}
-        for path in sorted((listed ^ known[parent]) - {*new}):
-            nodes = dict(_walk_metadata(store, format, group, path))
-            if nodes or path in known[parent]:
-                found |= nodes or {path: {}}
-    return found
-
-
-def _walk_metadata(
-    store: Store, format: Format, group: str, path: str
-) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """Yield the path and metadata of a node and of all readable nodes below it."""
-    full_path = paths.join(group, path)
-    own = _fetch_metadata(store, format, full_path)
-    try:
-        node = format.read(path, {paths.prefix(path) + n: text for n, text in own.items()}, [])
-    except InvalidMetadata:
-        return
-    if node is not None:
-        yield path, own
-    if isinstance(node, GroupModel):
-        for name in format.children(full_path, *list_dir(store, format.listing(full_path))):
-            yield from _walk_metadata(store, format, group, paths.join(path, name))
-
-
-def _fetch_metadata(store: Store, format: Format, path: str) -> dict[str, bytes]:
-    return {paths.name(key): text for key, text in get_existing(store, format.keys(path)).items()}
 
 
 # Consolidating the metadata of a group
 
 
-@dataclass
-class Seen:
-    """Hashes of the documents of a group, and of the members of it and each group below."""
-
-    documents: int | None = None
-    groups: list[tuple[Location, int]] = field(default_factory=list)
-
-    def is_current(self, documents: int) -> bool:
-        """Return True if all documents are the same as before."""
-        if documents != self.documents:
-            return False
-        return all(mark == _hash_members(group) for group, mark in self.groups)
-
-
-def _hash_members(group: Location) -> int:
-    mark = 0
-    for names, documents in _member_documents(group):
-        mark = hash((mark, *names, *documents.items()))
-    return mark
-
-
-def collect(location: Location, key: str, seen: Seen, stored: bytes | None) -> bytes | None:
+def collect(location: Location, key: str, stored: bytes | None) -> bytes | None:
     """Return the consolidated metadata of a group; `stored` itself if nothing has changed."""
     store, format, path = location.store, location.format, location.path
     own = get_existing(store, [k for k in format.keys(path) if k != key])
-    others = tuple(own.items())
-    if seen.is_current(hash((stored, others))):
-        return stored
     if stored is not None and key in format.keys(path):
         own[key] = stored
     group = format.read(path, own, [])
     if not isinstance(group, GroupModel):
         raise NodeNotFound(f"there is no group at {location}")
-    seen.groups.clear()
-    known, found = 0, None
-    for part in consolidated.parts(format, group, _own_metadata(location, own, seen)):
-        if found is None:
-            if stored is not None and stored.startswith(part, known):
-                known += len(part)
-                continue
-            found = BytesIO()
-            found.write(memoryview(stored or b"")[:known])
-        found.write(part)
-    made = (stored or b"")[:known] if found is None else found.getvalue()
-    seen.documents = hash((made, others))
+    made = b"".join(consolidated.parts(format, group, _own_metadata(location, own)))
     return stored if made == stored else made
 
 
-def _member_documents(group: Location) -> Iterator[tuple[list[str], dict[str, bytes]]]:
-    """Yield the names of members of a group, and their documents by key, in batches."""
-    start = paths.prefix(group.path)
-    names = sorted(group.child_names(), key=paths.prefix)
-    for first in range(0, len(names), BATCH):
-        batch = names[first : first + BATCH]
-        keys = [key for name in batch for key in group.format.keys(start + name)]
-        yield batch, get_existing(group.store, keys)
-
-
 def _own_metadata(
-    location: Location, documents: Mapping[str, bytes], seen: Seen, relative: str = ""
+    location: Location, documents: Mapping[str, bytes], relative: str = ""
 ) -> Iterator[tuple[str, dict[str, bytes]]]:
     """Yield the paths of a group and of all readable nodes below it, and their documents."""
-    format, mark = location.format, 0
+    format = location.format
     yield relative, {paths.name(key): documents[key] for key in documents}
     start, below = paths.prefix(location.path), paths.prefix(relative)
-    for names, found in _member_documents(location):
-        mark = hash((mark, *names, *found.items()))
+    every = sorted(location.child_names(), key=paths.prefix)
+    for first in range(0, len(every), BATCH):
+        names = every[first : first + BATCH]
+        keys = [key for name in names for key in format.keys(start + name)]
+        found = get_existing(location.store, keys)
         for name in names:
             try:
                 node = format.read(start + name, found, [])
@@ -409,7 +294,6 @@ def _own_metadata(
                 location.child(name).warn_of_name()
             own = {key: found[key] for key in format.keys(start + name) if key in found}
             if isinstance(node, GroupModel):
-                yield from _own_metadata(location.child(name), own, seen, below + name)
+                yield from _own_metadata(location.child(name), own, below + name)
             else:
                 yield below + name, {paths.name(key): text for key, text in own.items()}
-    seen.groups.append((location, mark))

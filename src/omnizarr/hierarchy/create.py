@@ -17,44 +17,27 @@ from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import format_for, resolve_store_path
 from omnizarr.hierarchy.node import complete_hierarchy
 from omnizarr.hierarchy.open import open_group
-from omnizarr.hierarchy.options import ArrayOptions, PlaceOptions, document_options
+from omnizarr.hierarchy.options import ArrayOptions, Place, document_options
 from omnizarr.hierarchy.selection import S, as_source
 
 _OPTIONS = {*ArrayOptions.__annotations__, "overwrite"}
-_SHAPES = {"chunks", "shards"}
-# Options that may be lists; a list by the name of another option is an array.
-_LISTS = _SHAPES | {
-    *("fill_value", "codecs", "filters", "compressors", "dimension_names", "chunk_key_encoding"),
-    *("fallback", "storage_transformers"),
-}
 
 
 @overload
 def create_array(
-    store: Any = None,
+    store: Any = ...,
     *,
-    shape: int | Iterable[int] | None = None,
     dtype: type[S] | np.dtype[S],
-    data: Any = None,
-    **options: Unpack[PlaceOptions],
+    data: Any = ...,
+    **options: Unpack[Place],
 ) -> Array[S]: ...
 @overload
 def create_array(
-    store: Any = None,
-    *,
-    shape: int | Iterable[int] | None = None,
-    dtype: None = None,
-    data: npt.NDArray[S],
-    **options: Unpack[PlaceOptions],
+    store: Any = ..., *, data: npt.NDArray[S], dtype: None = None, **options: Unpack[Place]
 ) -> Array[S]: ...
 @overload
 def create_array(
-    store: Any = None,
-    *,
-    shape: int | Iterable[int] | None = None,
-    dtype: Any = None,
-    data: Any = None,
-    **options: Unpack[PlaceOptions],
+    store: Any = ..., *, dtype: Any = None, data: Any = None, **options: Unpack[Place]
 ) -> Array: ...
 @document_options(ArrayOptions, explained=True)
 def create_array(
@@ -211,11 +194,15 @@ def save(
         ['depth', 'salt']
     """
     place: Any = {"path": path, "zarr_format": zarr_format, "storage_options": storage_options}
-    for name, value in place.items():
-        if _is_array(value):
-            raise _ambiguous(name)
-    named = _named_arrays(kwargs)
-    options = {k: v for k, v in kwargs.items() if k not in named}
+    options = {name: value for name, value in kwargs.items() if name in _OPTIONS}
+    named = kwargs.keys() - options.keys()
+    for name, value in {**place, **options}.items():
+        wrong = name == "overwrite" and not isinstance(value, bool)
+        if wrong or getattr(value, "shape", ()) != ():
+            raise InvalidArgument(
+                f"{name} is an option: give a tuple or number for that; to store an array of this"
+                f" name, use omnizarr.create_group(store)[{name!r}] = values"
+            )
     if len(args) == 1 and not named:
         create_array(store, data=as_source(args[0]), **place, **options)
         return
@@ -231,30 +218,6 @@ def save(
     parent = open_group(store, "a", **place)
     for name, values in arrays.items():
         parent.create_array(name, data=as_source(values), **options)
-
-
-def _named_arrays(given: Mapping[str, Any]) -> set[str]:
-    """Return the names of arrays among keywords; raise if one may also be an option."""
-    found = set()
-    for name, value in given.items():
-        if name not in _OPTIONS:
-            found.add(name)
-        elif name in _SHAPES and _is_array(value) and value.ndim == 1 and value.dtype.kind in "iu":
-            raise _ambiguous(name)
-        elif _is_array(value) or (isinstance(value, (list, tuple)) and name not in _LISTS):
-            found.add(name)
-    return found
-
-
-def _is_array(value: Any) -> bool:
-    return hasattr(value, "dtype") and hasattr(value, "shape") and value.shape != ()
-
-
-def _ambiguous(name: str) -> InvalidArgument:
-    return InvalidArgument(
-        f"{name} is an option: give a tuple or number for that; to store an array of this name, use"
-        f" omnizarr.create_group(store)[{name!r}] = values"
-    )
 
 
 # Options that describe the codec pipeline.

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from omnizarr import _json
 from omnizarr.codecs.specify import inner_chunk_shape, memory_order, to_named
@@ -20,7 +20,6 @@ from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
 
 if TYPE_CHECKING:  # the engine is slow to import, and metadata can be described without it
-    from omnizarr.chunk_grids import Grid as ChunkGrid
     from omnizarr.engine import BoundArray
 
 SPACING = 5.0  # pixels between borders of chunks at least: of more, some borders are left out
@@ -42,29 +41,25 @@ MOST_LENGTHS = 6  # of chunks along an axis that are shown, if they differ
 LONG_NAME = 24  # characters of the name of a row, above which it may be wrapped
 
 
-class GridSummary(NamedTuple):
-    """The sizes of an array, and of its chunks and shards, along each axis."""
-
-    shape: Sequence[int]
-    chunks: Sequence[int]
-    shards: Sequence[int] | None = None
-    names: Sequence[str | None] | None = None
-
-
 class Info(dict[str, str]):
     """A summary as names and values, shown as a table; in notebooks with a drawing of the chunks.
 
-    `attributes` are those of the node, which notebooks unfold; `grid` is what they draw.
+    `attributes` are those of the node, which notebooks unfold; `drawn` is the array that they draw.
     """
 
     attributes: Mapping[str, Any] = MappingProxyType({})
-    grid: GridSummary | None = None
+    drawn: ArrayModel | None = None
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
         room = shutil.get_terminal_size((0, 0)).columns - width - 3
-        pairs = ((name, _wrapped(value, room, width + 3)) for name, value in self.items())
-        return "\n".join(f"{name:<{width}} : {value}" for name, value in pairs)
+        lines = []
+        for name, value in self.items():
+            if len(value) > room >= 20:  # else there is no terminal, or it is very narrow
+                parts = textwrap.wrap(value, room, break_long_words=False, break_on_hyphens=False)
+                value = f"\n{' ' * (width + 3)}".join(parts)
+            lines.append(f"{name:<{width}} : {value}")
+        return "\n".join(lines)
 
     __str__ = __repr__
 
@@ -80,15 +75,7 @@ class Info(dict[str, str]):
         if self.attributes:
             rows.pop("attributes", None)
         folded = attributes_section(self.attributes)
-        return card("  ·  ".join(about), rows, grid=self.grid, folded=folded)
-
-
-def _wrapped(text: str, room: int, indent: int) -> str:
-    """Return text in lines for a terminal; as it is if there is none, or it is very narrow."""
-    if len(text) <= room or room < 20:
-        return text
-    lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
-    return f"\n{' ' * indent}".join(lines)
+        return card("  ·  ".join(about), rows, drawn=self.drawn, folded=folded)
 
 
 def type_name(named: Named) -> str:
@@ -200,9 +187,7 @@ def array_info(
     array: ArrayModel, location: Location, bound: BoundArray, counts: Callable[[], tuple[int, ...]]
 ) -> Info:
     """Summarise an array without reading a chunk; `counts` returns the chunks along each axis."""
-    info = Info()
-    info["type"] = f"array, {title(location.format.name)}"
-    info["path"] = f"{paths.show(location.path)} in {location.store!r}"
+    info = Info(type=f"array, {title(location.format.name)}", path=str(location))
     info["shape"] = str(array.shape)
     if array.dimension_names is not None:
         info["dimensions"] = ", ".join(n or "-" for n in array.dimension_names)
@@ -218,7 +203,8 @@ def array_info(
         inner = inner_chunk_shape(array)
         if inner is not None:
             info["chunks"] = grid_text(str(inner), math.prod(inner) * itemsize, counts())
-        lengths = _chunk_lengths(bound.grid)
+        few = [(axis, range(min(axis.count, MOST_LENGTHS + 1))) for axis in bound.grid.axes]
+        lengths = bound.grid.regular or [[int(axis.size(k)) for k in ks] for axis, ks in few]
         stored = grid_text(*grid_lengths(lengths, itemsize), bound.grid.shape)
         info["chunks" if inner is None else "shards"] = stored
     except OmnizarrError as e:
@@ -237,16 +223,8 @@ def array_info(
     if problem is not None:
         info["not understood"] = problem
     info.add_attributes(array.attributes)
-    info.grid = drawn_grid(array)
+    info.drawn = array
     return info
-
-
-def _chunk_lengths(grid: ChunkGrid) -> list[Any]:
-    """Return the length of stored values along each axis, or a list of them if they differ."""
-    if grid.regular is not None:
-        return list(grid.regular)
-    few = [(axis, range(min(axis.count, MOST_LENGTHS + 1))) for axis in grid.axes]
-    return [[int(axis.size(k)) for k in numbers] for axis, numbers in few]
 
 
 def grid_lengths(lengths: Sequence[Any], itemsize: int) -> tuple[str, int]:
@@ -260,18 +238,6 @@ def grid_lengths(lengths: Sequence[Any], itemsize: int) -> tuple[str, int]:
             sizes[MOST_LENGTHS:] = ["…"]
         axes.append(f"({', '.join(sizes)})")
     return f"lengths {' × '.join(axes)}", 0
-
-
-def drawn_grid(array: ArrayModel) -> GridSummary | None:
-    """Return the grid of an array for a drawing, if its chunks are regular."""
-    outer = array.chunk_grid.configuration.get("chunk_shape")
-    if not isinstance(outer, list) or len(outer) != len(array.shape):
-        return None
-    inner = inner_chunk_shape(array)
-    chunks, shards = (outer, None) if inner is None else (inner, outer)
-    if not all(type(size) is int and size > 0 for size in (*chunks, *outer)):
-        return None
-    return GridSummary(array.shape, chunks, shards, array.dimension_names)
 
 
 def grid_text(shape: str, nbytes: int, counts: tuple[int, ...]) -> str:
@@ -300,9 +266,7 @@ def stored_text(count: int, expected: int, what: str, stored: int, decoded: floa
 
 def group_info(group: GroupModel, location: Location) -> Info:
     """Summarise the metadata of a group."""
-    info = Info()
-    info["type"] = f"group, {title(location.format.name)}"
-    info["path"] = f"{paths.show(location.path)} in {location.store!r}"
+    info = Info(type=f"group, {title(location.format.name)}", path=str(location))
     info.add_attributes(group.attributes)
     return info
 
@@ -344,18 +308,18 @@ class _Branch:
         return f"{start}{summary}<ul style='{_LIST}'>{inner}</ul></details>"
 
 
+@dataclass(repr=False)
 class Tree:
     """Arrays and groups below a group; printed as text, in notebooks shown as HTML."""
 
-    def __init__(self, root: _Branch, opened: bool) -> None:
-        self._root = root
-        self._opened = opened
+    root: _Branch
+    opened: bool
 
     def __repr__(self) -> str:
-        return "\n".join([self._root.name + self._root.about, *self._root.lines("")])
+        return "\n".join([self.root.name + self.root.about, *self.root.lines("")])
 
     def _repr_html_(self) -> str:
-        return f"<div style='{_CARD}'>{self._root.html(self._opened)}</div>"
+        return f"<div style='{_CARD}'>{self.root.html(self.opened)}</div>"
 
 
 def tree(
@@ -363,8 +327,7 @@ def tree(
 ) -> Tree:
     """Return the tree of a node, level by level until one of the limits is reached."""
     root = _branch(paths.name(location.path) or "/", node)
-    below = location if level == 0 else location.with_listing()
-    waiting = deque([(root, below, 0)] if isinstance(node, GroupModel) else [])
+    waiting = deque([(root, location, 0)] if isinstance(node, GroupModel) else [])
     while waiting:
         branch, below, depth = waiting.popleft()
         if depth == level:
@@ -404,7 +367,7 @@ def card(
     title: str,
     rows: Mapping[str, str],
     *,
-    grid: GridSummary | None = None,
+    drawn: ArrayModel | None = None,
     folded: Mapping[str, str] | None = None,
     opened: bool = False,
 ) -> str:
@@ -427,7 +390,7 @@ def card(
         "<div style='display:flex;flex-wrap:wrap;gap:8px 28px;align-items:flex-start'>"
         "<div style='flex:1 1 22em;min-width:0;max-width:44em'>"
         f"<table style='margin:0;border-collapse:collapse'>{cells}</table>{below}</div>"
-        f"{'' if grid is None else drawing(grid)}</div></div>"
+        f"{'' if drawn is None else drawing(drawn)}</div></div>"
     )
 
 
@@ -465,35 +428,36 @@ def report_card(title: str, values: Mapping[str, object]) -> str:
     return card(title, rows, folded=folded)
 
 
-def drawing(grid: GridSummary) -> str:
-    """Return the last two axes of a chunk grid as SVG; nothing for an array without elements."""
-    if not grid.shape or not all(grid.shape):
+def drawing(array: ArrayModel) -> str:
+    """Return the last two axes of a regular chunk grid as SVG; nothing without elements."""
+    outer = array.chunk_grid.configuration.get("chunk_shape")
+    inner = inner_chunk_shape(array)
+    if not isinstance(outer, list) or len(outer) != len(array.shape) or not math.prod(array.shape):
         return ""
-    shape, longest = grid.shape[-2:], max(grid.shape[-2:])
+    if not array.shape or not all(type(n) is int and n > 0 for n in (*(inner or ()), *outer)):
+        return ""
+    shape, longest = array.shape[-2:], max(array.shape[-2:])
     # Ratios are damped so that short axes can be seen.
     edges = [max(SHORTEST, LONGEST * (size / longest) ** 0.5) for size in shape]
     width, height = edges[-1], edges[0] if len(edges) == 2 else SHORTEST
     outline = f"M0,0L{width:.1f},0L{width:.1f},{height:.1f}L0,{height:.1f}Z"
     lines = f"<path d='{outline}' fill='#3b82c4' fill-opacity='.22' stroke-width='1.2'/>"
-    for sizes, style in (
-        (grid.chunks, "stroke-opacity='.35' stroke-width='.7'"),
-        (grid.shards or (), "stroke-opacity='.9' stroke-width='1.2'"),
-    ):
+    thin, thick = "stroke-opacity='.35' stroke-width='.7'", "stroke-opacity='.9' stroke-width='1.2'"
+    for sizes, style in ((inner or outer, thin), (outer if inner else (), thick)):
         last = _borders(shape[-1], sizes[-1], width) if sizes else []
         first = _borders(shape[0], sizes[-2], height) if len(sizes) > 1 else []
         path = "".join(f"M{x:.1f},0L{x:.1f},{height:.1f}" for x in last)
         path += "".join(f"M0,{y:.1f}L{width:.1f},{y:.1f}" for y in first)
         lines += f"<path d='{path}' {style}/>" if path else ""
-    names = [(name or "")[:16] for name in grid.names or [""] * len(grid.shape)]
-    labels = [escape(f"{name} {n}".strip()) for name, n in zip(names, grid.shape, strict=True)]
+    names = [(name or "")[:16] for name in array.dimension_names or [""] * len(array.shape)]
+    labels = [escape(f"{name} {n}".strip()) for name, n in zip(names, array.shape, strict=True)]
     row = labels[-2] if len(labels) > 1 else ""
-    before = " × ".join(labels[:-2])
+    before = f"{' × '.join(labels[:-2])} of these" if labels[:-2] else ""
     style = "fill='currentColor' stroke='none'"
-    middle = f"x='{width / 2:.1f}' text-anchor='middle' {style}"
-    texts = f"<text y='{height + 16:.1f}' {middle}>{labels[-1]}</text>"
-    texts += f"<text x='{width + 6:.1f}' y='{height / 2 + 4:.1f}' {style}>{row}</text>"
-    if before:
-        texts += f"<text y='{height + 34:.1f}' {middle}>{before} of these</text>"
+    texts = f"<text x='{width + 6:.1f}' y='{height / 2 + 4:.1f}' {style}>{row}</text>"
+    for text, below in ((labels[-1], 16), (before, 34)):
+        middle = f"x='{width / 2:.1f}' y='{height + below:.1f}' text-anchor='middle' {style}"
+        texts += f"<text {middle}>{text}</text>" if text else ""
     size = f"{width + 16 + 7 * len(row):.0f}", f"{height + (44 if before else 26):.0f}"
     return (
         f"<svg role='img' aria-label='chunk grid' width='{size[0]}' height='{size[1]}'"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from omnizarr import config
 from omnizarr.concurrency.pool import in_parallel
@@ -45,8 +45,6 @@ from omnizarr.stores import (
     is_process_local,
     list_dir,
     list_prefix,
-    one_level,
-    operations,
     set_new,
 )
 from omnizarr.stores.base import ChangesKeys, traits
@@ -59,48 +57,26 @@ _SetNew: TypeAlias = Callable[[str, bytes], bool]
 MAX_DEPTH = 128  # of nested groups whose members are listed, since a walk may be recursive
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(unsafe_hash=True)  # as good as frozen, whose generated method takes twice the time
 class Location:
     """The location of a node that exists or is to be created."""
 
     store: Store
     path: str
     format: Format
-    read_only: bool
-    # The sorted keys of all metadata below, while a walk uses one listing for the whole hierarchy.
-    listed_keys: tuple[str, ...] | None = field(compare=False, repr=False)
+    read_only: bool = False
     # The consolidated metadata of a group above, where they are to be used.
-    consolidated: ConsolidatedMetadata | None = field(compare=False, repr=False)
+    consolidated: ConsolidatedMetadata | None = field(default=None, compare=False, repr=False)
     # The treatment of missing chunks when arrays are read.
-    missing: Missing = field(compare=False, repr=False)
+    missing: Missing = field(default="fill", compare=False, repr=False)
     # True where nobody else writes: what is there already is of the same writer.
-    is_private: bool = field(compare=False, repr=False)
+    is_private: bool = field(default=False, compare=False, repr=False)
     # The path of the group through whose handle a node is created.
-    within: str | None = field(compare=False, repr=False)
+    within: str | None = field(default=None, compare=False, repr=False)
 
-    def __init__(
-        self,
-        store: Store,
-        path: str,
-        format: Format,
-        read_only: bool = False,
-        listed_keys: tuple[str, ...] | None = None,
-        consolidated: ConsolidatedMetadata | None = None,
-        missing: Missing = "fill",
-        is_private: bool = False,
-        within: str | None = None,
-    ) -> None:
-        self.__dict__.update(  # half the time of a generated method, for every node that is opened
-            store=store,
-            path=format.path(path) if "\\" in path else path,
-            format=format,
-            read_only=read_only,
-            listed_keys=listed_keys,
-            consolidated=consolidated,
-            missing=missing,
-            is_private=is_private,
-            within=within,
-        )
+    def __post_init__(self) -> None:
+        if "\\" in self.path:
+            self.path = self.format.path(self.path)
 
     def __str__(self) -> str:
         return f"{paths.show(self.path)} in {self.store!r}"
@@ -112,13 +88,13 @@ class Location:
 
     def at(self, path: str) -> Location:
         """Return the location of another path in the same hierarchy."""
-        shared = self.listed_keys, self.consolidated, self.missing, self.is_private
+        shared = self.consolidated, self.missing, self.is_private
         return Location(self.store, path, self.format, self.read_only, *shared)
 
     def child(self, name: str, within: str | None = None) -> Location:
         """Return the location of a relative path below this one."""
         found = self.at(paths.join(self.path, paths.normalize(name)))
-        found.__dict__["within"] = within
+        found.within = within
         return found
 
     # Reading
@@ -225,34 +201,14 @@ class Location:
         writer that replaced it was interrupted.
         """
         if not can_list(self.store):
-            raise StoreError(
-                f"{self.store!r} cannot list its keys, so the members of {paths.show(self.path)}"
-                " cannot be found; open them by name"
-            )
+            raise StoreError(f"cannot list the members of {self}; open them by name")
         if self.path.count("/") >= MAX_DEPTH:
             raise InvalidMetadata(
-                f"{self.store!r} has groups more than {MAX_DEPTH} levels deep, further than"
-                " members are listed; open deeper nodes by path"
+                f"{self.store!r} has groups more than {MAX_DEPTH} levels deep; open these by path"
             )
-        prefix = self.format.listing(self.path)
-        if self.listed_keys is None:
-            keys, prefixes = list_dir(self.store, prefix)
-        else:
-            keys, prefixes = one_level(operations.keys_below(self.listed_keys, prefix), prefix)
+        keys, prefixes = list_dir(self.store, self.format.listing(self.path))
         warn_of_replacement(self.store, prefixes if warns else ())
         return dict(self.format.children(self.path, keys, prefixes))
-
-    def with_listing(self) -> Location:
-        """Return this location with one listing for a walk, in formats with separate prefixes."""
-        known = self.listed_keys is not None or self.consolidated is not None
-        if known or self.is_under_one_prefix or not can_list(self.store):
-            return self
-        listed = list_prefix(self.store, self.format.listing(self.path))
-        return replace(self, listed_keys=tuple(sorted(listed)))
-
-    def without_listing(self) -> Location:
-        """Return this location for a handle that is kept, which must list again."""
-        return self if self.listed_keys is None else replace(self, listed_keys=None)
 
     # Writing
 
@@ -304,7 +260,7 @@ class Location:
         node: Node,
         *,
         check: Callable[[Node], None] = lambda node: None,
-        implied: bool | None = None,
+        implied: bool = False,
     ) -> Node:
         """Store a new node where there is none, and the groups above it that the format needs.
 
@@ -313,50 +269,44 @@ class Location:
         """
         metadata, read = self.prepare(node)
         check(read)
-        found = self.create_first(metadata)
-        if found is None:
-            found = self.create_absent(metadata, implied or isinstance(node, ArrayModel), node)
+        found = self.create_absent(metadata, node, implied)
         holders = consolidated.present_holders(self.format, [self.path], found)
         del found  # which may be large
         update_consolidated(self.store, self.format, {self.path: metadata}, holders)
         return read
 
-    def create_first(self, metadata: Mapping[str, bytes | None]) -> Documents | None:
-        """Store a node in an empty place, if all groups above exist, and return their metadata.
+    def create_absent(
+        self, metadata: Mapping[str, bytes | None], node: Node, implied: bool
+    ) -> Documents:
+        """Store a node, or the marker of one, if none exists, and missing groups above it.
 
-        Return None, and store nothing, where that cannot be known without reading the path.
+        Return the metadata of the groups above. Where all of them exist and the place is empty,
+        a store may need no look at it (`set_first`).
         """
+        is_array = isinstance(node, ArrayModel)
         set_first: _SetNew | None = getattr(self.store, "set_first", None)
         several = len(metadata) - [*metadata.values()].count(None) > 1
-        if set_first is None or several or self.format.root_documents():
-            return None
-        above = fetch_groups(self.store, self.path, self.format)
-        return above if above is not None and self._store_new(metadata, set_first) else None
-
-    def create_absent(
-        self, metadata: Mapping[str, bytes | None], implied: bool, node: Node
-    ) -> Documents:
-        """Store a node, if none exists, and missing groups above; return the metadata fetched."""
-        found = PathMetadata.fetch(self.store, self.path, self.format)
-        found.check_root()
-        missing = found.missing_groups()
-        if self.within in missing:
+        if set_first is not None and not several and not self.format.root_documents():
+            above = fetch_groups(self.store, self.path, self.format)
+            if above is not None and self._store_new(metadata, set_first):
+                return above
+        found = PathMetadata.fetch(self)
+        if self.within in found.missing:
             gone = f"the group {paths.show(str(self.within))} in {self.store!r}"
             raise NodeChanged(f"{gone} was deleted or moved since it was opened; open it again")
         mark = found.metadata.get(marker(self.path))
         if mark is not None:
             raise NodeExists(Mark.read(mark).message(self))
-        existing = self.existing(found, implied)
+        existing = self.existing(found, implied or is_array)
         if existing is not None:
             raise self.node_exists(existing)
-        if isinstance(node, ArrayModel) and not (found.is_empty or self.is_private):
+        if is_array and not (found.is_empty or self.is_private):
             self.leftovers(overwrite=False)
-        self._create_parents(missing, found)
+        self.create_parents(found)
         # Attributes of a node that is not there.
         stray = [key for key in self.format.keys(self.path) if key in found.metadata]
         # Where the first key of a folder is stored without a look, others may be writing there.
-        several = len(metadata) - [*metadata.values()].count(None) > 1
-        claims = (isinstance(node, ArrayModel) or several) and hasattr(self.store, "set_first")
+        claims = (is_array or several) and set_first is not None
         if claims and not self.is_private and marker(self.path) not in metadata:
             self._claim(metadata, stray)
         else:
@@ -398,22 +348,19 @@ class Location:
                 if paths.is_ours(key) or key in extent.metadata:
                     continue
                 if is_metadata(key) and mark is None:
+                    why = "create a group there first and write into that"
                     if any(each.pending for each in interrupted(store)):
-                        raise NodeExists(
-                            f"{self}: a node was being put there when its writer was killed; run"
-                            " omnizarr repair, which finishes that, or give overwrite=True"
-                        )
+                        why = "if its writer was killed, omnizarr repair finishes that"
                     raise NodeExists(
-                        f"{self} is no node, but others are below it, such as {key!r}; give"
-                        " another path, or create a group there first and write into that"
+                        f"{self} is no node, but others are below it, such as {key!r}; {why}"
                     )
                 if format.is_zarr_key(key):
                     found.append(key)
         found.sort(key=lambda key: not is_metadata(key))
         if found and not overwrite:
             raise NodeExists(
-                f"{self} has chunks without metadata, such as {found[0]!r}, which a new node would"
-                " take for its own; give overwrite=True to erase them"
+                f"{self} has chunks without metadata, such as {found[0]!r}; give overwrite=True to"
+                " erase them"
             )
         return tuple(found) if mark is None else (*found, marker(self.path))
 
@@ -457,32 +404,31 @@ class Location:
         self, found: PathMetadata, implied: bool = False
     ) -> tuple[Format, Node | Exception] | None:
         """Return an existing node that prevents a new one, or an implied group, with its format."""
-        existing = existing_node(self.store, self.path, found.metadata) or found.other_root()
-        if existing is None and implied and self._has_nodes_below():
-            return self.format, GroupModel(implicit=True)
-        return existing
+        existing = existing_node(self.store, self.path, found.metadata)
+        if existing is not None:
+            return existing
+        # A hierarchy of another format, whose entry point a new root would replace.
+        for format in Probe("").formats(found.metadata, []) if not self.path else ():
+            other = type(format) is not type(self.format)
+            if other and format.root_documents().keys() & {*self.format.keys("")}:
+                return format, GroupModel(implicit=True)
+        below = implied and self._has_nodes_below()
+        return (self.format, GroupModel(implicit=True)) if below else None
 
     def node_exists(self, existing: tuple[Format, Node | Exception]) -> NodeExists:
         """Return the error for a node that prevents a new one."""
-        kind = existing[1].kind if not isinstance(existing[1], Exception) else "node"
+        kind, what = getattr(existing[1], "kind", ""), f"a zarr {existing[0].name}"
         remedy = "give another path" if existing[0].frozen else "give overwrite=True to replace it"
-        return NodeExists(
-            f"there is already a zarr {existing[0].name} {kind} at {self}; {remedy}",
-            kind="" if kind == "node" else kind,
-        )
+        message = f"there is already {what} {kind or 'node'} at {self}; {remedy}"
+        return NodeExists(message, kind=kind)
 
-    def create_parents(self) -> None:
-        """Store the missing groups above; raise if one of them is an array."""
-        found = PathMetadata.fetch(self.store, self.path, self.format)
-        found.check_root()
-        self._create_parents(found.missing_groups(), found)
-
-    def _create_parents(self, missing: Iterable[str], found: PathMetadata) -> None:
-        """Store groups at those paths, and the root metadata that the format requires."""
+    def create_parents(self, found: PathMetadata | None = None) -> None:
+        """Store the missing groups above, and the root metadata that the format requires."""
+        found = found or PathMetadata.fetch(self)
         for key, root in self.format.root_documents().items():
             if key not in found.metadata:
                 set_new(self.store, key, root)
-        for path in missing:
+        for path in found.missing:
             self.at(path)._create_group()
 
     def _create_group(self) -> None:
@@ -517,15 +463,13 @@ class Location:
     def _store_new(self, metadata: Mapping[str, bytes | None], put: _SetNew | None = None) -> bool:
         """Store the metadata of a new node; return False if another writer has just created it."""
         main, *others = [(k, text) for k, text in metadata.items() if text is not None]
-        later: list[tuple[str, bytes]] = []
-        for key, text in others:  # before the node appears, unless somebody has left them there
-            if not set_new(self.store, key, text):
-                later.append((key, text))
+        # The others before the node appears, unless somebody has left them there.
+        later = [row for row in others if not set_new(self.store, *row)]
         if not (put or partial(set_new, self.store))(*main):
-            erase_values(self.store, [key for key, text in others if (key, text) not in later])
+            erase_values(self.store, [row[0] for row in others if row not in later])
             return False
-        for key, text in later:
-            self.store.set(key, text)
+        for row in later:
+            self.store.set(*row)
         return True
 
     def erase(self) -> None:
@@ -591,55 +535,39 @@ def default_separator(store: Store) -> str:
     return traits(store).separator
 
 
-@dataclass(frozen=True, slots=True)
-class PathMetadata:
+class PathMetadata(NamedTuple):
     """The metadata at a path and at all groups above it, fetched in one batch."""
 
-    store: Store
-    path: str
-    format: Format
     metadata: Mapping[str, bytes]
-    is_empty: bool = False  # True if nothing at all is stored at the path
+    is_empty: bool  # True if nothing at all is stored at the path
+    missing: list[str]  # the paths above that have no group yet
 
     @classmethod
-    def fetch(cls, store: Store, path: str, format: Format) -> PathMetadata:
-        """Fetch everything that decides if a node can be created."""
+    def fetch(cls, at: Location) -> PathMetadata:
+        """Fetch everything that decides if a node can be created; raise if none can be there.
+
+        That is so below an array, or if a hierarchy of another format uses a key that it needs.
+        """
+        store, path, format = at.store, at.path, at.format
         keys = [*format.root_documents(), *consolidated.holders(format, path)]
         keys += [*consolidated.keys_above(format, path), *Probe(path).keys(), marker(path)]
-        return cls(store, path, format, *_existing_at(store, path, dict.fromkeys(keys)))
-
-    def check_root(self) -> None:
-        """Raise if a hierarchy of another format uses a key that this one needs."""
-        keys = self.format.root_documents() or self.format.keys("")[:1]
-        taken = {k: self.metadata[k] for k in keys if k in self.metadata} if self.path else {}
-        if taken and not Probe("", self.format.name).formats(taken, []):
+        metadata, is_empty = _existing_at(store, path, dict.fromkeys(keys))
+        roots = format.root_documents() or format.keys("")[:1]
+        taken = {key: metadata[key] for key in roots if key in metadata} if path else {}
+        if taken and not Probe("", format.name).formats(taken, []):
             raise NodeExists(
-                f"{next(iter(taken))!r} in {self.store!r} is not metadata of zarr"
-                f" {self.format.name}, so {paths.show(self.path)} cannot be created in that format;"
-                " leave zarr_format out to join the existing hierarchy"
+                f"{next(iter(taken))!r} in {store!r} is not metadata of zarr {format.name}; leave"
+                " zarr_format out to join the existing hierarchy"
             )
-
-    def other_root(self) -> tuple[Format, Node] | None:
-        """Return the hierarchy of another format whose entry point a new root would replace."""
-        for format in Probe("").formats(self.metadata, []) if not self.path else ():
-            other = type(format) is not type(self.format)
-            if other and format.root_documents().keys() & {*self.format.keys("")}:
-                return format, GroupModel(implicit=True)
-        return None
-
-    def missing_groups(self) -> list[str]:
-        """Return the paths above that have no group yet; raise if one of them is an array."""
         missing = []
-        for path in paths.ancestors(self.path):
-            node = self.format.read(path, self.metadata, [])
+        implied = format.implicit_groups and not config.get().explicit_groups
+        for above in paths.ancestors(path):
+            node = format.read(above, metadata, [])
             if isinstance(node, ArrayModel):
-                raise NodeExists(
-                    f"{paths.show(path)} in {self.store!r} is an array; nothing can be below it"
-                )
-            implied = self.format.implicit_groups and not config.get().explicit_groups
+                raise NodeExists(f"{at.at(above)} is an array; nothing can be below it")
             if node is None and not implied:
-                missing.append(path)
-        return missing
+                missing.append(above)
+        return cls(metadata, is_empty, missing)
 
 
 def _existing_at(store: Store, path: str, keys: Iterable[str]) -> tuple[dict[str, bytes], bool]:

@@ -56,8 +56,6 @@ _MODES_EXPLAINED = (
     "r reads, r+ reads and writes what is there, a also creates, w replaces what is there,"
     " w- creates and refuses to replace"
 )
-# Modes of other libraries, as far as they do not replace anything.
-_OTHER_MODES = {"x": "w-", "rw": "r+", "wr": "r+", "rb": "r", "rb+": "r+", "r+b": "r+"}
 _FILE_NAME = re.compile(r"^(~|[a-z0-9]+://)|\.zarr(\.zip)?/?$")  # of a file, not of a node
 
 
@@ -108,9 +106,8 @@ def resolve_store_path(
     or a group; `path` is then relative to it.
     """
     if mode not in MODES:
-        raise InvalidArgument(
-            f"mode {mode!r} is not known; {_similar_mode(mode)}{_MODES_EXPLAINED}"
-        )
+        meant = did_you_mean(mode, ("r", "r+", "a", "w-"))  # none that replaces a node
+        raise InvalidArgument(f"mode {mode!r} is not known; {meant}{_MODES_EXPLAINED}")
     start = ""
     if has_store_path(store):
         store, start = store.store, store.path
@@ -135,13 +132,6 @@ def resolve_root(
     if is_zarr_python_store(where):
         return stores.resolve(where, read_only=mode == "r", storage_options=storage_options), ""
     return resolve_store_path(where, None, mode, storage_options)
-
-
-def _similar_mode(mode: object) -> str:
-    """Suggest a mode, but never one that replaces an existing node."""
-    if mode in _OTHER_MODES:
-        return f"did you mean {_OTHER_MODES[str(mode)]!r}? "
-    return did_you_mean(mode, ("r", "r+", "a", "w-"))
 
 
 def find_node(
@@ -196,8 +186,12 @@ def find_node(
                     metadata = fetch_probe(store, probe, more)
                     formats += [f for f in probe.formats(metadata, []) if f.name != format.name]
             if prefer_group and isinstance(node, ArrayModel):
-                group = _group_besides_array(location)
+                beside = get_existing(store, format.keys(path)[1:])
+                group = format.read(path, beside, [])
                 if group is not None:
+                    warn(
+                        f"{location} has metadata of an array, too; the group is opened, read-only"
+                    )
                     location, node, problems = replace(location, read_only=True), group, []
             if node is None:
                 continue
@@ -205,9 +199,18 @@ def find_node(
             warn_of_problems(problems)
             if not has_low_latency(store) and (place := _neighbourhood(store)):
                 _likely.put(place, format.name)
-            if isinstance(node, GroupModel) and use_consolidated is not False:
-                location = _with_consolidated(
-                    location, bool(use_consolidated), name, metadata, need_consolidated
+            may_use = use_consolidated or (use_consolidated is None and not can_list(store))
+            if not isinstance(node, GroupModel) or not may_use:
+                return location, node
+            found = ConsolidatedMetadata(
+                store, path, format, requested=bool(use_consolidated), name=name, fetched=metadata
+            )
+            if not use_consolidated or found.load(metadata):
+                return replace(location, consolidated=found), node
+            if need_consolidated:
+                raise InvalidMetadata(
+                    f"there are no consolidated metadata at {location}; make them with"
+                    " consolidate_metadata, or open it without use_consolidated"
                 )
             return location, node
     raise NodeNotFound(absence_reason(store, path, wanted))
@@ -269,39 +272,6 @@ def fetch_probe(
         raise
 
 
-def _group_besides_array(location: Location) -> Node | None:
-    """Return the group whose metadata are at the path of an array, if any, with a warning."""
-    metadata = get_existing(location.store, location.format.keys(location.path)[1:])
-    group = location.format.read(location.path, metadata, [])
-    if group is not None:
-        warn(f"an array and a group are both stored at {location}; the group is opened, read-only")
-    return group
-
-
-def _with_consolidated(
-    location: Location,
-    requested: bool,
-    name: str | None,
-    metadata: Mapping[str, bytes],
-    needed: bool,
-) -> Location:
-    """Return the location with consolidated metadata, if requested or the store cannot list."""
-    if not requested and can_list(location.store):
-        return location
-    store, path, format = location.store, location.path, location.format
-    found = ConsolidatedMetadata(
-        store, path, format, requested=requested, name=name, fetched=metadata
-    )
-    if requested and not found.load(metadata):
-        if not needed:
-            return location
-        raise InvalidMetadata(
-            f"there are no consolidated metadata at {location}; make them with"
-            " consolidate_metadata, or open it without use_consolidated"
-        )
-    return replace(location, consolidated=found)
-
-
 def format_for(store: Store, path: str, zarr_format: object) -> Format:
     """Return the format of a new node: as requested, else of its hierarchy, else the default."""
     separator = default_separator(store)
@@ -337,7 +307,9 @@ def absence_reason(store: Store, path: str, wanted: str | None) -> str:
 def _found_instead(store: Store, path: str) -> str:
     """Return what is at a path without a node, as the end of a message."""
     for outer in getattr(store, "parents", tuple)():
-        if _may_have_implicit_groups(outer):
+        with suppress(OmnizarrError):
+            if not any(format.implicit_groups for format in _root_formats(outer)):
+                continue
             return (
                 f"; it is inside the hierarchy {outer!r}, which can only be opened at its root:"
                 " open that, with the path of the node"
@@ -353,16 +325,12 @@ def _found_instead(store: Store, path: str) -> str:
     for part in () if file is None else (file / path, *(file / path).parents):
         if part.is_symlink() and not part.exists():
             return f"; {str(part)!r} is a symbolic link to {os.readlink(part)!r}, which is missing"
-    unknown = _listing_needed(store, path) if _may_have_implicit_groups(store) else ""
-    if unknown:
-        return f"; {unknown}"
     hint = backslash_hint(path)
     if not can_list(store):
         return f" (no {ROOT_KEYS} is there){hint}"
     keys, prefixes = list_dir(store, paths.prefix(path))
     if not keys and not prefixes:
-        doubt = _root_problem(store) if path else ""
-        return f"; nothing is there at all. {doubt or _similar_file(store, path)}{hint}"
+        return f"; nothing is there at all. {_similar_file(store, path)}{hint}"
     names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
     some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
     return f" (no {ROOT_KEYS}; it holds: {some}){hint}"
@@ -388,8 +356,10 @@ def no_member_message(location: Location, path: str) -> str:
     with suppress(StoreError):  # as a server may refuse to list
         message += _interruption(store, below)
         names = sorted(location.child_names()) if can_list(store) else []
-    if location.format.implicit_groups and not can_list(store):
-        message += f"; {_listing_needed(store, below)}"
+    try:
+        check_known_absent(location.child(path))
+    except StoreError as e:
+        message += f"; {e}"
     names = [name for name in names if name != path and not paths.is_ours(name)]
     if names:
         listed = f"{', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
@@ -399,25 +369,12 @@ def no_member_message(location: Location, path: str) -> str:
 
 def check_known_absent(location: Location) -> None:
     """Raise if it cannot be known that there is no node."""
-    unknown = _listing_needed(location.store, location.path)
-    if location.format.implicit_groups and unknown:
-        raise StoreError(unknown)
-
-
-def _listing_needed(store: Store, path: str) -> str:
-    """Explain why there may be a group without metadata; empty if a listing shows the nodes."""
-    if can_list(store):
-        return ""
-    return (
-        f"{store!r} cannot list its keys, so it cannot be known whether {paths.show(path)} is a"
-        " group without metadata; open the nodes below it by name"
-    )
-
-
-def _may_have_implicit_groups(store: Store) -> bool:
-    with suppress(OmnizarrError):
-        return any(format.implicit_groups for format in _root_formats(store))
-    return False
+    if location.format.implicit_groups and not can_list(location.store):
+        raise StoreError(
+            f"{location.store!r} cannot list its keys, so it cannot be known whether"
+            f" {paths.show(location.path)} is a group without metadata; open the nodes below it by"
+            " name"
+        )
 
 
 def hierarchies_above(store: Store) -> Iterator[tuple[Store, list[Format]]]:
@@ -437,30 +394,15 @@ def all_formats(store: Store) -> list[Format]:
     return probe.formats(get_existing(store, probe.keys()), [])
 
 
-def _root_problem(store: Store) -> str:
-    """Return why the root metadata, which may say where nodes are, cannot be read, or ""."""
-    probe = Probe("")
-    documents = _fetch_likely(store, probe)
-    try:
-        for format in probe.formats(documents, []):
-            format.read("", documents, [])
-    except InvalidMetadata as e:
-        return f"The metadata of the root are not valid: {e.problems[0] if e.problems else e}"
-    return ""
-
-
 def _similar_file(store: Store, path: str) -> str:
     """Suggest a file in the same directory with a similar name."""
-    root = file_root(store)
-    if path or root is None or not root.parent.is_dir():
-        return "Is the path right?"
-    with suppress(OSError):
-        # Without suffixes, which most names have in common.
-        others = (name for name in sorted(os.listdir(root.parent)) if name != root.name)
-        names = {Path(name).stem: name for name in others}
-        meant = closest_name(root.stem, names)
-        if meant is not None:
-            return f"Did you mean {names[meant]!r}?"
+    root = None if path else file_root(store)
+    if root is not None and root.parent.is_dir():
+        with suppress(OSError):  # without suffixes, which most names have in common
+            names = {Path(name).stem: name for name in os.listdir(root.parent) if name != root.name}
+            meant = closest_name(root.stem, sorted(names))
+            if meant is not None:
+                return f"Did you mean {names[meant]!r}?"
     return "Is the path right?"
 
 
@@ -477,11 +419,9 @@ _SIGNATURES = {
 
 def _describe_file(path: Path) -> str:
     """Describe a file that was given in place of a directory, with advice."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(16)
-    except OSError as e:
-        return f"a file that cannot be read: {e.strerror or e}"
+    start = b""
+    with suppress(OSError), path.open("rb") as file:
+        start = file.read(16)
     known = (advice for signature, advice in _SIGNATURES.items() if start.startswith(signature))
     return next(known, "a file; give the directory that holds the data")
 
@@ -529,7 +469,7 @@ def walk_nodes(
     """
     if whole:
         check_whole(start.store, start.path)
-    pending: list[tuple[Location, Node | Exception]] = [(start.with_listing(), node)]
+    pending: list[tuple[Location, Node | Exception]] = [(start, node)]
     while pending:
         location, found = pending.pop()
         yield location, found
@@ -552,8 +492,7 @@ def require_readable_nodes(start: Location, node: Node) -> dict[str, Node]:
     for location, one in walk_nodes(start, node):
         if isinstance(one, Exception):
             raise InvalidMetadata(
-                f"{start} holds a node that cannot be read, so not all of it can be copied: {one};"
-                " repair or erase it first"
+                f"{start} holds a node that cannot be read: {one}; repair or erase it first"
             )
         found[location.path[prefix:]] = one
     return found

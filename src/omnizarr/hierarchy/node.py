@@ -186,7 +186,7 @@ class NodeHandle(Generic[M]):
             self._set_model(self._location, model)
 
     def __getstate__(self) -> dict[str, Any]:
-        location = self._location.without_listing()
+        location = self._location
         return {"location": location, "model": self._model, "copied": self._from_consolidated}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -16,13 +16,14 @@ from omnizarr.formats import consolidated
 from omnizarr.formats.format import cannot
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.build import make_array
-from omnizarr.hierarchy.consolidated import Seen, collect, lock_consolidated, mark_changed
+from omnizarr.hierarchy.consolidated import collect, lock_consolidated, mark_changed
 from omnizarr.hierarchy.group import Group, make_group, open_node
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.lookup import Mode, find_node, format_for, resolve_store_path
 from omnizarr.hierarchy.options import (
+    OfGroup,
     OpenOptions,
-    OpenPlaceOptions,
+    OpenRest,
     check_options,
     document_options,
     runtime_config,
@@ -43,7 +44,7 @@ def open(
     kind: Literal["array"] | None = None,
     shape: int | Iterable[int],
     dtype: type[S] | np.dtype[S],
-    **options: Unpack[OpenPlaceOptions],
+    **options: Unpack[OpenRest],
 ) -> Array[S]: ...
 @overload
 def open(
@@ -53,7 +54,7 @@ def open(
     kind: Literal["array"] | None = None,
     shape: int | Iterable[int],
     dtype: Any = None,
-    **options: Unpack[OpenPlaceOptions],
+    **options: Unpack[OpenRest],
 ) -> Array: ...
 @overload
 def open(
@@ -63,32 +64,14 @@ def open(
     kind: Literal["array"],
     shape: int | Iterable[int] | None = None,
     dtype: Any = None,
-    **options: Unpack[OpenPlaceOptions],
+    **options: Unpack[OpenRest],
 ) -> Array: ...
 @overload
 def open(
-    store: Any = None,
-    mode: Mode | None = None,
-    *,
-    kind: Literal["group"],
-    path: str | None = None,
-    zarr_format: int | str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    use_consolidated: bool | str | None = None,
-    missing: Missing = "fill",
-    attributes: Mapping[str, Any] | None = None,
+    store: Any = ..., mode: Mode | None = ..., *, kind: Literal["group"], **options: Unpack[OfGroup]
 ) -> Group: ...
 @overload
-def open(
-    store: Any,
-    mode: Literal["w", "w-"],
-    *,
-    path: str | None = None,
-    zarr_format: int | str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    missing: Missing = "fill",
-    attributes: Mapping[str, Any] | None = None,
-) -> Group: ...
+def open(store: Any, mode: Literal["w", "w-"], **options: Unpack[OfGroup]) -> Group: ...
 @overload
 def open(
     store: Any = None,
@@ -97,7 +80,7 @@ def open(
     kind: None = None,
     shape: int | Iterable[int] | None = None,
     dtype: Any = None,
-    **options: Unpack[OpenPlaceOptions],
+    **options: Unpack[OpenRest],
 ) -> Any: ...
 @document_options(OpenOptions, returns="Array | Group")
 def open(
@@ -272,10 +255,10 @@ def _consolidate(location: Location, key: str) -> None:
 
     Whoever changes a node after that updates them.
     """
-    store, seen = location.store, Seen()
+    store = location.store
 
     def attempt() -> None:
-        if update_value(store, key, partial(collect, location, key, seen)):
+        if update_value(store, key, partial(collect, location, key)):
             raise Overtaken(str(location))  # unless they are the same when read again
 
     with lock_consolidated(store, location.format, key, location.path):
@@ -290,7 +273,7 @@ def consolidated_is_stale(store: Any) -> bool:
     data = location.store.get(key) if key else None
     if key is None or data is None or not consolidated.has_consolidated(location.format, data, key):
         return False
-    now = collect(location, key, Seen(), data)
+    now = collect(location, key, data)
     if now is None or now is data:
         return False
     return load_object(now, key, allow_nan=True) != load_object(data, key, allow_nan=True)

@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import inspect
 import math
-import pickle
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from io import BytesIO
 from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 
 from omnizarr import config, data_types, registry
 from omnizarr.codecs.specify import all_named, is_by_name, kind, to_named, with_bytes
-from omnizarr.concurrency.cache import MAX_SIZE, Cache
+from omnizarr.concurrency.cache import Cache
 from omnizarr.data_types import DataType
 from omnizarr.engine import Missing
 from omnizarr.errors import CannotExpress, InvalidArgument, WrongType, did_you_mean
 from omnizarr.formats import Format
 from omnizarr.formats.format import check_attributes
 from omnizarr.hierarchy.attributes import json_attributes
-from omnizarr.hierarchy.chunk_shapes import (
-    AUTO,
-    chunk_grid,
-    shard_options,
-    shard_shape,
-)
+from omnizarr.hierarchy.chunk_shapes import AUTO, chunk_grid, shard_options, shard_shape
 from omnizarr.hierarchy.selection import ArrayConfig
 from omnizarr.model import ArrayModel, FillValue, Named
 from omnizarr.model.node import with_defaults
@@ -43,7 +36,7 @@ _VARIABLE = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_byte
 
 _LITTLE = {"endian": "little"}
 
-_models: Cache[Hashable, tuple[Format, ArrayModel]] = Cache(64)
+_models: Cache[Hashable, ArrayModel] = Cache(64)
 
 
 class ArrayOptions(TypedDict, total=False):
@@ -93,6 +86,34 @@ class ArrayOptions(TypedDict, total=False):
     config: Any
 
 
+class NewOptions(ArrayOptions, total=False):
+    """Options of functions that create an array in a group."""
+
+    dtype: Any
+    overwrite: bool
+
+
+class Member(ArrayOptions, total=False):
+    """Options of a new array of a group, besides its values and their type."""
+
+    shape: int | Iterable[int] | None
+    overwrite: bool
+
+
+class _InStore(TypedDict, total=False):
+    path: str | None
+    zarr_format: int | str | None
+    storage_options: Mapping[str, Any] | None
+
+
+class Place(Member, _InStore, total=False):
+    """Options of a new array in a store, besides its values and their type."""
+
+
+class CreateOptions(NewOptions, _InStore, total=False):
+    """Options of functions that create an array in a store."""
+
+
 class OpenOptions(ArrayOptions, total=False):
     """Options of `open`, which may create an array."""
 
@@ -101,35 +122,18 @@ class OpenOptions(ArrayOptions, total=False):
     data: Any
 
 
-class OpenPlaceOptions(ArrayOptions, total=False):
+class OfGroup(_InStore, total=False):
+    """Options of `open` for groups."""
+
+    use_consolidated: bool | str | None
+    missing: Missing
+    attributes: Mapping[str, Any] | None
+
+
+class OpenRest(ArrayOptions, OfGroup, total=False):
     """Options of `open` besides the shape and the type of a new array."""
 
     data: Any
-    path: str | None
-    zarr_format: int | str | None
-    storage_options: Mapping[str, Any] | None
-    use_consolidated: bool | str | None
-    missing: Missing
-
-
-class NewOptions(ArrayOptions, total=False):
-    """Options of functions that create an array in a group."""
-
-    dtype: Any
-    overwrite: bool
-
-
-class PlaceOptions(ArrayOptions, total=False):
-    """Options of functions that create an array of a given type in a store."""
-
-    overwrite: bool
-    path: str | None
-    zarr_format: int | str | None
-    storage_options: Mapping[str, Any] | None
-
-
-class CreateOptions(NewOptions, PlaceOptions, total=False):
-    """Options of functions that create an array in a store."""
 
 
 class _Default:
@@ -176,38 +180,14 @@ def array_model(
     format: Format, shape: int | Iterable[int], dtype: Any, options: ArrayOptions
 ) -> ArrayModel:
     """Return the model of a new array, the same for equal options; raise if one is wrong."""
-    described = shape, dtype, options, config.get().codecs
-    given: Hashable = plain_key(described) or data_types.value_key(described)
-    key = None if given is None else (id(format), registry.generation(), given)
-    found = None if key is None else _models.get(key)
-    if found is not None:
-        return found[1]
-    model = _make_model(format, shape, dtype, options)
-    if key is not None:
-        _models.put(key, (format, model))  # the format is kept, so that its id stays unique
-    return model
-
-
-class _PlainPickler(pickle.Pickler):
-    """A pickler of exactly the built-in types of JSON, tuples and bytes."""
-
-    def reducer_override(self, value: Any) -> Any:
-        raise pickle.PicklingError
-
-
-def plain_key(value: Any) -> bytes | None:
-    """Return a unique key of a value, five times faster than `value_key`, or None.
-
-    Only for plain data, which a pickle restores with their types, bits and order.
-    """
-    out = BytesIO()
-    pickler = _PlainPickler(out, 4)
-    pickler.fast = True  # equal values give equal bytes, whichever of their parts are one object
-    try:
-        pickler.dump(value)
-    except (pickle.PicklingError, ValueError, RecursionError):  # ValueError: it contains itself
-        return None
-    return out.getvalue() if out.tell() <= MAX_SIZE else None
+    given = data_types.value_key((shape, dtype, options, config.get().codecs))
+    key = type(format), str(vars(format)), registry.generation(), given
+    found = None if given is None else _models.get(key)
+    if found is None:
+        found = _make_model(format, shape, dtype, options)
+        if given is not None:
+            _models.put(key, found)
+    return found
 
 
 def _make_model(

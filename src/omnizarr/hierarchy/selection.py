@@ -37,8 +37,8 @@ else:
 Whole: TypeAlias = slice | EllipsisType
 
 
-class Lazy:
-    """An object that ``np.asarray`` converts to an array."""
+class Shaped:
+    """An object with axes that ``np.asarray`` converts to an array."""
 
     def _values(self) -> npt.NDArray[Any]:
         """Return all elements in a new NumPy array."""
@@ -51,10 +51,6 @@ class Lazy:
             raise ValueError("a stored array cannot be converted without a copy")
         values = self._values()
         return values if dtype is None else as_type(values, np.dtype(dtype))
-
-
-class Shaped(Lazy):
-    """An object with axes that ``np.asarray`` converts to an array."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -105,11 +101,6 @@ class Selectable(Shaped, Generic[S]):
         """Read the metadata of an array that was made smaller; raise any other error."""
         raise error
 
-    def _configured(self) -> AbstractContextManager[object]:
-        """Return the settings for writing as a context manager."""
-        keep = self._config.write_empty_chunks
-        return nullcontext() if keep is None else configure(write_empty_chunks=keep)
-
     def _read(
         self,
         planner: Planner,
@@ -128,7 +119,7 @@ class Selectable(Shaped, Generic[S]):
 
     def _write(self, planner: Planner, selection: Any, value: Any) -> None:
         self._check_writable()
-        with self._configured():
+        with self._config.active():
             try:
                 write(self._target, planner, selection, value)
             except NodeChanged as e:
@@ -371,11 +362,7 @@ def _read_into(
 
 def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> None:
     """Store values, broadcast to the shape of the selection."""
-    fields = None
-    try:
-        chosen = planner(array.grid, selection)
-    except SelectionError:
-        chosen, fields = _planned(planner, array, selection)
+    chosen, fields = _planned(planner, array, selection)
     if fields is None:
         values = as_elements(value, array.data_type, array.path)
         engine.write(array, chosen, broadcast(values, chosen))
@@ -386,8 +373,7 @@ def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> No
 
 def write_all(array: BoundArray, values: Any, settings: ArrayConfig) -> None:
     """Store all values of an array with the settings of a handle."""
-    keep = settings.write_empty_chunks
-    with nullcontext() if keep is None else configure(write_empty_chunks=keep):
+    with settings.active():
         write(array, plan, ..., values)
 
 
@@ -408,20 +394,15 @@ def split_fields(selection: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
     lists = [i for i in items if isinstance(i, list) and i and all(isinstance(n, str) for n in i)]
     if not names and not lists:
         return None, selection
-    rest = tuple(
-        i for i in items if not isinstance(i, str) and not any(i is some for some in lists)
-    )
+    rest = tuple(i for i in items if not isinstance(i, str) and not any(i is x for x in lists))
     if len(lists) + bool(names) > 1:
         raise SelectionError("give the names of fields once")
     chosen = lists[0] if lists else names[0] if len(names) == 1 else names
-    unknown = {*names, *(n for some in lists for n in some)} - set(dtype.names or ())
-    if unknown and dtype.names is None:
-        raise SelectionError(
-            f"there is no field {sorted(unknown)[0]!r}: this is an array of {dtype}, not a group"
-        )
-    if unknown:
-        name = sorted(unknown)[0]
-        raise SelectionError(f"there is no field {name!r}; {known_names(name, dtype.names or ())}")
+    known = dtype.names or ()
+    for name in [*names, *(n for some in lists for n in some)]:
+        if name not in known:
+            what = known_names(name, known) if known else f"this is an array of {dtype}, no group"
+            raise SelectionError(f"there is no field {name!r}; {what}")
     return chosen, rest if rest else ...
 
 
@@ -429,9 +410,7 @@ class Selector:
     """Another kind of selection: ``array.oindex``, ``array.vindex``, ``array.blocks``."""
 
     def __init__(self, source: Any, planner: Planner, name: str) -> None:
-        self._source = source
-        self._planner = planner
-        self._name = name
+        self._source, self._planner, self._name = source, planner, name
 
     def __getitem__(self, selection: Any) -> Any:
         return self._source._read(self._planner, selection)
@@ -443,42 +422,42 @@ class Selector:
         return f"<{self._name} of {self._source!r}; select with [...]>"
 
 
-class Converted(Lazy):
+class Converted(Shaped):
     """An array that is read as another type; it has everything else from the array."""
 
     def __init__(self, source: Any, dtype: np.dtype[Any]) -> None:
         self._source = source
         self.dtype = dtype
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of every axis."""
+        found: tuple[int, ...] = self._source.shape
+        return found
+
     def __getitem__(self, selection: Any) -> Any:
-        return _converted(self._source[selection], self.dtype)
+        return self._as_type(self._source[selection])
+
+    def _as_type(self, values: Any) -> Any:
+        if is_masked_array(values):
+            return values if values is np.ma.masked else values.astype(self.dtype)
+        return as_type(np.asarray(values), self.dtype)[()]
 
     def _values(self) -> npt.NDArray[Any]:
         return as_plain(self[...])
 
-    def __len__(self) -> int:
-        return len(self._source)
-
     def __iter__(self) -> Iterator[Any]:
-        return (_converted(each, self.dtype) for each in self._source)
+        return map(self._as_type, self._source)
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("shape", "ndim", "size", "chunks", "attrs", "name", "path", "fill_value"):
-            return getattr(self._source, name)
         if name in ("oindex", "vindex", "blocks"):
             return Converted(getattr(self._source, name), self.dtype)
-        raise AttributeError(
-            f"a view made by astype() has no {name!r}; it is for reading: see array.{name}"
-        )
+        if name in ("chunks", "attrs", "name", "path", "fill_value"):
+            return getattr(self._source, name)
+        raise AttributeError(f"a view made by astype() has no {name!r}; see array.{name}")
 
     def __repr__(self) -> str:
         return f"<{self._source!r} as {self.dtype}>"
-
-
-def _converted(values: Any, dtype: np.dtype[Any]) -> Any:
-    if is_masked_array(values):
-        return values if values is np.ma.masked else values.astype(dtype)
-    return as_type(np.asarray(values), dtype)[()]
 
 
 def as_source(data: Any, dtype: Any = None) -> Any:
@@ -526,9 +505,12 @@ class ArrayConfig:
         if self.order not in ("C", "F"):
             raise InvalidArgument(f"order must be 'C' or 'F', got {self.order!r}")
         if not isinstance(self.read_missing_chunks, bool):
-            raise InvalidArgument(
-                f"read_missing_chunks must be True or False, got {self.read_missing_chunks!r}"
-            )
+            raise InvalidArgument("read_missing_chunks must be True or False")
+
+    def active(self) -> AbstractContextManager[object]:
+        """Return a context in which values are written with these settings."""
+        keep = self.write_empty_chunks
+        return nullcontext() if keep is None else configure(write_empty_chunks=keep)
 
     @classmethod
     def of(cls, given: Any) -> ArrayConfig:
@@ -537,7 +519,10 @@ class ArrayConfig:
             return given or DEFAULT_CONFIG
         known = [f.name for f in fields(cls)]
         if not isinstance(given, Mapping):
-            given = {name: getattr(given, name) for name in known if hasattr(given, name)}
+            found = {name: getattr(given, name) for name in known if hasattr(given, name)}
+            if not found:
+                raise WrongType(f"config: expected a mapping, got {given!r}")
+            given = found
         unknown = sorted(given.keys() - set(known))
         if unknown:
             raise WrongType(

@@ -64,16 +64,13 @@ def validate(
         >>> oz.validate({"zarr_format": 3, "node_type": "grup"})[0].field
         'node_type'
     """
-    node = has_store_path(what)
-    if isinstance(what, Mapping) and not node and not _looks_like_store(what):
-        return _validate_metadata(dumps(dict(what)))
+    if isinstance(what, Mapping) and not has_store_path(what):
+        values = (bytes, bytearray, memoryview)  # of a dictionary that is a store
+        if not what or not all(isinstance(value, values) for value in what.values()):
+            return _validate_metadata(dumps(dict(what)))
     if isinstance(what, bytes) or (isinstance(what, str) and what.lstrip().startswith("{")):
         return _validate_metadata(what if isinstance(what, bytes) else what.encode())
     return _validate_store(*resolve_store_path(what, path, "r", storage_options))
-
-
-def _looks_like_store(what: Mapping[str, Any]) -> bool:
-    return bool(what) and all(isinstance(v, (bytes, bytearray, memoryview)) for v in what.values())
 
 
 def _validate_metadata(data: bytes) -> list[Problem]:
@@ -129,7 +126,7 @@ class CheckedNode:
 
 def walk_checked(start: Location) -> Iterator[CheckedNode]:
     """Yield a node and all below it with their problems, parents first."""
-    start = start.with_listing()
+    start = start
     metadata: Documents = get_existing(start.store, start.format.keys(start.path))
     pending = [(start, metadata)]
     while pending:
@@ -226,9 +223,6 @@ def _merge(problems: list[Problem], error: InvalidMetadata, key: str = "") -> No
     problems.extend(p for p in found if p not in problems)
 
 
-REMEDY = "call consolidate_metadata again"
-
-
 def check_consolidated(
     store: Store, format: Format, group: str, nodes: Collection[str], problems: list[Problem]
 ) -> None:
@@ -248,33 +242,26 @@ def check_consolidated(
     if entries is None:
         return
     inside = "consolidated_metadata." if key in format.keys(group) else ""
-    problem = partial(_problem, key, f"{inside}metadata")
+
+    def add(path: str, message: str) -> None:
+        field = f"{inside}metadata[{path!r}]"
+        problems.append(Problem(key, field, f"{message}; call consolidate_metadata again"))
+
     for path in entries.impossible:
-        problems.append(problem(path, "no node can have this path"))
-    metadata = _fetch_metadata(store, format, group, entries)
+        add(path, "no node can have this path")
+    keys = {path: format.keys(paths.join(group, path)) for path in entries}
+    found = get_existing(store, [each for several in keys.values() for each in several])
     for path, entry in sorted(entries.items()):
-        own = metadata[path]
+        own = {paths.name(each): found[each] for each in keys[path] if each in found}
         node = _read(format, path, own)
         if node is None:
-            problems.append(problem(path, "there is no such node"))
+            add(path, "there is no such node")
         elif not consolidated.is_same(entry, own) and _entry_node(format, path, entry) != node:
-            problems.append(problem(path, "differs from the node's own metadata"))
+            add(path, "differs from the node's own metadata")
     start = paths.prefix(group)
     below = {path[len(start) :] for path in nodes if path.startswith(start) and path != group}
     for path in sorted(below - entries.keys()):
-        problems.append(problem(path, "this node is missing"))
-
-
-def _fetch_metadata(
-    store: Store, format: Format, group: str, entries: Collection[str]
-) -> dict[str, Documents]:
-    """Return the metadata of nodes by name, from one batch of requests."""
-    keys = {path: format.keys(paths.join(group, path)) for path in entries}
-    found = get_existing(store, [key for every in keys.values() for key in every])
-    return {
-        path: {paths.name(key): found[key] for key in every if key in found}
-        for path, every in keys.items()
-    }
+        add(path, "this node is missing")
 
 
 def _read(format: Format, path: str, metadata: Documents) -> Node | InvalidMetadata | None:
@@ -297,7 +284,3 @@ def _entry_node(format: Format, path: str, entry: consolidated.Entry) -> Node | 
 def _without_consolidated(node: Node | None) -> Node | None:
     """Return the node without consolidated metadata of its own."""
     return node.with_(consolidated=None) if isinstance(node, GroupModel) else node
-
-
-def _problem(key: str, field: str, path: str, message: str) -> Problem:
-    return Problem(key, f"{field}[{path!r}]", f"{message}; {REMEDY}")

@@ -165,10 +165,7 @@ class View(Shaped):
     def _write(self, value: Any) -> None:
         self.array._check_writable()
         if self._selection.repeats:
-            raise SelectionError(
-                "the view has an element of the array more than once, so it is not defined what"
-                " an assignment stores; choose each once"
-            )
+            raise SelectionError("the view has an element of the array more than once")
         values = as_elements(value, self.array._bound.data_type, self.array.path)
         try:
             spread = np.broadcast_to(values, self.shape)

@@ -71,9 +71,7 @@ class DirectoryStage(Stage):
             super().replace(old, new)
         except OSError as e:
             remedy = "; omnizarr repair finishes that" if self.pending else ""
-            raise StoreError(
-                f"cannot replace a node in {self.root!r}: {e.strerror or e}{remedy}"
-            ) from e
+            raise StoreError(f"cannot replace a node in {self.root!r}: {e}{remedy}") from e
 
     def discard(self) -> None:
         with contextlib.suppress(OSError):
@@ -152,27 +150,25 @@ class DirectoryStage(Stage):
 
     def _is_in_place(self, plan: Plan) -> bool:
         """Return True if the new folder has changed places with the old one."""
-        if "exchanged" not in plan:
-            return False
-        new = os.path.join(self._folder, "new", plan["exchanged"])
-        return os.path.isdir(new) and not os.path.lexists(os.path.join(new, NEW))
+        new = os.path.join(self._folder, "new", plan.get("exchanged", ""))
+        swapped = "exchanged" in plan and os.path.isdir(new)
+        return swapped and not os.path.lexists(os.path.join(new, NEW))
 
     def _apply(self, plan: Plan, old: Extent | None = None) -> None:
-        if "exchanged" in plan:
-            path = plan["exchanged"]
-            if exchange(os.path.join(self._folder, "new", path), self.root + path):
-                return
+        path = plan.get("exchanged")
+        if path and exchange(os.path.join(self._folder, "new", path), self.root + path):
+            return
         for path in plan["old"]:
             with contextlib.suppress(FileNotFoundError):  # another writer was faster
                 self._rename(self.root + path, os.path.join(self._folder, "old", path))
         self._write(MOVED, {})
         self._move_new(plan["new"], plan["whole"])
 
-    def _try_again(self) -> None:
-        self.settle()
-
     def _resume(self, plan: Plan, overwrite: bool) -> bool:
-        """Move new files into place if all old files were moved away; else move these back."""
+        """Move new files into place if all old ones were moved away, or with `overwrite`.
+
+        Else move these back.
+        """
         if self._is_in_place(plan):
             return True
         side = "old" if self._read(MOVED) is None else "new"
@@ -182,6 +178,9 @@ class DirectoryStage(Stage):
             raise self._conflict()
         if side == "new":
             self._move_new(left, plan["whole"])
+        elif overwrite:
+            self._apply(plan)
+        if side == "new" or overwrite:
             return True
         for path in reversed(left):
             with contextlib.suppress(FileNotFoundError):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -85,11 +86,12 @@ class DeferredMetadataStore:
         return value if value is None or range is None else range.of(value)
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
-        requested = [*requests]
-        mine = [key == self.hidden or self.is_metadata(key) for key, _ in requested]
-        pairs = list(zip(requested, mine, strict=True))
-        others = iter(get_many(self.inner, [request for request, own in pairs if not own]))
-        return [self.get(*request) if own else next(others) for request, own in pairs]
+        asked = [(request, self._is_mine(request[0])) for request in requests]
+        others = iter(get_many(self.inner, [request for request, mine in asked if not mine]))
+        return [self.get(*request) if mine else next(others) for request, mine in asked]
+
+    def _is_mine(self, key: str) -> bool:
+        return key == self.hidden or self.is_metadata(key)
 
     def set(self, key: str, value: Bytes) -> None:
         check_writable(self)
@@ -141,8 +143,7 @@ class DeferredMetadataStore:
     def retract(self) -> None:
         """Erase the metadata that was published, the outermost first."""
         while self._published:
-            self.inner.erase(self._published[-1])
-            self._published.pop()
+            self.inner.erase(self._published.pop())
 
     def __repr__(self) -> str:
         return repr(self.inner)
@@ -264,25 +265,24 @@ def find_staged(store: Store) -> dict[str, Publication]:
 
 def clear_outdated(staged: dict[str, Publication], operation: str, plans: Collection[str]) -> None:
     """Erase what an operation has staged for a source that has changed since."""
-    outdated = (p for p, a in staged.items() if a.mark.operation == operation and p not in plans)
-    _clear(staged, [*outdated])
+    _clear(staged, lambda plan, it: it.mark.operation == operation and plan not in plans)
 
 
 def clear_abandoned(store: Store, path: str) -> None:
     """Erase what earlier jobs have staged for the node at a path, before another job begins."""
-    staged = find_staged(store)
-    _clear(staged, [p for p, a in staged.items() if a.stage is not None and a.stage.path == path])
+    _clear(find_staged(store), lambda _, it: it.stage is not None and it.stage.path == path)
 
 
-def _clear(staged: dict[str, Publication], plans: Iterable[str]) -> None:
+def _clear(staged: dict[str, Publication], chosen: Callable[[str, Publication], bool]) -> None:
     """Erase some publications.
 
     The caller has locked the destination, so that nobody else is at work there; where a store has
     no locks, they are left to `repair`.
     """
-    for plan in plans:
-        store = staged[plan].store
-        if file_root(store) or supports_compare_and_set(store):
+    for plan, found in [*staged.items()]:
+        if chosen(plan, found) and (
+            file_root(found.store) or supports_compare_and_set(found.store)
+        ):
             staged.pop(plan).clear()
 
 
@@ -327,7 +327,7 @@ def interrupted(store: Store) -> list[Stage]:
     """Return what writers have staged in a store that can list, including active writers."""
     listed = list_dir(store, f"{FOLDER}/")[1] if can_list(store) else ()
     names = (prefix[len(FOLDER) + 1 : -1] for prefix in listed)
-    return [stage(store, name=name) for name in names if WriterProcess.named(name) is not None]
+    return [stage(store, name=name) for name in names if WriterProcess.named(name).process]
 
 
 def replaced(store: Store, path: str) -> Stage | None:
@@ -349,9 +349,13 @@ def wait_for_replacement(store: Store) -> bool:
     """
     if not has_low_latency(store):
         return False
-    busy = any(each.writer.is_alive and each.pending for each in interrupted(store))
+
+    def is_busy() -> bool:
+        return any(each.writer.is_alive and each.pending for each in interrupted(store))
+
+    busy = is_busy()
     for _ in REPLACEMENT.tries() if busy else ():
-        if not any(each.writer.is_alive and each.pending for each in interrupted(store)):
+        if not is_busy():
             break
     return busy
 
@@ -449,6 +453,21 @@ def _locked(store: Store, path: str, said: str, part: Part | None) -> Iterator[C
             yield lambda: None
     elif supports_compare_and_set(store):
         with leases.leased(store, "", own, wait=False, said=said) as lease:
+            whole = leases.lease_key("", kind)
+            keys = list_dir(store, "")[0] if part is None and can_list(store) else ()
+            _check_free(store, [whole] if part else [k for k in keys if k.startswith(f"{whole}-")])
             yield lease.check
     else:
         yield lambda: None
+
+
+def _check_free(store: Any, keys: Iterable[str]) -> None:
+    """Raise Taken if one of these leases gives a sign of life; a dead process gives none."""
+    seen, began = {key: store.generation(key) for key in keys}, time.monotonic()
+    for _ in replace(REPLACEMENT, attempts=sys.maxsize).tries():
+        if not any(seen.values()) or time.monotonic() - began > leases.LEASE:
+            return
+        now = {key: store.generation(key) for key in seen}
+        if any(now[key] not in (None, seen[key]) for key in now):
+            raise Taken(b"another job, or another part of one")
+        seen = now

@@ -14,6 +14,7 @@ import dataclasses
 import itertools
 import json
 import os
+import platform
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -52,10 +53,10 @@ class WriterProcess(NamedTuple):
     began: int = 0  # seconds since 1970
 
     @classmethod
-    def named(cls, name: str) -> WriterProcess | None:
-        """Return the writer with a name; None if it is no name of a writer."""
+    def named(cls, name: str) -> WriterProcess:
+        """Return the writer with a name; an unknown one if it is no name of a writer."""
         parts = _NAME.fullmatch(name)
-        return None if parts is None else cls(int(parts[1]), parts[2] == _machine(), int(parts[3]))
+        return cls() if parts is None else cls(int(parts[1]), parts[2] == _machine(), int(parts[3]))
 
     @property
     def is_alive(self) -> bool:
@@ -69,9 +70,7 @@ def new_name() -> str:
 
 
 def _machine() -> str:
-    """Return a digest of the name of this machine."""
-    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
-    return blake2b(name.encode(), digest_size=4).hexdigest()
+    return blake2b(platform.node().encode(), digest_size=4).hexdigest()
 
 
 _writing: set[str] = set()  # the writers of this process that are at work
@@ -124,11 +123,10 @@ class Mark:
         """Return a stored marker; one of another program is just "a writer"."""
         try:
             stored = json.loads(value or b"")
-            operation, plan = str(stored["operation"]), str(stored["plan"])
-            finished, kind = stored.get("finished") is True, Kind(stored.get("kind", Kind.CREATE))
-            attempt, writer = (str(stored.get(name, "")) for name in ("attempt", "writer"))
-            return cls(operation, plan, attempt, finished, kind, writer)
-        except (ValueError, KeyError, TypeError, AttributeError):
+            names = [field.name for field in dataclasses.fields(cls)]
+            found = cls(**{name: stored[name] for name in names if name in stored})
+            return dataclasses.replace(found, kind=Kind(found.kind))
+        except (ValueError, TypeError):
             return cls("a writer")
 
     @property
@@ -138,25 +136,17 @@ class Mark:
         return ours and not self.attempt and not self.finished
 
     @property
-    def process(self) -> int:
-        """The number of the process that writes; 0 if it is not known."""
-        return (WriterProcess.named(self.writer) or WriterProcess()).process
-
-    @property
     def is_being_written(self) -> bool:
         """True if the writer is known to be at work, on this machine."""
         found = WriterProcess.named(self.writer)
-        if found is None or not found.here:
-            return False
-        if found.process == os.getpid():
-            return self.writer in _writing
-        return is_running(found.process)
+        mine = found.process == os.getpid()
+        return found.here and (self.writer in _writing if mine else is_running(found.process))
 
     def message(self, where: object) -> str:
         """Return the message for a node whose writer is at work, or was interrupted."""
         if self.is_being_written:
-            by = f"is being written by process {self.process}"
-            return f"{where} {by}; try again when it is complete"
+            process = WriterProcess.named(self.writer).process
+            return f"{where} is being written by process {process}; try again when it is complete"
         finish = "resume=True to finish it, or " if self.attempt else ""  # jobs have an attempt
         return (
             f"{where} is incomplete: {self} was interrupted, or is still writing; give {finish}"
@@ -165,10 +155,7 @@ class Mark:
 
     @property
     def keeps_node(self) -> bool:
-        """True if an unfinished operation leaves the node as it was before.
-
-        Unless the operation is just replacing a part of it (`replaced`).
-        """
+        """True if an unfinished operation leaves the node as it was, but for what is `replaced`."""
         return self.kind is Kind.EXTEND
 
     @property
@@ -244,7 +231,7 @@ class Stage:
     @property
     def writer(self) -> WriterProcess:
         """The process that writes, or wrote, the values."""
-        return WriterProcess.named(self.name) or WriterProcess()
+        return WriterProcess.named(self.name)
 
     @property
     def mark(self) -> Mark | None:
@@ -281,10 +268,7 @@ class Stage:
         node = "a node" if self.path is None else paths.show(self.path)
         state = f"{node} in {self.target!r} may be absent or in part: {mark}, which began at"
         if writer.here and writer.is_alive:
-            return (
-                f"{state} {since}, is replacing it (process {writer.process}); try again when it"
-                " has ended"
-            )
+            return f"{state} {since}, is replacing it (process {writer.process}); try again later"
         resume = ", or the same call with resume=True" if mark.attempt else ""
         return (
             f"{state} {since}, was interrupted while it replaced it, or is still writing;"
@@ -305,10 +289,13 @@ class Stage:
             plan = self._make_plan(old, new) | {"path": self.path}
             self._write(PLAN, plan)
             self._apply(plan, old)
-        except BaseException:
+        except BaseException as e:
+            is_done = False
             with contextlib.suppress(Exception):  # else it is left for `recover`
-                self._try_again()
-            raise
+                is_done = self.settle()
+            if not is_done or not isinstance(e, Exception):
+                raise
+            return
         if not isinstance(self.target, ChangesKeys):  # else that was part of the transaction
             self._finish(plan)
 
@@ -377,19 +364,19 @@ class Stage:
         self.settle()
         self.discard()
 
-    def settle(self, *, overwrite: bool = False) -> None:
-        """Finish, or undo, an interrupted `replace`; `finished` tells which.
+    def settle(self, *, overwrite: bool = False) -> bool:
+        """Finish, or undo, an interrupted `replace`; return True if the new values are in place.
 
-        With `overwrite`, a node that looks like the old one is replaced, although somebody may
-        have made it again.
+        With `overwrite` it is finished, also if the node that is there looks like the old one,
+        although somebody may have made it again.
         """
         plan = self._read(PLAN)
-        if plan is None:
-            return
-        if self._resume(plan, overwrite):
+        is_done = plan is not None and self._resume(plan, overwrite)
+        if plan is not None and is_done:
             self._finish(plan)
-        else:
+        elif plan is not None:
             self.target.erase(self.prefix + PLAN)
+        return is_done
 
     def _make_plan(self, old: Extent, new: Extent) -> Plan:
         staged = [key for key in list_prefix(self.store, "") if new.has(key)]
@@ -424,7 +411,7 @@ class Stage:
         places = {key: (key in documents) + (key in metadata) for key in {*gone, *staged}}
         first = {key: (-places[key], key.endswith("attrs")) for key in gone}
         erase_values(self.target, sorted(gone, key=first.__getitem__))
-        _note_replacement()
+        _replacements[0] = next(_numbers)
         for key in sorted(staged, key=lambda key: (places[key], *publication_order(key))):
             value = self.store.get(key)
             if value is None:
@@ -442,29 +429,17 @@ class Stage:
         renamed = [(f"{self.prefix}new/{each}", each) for each in staged]
 
         def find(listed: ListKeys) -> KeyChanges:
-            prefixes = () if old is None else old.prefixes
+            below = [] if old is None else [key for each in old.prefixes for key in listed(each)]
             # With the locks of writers that append to the old node, so that they fail.
             shapes = lease_key("", "shape")
-            added = [
-                key
-                for prefix in prefixes
-                for key in listed(prefix)
-                if old and (old.has(key) or key.endswith(shapes))
-            ]
+            added = [key for key in below if (old and old.has(key)) or key.endswith(shapes)]
             return KeyChanges([*gone, *added, self.prefix + PLAN], renamed, finished)
 
         target.change_keys(find)
-        _note_replacement()
-
-    def _try_again(self) -> None:
-        """Complete an interrupted `replace`; nothing was touched if there is no plan yet."""
-        plan = self._read(PLAN)
-        if plan is not None:
-            self._apply(plan)
-            self._finish(plan)
+        _replacements[0] = next(_numbers)
 
     def _resume(self, plan: Plan, overwrite: bool) -> bool:
-        """Apply the plan of a killed writer; return False if the old node is still complete.
+        """Apply the plan of an interrupted writer; return False if the old node is complete.
 
         Metadata are erased first and stored last, so that old ones mean that nothing was erased,
         or that somebody has made the node again.
@@ -487,8 +462,7 @@ class Stage:
 
     def _note_finished(self) -> None:
         """Note, where an operation can be resumed, that nothing is left to do."""
-        mark = self.mark
-        if mark is not None:
+        if (mark := self.mark) is not None:
             self.keep(dataclasses.replace(mark, finished=True))
 
     def _write(self, name: str, content: Plan) -> None:
@@ -592,13 +566,8 @@ def stage(store: Store, path: str | None = None, name: str | None = None) -> Sta
 
 # The number of the last change of metadata by this process, in any store.
 epoch = [0]
-_replacements = itertools.count(1)
-_last_replacement = 0
-
-
-def _note_replacement() -> None:
-    global _last_replacement
-    _last_replacement = next(_replacements)
+_numbers = itertools.count(1)
+_replacements = [0]  # the number of the last one
 
 
 def last_replacement() -> int:
@@ -606,4 +575,4 @@ def last_replacement() -> int:
 
     Not in directories and in memory, where the metadata themselves show it.
     """
-    return _last_replacement
+    return _replacements[0]

@@ -173,7 +173,7 @@ def summary(location: Location, node: Node | Exception, store: Store) -> Json:
         return {**found, "kind": kind, "members": _has_members(location)}
     found |= {"kind": "array", "shape": node.shape, "dtype": type_name(node.data_type)}
     try:
-        array = Array.at(location.without_listing(), node)
+        array = Array.at(location, node)
         found["chunks"] = largest_sizes(array.chunks)
         if array.shards is not None:
             found["shards"] = largest_sizes(array.shards)

@@ -284,7 +284,7 @@ class Diff(DiffOptions, Job[DiffReport]):
         if a[1].shape != b[1].shape:
             return None
         try:
-            handles = (Array.at(where.without_listing(), node) for where, node in (a, b))
+            handles = (Array.at(where, node) for where, node in (a, b))
             one, two = map(bound_array, handles)
             if not are_comparable(one.dtype, two.dtype):
                 return None

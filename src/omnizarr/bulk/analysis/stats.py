@@ -409,7 +409,7 @@ class Stats(StatsOptions, Job[StatsReport]):
                 outcome.errors[paths.show(location.path)] = str(model)
             elif isinstance(model, ArrayModel):
                 try:
-                    array = bound_array(Array.at(location.without_listing(), model))
+                    array = bound_array(Array.at(location, model))
                     work.append((array, tiling(array, nbytes)))
                     found = ArrayStats.of(array, options)
                 except OmnizarrError as e:

@@ -348,7 +348,7 @@ class Image(OmeGroup):
         if others:
             info["other multiscales"] = ", ".join(others)
         info.attributes = self.group.attrs.asdict()
-        info.grid = self.levels[0].info.grid
+        info.drawn = self.levels[0].info.drawn
         return info
 
     def _repr_html_(self) -> str:
