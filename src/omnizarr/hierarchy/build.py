@@ -138,8 +138,7 @@ def store_array(
                 location.erase()
             raise
     array = Array.at(location, node)
-    if config is not DEFAULT_CONFIG:
-        array._configure(config)
+    array._configure(config)
     return array
 
 
@@ -228,9 +227,7 @@ def reserve(
 
 def _stray_keys(location: Location) -> list[str]:
     """Return the keys of chunks at a location without a node."""
-    store, format = location.store, location.format
-    prefixes = format.subtree(location.path)[1] if can_list(store) else ()
-    listed = (key for prefix in prefixes for key in list_prefix(store, prefix))
+    format, listed = location.format, stored_keys(location) if can_list(location.store) else ()
     return [key for key in listed if format.is_zarr_key(key) and not format.is_metadata(key)]
 
 

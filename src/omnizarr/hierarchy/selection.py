@@ -362,7 +362,11 @@ def _read_into(
 
 def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> None:
     """Store values, broadcast to the shape of the selection."""
-    chosen, fields = _planned(planner, array, selection)
+    fields = None
+    try:
+        chosen = planner(array.grid, selection)
+    except SelectionError:
+        chosen, fields = _planned(planner, array, selection)
     if fields is None:
         values = as_elements(value, array.data_type, array.path)
         engine.write(array, chosen, broadcast(values, chosen))
