@@ -22,7 +22,7 @@ from omnizarr.bulk.view_as.nodes import ViewedArray
 from omnizarr.errors import StoreError
 from omnizarr.stores import LocalStore, MemoryStore, Range
 from omnizarr.stores.wrappers import PrefixStore
-from omnizarr.viewer import etags, keys
+from omnizarr.viewer import keys
 from omnizarr.viewer.access import FairShare, ServerLimits
 from tests.bulk.view_as.cases import SOURCES
 from tests.viewer.conftest import client_of, raw_get
@@ -316,5 +316,5 @@ def test_an_encoded_key_is_decoded_once(tmp_path: Path) -> None:
 @given(st.text("bytes=0123456789-, \u00b2", max_size=30), st.integers(0, 200))
 def test_any_text_is_a_range_header_that_is_understood_or_ignored(text: str, size: int) -> None:
     for header in (text, f"bytes={text}"):
-        span = etags.parse_range(header, size)
+        span = keys.parse_range(header, size)
         assert span is None or 0 <= span[0] <= span[1] <= max(size, span[0])

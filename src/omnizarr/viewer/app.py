@@ -45,7 +45,6 @@ from omnizarr.viewer.access import (
     json_response,
 )
 from omnizarr.viewer.describe import chunk_map, find_array, public_message
-from omnizarr.viewer.etags import decided_status, entity_tag
 from omnizarr.viewer.folder import Folder, Located
 from omnizarr.viewer.values import TEXT, EncodedValues, Parts, TooLarge, Wanted, read_values
 
@@ -228,7 +227,7 @@ class Served:
             "cache-control": "no-cache",
             "content-security-policy": self._policy,
         }
-        if decided_status(request, tag) == 304:
+        if keys.decided_status(request, tag) == 304:
             return Response(status_code=304, headers=headers)
         kind = _PAGE_TYPES.get(name.rpartition(".")[2], "image/svg+xml")
         return Response(body, headers=headers, media_type=kind)
@@ -237,7 +236,7 @@ class Served:
     def _page_files(self) -> dict[str, tuple[bytes, str]]:
         folder = files("omnizarr.viewer") / "page"
         found = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
-        return {name: (body, entity_tag(body)) for name, body in found.items()}
+        return {name: (body, keys.entity_tag(body)) for name, body in found.items()}
 
     # Errors
 
