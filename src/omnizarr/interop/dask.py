@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, product
 from typing import Any
 
@@ -220,20 +221,15 @@ def run(todo: list[Writes], finish: Callable[[], Any], compute: bool) -> Any:
         return finish()
     last = f"omnizarr-finish-{keys[0][0] if keys else tokenize(finish)}"
     done = HighLevelGraph(
-        {**graph.layers, last: {last: (_Finish(finish), keys)}},
+        {**graph.layers, last: {last: (partial(_after, finish), keys)}},
         {**graph.dependencies, last: {w.keys[0][0] for w in todo if w.keys}},
     )
     return Delayed(last, done)
 
 
-class _Finish:
-    """Calls a function after all tasks, ignoring their results."""
-
-    def __init__(self, finish: Callable[[], Any]) -> None:
-        self.finish = finish
-
-    def __call__(self, done: list[None]) -> Any:
-        return self.finish()
+def _after(finish: Callable[[], Any], done: list[None]) -> Any:
+    """Call a function after all tasks, whose results are of no account."""
+    return finish()
 
 
 def check_apart_from(x: Any, target: Array | Location) -> None:

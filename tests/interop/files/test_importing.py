@@ -210,17 +210,6 @@ def test_a_changed_file_is_not_mixed_with_what_was_imported_before(tmp_path: Pat
         oz.run(job, resume=True)
 
 
-@pytest.mark.parametrize(
-    ("option", "remedy"), [({"axes": "zyx"}, "ome.write"), ({"append_dim": "t"}, "xarray")]
-)
-def test_options_that_belong_elsewhere_name_the_place(
-    tmp_path: Path, option: dict[str, Any], remedy: str
-) -> None:
-    np.save(tmp_path / "a.npy", np.zeros((2, 3)))
-    with pytest.raises(oz.InvalidArgument, match=rf"import has no option '\w+'; .*{remedy}"):
-        oz.import_file(tmp_path / "a.npy", tmp_path / "a.zarr", **option)
-
-
 def _zeros() -> dict[str, Any]:
     """Return arrays of many types with values that are zero, false or empty."""
     random = np.random.default_rng(7)

@@ -63,10 +63,6 @@ from omnizarr.interop.files.contents import (
 )
 
 Lengths = int | str | Sequence[int] | Mapping[str, int] | None
-_ELSEWHERE = {  # options that users look for here, and where they are
-    "axes": "read the pixels and write them with omnizarr.ome.write(…, axes=…)",
-    "append_dim": "open the file with xarray: dataset.omnizarr.to(destination, append_dim=…)",
-}
 # Attributes of the numbers of an image, which each of its levels has.
 _OF_VALUES = (
     FILL, "missing_value", *NAMES, "_Unsigned", "scale_factor", "add_offset", "units",
@@ -528,13 +524,6 @@ def import_file(files: Any, destination: Any, **options: Any) -> Filled:
     runs: Any = {
         each.name: options.pop(each.name) for each in fields(RunOptions) if each.name in options
     }
-    return run(_described(files, destination, **options), **runs)
-
-
-def _described(files: Any, destination: Any, **options: Any) -> Import:
-    for name, remedy in _ELSEWHERE.items():
-        if name in options:
-            raise InvalidArgument(f"import has no option {name!r}; {remedy}")
     own = {name: options.pop(name) for name in list(options) if name in Import.__dataclass_fields__}
     own["options"] = {**own.get("options", {}), **options}
-    return Import(files, destination, **own)
+    return run(Import(files, destination, **own), **runs)

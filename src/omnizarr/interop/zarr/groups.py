@@ -286,19 +286,14 @@ class ZarrGroup(nodes.ZarrNode, Group):
 
     def _info(self, groups: list[bool] | None) -> Any:
         """Return the summary; `groups` tells for each member whether it is a group."""
-        counts: dict[str, int] = {}
-        if groups is not None:
-            counts = {
-                "_count_members": len(groups),
-                "_count_arrays": len(groups) - sum(groups),
-                "_count_groups": sum(groups),
-            }
+        numbers = () if groups is None else (len(groups), len(groups) - sum(groups), sum(groups))
+        counted = zip(("_count_members", "_count_arrays", "_count_groups"), numbers, strict=False)
         return library.module("zarr.core._info").GroupInfo(
             _name=self.path,
             _read_only=self.read_only,
             _store_type=type(self.store).__name__,
             _zarr_format=self.zarr_format,
-            **counts,
+            **dict(counted),
         )
 
     def __repr__(self) -> str:

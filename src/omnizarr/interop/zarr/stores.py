@@ -95,15 +95,15 @@ def locate(
     if mode not in (None, "r", "r+", "a", "w", "w-"):
         raise InvalidArgument(f"mode {mode!r} is not known; use r, r+, a, w or w-")
     start = ""
-    if hasattr(store, "store") and hasattr(store, "path") and not _is_store(store):
+    if (
+        hasattr(store, "store")
+        and hasattr(store, "path")
+        and not isinstance(store, Store | abc.Store)
+    ):
         store, start = store.store, store.path
     given = _with_mode(_zarr_store(store, mode, storage_options), mode)
     node_path = paths.join(paths.normalize(start), paths.normalize(path))
     return ZarrTarget(adapt(given), node_path, given)
-
-
-def _is_store(value: Any) -> bool:
-    return isinstance(value, (Store, abc.Store))
 
 
 def _zarr_store(store: Any, mode: str | None, storage_options: Mapping[str, Any] | None) -> Any:
@@ -171,16 +171,13 @@ def _memory(values: Any, read_only: bool, as_bytes: bool) -> Store:
 def _make(store: Any) -> Store:
     inner = getattr(store, "store", None)
     if library.is_ours(type(store)) and isinstance(inner, Store):
-        read_only = store.read_only and not inner.read_only
-        return _read_only(inner) if read_only else inner
+        if inner.read_only or not store.read_only:
+            return inner
+        kept: Store = registry.load("omnizarr.stores.wrappers:ReadOnlyStore")(inner)
+        return kept
     if type(store) is library.module("zarr.storage").LocalStore:
         return LocalStore(store.root, read_only=store.read_only)
     found: Store = registry.lookup("store_adapter", "zarr-python")(store, read_only=store.read_only)
-    return found
-
-
-def _read_only(store: Store) -> Store:
-    found: Store = registry.load("omnizarr.stores.wrappers:ReadOnlyStore")(store)
     return found
 
 
