@@ -321,39 +321,5 @@ class ZipStore(Closeable):
         return self.path if self.inner is None else f"{self.path} in {self.inner!r}"
 
 
-class ZipStoreV2(ZipStore):
-    """`ZipStore` with the parameters of zarr-python 2: created by default, for version 2.
-
-    Args:
-        path: The path of the file.
-        compression: 0 (stored) or 8 (deflated), as in the module `zipfile`.
-        allowZip64: Only True is offered.
-        mode: The mode, as in `storage.ZipStore`; by default the file is created or changed.
-        read_only: True to refuse all writes.
-
-    Examples:
-        >>> with oz.storage.ZipStore("ocean.zip") as store:
-        ...     oz.save(store, np.arange(3))
-        >>> oz.load("ocean.zip")
-        array([0, 1, 2])
-    """
-
-    traits = Traits(low_latency=True, default_format="2")
-    identity_details = ZipStore.identity_details
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        compression: int = STORED,
-        allowZip64: bool = True,
-        mode: Mode = "a",
-        *,
-        read_only: bool | None = None,
-    ) -> None:
-        super().__init__(
-            path, mode=mode, read_only=read_only, compression=compression, allowZip64=allowZip64
-        )
-
-
 def _generation(entry: ZipEntry) -> str:
     return f"{entry.offset:x}-{entry.crc:08x}-{entry.size:x}"
