@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,11 +128,11 @@ def test_member_names_are_completed_in_brackets() -> None:
     assert new()._ipython_key_completions_() == []
 
 
-def test_a_removed_name_is_said_to_be_gone_and_what_to_use() -> None:
-    with pytest.raises(AttributeError, match="SQLiteStore or an LMDBStore"):
-        oz.DBMStore  # noqa: B018
-    with pytest.raises(AttributeError, match="opens references that kerchunk"):
-        oz.reference  # noqa: B018
-    with pytest.raises(ImportError, match="SQLiteStore or an LMDBStore"):
-        from omnizarr import DBMStore  # noqa: F401
-    assert not hasattr(oz, "DBMStore")
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("zeros", "omnizarr.zarr"), ("ZipStore", "omnizarr.storage"), ("Blosc", "omnizarr.codecs")],
+)
+def test_who_uses_a_name_that_moved_is_told_where_it_is(name: str, where: str) -> None:
+    assert not hasattr(oz, name)
+    with pytest.raises(AttributeError, match=re.escape(where)):
+        getattr(oz, name)

@@ -118,7 +118,7 @@ def test_arrays_are_created_in_all_the_usual_ways() -> None:
 
 
 def test_names_of_zarr_python_2_say_what_to_use() -> None:
-    for name, other in (("Blosc", "numcodecs"), ("DirectoryStore", r"omnizarr\.storage")):
+    for name, other in (("Blosc", "numcodecs"), ("SQLiteStore", r"omnizarr\.storage")):
         with pytest.raises(AttributeError, match=f"no {name}; use {other}"):
             getattr(zarr, name)
 

@@ -46,7 +46,7 @@ class Default(ChunkKeyEncoding):
 
     @property
     def head(self) -> str:
-        """What comes before the first coordinate."""
+        """The text before the first coordinate of a key."""
         return f"c{self.separator}"
 
     def key(self, coords: Sequence[int]) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib.util as _importlib
 import typing as _typing
 
+from omnizarr import registry as _registry
 from omnizarr import show_versions as print_debug_info
 from omnizarr.interop.zarr import library as _library
 from omnizarr.interop.zarr import opening as _opening
@@ -31,13 +32,20 @@ __version__ = str(_library.module("zarr").__version__)
 _OLD = {
     **dict.fromkeys(("copy", "copy_all", "copy_store"), "omnizarr.copy"),
     **dict.fromkeys(("BZ2", "Blosc", "GZip", "LZMA", "Zlib", "Zstd"), "numcodecs"),
-    **dict.fromkeys(("DirectoryStore", "NestedDirectoryStore", "ZipStore"), "omnizarr.storage"),
     **dict.fromkeys(("LMDBStore", "MemoryStore", "RedisStore", "SQLiteStore"), "omnizarr.storage"),
     "init_store": "omnizarr.create_array",
+}
+# Stores of zarr-python 2, by which the specification of version 2 shows how it is used.
+_STORES = {
+    "DirectoryStore": "omnizarr.storage:DirectoryStore",
+    "NestedDirectoryStore": "omnizarr.storage:NestedDirectoryStore",
+    "ZipStore": "omnizarr.stores.zip.store:ZipStoreV2",
 }
 
 
 def __getattr__(name: str) -> _typing.Any:
+    if name in _STORES:
+        return _registry.load(_STORES[name])
     if name in _OLD:
         raise AttributeError(f"zarr-python 3 has no {name}; use {_OLD[name]}")
     if not name.startswith("_"):

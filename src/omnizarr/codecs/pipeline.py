@@ -97,7 +97,7 @@ def bind_pipeline(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") 
             name = named.stated or _name(codec)
             raise InvalidMetadata(
                 f"{where}: {name!r} is {codec.kind}, but {made} bytes;"
-                " the order is array→array, one array→bytes (such as 'bytes'), bytes→bytes"
+                " the order is array→array, one array→bytes, bytes→bytes"
             )
         if codec.kind != "bytes->bytes":
             try:
@@ -122,7 +122,7 @@ def bind_pipeline(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") 
     if serializer is None:
         names = ", ".join(repr(c.name) for c in codecs) or "none"
         raise InvalidMetadata(
-            f"{field}: exactly one must turn the array into bytes (such as 'bytes'); given: {names}"
+            f"{field}: exactly one must turn the array into bytes; given: {names}"
         )
     return CodecPipeline(spec, tuple(before), serializer, current, tuple(after), size)
 

@@ -501,7 +501,8 @@ def check_new(location: Location, overwrite: bool, implied: bool = False) -> For
         raise location.node_exists(existing)
     if not can_erase(location.store):
         kind = getattr(existing[1], "kind", "")
-        raise NodeExists(f"{location} exists, and the store cannot delete", kind=kind)
+        message = f"{location} exists, and the store cannot delete; use another path"
+        raise NodeExists(message, kind=kind)
     return existing[0]
 
 

@@ -38,6 +38,7 @@ from omnizarr.extension import (
     check_consolidated,
     chunk_counts,
     consolidated,
+    file_locks,
     file_root,
     interrupted,
     is_ours,
@@ -50,7 +51,6 @@ from omnizarr.extension import (
     traits,
     walk_checked,
 )
-from omnizarr.extension import NAME as LOCK
 
 TASK_BYTES = 2**26  # of decoded chunks that a task checks, unless one chunk is larger
 TASK_KEYS = 2048
@@ -312,7 +312,7 @@ class KeyListing:
             what = "a temporary file of this package"
             if PARTIAL in name:
                 what = "half written: its writer stopped or is still running"
-            elif name.startswith(LOCK):
+            elif name.startswith(file_locks.NAME):
                 what = "a lock of a writer that is running or was killed"
             self._report(self.start.path, key, f"is {what}; see omnizarr repair", "leftover")
         elif key not in self.hierarchy.metadata_keys and not self.hierarchy.is_unreadable(key):

@@ -6,7 +6,6 @@ may do something else under the same name.
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import sys
@@ -21,10 +20,12 @@ from zarr.codecs._v2 import V2Codec
 
 from omnizarr import codecs as own_codecs
 from omnizarr.errors import OmnizarrError
-from omnizarr.extension import Named, data_types, formats, kernel
+from omnizarr.extension import Named, cache, data_types, formats, kernel
 
 _PACKAGES = ("zarr", "numcodecs")
 _NONE = np.dtype("V0")
+# All pipelines share them, since those of shards are short-lived.
+_layouts = cache.Cache[Any, "PipelineLayout"](256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +53,14 @@ def find(pipeline: Any, spec: Any) -> PipelineLayout:
     if dtype.hasobject or dtype.kind not in "biufcmMSUV":
         return PipelineLayout(unreadable=f"data type {dtype}")
     codecs, key = tuple(pipeline), (spec.shape, dtype, stored.tobytes(), config.order)
+    described = (codecs, *key, bool(config.write_empty_chunks))
     try:
-        return _make(codecs, *key, bool(config.write_empty_chunks))
+        found = _layouts.get(described)
     except TypeError:  # a codec that cannot be hashed
-        return _make.__wrapped__(codecs, *key, bool(config.write_empty_chunks))
+        return _make(*described)
+    return found or _layouts.put(described, _make(*described))
 
 
-@functools.lru_cache(256)
 def _make(
     codecs: tuple[Any, ...],
     shape: tuple[int, ...],
@@ -67,7 +69,7 @@ def _make(
     order: str,
     keep_empty: bool,
 ) -> PipelineLayout:
-    """Return a layout that all pipelines share, since the pipelines of shards are short-lived."""
+    """Return the layout of chunks of a shape, type and fill value."""
     if kernel.run_rows is None:
         return PipelineLayout(unreadable="the compiled kernel is missing")
     foreign = next((c for c in _all(codecs) if not _is_known(c)), None)

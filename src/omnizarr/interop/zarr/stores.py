@@ -24,6 +24,7 @@ from omnizarr.extension import (
     Range,
     Store,
     direct_file_root,
+    file_root,
     paths,
     stores,
 )
@@ -156,7 +157,8 @@ def adapt(store: Any) -> Store:
 
 def _was_moved(store: Any, ours: Store) -> bool:
     """Return True if a directory was moved by its store of zarr-python."""
-    return isinstance(ours, LocalStore) and ours.root != Path(getattr(store, "root", ours.root))
+    root = file_root(ours)
+    return root is not None and root != Path(getattr(store, "root", root))
 
 
 def _memory(values: Any, read_only: bool, as_bytes: bool) -> Store:

@@ -321,5 +321,12 @@ class ZipStore(Closeable):
         return self.path if self.inner is None else f"{self.path} in {self.inner!r}"
 
 
+class ZipStoreV2(ZipStore):
+    """`ZipStore` as zarr-python 2 has it: new hierarchies are of version 2."""
+
+    traits = Traits(low_latency=True, default_format="2")
+    identity_details = ZipStore.identity_details
+
+
 def _generation(entry: ZipEntry) -> str:
     return f"{entry.offset:x}-{entry.crc:08x}-{entry.size:x}"
