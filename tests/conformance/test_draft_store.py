@@ -270,3 +270,19 @@ def test_all_keys_or_those_below_a_prefix_are_listed(store: Store) -> None:
     assert keys(store) == ["a/b", "a/c/d", "e/f/g"]
     assert sorted(stores.list_prefix(store, "a/")) == ["a/b", "a/c/d"]
     assert list(stores.list_prefix(store, "b/")) == []
+
+
+@pytest.mark.shows("D3-75", "V3-82")
+@pytest.mark.parametrize("kind", ["memory", "local"])
+@pytest.mark.parametrize("key", ["x/", "", "/", "/x", "a//b", "../x", "a/../../x", "a\0b"])
+def test_keys_that_end_in_a_slash_or_escape_the_store_are_refused(
+    kind: str, key: str, tmp_path: Path
+) -> None:
+    local = oz.storage.LocalStore(tmp_path / "store")
+    store: Any = local if kind == "local" else oz.storage.MemoryStore()
+    for use in (lambda: store.set(key, b"x"), lambda: store.get(key), lambda: store.erase(key)):
+        with pytest.raises(oz.InvalidArgument, match="not allowed") as error:
+            use()
+        assert repr(key) in str(error.value)
+    assert keys(store) == []
+    assert list(tmp_path.rglob("*")) == []

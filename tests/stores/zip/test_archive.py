@@ -319,3 +319,16 @@ def test_what_a_killed_writer_erased_does_not_come_back(tmp_path: Path) -> None:
         store.set("k", b"1")
     with zipfile.ZipFile(path) as plain:
         assert sorted(plain.namelist()) == ["k", "x/c/1"]
+
+
+def test_a_killed_writer_after_a_flush_loses_nothing(tmp_path: Path) -> None:
+    killed_writer(tmp_path, "s = ZipStore('x.zip', mode='w'); s.set('k', b'1'); s.flush()")
+    assert read_back(tmp_path / "x.zip") == {"k": b"1"}
+    assert contents(ZipStore(tmp_path / "x.zip")) == {"k": b"1"}
+
+
+def test_values_complete_before_a_killed_writer_are_read(tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_bytes(archive(VALUES, zipfile.ZIP_DEFLATED))
+    killed_writer(tmp_path, "s = ZipStore('x.zip', mode='a'); s.set('b', b'new'); s.set('d', b'd')")
+    with pytest.warns(OmnizarrWarning, match="was not closed.*4 entries"):
+        assert contents(ZipStore(tmp_path / "x.zip")) == {**VALUES, "b": b"new", "d": b"d"}

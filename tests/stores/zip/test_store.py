@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -426,3 +427,16 @@ def test_a_part_of_a_large_value_is_read_without_the_rest(tmp_path: Path) -> Non
     assert reader.get("shard", Range(-256)) == bytes(range(256))
     assert reader.get("shard", Range(512, 3)) == b"\0\1\2"
     assert sum(read) < 70_000
+
+
+def test_a_pickled_writer_is_refused_in_another_process(tmp_path: Path) -> None:
+    store = ZipStore(tmp_path / "x.zip", mode="w")
+    store.set("k", b"1")
+    (tmp_path / "pickle").write_bytes(pickle.dumps(store))
+    code = "import pickle; print(pickle.load(open('pickle', 'rb')).get('k'))"
+    run = [sys.executable, "-c", code]
+    failed = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
+    assert "written by another process" in failed.stderr
+    store.close()
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "b'1'\n"
