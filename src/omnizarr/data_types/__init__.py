@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from omnizarr import registry
-from omnizarr.data_types import flexible, numeric, struct
+from omnizarr.data_types import compound, flexible, numeric
 from omnizarr.data_types.cast import as_type, cast
+from omnizarr.data_types.compound import bind_name as bind
 from omnizarr.data_types.data_type import DataType, own_type, value_key
 from omnizarr.data_types.numeric import NUMPY, SMALL_FLOATS, SMALL_INTEGERS
-from omnizarr.data_types.struct import bind_name as bind
 from omnizarr.errors import InvalidArgument, WrongType, known_names
 from omnizarr.model import Named
 
@@ -25,14 +25,14 @@ for _names, _bind in (
     (numeric.EXTENDED_NAMES, numeric.bind_extended),
     (numeric.COMPLEX_PARTS, numeric.bind_small_complex),
     (flexible.RAW_NAMES, flexible.bind_raw),
-    (struct.STRUCT_NAMES, struct.bind_struct),
+    (compound.STRUCT_NAMES, compound.bind_struct),
     (flexible.TEXT_NAMES, flexible.bind_text),
     (numeric.TIME_NAMES, numeric.bind_time),
 ):
     for _name in _names:
         registry.register("data_type", _name, _bind)
 for _name in ("zarrs.optional", "optional"):
-    registry.register("data_type", _name, "omnizarr.data_types.optional:bind_optional")
+    registry.register("data_type", _name, "omnizarr.data_types.compound:bind_optional")
 
 _KINDS = {np.dtype(code).str[1:]: name for name, code in reversed(NUMPY.items())}
 _COMMON = ("bool", "int32", "int64", "uint8", "uint16", "float32", "float64", "string")

@@ -17,7 +17,7 @@ from omnizarr.errors import CannotExpress, InvalidArgument, InvalidMetadata
 from omnizarr.model import Dialect, FillValue, Named, paths
 
 if TYPE_CHECKING:
-    from omnizarr.data_types.optional import Masking
+    from omnizarr.data_types.compound import Masking
 
 MAX_ITEM_BYTES = 2**26  # a fill value alone takes as much
 Scalar: TypeAlias = "np.ndarray[tuple[()], Any]"  # 0-dimensional: keeps every bit

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array
-from omnizarr.bulk.analysis.difference import is_extension
+from omnizarr.bulk.analysis.diff import is_extension
 from omnizarr.bulk.boxes import (
     TILE_BYTES,
     Box,

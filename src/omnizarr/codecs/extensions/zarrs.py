@@ -44,8 +44,8 @@ from omnizarr.codecs.codec import (
 from omnizarr.codecs.pipeline import CodecPipeline, bind_pipeline
 from omnizarr.codecs.serializers import VlenBytes, VlenUtf8
 from omnizarr.data_types import bind as bind_type
+from omnizarr.data_types.compound import Masking
 from omnizarr.data_types.data_type import DataType
-from omnizarr.data_types.optional import Masking
 from omnizarr.errors import InvalidMetadata, error_context
 from omnizarr.model import Named
 from omnizarr.model.node import PREFIX, check_members
