@@ -189,8 +189,9 @@ def differences(start: Location, target: Location, expected: Mapping[str, Node])
                 f" the new metadata first: undo_conversion(…, zarr_format={new})"
             )
         kept = {n: node.attributes[n] for n in before.attributes if n in node.attributes}
-        if getattr(before, "shape", None) != getattr(node, "shape", None):
-            found[paths.show(path)] = f"another shape than in zarr {old}"
+        was, shape = getattr(before, "shape", None), getattr(node, "shape", None)
+        if was != shape:
+            found[paths.show(path)] = f"the shape is {shape} and was {was} in zarr {old}"
         elif _text(before.attributes, target.format) != _text(kept, target.format):
             found[paths.show(path)] = f"other attributes than in zarr {old}"
     return found

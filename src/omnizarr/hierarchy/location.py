@@ -464,7 +464,7 @@ class Location:
         """Store the metadata of a new node; return False if another writer has just created it."""
         main, *others = [(k, text) for k, text in metadata.items() if text is not None]
         # The others before the node appears, unless somebody has left them there.
-        later = [row for row in others if not set_new(self.store, *row)]
+        later = [row for row in others if not set_new(self.store, *row)] if others else []
         if not (put or partial(set_new, self.store))(*main):
             erase_values(self.store, [row[0] for row in others if row not in later])
             return False

@@ -40,6 +40,7 @@ from omnizarr.stores import (
     has_low_latency,
     is_process_local,
     list_prefix,
+    sizes,
 )
 from omnizarr.stores.base import Bytes
 from omnizarr.stores.byte_ranges import (
@@ -170,11 +171,8 @@ class IndexedShards:
         indices = self._indices(shards, fetch) if shards else {}
         places: dict[str, dict[int, Range]] = {}
         for i, (_, part, place) in enumerate(wanted):
-            if place is None or place[0] not in indices:
-                continue
-            with _shard_context(place[0]):
-                where = chunk_range(indices[place[0]], place[1])
-            if where is not None:
+            where = _range_of(place, indices)
+            if place is not None and where is not None:
                 places.setdefault(place[0], {})[i] = (part or Range()).within(where)
         fetched = {shard: join_ranges(parts.values(), MAX_GAP) for shard, parts in places.items()}
         below = [(shard, part) for shard, some in fetched.items() for part in some.ranges]
@@ -191,6 +189,15 @@ class IndexedShards:
             for i, part in places[shard].items():
                 found[i] = bytes(parts[part])
         return found
+
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        """Return the bytes of existing values by key; those of chunks from the indexes."""
+        wanted = {key: self._place(key) for key in keys}
+        found = sizes(self.store, [key for key, place in wanted.items() if place is None])
+        shards = {place[0] for place in wanted.values() if place is not None}
+        indices = self._indices(shards) if shards else {}
+        ranges = ((key, _range_of(place, indices)) for key, place in wanted.items())
+        return {**found, **{key: r.length or 0 for key, r in ranges if r is not None}}
 
     # Writing
 
@@ -275,6 +282,14 @@ class IndexedShards:
 def _equal(before: Mapping[str, Index], after: Mapping[str, Index]) -> bool:
     """Return True if shards were not replaced while parts of them were read."""
     return {k: i.tobytes() for k, i in before.items()} == {k: i.tobytes() for k, i in after.items()}
+
+
+def _range_of(place: tuple[str, int] | None, indices: Mapping[str, Index]) -> Range | None:
+    """Return the bytes of a chunk in its shard; None if the chunk or the shard is missing."""
+    if place is None or place[0] not in indices:
+        return None
+    with _shard_context(place[0]):
+        return chunk_range(indices[place[0]], place[1])
 
 
 def _shard_context(shard: str) -> error_context:
