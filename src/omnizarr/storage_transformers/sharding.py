@@ -144,7 +144,7 @@ class IndexedShards:
     ) -> dict[str, Index]:
         """Return the indexes of those shards that exist, with one call."""
         keys = list(dict.fromkeys(shards))
-        fetch = ConsistentReader(self.store) if fetch is None else fetch
+        fetch = ConsistentReader(self.store, remember=False) if fetch is None else fetch
         found = fetch([(key, self.layout.index_range) for key in keys])
         indices = {}
         for key, data in zip(keys, found, strict=True):

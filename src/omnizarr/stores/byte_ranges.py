@@ -205,10 +205,12 @@ class ConsistentReader:
     parts that follow have the same generation. `verify` asks for those values of which none did.
 
     With `size`, what values have at most, a first part that is not remembered is fetched together
-    with the rest of its value.
+    with the rest of its value. Without `remember`, all parts are fetched.
     """
 
-    def __init__(self, store: Store, fetch: GetMany | None = None, size: int = 0) -> None:
+    def __init__(
+        self, store: Store, fetch: GetMany | None = None, size: int = 0, *, remember: bool = True
+    ) -> None:
         self._store, self._size = store, size
         self._whole: dict[str, bytes] = {}  # values that came with their first part
         self._fetch = partial(get_many, store) if fetch is None else fetch
@@ -216,7 +218,7 @@ class ConsistentReader:
         self._known: dict[str, str] = {}
         self._unverified: dict[str, Range] = {}  # remembered first parts that were used
         speed = getattr(store, "speed", None)  # where generations last
-        self._first_parts = speed.first_parts if isinstance(speed, Speed) else None
+        self._first_parts = speed.first_parts if remember and isinstance(speed, Speed) else None
 
     def __call__(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
         if not self._has_generations or all(part is None for _, part in requests):

@@ -274,7 +274,7 @@ def read_parts(store: Store, key: str, size: int | None = None) -> Iterator[byte
     """Yield a value in parts; raise if it is missing, or replaced meanwhile."""
     size = size or PART
     with snapshot(store) as fetch:
-        read, position = ConsistentReader(store, fetch), 0
+        read, position = ConsistentReader(store, fetch, remember=False), 0
         while True:
             (part,) = read([(key, Range(position, size))])
             if part is None:
