@@ -105,20 +105,6 @@ def test_a_shard_that_is_erased_between_two_requests_is_absent(web: Web) -> None
     assert oz.open(web.url)[20:24].tolist() == [-1] * 4
 
 
-@pytest.mark.usefixtures("in_parts")
-def test_a_chunk_that_is_read_by_block_is_one_value_or_the_other(web: Web) -> None:
-    rng = np.random.default_rng(0)
-    old, new = (rng.integers(0, 256, 2**21).astype("u1") for _ in "ab")
-    blosc = {"chunks": (2**21,), "compressors": {"name": "blosc", "configuration": BLOSC}}
-    values, other = arrays(blosc, old, new)
-    web.values = dict(values.values)
-    after_parts(web, "c/0", lambda: web.values.update({"c/0": other}))
-    np.testing.assert_array_equal(oz.open(web.url)[10:20], new[10:20])
-
-
-BLOSC = {"cname": "lz4", "clevel": 1, "shuffle": "noshuffle", "typesize": 1, "blocksize": 2**16}
-
-
 def test_a_shard_of_the_draft_is_one_value_or_the_other(web: Web) -> None:
     values, other = arrays({"chunks": (4,), "shards": (64,), "zarr_format": "3-draft"})
     key = first(values)

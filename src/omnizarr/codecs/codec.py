@@ -312,6 +312,8 @@ def check_target(name: str, target: Any) -> None:
     if lacking:
         what = "it is not a dataclass" if not made else f"it has no {lacking[0]!r}"
         raise WrongType(f"{target!r} cannot be the codec {name!r}: {what}; inherit from {_BASES}")
+    if made and not isinstance(target.name, str):
+        raise WrongType(f"{target!r} has no name; add the line name = {name!r}")
 
 
 def check_kind(name: str, kind: object) -> None:
