@@ -31,21 +31,22 @@ __version__ = str(_library.module("zarr").__version__)
 # Names of zarr-python 2 that version 3 has without a use, or not at all, and what does it here.
 _OLD = {
     **dict.fromkeys(("copy", "copy_all", "copy_store"), "omnizarr.copy"),
-    **dict.fromkeys(("BZ2", "Blosc", "GZip", "LZMA", "Zlib", "Zstd"), "numcodecs"),
+    **dict.fromkeys(("BZ2", "Blosc", "GZip", "LZMA", "Zstd"), "numcodecs"),
     **dict.fromkeys(("LMDBStore", "MemoryStore", "RedisStore", "SQLiteStore"), "omnizarr.storage"),
-    "init_store": "omnizarr.create_array",
 }
-# Stores of zarr-python 2, by which the specification of version 2 shows how it is used.
-_STORES = {
+# Names by which the specifications of versions 1 and 2 show how zarr-python is used.
+_PRINTED = {
     "DirectoryStore": "omnizarr.storage:DirectoryStore",
     "NestedDirectoryStore": "omnizarr.storage:NestedDirectoryStore",
     "ZipStore": "omnizarr.stores.zip.store:ZipStoreV2",
+    "Zlib": "omnizarr.codecs:Zlib",
+    "init_store": "omnizarr.interop.zarr.creation:init_store",
 }
 
 
 def __getattr__(name: str) -> _typing.Any:
-    if name in _STORES:
-        return _registry.load(_STORES[name])
+    if name in _PRINTED:
+        return _registry.load(_PRINTED[name])
     if name in _OLD:
         raise AttributeError(f"zarr-python 3 has no {name}; use {_OLD[name]}")
     if not name.startswith("_"):

@@ -77,7 +77,7 @@ def is_kept(codecs: list[Any], shape: tuple[int, ...] = (64, 64), dtype: str = "
 def test_sharding_is_the_one_array_to_bytes_codec_of_its_chain(at: int, other: Any) -> None:
     codecs = [other]
     codecs.insert(at, sharding(32, 32))
-    is_refused(codecs, "codecs[1]", codecs[1]["name"], "takes an array")
+    is_refused(codecs, "codecs[1]", codecs[1]["name"], "codecs before it made bytes")
     assert is_kept([sharding(32, 32)]).codecs[0].name == "sharding_indexed"
 
 

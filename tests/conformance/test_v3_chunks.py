@@ -149,10 +149,10 @@ def test_a_codec_that_cannot_take_its_input_is_refused_at_creation(
 @pytest.mark.parametrize(
     ("codecs", "rule"),
     [
-        ([codec("gzip", level=1)], "takes bytes"),
-        (["bytes", "bytes"], "takes an array"),
-        ([codec("gzip", level=1), "bytes"], "takes bytes"),
-        (["bytes", codec("transpose", order=[0])], "takes an array"),
+        ([codec("gzip", level=1)], "no codec before it makes bytes"),
+        (["bytes", "bytes"], "codecs before it made bytes"),
+        ([codec("gzip", level=1), "bytes"], "no codec before it makes bytes"),
+        (["bytes", codec("transpose", order=[0])], "codecs before it made bytes"),
         ([codec("transpose", order=[0])], "exactly one must turn the array into bytes"),
     ],
 )

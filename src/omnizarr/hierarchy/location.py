@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from omnizarr import config
-from omnizarr.concurrency.pool import in_parallel
 from omnizarr.errors import (
     InvalidMetadata,
     NodeChanged,
@@ -45,10 +44,11 @@ from omnizarr.stores import (
     is_process_local,
     list_dir,
     list_prefix,
+    one_level,
     set_new,
 )
 from omnizarr.stores.base import ChangesKeys, traits
-from omnizarr.stores.operations import set_new_below
+from omnizarr.stores.operations import get_existing_or_empty, keys_below, set_new_below
 
 if TYPE_CHECKING:  # the engine is slow to import
     from omnizarr.engine import Missing
@@ -71,6 +71,8 @@ class Location:
     missing: Missing = field(default="fill", compare=False, repr=False)
     # True where nobody else writes: what is there already is of the same writer.
     is_private: bool = field(default=False, compare=False, repr=False)
+    # The sorted keys of the one listing that a walk uses (`with_listing`).
+    listed_keys: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
     # The path of the group through whose handle a node is created.
     within: str | None = field(default=None, compare=False, repr=False)
 
@@ -88,7 +90,7 @@ class Location:
 
     def at(self, path: str) -> Location:
         """Return the location of another path in the same hierarchy."""
-        shared = self.consolidated, self.missing, self.is_private
+        shared = self.consolidated, self.missing, self.is_private, self.listed_keys
         return Location(self.store, path, self.format, self.read_only, *shared)
 
     def child(self, name: str, within: str | None = None) -> Location:
@@ -206,9 +208,25 @@ class Location:
             raise InvalidMetadata(
                 f"{self.store!r} has groups more than {MAX_DEPTH} levels deep; open these by path"
             )
-        keys, prefixes = list_dir(self.store, self.format.listing(self.path))
+        prefix = self.format.listing(self.path)
+        if self.listed_keys is None:
+            keys, prefixes = list_dir(self.store, prefix)
+        else:
+            keys, prefixes = one_level(keys_below(self.listed_keys, prefix), prefix)
         warn_of_replacement(self.store, prefixes if warns else ())
         return dict(self.format.children(self.path, keys, prefixes))
+
+    def with_listing(self) -> Location:
+        """Return this location with one listing for a walk, in formats with separate prefixes."""
+        known = self.listed_keys is not None or self.consolidated is not None
+        if known or self.is_under_one_prefix or not can_list(self.store):
+            return self
+        listed = list_prefix(self.store, self.format.listing(self.path))
+        return replace(self, listed_keys=tuple(sorted(listed)))
+
+    def without_listing(self) -> Location:
+        """Return this location for a handle that is kept, which must list again."""
+        return self if self.listed_keys is None else replace(self, listed_keys=None)
 
     # Writing
 
@@ -551,7 +569,7 @@ class PathMetadata(NamedTuple):
         store, path, format = at.store, at.path, at.format
         keys = [*format.root_documents(), *consolidated.holders(format, path)]
         keys += [*consolidated.keys_above(format, path), *Probe(path).keys(), marker(path)]
-        metadata, is_empty = _existing_at(store, path, dict.fromkeys(keys))
+        metadata, is_empty = get_existing_or_empty(store, paths.prefix(path), dict.fromkeys(keys))
         roots = format.root_documents() or format.keys("")[:1]
         taken = {key: metadata[key] for key in roots if key in metadata} if path else {}
         if taken and not Probe("", format.name).formats(taken, []):
@@ -568,24 +586,3 @@ class PathMetadata(NamedTuple):
             if node is None and not implied:
                 missing.append(above)
         return cls(metadata, is_empty, missing)
-
-
-def _existing_at(store: Store, path: str, keys: Iterable[str]) -> tuple[dict[str, bytes], bool]:
-    """Return the values of existing keys, and True if the path is known to be empty.
-
-    For a new path, one request shows that it is empty, instead of one for each key.
-    """
-    wanted, prefix = list(keys), paths.prefix(path)
-    has_keys: Callable[[str], bool] | None = getattr(store, "has_keys", None)
-    inside = [key for key in wanted if key.startswith(prefix)]
-    if has_keys is None or len(inside) < 3:
-        return get_existing(store, wanted), False
-    above = [key for key in wanted if not key.startswith(prefix)]
-    looks: list[Callable[[], Any]] = [partial(has_keys, prefix)]
-    looks += [partial(store.get, key) for key in above]
-    try:
-        taken, *values = in_parallel(lambda look: look(), looks)
-    except StoreError:  # not everybody who may read and write may list
-        return get_existing(store, wanted), False
-    found = {key: data for key, data in zip(above, values, strict=True) if data is not None}
-    return ({**found, **get_existing(store, inside)}, False) if taken else (found, True)

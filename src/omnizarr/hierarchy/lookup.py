@@ -307,9 +307,7 @@ def absence_reason(store: Store, path: str, wanted: str | None) -> str:
 def _found_instead(store: Store, path: str) -> str:
     """Return what is at a path without a node, as the end of a message."""
     for outer in getattr(store, "parents", tuple)():
-        with suppress(OmnizarrError):
-            if not any(format.implicit_groups for format in _root_formats(outer)):
-                continue
+        if _may_have_implicit_groups(outer):
             return (
                 f"; it is inside the hierarchy {outer!r}, which can only be opened at its root:"
                 " open that, with the path of the node"
@@ -327,10 +325,13 @@ def _found_instead(store: Store, path: str) -> str:
             return f"; {str(part)!r} is a symbolic link to {os.readlink(part)!r}, which is missing"
     hint = backslash_hint(path)
     if not can_list(store):
+        if _may_have_implicit_groups(store):
+            return f"; {_listing_needed(store, path)}"
         return f" (no {ROOT_KEYS} is there){hint}"
     keys, prefixes = list_dir(store, paths.prefix(path))
     if not keys and not prefixes:
-        return f"; nothing is there at all. {_similar_file(store, path)}{hint}"
+        doubt = _root_problem(store) if path else ""
+        return f"; nothing is there at all. {doubt or _similar_file(store, path)}{hint}"
     names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
     some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
     return f" (no {ROOT_KEYS}; it holds: {some}){hint}"
@@ -370,11 +371,20 @@ def no_member_message(location: Location, path: str) -> str:
 def check_known_absent(location: Location) -> None:
     """Raise if it cannot be known that there is no node."""
     if location.format.implicit_groups and not can_list(location.store):
-        raise StoreError(
-            f"{location.store!r} cannot list its keys, so it cannot be known whether"
-            f" {paths.show(location.path)} is a group without metadata; open the nodes below it by"
-            " name"
-        )
+        raise StoreError(_listing_needed(location.store, location.path))
+
+
+def _listing_needed(store: Store, path: str) -> str:
+    return (
+        f"{store!r} cannot list its keys, so it cannot be known whether {paths.show(path)} is a"
+        " group without metadata; open the nodes below it by name"
+    )
+
+
+def _may_have_implicit_groups(store: Store) -> bool:
+    with suppress(OmnizarrError):
+        return any(format.implicit_groups for format in _root_formats(store))
+    return False
 
 
 def hierarchies_above(store: Store) -> Iterator[tuple[Store, list[Format]]]:
@@ -392,6 +402,18 @@ def all_formats(store: Store) -> list[Format]:
     """Return all formats that have metadata of a node at the root of a store."""
     probe = Probe("")
     return probe.formats(get_existing(store, probe.keys()), [])
+
+
+def _root_problem(store: Store) -> str:
+    """Return why the root metadata, which may say where nodes are, cannot be read, or ""."""
+    probe = Probe("")
+    documents = _fetch_likely(store, probe)
+    try:
+        for format in probe.formats(documents, []):
+            format.read("", documents, [])
+    except InvalidMetadata as e:
+        return f"The metadata of the root are not valid: {e.problems[0] if e.problems else e}"
+    return ""
 
 
 def _similar_file(store: Store, path: str) -> str:
@@ -469,10 +491,10 @@ def walk_nodes(
     """
     if whole:
         check_whole(start.store, start.path)
-    pending: list[tuple[Location, Node | Exception]] = [(start, node)]
+    pending: list[tuple[Location, Node | Exception]] = [(start.with_listing(), node)]
     while pending:
         location, found = pending.pop()
-        yield location, found
+        yield location.without_listing(), found
         if not isinstance(found, GroupModel):
             continue
         children = sorted(location.children().items(), reverse=True)

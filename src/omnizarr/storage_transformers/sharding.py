@@ -61,7 +61,7 @@ def bind_shards(
 ) -> IndexedShards:
     """Return the store of an array's chunks that the draft's metadata describe."""
     kind, rank = "storage transformer", len(grid.axes)
-    type_, stated = (named.configuration.get(member) for member in ("type", "configuration"))
+    type_, stated = named.configuration.get("type"), named.configuration.get("configuration", {})
     if type_ != "indexed":
         problem = Problem("", "type", f"expected 'indexed', the only one known, got {type_!r}")
         raise InvalidMetadata.of([problem], f"{kind} {named.name!r}")

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard, TypeVar
 
+from omnizarr.concurrency.pool import in_parallel
 from omnizarr.concurrency.retry import AnswerLost, Overtaken, retry_conflicts
 from omnizarr.errors import (
     Conflict,
@@ -58,6 +59,29 @@ def get_existing(store: Store, keys: Iterable[str]) -> dict[str, bytes]:
     wanted = list(keys)
     values = get_many(store, [(key, None) for key in wanted])
     return {k: v for k, v in zip(wanted, values, strict=True) if v is not None}
+
+
+def get_existing_or_empty(
+    store: Store, prefix: str, keys: Iterable[str]
+) -> tuple[dict[str, bytes], bool]:
+    """Return the values of existing keys, and True if nothing is known to be below a prefix.
+
+    For a new node, one request shows that nothing is there, instead of one for each key.
+    """
+    wanted = list(keys)
+    has_keys: Callable[[str], bool] | None = getattr(store, "has_keys", None)
+    inside = [key for key in wanted if key.startswith(prefix)]
+    if has_keys is None or len(inside) < 3:
+        return get_existing(store, wanted), False
+    above = [key for key in wanted if not key.startswith(prefix)]
+    looks: list[Callable[[], Any]] = [partial(has_keys, prefix)]
+    looks += [partial(store.get, key) for key in above]
+    try:
+        taken, *values = in_parallel(lambda look: look(), looks)
+    except StoreError:  # not everybody who may read and write may list
+        return get_existing(store, wanted), False
+    found = {key: data for key, data in zip(above, values, strict=True) if data is not None}
+    return ({**found, **get_existing(store, inside)}, False) if taken else (found, True)
 
 
 def get_partial_values(

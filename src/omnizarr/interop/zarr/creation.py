@@ -277,6 +277,27 @@ def full_like(a: Any, **options: Any) -> ZarrArray:
     return full(**options_like(a, options, fill=True))
 
 
+def init_store(
+    store: Any,
+    shape: Any,
+    *,
+    compression: str | None = "blosc",
+    compression_opts: Any = None,
+    **options: Any,
+) -> None:
+    """Create an empty version 1 array in a store, as zarr-python 1 did."""
+    compressor: dict[str, Any] | None = {"id": compression}
+    if compression in (None, "none"):
+        compressor = None
+    elif isinstance(compression_opts, dict):
+        compressor = {"id": compression, **compression_opts}
+    elif compression_opts is not None:
+        compressor = {"id": compression, "level": compression_opts}
+    elif compression == "blosc":
+        compressor = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1}
+    omnizarr.create_array(store, shape=shape, zarr_format=1, compressors=compressor, **options)
+
+
 def _filled(name: str, what: str, **fixed: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return the functions that create an array of some values, by its shape and like another."""
 
