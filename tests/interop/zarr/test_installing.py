@@ -71,7 +71,9 @@ def test_an_error_while_installing_changes_nothing(
     assert plain_zarr.Array is before
     assert registry._sources["codec"] == []
     with pytest.warns(OmnizarrWarning, match="bare NaN"):
-        omnizarr.open({".zgroup": b'{"zarr_format": 2}', ".zattrs": b'{"a": NaN}'})
+        omnizarr.open(
+            {"zarr.json": b'{"zarr_format": 3, "node_type": "group", "attributes": {"a": NaN}}'}
+        )
     with pytest.warns(OmnizarrWarning, match="reserved"):
         omnizarr.create_array({}, path="__x", shape=1, dtype="i4")
 
