@@ -1,4 +1,4 @@
-"""Values are encoded as xarray encodes them."""
+"""Values encoded in parts are stored as xarray stores them encoded at once."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from hypothesis.extra import numpy as hnp
 
 import omnizarr as oz
 import omnizarr.xarray as ozx
+from omnizarr.interop.xarray import encode, write
 
 Raw = dict[str, tuple[str, str, Any]]
 
@@ -45,6 +46,12 @@ encodings = st.fixed_dictionaries(
         "_Unsigned": st.sampled_from(["true", "false"]),
     },
 )
+
+
+@pytest.fixture(autouse=True)
+def _in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encode, "LARGE", 1)
+    monkeypatch.setattr(write, "PART", 4)
 
 
 def raw(store: Any) -> Raw:
@@ -160,6 +167,16 @@ def test_parts_are_appended_and_written_to_regions_with_their_axes_in_order() ->
     xr.testing.assert_equal(xr.open_dataset(store, engine="omnizarr").load(), packed(values))
 
 
+def test_numbers_are_encoded_in_parts_while_they_are_stored() -> None:
+    dataset = packed(np.arange(70.0).reshape(10, 7))
+    late = encode.encoded("v", dataset["v"].variable)
+    assert (late.dtype, late.attrs["_FillValue"]) == (np.dtype("i2"), -9)
+    assert late.encode is not None
+    found = late.encode(dataset["v"].values[2:4, 3:])
+    assert found.dtype == late.dtype
+    np.testing.assert_array_equal(found, dataset["v"][2:4, 3:] / 0.5)
+
+
 def test_an_invalid_encoding_is_refused_before_anything_is_replaced() -> None:
     store: dict[str, bytes] = {}
     ozx.write(packed(np.ones((4, 4))), store)
@@ -208,6 +225,17 @@ def test_values_that_would_be_read_as_missing_are_refused(
     given = dataset.chunk(x=1) if chunked else dataset
     with pytest.raises(oz.InvalidArgument, match="'v' would be read as missing"):
         ozx.write(given, {}, encoding={"v": encoding})
+
+
+def test_helping_threads_handle_invalid_numbers_as_the_caller_asks() -> None:
+    dataset = packed(np.full((200, 400), np.inf))
+    dataset["v"].encoding["chunks"] = (20, 50)
+    with warnings.catch_warnings(), oz.configure(threads=4):
+        warnings.simplefilter("error")
+        with np.errstate(all="ignore"):
+            ozx.write(dataset, {})
+        with pytest.raises(RuntimeWarning, match="invalid value"), np.errstate(all="warn"):
+            ozx.write(dataset, {})
 
 
 @pytest.mark.parametrize(("name", "zarr_format"), [("a/b", 2), ("a/b", 3), ("/a", 3), ("a\\b", 2)])

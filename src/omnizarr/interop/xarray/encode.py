@@ -1,13 +1,14 @@
 """Encode variables of xarray for storage: CF encoding, codecs, and options of new arrays.
 
-A dataset that was read from Zarr is written with the
-chunks and codecs that it was read with, unless the caller passes others.
+Large variables of packed numbers are encoded part by part while they are stored. A dataset that was
+read from Zarr is written with the chunks and codecs that it was read with, unless the caller passes
+others.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import lt
@@ -42,6 +43,7 @@ _OPTIONS = {
     "chunk_key_encoding", "dimension_separator", "object_codec", "write_empty_chunks",
     "cache_metadata", "fill_value",
 }  # fmt: skip
+LARGE = 2**25  # bytes above which numbers are encoded part by part; below, copying is faster
 UNNAMED = "__values__"  # xarray's name for a variable whose name is None
 _NAME = "__xarray_dataarray_name__"  # xarray's attribute for the name of a single array
 _NETCDF_OPTIONS = {"chunksizes", "zlib", "complevel", "compression", "shuffle", "contiguous"}
@@ -106,13 +108,14 @@ def _check_attributes(where: str, attributes: Mapping[Any, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A variable in its stored form."""
+    """A variable in its stored form; with `encode`, its values are still to be encoded."""
 
     dims: tuple[Any, ...]
     dtype: np.dtype[Any]
     attrs: dict[Any, Any]
     encoding: dict[Any, Any]
     data: Any  # a NumPy or Dask array
+    encode: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None = None
     given: bool = False  # True if the encoding is the caller's, not a file's
 
     @property
@@ -129,10 +132,46 @@ def encoded(name: str, given: xr.Variable, stored: Mapping[str, Any] | None = No
     """Encode a variable by its CF attributes: times as numbers, packing, missing values.
 
     `stored` are the attributes that it is read with, if these are not its own. Dask arrays are
-    encoded block by block when they are computed.
+    encoded block by block when they are computed, large variables part by part when they are
+    stored; errors of the encoding are raised here, those of values then.
     """
-    var = _encoded(name, given, stored)
-    return Coded(var.dims, var.dtype, var.attrs, var.encoding, var.data)
+    if not _by_parts(given):
+        var = _encoded(name, given, stored)
+        return Coded(var.dims, var.dtype, var.attrs, var.encoding, var.data)
+    coding = {k: v for k, v in given.encoding.items() if k not in _OPTIONS | _SOURCE_OPTIONS}
+    encode = partial(_encoded_part, name, given.dims, given.attrs, coding, stored)
+    none = xr.Variable(given.dims, np.empty((0,) * given.ndim, given.dtype))
+    none.attrs, none.encoding = given.attrs, given.encoding
+    none = _encoded(name, none, stored)
+    return Coded(given.dims, none.dtype, none.attrs, none.encoding, given.data, encode)
+
+
+def _encoded_part(
+    name: str,
+    dims: tuple[Any, ...],
+    attrs: dict[Any, Any],
+    encoding: dict[Any, Any],
+    stored: Mapping[str, Any] | None,
+    values: npt.NDArray[Any],
+) -> npt.NDArray[Any]:
+    """Return a part of a variable's numbers as they are stored."""
+    return np.asarray(_encoded(name, xr.Variable(dims, values, attrs, encoding), stored).data)
+
+
+def _by_parts(given: xr.Variable) -> bool:
+    """Return True if a variable can be encoded part by part with the same result, silently.
+
+    Times, text and objects take units, lengths and types from all values.
+    """
+    if given.ndim == 0 or given.nbytes < LARGE or given.dtype.kind not in "biuf":
+        return False
+    encoding = given.encoding
+    masked = any(encoding.get(k) is not None for k in ("_FillValue", "missing_value"))
+    packed = any(encoding.get(k) is not None for k in ("scale_factor", "add_offset", "dtype"))
+    if not (masked or packed) or "_Unsigned" in encoding or not isinstance(given.data, np.ndarray):
+        return False
+    dtype = np.dtype(encoding.get("dtype") or given.dtype)
+    return dtype.kind in "fb" or (dtype.kind in "iu" and dtype.metadata is None and masked)
 
 
 def _encoded(name: str, given: xr.Variable, stored: Mapping[str, Any] | None) -> xr.Variable:

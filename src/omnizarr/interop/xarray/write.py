@@ -15,6 +15,7 @@ from xarray import conventions
 
 from omnizarr import Array, Group, consolidate_metadata
 from omnizarr import open as open_zarr
+from omnizarr.bulk.boxes import Box, stored_axes
 from omnizarr.conventions.cf.variable import is_scalar
 from omnizarr.errors import (
     CannotExpress,
@@ -29,8 +30,11 @@ from omnizarr.errors import (
 )
 from omnizarr.extension import (
     Location,
+    boxes,
     build,
     change_shape,
+    for_each,
+    has_cheap_requests,
     location_of,
     lock_shape,
     make_group,
@@ -56,6 +60,8 @@ from omnizarr.interop.xarray.engine import fill_is_mask, variable
 if find_spec("dask"):
     from omnizarr.interop.dask import Writes, check_apart_from, run, writes
 
+PART = 2**19  # elements that are encoded at a time
+REMOTE_PART = 2**22  # the same for stores where one call writes many chunks concurrently
 WriteMode: TypeAlias = Literal["w", "w-", "a", "a-", "r+"]
 Encoded: TypeAlias = tuple[dict[str, Coded], dict[str, Any]]
 
@@ -183,9 +189,23 @@ class Piece:
         return any(a >= n for a, n in zip(self.start, self.array.shape, strict=True))
 
     def store(self) -> None:
-        """Store values that are in memory."""
+        """Store values that are in memory; encode them part by part, if they are not yet."""
         box = tuple(slice(a, a + n) for a, n in zip(self.start, self.values.shape, strict=True))
-        self.target[box] = np.asarray(self.values.data)
+        target, values, encode = self.target, np.asarray(self.values.data), self.values.encode
+        if encode is None:
+            target[box] = values
+            return
+        errors = np.geterr()
+
+        def one(part: Box) -> None:
+            pairs = zip(part, self.start, strict=True)
+            inside = tuple(slice(p.start - start, p.stop - start) for p, start in pairs)
+            with np.errstate(**errors):  # NumPy keeps it per thread: use the caller's
+                target[part] = encode(values[inside])
+
+        size = PART if has_cheap_requests(target.store) else REMOTE_PART
+        parts = boxes.cut(stored_axes(target), size, box)
+        for_each(iter(parts), parts.count, one, values.nbytes)
 
     def tasks(self) -> Writes:
         """Return the tasks that store a Dask array."""
