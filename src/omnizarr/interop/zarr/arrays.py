@@ -335,6 +335,23 @@ class ZarrArray(nodes.ZarrNode, Array):
         super().__setstate__(state)
 
 
+def _of_zarr_python(name: str) -> property:
+    """Return the attribute that an array of zarr-python with the same metadata has."""
+
+    def get(self: Any) -> Any:
+        kind = library.module("zarr.core.array").AsyncArray
+        return getattr(kind(metadata=self.metadata, store_path=self.store_path), name)
+
+    return property(get)
+
+
+# zarr-python's own tests, and those of packages that build on it, use these private names.
+for _name in (
+    *("_chunk_grid", "_chunk_grid_shape", "_shard_grid_shape", "_save_metadata"),
+    *("_iter_chunk_coords", "_iter_shard_coords", "_iter_shard_keys"),
+    *("_iter_chunk_regions", "_iter_shard_regions"),
+):
+    setattr(ZarrArray, _name, _of_zarr_python(_name))
 ZarrArray.__name__ = "Array"  # as programs for zarr-python read it
 translate_methods(ZarrArray, ("__setitem__", "read", "append", "_write", "refresh"), "array")
 
