@@ -106,8 +106,7 @@ def resolve_store_path(
     or a group; `path` is then relative to it.
     """
     if mode not in MODES:
-        meant = did_you_mean(mode, ("r", "r+", "a", "w-"))  # none that replaces a node
-        raise InvalidArgument(f"mode {mode!r} is not known; {meant}{_MODES_EXPLAINED}")
+        raise InvalidArgument(f"mode {mode!r} is not known; {_MODES_EXPLAINED}")
     start = ""
     if has_store_path(store):
         store, start = store.store, store.path
