@@ -40,7 +40,6 @@ def new(**options: Any) -> oz.Array:
         (lambda: oz.open("gss://bucket/x.zarr"), "gs"),
         (lambda: oz.open("sqllite:///x.db"), "sqlite"),
         (lambda: oz.open("http://localhost/x", storage_options={"header": {}}), "headers"),
-        (lambda: oz.open({}, mode="r++"), "r+"),
         (lambda: oz.create_array({}, shape=3, zarr_format="3-drft"), "3-draft"),
         (lambda: oz.config.set(thread=3), "threads"),
         (lambda: oz.config.get("chunk_cash"), "chunk_cache"),
