@@ -19,7 +19,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TESTS = [
-    "tests/codecs/test_blosc.py",
     "tests/codecs/test_serializers_vlen.py",
     "tests/engine/test_dispatch.py",
     "tests/engine/test_missing_chunks.py",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import omnizarr
+from tests import pure
 
 SOURCE = Path(omnizarr.__file__).parent
 TESTS = Path(__file__).parents[1]
@@ -42,3 +43,7 @@ def test_a_package_has_tests_that_are_named_after_its_modules(package: Path) -> 
         if not any(f"{path.stem}_".startswith(f"test_{module}_") for module in modules)
     ]
     assert set(others) - SHARED == set()
+
+
+def test_the_tests_without_compiled_modules_are_there() -> None:
+    assert [path for path in pure.TESTS if not (TESTS.parent / path).exists()] == []
