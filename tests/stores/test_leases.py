@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -26,6 +27,7 @@ from tests.servers.redis import redis_server
 
 FORK = multiprocessing.get_context("fork")
 CHANGES = ("set", "set_many", "set_if", "change_if", "erase")
+WAKE = 5  # seconds until a writer that may hold a lock goes on
 OLD, OURS, THEIRS = np.arange(1, 7), np.arange(101, 111), np.arange(201, 211)
 
 
@@ -103,12 +105,21 @@ def _paused(opened: Callable[[], Any], number: int, change: Any, meanwhile: Any)
                 assert os.waitstatus_to_exitcode(status) == 0
                 return None
             time.sleep(0.01)
+        # The thread that renews the lease may be stopped in a transaction: of SQLite, which says
+        # so, or of LMDB, for which others would wait without end.
+        woken = threading.Timer(WAKE, os.kill, (writer.pid, signal.SIGCONT))
+        woken.start()
+        began = time.monotonic()
         try:
             meanwhile()
         except oz.StoreError as e:
             if "database is locked" not in str(e):
                 raise
-            return "stopped in a transaction", str(e)  # by the thread that renews the lease
+            return "stopped in a transaction", str(e)
+        finally:
+            woken.cancel()
+        if time.monotonic() - began >= WAKE:
+            return "stopped in a transaction", ""
         os.kill(writer.pid, signal.SIGCONT)
         answer = answers.get()
         os.waitpid(writer.pid, 0)
