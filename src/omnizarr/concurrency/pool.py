@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from queue import SimpleQueue
@@ -299,7 +299,9 @@ class _Batch(Generic[A, R]):
                     if number >= len(self._items) or self._ended.is_set():
                         break
                     self._results[number] = self._function(self._items[number])
-                    if _requests.is_busy:  # other calls have their turn
+                    if (
+                        number + 1 < len(self._items) and _requests.is_busy
+                    ):  # others have their turn
                         _requests.submit(self._work)
                         return
         except BaseException as e:  # raised where the results are asked for
@@ -320,21 +322,7 @@ def interruptible(function: Callable[[], R]) -> R:
     """
     if threading.get_ident() != threading.main_thread().ident:
         return function()
-    ended = threading.Event()
-    ends = (*_request.ends, ended.is_set)
-
-    def call() -> R:
-        with _answering(ends):
-            return function()
-
-    future = _requests.submit(call)
-    try:
-        return future.result()
-    except BaseException:  # of the function, or of a signal handler
-        ended.set()
-        if not future.cancel():
-            wait([future], INTERRUPT_WAIT)
-        raise
+    return _Batch(lambda _: function(), [None]).run(1)[0]
 
 
 def is_abandoned() -> bool:

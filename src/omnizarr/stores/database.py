@@ -17,14 +17,15 @@ from omnizarr.concurrency.fork import Usage, gate
 from omnizarr.stores import identity
 from omnizarr.stores.base import (
     Bytes,
-    Closeable,
     KeyChanges,
+    ListedStore,
     ListKeys,
     Names,
     Range,
     Requests,
     Traits,
     Values,
+    VersionedValue,
     absolute_path,
     flat,
     split_path,
@@ -43,33 +44,18 @@ Use: TypeAlias = Literal["read", "snapshot", "change", "create"]  # of a transac
 _PAGE = 10_000  # keys of a listing that are in memory at a time
 
 
-class DatabaseStore(Closeable, ABC):
-    """Derives the methods for one value from the methods for many."""
+class DatabaseStore(ListedStore, ABC):
+    """A store that changes several values in one transaction."""
 
     traits = Traits(low_latency=True)
 
     @abstractmethod
-    def get_many(self, requests: Requests) -> Values: ...
-    @abstractmethod
-    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None: ...
-    @abstractmethod
     def change_if(
         self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
     ) -> bool: ...
-    @abstractmethod
-    def list_prefix(self, prefix: str) -> Iterator[str]: ...
-
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        return self.get_many([(key, range)])[0]
-
-    def set(self, key: str, value: Bytes) -> None:
-        self.set_many([(key, value)])
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         return self.change_if({key: value}, {key: generation})
-
-    def list(self) -> Iterator[str]:
-        return self.list_prefix("")
 
 
 class Transaction:
@@ -149,9 +135,7 @@ class TransactionStore(DatabaseStore):
     def generation(self, key: str) -> str | None:
         return value_digest(self.get(key))
 
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
+    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
         value = self.get(key)
         part = value if value is None or range is None else range.of(value)
         return part, value_digest(value)
@@ -231,20 +215,11 @@ class TransactionStore(DatabaseStore):
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), read_only=self.read_only, **self.options), (self.path,)
 
-    def real_path(self) -> tuple[str]:
-        """Return the path, for `identity_details`: an inode may be used again by another file."""
-        return (os.path.realpath(self.path),)
+    def _values_at(self) -> tuple[str, str]:
+        return self.scheme, os.path.realpath(self.path)
 
     def identity(self, prefix: str = "") -> identity.StorageIdentity:
         return identity.file(self.path, prefix)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, TransactionStore) or other.scheme != self.scheme:
-            return NotImplemented
-        return self.real_path() == other.real_path()
-
-    def __hash__(self) -> int:
-        return hash(self.real_path())
 
     def __repr__(self) -> str:
         return f"{self.scheme}://{self.path}"

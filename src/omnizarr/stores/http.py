@@ -363,13 +363,8 @@ class HTTPStore(Closeable):
         server = identity.address(self._base), parts.path, self._query
         return identity.inside(("http", *server), prefix)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, HTTPStore):
-            return NotImplemented
-        return (self._base, self._query) == (other._base, other._query)
-
-    def __hash__(self) -> int:
-        return hash((self._base, self._query))
+    def _values_at(self) -> tuple[str, str]:
+        return self._base, self._query
 
     def __repr__(self) -> str:
         return self.url

@@ -172,7 +172,7 @@ class LMDBStore(TransactionStore):
         """Raise if there is no room for a node with this key."""
         check_length(key, _MAX_KEY, self)
 
-    identity_details = TransactionStore.real_path
+    identity_details = TransactionStore._values_at
 
 
 class _DatabaseRows(Transaction):

@@ -21,7 +21,16 @@ from omnizarr.concurrency.fork import Usage
 from omnizarr.concurrency.retry import MAY_BE_DONE, AnswerLost, Retry, superseded
 from omnizarr.errors import InvalidName, MissingModule, StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Names, Range, Requests, Values, flat, redact_url
+from omnizarr.stores.base import (
+    Bytes,
+    Names,
+    Range,
+    Requests,
+    Values,
+    VersionedValue,
+    flat,
+    redact_url,
+)
 from omnizarr.stores.database import DatabaseStore
 from omnizarr.stores.operations import (
     check_key,
@@ -167,9 +176,7 @@ class RedisStore(DatabaseStore):
     def generation(self, key: str) -> str | None:
         return self.get_versioned(key, Range(0, 0))[1]
 
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
+    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
         name, part = self._name(key), range or Range()
         value, digest = self._call(
             "read", key, lambda client: client.eval(_GET_VERSIONED, 1, name, *_bounds(part))
@@ -261,14 +268,8 @@ class RedisStore(DatabaseStore):
         server = identity.address(self.url), parts.path if parts.scheme == "unix" else database
         return identity.inside(("redis", *server, parts.query, self.prefix), prefix)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, RedisStore):
-            return NotImplemented
-        mine = (self.url, self.prefix, self.options)
-        return mine == (other.url, other.prefix, other.options)
-
-    def __hash__(self) -> int:
-        return hash((self.url, self.prefix))
+    def _values_at(self) -> tuple[str, ...]:
+        return self.url, self.prefix, repr(sorted(self.options.items()))
 
     def __repr__(self) -> str:
         return f"{redact_url(self.url)} ({self.prefix})"

@@ -138,7 +138,7 @@ class SQLiteStore(TransactionStore):
         database.execute("PRAGMA synchronous=NORMAL")
         return made
 
-    identity_details = TransactionStore.real_path
+    identity_details = TransactionStore._values_at
 
 
 class _TableRows(Transaction):

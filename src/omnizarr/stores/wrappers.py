@@ -235,14 +235,8 @@ class WrapperStore(Closeable):
         """Close the inner store, if it can be closed."""
         close_store(self.inner)
 
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other._identity() == self._identity()
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.inner))
-
-    def _identity(self) -> tuple[Any, ...]:
-        return (self.inner,)
+    def _values_at(self) -> tuple[Any, ...]:
+        return type(self), self.inner
 
     def __repr__(self) -> str:
         return repr(self.inner)
@@ -273,8 +267,8 @@ class PrefixStore(WrapperStore):
         """Return the prefix as given; the identity of the storage has only its parts."""
         return (self.prefix,)
 
-    def _identity(self) -> tuple[Any, ...]:
-        return self.inner, self.prefix
+    def _values_at(self) -> tuple[Any, ...]:
+        return type(self), self.inner, self.prefix
 
     def __repr__(self) -> str:
         return f"{self.prefix!r} of {self.inner!r}"
@@ -318,14 +312,10 @@ class LeasedStore(WrapperStore):
         found: tuple[Any, ...] = self.inner.__reduce_ex__(2)
         return found
 
-    def _generation(self, key: str) -> str | None:
-        found: str | None = self._pass_on("generation", key)
-        self._lease.check()
-        return found
-
-    def _get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
-        found: VersionedValue = self._pass_on("get_versioned", key, range)
-        self._lease.check()
+    def _call(self, operation: str, keys: Sequence[str], run: Callable[[], T]) -> T:
+        found = run()
+        if operation in ("generation", "get_versioned"):
+            self._lease.check()
         return found
 
     def set(self, key: str, value: Bytes) -> None:
@@ -351,7 +341,7 @@ class LeasedStore(WrapperStore):
         attempts = itertools.count()
 
         def attempt() -> None:
-            generation = self._generation(key) if next(attempts) else None
+            generation = self._pass_on("generation", key) if next(attempts) else None
             if not operations.conditionally(lambda: self._set_if(key, value, generation)):
                 raise Overtaken(f"{key!r} in {self!r}")
 
@@ -373,7 +363,7 @@ class LeasedStore(WrapperStore):
         self._check(key)
         if self._lease.is_compared:
             self._change_all({key: None})
-        elif self._generation(key) is not None:
+        elif self._pass_on("generation", key) is not None:
             super().erase(key)
 
 
@@ -484,5 +474,5 @@ class CacheStore(WrapperStore):
         """Return whether values are validated: without that they may be outdated."""
         return (self.validate,)
 
-    def _identity(self) -> tuple[Any, ...]:
-        return self.inner, self.validate
+    def _values_at(self) -> tuple[Any, ...]:
+        return type(self), self.inner, self.validate

@@ -237,9 +237,9 @@ class Bucket:
 
     kind: str
     name: str
-    config: dict[str, Any] = field(default_factory=dict, repr=False)
-    client_options: dict[str, Any] = field(default_factory=dict, repr=False)
-    retry_config: dict[str, Any] = field(default_factory=dict, repr=False)
+    config: dict[str, Any] = field(default_factory=dict, repr=False, hash=False)
+    client_options: dict[str, Any] = field(default_factory=dict, repr=False, hash=False)
+    retry_config: dict[str, Any] = field(default_factory=dict, repr=False, hash=False)
     access: Access = "credentials"
     chosen: bool = True  # the user chose the access, so no other is tried
 

@@ -34,8 +34,8 @@ from omnizarr.errors import InvalidName, StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.base import (
     Bytes,
-    Closeable,
     Entry,
+    ListedStore,
     Names,
     Range,
     Requests,
@@ -154,7 +154,7 @@ class _Listing:
             raise StoreError("listing was interrupted and cannot go on; list again")
 
 
-class ObjectStore(Closeable):
+class ObjectStore(ListedStore):
     """The objects of a bucket below a prefix."""
 
     _copies_share_values = True
@@ -347,9 +347,6 @@ class ObjectStore(Closeable):
 
     # Listing
 
-    def list(self) -> Iterator[str]:
-        return self.list_prefix("")
-
     def list_prefix(self, prefix: str) -> Iterator[str]:
         return (entry.key for entry in self.list_entries(prefix))
 
@@ -413,13 +410,8 @@ class ObjectStore(Closeable):
     def identity(self, prefix: str = "") -> identity.StorageIdentity:
         return self.bucket.identity(f"{self._start}{prefix}")
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ObjectStore):
-            return NotImplemented
-        return (self.bucket, self.prefix) == (other.bucket, other.prefix)
-
-    def __hash__(self) -> int:
-        return hash((self.bucket.kind, self.bucket.name, self.prefix))
+    def _values_at(self) -> tuple[Bucket, str]:
+        return self.bucket, self.prefix
 
     @property
     def url(self) -> str:

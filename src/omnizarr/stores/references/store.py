@@ -23,7 +23,7 @@ from omnizarr.errors import InvalidArgument, NodeNotFound, StoreError, TargetErr
 from omnizarr.stores import identity, operations
 from omnizarr.stores.base import (
     Bytes,
-    Closeable,
+    ListedStore,
     Names,
     Range,
     Requests,
@@ -31,6 +31,7 @@ from omnizarr.stores.base import (
     Traits,
     Values,
     Versioned,
+    VersionedValue,
     absolute_path,
     redact_url,
     split_path,
@@ -237,7 +238,7 @@ def shown_url(text: str) -> str:
     return redact_url(text) if "://" in text else text
 
 
-class ReferenceStore(Closeable):
+class ReferenceStore(ListedStore):
     """The keys of kerchunk references.
 
     `references` is the path or URL of a JSON file, or of a folder of Parquet files, or a dictionary
@@ -318,9 +319,6 @@ class ReferenceStore(Closeable):
 
     # Reading: a target that does not exist, or is too short, is an error, since its key exists
 
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        return self.get_many([(key, range)])[0]
-
     def get_many(self, requests: Requests) -> Values:
         asked = [(check_key(key), part) for key, part in requests]
         values: Values = [None] * len(asked)
@@ -366,9 +364,7 @@ class ReferenceStore(Closeable):
                 store.generation(at) if isinstance(store, Versioned) else None
             )
 
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
+    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
         reference = self._references.find(check_key(key))
         if not isinstance(reference, ReferenceTarget):
             value = reference if reference is None or range is None else range.of(reference)
@@ -383,9 +379,6 @@ class ReferenceStore(Closeable):
         return _checked(key, store, at, reference, part, data), reference.generation(found)
 
     # Listing
-
-    def list(self) -> Iterator[str]:
-        return self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         check_prefix(prefix)

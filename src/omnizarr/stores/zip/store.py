@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -21,7 +21,7 @@ from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import identity, operations
 from omnizarr.stores.base import (
     Bytes,
-    Closeable,
+    ListedStore,
     LockKind,
     Names,
     Range,
@@ -29,6 +29,7 @@ from omnizarr.stores.base import (
     Store,
     Traits,
     Values,
+    VersionedValue,
     absolute_path,
     flat,
     split_path,
@@ -55,7 +56,7 @@ from omnizarr.stores.zip.records import DEFLATED, LOCAL, STORED, TAIL, ZipEntry,
 Mode: TypeAlias = Literal["r", "a", "r+", "w", "w-", "x"]
 
 
-class ZipStore(Closeable):
+class ZipStore(ListedStore):
     """The entries of a ZIP file.
 
     Args:
@@ -165,18 +166,13 @@ class ZipStore(Closeable):
 
     # Reading
 
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        return self.get_many([(key, range)])[0]
-
     def get_many(self, requests: Requests) -> Values:
         return [value for value, _ in self._get_versioned(requests)]
 
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
+    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
         return self._get_versioned([(key, range)])[0]
 
-    def _get_versioned(self, requests: Requests) -> Sequence[tuple[bytes | None, str | None]]:
+    def _get_versioned(self, requests: Requests) -> list[VersionedValue]:
         asked = [(check_key(key), range) for key, range in requests]
         with self._using("read", named(key for key, _ in asked)):
             source, entries = self._live()
@@ -201,9 +197,6 @@ class ZipStore(Closeable):
         return next(map(_generation, self._entries([key]).values()), None)
 
     # Writing
-
-    def set(self, key: str, value: Bytes) -> None:
-        self.set_many([(key, value)])
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         check_writable(self)
@@ -246,9 +239,6 @@ class ZipStore(Closeable):
                     archive.erase([n for n in archive.live.entries if n.startswith(prefix)])
 
     # Listing
-
-    def list(self) -> Iterator[str]:
-        yield from self._keys()
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         check_prefix(prefix)
@@ -301,21 +291,14 @@ class ZipStore(Closeable):
         """Return the path: an inode may be used again by another file."""
         return (self.path if self.inner is not None else os.path.realpath(self.path),)
 
+    def _values_at(self) -> tuple[Any, ...]:
+        return self.identity_details(), self.inner
+
     def identity(self, prefix: str = "") -> identity.StorageIdentity:
         if self.inner is None:
             return identity.file(self.path, prefix)
         first, *outer = identity.storage_identity(self.inner, f"{self.path}/")
         return identity.inside(first, prefix, tuple(outer))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ZipStore):
-            return NotImplemented
-        if self.inner is not None or other.inner is not None:
-            return (self.inner, self.path) == (other.inner, other.path)
-        return os.path.realpath(self.path) == os.path.realpath(other.path)
-
-    def __hash__(self) -> int:
-        return hash(self.path if self.inner is not None else os.path.realpath(self.path))
 
     def __repr__(self) -> str:
         return self.path if self.inner is None else f"{self.path} in {self.inner!r}"
